@@ -1,0 +1,51 @@
+# Every habit is one command; continuous integration runs the same ones.
+PYTHON ?= python3.11
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: help install demo test lint format types check docs bench clean
+
+help:  ## list the commands
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(VENV)/.installed: setup.cfg constraints.txt pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable .
+	touch $@
+
+$(VENV)/.installed-test: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[test,dev]'
+	touch $@
+
+install: $(VENV)/.installed  ## create .venv and install the pinned dependencies
+
+demo: install  ## answer questions about the shipped pictures with the embedded models
+	$(BIN)/python examples/demo.py
+
+test: $(VENV)/.installed-test  ## run the tests
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.installed-test  ## ruff, formatting, prompt banks
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/python -m codevqa.prompts.lint
+
+format: $(VENV)/.installed-test  ## format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(VENV)/.installed-test  ## strict mypy
+	$(BIN)/mypy -p codevqa
+	$(BIN)/mypy examples training benchmarks
+
+check: lint types  ## lint and types
+
+docs: $(VENV)/.installed-test  ## write the generated pages of docs/
+	$(BIN)/python docs/generate.py
+
+bench: install  ## cold start, warm latency and memory of the embedded models
+	$(BIN)/python benchmarks/latency.py
+
+clean:  ## remove what was installed and built
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
