@@ -1,0 +1,5 @@
+"""``python -m codevqa``."""
+
+from .cli.main import main
+
+main()

@@ -1,0 +1,68 @@
+"""``codevqa``: the subcommands, and errors as one clear line.
+
+Exit status: 0 answered; 1 something failed (a program, a model); 2 what was asked cannot be done (a picture, a name,
+the command line itself); 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+os.environ.setdefault("TYPER_USE_RICH", "0")  # plain help: rich costs more than everything else together
+
+import typer
+
+from ..errors import CodeVQAError, InputError, SetupError
+from .ask import ask
+from .models import models
+from .prompt import prompt
+from .run import run
+
+app = typer.Typer(
+    name="codevqa",
+    help="Ask about pictures: a language model writes a small program, a sandbox runs it over visual models.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command()(ask)
+app.command()(run)
+app.command()(prompt)
+app.command()(models)
+
+
+def version(value: bool) -> None:
+    """Prints the version and ends."""
+    if value:
+        from .. import __version__
+
+        print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(False, "--version", callback=version, is_eager=True, help="Print the version."),
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Runs the command line; an error we know is one line on standard error, never a traceback."""
+    try:
+        app()
+    except CodeVQAError as error:
+        print(f"codevqa: {error}", file=sys.stderr)
+        sys.exit(2 if isinstance(error, InputError | SetupError) else 1)
+    except KeyboardInterrupt:
+        print("codevqa: interrupted", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        # Whoever read our output has gone; what is left of it has nowhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:
+        print(f"codevqa: {error.strerror or error}: {error.filename or 'output'}", file=sys.stderr)
+        sys.exit(1)

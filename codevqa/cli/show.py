@@ -1,0 +1,50 @@
+"""What the subcommands share: opening an engine with progress, and printing an answer."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..engine import CodeVQA
+    from ..program import Answer
+
+
+def warn(message: str) -> None:
+    """Says something on standard error."""
+    print(f"codevqa: {message}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def open_engine(preset: str, prompts: str | None, language_model: str | None, quiet: bool) -> Iterator[CodeVQA]:
+    """Opens an engine, saying how long it took."""
+    from ..models.presets import PRESETS
+    from ..models.presets import preset as find
+
+    find(preset)  # an unknown name is reported before anything heavy is imported
+    if not quiet:
+        warn(f"loading {preset} ({PRESETS[preset].about}) ...")
+    started = time.perf_counter()
+    from ..engine import CodeVQA
+
+    with CodeVQA.from_preset(preset, prompts=prompts, language_model=language_model) as vqa:
+        if not quiet:
+            warn(f"ready in {time.perf_counter() - started:.1f} s")
+        yield vqa
+
+
+def print_answer(answer: Answer, *, json: bool, evidence: bool, quiet: bool) -> None:
+    """Prints the answer on standard output; the program and its calls on standard error."""
+    if json:
+        print(answer.to_json(evidence=evidence))
+        return
+    if not quiet:
+        if answer.program is not None:
+            print(answer.program.source, file=sys.stderr)
+        for call in answer.trace.calls:
+            print(f"  {call}  ({call.seconds:.2f} s)", file=sys.stderr)
+        print(f"  {answer.seconds:.2f} s in all", file=sys.stderr, flush=True)
+    print(answer.text)

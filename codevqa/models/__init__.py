@@ -1,0 +1,1 @@
+"""Models behind small batch protocols: one back end a file."""

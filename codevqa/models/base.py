@@ -1,0 +1,176 @@
+"""The one seam to everything that costs a GPU or a network: small batch protocols.
+
+Each method takes a sequence of requests and returns as many results, in order. A result for one request must not
+depend on what else is in its batch, beyond rounding. Back ends are called from one thread at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ..images import Picture
+
+Map: TypeAlias = "npt.NDArray[np.float32]"
+
+
+@dataclass(frozen=True)
+class Message:
+    """One turn of a chat."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+@dataclass(frozen=True)
+class GenerationRequest:
+    """A text to continue, greedily."""
+
+    prompt: str | tuple[Message, ...]
+    """The text (completion form), or the turns (chat form)."""
+    max_tokens: int
+    stop: tuple[str, ...] = ()
+    """Generation ends before the first of these; they are not part of the completion."""
+    shared: int = 0
+    """How many leading characters of a text prompt other requests will share: worth computing once and keeping."""
+
+
+@dataclass(frozen=True)
+class Completion:
+    """What a language model wrote."""
+
+    text: str
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class LanguageModel(Protocol):
+    """Continues text."""
+
+    name: str
+    """Model id as reported with every answer."""
+
+    def generate(self, requests: Sequence[GenerationRequest]) -> Sequence[Completion]:
+        """Continues each prompt greedily.
+
+        Raises:
+            ModelError: the model failed; ServerError when it is a server that is down or refuses.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class MatchRequest:
+    """Where in a picture does a text look? Image-text matching with GradCAM."""
+
+    picture: Picture
+    text: str
+    focus: tuple[int, int] | None = None
+    """Span of characters of ``text`` whose tokens are averaged; None for all of them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Match:
+    """What image-text matching says of one picture and one text."""
+
+    relevance: Map
+    """GradCAM relevance of each patch, shape (grid, grid), top row first, not negative, not normalised."""
+    logit: float
+    """ITM logit of "match" minus logit of "no match"."""
+
+
+@dataclass(frozen=True)
+class SimilarityRequest:
+    """How alike are a picture and a text? Image-text contrast."""
+
+    picture: Picture
+    text: str
+
+
+class Matcher(Protocol):
+    """Compares pictures with texts (BLIP's ITM and ITC heads)."""
+
+    name: str
+    grid: int
+    """Patches along each side of a picture."""
+
+    def match(self, requests: Sequence[MatchRequest]) -> Sequence[Match]:
+        """Returns GradCAM relevance and the ITM logit of each pair."""
+        ...
+
+    def similarity(self, requests: Sequence[SimilarityRequest]) -> Sequence[float]:
+        """Returns the ITC score (cosine, -1..1) of each pair."""
+        ...
+
+
+@dataclass(frozen=True)
+class CaptionRequest:
+    """One caption of some patches of a picture."""
+
+    picture: Picture
+    patches: tuple[int, ...] | None = None
+    """Sorted indices of the patches shown to the captioner, row by row from the top left, without the CLS embedding;
+    None shows the whole picture, CLS included."""
+    seed: int | None = None
+    """Seed of this one caption's sampling; None decodes greedily."""
+
+
+class Captioner(Protocol):
+    """Describes pictures, or parts of them."""
+
+    name: str
+    grid: int
+
+    def caption(self, requests: Sequence[CaptionRequest]) -> Sequence[str]:
+        """Returns one caption a request, without the decoder's prompt ("a picture of")."""
+        ...
+
+
+@dataclass(frozen=True)
+class Box:
+    """A detected object, in pixels from the top left."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+    score: float
+
+
+@dataclass(frozen=True)
+class DetectRequest:
+    """Find every object that a phrase names."""
+
+    picture: Picture
+    phrase: str
+
+
+class Detector(Protocol):
+    """Finds objects by name."""
+
+    name: str
+
+    def detect(self, requests: Sequence[DetectRequest]) -> Sequence[tuple[Box, ...]]:
+        """Returns the boxes found for each request, best first."""
+        ...
+
+
+@dataclass(frozen=True)
+class Models:
+    """The models one engine asks."""
+
+    reader: LanguageModel
+    """Answers questions from captions (the last step of PnP-VQA)."""
+    matcher: Matcher
+    captioner: Captioner
+    detector: Detector | None = None
+
+
+def cut_at_stop(text: str, stop: Sequence[str]) -> str:
+    """Returns ``text`` up to the first place where any of the stop strings begins."""
+    places = [place for place in (text.find(s) for s in stop if s) if place >= 0]
+    return text[: min(places)] if places else text

@@ -1,0 +1,234 @@
+"""BLIP image-text matching: where in a picture a text looks (ITM with GradCAM), and how alike they are (ITC).
+
+Follows Tiong et al., "Plug-and-Play VQA" (EMNLP 2022 Findings), as LAVIS computes it: the text opens with ``[ENC]`` for
+ITM and with ``[CLS]`` for ITC; relevance is the cross-attention of one block times the positive part of the gradient of
+the "match" logit. LAVIS's callers strip a question's trailing "?" first; texts are taken as they are given here.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any, Literal, cast
+
+import torch
+from transformers import BlipForImageTextRetrieval
+
+from ..errors import SetupError
+from .base import Map, Match, MatchRequest, SimilarityRequest
+from .blip_checkpoint import Checkpoint, DType, load_checkpoint
+from .blip_common import DEFAULT_CACHE_BYTES, BlipStats, VisionTower, in_batches
+
+Average = Literal["words", "all"]
+
+
+class BlipMatcher:
+    """BLIP's ITM and ITC heads over one vision tower. Implements :class:`codevqa.models.base.Matcher`."""
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        *,
+        block: int = 7,
+        average: Average = "words",
+        max_length: int = 35,
+        max_batch: int = 64,
+        feature_cache_bytes: int = DEFAULT_CACHE_BYTES,
+    ) -> None:
+        blocks = checkpoint.model.config.text_config.num_hidden_layers
+        if not 0 <= block < blocks:
+            raise SetupError(
+                f"{checkpoint.name} has text blocks 0 to {blocks - 1}, not {block}.", hint="Choose another for GradCAM."
+            )
+        if average not in ("words", "all"):
+            raise SetupError(f"No average over tokens is called {average!r}.", hint='Use "words" or "all".')
+        self.name = checkpoint.name
+        self.grid = checkpoint.grid
+        self.stats = BlipStats()
+        self._at = checkpoint
+        self._block = block
+        self._average = average
+        self._max_length = max_length
+        self._max_batch = max_batch
+        self._vision = VisionTower(checkpoint, self.stats, feature_cache_bytes)
+        self._lock = threading.Lock()  # the GradCAM hook sits on the network itself
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name: str,
+        *,
+        device: str | None = None,
+        dtype: DType = None,
+        block: int = 7,
+        average: Average = "words",
+        max_length: int = 35,
+        max_batch: int = 64,
+        feature_cache_bytes: int = DEFAULT_CACHE_BYTES,
+    ) -> BlipMatcher:
+        """Loads a matcher, e.g. ``Salesforce/blip-itm-base-coco``.
+
+        Args:
+            name: Folder or hub id.
+            device: "cpu", "cuda", or None for a GPU where there is one.
+            dtype: Precision; None for float32 on the CPU and bfloat16 on a GPU.
+            block: Text block, counted from 0, whose cross-attention GradCAM reads.
+            average: What relevance averages without a focus: "words" (tokens 1..n-2) or "all" tokens.
+            max_length: Tokens of a text that are read, first and last token included.
+            max_batch: Pairs at a time.
+            feature_cache_bytes: Bytes of vision features kept.
+
+        Raises:
+            ModelNotFoundError: the checkpoint is not here and cannot be fetched.
+            SetupError: it is not a BLIP matcher, or has no such block.
+        """
+        checkpoint = load_checkpoint(name, BlipForImageTextRetrieval, device=device, dtype=dtype)
+        return cls(
+            checkpoint,
+            block=block,
+            average=average,
+            max_length=max_length,
+            max_batch=max_batch,
+            feature_cache_bytes=feature_cache_bytes,
+        )
+
+    def match(self, requests: Sequence[MatchRequest]) -> list[Match]:
+        """Returns GradCAM relevance, averaged over the tokens in focus, and the ITM logit of each pair.
+
+        A focus that no token touches (it is blank, or was cut off) counts as none. A text without words
+        averages all its tokens.
+
+        Raises:
+            ModelError: the network failed.
+        """
+        with self._lock:
+            return _in_picture_order(self._match, requests, self._max_batch)
+
+    def similarity(self, requests: Sequence[SimilarityRequest]) -> list[float]:
+        """Returns the ITC score (cosine, -1..1) of each pair.
+
+        Raises:
+            ModelError: the network failed.
+        """
+        with self._lock:
+            return _in_picture_order(self._similarity, requests, self._max_batch)
+
+    def token_maps(self, requests: Sequence[MatchRequest]) -> list[tuple[Map, Map]]:
+        """Returns GradCAM of every token, (tokens, grid, grid), and the ITM logits (no match, match) of each pair.
+
+        For figures and parity checks; the focus is not looked at.
+        """
+        with self._lock:
+            return _in_picture_order(self._token_maps, requests, self._max_batch)
+
+    def _match(self, requests: Sequence[MatchRequest]) -> list[Match]:
+        encoded = self._tokens([request.text for request in requests])
+        maps, logits = self._gradcam(requests, encoded)
+        weights = torch.zeros(maps.shape[:2])
+        for row, request in enumerate(requests):
+            length = int(encoded["attention_mask"][row].sum())
+            chosen = _tokens_in_focus(encoded["offset_mapping"][row, :length], request.focus, self._average)
+            weights[row, chosen] = 1 / len(chosen)
+        relevance = torch.einsum("rt,rtyx->ryx", weights.to(maps.device), maps).cpu().numpy()
+        margins = (logits[:, 1] - logits[:, 0]).tolist()
+        return [Match(relevance[row], margins[row]) for row in range(len(requests))]
+
+    def _token_maps(self, requests: Sequence[MatchRequest]) -> list[tuple[Map, Map]]:
+        encoded = self._tokens([request.text for request in requests])
+        maps, logits = self._gradcam(requests, encoded)
+        lengths = encoded["attention_mask"].sum(1).tolist()
+        return [(maps[row, :length].cpu().numpy(), logits[row].cpu().numpy()) for row, length in enumerate(lengths)]
+
+    def _tokens(self, texts: Sequence[str]) -> Any:
+        # A user's text may spell "[SEP]": it stays text.
+        return self._at.tokenizer(
+            list(texts),
+            padding=True,
+            truncation=True,
+            max_length=self._max_length,
+            split_special_tokens=True,
+            return_offsets_mapping=True,
+            return_tensors="pt",
+        )
+
+    def _gradcam(self, requests: Sequence[MatchRequest], encoded: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """Computes (rows, tokens, grid, grid) maps and (rows, 2) ITM logits, both float32.
+
+        The gradient graph starts at the cross-attention probabilities of the chosen block, so only the text blocks
+        above it are differentiated: neither vision tower nor lower blocks depend on those probabilities.
+        Padded texts are masked in self-attention, and every picture has equally many patches, so that the
+        cross-attention mask that transformers 5 drops is never needed.
+        """
+        model, device = self._at.model, self._at.device
+        features = self._vision.features([request.picture for request in requests])
+        ids = encoded["input_ids"].clone()
+        ids[:, 0] = self._at.enc_id
+        mask = encoded["attention_mask"].to(device)
+        started: list[torch.Tensor] = []
+
+        def start_graph(_: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+            probabilities = inputs[0].detach().requires_grad_(True)
+            started.append(probabilities)
+            return (probabilities,)
+
+        cross_attention = model.text_encoder.encoder.layer[self._block].crossattention.self
+        handle = cross_attention.dropout.register_forward_pre_hook(start_graph)
+        try:
+            with torch.enable_grad():
+                hidden = model.text_encoder(
+                    input_ids=ids.to(device),
+                    attention_mask=mask,
+                    # Stacked here, outside inference mode: autograd may keep the copy.
+                    encoder_hidden_states=torch.stack([features[request.picture.key] for request in requests]),
+                ).last_hidden_state
+                logits = model.itm_head(hidden[:, 0])
+                (gradient,) = torch.autograd.grad(logits[:, 1].sum(), started[0])
+        finally:
+            handle.remove()
+        self.stats.text_rows += len(requests)
+        # (rows, heads, tokens, 1 + patches); column 0 is the picture's CLS embedding.
+        cam = (started[0].detach().float() * gradient.float().clamp(min=0))[..., 1:].mean(1)
+        cam = cam * mask[:, :, None]
+        return cam.unflatten(2, (self.grid, self.grid)), logits.detach().float()
+
+    @torch.inference_mode()
+    def _similarity(self, requests: Sequence[SimilarityRequest]) -> list[float]:
+        model, device = self._at.model, self._at.device
+        features = self._vision.features([request.picture for request in requests])
+        texts = list(dict.fromkeys(request.text for request in requests))
+        rows = {text: row for row, text in enumerate(texts)}
+        encoded = self._tokens(texts)
+        hidden = model.text_encoder(
+            input_ids=encoded["input_ids"].to(device), attention_mask=encoded["attention_mask"].to(device)
+        ).last_hidden_state
+        text_side = torch.nn.functional.normalize(model.text_proj(hidden[:, 0]).float(), dim=-1)
+        cls = torch.stack([features[request.picture.key][0] for request in requests])
+        picture_side = torch.nn.functional.normalize(model.vision_proj(cls).float(), dim=-1)
+        chosen = text_side[torch.tensor([rows[request.text] for request in requests], device=device)]
+        self.stats.text_rows += len(texts)
+        return cast("list[float]", (picture_side * chosen).sum(-1).tolist())
+
+
+def _in_picture_order(run: Any, requests: Sequence[Any], size: int) -> list[Any]:
+    """Runs requests with those on one picture side by side, so that a full cache still encodes each once."""
+    first: dict[str, int] = {}
+    for request in requests:
+        first.setdefault(request.picture.key, len(first))
+    order = sorted(range(len(requests)), key=lambda index: first[requests[index].picture.key])
+    results: list[Any] = [None] * len(requests)
+    for index, result in zip(order, in_batches(run, [requests[index] for index in order], size), strict=True):
+        results[index] = result
+    return results
+
+
+def _tokens_in_focus(offsets: torch.Tensor, focus: tuple[int, int] | None, average: Average) -> list[int]:
+    """Indices of the tokens to average; ``offsets`` (tokens, 2) are their spans of characters."""
+    words = range(1, len(offsets) - 1)
+    if focus is not None:
+        begin, end = focus
+        touched = [token for token in words if int(offsets[token, 0]) < end and int(offsets[token, 1]) > begin]
+        if touched:
+            return touched
+    if (focus is None and average == "all") or not words:
+        return list(range(len(offsets)))
+    return list(words)

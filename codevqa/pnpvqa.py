@@ -1,0 +1,223 @@
+"""Few-shot Plug-and-Play VQA: the ``query`` primitive, and the baseline that answers without a program.
+
+For each picture: image-text matching with GradCAM says where the question looks; captions are sampled from patches
+drawn there; a language model reads the captions and answers (Tiong et al., "Plug-and-Play VQA", 2022; the few-shot
+reading prompt is CodeVQA's, ACL 2023).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .errors import ModelError
+from .images import Picture
+from .models.base import CaptionRequest, GenerationRequest, Map, MatchRequest
+from .program import Evidence, Form, ImageRef
+from .prompts import PromptSet, ReadingExample
+from .retrieval import ExampleIndex, Retriever
+from .services import Services
+from .settings import QuerySettings
+from .writer import sentence_case
+
+__all__ = ["PnPVQA", "Reading", "draw_patches", "render_reading"]
+
+INSTRUCTION = "Please answer the question according to the above context."
+
+
+@dataclass(frozen=True)
+class Reading:
+    """An answer read off captions."""
+
+    text: str
+    evidence: Evidence
+
+
+@dataclass(frozen=True)
+class _Described:
+    """One picture's captions, with where they came from."""
+
+    captions: tuple[str, ...]
+    patches: tuple[tuple[int, ...], ...]
+    relevance: Map
+
+
+def render_context(captions: Sequence[Sequence[str]], form: Form, labels: Sequence[str] | None = None) -> str:
+    """Returns ``Context:`` with the captions of one picture, or one labelled line for each of a set."""
+    lines = [" ".join(_sentence(caption) for caption in one) for one in captions]
+    if form == "image":
+        return f"Context: {lines[0]}".rstrip()
+    names = labels if labels and len(labels) == len(lines) else [f"Image {n}" for n in range(1, len(lines) + 1)]
+    return "\n".join(["Context:", *(f"{name}: {line}".rstrip() for name, line in zip(names, lines, strict=True))])
+
+
+def render_reading(
+    examples: Sequence[ReadingExample],
+    captions: Sequence[Sequence[str]],
+    question: str,
+    form: Form,
+    labels: Sequence[str] | None = None,
+) -> str:
+    """Returns the reading prompt: the instruction, each example with its answer, then the question, up to ``A:``.
+
+    Args:
+        examples: in-context examples of the same form as the question.
+        captions: captions read, one sequence a picture.
+        question: the question, in any case.
+        form: ``image`` for one picture, ``set`` for several.
+        labels: names of the pictures of a set, such as left and right; None numbers them.
+    """
+    blocks = []
+    for example in examples:
+        context = render_context(example.by_image, form, labels)
+        blocks.append(f"{context}\n===\nQ: {sentence_case(example.question)}\nA: {example.answer}")
+    blocks.append(f"{render_context(captions, form, labels)}\n===\nQ: {sentence_case(question)}\nA:")
+    return f"{INSTRUCTION}\n===\n" + "\n\n===\n".join(blocks)
+
+
+def draw_patches(relevance: Map, count: int, seed: int) -> tuple[int, ...]:
+    """Draws ``count`` patches without replacement, in proportion to relevance; returns their sorted indices.
+
+    A map with fewer relevant patches than wanted gives all of those and fills up evenly from the rest.
+    """
+    weights = relevance.astype(np.float64).ravel()
+    total = weights.sum()
+    if not np.isfinite(total) or total <= 0:
+        weights = np.ones_like(weights)
+        total = weights.sum()
+    # The floor is far below any real relevance: it only decides where relevance is exactly zero.
+    weights = weights / total + 1e-12
+    chosen = np.random.default_rng(seed).choice(
+        weights.size, min(count, weights.size), replace=False, p=weights / weights.sum()
+    )
+    return tuple(sorted(int(patch) for patch in chosen))
+
+
+class PnPVQA:
+    """Answers a question about one picture or a set by captioning and reading.
+
+    Args:
+        services: the batched models.
+        prompts: prompt set for each form; its reading bank and caption numbers are used.
+        settings: numbers of the method.
+        retriever: embeds questions to pick the nearest reading examples; None takes the first of the bank.
+        seed: seed of patch and caption sampling. The same picture, question and seed always give the same captions.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        prompts: Mapping[Form, PromptSet],
+        settings: QuerySettings,
+        retriever: Retriever | None,
+        seed: int,
+    ) -> None:
+        self._services = services
+        self._prompts = prompts
+        self._settings = settings
+        self._retriever = retriever
+        self._seed = seed
+        self._indexes: dict[tuple[str, Form], ExampleIndex] = {}
+
+    async def answer(
+        self, pictures: Sequence[tuple[ImageRef, Picture]], question: str, form: Form, task: Form
+    ) -> Reading:
+        """Answers a question from sampled captions.
+
+        Args:
+            pictures: what the question is about, each with its number in the user's question.
+            question: the question or statement.
+            form: ``set`` lists every picture in the context, ``image`` reads the only one.
+            task: form of the user's question, whose prompt set says how many captions are read.
+
+        Raises:
+            ModelError: a model failed, or every attempt to read came back empty.
+        """
+        prompts = self._prompts[task]
+        wanted = self._settings.captions or prompts.captions
+        draws = self._settings.max_draws or prompts.caption_draws
+        described = await asyncio.gather(*(self._describe(one, question, wanted, draws) for _, one in pictures))
+        prompt = render_reading(
+            self._reading_examples(question, form, prompts),
+            [one.captions for one in described],
+            question,
+            form,
+            prompts.image_labels,
+        )
+        text = await self._read(prompt)
+        evidence = Evidence(
+            kind="pnpvqa",
+            images=tuple(ref for ref, _ in pictures),
+            text=question,
+            captions=tuple(one.captions for one in described),
+            relevance=tuple(tuple(tuple(map(float, row)) for row in one.relevance) for one in described),
+            patches=tuple(one.patches for one in described),
+            prompt=prompt,
+            completion=text,
+        )
+        return Reading(text.strip().lower(), evidence)
+
+    async def _describe(self, picture: Picture, question: str, wanted: int, draws: int) -> _Described:
+        """Samples captions where the question looks, until ``wanted`` differ or ``draws`` are drawn.
+
+        Keeping the first few of a hundred gives the same captions in distribution: draws are independent, and whether
+        one is kept depends only on those before it.
+        """
+        text = question.strip().rstrip("?").strip()
+        match = await self._services.match(MatchRequest(picture, text))
+        captions: list[str] = []
+        patches: list[tuple[int, ...]] = []
+        drawn = 0
+        while len(captions) < wanted and drawn < draws:
+            count = min(wanted - len(captions), draws - drawn)
+            requests = []
+            for place in range(drawn, drawn + count):
+                seed = _seed(self._seed, picture.key, text, place)
+                subset = draw_patches(match.relevance, self._settings.patches, seed)
+                requests.append(CaptionRequest(picture, subset, seed))
+            drawn += count
+            for request, caption in zip(
+                requests, await asyncio.gather(*map(self._services.caption, requests)), strict=True
+            ):
+                if caption and not any(caption in kept for kept in captions):
+                    captions.append(caption)
+                    patches.append(request.patches or ())
+        return _Described(tuple(captions), tuple(patches), match.relevance)
+
+    async def _read(self, prompt: str) -> str:
+        """Asks the reader until it says something."""
+        shared = prompt.rfind("\n\n===\nContext:")
+        request = GenerationRequest(prompt, self._settings.max_tokens, ("\n",), max(shared, 0))
+        for _ in range(self._settings.attempts):
+            completion = await self._services.read(request)
+            if completion.text.strip():
+                return completion.text
+        raise ModelError(f"The reading model gave an empty answer {self._settings.attempts} times.")
+
+    def _reading_examples(self, question: str, form: Form, prompts: PromptSet) -> list[ReadingExample]:
+        pool = [example for example in prompts.reading if example.form == form]
+        if not pool and form in self._prompts:  # a set's bank may hold none for its single pictures
+            pool = [example for example in self._prompts[form].reading if example.form == form]
+        shots = prompts.reading_shots if self._settings.shots is None else self._settings.shots
+        if self._retriever is None or self._settings.selection == "fixed" or len(pool) <= shots or shots == 0:
+            return pool[:shots]
+        key = (prompts.name, form)
+        if key not in self._indexes:
+            self._indexes[key] = ExampleIndex(self._retriever, [example.question for example in pool])
+        return [pool[place] for place in self._indexes[key].nearest(question, shots)]
+
+
+def _sentence(caption: str) -> str:
+    text = caption.strip()
+    text = text[:1].upper() + text[1:]
+    return text if text.endswith(".") else text + "."
+
+
+def _seed(*parts: object) -> int:
+    """Returns a seed that depends on every part and on nothing else."""
+    digest = hashlib.sha256("\x1f".join(map(str, parts)).encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1

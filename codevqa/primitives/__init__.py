@@ -1,0 +1,8 @@
+"""The functions programs may call, defined once by typed Python functions."""
+
+from __future__ import annotations
+
+from .kinds import Image
+from .signature import CONSTANTS, GRID, Parameter, Primitive, PrimitiveSet, primitive
+
+__all__ = ["CONSTANTS", "GRID", "Image", "Parameter", "Primitive", "PrimitiveSet", "primitive"]

@@ -1,0 +1,40 @@
+"""What an implementation of a primitive is given: the question's pictures, the models, and a place for evidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..pnpvqa import PnPVQA
+from ..program import Evidence, Form, ImageRef
+from ..services import Services
+from ..settings import Settings
+from .kinds import Image
+
+__all__ = ["CallContext"]
+
+
+@dataclass(frozen=True)
+class CallContext:
+    """One call's surroundings. A primitive takes it as its first parameter, ``context``."""
+
+    question: str
+    """The user's question."""
+    form: Form
+    """Whether the user asked about one picture or a set."""
+    images: tuple[Image, ...]
+    """The question's pictures, in order."""
+    services: Services
+    """The models, batched over every program now running."""
+    pnpvqa: PnPVQA
+    settings: Settings
+    evidence: list[Evidence] = field(default_factory=list)
+    """What this call rests on; append to it, or call :meth:`record`."""
+
+    def record(self, evidence: Evidence) -> None:
+        """Keeps a piece of evidence for the trace."""
+        self.evidence.append(evidence)
+
+
+def refs(*images: Image) -> tuple[ImageRef, ...]:
+    """Returns plain references to images, for evidence."""
+    return tuple(ImageRef(image.index) for image in images)

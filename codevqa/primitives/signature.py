@@ -1,0 +1,322 @@
+"""The vocabulary of programs: one typed Python function per primitive is the one source for everything else.
+
+The signature and the docstring of a primitive give the API reference in prompts, the stubs of the static check, the
+validation of arguments and the documentation page::
+
+    @primitive
+    async def query(context: CallContext, img: Image, question: str) -> str:
+        \"\"\"Answers a question about the picture in a word or two.\"\"\"
+
+A first parameter named ``context`` is given the call's context and is not part of what programs see.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import inspect
+import keyword
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, overload
+
+from ..errors import UnknownNameError
+from .kinds import MAX_RESULT_TEXT, MAX_TEXT, Image, Kind, parse_kind
+
+__all__ = ["CONSTANTS", "GRID", "Image", "Parameter", "Primitive", "PrimitiveSet", "primitive"]
+
+GRID = 24
+"""Patches along each side of a picture."""
+CONSTANTS: Mapping[str, int] = types.MappingProxyType({"LEFT": 0, "BOTTOM": 0, "RIGHT": GRID, "TOP": GRID})
+"""Names of the edges of the patch grid, y upwards, as every program sees them."""
+
+_RESERVED = {"Image", "answer", "context", "images", "img", *CONSTANTS}
+_EMPTY: Any = inspect.Parameter.empty
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter that programs see."""
+
+    name: str
+    annotation: str
+    """As written in the reference, e.g. ``list[Image]``."""
+    default: object = _EMPTY
+    """Its default; ``inspect.Parameter.empty`` where it is required."""
+    kind: Kind | None = field(default=None, repr=False, compare=False)
+
+    def __str__(self) -> str:
+        shown = "" if self.default is _EMPTY else f" = {self.default!r}"
+        return f"{self.name}: {self.annotation}{shown}"
+
+
+@dataclass(frozen=True)
+class Primitive:
+    """A function that programs may call; made by :func:`primitive`."""
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    returns: str
+    """Return type as written in the reference."""
+    summary: str
+    """First line of the docstring."""
+    doc: str
+    """The whole docstring."""
+    function: Callable[..., Any] = field(repr=False)
+    """The implementation, sync or async."""
+    takes_context: bool = False
+    result_kind: Kind | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def signature(self) -> str:
+        """The signature as programs see it: ``query(img: Image, question: str) -> str``."""
+        return f"{self.name}({', '.join(map(str, self.parameters))}) -> {self.returns}"
+
+    def bind(self, args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, object]:
+        """Checks the arguments of a call strictly and returns them by name, defaults filled in.
+
+        Raises:
+            TypeError: an argument is missing, unknown, given twice or of the wrong type.
+            ValueError: an argument is of the right type and unusable, such as a text too long.
+        """
+        if len(args) > len(self.parameters):
+            raise TypeError(f"{self.name}() takes {len(self.parameters)} arguments but {len(args)} were given")
+        given = {parameter.name: value for parameter, value in zip(self.parameters, args, strict=False)}
+        known = {parameter.name for parameter in self.parameters}
+        for name, value in kwargs.items():
+            if name not in known:
+                raise TypeError(f"{self.name}() got an unexpected keyword argument {name[:80]!r}")
+            if name in given:
+                raise TypeError(f"{self.name}() got multiple values for argument {name!r}")
+            given[name] = value
+        bound: dict[str, object] = {}
+        for parameter in self.parameters:
+            if parameter.name in given:
+                assert parameter.kind is not None
+                where = f"{self.name}() {parameter.name}"
+                bound[parameter.name] = parameter.kind.accept(given[parameter.name], where, MAX_TEXT)
+            elif parameter.default is not _EMPTY:
+                bound[parameter.name] = parameter.default
+            else:
+                raise TypeError(f"{self.name}() missing required argument {parameter.name!r}")
+        return bound
+
+    async def call(self, context: object, arguments: Mapping[str, object]) -> object:
+        """Runs the implementation on bound arguments and checks what it returns.
+
+        A plain function runs in a thread, so that it does not hold up the other programs.
+
+        Raises:
+            TypeError: the result is not of the declared type. Whatever the implementation raises passes through.
+        """
+        first = (context,) if self.takes_context else ()
+        if inspect.iscoroutinefunction(self.function):
+            result = await self.function(*first, **arguments)
+        else:
+            result = await asyncio.to_thread(self.function, *first, **arguments)
+            if inspect.isawaitable(result):
+                result = await result
+        assert self.result_kind is not None
+        return self.result_kind.accept(result, f"the result of {self.name}()", MAX_RESULT_TEXT)
+
+
+@overload
+def primitive(function: Callable[..., Any], /) -> Primitive: ...
+
+
+@overload
+def primitive(*, name: str) -> Callable[[Callable[..., Any]], Primitive]: ...
+
+
+def primitive(
+    function: Callable[..., Any] | None = None, /, *, name: str | None = None
+) -> Primitive | Callable[[Callable[..., Any]], Primitive]:
+    """Makes a primitive of a typed, documented function, sync or async.
+
+    Args:
+        function: The function; every parameter and the result annotated with str, int, float, bool, Image,
+            list[...], tuple[...] or Optional[...]; a first parameter ``context`` is free.
+        name: What programs call it, where that is not the function's own name.
+
+    Raises:
+        TypeError: the signature or an annotation cannot be offered to programs, or the docstring is missing.
+        ValueError: the name cannot be used in programs.
+    """
+    if function is None:
+        return lambda real: _make(real, name)
+    return _make(function, name)
+
+
+def _make(function: Callable[..., Any], name: str | None) -> Primitive:
+    name = function.__name__ if name is None else name
+    _check_name(name)
+    doc = inspect.getdoc(function) or ""
+    if not doc.strip():
+        raise TypeError(f"Primitive {name} needs a docstring: its first line tells the language model what it does.")
+    found = list(inspect.signature(function).parameters.values())
+    takes_context = bool(found) and found[0].name == "context"
+    visible = found[1:] if takes_context else found
+    hints = _resolve(function, name, [parameter.name for parameter in visible])
+    result = hints.get("return", _EMPTY)
+    if result is _EMPTY:
+        raise TypeError(f"Primitive {name}: annotate what it returns, e.g. -> str.")
+    returns = parse_kind(result, f"Primitive {name}, the result")
+    return Primitive(
+        name=name,
+        parameters=tuple(_parameter(parameter, name, hints) for parameter in visible),
+        returns=returns.text,
+        summary=doc.strip().splitlines()[0].strip(),
+        doc=doc.strip(),
+        function=function,
+        takes_context=takes_context,
+        result_kind=returns,
+    )
+
+
+def _parameter(parameter: inspect.Parameter, name: str, hints: Mapping[str, object]) -> Parameter:
+    where = f"Primitive {name}, parameter {parameter.name}"
+    if parameter.kind is not inspect.Parameter.POSITIONAL_OR_KEYWORD:
+        raise TypeError(f"{where}: *args, **kwargs, keyword-only and positional-only parameters are not supported.")
+    if parameter.name not in hints:
+        raise TypeError(f"{where}: annotate it, e.g. {parameter.name}: str.")
+    kind = parse_kind(hints[parameter.name], where)
+    if parameter.default is not _EMPTY and type(parameter.default) not in (str, int, float, bool, type(None)):
+        raise TypeError(f"{where}: a default must be a str, int, float, bool or None.")
+    default = parameter.default
+    if default is not _EMPTY:
+        try:
+            default = kind.accept(default, where, MAX_TEXT)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"The default does not fit the annotation: {error}.") from None
+    return Parameter(parameter.name, kind.text, default, kind)
+
+
+def _resolve(function: Callable[..., Any], name: str, wanted: list[str]) -> dict[str, object]:
+    # The context's class is often imported for type checkers alone, so its annotation is never evaluated.
+    raw = inspect.get_annotations(function)
+    kept = {key: raw[key] for key in [*wanted, "return"] if key in raw}
+    holder: Any = types.SimpleNamespace(__annotations__=kept)
+    try:
+        # An annotation None resolves to NoneType, which no kind accepts.
+        return typing.get_type_hints(holder, globalns=inspect.unwrap(function).__globals__)
+    except NameError as error:
+        raise TypeError(f"Primitive {name}: an annotation cannot be resolved: {error}.") from None
+
+
+def _check_name(name: str) -> None:
+    if not (name.isascii() and name.isidentifier()) or name.startswith("_"):
+        raise ValueError(f"A primitive cannot be called {name!r}: use a plain identifier.")
+    if keyword.iskeyword(name) or keyword.issoftkeyword(name) or hasattr(builtins, name) or name in _RESERVED:
+        raise ValueError(f"A primitive cannot be called {name!r}: programs use that name already. Choose another.")
+
+
+class PrimitiveSet(Sequence[Primitive]):
+    """The primitives offered to a program, in the order of the API reference. It never changes.
+
+    Raises:
+        ValueError: two primitives have the same name.
+        TypeError: something in the list was not made by :func:`primitive`.
+    """
+
+    def __init__(self, primitives: Iterable[Primitive]) -> None:
+        self._by_name: dict[str, Primitive] = {}
+        for item in primitives:
+            if not isinstance(item, Primitive):
+                raise TypeError(f"{item!r} is not a primitive. Put @primitive above the function.")
+            _check_name(item.name)
+            if item.name in self._by_name:
+                raise ValueError(f"Two primitives are called {item.name!r}. Rename one: @primitive(name=...).")
+            self._by_name[item.name] = item
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def __iter__(self) -> Iterator[Primitive]:
+        return iter(self._by_name.values())
+
+    def __contains__(self, item: object) -> bool:
+        return item in self._by_name if isinstance(item, str) else item in self._by_name.values()
+
+    def __repr__(self) -> str:
+        return f"PrimitiveSet({', '.join(self._by_name)})"
+
+    @overload
+    def __getitem__(self, index: int) -> Primitive: ...
+    @overload
+    def __getitem__(self, index: slice) -> PrimitiveSet: ...
+    def __getitem__(self, index: int | slice) -> Primitive | PrimitiveSet:
+        items = list(self)
+        return PrimitiveSet(items[index]) if isinstance(index, slice) else items[index]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names, in order."""
+        return tuple(self._by_name)
+
+    def get(self, name: str) -> Primitive:
+        """Returns the primitive of that name.
+
+        Raises:
+            UnknownNameError: there is none.
+        """
+        try:
+            return self._by_name[name]
+        except KeyError:
+            raise UnknownNameError(f"No primitive {name!r}.", hint=f"There are: {', '.join(self.names)}.") from None
+
+    def subset(self, names: Iterable[str]) -> PrimitiveSet:
+        """Returns the named primitives only, in the order given.
+
+        Raises:
+            UnknownNameError: one of them is not here.
+        """
+        return PrimitiveSet([self.get(name) for name in names])
+
+    def extend(self, more: Iterable[Primitive]) -> PrimitiveSet:
+        """Returns a new set with more primitives after these; this one is left as it is."""
+        return PrimitiveSet([*self, *more])
+
+    def bind(self, name: str, args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, object]:
+        """Checks a call's arguments strictly: see :meth:`Primitive.bind`.
+
+        Raises:
+            TypeError: the arguments do not fit the signature.
+            ValueError: an argument is out of bounds.
+            LookupError: there is no primitive of that name.
+        """
+        if name not in self._by_name:
+            raise LookupError(f"there is no primitive {name[:80]!r}")
+        return self._by_name[name].bind(args, kwargs)
+
+    def reference(self) -> str:
+        """Returns the API reference for prompts, one line per primitive."""
+        return "\n".join(f"{item.signature}: {item.summary}" for item in self)
+
+    def stubs(self, variables: Mapping[str, str] | None = None) -> str:
+        """Returns Python source that declares the vocabulary to the static check.
+
+        Args:
+            variables: Annotations of further globals, e.g. ``{"images": "list[Image]"}``.
+        """
+        lines = [
+            "class Image:",
+            "    @property",
+            "    def width(self) -> int: ...",
+            "    @property",
+            "    def height(self) -> int: ...",
+            *(f"{name}: int" for name in CONSTANTS),
+            *(f"{name}: {annotation}" for name, annotation in (variables or {}).items()),
+        ]
+        for item in self:
+            lines += [f"def {item.signature}:", f"    {item.summary!r}", "    ..."]
+        return "\n".join(lines) + "\n"
+
+    def docs(self) -> str:
+        """Returns the vocabulary as Markdown: a table, then one section per primitive."""
+        rows = [f"| `{item.signature.replace('|', chr(92) + '|')}` | {item.summary} |" for item in self]
+        table = ["| Primitive | What it does |", "|---|---|", *rows]
+        constants = ", ".join(f"`{name} = {value}`" for name, value in CONSTANTS.items())
+        sections = [f"## `{item.name}`\n\n`{item.signature}`\n\n{item.doc}" for item in self]
+        return "\n".join(table) + f"\n\nConstants: {constants}.\n\n" + "\n\n".join(sections) + "\n"

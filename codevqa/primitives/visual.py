@@ -1,0 +1,155 @@
+"""The visual primitives of the paper (Subramanian et al., "Modular Visual Question Answering via Code Generation")."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..models.base import DetectRequest, Match, MatchRequest, SimilarityRequest
+from ..program import Evidence, ImageRef
+from .kinds import Image
+from .signature import GRID, PrimitiveSet, primitive
+
+if TYPE_CHECKING:
+    from .context import CallContext
+
+__all__ = ["VISUAL", "find_matching_image", "find_object", "get_pos", "open_image", "open_images", "query"]
+
+
+@primitive
+async def open_image(context: CallContext, path: str) -> Image:
+    """Opens the image at the path and returns it as an Image object.
+
+    The path is a name, ``Image7.jpg``, never a file: it stands for the picture of the question. With several pictures
+    the number picks one.
+    """
+    number = _number(path, r"Image(\d{1,6})\.(?:jpg|jpeg|png)", "Image1.jpg")
+    if len(context.images) == 1:
+        return context.images[0]  # in a prompt the number only counts the examples
+    if not 1 <= number <= len(context.images):
+        raise LookupError(f"there is no image {number}: the question has {len(context.images)} images")
+    return context.images[number - 1]
+
+
+@primitive
+async def open_images(context: CallContext, path: str) -> list[Image]:
+    """Opens the images in the set at the path and returns them as a list of Image objects.
+
+    The path is a name, ``ImageSet7.jpg``, never a file: it stands for all pictures of the question, in order.
+    """
+    _number(path, r"ImageSet(\d{1,6})\.(?:jpg|jpeg|png)", "ImageSet1.jpg")
+    return list(context.images)
+
+
+@primitive
+async def query(context: CallContext, img: Image, question: str) -> str:
+    """Answers the question about the image in a word or two.
+
+    Few-shot Plug-and-Play VQA: BLIP image-text matching with GradCAM says where the question looks, captions are
+    sampled from there, and the language model reads them and answers. Lower case.
+    """
+    if not question.strip():
+        raise ValueError("query() needs a question, not an empty string")
+    picture = (ImageRef(img.index), img.picture)
+    reading = await context.pnpvqa.answer([picture], question, "image", context.form)
+    context.record(reading.evidence)
+    return reading.text
+
+
+@primitive
+async def get_pos(context: CallContext, img: Image, object: str) -> tuple[float, float]:
+    """Returns the position (x, y) of the object in the image.
+
+    The patch with the greatest GradCAM relevance, averaged over the tokens of the phrase, as the centre of the patch
+    on a 24x24 grid: x from LEFT to RIGHT, y from BOTTOM up to TOP.
+    """
+    if not object.strip():
+        raise ValueError("get_pos() needs the name of an object, not an empty string")
+    match = await context.services.match(_position_request(context, img, object))
+    position = peak(match)
+    context.record(
+        Evidence(
+            kind="gradcam",
+            images=(ImageRef(img.index),),
+            text=object,
+            relevance=(tuple(tuple(map(float, row)) for row in match.relevance),),
+            scores=(match.logit,),
+            position=position,
+        )
+    )
+    return position
+
+
+@primitive
+async def find_matching_image(context: CallContext, images: list[Image], phrase: str) -> Image:
+    """Returns the image that matches the phrase best.
+
+    The image with the highest BLIP image-text contrastive (ITC) score for "a picture of " and the phrase.
+    """
+    if not images:
+        raise ValueError("find_matching_image() needs at least one image")
+    text = f"a picture of {phrase}"
+    scores = await asyncio.gather(
+        *(context.services.similarity(SimilarityRequest(image.picture, text)) for image in images)
+    )
+    context.record(
+        Evidence(kind="itc", images=tuple(ImageRef(image.index) for image in images), text=text, scores=tuple(scores))
+    )
+    return images[int(np.argmax(scores))]
+
+
+@primitive
+async def find_object(context: CallContext, img: Image, object: str) -> list[tuple[float, float, float, float]]:
+    """Returns a box (left, bottom, right, top) for each such object in the image.
+
+    Boxes of an open-vocabulary detector on the 24x24 grid, y upwards, best first.
+    """
+    boxes = await context.services.detect(DetectRequest(img.picture, object))
+    context.record(
+        Evidence(
+            kind="detection",
+            images=(ImageRef(img.index),),
+            text=object,
+            scores=tuple(box.score for box in boxes),
+        )
+    )
+    across, up = GRID / img.width, GRID / img.height
+    return [(box.left * across, GRID - box.bottom * up, box.right * across, GRID - box.top * up) for box in boxes]
+
+
+VISUAL = PrimitiveSet([open_image, open_images, query, get_pos, find_matching_image])
+"""The vocabulary every engine offers. ``find_object`` joins it where there is a detector."""
+
+
+def peak(match: Match) -> tuple[float, float]:
+    """Returns the centre of the most relevant patch on the 24x24 grid, y upwards."""
+    rows, columns = match.relevance.shape
+    row, column = divmod(int(np.argmax(match.relevance)), columns)
+    return (column + 0.5) * GRID / columns, GRID - (row + 0.5) * GRID / rows
+
+
+def _position_request(context: CallContext, img: Image, phrase: str) -> MatchRequest:
+    if context.settings.position_text == "phrase":
+        return MatchRequest(img.picture, phrase)
+    start = context.question.lower().find(phrase.lower())
+    span = (start, start + len(phrase)) if start >= 0 else _shared_words(context.question, phrase)
+    return MatchRequest(img.picture, context.question, span)
+
+
+def _shared_words(question: str, phrase: str) -> tuple[int, int] | None:
+    """Returns the span of the first word both have; None where they share none."""
+    wanted = set(re.findall(r"\w+", phrase.lower()))
+    for word in re.finditer(r"\w+", question.lower()):
+        if word.group() in wanted:
+            return word.span()
+    return None
+
+
+def _number(path: str, pattern: str, example: str) -> int:
+    found = re.fullmatch(pattern, path)
+    if found is None:
+        raise ValueError(f"there is no image {path[:60]!r}: use a name like {example!r}")
+    return int(found.group(1))

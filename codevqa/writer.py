@@ -1,0 +1,228 @@
+"""Writes programs: picks in-context examples, builds the prompt, asks the language model, cuts out the program.
+
+The completion prompt is the paper's, to the byte (Subramanian et al., ACL 2023): the preamble, then for each example
+``# Image j: <Question>``, the line that opens the image, the program; last ``# Image k+1: <Question>``, which the model
+continues with the opening line and the program.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from .errors import ProgramError, SetupError
+from .models.base import Completion, GenerationRequest, LanguageModel, Message
+from .primitives.signature import Primitive
+from .primitives.visual import VISUAL
+from .program import Form, Program
+from .prompts import Example, PromptSet
+from .retrieval import ExampleIndex, Retriever
+from .settings import WriterSettings
+
+__all__ = ["Writer", "by_form", "extract_program", "opening_line", "render_chat", "render_completion", "sentence_case"]
+
+STOP = ("\n# Image",)
+"""A new example header ends the program."""
+
+
+class Generate(Protocol):
+    """Asks a language model one thing; calls made at the same time share a batch."""
+
+    async def __call__(self, request: GenerationRequest) -> Completion:
+        """Returns the completion of the request."""
+        ...
+
+
+def sentence_case(question: str) -> str:
+    """Returns the question as prompts show it: first letter upper case, the rest lower, on one line."""
+    line = " ".join(question.split())
+    return line[:1].upper() + line[1:].lower()
+
+
+def opening_line(form: Form, number: int) -> str:
+    """Returns the line that opens the image (or set) of example ``number``."""
+    if form == "set":
+        return f'images = open_images("ImageSet{number}.jpg")'
+    return f'img = open_image("Image{number}.jpg")'
+
+
+def header(question: str, form: Form, number: int) -> str:
+    """Returns the comment that introduces example ``number``."""
+    kind = "Image Set" if form == "set" else "Image"
+    return f"# {kind} {number}: {sentence_case(question)}"
+
+
+def render_completion(preamble: str, examples: Sequence[Example], question: str, form: Form) -> str:
+    """Returns the completion prompt, byte for byte as described above (no newline at its end)."""
+    blocks = [preamble.rstrip("\n")]
+    for number, example in enumerate(examples, 1):
+        blocks += [
+            header(example.question, example.form, number),
+            opening_line(example.form, number),
+            example.program.strip("\n"),
+        ]
+    blocks.append(header(question, form, len(examples) + 1))
+    return "\n".join(blocks)
+
+
+def render_chat(preamble: str, examples: Sequence[Example], question: str, form: Form) -> tuple[Message, ...]:
+    """Returns the same prompt as turns: each example's header is a user turn and its program the assistant's."""
+    turns = [Message("system", f"{preamble.strip()}\n\nReply with the Python program only.")]
+    for number, example in enumerate(examples, 1):
+        turns.append(Message("user", header(example.question, example.form, number)))
+        program = f"{opening_line(example.form, number)}\n{example.program.strip()}"
+        turns.append(Message("assistant", f"```python\n{program}\n```"))
+    turns.append(Message("user", header(question, form, len(examples) + 1)))
+    return tuple(turns)
+
+
+_FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)(?:\n```|\Z)", re.DOTALL)
+
+
+def extract_program(completion: str) -> str:
+    """Cuts the program out of what the model wrote: without code fences, prose around them, or a next header."""
+    text = completion.replace("\r\n", "\n").replace("\r", "\n")
+    fenced = _FENCE.search(text)
+    if fenced:
+        text = fenced.group(1)
+    text = text.strip("\n").split(STOP[0])[0]
+    lines = text.split("\n")
+    # Some models repeat the header they were given before they go on.
+    while lines and (not lines[0].strip() or re.match(r"#\s*Image", lines[0])):
+        lines.pop(0)
+    return "\n".join(line.rstrip() for line in lines).rstrip()
+
+
+def by_form(prompts: PromptSet | Mapping[Form, PromptSet]) -> Mapping[Form, PromptSet]:
+    """Returns the prompt set to use for each form of question that has examples."""
+    if isinstance(prompts, Mapping):
+        return dict(prompts)
+    forms = {example.form for example in prompts.examples} or {prompts.form}
+    return dict.fromkeys(forms, prompts)
+
+
+class Writer:
+    """Turns a question into a program.
+
+    Args:
+        language_model: writes the programs.
+        prompts: preamble, bank of examples and default number of shots, for each form of question: one set that
+            serves both, or one for each.
+        retriever: embeds questions for nearest-example selection; None is enough for random or fixed selection.
+        settings: prompt form, selection, shots and lengths.
+        extra: primitives of the user's, described after those the prompt set names.
+        seed: seed of random selection, mixed with the question.
+
+    Raises:
+        SetupError: a prompt set has no examples of the form it is to serve.
+    """
+
+    def __init__(
+        self,
+        language_model: LanguageModel,
+        prompts: PromptSet | Mapping[Form, PromptSet],
+        retriever: Retriever | None = None,
+        settings: WriterSettings = WriterSettings(),
+        *,
+        extra: Iterable[Primitive] = (),
+        seed: int = 0,
+    ) -> None:
+        self.language_model = language_model
+        self.prompts: Mapping[Form, PromptSet] = by_form(prompts)
+        self.retriever = retriever
+        self.settings = settings
+        self.seed = seed
+        self._extra = tuple(extra)
+        self._indexes: dict[Form, ExampleIndex] = {}
+
+    def with_extra(self, extra: Iterable[Primitive]) -> Writer:
+        """Returns a writer that also describes these primitives."""
+        more = (*self._extra, *extra)
+        return Writer(self.language_model, self.prompts, self.retriever, self.settings, extra=more, seed=self.seed)
+
+    def preamble(self, form: Form) -> str:
+        """Returns the text before the first example: instruction, constants and API reference."""
+        prompts = self.prompts_for(form)
+        shown = VISUAL.subset(prompts.primitives).extend(self._extra)
+        return prompts.preamble.replace("{api}", shown.reference())
+
+    def prompts_for(self, form: Form) -> PromptSet:
+        """Returns the prompt set that serves a form.
+
+        Raises:
+            SetupError: there is none.
+        """
+        if form not in self.prompts:
+            kind = "one image" if form == "image" else "a set of images"
+            names = ", ".join(sorted({prompts.name for prompts in self.prompts.values()}))
+            raise SetupError(f"The prompt set {names} has no examples about {kind}.", hint="Choose another.")
+        return self.prompts[form]
+
+    def select(self, question: str, form: Form) -> list[Example]:
+        """Returns the in-context examples for a question, in the order they are shown."""
+        prompts = self.prompts_for(form)
+        pool = [example for example in prompts.examples if example.form == form]
+        shots = min(prompts.shots if self.settings.shots is None else self.settings.shots, len(pool))
+        if self.settings.selection == "nearest" and self.retriever is not None:
+            if form not in self._indexes:
+                self._indexes[form] = ExampleIndex(self.retriever, [example.question for example in pool])
+            return [pool[place] for place in self._indexes[form].nearest(question, shots)]
+        if self.settings.selection == "random":
+            return random.Random(f"{self.seed}:{question}").sample(pool, shots)
+        return pool[:shots]
+
+    def request(self, question: str, form: Form) -> tuple[GenerationRequest, tuple[str, ...]]:
+        """Returns exactly what the model is asked, and the ids of the examples shown."""
+        examples = self.select(question, form)
+        preamble = self.preamble(form)
+        ids = tuple(example.id for example in examples)
+        if self.settings.form == "chat":
+            turns = render_chat(preamble, examples, question, form)
+            return GenerationRequest(turns, self.settings.max_tokens, STOP), ids
+        prompt = render_completion(preamble, examples, question, form)
+        # With nearest examples only the preamble is common to all questions; fixed ones are common too.
+        shared = prompt.rfind("\n# Image") if self.settings.selection == "fixed" else len(preamble.rstrip("\n"))
+        return GenerationRequest(prompt, self.settings.max_tokens, STOP, max(shared, 0)), ids
+
+    async def write(self, question: str, form: Form, generate: Generate) -> Program:
+        """Asks the model for a program.
+
+        Raises:
+            ModelError: the model failed.
+        """
+        request, ids = self.request(question, form)
+        completion = await generate(request)
+        source = extract_program(completion.text)
+        return Program(source, question, form, ids, prompt_text(request.prompt), completion.text)
+
+    async def repair(self, failed: Program, error: ProgramError, generate: Generate) -> Program:
+        """Shows the model its program with the error and asks once more.
+
+        Raises:
+            ModelError: the model failed.
+        """
+        request, ids = self.request(failed.question, failed.form)
+        complaint = f"That program fails: {error}"
+        prompt: str | tuple[Message, ...]
+        if isinstance(request.prompt, str):
+            head = header(failed.question, failed.form, len(ids) + 1)
+            prompt = f"{request.prompt}\n{failed.source}\n# {' '.join(complaint.split())}. Corrected:\n{head}"
+        else:
+            prompt = (
+                *request.prompt,
+                Message("assistant", f"```python\n{failed.source}\n```"),
+                Message("user", f"{complaint}\nWrite the corrected program."),
+            )
+        again = GenerationRequest(prompt, request.max_tokens, request.stop, request.shared)
+        completion = await generate(again)
+        source = extract_program(completion.text)
+        return Program(source, failed.question, failed.form, ids, prompt_text(prompt), completion.text)
+
+
+def prompt_text(prompt: str | tuple[Message, ...]) -> str:
+    """Returns a prompt as text: itself, or each turn under its role."""
+    if isinstance(prompt, str):
+        return prompt
+    return "\n\n".join(f"[{message.role}]\n{message.content}" for message in prompt)

@@ -1,0 +1,1 @@
+"""Evaluation on the public data sets."""

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from codevqa.batching import Batcher
+from codevqa.errors import ModelError, ServerError
+
+
+class Doubler:
+    """Doubles numbers, remembering the batches; refuses negative ones."""
+
+    def __init__(self, seconds: float = 0.0, error: type[Exception] = ModelError) -> None:
+        self.batches: list[list[int]] = []
+        self.seconds = seconds
+        self.error = error
+        self.running = 0
+
+    def __call__(self, numbers: Sequence[int]) -> list[int]:
+        self.running += 1
+        assert self.running == 1, "two batches of one model overlap"
+        self.batches.append(list(numbers))
+        time.sleep(self.seconds)
+        self.running -= 1
+        if any(number < 0 for number in numbers):
+            raise self.error("negative")
+        return [2 * number for number in numbers]
+
+
+def drive(model: Doubler, numbers: Sequence[int], **options: float) -> list[object]:
+    async def main() -> list[object]:
+        with ThreadPoolExecutor(1) as executor:
+            batcher = Batcher(model, executor, **options)  # type: ignore[arg-type]
+            return list(await asyncio.gather(*map(batcher, numbers), return_exceptions=True))
+
+    return asyncio.run(main())
+
+
+def test_calls_made_together_share_one_batch_and_each_gets_its_own_result() -> None:
+    model = Doubler()
+    assert drive(model, range(10)) == [0, 2, 4, 6, 8, 10, 12, 14, 16, 18]
+    assert model.batches == [list(range(10))]
+
+
+def test_a_full_batch_starts_at_once_and_none_is_larger() -> None:
+    model = Doubler()
+    drive(model, range(10), max_size=4, max_wait=60)
+    assert [len(batch) for batch in model.batches] == [4, 4, 2]
+
+
+def test_only_the_request_at_fault_fails() -> None:
+    model = Doubler()
+    results = drive(model, [1, -1, 3])
+    assert results[0] == 2 and results[2] == 6
+    assert isinstance(results[1], ModelError)
+
+
+def test_a_server_that_is_down_is_not_asked_again_for_each_request() -> None:
+    model = Doubler(error=ServerError)
+    results = drive(model, [1, -1, 3])
+    assert all(isinstance(result, ServerError) for result in results)
+    assert len(model.batches) == 1
+
+
+def test_an_unknown_exception_becomes_a_model_error_that_names_it() -> None:
+    results = drive(Doubler(error=ZeroDivisionError), [-1])
+    assert isinstance(results[0], ModelError) and "ZeroDivisionError" in str(results[0])
+
+
+def test_the_next_batch_fills_while_one_runs() -> None:
+    model = Doubler(seconds=0.1)
+
+    async def main() -> None:
+        with ThreadPoolExecutor(1) as executor:
+            batcher = Batcher(model, executor, max_wait=0.001)
+            first = asyncio.ensure_future(batcher(0))
+            await asyncio.sleep(0.03)
+            await asyncio.gather(first, *(batcher(number) for number in range(1, 6)))
+
+    asyncio.run(main())
+    assert model.batches == [[0], [1, 2, 3, 4, 5]]
+
+
+def test_a_cancelled_caller_leaves_the_others_their_results() -> None:
+    async def main() -> tuple[int, bool]:
+        with ThreadPoolExecutor(1) as executor:
+            batcher = Batcher(Doubler(), executor, max_wait=0.02)
+            doomed = asyncio.ensure_future(batcher(1))
+            other = asyncio.ensure_future(batcher(2))
+            await asyncio.sleep(0)
+            doomed.cancel()
+            return await other, doomed.cancelled() or doomed.cancelling() > 0
+
+    assert asyncio.run(main()) == (4, True)
+
+
+def test_too_few_results_is_an_error_not_a_shift() -> None:
+    async def main() -> list[object]:
+        with ThreadPoolExecutor(1) as executor:
+            batcher: Batcher[int, int] = Batcher(lambda numbers: list(numbers)[:-1], executor)
+            return list(await asyncio.gather(batcher(1), batcher(2), return_exceptions=True))
+
+    assert all(isinstance(result, ModelError) for result in asyncio.run(main()))
+
+
+@pytest.mark.parametrize("count", [1, 200])
+def test_batches_run_in_the_executor(count: int) -> None:
+    seen: set[str] = set()
+
+    def run(numbers: Sequence[int]) -> list[int]:
+        seen.add(threading.current_thread().name)
+        return list(numbers)
+
+    async def main() -> None:
+        with ThreadPoolExecutor(1, thread_name_prefix="model") as executor:
+            batcher: Batcher[int, int] = Batcher(run, executor, max_size=7)
+            assert await asyncio.gather(*map(batcher, range(count))) == list(range(count))
+
+    asyncio.run(main())
+    assert seen == {"model_0"}

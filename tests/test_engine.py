@@ -1,0 +1,353 @@
+"""The whole pipeline over fake models: real prompts, real sandbox, real batching."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image as PILImage
+
+from codevqa import CodeVQA, Limits, Models, Program, QuerySettings, Question, Settings, Writer, WriterSettings
+from codevqa.errors import (
+    ImageError,
+    InputError,
+    ModelError,
+    ProgramAnswerError,
+    ProgramLimitError,
+    ProgramRuntimeError,
+    ProgramSyntaxError,
+    ProgramTypeError,
+    QuestionError,
+    ServerError,
+)
+from codevqa.models.base import Box, GenerationRequest, Map, MatchRequest
+from codevqa.models.fakes import FakeCaptioner, FakeDetector, FakeMatcher, ScriptedLM
+from codevqa.primitives import Image, primitive
+from codevqa.program import ImageRef
+from codevqa.prompts import load as load_prompts
+
+RED, GREEN, BLUE = (PILImage.new("RGB", (60, 40), color) for color in ("red", "green", "blue"))
+
+
+def reader(answers: dict[str, str] | None = None) -> ScriptedLM:
+    def read(request: GenerationRequest) -> str:
+        question = str(request.prompt).rsplit("Q: ", 1)[1].removesuffix("\nA:")
+        return (answers or {}).get(question, " yes\n")
+
+    return ScriptedLM(read, name="reader")
+
+
+@contextmanager
+def engine(
+    programs: str | Sequence[str] | Callable[[GenerationRequest], str],
+    *,
+    answers: dict[str, str] | None = None,
+    settings: Settings | None = None,
+    matcher: FakeMatcher | None = None,
+    read: ScriptedLM | None = None,
+    repairs: int = 1,
+    **options: Any,
+) -> Iterator[CodeVQA]:
+    writer = Writer(
+        ScriptedLM(programs, name="writer"),
+        {"image": load_prompts("gqa"), "set": load_prompts("covr")},
+        settings=WriterSettings(selection="fixed", repairs=repairs),
+    )
+    captioner = FakeCaptioner(lambda request: f"thing {request.seed}", grid=6)
+    models = Models(read or reader(answers), matcher or FakeMatcher(6), captioner, options.pop("detector", None))
+    used = settings or Settings(query=QuerySettings(captions=2, patches=5), workers=8)
+    with CodeVQA(writer, models, used, **options) as vqa:
+        yield vqa
+
+
+def test_a_question_about_one_image() -> None:
+    program = 'img = open_image("Image13.jpg")\nanswer = query(img, "What color is it?")'
+    with engine("\n" + program, answers={"What color is it?": " Red\n"}) as vqa:
+        answer = vqa.ask(RED, "What color is it?")
+    assert (answer.text, answer.fallback, answer.error, answer.method) == ("red", False, None, "codevqa")
+    assert answer.program is not None and answer.program.source == program
+    assert answer.program.prompt.endswith("# Image 13: What color is it?") and len(answer.program.examples) == 12
+    opened, asked = answer.trace.calls
+    assert (opened.name, opened.value) == ("open_image", ImageRef(1))
+    assert asked.arguments == {"img": ImageRef(1), "question": "What color is it?"}
+    assert asked.value == "red" and asked.seconds > 0
+    evidence = asked.evidence[0]
+    assert len(evidence.captions[0]) == 2 and len(evidence.relevance[0]) == 6
+    assert evidence.completion == " Red" and evidence.prompt.endswith("Q: What color is it?\nA:")
+    assert answer.models == {
+        "writer": "writer",
+        "reader": "reader",
+        "matcher": "fake-matcher",
+        "captioner": "fake-captioner",
+    }
+
+
+def test_calls_know_their_lines() -> None:
+    with engine('img = open_image("Image13.jpg")\n\nanswer = query(img, "a?")') as vqa:
+        lines = [call.line for call in vqa.ask(RED, "a?").trace.calls]
+    assert lines in ([1, 3], [None, None])
+
+
+def at(row: int, column: int) -> Map:
+    relevance = np.zeros((6, 6), np.float32)
+    relevance[row, column] = 1.0
+    return relevance
+
+
+def test_positions_are_on_the_grid_of_24_with_y_upwards() -> None:
+    where = {"star": at(0, 0), "circle": at(5, 5)}
+
+    def relevance(request: MatchRequest) -> Map:
+        return where[request.text]
+
+    source = 'img = open_image("Image1.jpg")\nanswer = [get_pos(img, "star"), get_pos(img, "circle")]'
+    with engine("", matcher=FakeMatcher(6, relevance=relevance)) as vqa:
+        answer = vqa.run(source, RED)
+    assert answer.value == [(2.0, 22.0), (22.0, 2.0)]
+    assert answer.trace.calls[1].evidence[0].position == (2.0, 22.0)
+
+
+def test_position_text_of_the_release_matches_the_whole_question() -> None:
+    matcher = FakeMatcher(6)
+    settings = Settings(query=QuerySettings(captions=1, patches=5), position_text="question")
+    with engine('answer = get_pos(img, "red star")[0] > 3', settings=settings, matcher=matcher) as vqa:
+        vqa.ask(RED, "Is the red star left?")
+    request = matcher.matches.requests[0]
+    assert (request.text, request.focus) == ("Is the red star left?", (7, 15))
+
+
+def test_find_matching_image_takes_the_highest_score() -> None:
+    scores = {"red": 0.1, "green": 0.9, "blue": -0.3}
+    keys: dict[str, str] = {}
+    matcher = FakeMatcher(6, similarity=lambda request: scores[keys[request.picture.key]])
+    from codevqa.images import load_picture
+
+    pictures = {name: load_picture(PILImage.new("RGB", (9, 9), name)) for name in scores}
+    keys.update({picture.key: name for name, picture in pictures.items()})
+    program = 'images = open_images("ImageSet7.jpg")\nanswer = find_matching_image(images, "a frog")'
+    with engine(program, matcher=matcher) as vqa:
+        answer = vqa.ask(list(pictures.values()), "Which image shows a frog?")
+    assert (answer.text, answer.value) == ("image 2", ImageRef(2))
+    assert answer.trace.calls[1].evidence[0].scores == (0.1, 0.9, -0.3)
+    assert matcher.similarities.requests[0].text == "a picture of a frog"
+
+
+def test_comprehensions_lambdas_functions_and_sort_keys_call_primitives() -> None:
+    program = """
+images = open_images("ImageSet7.jpg")
+def red(image):
+    return query(image, "Is it red?") == "yes"
+ordered = sorted(images, key=lambda image: get_pos(image, "dog")[0])
+count = len([image for image in images if red(image)])
+every = all(query(image, "Is it wet?") == "yes" for image in images)
+answer = f"{count} {every} {len(ordered)}"
+"""
+    with engine(program) as vqa:
+        answer = vqa.ask([RED, GREEN, BLUE], "How many?")
+    assert (answer.text, answer.fallback) == ("3 True 3", False)
+
+
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [("True", "yes"), ("1 > 2", "no"), ("3", "3"), ("2.0", "2"), ("['a', 'b']", "a, b"), ("' red '", "red")],
+)
+def test_what_a_program_leaves_becomes_text(expression: str, text: str) -> None:
+    with engine("") as vqa:
+        assert vqa.run(f"answer = {expression}", RED).text == text
+
+
+def test_the_baseline_writes_no_program() -> None:
+    with engine("answer = 'never'") as vqa:
+        answer = vqa.ask([RED, GREEN], "Are both red?", method="pnpvqa")
+    assert (answer.text, answer.program, answer.method, answer.fallback) == ("yes", None, "pnpvqa", False)
+    assert answer.trace.baseline[0].prompt.count("\nImage 2: ") >= 1
+
+
+@pytest.mark.parametrize(
+    ("program", "error"),
+    [
+        ("answer = (", "ProgramSyntaxError"),
+        ("answer = qury(img, 'a')", "ProgramTypeError"),
+        ("answer = query(img)", "ProgramTypeError"),
+        ("answer = [][1]", "ProgramRuntimeError"),
+        ("while True: answer = 1", "ProgramLimitError"),
+        ("x = 1", "ProgramAnswerError"),
+        ("answer = None", "ProgramAnswerError"),
+        ("answer = ''", "ProgramAnswerError"),
+    ],
+)
+def test_a_program_that_fails_is_a_marked_fallback_with_a_typed_error(program: str, error: str) -> None:
+    settings = Settings(query=QuerySettings(captions=1, patches=5), limits=Limits(seconds=0.2), workers=4)
+    with engine(program, answers={"Is it red?": "perhaps"}, settings=settings, repairs=0) as vqa:
+        answer = vqa.ask(RED, "Is it red?")
+    assert answer.fallback and answer.text == "perhaps"
+    assert answer.error is not None and answer.error.type == error
+    assert answer.program is not None and answer.program.source == program
+    assert answer.trace.attempts[0][1] == answer.error and answer.trace.baseline
+
+
+def test_one_repair_mends_a_program_that_fails_the_check() -> None:
+    with engine(["answer = qury(img, 'a')", "answer = query(img, 'Is it red?')"]) as vqa:
+        answer = vqa.ask(RED, "Is it red?")
+    assert (answer.text, answer.fallback, answer.error) == ("yes", False, None)
+    assert [attempt[1].type for attempt in answer.trace.attempts] == ["ProgramTypeError"]
+
+
+def test_a_program_that_has_called_models_is_not_started_over() -> None:
+    with engine("answer = query(img, 'a')\nanswer = [][0]") as vqa:
+        answer = vqa.ask(RED, "Is it red?")
+        writer = vqa.writer.language_model
+    assert answer.fallback and len(answer.trace.attempts) == 1
+    assert isinstance(writer, ScriptedLM) and len(writer.requests) == 1
+
+
+def test_a_model_that_is_down_is_an_error_not_a_fallback() -> None:
+    def down(request: GenerationRequest) -> str:
+        raise ServerError("The server is down.")
+
+    with engine(down) as vqa, pytest.raises(ServerError, match="down"):
+        vqa.ask(RED, "Is it red?")
+    with engine(
+        "try:\n    answer = query(img, 'a')\nexcept Exception:\n    answer = 'caught'", read=ScriptedLM(down)
+    ) as vqa, pytest.raises(ModelError, match="down"):
+        vqa.ask(RED, "Is it red?")
+
+
+def test_many_questions_share_batches_and_one_bad_picture_loses_nothing(tmp_path: Path) -> None:
+    questions = [Question(RED, f"Is it number {number}?") for number in range(8)]
+    questions.insert(3, Question(tmp_path / "missing.png", "Is it there?"))
+    with engine("answer = query(img, 'Is it red?')") as vqa:
+        answers = vqa.ask_many(questions)
+        reads = vqa.models.reader
+    assert [answer.question for answer in answers] == [question.text for question in questions]
+    assert answers[3].error is not None and answers[3].error.type == "ImageError" and answers[3].text == ""
+    assert all(answer.text == "yes" for place, answer in enumerate(answers) if place != 3)
+    assert isinstance(reads, ScriptedLM) and max(reads.batches) >= 4
+
+
+def test_async_twins_work_from_any_loop() -> None:
+    async def main(vqa: CodeVQA) -> list[str]:
+        one = await vqa.ask_async(RED, "Is it red?")
+        many = await vqa.ask_many_async([Question(RED, "Is it red?")] * 2)
+        ran = await vqa.run_async("answer = 'x'", RED)
+        return [one.text, *(answer.text for answer in many), ran.text]
+
+    with engine("answer = query(img, 'a')") as vqa:
+        assert asyncio.run(main(vqa)) == ["yes", "yes", "yes", "x"]
+
+
+def test_threads_share_one_engine() -> None:
+    texts: list[str] = []
+    with engine("answer = query(img, 'a')") as vqa:
+        threads = [threading.Thread(target=lambda: texts.append(vqa.ask(RED, "a?").text)) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert texts == ["yes"] * 6
+
+
+@pytest.mark.parametrize(
+    ("source", "error", "words"),
+    [
+        ("answer = (", ProgramSyntaxError, "line 1"),
+        ("a = 1\nanswer = nothing", ProgramTypeError, "line 2"),
+        ("a = 1\nb = []\nanswer = b[a]", ProgramRuntimeError, "line 3"),
+        ("while True: answer = 1", ProgramLimitError, "second"),
+        ("a = 1", ProgramAnswerError, "answer"),
+    ],
+)
+def test_run_raises_what_went_wrong(source: str, error: type[Exception], words: str) -> None:
+    settings = Settings(limits=Limits(seconds=0.2), workers=2)
+    with engine("", settings=settings) as vqa, pytest.raises(error, match=words):
+        vqa.run(source, RED)
+
+
+def test_run_takes_a_program_of_an_answer_again() -> None:
+    with engine('img = open_image("Image13.jpg")\nanswer = query(img, "a?")') as vqa:
+        answer = vqa.ask(RED, "Is it red?")
+        assert isinstance(answer.program, Program)
+        again = vqa.run(answer.program, RED)
+    assert (again.text, again.question) == ("yes", "Is it red?")
+
+
+@pytest.mark.parametrize(("question", "words"), [("", "empty"), (" \n", "empty"), ("a" * 1001, "1,001 characters")])
+def test_unusable_questions(question: str, words: str) -> None:
+    with engine("") as vqa, pytest.raises(QuestionError, match=words):
+        vqa.ask(RED, question)
+
+
+def test_unusable_pictures(tmp_path: Path) -> None:
+    with engine("") as vqa:
+        with pytest.raises(ImageError, match="No picture at"):
+            vqa.ask(tmp_path / "a.png", "Is it red?")
+        with pytest.raises(ImageError, match="No picture was given"):
+            vqa.ask([], "Is it red?")
+        with pytest.raises(InputError, match="needs one image, not 2"):
+            vqa.ask([RED, RED], "Is it red?", form="image")
+
+
+def test_a_primitive_of_the_user_s() -> None:
+    @primitive
+    def width(img: Image) -> int:
+        """Returns the width of the image in pixels."""
+        return img.picture.pixels.width
+
+    with engine("answer = width(img)", primitives=[width]) as vqa:
+        answer = vqa.ask(RED, "How wide is it?")
+        assert "width(img: Image) -> int: Returns the width" in vqa.prompt("How wide is it?")
+    assert (answer.text, answer.fallback) == ("60", False)
+
+
+def test_find_object_where_there_is_a_detector() -> None:
+    box = Box(left=0, top=0, right=30, bottom=20, score=0.9)
+    with engine("answer = str(find_object(img, 'dog'))", detector=FakeDetector([box])) as vqa:
+        assert vqa.ask(RED, "Where?").text == "[(0.0, 12.0, 12.0, 24.0)]"
+    with engine("answer = find_object(img, 'dog')", repairs=0) as vqa:
+        answer = vqa.ask(RED, "Where?")
+        assert answer.error is not None and answer.error.type == "ProgramTypeError"
+
+
+def test_one_picture_may_be_a_set() -> None:
+    with engine('images = open_images("ImageSet7.jpg")\nanswer = len(images)') as vqa:
+        assert vqa.ask([RED], "How many?", form="set").text == "1"
+        writer = vqa.writer.language_model
+    assert isinstance(writer, ScriptedLM) and str(writer.requests[0].prompt).endswith("# Image Set 7: How many?")
+
+
+@pytest.mark.parametrize(
+    "path", ["/etc/passwd", "../Image1.jpg", "http://a/Image1.jpg", "Image-1.jpg"]
+)
+def test_open_image_opens_nothing_but_the_question_s_pictures(path: str) -> None:
+    with engine("", settings=Settings(workers=2)) as vqa, pytest.raises(ProgramRuntimeError, match="there is no image"):
+        vqa.run(f'answer = open_image("{path}")', RED)
+
+
+def test_open_image_by_number_in_a_set() -> None:
+    with engine("", settings=Settings(workers=2)) as vqa:
+        assert vqa.run('answer = open_image("Image2.jpg")', [RED, GREEN]).text == "image 2"
+        with pytest.raises(ProgramRuntimeError, match="has 2 images"):
+            vqa.run('answer = open_image("Image3.jpg")', [RED, GREEN])
+
+
+def test_answer_as_json() -> None:
+    with engine('answer = query(img, "a?")') as vqa:
+        answer = vqa.ask(RED, 'A "quoted" <question>?')
+    data = json.loads(answer.to_json())
+    assert list(data) == ["question", "answer", "program", "calls", "fallback", "error", "seconds", "models"]
+    assert data["calls"][0]["arguments"] == {"img": {"image": 1}, "question": "a?"}
+    assert data["calls"][0]["evidence"][0]["captions"]
+    assert "evidence" not in json.loads(answer.to_json(evidence=False))["calls"][0]
+
+
+def test_closing_twice_is_harmless() -> None:
+    with engine("") as vqa:
+        vqa.close()
+    vqa.close()

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, PngImagePlugin
+
+from codevqa import images
+from codevqa.errors import ImageError
+from codevqa.images import load_picture, load_pictures
+
+
+def png(image: Image.Image, **options: object) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG", **options)
+    return buffer.getvalue()
+
+
+@pytest.fixture
+def picture() -> Image.Image:
+    return Image.fromarray(np.arange(30 * 20 * 3, dtype=np.uint8).reshape(20, 30, 3))
+
+
+def test_path_bytes_and_pil_image_are_the_same_picture(tmp_path: Path, picture: Image.Image) -> None:
+    path = tmp_path / "a.png"
+    path.write_bytes(png(picture))
+    from_path, from_text = load_picture(path), load_picture(str(path))
+    assert from_path.key == from_text.key == load_picture(png(picture)).key == load_picture(picture).key
+    assert from_path.name == "a.png" and from_path.pixels.size == (30, 20)
+
+
+def test_a_loaded_picture_passes_through(picture: Image.Image) -> None:
+    loaded = load_picture(picture)
+    assert load_pictures([loaded, loaded]) == (loaded, loaded)
+
+
+def test_exif_rotation_is_applied(picture: Image.Image) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6  # shown rotated by a quarter turn
+    assert load_picture(png(picture, exif=exif)).pixels.size == (20, 30)
+
+
+@pytest.mark.parametrize("mode", ["L", "LA", "P", "RGBA", "CMYK", "1", "I;16"])
+def test_every_mode_becomes_rgb(mode: str, picture: Image.Image, tmp_path: Path) -> None:
+    if mode == "I;16":
+        converted = Image.fromarray(np.full((4, 4), 40_000, np.uint16))
+    else:
+        converted = picture.convert("L").convert("LA") if mode == "LA" else picture.convert(mode)
+    path = tmp_path / ("a.tif" if mode == "CMYK" else "a.png")
+    converted.save(path)
+    assert load_picture(path).pixels.mode == "RGB"
+
+
+def test_transparent_pixels_are_white() -> None:
+    clear = Image.new("RGBA", (2, 2), (255, 0, 0, 0))
+    assert load_picture(clear).pixels.getpixel((0, 0)) == (255, 255, 255)
+
+
+def test_missing(tmp_path: Path) -> None:
+    with pytest.raises(ImageError, match=r"No picture at .*nothing\.png"):
+        load_picture(tmp_path / "nothing.png")
+
+
+def test_folder(tmp_path: Path) -> None:
+    with pytest.raises(ImageError, match="is a folder"):
+        load_picture(tmp_path)
+
+
+def test_not_a_picture(tmp_path: Path) -> None:
+    path = tmp_path / "a.png"
+    path.write_text("hello")
+    with pytest.raises(ImageError, match="is not a picture"):
+        load_picture(path)
+
+
+def test_truncated(picture: Image.Image) -> None:
+    data = png(picture.resize((300, 200)))
+    with pytest.raises(ImageError, match="damaged"):
+        load_picture(data[: len(data) // 2])
+
+
+def test_animated(picture: Image.Image) -> None:
+    buffer = io.BytesIO()
+    picture.save(buffer, "GIF", save_all=True, append_images=[picture.rotate(90).resize((30, 20))])
+    with pytest.raises(ImageError, match=r"animated \(2 frames\)"):
+        load_picture(buffer.getvalue())
+
+
+@pytest.mark.parametrize("side", [9_000, 50_000])
+def test_decompression_bomb_is_refused_before_it_is_decoded(side: int) -> None:
+    # A real PNG header that claims side x side pixels, and no data behind it: decoding would say "damaged".
+    header = io.BytesIO()
+    PngImagePlugin.putchunk(header, b"IHDR", side.to_bytes(4, "big") * 2 + b"\x08\x02\x00\x00\x00")
+    PngImagePlugin.putchunk(header, b"IDAT", b"")
+    with pytest.raises(ImageError, match="too large"):
+        load_picture(b"\x89PNG\r\n\x1a\n" + header.getvalue())
+
+
+def test_limit_is_ours(monkeypatch: pytest.MonkeyPatch, picture: Image.Image) -> None:
+    monkeypatch.setattr(images, "MAX_PIXELS", 599)
+    with pytest.raises(ImageError, match="30x20"):
+        load_picture(picture)
+
+
+def test_no_picture_at_all() -> None:
+    with pytest.raises(ImageError, match="No picture"):
+        load_pictures([])
+
+
+def test_nul_in_path() -> None:
+    with pytest.raises(ImageError, match="Cannot read"):
+        load_picture("a\0b.png")
+
+
+def test_one_pixel() -> None:
+    assert load_picture(Image.new("L", (1, 1))).pixels.size == (1, 1)

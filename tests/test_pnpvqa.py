@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import asyncio
+import collections
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from codevqa.errors import ModelError
+from codevqa.images import load_picture
+from codevqa.models.base import CaptionRequest, GenerationRequest, Models
+from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
+from codevqa.pnpvqa import PnPVQA, Reading, draw_patches, render_reading
+from codevqa.program import Form, ImageRef
+from codevqa.prompts import PromptSet, ReadingExample
+from codevqa.prompts import load as load_prompts
+from codevqa.services import Services
+from codevqa.settings import QuerySettings
+
+RED = ReadingExample("1", "what COLOR is it?", ("a red car", "the street"), "red")
+PAIR = ReadingExample("2", "Both dogs?", (("a dog",), ("a cat", "a mat")), "no")
+
+
+def test_reading_prompt_of_one_image_byte_for_byte() -> None:
+    assert render_reading([RED], [["two dogs", "grass"]], "how MANY dogs?", "image") == (
+        "Please answer the question according to the above context.\n===\n"
+        "Context: A red car. The street.\n===\nQ: What color is it?\nA: red\n\n===\n"
+        "Context: Two dogs. Grass.\n===\nQ: How many dogs?\nA:"
+    )
+
+
+def test_reading_prompt_of_a_set_byte_for_byte() -> None:
+    assert render_reading([PAIR], [["a bird"], ["a fish", "water"]], "any birds?", "set") == (
+        "Please answer the question according to the above context.\n===\n"
+        "Context:\nImage 1: A dog.\nImage 2: A cat. A mat.\n===\nQ: Both dogs?\nA: no\n\n===\n"
+        "Context:\nImage 1: A bird.\nImage 2: A fish. Water.\n===\nQ: Any birds?\nA:"
+    )
+
+
+def test_left_and_right() -> None:
+    prompt = render_reading([], [["a"], ["b"]], "q", "set", ("Left image", "Right image"))
+    assert "Left image: A.\nRight image: B." in prompt
+
+
+def test_patches_follow_relevance() -> None:
+    relevance = np.zeros((6, 6), np.float32)
+    relevance[2, 3] = 3.0
+    relevance[4, 4] = 1.0
+    first = collections.Counter(draw_patches(relevance, 1, seed)[0] for seed in range(2000))
+    assert set(first) == {15, 28}
+    assert 0.70 < first[15] / 2000 < 0.80  # three in four; five standard deviations either way
+    assert draw_patches(relevance, 2, 0) == (15, 28)
+
+
+def test_patches_are_distinct_sorted_and_fill_up_where_relevance_is_zero() -> None:
+    chosen = draw_patches(np.zeros((6, 6), np.float32), 20, 1)
+    assert len(set(chosen)) == 20 and list(chosen) == sorted(chosen)
+    assert len(draw_patches(np.ones((3, 3), np.float32), 20, 1)) == 9
+    assert len(draw_patches(np.full((6, 6), np.nan, np.float32), 5, 1)) == 5
+
+
+def prompts(**changes: Any) -> PromptSet:
+    fields = {"reading": (RED, PAIR), "reading_shots": 1, "captions": 3, "caption_draws": 10, **changes}
+    return dataclasses.replace(load_prompts("gqa"), **fields)
+
+
+def answer(
+    reader: ScriptedLM,
+    captioner: FakeCaptioner,
+    form: Form = "image",
+    count: int = 1,
+    *,
+    bank: PromptSet | None = None,
+    seed: int = 0,
+    matcher: FakeMatcher | None = None,
+) -> Reading:
+    pictures = [
+        (ImageRef(number + 1), load_picture(Image.new("RGB", (8, 8), (number, 0, 0)))) for number in range(count)
+    ]
+
+    async def main() -> Reading:
+        services = Services(Models(reader, matcher or FakeMatcher(6), captioner), reader, max_batch=64, max_wait=0.001)
+        used = bank or prompts()
+        method = PnPVQA(services, {"image": used, "set": used}, QuerySettings(patches=5), None, seed)
+        try:
+            return await method.answer(pictures, "What is it?", form, form)
+        finally:
+            services.close()
+
+    return asyncio.run(main())
+
+
+def distinct() -> FakeCaptioner:
+    return FakeCaptioner(lambda request: f"thing {request.seed}")
+
+
+def by_seed(words: list[str]) -> Callable[[CaptionRequest], str]:
+    seen: list[int] = []
+
+    def caption(request: CaptionRequest) -> str:
+        assert request.seed is not None and request.patches is not None and len(request.patches) == 5
+        seen.append(request.seed)
+        return words[len(seen) - 1]
+
+    return caption
+
+
+def test_a_caption_contained_in_one_already_kept_is_dropped_and_another_is_drawn() -> None:
+    reader = ScriptedLM(" Blue \n")
+    reading = answer(reader, FakeCaptioner(by_seed(["a red dog", "red dog", "a cat", "", "a red dog runs"])))
+    assert reading.evidence.captions == (("a red dog", "a cat", "a red dog runs"),)
+    assert reading.text == "blue"
+    assert "Context: A red dog. A cat. A red dog runs.\n===\nQ: What is it?\nA:" in reading.evidence.prompt
+    assert [len(patches) for patches in reading.evidence.patches[0]] == [5, 5, 5]
+
+
+def test_drawing_ends_where_captions_repeat() -> None:
+    captioner = FakeCaptioner("a dog")
+    assert answer(ScriptedLM("x"), captioner).evidence.captions == (("a dog",),)
+    assert len(captioner.requests) == 10
+
+
+def test_no_more_captions_are_drawn_than_are_read() -> None:
+    captioner = distinct()
+    answer(ScriptedLM("x"), captioner)
+    assert len(captioner.requests) == 3
+
+
+def test_a_set_lists_every_picture_and_shares_one_batch_a_model() -> None:
+    captioner, matcher, reader = distinct(), FakeMatcher(6), ScriptedLM("yes")
+    reading = answer(reader, captioner, "set", 4, matcher=matcher)
+    assert [image.index for image in reading.evidence.images] == [1, 2, 3, 4]
+    assert reading.evidence.prompt.count("\nImage 4: ") == 1
+    assert matcher.matches.batches == [4]
+    assert captioner.batches == [12]
+
+
+def test_matching_text_has_no_question_mark() -> None:
+    matcher = FakeMatcher(6)
+    answer(ScriptedLM("x"), distinct(), matcher=matcher)
+    assert matcher.matches.requests[0].text == "What is it"
+
+
+def test_the_same_seed_gives_the_same_captions_and_another_does_not() -> None:
+    def seeds(seed: int) -> list[int | None]:
+        captioner = distinct()
+        answer(ScriptedLM("x"), captioner, seed=seed)
+        return [request.seed for request in captioner.requests]
+
+    assert seeds(0) == seeds(0) != seeds(1)
+
+
+def test_an_empty_reading_is_asked_again_and_then_fails() -> None:
+    reader = ScriptedLM(["", " ", "red"])
+    assert answer(reader, distinct()).text == "red"
+    with pytest.raises(ModelError, match="empty answer 5 times"):
+        answer(ScriptedLM(""), distinct())
+
+
+def test_a_set_bank_without_single_pictures_borrows_from_the_image_bank() -> None:
+    reader = ScriptedLM("x")
+    picture = load_picture(Image.new("RGB", (8, 8)))
+
+    async def main() -> Reading:
+        services = Services(Models(reader, FakeMatcher(6), distinct()), reader, max_batch=8, max_wait=0.001)
+        banks: dict[Form, PromptSet] = {"image": prompts(reading=(RED,)), "set": prompts(reading=(PAIR,))}
+        method = PnPVQA(services, banks, QuerySettings(), None, 0)
+        return await method.answer([(ImageRef(1), picture)], "What?", "image", "set")
+
+    assert "A: red" in asyncio.run(main()).evidence.prompt
+
+
+def test_generation_request_stops_at_the_line_end_and_shares_its_examples() -> None:
+    reader = ScriptedLM("x")
+    answer(reader, distinct())
+    request: GenerationRequest = reader.requests[0]
+    assert request.stop == ("\n",) and request.max_tokens == 20
+    assert isinstance(request.prompt, str) and request.prompt[: request.shared].endswith("A: red")

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from codevqa.errors import ProgramTypeError, SetupError
+from codevqa.models.base import Completion, GenerationRequest
+from codevqa.models.fakes import ScriptedLM
+from codevqa.primitives import primitive
+from codevqa.prompts import Example, PromptSet
+from codevqa.prompts import load as load_prompts
+from codevqa.settings import WriterSettings
+from codevqa.writer import Writer, extract_program, prompt_text, render_chat, render_completion, sentence_case
+
+CAT = Example("1", "Is the CAT black?", 'answer = query(img, "Is the cat black?")\n')
+DOGS = Example("2", "how many dogs are there?", 'answer = query(img, "How many dogs are there?")')
+
+EXPECTED = """\
+Write code.
+# Image 1: Is the cat black?
+img = open_image("Image1.jpg")
+answer = query(img, "Is the cat black?")
+# Image 2: How many dogs are there?
+img = open_image("Image2.jpg")
+answer = query(img, "How many dogs are there?")
+# Image 3: What is left of the dog?"""
+
+
+class WordRetriever:
+    """Embeds by letters, so that nearness can be worked out by hand."""
+
+    name = "letters"
+
+    def embed(self, sentences: Sequence[str]) -> npt.NDArray[np.float32]:
+        rows = [[text.lower().count(letter) for letter in "abcdefghijklmnopqrstuvwxyz"] for text in sentences]
+        return np.array(rows, dtype=np.float32)
+
+
+def bank(**changes: object) -> PromptSet:
+    base = load_prompts("gqa")
+    fields = {"preamble": "Write code.\n{api}\n", "examples": (CAT, DOGS), "shots": 2, **changes}
+    return dataclasses.replace(base, **fields)  # type: ignore[arg-type]
+
+
+def test_completion_prompt_byte_for_byte() -> None:
+    assert render_completion("Write code.\n", [CAT, DOGS], "What is LEFT of\nthe dog?", "image") == EXPECTED
+
+
+def test_set_form_byte_for_byte() -> None:
+    example = Example("1", "Are there 2 cats?", 'answer = "no"', "set")
+    assert render_completion("P", [example], "all red?", "set") == (
+        'P\n# Image Set 1: Are there 2 cats?\nimages = open_images("ImageSet1.jpg")\nanswer = "no"\n'
+        "# Image Set 2: All red?"
+    )
+
+
+def test_chat_form_holds_the_same_examples() -> None:
+    turns = render_chat("Write code.", [CAT], "What is this?", "image")
+    assert [turn.role for turn in turns] == ["system", "user", "assistant", "user"]
+    assert (
+        turns[2].content == '```python\nimg = open_image("Image1.jpg")\nanswer = query(img, "Is the cat black?")\n```'
+    )
+    assert turns[3].content == "# Image 2: What is this?"
+    assert "[assistant]" in prompt_text(turns)
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"), [("IS it RED?", "Is it red?"), (" two\n lines ", "Two lines"), ("", ""), ("é", "É")]
+)
+def test_sentence_case(given: str, shown: str) -> None:
+    assert sentence_case(given) == shown
+
+
+@pytest.mark.parametrize(
+    ("completion", "program"),
+    [
+        ('\nimg = open_image("Image3.jpg")\nanswer = 1\n# Image 4: Next?\nanswer = 2', None),
+        ('\n# Image 3: What?\nimg = open_image("Image3.jpg")\nanswer = 1\n', None),
+        ('Sure!\n```python\nimg = open_image("Image3.jpg")\nanswer = 1\n```\nThis works.', None),
+        ('```\nimg = open_image("Image3.jpg")\r\nanswer = 1', None),
+        ("", ""),
+        ("  # a comment\n  \n", "  # a comment"),
+    ],
+)
+def test_extract_program(completion: str, program: str | None) -> None:
+    assert extract_program(completion) == ('img = open_image("Image3.jpg")\nanswer = 1' if program is None else program)
+
+
+def test_fixed_selection_shares_everything_but_the_question() -> None:
+    writer = Writer(ScriptedLM([]), bank(), settings=WriterSettings(selection="fixed"))
+    request, ids = writer.request("What is it?", "image")
+    assert isinstance(request.prompt, str)
+    assert ids == ("1", "2")
+    assert request.prompt[request.shared :] == "\n# Image 3: What is it?"
+
+
+def test_nearest_selection_is_most_similar_first() -> None:
+    writer = Writer(ScriptedLM([]), bank(shots=1), WordRetriever())
+    assert writer.request("dogs dogs?", "image")[1] == ("2",)
+    assert writer.request("black cat", "image")[1] == ("1",)
+    assert Writer(ScriptedLM([]), bank(), WordRetriever()).request("dog dog dogs many", "image")[1] == ("2", "1")
+
+
+def test_random_selection_depends_on_question_and_seed_only() -> None:
+    many = tuple(dataclasses.replace(CAT, id=str(number)) for number in range(30))
+    settings = WriterSettings(selection="random", shots=5)
+
+    def pick(question: str, seed: int) -> tuple[str, ...]:
+        return Writer(ScriptedLM([]), bank(examples=many), settings=settings, seed=seed).request(question, "image")[1]
+
+    assert pick("a?", 0) == pick("a?", 0)
+    assert pick("a?", 0) != pick("b?", 0)
+    assert pick("a?", 0) != pick("a?", 1)
+    assert len(set(pick("a?", 0))) == 5
+
+
+def test_preamble_describes_the_set_s_primitives_and_the_user_s() -> None:
+    @primitive
+    def read_text(name: str) -> str:
+        """Reads printed words."""
+        return name
+
+    shown = Writer(ScriptedLM([]), bank(primitives=("open_image", "query")), extra=[read_text]).preamble("image")
+    assert [line.split("(")[0] for line in shown.splitlines()[1:]] == ["open_image", "query", "read_text"]
+    assert "read_text(name: str) -> str: Reads printed words." in shown
+
+
+def test_a_form_without_examples_is_a_clear_error() -> None:
+    with pytest.raises(SetupError, match="no examples about a set of images"):
+        Writer(ScriptedLM([]), bank()).request("All?", "set")
+
+
+def test_write_and_repair() -> None:
+    model = ScriptedLM(["\nanswer = qury(img)", "\nanswer = query(img, 'a')"])
+
+    async def generate(request: GenerationRequest) -> Completion:
+        return model.generate([request])[0]
+
+    async def main() -> None:
+        writer = Writer(model, bank())
+        program = await writer.write("What is it?", "image", generate)
+        assert program.source == "answer = qury(img)"
+        assert program.prompt.endswith("# Image 3: What is it?") and program.examples == ("1", "2")
+        fixed = await writer.repair(program, ProgramTypeError("unknown name qury", line=1), generate)
+        assert fixed.source == "answer = query(img, 'a')"
+        assert "answer = qury(img)\n# That program fails: line 1: unknown name qury. Corrected:" in fixed.prompt
+
+    asyncio.run(main())
