@@ -116,7 +116,7 @@ class CodeVQA:
             prompts: prompt set in place of the preset's, such as ``nlvr2``.
             settings: numbers in place of the preset's.
             primitives: primitives of your own.
-            language_model: in place of the preset's, e.g. ``openai:gpt-4.1-mini`` or ``transformers:FOLDER``.
+            language_model: in place of the preset's, e.g. ``openai-chat:gpt-4.1-mini`` or ``transformers:FOLDER``.
             matcher: in place of the preset's, e.g. ``blip:Salesforce/blip-itm-large-coco``.
             captioner: in place of the preset's.
             retriever: in place of the preset's, e.g. ``sentence:all-MiniLM-L6-v2``.

@@ -11,7 +11,10 @@ started them.
 from __future__ import annotations
 
 import asyncio
+import atexit
+import functools
 import re
+import time
 import unicodedata
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -52,7 +55,7 @@ CHECKS_KEPT = 2048
 GRACE = 5.0
 """Seconds past its time limit after which a worker that does not react is killed."""
 DRAIN = 0.05
-"""Seconds to wait after closing the pool: a process that ends at once dies in the interpreter's own threads."""
+"""Seconds a process that used the sandbox waits before it ends, so that the interpreter's threads come to rest."""
 
 _PROGRAM_FILE = "<python-input-1>"  # the second thing fed to a session; the prelude is the first
 _UNSUPPORTED = "The monty syntax parser does not yet support "
@@ -101,7 +104,6 @@ class Sandbox:
         pool, self._pool = self._pool, None
         if pool is not None:
             await pool.__aexit__(None, None, None)
-            await asyncio.sleep(DRAIN)
 
     async def __aenter__(self) -> Sandbox:
         await self.start()
@@ -182,6 +184,7 @@ class Sandbox:
     async def _started(self) -> monty.AsyncMonty:
         async with self._starting:
             if self._pool is None:
+                _drain_at_exit()
                 pool = monty.AsyncMonty(max_processes=self.workers, request_timeout=self.limits.seconds + GRACE)
                 try:
                     self._pool = await pool.__aenter__()
@@ -313,7 +316,7 @@ class _Run:
         try:
             wrong = await self.session.feed_run(f"{CHECK}(answer, Image)", print_callback=monty.CollectString(1024))
             if isinstance(wrong, str) and wrong:
-                raise ProgramAnswerError(f"answer holds {wrong[:80]}, not plain data.")
+                raise ProgramAnswerError(f"answer holds {_one_line(wrong[:200])}.")
             value = await self.session.feed_run("answer", print_callback=monty.CollectString(1024))
         except monty.MontyCrashedError:
             raise
@@ -327,6 +330,12 @@ class _Run:
         if position.filename != _PROGRAM_FILE:
             return None
         return self.encoded[: position.start].count(b"\n") + 1
+
+
+@functools.cache
+def _drain_at_exit() -> None:
+    # The pool's threads call into Python after their last result; meeting a Python that is ending, they abort it.
+    atexit.register(time.sleep, DRAIN)
 
 
 def _placeholder(name: str) -> Callable[[], None]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 __all__ = ["CHECK", "PRELUDE"]
 
 CHECK = "__answer__"
-"""Name of the prelude's function that describes the value of ``answer``: see :data:`PRELUDE`."""
+"""Name of the prelude's function that says what is wrong with the value of ``answer``; empty text where nothing is."""
 
 PRELUDE = f"""
 def map(function, *iterables, strict=False):
@@ -89,19 +89,19 @@ def {CHECK}(value, Image, isinstance=isinstance, type=type, len=len, str=str):
         item = waiting.pop()
         seen += 1
         if seen > 10000:
-            return "too many values"
+            return "more than 10,000 values"
         if item is None or isinstance(item, (str, int, float, bool, Image)):
             continue
         if isinstance(item, (list, tuple)):
             if len(item) > 10000:
-                return "too many values"
+                return "more than 10,000 values"
             waiting.extend(item)
         elif isinstance(item, dict):
             if len(item) > 10000:
-                return "too many values"
+                return "more than 10,000 values"
             waiting.extend(item.keys())
             waiting.extend(item.values())
         else:
-            return type(item).__name__
+            return "a " + type(item).__name__ + ", which is not plain data"
     return ""
 """

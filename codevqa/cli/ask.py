@@ -16,7 +16,8 @@ LanguageModel = Annotated[
         "--language-model",
         "--lm",
         envvar="CODEVQA_LANGUAGE_MODEL",
-        help="Another language model: transformers:ID or openai:NAME (OPENAI_API_KEY, OPENAI_BASE_URL).",
+        help="Another language model: transformers:ID, openai:NAME or openai-chat:NAME; a server is told by"
+        " OPENAI_BASE_URL and OPENAI_API_KEY.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]

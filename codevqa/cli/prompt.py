@@ -41,4 +41,5 @@ def prompt(
     writer = Writer(ScriptedLM([]), sets, retriever, settings)
     form = "set" if as_set or "image" not in sets else "image"
     request, _ = writer.request(question, form)  # type: ignore[arg-type]
-    sys.stdout.write(prompt_text(request.prompt) + "\n")
+    # A terminal wants a last line end; the prompt has none.
+    sys.stdout.write(prompt_text(request.prompt) + ("\n" if sys.stdout.isatty() else ""))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,10 @@ def _openai(name: str, **options: Any) -> Any:
     return OpenAILM(name, **options)
 
 
+def _openai_chat(name: str, **options: Any) -> Any:
+    return _openai(name, form="chat", **options)
+
+
 def _sentence(name: str, **options: Any) -> Any:
     from ..retrieval import SentenceRetriever
 
@@ -54,7 +59,7 @@ def _sentence(name: str, **options: Any) -> Any:
 LOADERS: Mapping[str, Mapping[str, Loader]] = {
     "matcher": {"blip": _blip_matcher},
     "captioner": {"blip": _blip_captioner},
-    "language_model": {"transformers": _transformers, "openai": _openai},
+    "language_model": {"transformers": _transformers, "openai": _openai, "openai-chat": _openai_chat},
     "retriever": {"sentence": _sentence},
 }
 """Loader by role and back end."""
@@ -72,14 +77,23 @@ def load(role: str, spec: str, **options: Any) -> Any:
         UnknownNameError: no such role or back end.
         ModelNotFoundError: the checkpoint is not here and cannot be fetched.
     """
+    back_end, name = parse(role, spec)
+    return LOADERS[role][back_end](resolve(name), **options)
+
+
+def parse(role: str, spec: str) -> tuple[str, str]:
+    """Splits ``back end:id``, loading nothing.
+
+    Raises:
+        UnknownNameError: no such role or back end.
+    """
     if role not in LOADERS:
         raise UnknownNameError(f"No part {role!r}.", hint=f"There are: {', '.join(LOADERS)}.")
     back_end, colon, name = spec.partition(":")
-    known = LOADERS[role]
-    if not colon or not name or back_end not in known:
-        shown = ", ".join(f"{one}:ID" for one in known)
+    if not colon or not name or back_end not in LOADERS[role]:
+        shown = ", ".join(f"{one}:ID" for one in LOADERS[role])
         raise UnknownNameError(f"{spec!r} is no {role.replace('_', ' ')}.", hint=f"Write one of: {shown}.")
-    return known[back_end](resolve(name), **options)
+    return back_end, name
 
 
 def resolve(name: str) -> str:
@@ -113,6 +127,10 @@ def build(
         if spec is not None:
             specs[role] = spec
             options.pop(role, None)  # options belong to the model they were chosen for
+    for role, spec in specs.items():
+        parse(role, spec)  # a typing error should not cost the seconds of loading the parts before it
+    if specs["language_model"].startswith("openai-chat:") and settings is None:
+        used = replace(used, writer=replace(used.writer, form="chat"))
     quiet_libraries()
     loaded = {role: load(role, spec, **options.get(role, {})) for role, spec in specs.items()}
     language_model = loaded["language_model"]
@@ -132,7 +150,7 @@ def prompt_sets(chosen: Preset, prompts: str | None) -> dict[Form, PromptSet]:
 def missing(spec: str) -> str:
     """Says what a part lacks on this machine, without loading or fetching it; empty when nothing."""
     back_end, _, name = spec.partition(":")
-    if back_end == "openai":
+    if back_end.startswith("openai"):
         return "" if os.environ.get("OPENAI_API_KEY") else "OPENAI_API_KEY is not set"
     folder = Path(resolve(name))
     if name.startswith("@") or folder.is_dir():
