@@ -1,0 +1,151 @@
+"""Loading BLIP checkpoints: what can be missing, damaged or of another kind, each told in one line."""
+
+from __future__ import annotations
+
+import json
+import logging
+import logging.handlers
+import shutil
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tiny import noise_picture, write_blip
+
+from codevqa.errors import ModelNotFoundError, SetupError
+from codevqa.models.base import CaptionRequest, MatchRequest
+from codevqa.models.blip import BlipCaptioner, BlipMatcher
+
+PAIRS = [MatchRequest(noise_picture(0), "two cats in the park"), MatchRequest(noise_picture(1), "a dog")]
+CAPTIONS = [CaptionRequest(noise_picture(0), None, 1), CaptionRequest(noise_picture(1), (0, 5, 9))]
+
+
+def matcher(folder: str, **options: object) -> BlipMatcher:
+    return BlipMatcher.from_pretrained(folder, device="cpu", block=1, **options)  # type: ignore[arg-type]
+
+
+def captioner(folder: str) -> BlipCaptioner:
+    return BlipCaptioner.from_pretrained(folder, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def matcher_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write_blip(tmp_path_factory.mktemp("blip") / "matcher", "matcher")
+
+
+@pytest.fixture(scope="module")
+def captioner_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write_blip(tmp_path_factory.mktemp("blip") / "captioner", "captioner", seed=1)
+
+
+def test_loading_is_quiet(
+    matcher_folder: str, captioner_folder: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    # Pre-training leaves weights that no network needs, of which transformers reports.
+    shutil.copytree(matcher_folder, tmp_path / "matcher")
+    weights = tmp_path / "matcher" / "model.safetensors"
+    save_file({**load_file(weights), "left.over": torch.zeros(1)}, weights, {"format": "pt"})
+    listener = logging.handlers.BufferingHandler(1000)
+    logging.getLogger("transformers").addHandler(listener)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            matcher(str(tmp_path / "matcher")).match(PAIRS)
+            captioner(captioner_folder).caption(CAPTIONS)
+    finally:
+        logging.getLogger("transformers").removeHandler(listener)
+    assert listener.buffer == []
+    assert capfd.readouterr() == ("", "")
+
+
+def test_half_precision_on_disk_is_float32_on_the_cpu(tmp_path: Path) -> None:
+    folder = write_blip(tmp_path / "half", "matcher", dtype=torch.float16)
+    loaded = matcher(folder)
+    assert {weight.dtype for weight in loaded._at.model.parameters()} == {torch.float32}
+    whole = loaded.match(PAIRS)
+    coarse = matcher(folder, dtype="bfloat16").match(PAIRS)
+    assert [match.logit for match in coarse] == pytest.approx([match.logit for match in whole], abs=0.2)
+    with pytest.raises(SetupError, match="precision"):
+        matcher(folder, dtype="int8")
+
+
+def test_a_tokenizer_without_the_opening_tokens(matcher_folder: str, captioner_folder: str, tmp_path: Path) -> None:
+    bare = write_blip(tmp_path / "matcher", "matcher", special_tokens=False)
+    found, expected = matcher(bare).match(PAIRS), matcher(matcher_folder).match(PAIRS)
+    assert [match.logit for match in found] == pytest.approx([match.logit for match in expected], abs=1e-6)
+    bare = write_blip(tmp_path / "captioner", "captioner", seed=1, special_tokens=False)
+    assert captioner(bare).caption(CAPTIONS) == captioner(captioner_folder).caption(CAPTIONS)
+
+
+def test_a_tokenizer_of_another_checkpoint(tmp_path: Path) -> None:
+    folder = write_blip(tmp_path / "matcher", "matcher")
+    tokenizer = json.loads((tmp_path / "matcher" / "tokenizer.json").read_text())
+    tokenizer["model"]["vocab"].update({f"more{index}": 200 + index for index in range(9)})
+    (tmp_path / "matcher" / "tokenizer.json").write_text(json.dumps(tokenizer))
+    with pytest.raises(SetupError, match="too few"):
+        matcher(folder)
+
+
+@pytest.mark.parametrize("missing", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_a_folder_that_lacks_a_file(tmp_path: Path, missing: str) -> None:
+    folder = write_blip(tmp_path / "matcher", "matcher")
+    (tmp_path / "matcher" / missing).unlink()
+    (tmp_path / "matcher" / "vocab.txt").unlink()
+    with pytest.raises(ModelNotFoundError) as caught:
+        matcher(folder)
+    assert folder in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("damaged", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_a_damaged_file(tmp_path: Path, damaged: str) -> None:
+    folder = write_blip(tmp_path / "matcher", "matcher")
+    path = tmp_path / "matcher" / damaged
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(SetupError) as caught:
+        matcher(folder)
+    assert folder in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_the_other_kind_of_checkpoint(matcher_folder: str, captioner_folder: str, tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match=r"lacks .* weights of BlipForImageTextRetrieval"):
+        matcher(captioner_folder)
+    with pytest.raises(SetupError, match=r"lacks .* weights of BlipForConditionalGeneration"):
+        captioner(matcher_folder)
+    folder = write_blip(tmp_path / "bert", "matcher")
+    config = json.loads((tmp_path / "bert" / "config.json").read_text())
+    (tmp_path / "bert" / "config.json").write_text(json.dumps({**config, "model_type": "bert"}))
+    with pytest.raises(SetupError, match="'bert' network, not BLIP"):
+        matcher(folder)
+
+
+@pytest.mark.parametrize(("setting", "told"), [(64, "other sizes"), ("wide", "hidden_size")])
+def test_a_configuration_of_another_checkpoint(tmp_path: Path, setting: object, told: str) -> None:
+    folder = write_blip(tmp_path / "matcher", "matcher")
+    config = json.loads((tmp_path / "matcher" / "config.json").read_text())
+    config["text_config"]["hidden_size"] = setting
+    (tmp_path / "matcher" / "config.json").write_text(json.dumps(config))
+    with pytest.raises(SetupError, match=told) as caught:
+        matcher(folder)
+    assert folder in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_no_such_folder_and_no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(ModelNotFoundError, match="No folder at"):
+        matcher(str(tmp_path / "nothing"))
+    with pytest.raises(ModelNotFoundError, match="named"):
+        matcher("")
+    # The hub client reads HF_HUB_OFFLINE when it is imported.
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    for load in (matcher, captioner):
+        with pytest.raises(ModelNotFoundError) as caught:
+            load("nobody/has-no-such-blip")
+        assert "nobody/has-no-such-blip" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_device_that_is_not_there(matcher_folder: str) -> None:
+    with pytest.raises(SetupError, match="device"):
+        BlipMatcher.from_pretrained(matcher_folder, device="abacus")
+    with pytest.raises(SetupError, match="cuda:77"):
+        BlipMatcher.from_pretrained(matcher_folder, device="cuda:77")

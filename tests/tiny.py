@@ -1,0 +1,81 @@
+"""Tiny random BLIP checkpoints, written to disk as any other: networks the tests load with from_pretrained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from PIL import Image as PILImage
+from transformers import BertTokenizer, BlipConfig, BlipForConditionalGeneration, BlipForImageTextRetrieval
+from transformers.models.blip.image_processing_pil_blip import BlipImageProcessorPil
+
+from codevqa.images import Picture, load_picture
+
+_VOCABULARY = """
+[PAD] [UNK] [CLS] [SEP] [MASK] a the is of to left right above below in on picture image red green blue yellow black
+white small large dog cat bench car tree man woman ball star circle square what color there any are two three ? . , ##s
+##ing park water
+"""
+WORDS = _VOCABULARY.split()
+
+BLOCKS = 3
+GRID = 4
+
+
+def write_blip(
+    folder: Path,
+    kind: Literal["matcher", "captioner"],
+    *,
+    seed: int = 0,
+    special_tokens: bool = True,
+    dtype: torch.dtype = torch.float32,
+) -> str:
+    """Writes a random network (width 32, 3 blocks, 4 x 4 patches of 8 pixels) and returns its folder.
+
+    Weights are drawn wide, so that attention is not flat. Without ``special_tokens`` the tokenizer lacks [DEC] and
+    [ENC] while the embeddings have their rows, as with the hub's checkpoints.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n")
+    tokenizer = BertTokenizer(vocab=str(folder / "vocab.txt"))
+    if special_tokens:
+        tokenizer.add_special_tokens({"bos_token": "[DEC]", "additional_special_tokens": ["[ENC]"]})
+    text: dict[str, Any] = {
+        "vocab_size": len(WORDS) + 2,
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": BLOCKS,
+        "num_attention_heads": 4,
+        "max_position_embeddings": 40,
+        "bos_token_id": len(WORDS),
+        "eos_token_id": tokenizer.sep_token_id,
+        "sep_token_id": tokenizer.sep_token_id,
+        "pad_token_id": tokenizer.pad_token_id,
+    }
+    vision = {
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "image_size": 8 * GRID,
+        "patch_size": 8,
+    }
+    config = BlipConfig(text_config=text, vision_config=vision, image_text_hidden_size=16)
+    model = (BlipForImageTextRetrieval if kind == "matcher" else BlipForConditionalGeneration)(config)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if "norm" not in name.lower():
+                weight.copy_(torch.randn(weight.shape, generator=generator) * (0.3 if weight.dim() > 1 else 0.1))
+    model.to(dtype).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    BlipImageProcessorPil(size={"height": 8 * GRID, "width": 8 * GRID}).save_pretrained(folder)
+    return str(folder)
+
+
+def noise_picture(seed: int, width: int = 40, height: int = 30) -> Picture:
+    """Returns a picture of coarse random colour blocks."""
+    blocks = np.random.default_rng(seed).integers(0, 256, (4, 5, 3), dtype=np.uint8)
+    return load_picture(PILImage.fromarray(blocks).resize((width, height), PILImage.Resampling.NEAREST))
