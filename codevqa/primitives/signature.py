@@ -212,7 +212,7 @@ def _check_name(name: str) -> None:
         raise ValueError(f"A primitive cannot be called {name!r}: programs use that name already. Choose another.")
 
 
-class PrimitiveSet(Sequence[Primitive]):
+class PrimitiveSet:
     """The primitives offered to a program, in the order of the API reference. It never changes.
 
     Raises:

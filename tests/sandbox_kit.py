@@ -1,0 +1,82 @@
+"""A small vocabulary and one shared pool of workers for the sandbox's tests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from PIL import Image as PILImage
+
+from codevqa.images import load_picture
+from codevqa.primitives import Image, PrimitiveSet, primitive
+from codevqa.sandbox import Host, Limits, Outcome, Sandbox
+
+
+@primitive
+async def query(img: Image, question: str) -> str:
+    """Answers a question about the picture."""
+    return f"{question} {img.index}"
+
+
+@primitive
+async def get_pos(img: Image, object: str) -> tuple[float, float]:
+    """Returns where the object is."""
+    return (float(img.index), 24.0 - img.index)
+
+
+@primitive
+async def find_matching_image(images: list[Image], phrase: str) -> Image:
+    """Returns the picture that fits the phrase: the last one."""
+    return images[-1]
+
+
+@primitive
+async def maybe_image(images: list[Image]) -> Image | None:
+    """Returns a picture, or None."""
+    return images[0] if images else None
+
+
+PRIMITIVES = PrimitiveSet([query, get_pos, find_matching_image, maybe_image])
+IMAGES = [Image(number, load_picture(PILImage.new("RGB", (8, 6), (number, 0, 0)))) for number in (1, 2, 3)]
+LIMITS = Limits(seconds=0.5, wall_seconds=20, calls=50)
+
+
+async def answering(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], line: int | None) -> object:
+    """Answers calls the way the engine does: bind, then run the implementation."""
+    return await PRIMITIVES.get(name).call(None, PRIMITIVES.bind(name, args, kwargs))
+
+
+class Kit:
+    """One sandbox on a loop of its own, driven from plain tests."""
+
+    def __init__(self) -> None:
+        self.runner = asyncio.Runner()
+        self.box = Sandbox(PRIMITIVES, LIMITS, workers=2)
+        self.runner.run(self.box.start())
+
+    def run(self, source: str, host: Host = answering, given: Mapping[str, object] | None = None) -> Outcome:
+        """Runs a program over three pictures, without a check."""
+        return self.runner.run(self.box.run(source, host, images=IMAGES, given=given))
+
+    def value(self, source: str, host: Host = answering) -> Any:
+        """Runs a program over three pictures and returns its answer."""
+        return self.run(source, host).value
+
+    def check(self, source: str) -> None:
+        """Checks a program."""
+        self.runner.run(self.box.check(source))
+
+    def close(self) -> None:
+        """Ends the workers and the loop."""
+        self.runner.run(self.box.aclose())
+        self.runner.close()
+
+
+@pytest.fixture(scope="module")
+def kit() -> Iterator[Kit]:
+    """A started sandbox, shared by the tests of one file."""
+    made = Kit()
+    yield made
+    made.close()

@@ -1,0 +1,315 @@
+"""What a program may use, and what may cross the boundary: each probe is one program and how it ends."""
+
+# ruff: noqa: E501 -- a probe reads best on one line
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import resource
+import time
+from typing import Any
+
+import pytest
+from sandbox_kit import IMAGES, LIMITS, PRIMITIVES, Kit, kit
+
+from codevqa.errors import (
+    ProgramAnswerError,
+    ProgramError,
+    ProgramLimitError,
+    ProgramRuntimeError,
+    ProgramSyntaxError,
+)
+from codevqa.sandbox import Limits, Sandbox
+
+__all__ = ["kit"]
+
+Args = tuple[Any, ...]
+
+# -- resources ---------------------------------------------------------------------------------------------------------
+
+EXHAUSTING = {
+    "endless loop": "while True:\n    pass",
+    "endless loop that catches": "while True:\n    try:\n        while True:\n            pass\n    except BaseException:\n        pass",
+    "endless finally": "while True:\n    try:\n        1 / 0\n    finally:\n        continue",
+    "nested ranges": "for a in range(10**9):\n    for b in range(10**9):\n        pass",
+    "sum of a range": "answer = sum(range(10**18))",
+    "list of a range": "answer = list(range(10**18))",
+    "sorted range": "answer = sorted(range(10**18))",
+    "min of a range": "answer = min(range(10**18))",
+    "max of a range": "answer = max(range(10**18))",
+    "in a range of strings": "answer = 'a' in iter(range(10**18))",
+    "any over a range": "answer = any(x < 0 for x in range(10**18))",
+    "map over a range": "answer = list(map(lambda x: x, range(10**18)))",
+    "huge string": "answer = 'a' * 10**10",
+    "huge list": "answer = [0] * 10**10",
+    "huge bytes": "answer = bytes(10**10)",
+    "doubling string": "a = 'a'\nwhile True:\n    a += a",
+    "doubling list": "a = [1]\nwhile True:\n    a += a",
+    "growing dict": "a = {}\ni = 0\nwhile True:\n    a[i] = i\n    i += 1",
+    "power": "answer = 2 ** 10 ** 10",
+    "shift": "answer = 1 << 10**12",
+    "big times big": "a = 3 ** 100000\nwhile True:\n    a = a * a",
+    "recursion": "def f(n):\n    return f(n + 1)\nf(0)",
+    "mutual recursion": "def f():\n    return g()\ndef g():\n    return f()\nf()",
+    "print flood": "while True:\n    print('a' * 1000)",
+    "one huge print": "print('a' * 10**6)",
+    "percent width": "answer = '%1000000000d' % 1",
+    "f-string width": "answer = f'{1:1000000000}'",
+    "nested f-string width": "w = 10**9\nanswer = f'{1:{w}}'",
+    "ljust": "answer = 'a'.ljust(10**10)",
+    "replace": "answer = ('a' * 10**5).replace('a', 'b' * 10**5)",
+    "join": "answer = ('a' * 10**5).join(['b'] * 10**5)",
+    "endless count": "import itertools\nanswer = list(itertools.count())",
+    "endless cycle": "import itertools\nfor x in itertools.cycle([1]):\n    pass",
+    "names looked up in vain": "while True:\n    try:\n        nothing\n    except NameError:\n        pass",
+    "files opened in vain": "while True:\n    try:\n        open('/tmp/a', 'w')\n    except PermissionError:\n        pass",
+    "sleeps": "import time\nwhile True:\n    time.sleep(1000)",
+}
+
+
+@pytest.mark.parametrize("probe", EXHAUSTING)
+def test_exhausting_programs_hit_a_limit(kit: Kit, probe: str) -> None:
+    started = time.perf_counter()
+    with pytest.raises(ProgramLimitError) as caught:
+        kit.value(EXHAUSTING[probe])
+    assert time.perf_counter() - started < LIMITS.seconds + 2
+    assert "\n" not in str(caught.value)
+    assert kit.value("answer = 1") == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("while True:\n    pass", "computed longer than 0.5 seconds"),
+        ("answer = 'a' * 10**10", "bytes of memory"),
+        ("x = 1\nprint('a' * 10**6)", "printed more than"),
+        ("x = 1\ndef f():\n    return f()\nf()", "called itself more than"),
+        ("while True:\n    query(images[0], 'a')", "made more than 50 calls"),
+        ("answer = 1\n" * 10_000, "is 110,000 bytes long"),
+    ],
+)
+def test_the_limit_is_named(kit: Kit, source: str, text: str) -> None:
+    with pytest.raises(ProgramLimitError, match=text):
+        kit.value(source)
+
+
+BOUNDED = {
+    # Quick to refuse or quick to run: either way it ends well within the limits.
+    "int of many digits": "answer = int('9' * 10**6)",
+    "str of many digits": "answer = str(10**10**5)",
+    "nested parentheses": "answer = " + "(" * 10**4 + "1" + ")" * 10**4,
+    "nested lists": "answer = " + "[" * 10**4 + "]" * 10**4,
+    "nested tuples": "answer = " + "(" * 10**4 + "1" + ",)" * 10**4,
+    "nested dicts": "answer = " + "{1:" * 10**4 + "1" + "}" * 10**4,
+    "unary minus": "answer = " + "-" * 10**4 + "1",
+    "not": "answer = " + "not " * 10**4 + "1",
+    "attributes": "answer = a" + ".b" * 10**4,
+    "calls": "answer = a" + "()" * 10**4,
+    "subscripts": "answer = a" + "[0]" * 10**4,
+    "comparisons": "answer = " + "1 < " * 10**4 + "1",
+    "additions": "answer = " + "1 + " * 10**4 + "1",
+    "lambdas": "answer = " + "lambda: " * 5000 + "1",
+    "conditionals": "answer = " + "1 if 1 else " * 4000 + "1",
+    "nested ifs": "".join("\t" * n + "if 1:\n" for n in range(300)) + "\t" * 300 + "answer = 1",
+    "nested defs": "".join("\t" * n + "def f():\n" for n in range(300)) + "\t" * 300 + "answer = 1",
+    "big literal": "answer = len([" + "1," * 30_000 + "])",
+    "many statements": "answer = 1\n" * 5000,
+    "f-string nesting": "answer = " + "f'{" * 150 + "1" + "}'" * 150,
+    "unclosed": "answer = " + "(" * 6 * 10**4,
+    "catastrophic regex": "import re\nanswer = re.match('(a+)+$', 'a' * 40 + 'b') is None",
+    "backreference regex": "import re\nanswer = re.match(r'(a*)*\\1$', 'a' * 40 + 'b') is None",
+    "nested repeat regex": "import re\nanswer = re.match('((a{1,100}){1,100}){1,100}', 'a' * 100) is None",
+    "colliding keys": "answer = len({(2**61 - 1) * n: n for n in range(2000)})",
+}
+
+
+@pytest.mark.parametrize("probe", BOUNDED)
+@pytest.mark.parametrize("step", ["check", "run"])
+def test_bounded(kit: Kit, probe: str, step: str) -> None:
+    started = time.perf_counter()
+    with contextlib.suppress(ProgramError):
+        kit.check(BOUNDED[probe]) if step == "check" else kit.value(BOUNDED[probe])
+    assert time.perf_counter() - started < LIMITS.seconds + 6
+    assert kit.value("answer = 1") == 1
+
+
+def test_flood_of_calls_cannot_be_swallowed(kit: Kit) -> None:
+    calls = 0
+
+    async def host(name: str, args: Args, kwargs: dict[str, Any], line: int | None) -> object:
+        nonlocal calls
+        calls += 1
+        return "a"
+
+    source = "x = 1\nwhile True:\n    try:\n        query(images[0], 'a')\n    except BaseException:\n        pass"
+    with pytest.raises(ProgramLimitError, match="50 calls") as caught:
+        kit.value(source, host)
+    assert calls == LIMITS.calls
+    assert caught.value.line == 4
+
+
+def test_waiting_for_the_host_is_free_until_the_wall_limit() -> None:
+    async def slow(name: str, args: Args, kwargs: dict[str, Any], line: int | None) -> object:
+        await asyncio.sleep(0.3)
+        return "a"
+
+    async def main() -> None:
+        async with Sandbox(PRIMITIVES, Limits(seconds=0.1, wall_seconds=0.8), workers=1) as box:
+            source = "for i in images[:{}]:\n    query(i, 'a')\nanswer = 1"
+            assert (await box.run(source.format(2), slow, images=IMAGES)).value == 1
+            with pytest.raises(ProgramLimitError, match="models included") as caught:
+                await box.run(source.format(3), slow, images=IMAGES)
+            assert caught.value.line == 2
+            assert (await box.run("answer = 2", slow)).value == 2
+
+    asyncio.run(main())
+
+
+def test_a_timeout_of_the_host_s_own_is_not_the_wall_limit(kit: Kit) -> None:
+    async def host(name: str, args: Args, kwargs: dict[str, Any], line: int | None) -> object:
+        raise TimeoutError("a socket")
+
+    with pytest.raises(TimeoutError, match="a socket"):
+        kit.value("answer = query(images[0], 'a')", host)
+
+
+def test_computing_time_adds_up_over_calls(kit: Kit) -> None:
+    source = "while True:\n    for _ in range(2 * 10**5):\n        pass\n    query(images[0], 'a')"
+    started = time.perf_counter()
+    with pytest.raises(ProgramLimitError):
+        kit.value(source)
+    assert time.perf_counter() - started < LIMITS.seconds + 2
+
+
+# -- boundary and return channel ---------------------------------------------------------------------------------------
+
+UNUSABLE = {
+    "self-containing list": "answer = [1]\nanswer.append(answer)",
+    "self-containing dict": "answer = {}\nanswer['a'] = answer",
+    "nan": "answer = float('nan')",
+    "inf": "answer = [float('-inf')]",
+    "huge int": "answer = 10**4000",
+    "long string": "answer = 'a' * 10**6",
+    "long string that exceeds the frame": "answer = 'a' * (50 << 20)",
+    "many strings": "answer = ['a' * 100] * 5000",
+    "many values": "answer = [1] * 20_000",
+    "deep list": "answer = []\nfor _ in range(100_000):\n    answer = [answer]",
+    "deep dict": "answer = {}\nfor _ in range(500):\n    answer = {'a': answer}",
+    "shared list": "answer = []\nfor _ in range(60):\n    answer = [answer, answer]",
+    "shared dict": "answer = {}\nfor _ in range(60):\n    answer = {'a': answer, 'b': answer}",
+    "own class with a looping repr": "class A:\n    def __repr__(self):\n        while True:\n            pass\nanswer = A()",
+    "own class with a lying eq": "class A:\n    def __eq__(self, o):\n        return True\nanswer = [A()]",
+    "own class with a looping del": "class A:\n    def __del__(self):\n        while True:\n            pass\nanswer = A()",
+    "own class posing as str": "class str2:\n    __class__ = str\nanswer = str2()",
+    "check rebound, shared list": "__answer__ = lambda *a: ''\nanswer = []\nfor _ in range(18):\n    answer = [answer, answer]",
+    "check rebound, many values": "__answer__ = lambda *a: ''\nanswer = [1] * 20_000",
+    "check rebound, deep list": "__answer__ = lambda *a: ''\nanswer = []\nfor _ in range(30):\n    answer = [answer]",
+    "check rebound, function": "__answer__ = lambda *a: ''\nclass A:\n    pass\nanswer = A()",
+    "check rebound to loop": "def f(*a):\n    while True:\n        pass\n__answer__ = f\nanswer = 1",
+    "check rebound to raise": "def f(*a):\n    raise ValueError('x')\n__answer__ = f\nanswer = 1",
+}
+
+
+@pytest.mark.parametrize("probe", UNUSABLE)
+def test_unusable_answers(kit: Kit, probe: str) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    started = time.perf_counter()
+    with pytest.raises(ProgramError) as caught:
+        kit.value(UNUSABLE[probe])
+    assert isinstance(caught.value, ProgramAnswerError | ProgramLimitError | ProgramRuntimeError)
+    assert time.perf_counter() - started < 2 * LIMITS.seconds + 2
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300 << 10
+    gc.collect()
+    assert kit.value("answer = 1") == 1
+
+
+def test_answers_are_clean_text(kit: Kit) -> None:
+    answer = kit.value("answer = 'a\\x00b\\ud800c'")
+    assert answer == answer.encode().decode()
+    assert "\0" not in answer
+
+
+def test_the_answer_is_a_copy_of_exact_types(kit: Kit) -> None:
+    answer = kit.value("answer = [1, True, 1.5, 'a', None, (images[1], {'k': [images[0]]})]")
+    assert [type(item) for item in answer] == [int, bool, float, str, type(None), tuple]
+    assert answer[5][0] is IMAGES[1]
+    assert answer[5][1]["k"][0] is IMAGES[0]
+
+
+HOSTILE_ARGUMENTS = {
+    "long question": "query(images[0], 'a' * 10**6)",
+    "NUL": "query(images[0], 'a\\x00b')",
+    "not a string": "query(images[0], 3)",
+    "bool for image": "query(True, 'a')",
+    "path for image": "query('/etc/passwd', 'a')",
+    "index for image": "query(0, 'a')",
+    "own class for image": "class Image:\n    width = 1\nquery(Image(), 'a')",
+    "class for image": "query(Image, 'a')",
+    "function for image": "query(lambda: 1, 'a')",
+    "deep list": "a = []\nfor _ in range(10**5):\n    a = [a]\nquery(a, 'a')",
+    "shared list": "a = []\nfor _ in range(60):\n    a = [a, a]\nfind_matching_image(a, 'a')",
+    "self-containing list": "a = []\na.append(a)\nfind_matching_image(a, 'a')",
+    "long list": "find_matching_image(images * 1000, 'a')",
+    "mixed list": "find_matching_image([images[0], 1], 'a')",
+    "tuple for list": "find_matching_image((images[0],), 'a')",
+    "unknown keyword": "query(images[0], 'a', context=1)",
+    "keyword flood": "query(images[0], 'a', **{'k' + str(n): n for n in range(10**4)})",
+    "too many": "query(images[0], 'a', 'b')",
+    "none": "query(None, 'a')",
+}
+
+
+@pytest.mark.parametrize("probe", HOSTILE_ARGUMENTS)
+def test_hostile_arguments_are_refused_in_the_program(kit: Kit, probe: str) -> None:
+    started = time.perf_counter()
+    with pytest.raises(ProgramRuntimeError, match=r"TypeError|ValueError"):
+        kit.value(HOSTILE_ARGUMENTS[probe])
+    assert time.perf_counter() - started < LIMITS.seconds + 2
+
+
+@pytest.mark.parametrize("name", ["print_secret", "answering", "eval_host", "call", "__call__"])
+def test_names_outside_the_vocabulary_never_reach_the_host(kit: Kit, name: str) -> None:
+    async def host(name: str, args: Args, kwargs: dict[str, Any], line: int | None) -> object:
+        raise AssertionError(name)
+
+    with pytest.raises(ProgramRuntimeError, match="NameError"):
+        kit.value(f"answer = {name}(images[0])", host)
+
+
+def test_a_method_of_a_handle_never_reaches_the_host(kit: Kit) -> None:
+    async def host(name: str, args: Args, kwargs: dict[str, Any], line: int | None) -> object:
+        raise AssertionError(name)
+
+    for call in (
+        "images[0].query(1)",
+        "images[0].__init__(1)",
+        "Image.query(images[0], 'a')",
+        "images[0].save('/tmp/x')",
+    ):
+        with pytest.raises(ProgramRuntimeError):
+            kit.value(f"answer = {call}", host)
+
+
+@pytest.mark.parametrize("source", ["answer = 1\0", "answer = '\ud800'"])
+def test_sources_that_are_no_text(kit: Kit, source: str) -> None:
+    with pytest.raises(ProgramSyntaxError):
+        kit.value(source)
+    with pytest.raises(ProgramSyntaxError):
+        kit.check(source)
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [("3", 3), (" 4 ", 4), ("-0", 0), ("١٢", None), ("two", None), ("1e9", None), ("", None), ("0x10", None)],
+)
+def test_int_of_an_answer(kit: Kit, text: str, outcome: int | None) -> None:
+    async def host(name: str, args: Args, kwargs: dict[str, Any], line: int | None) -> object:
+        return text
+
+    if outcome is None:
+        with pytest.raises(ProgramRuntimeError, match="ValueError"):
+            kit.value("answer = int(query(images[0], 'how many?'))", host)
+    else:
+        assert kit.value("answer = int(query(images[0], 'how many?'))", host) == outcome

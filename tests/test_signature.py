@@ -1,0 +1,360 @@
+"""The vocabulary: what a primitive may look like, what programs are told of it, and how calls are bound."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any, Optional
+
+import pytest
+from PIL import Image as PILImage
+
+from codevqa.errors import UnknownNameError
+from codevqa.images import load_picture
+from codevqa.primitives import CONSTANTS, Image, Primitive, PrimitiveSet, primitive
+from codevqa.primitives.kinds import MAX_ITEMS, MAX_TEXT
+
+ONE = Image(1, load_picture(PILImage.new("RGB", (8, 6))))
+TWO = Image(2, load_picture(PILImage.new("RGB", (8, 6))))
+
+
+@primitive
+async def query(context: Unheard, img: Image, question: str) -> str:  # type: ignore[name-defined]  # noqa: F821
+    """Answers a question about the picture.
+
+    At length.
+    """
+    return f"{context} {img.index} {question}"
+
+
+@primitive(name="boxes_of")
+def find(img: Image, name: str, threshold: float = 0.3, most: Optional[int] = None) -> list[tuple[float, float]]:  # noqa: UP045
+    """Returns boxes."""
+    return [(img.index, threshold)]
+
+
+@primitive
+def choose(images: list[Image], flag: bool = False) -> Image | None:
+    """Returns a picture, or None."""
+    return images[0] if flag else None
+
+
+VOCABULARY = PrimitiveSet([query, find, choose])
+
+
+def test_a_primitive_tells_all_about_itself() -> None:
+    assert (query.name, query.returns, query.summary) == ("query", "str", "Answers a question about the picture.")
+    assert query.doc.endswith("At length.")
+    assert [str(parameter) for parameter in query.parameters] == ["img: Image", "question: str"]
+    assert query.takes_context
+    assert not find.takes_context
+
+
+def test_reference_has_one_line_for_each() -> None:
+    assert VOCABULARY.reference().splitlines() == [
+        "query(img: Image, question: str) -> str: Answers a question about the picture.",
+        "boxes_of(img: Image, name: str, threshold: float = 0.3, most: int | None = None) -> list[tuple[float, float]]:"
+        " Returns boxes.",
+        "choose(images: list[Image], flag: bool = False) -> Image | None: Returns a picture, or None.",
+    ]
+
+
+def test_stubs_are_python_and_declare_everything() -> None:
+    names: dict[str, Any] = {}
+    exec("from __future__ import annotations\n" + VOCABULARY.stubs({"images": "list[Image]"}), names)
+    assert {"Image", "query", "boxes_of", "choose"} <= names.keys()
+    assert names["__annotations__"].keys() == {*CONSTANTS, "images"}
+    assert names["query"].__annotations__ == {"img": "Image", "question": "str", "return": "str"}
+
+
+def test_docs_have_a_table_and_a_section_for_each() -> None:
+    page = VOCABULARY.docs()
+    assert page.count("\n## `") == 3
+    assert "| `query(img: Image, question: str) -> str` | Answers a question about the picture. |" in page
+    assert "At length." in page
+    assert "int \\| None" in page.splitlines()[3]
+    assert "`RIGHT = 24`" in page
+
+
+# -- what cannot be a primitive ----------------------------------------------------------------------------------------
+
+
+def _no_doc(img: Image) -> str:
+    return ""
+
+
+def _no_annotation(img) -> str:  # type: ignore[no-untyped-def]
+    """Doc."""
+    return ""
+
+
+def _no_result(img: Image):  # type: ignore[no-untyped-def]
+    """Doc."""
+
+
+def _none_result(img: Image) -> None:
+    """Doc."""
+
+
+def _star(*images: Image) -> str:
+    """Doc."""
+    return ""
+
+
+def _keyword_only(*, img: Image) -> str:
+    """Doc."""
+    return ""
+
+
+def _dict(x: dict[str, int]) -> str:
+    """Doc."""
+    return ""
+
+
+def _bare_list(x: list) -> str:  # type: ignore[type-arg]
+    """Doc."""
+    return ""
+
+
+def _any(x: Any) -> str:
+    """Doc."""
+    return ""
+
+
+def _union(x: int | str) -> str:
+    """Doc."""
+    return ""
+
+
+def _pil(x: PILImage.Image) -> str:
+    """Doc."""
+    return ""
+
+
+def _bad_default(x: int = "a") -> str:  # type: ignore[assignment]
+    """Doc."""
+    return ""
+
+
+def _mutable_default(x: list[int] = []) -> str:  # noqa: B006
+    """Doc."""
+    return ""
+
+
+def _unresolved(x: Nowhere) -> str:  # type: ignore[name-defined]  # noqa: F821
+    """Doc."""
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [
+        (_no_doc, "docstring"),
+        (_no_annotation, "annotate it"),
+        (_no_result, "annotate what it returns"),
+        (_none_result, "NoneType is not supported"),
+        (_star, "not supported"),
+        (_keyword_only, "not supported"),
+        (_dict, "dict"),
+        (_bare_list, "list is not supported"),
+        (_any, "Any"),
+        (_union, "int | str"),
+        (_pil, "Image is not supported"),
+        (_bad_default, "must be int, not str"),
+        (_mutable_default, "a default must be"),
+        (_unresolved, "Nowhere"),
+    ],
+)
+def test_signatures_that_cannot_be_offered(function: Any, text: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        primitive(name="name")(function)
+    assert text in str(caught.value)
+
+
+_TAKEN = ["class", "match", "len", "print", "answer", "images", "img", "Image", "TOP", "context"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "two words", "1st", "a.b", "x)\nimport os", "quéry", "_hidden", "__import__", *_TAKEN],
+)
+def test_names_that_programs_use_already(name: str) -> None:
+    with pytest.raises(ValueError, match="cannot be called"):
+        primitive(name=name)(query.function)
+
+
+# -- sets --------------------------------------------------------------------------------------------------------------
+
+
+def test_sets() -> None:
+    assert VOCABULARY.names == ("query", "boxes_of", "choose")
+    assert len(VOCABULARY) == 3
+    assert VOCABULARY[0] is query
+    assert list(VOCABULARY) == [query, find, choose]
+    assert "query" in VOCABULARY
+    assert find in VOCABULARY
+    assert "find" not in VOCABULARY
+    assert VOCABULARY.get("boxes_of") is find
+    assert VOCABULARY.subset(["choose", "query"]).names == ("choose", "query")
+    assert PrimitiveSet([query]).extend([choose]).names == ("query", "choose")
+    with pytest.raises(UnknownNameError, match="boxes_of"):
+        VOCABULARY.get("find")
+    with pytest.raises(UnknownNameError):
+        VOCABULARY.subset(["nothing"])
+
+
+def test_two_of_one_name_are_refused() -> None:
+    with pytest.raises(ValueError, match="Two primitives are called 'query'"):
+        VOCABULARY.extend([query])
+
+
+def test_plain_functions_are_refused() -> None:
+    with pytest.raises(TypeError, match="@primitive"):
+        PrimitiveSet([query.function])  # type: ignore[list-item]
+
+
+# -- binding -----------------------------------------------------------------------------------------------------------
+
+
+def test_bind_fills_in_and_widens() -> None:
+    assert VOCABULARY.bind("query", (ONE,), {"question": "a"}) == {"img": ONE, "question": "a"}
+    bound = VOCABULARY.bind("boxes_of", (ONE, "a"), {"threshold": 1})
+    assert bound == {"img": ONE, "name": "a", "threshold": 1.0, "most": None}
+    assert type(bound["threshold"]) is float
+
+
+class Str(str):
+    """A text that lies about itself."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = str.__hash__
+
+
+class Fake:
+    """Something with the attributes of an image."""
+
+    index, width, height = 1, 8, 6
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "kwargs", "text"),
+    [
+        ("query", (), {}, "missing required argument 'img'"),
+        ("query", (ONE,), {}, "missing required argument 'question'"),
+        ("query", (ONE, "a", "b"), {}, "takes 2 arguments but 3 were given"),
+        ("query", (ONE, "a"), {"context": 1}, "unexpected keyword argument 'context'"),
+        ("query", (ONE, "a"), {"img": ONE}, "multiple values for argument 'img'"),
+        ("query", (ONE, 3), {}, "question must be str, not int"),
+        ("query", (ONE, None), {}, "question must be str, not None"),
+        ("query", (ONE, b"a"), {}, "question must be str, not bytes"),
+        ("query", (ONE, Str("a")), {}, "question must be str, not Str"),
+        ("query", (1, "a"), {}, "img must be Image, not int"),
+        ("query", (Fake(), "a"), {}, "img must be Image, not Fake"),
+        ("query", (Image, "a"), {}, "img must be Image, not type"),
+        ("query", ([ONE], "a"), {}, "img must be Image, not list"),
+        ("boxes_of", (ONE, "a", "0.3"), {}, "threshold must be float, not str"),
+        ("boxes_of", (ONE, "a", True), {}, "threshold must be float, not bool"),
+        ("boxes_of", (ONE, "a", 0.3, True), {}, "most must be int, not bool"),
+        ("boxes_of", (ONE, "a", 0.3, 1.0), {}, "most must be int, not float"),
+        ("choose", (ONE,), {}, "images must be list[Image], not Image"),
+        ("choose", ((ONE,),), {}, "images must be list[Image], not tuple"),
+        ("choose", ([ONE, 2],), {}, "images[1] must be Image, not int"),
+        ("choose", ([ONE], 1), {}, "flag must be bool, not int"),
+    ],
+)
+def test_bind_refuses_wrong_types(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], text: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        VOCABULARY.bind(name, args, kwargs)
+    assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "text"),
+    [
+        ("query", (ONE, "a" * (MAX_TEXT + 1)), "the limit is 1,000"),
+        ("query", (ONE, "a\0b"), "character that no text has"),
+        ("query", (ONE, "\ud800"), "character that no text has"),
+        ("boxes_of", (ONE, "a", float("nan")), "finite"),
+        ("boxes_of", (ONE, "a", float("-inf")), "finite"),
+        ("boxes_of", (ONE, "a", 10**400), "too large"),
+        ("boxes_of", (ONE, "a", 0.3, -(2**63)), "too large"),
+        ("choose", ([ONE] * (MAX_ITEMS + 1),), "the limit is 1,000"),
+    ],
+)
+def test_bind_refuses_what_is_out_of_bounds(name: str, args: tuple[Any, ...], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        VOCABULARY.bind(name, args, {})
+
+
+def test_bind_takes_what_is_just_in_bounds() -> None:
+    assert VOCABULARY.bind("query", (ONE, "é" * MAX_TEXT), {})
+    assert VOCABULARY.bind("choose", ([ONE] * MAX_ITEMS,), {})
+
+
+def test_bind_refuses_unknown_names() -> None:
+    with pytest.raises(LookupError, match="no primitive"):
+        VOCABULARY.bind("__import__", (), {})
+
+
+@primitive
+def pairs(points: tuple[int, str], many: tuple[float, ...]) -> tuple[float, ...]:
+    """Returns the second."""
+    return many
+
+
+def test_tuples() -> None:
+    assert pairs.bind(((1, "a"), (1, 2.5)), {}) == {"points": (1, "a"), "many": (1.0, 2.5)}
+    with pytest.raises(TypeError, match="not a tuple of 1"):
+        pairs.bind(((1,), ()), {})
+    with pytest.raises(TypeError, match="many"):
+        pairs.bind(((1, "a"), [1.0]), {})
+
+
+# -- calling -----------------------------------------------------------------------------------------------------------
+
+
+def _call(which: Primitive, *args: object) -> object:
+    return asyncio.run(which.call("context", which.bind(args, {})))
+
+
+def test_call_gives_the_context_to_those_who_ask() -> None:
+    assert _call(query, ONE, "a") == "context 1 a"
+    assert _call(find, TWO, "a") == [(2.0, 0.3)]
+    assert _call(choose, [TWO, ONE], True) is TWO
+    assert _call(choose, [TWO, ONE]) is None
+
+
+def test_a_plain_function_does_not_hold_up_the_loop() -> None:
+    seen: list[int] = []
+
+    @primitive
+    def slow(x: int) -> int:
+        """Doc."""
+        seen.append(threading.get_ident())
+        return x
+
+    assert _call(slow, 1) == 1
+    assert seen != [threading.get_ident()]
+
+
+def test_a_result_of_the_wrong_type_is_said() -> None:
+    @primitive
+    def wrong(x: int) -> str:
+        """Doc."""
+        return x  # type: ignore[return-value]
+
+    with pytest.raises(TypeError, match=r"the result of wrong\(\) must be str, not int"):
+        _call(wrong, 1)
+
+
+def test_a_result_may_be_longer_than_an_argument() -> None:
+    @primitive
+    def long(x: int) -> str:
+        """Doc."""
+        return "a" * x
+
+    assert len(str(_call(long, 5000))) == 5000
+    with pytest.raises(ValueError, match="limit"):
+        _call(long, 10**6)
