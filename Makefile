@@ -1,5 +1,5 @@
 # Every habit is one command; continuous integration runs the same ones.
-PYTHON ?= python3.11
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
 

@@ -112,6 +112,7 @@ class ProgramError(CodeVQAError):
     def __init__(self, message: str, *, line: int | None = None, hint: str = "") -> None:
         where = f"line {line}: " if line is not None else ""
         super().__init__(f"{where}{message}", hint=hint)
+        self.message = message
         self.line = line
 
 

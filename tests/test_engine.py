@@ -270,6 +270,14 @@ def test_run_raises_what_went_wrong(source: str, error: type[Exception], words: 
         vqa.run(source, RED)
 
 
+def test_an_error_names_its_line_once() -> None:
+    with engine("", settings=Settings(workers=2)) as vqa:
+        for _ in range(2):  # the second comes from the memory of checks
+            with pytest.raises(ProgramTypeError, match=r"^line 2: (?!line)") as caught:
+                vqa.run("a = 1\nanswer = nothing", RED)
+    assert (caught.value.line, caught.value.record().line) == (2, 2)
+
+
 def test_run_takes_a_program_of_an_answer_again() -> None:
     with engine('img = open_image("Image13.jpg")\nanswer = query(img, "a?")') as vqa:
         answer = vqa.ask(RED, "Is it red?")
