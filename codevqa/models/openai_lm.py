@@ -6,6 +6,7 @@ import os
 import random
 import re
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import Any, Literal, NoReturn, TypeVar
@@ -84,14 +85,15 @@ class OpenAILM:
         self._key = key
         self._refused: set[str] = set()
         self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="openai-lm")
+        # One that nobody closes must not leave sockets behind.
+        self._finalizer = weakref.finalize(self, _close, self._threads, self._client)
 
     def __repr__(self) -> str:
         return f"OpenAILM({self.name!r}, base_url={self._address!r}, form={self.form!r})"
 
     def close(self) -> None:
-        """Ends the connections and threads."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-        self._client.close()
+        """Ends the connections and threads; done by itself when the object goes."""
+        self._finalizer()
 
     def generate(self, requests: Sequence[GenerationRequest]) -> list[Completion]:
         """Continues each prompt at temperature 0; the requests of one call are in flight together.
@@ -210,6 +212,11 @@ _HINTS = {
     404: "Check the model's name and base_url, which usually ends in /v1.",
     429: "Lower concurrency, or check the account's quota.",
 }
+
+
+def _close(threads: ThreadPoolExecutor, client: openai.OpenAI) -> None:
+    threads.shutdown(wait=False, cancel_futures=True)
+    client.close()
 
 
 def _read_text(response: Any) -> tuple[str, Any]:

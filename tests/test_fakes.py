@@ -1,0 +1,123 @@
+"""The public fakes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from codevqa.errors import ModelError
+from codevqa.images import Picture, load_picture
+from codevqa.models.base import (
+    Box,
+    Captioner,
+    CaptionRequest,
+    Detector,
+    DetectRequest,
+    GenerationRequest,
+    LanguageModel,
+    Matcher,
+    MatchRequest,
+    Message,
+    SimilarityRequest,
+    cut_at_stop,
+)
+from codevqa.models.fakes import FakeCaptioner, FakeDetector, FakeMatcher, ScriptedLM
+
+
+def picture(color: str) -> Picture:
+    return load_picture(Image.new("RGB", (8, 8), color))
+
+
+def ask(prompt: str = "Q: what is it?", stop: tuple[str, ...] = ()) -> GenerationRequest:
+    return GenerationRequest(prompt, 8, stop)
+
+
+def test_scripted_list_is_used_up_in_order() -> None:
+    lm = ScriptedLM(["one", "two words", "three"])
+    first = lm.generate([ask(), ask("other")])
+    assert [c.text for c in first] == ["one", "two words"]
+    assert (first[1].prompt_tokens, first[1].completion_tokens) == (1, 2)
+    assert [c.text for c in lm.generate([ask()])] == ["three"]
+    assert (lm.calls, lm.batches, [r.prompt for r in lm.requests][1]) == (2, [2, 1], "other")
+    with pytest.raises(ModelError, match="3 completions"):
+        lm.generate([ask()])
+
+
+def test_scripted_text_and_function() -> None:
+    lm: LanguageModel = ScriptedLM('answer = "yes"\n# Image 2: more')
+    texts = [c.text for c in lm.generate([ask(stop=("\n# Image", "\n")), ask()])]
+    assert texts == ['answer = "yes"', 'answer = "yes"\n# Image 2: more']
+    upper = ScriptedLM(lambda request: str(request.prompt).upper())
+    assert upper.generate([ask("abc")])[0].text == "ABC"
+    chat = GenerationRequest((Message("system", "a b"), Message("user", "c")), 4)
+    assert ScriptedLM("x").generate([chat])[0].prompt_tokens == 3
+
+
+def test_matcher_answers_depend_on_the_request_alone() -> None:
+    matcher = FakeMatcher(grid=6)
+    requests = [MatchRequest(picture(color), text) for color in ("red", "blue") for text in ("cat", "dog", "a hat")]
+    together = matcher.match(requests)
+    again = [FakeMatcher(grid=6).match([request])[0] for request in requests]
+    for one, other in zip(together, again, strict=True):
+        assert one.relevance.shape == (6, 6)
+        assert one.relevance.dtype == np.float32
+        np.testing.assert_array_equal(one.relevance, other.relevance)
+        assert one.relevance.sum() == 1
+    assert len({int(match.relevance.argmax()) for match in together}) > 2
+    assert matcher.matches.batches == [6]
+    assert matcher.matches.requests == requests
+    scores = matcher.similarity([SimilarityRequest(r.picture, r.text) for r in requests])
+    assert len(set(scores)) == 6
+    assert all(-1 <= score <= 1 for score in scores)
+    assert (matcher.similarities.calls, matcher.matches.calls) == (1, 1)
+
+
+def test_matcher_with_given_answers() -> None:
+    peak = np.eye(3, dtype=np.float32)
+    given: Matcher = FakeMatcher(
+        3, relevance=peak, logit=lambda r: len(r.text), similarity=lambda r: 0.5 if r.text == "cat" else -0.5
+    )
+    (match,) = given.match([MatchRequest(picture("red"), "cat")])
+    np.testing.assert_array_equal(match.relevance, peak)
+    match.relevance[:] = 0  # a caller's own copy
+    assert given.match([MatchRequest(picture("red"), "cats")])[0].relevance.sum() == 3
+    assert match.logit == 3.0
+    assert given.similarity([SimilarityRequest(picture("red"), t) for t in ("cat", "dog")]) == [0.5, -0.5]
+    with pytest.raises(ModelError, match="grid is 4x4"):
+        FakeMatcher(4, relevance=lambda r: peak).match([MatchRequest(picture("red"), "cat")])
+
+
+def test_captioner() -> None:
+    red = picture("red")
+    fixed: Captioner = FakeCaptioner("a dog")
+    assert fixed.caption([CaptionRequest(red), CaptionRequest(red, (1, 2), 5)]) == ["a dog", "a dog"]
+    several = FakeCaptioner(["a", "b", "c"], grid=6)
+    assert several.caption([CaptionRequest(red, None, seed) for seed in (None, 1, 2, 3)]) == ["a", "b", "c", "a"]
+    assert several.batches == [4]
+    function = FakeCaptioner(lambda request: f"{len(request.patches or ())} patches")
+    assert function.caption([CaptionRequest(red, (4, 7))]) == ["2 patches"]
+    assert function.requests[0].patches == (4, 7)
+
+
+def test_detector() -> None:
+    low, high = Box(0, 0, 1, 1, 0.4), Box(1, 1, 2, 2, 0.9)
+    detector: Detector = FakeDetector(lambda request: [low, high] if request.phrase == "cat" else [])
+    found = detector.detect([DetectRequest(picture("red"), phrase) for phrase in ("cat", "dog")])
+    assert list(found) == [(high, low), ()]
+
+
+@pytest.mark.parametrize(
+    ("text", "stop", "left"),
+    [("a\nb", ("\n",), "a"), ("abcd", ("d", "b"), "a"), ("abc", ("", "x"), "abc"), ("abc", (), "abc"), ("x", "x", "")],
+)
+def test_cut_at_stop(text: str, stop: tuple[str, ...], left: str) -> None:
+    assert cut_at_stop(text, stop) == left
+
+
+def test_no_heavy_imports() -> None:
+    code = "import sys, codevqa.models.fakes; sys.exit(bool({'torch', 'transformers', 'openai'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,419 @@
+"""OpenAILM against an HTTP server that misbehaves on demand, and against a real ``transformers serve``."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import traceback
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_lm import build_tiny_lm
+
+from codevqa.errors import ServerError, SetupError
+from codevqa.models.base import GenerationRequest, Message
+from codevqa.models.openai_lm import OpenAILM
+from codevqa.models.transformers_lm import TransformersLM
+
+KEY = "sk-verysecretkey0123456789"
+Reply = tuple[int, Any, dict[str, str]]
+
+
+def completion(text: str) -> Reply:
+    body = {
+        "id": "c",
+        "object": "text_completion",
+        "created": 0,
+        "model": "m",
+        "choices": [{"index": 0, "text": text, "finish_reason": "stop", "logprobs": None}],
+        "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10},
+    }
+    return 200, body, {}
+
+
+def turn(text: str | None) -> Reply:
+    status, body, headers = completion("")
+    message = {"role": "assistant", "content": text}
+    return status, {**body, "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}, headers
+
+
+def failure(status: int, message: str, headers: dict[str, str] | None = None, **more: str) -> Reply:
+    return status, {"error": {"message": message, "type": "error", **more}}, headers or {}
+
+
+class FakeServer(ThreadingHTTPServer):
+    """A server on loopback that answers each request by ``answer(path, body, number)`` and keeps what it was sent."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, answer: Callable[[str, dict[str, Any], int], Reply]) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.answer = answer
+        self.seen: list[tuple[str, dict[str, Any], dict[str, str]]] = []
+        self.lock = threading.Lock()
+        self.url = f"http://127.0.0.1:{self.server_address[1]}/v1"
+        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: FakeServer
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        with self.server.lock:
+            self.server.seen.append((self.path, body, {k.lower(): v for k, v in self.headers.items()}))
+            number = len(self.server.seen)
+        status, reply, headers = self.server.answer(self.path, body, number)
+        data = reply.encode() if isinstance(reply, str) else json.dumps(reply).encode()
+        try:
+            self.send_response(status)
+            kind = "text/html" if isinstance(reply, str) else "application/json"
+            for name, value in {"Content-Type": kind, "Content-Length": str(len(data)), **headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(data)
+        except ConnectionError:  # the client has given up
+            pass
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+Serve = Callable[[Callable[[str, dict[str, Any], int], Reply]], FakeServer]
+
+
+@pytest.fixture
+def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    running = []
+
+    def start(answer: Callable[[str, dict[str, Any], int], Reply]) -> FakeServer:
+        running.append(FakeServer(answer))
+        return running[-1]
+
+    yield start
+    for server in running:
+        server.shutdown()
+        server.server_close()
+
+
+ASK = GenerationRequest("Say", 5)
+
+
+def refusal(lm: OpenAILM, *requests: GenerationRequest) -> ServerError:
+    with pytest.raises(ServerError) as caught:
+        lm.generate(requests or [ASK])
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+def test_completion_request_and_result(serve: Serve) -> None:
+    server = serve(lambda path, body, n: completion("one\n# Image 2 two"))
+    lm = OpenAILM("m", base_url=server.url, api_key=KEY)
+    stop = ("a", "b", "c", "d", "\n# Image", "")
+    (result,) = lm.generate([GenerationRequest("Say", 5, stop=stop)])
+    assert (result.text, result.prompt_tokens, result.completion_tokens) == ("one", 7, 3)
+    path, body, headers = server.seen[0]
+    assert path == "/v1/completions"
+    assert body == {"model": "m", "prompt": "Say", "max_tokens": 5, "temperature": 0, "stop": ["a", "b", "c", "d"]}
+    assert headers["authorization"] == f"Bearer {KEY}"
+    assert lm.generate([]) == []
+
+
+def test_chat_requests(serve: Serve) -> None:
+    server = serve(lambda path, body, n: turn(None if n == 3 else f"{len(body['messages'])} turns"))
+    turns = (Message("system", "Be short."), Message("user", "Hi"))
+    by_form = OpenAILM("m", base_url=server.url, form="chat")
+    assert by_form.generate([ASK])[0].text == "1 turns"
+    assert OpenAILM("m", base_url=server.url).generate([GenerationRequest(turns, 5)])[0].text == "2 turns"
+    assert by_form.generate([ASK])[0].text == ""
+    assert [path for path, _, _ in server.seen] == ["/v1/chat/completions"] * 3
+    assert server.seen[0][1]["messages"] == [{"role": "user", "content": "Say"}]
+    assert server.seen[1][1]["messages"][0] == {"role": "system", "content": "Be short."}
+    assert "stop" not in server.seen[0][1]
+
+
+def test_batch_is_in_flight_together_and_keeps_its_order(serve: Serve) -> None:
+    together = threading.Barrier(8)
+
+    def answer(path: str, body: dict[str, Any], n: int) -> Reply:
+        together.wait(10)
+        time.sleep(0.01 * (8 - int(body["prompt"])))
+        return completion(body["prompt"])
+
+    lm = OpenAILM("m", base_url=serve(answer).url, concurrency=8)
+    results = lm.generate([GenerationRequest(str(i), 5) for i in range(8)])
+    assert [result.text for result in results] == [str(i) for i in range(8)]
+
+
+def test_concurrency_is_bounded(serve: Serve) -> None:
+    busy, most = [0], [0]
+    lock = threading.Lock()
+
+    def answer(path: str, body: dict[str, Any], n: int) -> Reply:
+        with lock:
+            busy[0] += 1
+            most[0] = max(most[0], busy[0])
+        time.sleep(0.03)
+        with lock:
+            busy[0] -= 1
+        return completion("x")
+
+    OpenAILM("m", base_url=serve(answer).url, concurrency=3).generate([ASK] * 12)
+    assert most[0] == 3
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_passing_failures_are_tried_again(serve: Serve, status: int) -> None:
+    server = serve(lambda path, body, n: failure(status, "busy") if n < 3 else completion("ok"))
+    assert OpenAILM("m", base_url=server.url).generate([ASK])[0].text == "ok"
+    assert len(server.seen) == 3
+
+
+def test_retry_after_is_heeded(serve: Serve) -> None:
+    server = serve(lambda path, body, n: failure(429, "busy", {"Retry-After": "1"}) if n == 1 else completion("ok"))
+    start = time.monotonic()
+    OpenAILM("m", base_url=server.url).generate([ASK])
+    assert 1.0 <= time.monotonic() - start < 3
+
+
+def test_lasting_failure_ends_after_the_retries(serve: Serve) -> None:
+    server = serve(lambda path, body, n: failure(500, "no memory\nleft"))
+    error = refusal(OpenAILM("m", base_url=server.url, max_retries=2))
+    assert len(server.seen) == 3
+    assert error.retryable
+    assert "answered 500 (3 attempts): no memory left" in str(error)
+
+
+REFUSALS = [
+    (failure(401, f"Incorrect API key provided: {KEY}."), "answered 401", "OPENAI_API_KEY"),
+    (failure(403, "not yours"), "answered 403: not yours", "may not use"),
+    (failure(404, "The model `m` does not exist"), "answered 404: The model `m` does not exist", "base_url"),
+    (failure(404, "This is a chat model and not supported"), "answered 404", 'form="chat"'),
+    (failure(400, "context is 2048 tokens"), "answered 400: context is 2048 tokens", ""),
+    (failure(429, "quota", code="insufficient_quota"), "answered 429: quota", "quota"),
+    ((404, "<html>nothing here</html>", {}), "answered 404", "base_url"),
+    ((400, {"detail": "no such field"}, {}), "answered 400: no such field", ""),
+]
+
+
+@pytest.mark.parametrize(("reply", "says", "hint"), REFUSALS)
+def test_refusals_are_final(serve: Serve, reply: Reply, says: str, hint: str) -> None:
+    server = serve(lambda path, body, n: reply)
+    error = refusal(OpenAILM("m", base_url=server.url, api_key=KEY))
+    assert len(server.seen) == 1
+    assert says in str(error)
+    assert hint in error.hint
+    assert not error.retryable
+
+
+@pytest.mark.parametrize("reply", ["<html>welcome</html>", "not json", {"hello": 1}, {"choices": []}, [], None])
+@pytest.mark.parametrize("form", ["completion", "chat"])
+def test_answers_of_something_else(serve: Serve, reply: Any, form: Any) -> None:
+    server = serve(lambda path, body, n: (200, reply, {"Content-Type": "application/json"}))
+    error = refusal(OpenAILM("m", base_url=server.url, form=form))
+    assert "OpenAI-compatible" in str(error)
+    assert len(server.seen) == 1
+
+
+def test_slow_server(serve: Serve) -> None:
+    def answer(path: str, body: dict[str, Any], n: int) -> Reply:
+        time.sleep(2)
+        return completion("late")
+
+    server = serve(answer)
+    start = time.monotonic()
+    error = refusal(OpenAILM("m", base_url=server.url, timeout=0.3))
+    assert time.monotonic() - start < 1.5
+    assert "did not answer within 0.3 s" in str(error)
+    assert error.retryable
+    assert len(server.seen) == 1
+
+
+def test_nothing_listens() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://user:password@127.0.0.1:{free.getsockname()[1]}/v1"
+    start = time.monotonic()
+    error = refusal(OpenAILM("m", base_url=url), *[ASK] * 40)
+    assert time.monotonic() - start < 5
+    assert "Cannot reach the model server at http://127.0.0.1" in str(error)
+    assert "refused" in str(error)
+    assert "password" not in str(error)
+
+
+def test_first_failure_ends_the_batch(serve: Serve) -> None:
+    def answer(path: str, body: dict[str, Any], n: int) -> Reply:
+        if body["prompt"] == "bad":
+            return failure(400, "bad prompt")
+        time.sleep(3)
+        return completion("slow")
+
+    server = serve(answer)
+    start = time.monotonic()
+    requests = [GenerationRequest("bad" if i == 3 else "good", 5) for i in range(30)]
+    error = refusal(OpenAILM("m", base_url=server.url, concurrency=4), *requests)
+    assert time.monotonic() - start < 2
+    assert "bad prompt" in str(error)
+    assert len(server.seen) < 10
+
+
+def test_parameters_a_model_refuses_are_left_out(serve: Serve) -> None:
+    def answer(path: str, body: dict[str, Any], n: int) -> Reply:
+        for name in ("max_tokens", "temperature"):
+            if name in body:
+                return failure(400, f"no {name}", param=name, code="unsupported_parameter")
+        return turn(str(body["max_completion_tokens"]))
+
+    server = serve(answer)
+    lm = OpenAILM("m", base_url=server.url, form="chat")
+    assert lm.generate([ASK])[0].text == "5"
+    assert len(server.seen) == 3
+    lm.generate([ASK])
+    assert len(server.seen) == 4
+    always = serve(lambda path, body, n: failure(400, "no", param="temperature", code="unsupported_value"))
+    refusal(OpenAILM("m", base_url=always.url))
+    assert len(always.seen) == 2
+
+
+@pytest.mark.parametrize("key", [KEY, "plain token 6789"])
+def test_key_is_nowhere(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, key: str
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    caplog.set_level(logging.DEBUG)
+    server = serve(lambda path, body, n: failure(401, f"Incorrect API key provided: {key} (or sk-very****6789)"))
+    lm = OpenAILM("m", base_url=server.url)
+    error = refusal(lm)
+    assert server.seen[0][2]["authorization"] == f"Bearer {key}"
+    shown = [str(error), repr(error), error.message, error.hint, repr(lm), str(error.record())]
+    shown += ["".join(traceback.format_exception(error)), caplog.text]
+    for text in shown:
+        assert key not in text
+        assert "6789" not in text
+    assert "[API key]" in str(error)
+
+
+def test_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    with pytest.raises(SetupError, match="OPENAI_API_KEY"):
+        OpenAILM("gpt-4.1-mini")
+    assert "api.openai.com" in repr(OpenAILM("gpt-4.1-mini", api_key=KEY))
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    assert "127.0.0.1:9" in repr(OpenAILM("m"))
+    for wrong in ({"form": "poem"}, {"timeout": 0}, {"max_retries": -1}, {"concurrency": 0}):
+        with pytest.raises(SetupError):
+            OpenAILM("m", **wrong)
+
+
+# --- a real server ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_tiny_lm(tmp_path_factory.mktemp("served") / "lm")
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of a ``transformers serve`` process."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log = tmp_path_factory.mktemp("log") / "serve.txt"
+    command = [str(Path(sys.executable).with_name("transformers")), "serve", "--device", "cpu", "--port", str(port)]
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, env=environment, start_new_session=True)
+    try:
+        deadline = time.monotonic() + 90
+        while not _answers(f"http://127.0.0.1:{port}/health"):
+            if process.poll() is not None or time.monotonic() > deadline:
+                pytest.fail(f"transformers serve did not start:\n{log.read_text()[-2000:]}")
+            time.sleep(0.25)
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2):
+            return True
+    except urllib.error.HTTPError:
+        return True
+    except OSError:
+        return False
+
+
+@pytest.fixture(scope="module")
+def local(folder: Path) -> TransformersLM:
+    return TransformersLM.from_pretrained(folder, device="cpu")
+
+
+PROMPTS = ["What color is the car?", "yes", "box_x, box_y = get_pos(img,", "Context: a dog on a sofa."]
+
+
+def test_served_completions_equal_the_local_model(folder: Path, served: str, local: TransformersLM) -> None:
+    lm = OpenAILM(str(folder), base_url=served)
+    requests = [GenerationRequest(f"{prompt}{i}", 12) for i in range(2) for prompt in PROMPTS]
+    ours = local.generate(requests)
+    theirs = lm.generate(requests)
+    assert [c.text for c in theirs] == [c.text for c in ours]
+    assert len({c.text for c in ours}) > 4
+    assert [(c.prompt_tokens, c.completion_tokens) for c in theirs] == [
+        (c.prompt_tokens, c.completion_tokens) for c in ours
+    ]
+
+
+def test_served_stop_strings(folder: Path, served: str, local: TransformersLM) -> None:
+    lm = OpenAILM(str(folder), base_url=served)
+    free = local.generate([GenerationRequest(prompt, 24) for prompt in PROMPTS])
+    requests = [GenerationRequest(prompt, 24, stop=(c.text[5:9],)) for prompt, c in zip(PROMPTS, free, strict=True)]
+    assert [c.text for c in lm.generate(requests)] == [c.text for c in local.generate(requests)]
+
+
+def test_served_chat_equals_the_local_model(folder: Path, served: str, local: TransformersLM) -> None:
+    turns = (Message("system", "Be short."), Message("user", "What color?"))
+    chat = OpenAILM(str(folder), base_url=served, form="chat")
+    requests = [GenerationRequest(turns, 16), GenerationRequest((Message("user", "yes"),), 16)]
+    assert [c.text for c in chat.generate(requests)] == [c.text for c in local.generate(requests)]
+    # A text prompt in the chat form is one user message.
+    assert chat.generate([GenerationRequest("yes", 16)])[0].text == local.generate(requests)[1].text
+
+
+def test_served_unknown_model_is_refused_quickly(served: str) -> None:
+    start = time.monotonic()
+    error = refusal(OpenAILM("/no/such/model", base_url=served, max_retries=1))
+    assert time.monotonic() - start < 20
+    assert "/no/such/model" in str(error)
+
+
+def test_served_mini_language_model(served: str) -> None:
+    folder = Path(__file__).resolve().parents[1] / "codevqa" / "mini" / "weights" / "lm"
+    if not folder.is_dir():
+        pytest.skip(f"{folder} is not there")
+    requests = [GenerationRequest("# Image 1: Is there a ball?\n", 24), GenerationRequest("Q: What is it?\nA:", 8)]
+    ours = TransformersLM.from_pretrained(folder, device="cpu").generate(requests)
+    theirs = OpenAILM(str(folder), base_url=served).generate(requests)
+    assert [c.text for c in theirs] == [c.text for c in ours]
