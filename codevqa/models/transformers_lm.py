@@ -2,8 +2,9 @@
 
 Decoding is ``model.generate``, not a loop of our own: on a 5M-parameter Llama (width 256, 8 layers) with a 1000-token
 prompt on one or two CPU threads its overhead over bare forward passes was below 10 %, for batches of mixed lengths and
-very short prompts below 15 %, and it knows the quirks of every architecture. What is added here: an end for each row (its own token limit and stop strings), and a cache of the
-attention keys and values of prompt prefixes that many requests begin with.
+very short prompts below 15 %, and it knows the quirks of every architecture. What is added here: an end for each row
+(its own token limit and stop strings), and a cache of the attention keys and values of prompt prefixes that many
+requests begin with.
 """
 
 from __future__ import annotations
