@@ -81,9 +81,32 @@ def render_chat(preamble: str, examples: Sequence[Example], question: str, form:
 _FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)(?:\n```|\Z)", re.DOTALL)
 
 
-def extract_program(completion: str) -> str:
-    """Cuts the program out of what the model wrote: without code fences, prose around them, or a next header."""
+_OPENING = re.compile(r"\s*(?:img\s*=\s*open_image|images\s*=\s*open_images)\s*\(")
+
+
+def after_header(completion: str) -> str:
+    """Cuts off words with which the model first goes on with the question.
+
+    The completion prompt ends inside a comment, so what comes before the first line end belongs to the comment: a "?"
+    that the question lacks, or a clause more.
+    """
+    first, _, rest = completion.partition("\n")
+    if not first.strip() or _OPENING.match(first):
+        return completion
+    continues = not (first[0].isalpha() or first[0] in "_`#") or _OPENING.match(rest)
+    return rest if continues else completion
+
+
+def extract_program(completion: str, *, continued: bool = False) -> str:
+    """Cuts the program out of what the model wrote: without code fences, prose around them, or a next header.
+
+    Args:
+        completion: what the model wrote.
+        continued: whether it continued a completion prompt, which ends inside a comment.
+    """
     text = completion.replace("\r\n", "\n").replace("\r", "\n")
+    if continued:
+        text = after_header(text)
     fenced = _FENCE.search(text)
     if fenced:
         text = fenced.group(1)
@@ -194,7 +217,7 @@ class Writer:
         """
         request, ids = self.request(question, form)
         completion = await generate(request)
-        source = extract_program(completion.text)
+        source = extract_program(completion.text, continued=isinstance(request.prompt, str))
         return Program(source, question, form, ids, prompt_text(request.prompt), completion.text)
 
     async def repair(self, failed: Program, error: ProgramError, generate: Generate) -> Program:
@@ -217,7 +240,7 @@ class Writer:
             )
         again = GenerationRequest(prompt, request.max_tokens, request.stop, request.shared)
         completion = await generate(again)
-        source = extract_program(completion.text)
+        source = extract_program(completion.text, continued=isinstance(prompt, str))
         return Program(source, failed.question, failed.form, ids, prompt_text(prompt), completion.text)
 
 

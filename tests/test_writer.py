@@ -91,6 +91,23 @@ def test_extract_program(completion: str, program: str | None) -> None:
     assert extract_program(completion) == ('img = open_image("Image3.jpg")\nanswer = 1' if program is None else program)
 
 
+@pytest.mark.parametrize(
+    ("completion", "program"),
+    [
+        ("?\nanswer = 1", "answer = 1"),
+        (" are there?\nif a:\n    answer = 1", "if a:\n    answer = 1"),
+        ('s in it?\nimg = open_image("Image3.jpg")\nanswer = 1', 'img = open_image("Image3.jpg")\nanswer = 1'),
+        ("\nanswer = 1", "answer = 1"),
+        ("answer = 1", "answer = 1"),
+        ('img = open_image("Image3.jpg")\nanswer = 1', 'img = open_image("Image3.jpg")\nanswer = 1'),
+        ("```python\nanswer = 1\n```", "answer = 1"),
+        ("?", ""),
+    ],
+)
+def test_words_that_go_on_with_the_question_are_not_the_program(completion: str, program: str) -> None:
+    assert extract_program(completion, continued=True) == program
+
+
 def test_fixed_selection_shares_everything_but_the_question() -> None:
     writer = Writer(ScriptedLM([]), bank(), settings=WriterSettings(selection="fixed"))
     request, ids = writer.request("What is it?", "image")
