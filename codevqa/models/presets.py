@@ -58,7 +58,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
                 retriever="sentence:@mini/weights/retriever",
                 prompts=MappingProxyType({"image": "mini", "set": "mini"}),
                 settings=Settings(writer=WriterSettings(max_tokens=256, repairs=0), query=QuerySettings(max_draws=20)),
-                options={"matcher": {"block": 2, "average": "all"}, "captioner": {"min_length": 5}},
+                options={"matcher": {"block": 2, "average": "all"}, "captioner": {"min_length": 0, "temperature": 0.5}},
             ),
             Preset(
                 name="base",

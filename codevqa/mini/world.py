@@ -1,0 +1,281 @@
+"""The small drawn world: coloured things of some kinds and sizes, scenes of them, and their pictures.
+
+Everything the mini models know is drawn here, so the truth about every picture is known. There are two styles:
+``plain`` scatters things of all kinds over a pale ground; ``box`` draws circles, squares and triangles in grey boxes as
+the Cornell Natural Language Visual Reasoning corpus does (Suhr et al., ACL 2017), scattered or stacked into a tower.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Literal
+
+from PIL import Image
+
+from .draw import SHAPES, paint
+
+CANVAS = 128
+"""Width and height of a picture, in pixels."""
+
+KINDS: tuple[str, ...] = tuple(SHAPES)
+COLORS: tuple[str, ...] = ("red", "green", "blue", "yellow", "purple", "orange", "black", "white")
+SIZES: tuple[str, ...] = ("small", "medium", "large")
+STYLES: tuple[str, ...] = ("plain", "box")
+
+BOX_KINDS: tuple[str, ...] = ("circle", "square", "triangle")
+BOX_COLORS: tuple[str, ...] = ("black", "blue", "yellow")
+BOX_SIDE = 100
+"""Pixels along a box of the corpus; a scene shows it enlarged to the canvas."""
+SCALE = CANVAS / BOX_SIDE
+
+RADII = {"small": 8, "medium": 12, "large": 18}
+"""Half the extent of a thing in style ``plain``, in pixels."""
+BOX_SIDES = {"small": 10, "medium": 20, "large": 30}
+"""The whole extent of a thing in style ``box``, in pixels of a box."""
+
+GAP = 10.0
+"""In style ``plain`` any two centres are at least this far apart both across and down, so that each of left, right,
+above and below is certain."""
+
+_RGB = {
+    "red": (214, 34, 36),
+    "green": (36, 150, 56),
+    "blue": (38, 84, 214),
+    "yellow": (250, 214, 24),
+    "purple": (128, 44, 160),
+    "orange": (244, 128, 20),
+    "black": (18, 18, 20),
+    "white": (255, 255, 255),
+}
+_BOX_RGB = {"black": (0, 0, 0), "blue": (0, 153, 255), "yellow": (255, 255, 0)}
+_BOX_GROUND = (211, 211, 211)
+_GROUNDS = (
+    (204, 204, 204),
+    (206, 198, 184),
+    (188, 204, 216),
+    (212, 192, 196),
+    (190, 208, 190),
+    (200, 192, 214),
+    (176, 184, 188),
+    (214, 206, 176),
+)
+
+HELD_OUT: frozenset[tuple[str, str]] = frozenset(
+    (COLORS[(3 * place + 1) % len(COLORS)], kind)
+    for place, kind in enumerate(KINDS)
+    if kind not in BOX_KINDS and place % 8 != 5
+)
+"""Pairs of colour and kind, about one in ten, that only scenes of split "test" show."""
+
+Wall = Literal["left", "right", "top", "bottom"]
+
+
+@dataclass(frozen=True)
+class Thing:
+    """One thing of a scene; positions are pixels of the 128x128 canvas, y down."""
+
+    kind: str
+    color: str
+    size: str
+    x: float
+    y: float
+    radius: float
+    """Half of its extent."""
+
+    @property
+    def box(self) -> tuple[float, float, float, float]:
+        """Left, top, right, bottom."""
+        return (self.x - self.radius, self.y - self.radius, self.x + self.radius, self.y + self.radius)
+
+    @property
+    def walls(self) -> frozenset[Wall]:
+        """The sides of the picture that it touches."""
+        left, top, right, bottom = self.box
+        found: dict[Wall, bool] = {
+            "left": left < 1,
+            "right": right > CANVAS - 1,
+            "top": top < 1,
+            "bottom": bottom > CANVAS - 1,
+        }
+        return frozenset(wall for wall, touches in found.items() if touches)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What a picture shows."""
+
+    things: tuple[Thing, ...]
+    style: str
+    """ "plain" or "box"."""
+    background: tuple[int, int, int]
+
+    @property
+    def tower(self) -> tuple[Thing, ...]:
+        """The blocks of the tower from its base to its top, or nothing when the scene is no tower."""
+        if self.style != "box" or any(thing.kind != "square" or thing.size != "medium" for thing in self.things):
+            return ()
+        blocks = tuple(sorted(self.things, key=lambda thing: -thing.y))
+        if any(abs(block.x - CANVAS / 2) > 1 for block in blocks) or "bottom" not in blocks[0].walls:
+            return ()
+        return blocks
+
+
+def plural(kind: str) -> str:
+    """The plural of a kind, or of another noun of this world: "stars", "crosses", "fish", "boxes"."""
+    if kind == "fish":
+        return "fish"
+    return kind + ("es" if kind.endswith(("s", "x", "ch", "sh")) else "s")
+
+
+def sample_scene(
+    rng: random.Random,
+    *,
+    style: str | None = None,
+    min_things: int = 1,
+    max_things: int = 6,
+    split: Literal["train", "test"] = "train",
+) -> Scene:
+    """Draws a scene at random.
+
+    Args:
+        rng: Where the chance comes from; the same state gives the same scene.
+        style: "plain" or "box"; None takes "box" in two cases of five.
+        min_things: Fewest things.
+        max_things: Most things; 6 is the most that "plain" places, 8 the most that "box" does. A tower has at most 4.
+        split: Pairs in ``HELD_OUT`` are never shown in "train", and often in "test".
+    """
+    if style is None:
+        style = "box" if rng.random() < 0.4 else "plain"
+    if style not in STYLES:
+        raise ValueError(f"style must be one of {STYLES}, not {style!r}")
+    if not 1 <= min_things <= max_things:
+        raise ValueError(f"need 1 <= min_things <= max_things, not {min_things} and {max_things}")
+    if style == "box":
+        return _box_scene(rng, min_things, max_things)
+    return _plain_scene(rng, min_things, max_things, split)
+
+
+def draw(scene: Scene, size: int = CANVAS) -> Image.Image:
+    """The picture of a scene, RGB, ``size`` pixels wide and high."""
+    if scene.style == "box":
+        items = [_box_item(thing) for thing in scene.things]
+        picture = paint(BOX_SIDE, scene.background, items)
+    else:
+        picture = paint(CANVAS, scene.background, [_plain_item(thing) for thing in scene.things])
+    return picture if picture.width == size else picture.resize((size, size), Image.Resampling.BICUBIC)
+
+
+def _plain_item(thing: Thing) -> tuple[str, tuple[int, int, int], int, int, int]:
+    # A thing's shade varies a little; taken from its place, it is the same every time.
+    shade = int(thing.x * 7 + thing.y * 13) % 25 - 12
+    red, green, blue = (min(255, max(0, part + shade)) for part in _RGB[thing.color])
+    color = (255, 255, 255) if thing.color == "white" else (red, green, blue)
+    left, top, right, _ = thing.box
+    return (thing.kind, color, round(left), round(top), round(right - left))
+
+
+def _box_item(thing: Thing) -> tuple[str, tuple[int, int, int], int, int, int]:
+    left, top, _, _ = thing.box
+    return (thing.kind, _BOX_RGB[thing.color], round(left / SCALE), round(top / SCALE), BOX_SIDES[thing.size])
+
+
+def _plain_scene(rng: random.Random, fewest: int, most: int, split: str) -> Scene:
+    count = min(rng.randint(fewest, most), 6)
+    looks = _looks(rng, count, split)
+    sizes = [rng.choice(SIZES) for _ in looks]
+    if rng.random() < 0.3:
+        sizes = [sizes[0]] * count
+    background = rng.choice(_GROUNDS)
+    shift = rng.randint(-8, 8)
+    red, green, blue = (part + shift for part in background)
+    return Scene(_scatter(rng, looks, sizes), "plain", (red, green, blue))
+
+
+def _looks(rng: random.Random, count: int, split: str) -> list[tuple[str, str]]:
+    """Colours and kinds, often with the same kind or the same pair again, so that there is something to count."""
+    looks: list[tuple[str, str]] = []
+    repeat = rng.choice((0.0, 0.3, 0.6))
+    rare = sorted(HELD_OUT) if split == "test" and rng.random() < 0.5 else []
+    while len(looks) < count:
+        color, kind = rng.choice(COLORS), rng.choice(KINDS)
+        if rare and rng.random() < 0.4:
+            color, kind = rng.choice(rare)
+        if looks and rng.random() < repeat:
+            old_color, old_kind = rng.choice(looks)
+            chance = rng.random()
+            if chance < 0.5:
+                color, kind = old_color, old_kind
+            elif chance < 0.8:
+                kind = old_kind
+            else:
+                color = old_color
+        if split == "train" and (color, kind) in HELD_OUT:
+            continue
+        looks.append((color, kind))
+    return looks
+
+
+def _scatter(rng: random.Random, looks: list[tuple[str, str]], sizes: list[str]) -> tuple[Thing, ...]:
+    """Finds places; large things shrink one size when no place is found."""
+    things: list[Thing] = []
+    tries = 0
+    while len(things) < len(looks):
+        color, kind = looks[len(things)]
+        radius = RADII[sizes[len(things)]]
+        x, y = rng.randint(radius, CANVAS - radius), rng.randint(radius, CANVAS - radius)
+        tries += 1
+        if all(_apart(x, y, radius, other) for other in things):
+            things.append(Thing(kind, color, sizes[len(things)], float(x), float(y), float(radius)))
+        elif tries % 60 == 0:
+            things.clear()
+            if tries % 240 == 0:
+                sizes = [SIZES[max(0, SIZES.index(size) - 1)] for size in sizes]
+    return tuple(things)
+
+
+def _apart(x: float, y: float, radius: float, other: Thing) -> bool:
+    across, down = abs(x - other.x), abs(y - other.y)
+    return across >= GAP and down >= GAP and max(across, down) > radius + other.radius
+
+
+def _box_scene(rng: random.Random, fewest: int, most: int) -> Scene:
+    if fewest <= 4 and rng.random() < 0.45:
+        places = [(40, 80 - 21 * level, 20) for level in range(rng.randint(fewest, min(most, 4)))]
+        return _boxed([(rng.choice(BOX_COLORS), "square", "medium", left, top) for left, top, _ in places])
+    count = min(rng.randint(fewest, most), 8)
+    colors = rng.choice((BOX_COLORS, BOX_COLORS, rng.sample(BOX_COLORS, 2), rng.sample(BOX_COLORS, 1)))
+    kinds = rng.choice((BOX_KINDS, BOX_KINDS, rng.sample(BOX_KINDS, 2), rng.sample(BOX_KINDS, 1)))
+    items: list[tuple[str, str, str, int, int]] = []
+    tries = 0
+    while len(items) < count:
+        size = rng.choice(SIZES if tries < 400 else SIZES[:2])
+        room = BOX_SIDE - BOX_SIDES[size]
+        left, top = rng.randint(0, room), rng.randint(0, room)
+        if rng.random() < 0.36:  # against a wall, or nearly
+            gap = rng.randint(1, 4) if rng.random() < 0.25 else 0
+            left, top = rng.choice(((gap, top), (room - gap, top), (left, gap), (left, room - gap)))
+        tries += 1
+        if all(_clear(left, top, BOX_SIDES[size], item) for item in items):
+            items.append((rng.choice(colors), rng.choice(kinds), size, left, top))
+        elif tries % 200 == 0:
+            items.clear()
+    return _boxed(items)
+
+
+def _clear(left: int, top: int, side: int, item: tuple[str, str, str, int, int]) -> bool:
+    other = BOX_SIDES[item[2]]
+    return (
+        left >= item[3] + other + 1
+        or item[3] >= left + side + 1
+        or top >= item[4] + other + 1
+        or item[4] >= top + side + 1
+    )
+
+
+def _boxed(items: list[tuple[str, str, str, int, int]]) -> Scene:
+    things = []
+    for color, kind, size, left, top in items:
+        radius = BOX_SIDES[size] * SCALE / 2
+        things.append(Thing(kind, color, size, left * SCALE + radius, top * SCALE + radius, radius))
+    return Scene(tuple(things), "box", _BOX_GROUND)

@@ -1,0 +1,264 @@
+"""The small drawn world: scenes are what they say, pictures show them, captions are true."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from PIL import Image
+
+from codevqa.mini.captions import MARGIN, captions, place, related
+from codevqa.mini.draw import SHAPES, mask
+from codevqa.mini.truth import is_true, parse
+from codevqa.mini.world import (
+    BOX_COLORS,
+    BOX_KINDS,
+    CANVAS,
+    COLORS,
+    GAP,
+    HELD_OUT,
+    KINDS,
+    Scene,
+    Thing,
+    draw,
+    plural,
+    sample_scene,
+)
+
+GROUND = (204, 204, 204)
+
+
+def thing(text: str, x: float = 64, y: float = 64) -> Thing:
+    size, color, kind = text.split()
+    return Thing(kind, color, size, x, y, {"small": 8.0, "medium": 12.0, "large": 18.0}[size])
+
+
+def plain(*things: Thing) -> Scene:
+    return Scene(things, "plain", GROUND)
+
+
+def tower(*colors: str) -> Scene:
+    return Scene(
+        tuple(
+            Thing("square", color, "medium", 64.0, 128 - 12.8 - 26.88 * level, 12.8)
+            for level, color in enumerate(colors)
+        ),
+        "box",
+        (211, 211, 211),
+    )
+
+
+def scenes(count: int, **settings: object) -> list[Scene]:
+    rng = random.Random(7)
+    return [sample_scene(rng, **settings) for _ in range(count)]  # type: ignore[arg-type]
+
+
+def test_kinds_can_be_told_apart_when_small() -> None:
+    assert len(KINDS) >= 24
+    masks = {kind: np.asarray(mask(kind, 16), dtype=float) / 255 for kind in KINDS}
+    for place_, one in enumerate(KINDS):
+        assert 20 < masks[one].sum() <= 256, one
+        for other in KINDS[place_ + 1 :]:
+            assert np.abs(masks[one] - masks[other]).sum() > 20, (one, other)
+
+
+def test_same_seed_same_scene_and_picture() -> None:
+    one, other = (sample_scene(random.Random(3)) for _ in range(2))
+    assert one == other
+    assert np.array_equal(np.asarray(draw(one)), np.asarray(draw(other)))
+    assert sample_scene(random.Random(4)) != one
+
+
+@pytest.mark.parametrize("style", ["plain", "box"])
+def test_things_stay_inside_and_apart(style: str) -> None:
+    for scene in scenes(300, style=style, max_things=8):
+        for place_, one in enumerate(scene.things):
+            left, top, right, bottom = one.box
+            assert min(left, top) >= -1e-6
+            assert max(right, bottom) <= CANVAS + 1e-6
+            for other in scene.things[:place_]:
+                apart = max(abs(one.x - other.x), abs(one.y - other.y))
+                assert apart > one.radius + other.radius - 1e-6
+                if style == "plain":
+                    assert min(abs(one.x - other.x), abs(one.y - other.y)) >= GAP
+
+
+def test_numbers_of_things_and_bad_arguments() -> None:
+    counts = {len(scene.things) for scene in scenes(300, style="plain")}
+    assert counts == set(range(1, 7))
+    assert {len(scene.things) for scene in scenes(300, style="box", min_things=5, max_things=8)} == {5, 6, 7, 8}
+    with pytest.raises(ValueError, match="style"):
+        sample_scene(random.Random(0), style="oil")
+    with pytest.raises(ValueError, match="min_things"):
+        sample_scene(random.Random(0), min_things=3, max_things=2)
+
+
+def test_held_out_pairs_appear_in_test_only() -> None:
+    share = len(HELD_OUT) / len(KINDS) / len(COLORS)
+    assert 0.08 < share < 0.12
+    train = {(one.color, one.kind) for scene in scenes(1500) for one in scene.things}
+    test = {(one.color, one.kind) for scene in scenes(1500, split="test") for one in scene.things}
+    assert not train & HELD_OUT
+    assert test >= HELD_OUT
+    assert {color for color, _ in train} == set(COLORS)
+    assert {kind for _, kind in train} == set(KINDS)
+
+
+def test_picture_shows_each_thing_in_its_place_and_color() -> None:
+    for scene in scenes(200, style="plain"):
+        pixels = np.asarray(draw(scene), dtype=int)
+        changed = np.abs(pixels - np.array(scene.background)).sum(-1) > 60
+        covered = np.zeros_like(changed)
+        for one in scene.things:
+            left, top, right, bottom = (round(edge) for edge in one.box)
+            assert changed[top:bottom, left:right].mean() > 0.1, one
+            covered[top:bottom, left:right] = True
+        assert not (changed & ~covered).any()
+
+
+def test_colors_look_like_their_names() -> None:
+    def middle(color: str) -> npt.NDArray[np.int64]:
+        picture: npt.NDArray[np.uint8] = np.asarray(draw(plain(thing(f"large {color} square"))))
+        return np.array(picture[64, 64], dtype=np.int64)
+
+    red, green, blue = middle("red"), middle("green"), middle("blue")
+    assert [int(color.argmax()) for color in (red, green, blue)] == [0, 1, 2]
+    assert middle("white").min() > 245 > 60 > middle("black").max()
+    assert min(middle("yellow")[:2]) > 180 > 60 > middle("yellow")[2]
+
+
+def test_box_is_drawn_like_the_corpus() -> None:
+    scene = Scene(
+        (
+            Thing("square", "yellow", "small", (0 + 5) * 1.28, (40 + 5) * 1.28, 6.4),
+            Thing("circle", "blue", "large", (70 + 15) * 1.28, (70 + 15) * 1.28, 19.2),
+        ),
+        "box",
+        (211, 211, 211),
+    )
+    pixels = np.asarray(draw(scene, 100))
+    assert pixels.shape == (100, 100, 3)
+    assert pixels[45, 0].tolist() == pixels[49, 9].tolist() == [255, 255, 0]
+    assert pixels[45, 10].tolist() == pixels[39, 5].tolist() == [211, 211, 211]
+    assert pixels[85, 85].tolist() == [0, 153, 255]
+    assert pixels[71, 71].tolist() == [211, 211, 211]
+    assert scene.things[0].walls == {"left"}
+    assert scene.things[1].walls == {"right", "bottom"}
+    for drawn in scenes(100, style="box"):
+        assert {(one.color, one.kind) for one in drawn.things} <= {(c, k) for c in BOX_COLORS for k in BOX_KINDS}
+
+
+def test_towers_are_known_from_base_to_top() -> None:
+    assert [block.color for block in tower("black", "blue", "yellow").tower] == ["black", "blue", "yellow"]
+    drawn = scenes(400, style="box")
+    assert 0.3 < np.mean([bool(scene.tower) for scene in drawn]) < 0.65
+    floating = tower("black", "blue")
+    assert not replace(floating, things=tuple(replace(one, x=one.x + 20) for one in floating.things)).tower
+    assert not plain(thing("medium black square", 64, 115)).tower
+
+
+def test_plurals() -> None:
+    assert [plural(word) for word in ("star", "cross", "box", "fish", "house")] == [
+        "stars",
+        "crosses",
+        "boxes",
+        "fish",
+        "houses",
+    ]
+
+
+def test_every_caption_is_true_and_most_are_not_true_elsewhere() -> None:
+    rng = random.Random(11)
+    elsewhere = []
+    for scene in scenes(400, max_things=8):
+        other = sample_scene(rng, style=scene.style)
+        focus = {rng.randrange(len(scene.things))}
+        for text in (*captions(scene, rng, 3), *captions(scene, rng, 2, focus)):
+            assert is_true(scene, text) is True, (scene.things, text)
+            elsewhere.append(is_true(other, text))
+    assert np.mean([verdict is False for verdict in elsewhere]) > 0.8
+    assert None not in elsewhere
+
+
+def test_captions_speak_of_what_is_in_focus() -> None:
+    scene = plain(
+        thing("small red star", 20, 20), thing("large blue circle", 64, 64), thing("small green key", 100, 100)
+    )
+    rng = random.Random(0)
+    assert all("red star" in text for text in captions(scene, rng, 60, {0}))
+    everything = " ".join(captions(scene, rng, 80))
+    assert all(word in everything for word in ("red star", "blue circle", "green key", "three objects"))
+
+
+@pytest.mark.parametrize(
+    ("text", "truth"),
+    [
+        ("a red star", True),
+        ("two red stars", True),
+        ("one red star", False),
+        ("three red stars", False),
+        ("two small red stars", False),
+        ("a large red star and a blue circle", True),
+        ("a red star, a blue circle and a green key", False),
+        ("three objects", True),
+        ("only red objects", False),
+        ("a blue circle to the left of a red star", True),
+        ("a blue circle below a red star", True),
+        ("a red star to the left of a blue circle", False),
+        ("a blue circle at the bottom left", True),
+        ("a blue circle at the top left", False),
+        ("a sentence about nothing", None),
+        ("a red", None),
+    ],
+)
+def test_truth_of_captions(text: str, truth: bool | None) -> None:
+    scene = plain(
+        thing("small red star", 70, 30), thing("large red star", 100, 60), thing("small blue circle", 20, 100)
+    )
+    assert is_true(scene, text) is truth
+
+
+@pytest.mark.parametrize(
+    ("text", "truth"),
+    [
+        ("a tower of three blocks", True),
+        ("a tower with two blocks", False),
+        ("a tower of three blocks with a yellow block on top", True),
+        ("a tower of three blocks with a yellow block at the base", False),
+        ("a blue block over a black block", True),
+        ("a yellow block over a black block", False),
+        ("a blue block in the middle of a tower", True),
+        ("one blue block", True),
+        ("a black square touching the wall", True),
+        ("a blue square touching the bottom", False),
+    ],
+)
+def test_truth_of_tower_captions(text: str, truth: bool) -> None:
+    assert is_true(tower("black", "blue", "yellow"), text) is truth
+
+
+def test_places_and_relations_have_a_margin() -> None:
+    one, other = thing("small red star", 60, 60), thing("small blue star", 60 + MARGIN - 1, 60)
+    assert not related(one, "to the left of", other)
+    assert related(one, "to the left of", replace(other, x=60 + MARGIN))
+    assert place(one) == "in the middle"
+    assert place(replace(one, x=10.0, y=120.0)) == "at the bottom left"
+    assert parse("two large red stars") is not None
+
+
+def test_world_needs_no_torch() -> None:
+    code = "import sys, codevqa.mini.world, codevqa.mini.captions, codevqa.mini.truth; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_drawing_is_scaled() -> None:
+    scene = plain(thing("large red square"))
+    small = draw(scene, 64)
+    assert isinstance(small, Image.Image)
+    assert small.size == (64, 64)
+    assert len(SHAPES) == len(KINDS)

@@ -1,0 +1,136 @@
+"""Batches of drawn scenes for training: pictures, texts to match, questions with captions, and where the things are."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+from vision_texts import contrast, in_question, matching, query
+from vision_words import CLS, DEC, ENC, SEP, Encoder
+
+from codevqa.mini.captions import captions
+from codevqa.mini.world import CANVAS, COLORS, KINDS, SIZES, Scene, draw, sample_scene
+
+Batch: TypeAlias = "dict[str, torch.Tensor]"
+
+GRID = 16
+PATCH = CANVAS // GRID
+TEXT_LENGTH = 20
+"""Tokens of a text to match, and of a caption with its prompt."""
+PAIRS = 4
+"""Matching texts a picture, and as many others."""
+CAPTIONS = 2
+"""Captions a picture of the patches chosen for a question; one more is of the whole picture."""
+PROMPT = "a picture of "
+MOST = 8
+"""Things a scene has at most."""
+
+
+def coverage(scene: Scene, places: list[int]) -> np.ndarray:
+    """How much of each patch some of the things cover, (GRID, GRID), 0..1."""
+    weights = np.zeros((GRID, GRID), dtype=np.float32)
+    edges = np.arange(GRID + 1) * PATCH
+    for place in places:
+        left, top, right, bottom = scene.things[place].box
+        across = (np.minimum(edges[1:], right) - np.maximum(edges[:-1], left)).clip(0) / PATCH
+        down = (np.minimum(edges[1:], bottom) - np.maximum(edges[:-1], top)).clip(0) / PATCH
+        weights = np.maximum(weights, down[:, None] * across[None, :])
+    return weights
+
+
+class Maker:
+    """Makes training samples as plain arrays."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.encoder = Encoder()
+        self._prompt = self.encoder.pieces(PROMPT)
+
+    def batch(self, size: int) -> Batch:
+        """A batch of ``size`` pictures; texts are padded with zeros."""
+        arrays: dict[str, np.ndarray] = {
+            "pixels": np.zeros((size, CANVAS, CANVAS, 3), np.uint8),
+            "itm": np.zeros((size, 2 * PAIRS, TEXT_LENGTH), np.int64),
+            "match": np.zeros((size, 2 * PAIRS), np.int64),
+            "query": np.zeros((size, TEXT_LENGTH), np.int64),
+            "captions": np.zeros((size, CAPTIONS + 1, TEXT_LENGTH), np.int64),
+            "coverage": np.zeros((size, GRID * GRID), np.float32),
+            "contrast": np.zeros((size, TEXT_LENGTH), np.int64),
+            "specs": np.full((size, 2, 3), -1, np.int64),
+            "bounds": np.tile(np.array([0, 9], np.int64), (size, 2, 1)),
+            "things": np.full((size, MOST, 3), -2, np.int64),
+        }
+        for row in range(size):
+            self._fill(arrays, row)
+        return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+    def _fill(self, arrays: dict[str, np.ndarray], row: int) -> None:
+        rng = self.rng
+        scene = sample_scene(rng, max_things=6 if rng.random() < 0.6 else 8)
+        arrays["pixels"][row] = np.asarray(draw(scene))
+        texts, labels = matching(rng, scene, PAIRS)
+        for place, (text, label) in enumerate(zip(texts, labels, strict=True)):
+            self._put(arrays["itm"][row, place], ENC, text)
+            arrays["match"][row, place] = int(label)
+        # A question about things that are not there still shows some patches: the captions then speak of anything.
+        question = texts[1] if rng.random() < 0.12 else query(rng, scene)
+        focus = in_question(scene, question)
+        self._put(arrays["query"][row], ENC, question)
+        arrays["coverage"][row] = coverage(scene, focus).reshape(-1)
+        told = captions(scene, rng, CAPTIONS, focus) + captions(scene, rng, 1)
+        for place, text in enumerate(told):
+            self._put(arrays["captions"][row, place], DEC, PROMPT + text)
+        pair = contrast(rng, scene)
+        self._put(arrays["contrast"][row], CLS, pair.text)
+        for place, (spec, bounds) in enumerate(zip(pair.specs, pair.bounds, strict=True)):
+            arrays["specs"][row, place] = (
+                _index(KINDS, spec.noun),
+                _index(COLORS, spec.color),
+                _index(SIZES, spec.size),
+            )
+            arrays["bounds"][row, place] = bounds
+        for place, thing in enumerate(scene.things):
+            arrays["things"][row, place] = (
+                KINDS.index(thing.kind),
+                COLORS.index(thing.color),
+                SIZES.index(thing.size),
+            )
+
+    def _put(self, row: np.ndarray, first: int, text: str) -> None:
+        ids = [first, *self.encoder.pieces(text)[: TEXT_LENGTH - 2], SEP]
+        row[: len(ids)] = ids
+
+
+def _index(names: tuple[str, ...], name: str) -> int:
+    return names.index(name) if name in names else -1
+
+
+class Batches(IterableDataset):  # type: ignore[type-arg]
+    """Endless batches; every worker draws its own."""
+
+    def __init__(self, size: int, seed: int) -> None:
+        self.size, self.seed = size, seed
+
+    def __iter__(self) -> Iterator[Batch]:
+        info = get_worker_info()
+        torch.set_num_threads(1)
+        maker = Maker(self.seed * 1000 + (info.id if info else 0))
+        while True:
+            yield maker.batch(self.size)
+
+
+def loader(size: int, seed: int, workers: int, *, pin: bool) -> Iterator[Batch]:
+    """Batches from worker processes, or from this one when ``workers`` is 0."""
+    return iter(
+        DataLoader(
+            Batches(size, seed),
+            batch_size=None,
+            num_workers=workers,
+            prefetch_factor=3 if workers else None,
+            pin_memory=pin,
+        )
+    )
