@@ -37,7 +37,8 @@ format: $(VENV)/.installed-test  ## format the code
 
 types: $(VENV)/.installed-test  ## strict mypy
 	$(BIN)/mypy -p codevqa
-	$(BIN)/mypy examples training benchmarks
+	$(BIN)/mypy -p training
+	$(BIN)/mypy examples benchmarks docs
 
 check: lint types  ## lint and types
 

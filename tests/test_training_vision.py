@@ -12,19 +12,13 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-TRAINING = ROOT / "training"
 
 torch = pytest.importorskip("torch")
 
 
-@pytest.fixture(autouse=True)
-def _training_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(TRAINING))
-
-
 @pytest.fixture
 def pair() -> Any:
-    from vision_model import Pair
+    from training.vision_model import Pair
 
     torch.manual_seed(0)
     made = Pair().eval()
@@ -36,7 +30,7 @@ def pair() -> Any:
 
 @pytest.fixture
 def batch() -> dict[str, Any]:
-    from vision_data import Maker
+    from training.vision_data import Maker
 
     return Maker(3).batch(3)
 
@@ -67,15 +61,14 @@ def test_fast_forward_equals_transformers(pair: Any, batch: dict[str, Any]) -> N
 
 
 def test_relevance_equals_the_package(pair: Any, batch: dict[str, Any], tmp_path: Path) -> None:
-    from vision import export
-    from vision_data import PROMPT, Maker
-    from vision_texts import query
-
     from codevqa.images import load_picture
     from codevqa.mini.world import draw, sample_scene
     from codevqa.models.base import CaptionRequest, MatchRequest
     from codevqa.models.blip_captioner import BlipCaptioner
     from codevqa.models.blip_matcher import BlipMatcher
+    from training.vision import export
+    from training.vision_data import PROMPT, Maker
+    from training.vision_texts import query
 
     rng = random.Random(5)
     scenes = [sample_scene(rng) for _ in range(3)]
@@ -100,7 +93,8 @@ def test_relevance_equals_the_package(pair: Any, batch: dict[str, Any], tmp_path
 
 def test_encoder_gives_the_tokenizer_s_ids(tmp_path: Path) -> None:
     from transformers import BertTokenizer
-    from vision_words import Encoder, write_vocabulary
+
+    from training.vision_words import Encoder, write_vocabulary
 
     write_vocabulary(tmp_path / "vocab.txt")
     tokenizer = BertTokenizer(vocab=str(tmp_path / "vocab.txt"), do_lower_case=True)
@@ -111,10 +105,9 @@ def test_encoder_gives_the_tokenizer_s_ids(tmp_path: Path) -> None:
 
 
 def test_texts_tell_the_truth() -> None:
-    from vision_texts import contrast, in_question, keeps_out, matching, mentions, query, shows, statements
-
     from codevqa.mini.truth import is_true
     from codevqa.mini.world import sample_scene
+    from training.vision_texts import contrast, in_question, keeps_out, matching, mentions, query, shows, statements
 
     rng = random.Random(1)
     statement = {True: 0, False: 0}
@@ -141,7 +134,7 @@ def test_texts_tell_the_truth() -> None:
 
 
 def test_smoke_run_trains_and_saves(tmp_path: Path) -> None:
-    command = [sys.executable, str(TRAINING / "vision.py"), "--smoke", "--limit", "6", "--out", str(tmp_path)]
+    command = [sys.executable, "-m", "training.vision", "--smoke", "--limit", "6", "--out", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=110, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "run.json").read_text())["steps"] == 6

@@ -1,24 +1,29 @@
 """Measures the mini matcher and captioner on scenes that training never draws, through the package's own classes.
 
-    python training/evaluate_vision.py [--weights codevqa/mini/weights] [--scenes 300]
+    python -m training.evaluate_vision [--weights codevqa/mini/weights] [--scenes 300]
 
 Scenes are of split "test": half of the plain ones show pairs of colour and kind that training leaves out. Prints a
 table with the number of cases behind every figure.
 """
 
-# ruff: noqa: E402 - the folders of these modules are put on the path first
 from __future__ import annotations
 
 import argparse
 import random
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
-
 import numpy as np
-from vision_texts import (
+
+from codevqa.images import Picture, load_picture
+from codevqa.mini.captions import captions, relation_caption
+from codevqa.mini.truth import is_true, parse
+from codevqa.mini.world import CANVAS, HELD_OUT, Scene, Thing, draw, sample_scene
+from codevqa.models.base import CaptionRequest, Match, MatchRequest, SimilarityRequest
+from codevqa.models.blip_captioner import BlipCaptioner
+from codevqa.models.blip_matcher import BlipMatcher
+
+from .vision_texts import (
     Spec,
     _asked_pair,
     _one_pair,
@@ -28,14 +33,6 @@ from vision_texts import (
     spec_of,
     wrong_spec,
 )
-
-from codevqa.images import Picture, load_picture
-from codevqa.mini.captions import captions, relation_caption
-from codevqa.mini.truth import is_true, parse
-from codevqa.mini.world import CANVAS, HELD_OUT, Scene, Thing, draw, sample_scene
-from codevqa.models.base import CaptionRequest, Match, MatchRequest, SimilarityRequest
-from codevqa.models.blip_captioner import BlipCaptioner
-from codevqa.models.blip_matcher import BlipMatcher
 
 PROMPT = "a picture of "
 PATCHES = 20
@@ -250,7 +247,7 @@ def _questions(
 
 def parse_all(text: str) -> list[Spec]:
     """The things a caption mentions."""
-    from vision_texts import mentions
+    from .vision_texts import mentions
 
     return mentions(text)
 

@@ -1,37 +1,34 @@
 """Trains the mini matcher and captioner together on drawn scenes.
 
-    python3 training/vision.py --minutes 9 --out out                     a first run on a GPU
-    python3 training/vision.py --minutes 9 --out out2 --resume out       a second one, from its weights
-    python3 training/vision.py --smoke --out out                         a few steps on the CPU
-    python3 training/vision.py --export codevqa/mini/weights --resume out2   half-precision folders for the package
+    python -m training.vision --minutes 9 --out out                     a first run on a GPU
+    python -m training.vision --minutes 9 --out out2 --resume out       a second one, from its weights
+    python -m training.vision --smoke --out out                         a few steps on the CPU
+    python -m training.vision --export codevqa/mini/weights --resume out2   half-precision folders for the package
 
 Losses: ITM cross-entropy, captions of 20 patches (chosen around the things a question asks about, later also by the
 matcher's own GradCAM for that question) and of the whole picture, and ITC in which every true picture of the batch is
 positive.
 """
 
-# ruff: noqa: E402 - the folders of these modules are put on the path first
 from __future__ import annotations
 
 import argparse
 import json
 import math
 import os
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
-
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from vision_data import CAPTIONS, GRID, PAIRS, Batch, loader
-from vision_model import Pair, configuration
-from vision_words import PAD, words, write_vocabulary
+
+from .vision_data import CAPTIONS, GRID, PAIRS, Batch, loader
+from .vision_model import Pair, configuration
+from .vision_words import PAD, words, write_vocabulary
 
 PATCHES = 20
 """Patches a caption sees."""

@@ -9,11 +9,12 @@ from typing import TypeAlias
 import numpy as np
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
-from vision_texts import contrast, in_question, matching, query
-from vision_words import CLS, DEC, ENC, SEP, Encoder
 
 from codevqa.mini.captions import captions
 from codevqa.mini.world import CANVAS, COLORS, KINDS, SIZES, Scene, draw, sample_scene
+
+from .vision_texts import contrast, in_question, matching, query
+from .vision_words import CLS, DEC, ENC, SEP, Encoder
 
 Batch: TypeAlias = "dict[str, torch.Tensor]"
 

@@ -15,7 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import BlipConfig, BlipForConditionalGeneration, BlipForImageTextRetrieval
-from vision_words import DEC, PAD, SEP, words
+
+from .vision_words import DEC, PAD, SEP, words
 
 WIDTH = 192
 TEXT_LAYERS = 4

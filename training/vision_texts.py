@@ -13,11 +13,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from vision_forms import ALL, NO_COLOR, NO_NOUN, NO_SIZE, ONE, TOWER, TWO
-
 from codevqa.mini.captions import NUMBERS, captions, related, relation_caption
 from codevqa.mini.truth import is_true
 from codevqa.mini.world import BOX_COLORS, BOX_KINDS, COLORS, HELD_OUT, KINDS, SIZES, Scene, Thing, plural
+
+from .vision_forms import ALL, NO_COLOR, NO_NOUN, NO_SIZE, ONE, TOWER, TWO
 
 GENERIC = ("object", "thing", "item", "shape")
 _SINGULAR = {plural(noun): noun for noun in (*KINDS, *GENERIC, "block")}
