@@ -214,9 +214,12 @@ def test_a_model_that_is_down_is_an_error_not_a_fallback() -> None:
 
     with engine(down) as vqa, pytest.raises(ServerError, match="down"):
         vqa.ask(RED, "Is it red?")
-    with engine(
-        "try:\n    answer = query(img, 'a')\nexcept Exception:\n    answer = 'caught'", read=ScriptedLM(down)
-    ) as vqa, pytest.raises(ModelError, match="down"):
+    with (
+        engine(
+            "try:\n    answer = query(img, 'a')\nexcept Exception:\n    answer = 'caught'", read=ScriptedLM(down)
+        ) as vqa,
+        pytest.raises(ModelError, match="down"),
+    ):
         vqa.ask(RED, "Is it red?")
 
 
@@ -330,9 +333,7 @@ def test_one_picture_may_be_a_set() -> None:
     assert isinstance(writer, ScriptedLM) and str(writer.requests[0].prompt).endswith("# Image Set 7: How many?")
 
 
-@pytest.mark.parametrize(
-    "path", ["/etc/passwd", "../Image1.jpg", "http://a/Image1.jpg", "Image-1.jpg"]
-)
+@pytest.mark.parametrize("path", ["/etc/passwd", "../Image1.jpg", "http://a/Image1.jpg", "Image-1.jpg"])
 def test_open_image_opens_nothing_but_the_question_s_pictures(path: str) -> None:
     with engine("", settings=Settings(workers=2)) as vqa, pytest.raises(ProgramRuntimeError, match="there is no image"):
         vqa.run(f'answer = open_image("{path}")', RED)

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..errors import UnknownNameError
 from ..program import Form
-from ..settings import QuerySettings, Settings, WriterSettings
+from ..settings import Settings, WriterSettings
 
 __all__ = ["PRESETS", "Preset", "preset"]
 
@@ -57,7 +57,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
                 language_model="transformers:@mini/weights/lm",
                 retriever="sentence:@mini/weights/retriever",
                 prompts=MappingProxyType({"image": "mini", "set": "mini"}),
-                settings=Settings(writer=WriterSettings(max_tokens=256, repairs=0), query=QuerySettings(max_draws=20)),
+                settings=Settings(writer=WriterSettings(max_tokens=256, repairs=0)),
                 options={"matcher": {"block": 2, "average": "all"}, "captioner": {"min_length": 0, "temperature": 0.5}},
             ),
             Preset(

@@ -1,0 +1,158 @@
+"""Questions of the small world: true answers, programs that reach them, even odds, wordings kept for testing."""
+
+from __future__ import annotations
+
+import ast
+import random
+from collections import Counter, defaultdict
+
+import pytest
+
+from codevqa.mini import oracle
+from codevqa.mini.questions import Item, Phrase, families, sample_question
+from codevqa.mini.questions_set import sample_set
+from codevqa.mini.world import HELD_OUT, Scene, Thing, sample_scene
+from codevqa.prompts import load
+
+
+def draw(count: int, seed: int = 0, split: str = "train") -> list[tuple[list[Scene], Item]]:
+    rng = random.Random(seed)
+    found = []
+    while len(found) < count:
+        single = rng.random() < 0.5
+        scenes = [sample_scene(rng, split=split)] if single else sample_set(rng, split=split)
+        try:
+            found.append((scenes, sample_question(rng, scenes[0] if single else scenes)))
+        except LookupError:
+            continue
+    return found
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    return draw(3000)
+
+
+def test_every_program_reaches_the_true_answer(drawn):
+    for scenes, item in drawn:
+        assert oracle.run_program(item.program, scenes, item.form) == item.answer, item
+
+
+def test_every_family_of_question_is_drawn(drawn):
+    seen = {item.type for _, item in drawn}
+    assert {"exist", "relation", "and", "or", "count", "how_many", "find_color", "box", "tower", "two_counts"} <= seen
+    assert len(seen) > 35
+    assert len({item.wording for _, item in drawn}) > 150
+
+
+def test_yes_and_no_are_equally_likely(drawn):
+    answers: dict[str, Counter[str]] = defaultdict(Counter)
+    for _, item in drawn:
+        if item.answer in ("yes", "no"):
+            answers[item.type][item.answer] += 1
+    total = sum(answers.values(), Counter())
+    assert 0.46 < total["yes"] / total.total() < 0.54
+    for family, counter in answers.items():
+        if counter.total() > 100:
+            assert 0.36 < counter["yes"] / counter.total() < 0.64, family
+
+
+def test_colors_asked_for_in_plain_scenes_are_spread(drawn):
+    colors = Counter(
+        item.answer for scenes, item in drawn if item.type in ("color", "find_color") and scenes[0].style == "plain"
+    )
+    assert len(colors) == 8
+    assert max(colors.values()) < 0.25 * colors.total()
+
+
+def test_the_same_state_gives_the_same_question():
+    scene = sample_scene(random.Random(3))
+    assert sample_question(random.Random(5), scene) == sample_question(random.Random(5), scene)
+
+
+@pytest.mark.parametrize("form", ["image", "set"])
+def test_a_family_can_be_asked_for(form):
+    rng = random.Random(1)
+    for name in families(form):
+        for _ in range(400):
+            scenes = [sample_scene(rng, min_things=3)] if form == "image" else sample_set(rng)
+            try:
+                item = sample_question(rng, scenes[0] if form == "image" else scenes, name)
+            except LookupError:
+                continue
+            assert item.form == form
+            break
+        else:
+            pytest.fail(f"no question of family {name}")
+
+
+def test_an_unknown_family_and_an_impossible_one_are_refused():
+    scene = sample_scene(random.Random(0))
+    with pytest.raises(LookupError, match="no question family 'weather'"):
+        sample_question(random.Random(0), scene, "weather")
+    with pytest.raises(LookupError, match="two_counts"):
+        sample_question(random.Random(0), [scene], "two_counts")
+
+
+def test_questions_read_as_sentences(drawn):
+    for _, item in drawn:
+        assert not item.question[0].islower() and item.question[-1] in "?."
+        assert "  " not in item.question and "{" not in item.question
+        for wrong in (" a orange", " a umbrella", " a arrow", " a image", " an box", " 1 boxes", " one boxes"):
+            assert wrong not in item.question, item.question
+
+
+def test_programs_use_the_primitives_alone(drawn):
+    known = {"query", "get_pos", "find_matching_image", "int", "str", "len", "min", "max"}
+    for _, item in drawn:
+        calls = [node.func for node in ast.walk(ast.parse(item.program)) if isinstance(node, ast.Call)]
+        assert {call.id for call in calls if isinstance(call, ast.Name)} <= known
+        assert ("images" in item.program) == (item.form == "set")
+
+
+def test_sets_keep_held_out_pairs_out_of_training():
+    rng = random.Random(2)
+    pairs = [
+        {(t.color, t.kind) for s in sample_set(rng, style="plain", split="train") for t in s.things} for _ in range(300)
+    ]
+    assert not set().union(*pairs) & HELD_OUT
+    pairs = [
+        {(t.color, t.kind) for s in sample_set(rng, style="plain", split="test") for t in s.things} for _ in range(300)
+    ]
+    assert set().union(*pairs) & HELD_OUT
+
+
+def scene_of(*things: tuple[str, str, float, float]) -> Scene:
+    return Scene(
+        tuple(Thing(kind, color, "small", x, y, 8.0) for color, kind, x, y in things), "plain", (200, 200, 200)
+    )
+
+
+def test_the_oracle_answers_by_hand_checked_truth():
+    scene = scene_of(("red", "star", 20, 100), ("red", "star", 60, 20), ("blue", "fish", 100, 60))
+    assert oracle.query(scene, "How many red stars are there?") == "2"
+    assert oracle.query(scene, "Is there a blue star?") == "no"
+    assert oracle.query(scene, "What is the blue object?") == "fish"
+    assert oracle.get_pos(scene, "blue fish") == pytest.approx((100 / 128 * 24, 68 / 128 * 24))
+    assert oracle.find_matching_image([scene_of(("black", "hat", 50, 50)), scene], "fish") is scene
+    with pytest.raises(ValueError, match="2 things are 'red star'"):
+        oracle.get_pos(scene, "red star")
+    with pytest.raises(ValueError, match="no elementary question"):
+        oracle.query(scene, "Why is it red?")
+
+
+def test_phrases():
+    assert Phrase("fish", "orange").one == "an orange fish"
+    assert Phrase("cross", "red", "small").many == "small red crosses"
+    assert oracle.parse_phrase("small red crosses") == Phrase("cross", "red", "small")
+    assert oracle.parse_phrase("blocks") == Phrase("square", noun="block")
+
+
+def test_the_bank_of_the_mini_prompt_set_runs_and_is_varied():
+    prompts = load("mini")
+    assert len(prompts.examples) == 50
+    whole = [one for one in prompts.examples if one.program.strip() == f'answer = query(img, "{one.question}")']
+    assert len(whole) <= 0.4 * 50
+    assert {one.form for one in prompts.examples} == {"image", "set"}
+    assert {one.form for one in prompts.reading} == {"image", "set"}
+    assert len({one.question for one in prompts.examples}) == 50

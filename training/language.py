@@ -1,0 +1,290 @@
+"""Trains the mini language model: it writes programs and reads captions.
+
+    python -m training.language --out one --seconds 395                              # on a GPU, 1.3M tokens/s
+    python -m training.language_captions --out captions.jsonl --questions 20000
+    python -m training.language --start one --out two --captions captions.jsonl --seconds 255 --rate 1e-3 --seed 1
+    python -m training.language_captions --out more.jsonl --questions 9000 --seed 7
+    python -m training.language --start two --out three --captions more.jsonl --seconds 185 --rate 8e-4 --seed 2
+    python -m training.language --out weights --smoke                 # a minute on a CPU, to see that it runs
+
+The first five lines made the weights of the package on one H200; wordings were added before the third and the fifth.
+
+Texts are drawn without end by worker processes, packed into rows and masked so that each text sees only itself. The
+loss counts programs and answers only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import random
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, IterableDataset
+
+from . import language_tokenizer
+from .language_data import Piece, Pool, Question, ReadingPool, load_questions, sample_program
+
+ANSWER_WEIGHT = 10.0
+"""Loss weight of a token of an answer; one of a program counts 1. A text has few of the former."""
+
+
+class Texts(IterableDataset[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]):
+    """Rows of packed texts, drawn without end.
+
+    Args:
+        folder: The tokenizer's.
+        rows: Rows a batch.
+        length: Tokens a row.
+        seed: Every worker of every seed draws texts of its own.
+        pool: Questions that a worker draws beforehand.
+        programs: Share of the texts that are programs.
+    """
+
+    def __init__(
+        self, folder: Path, rows: int, length: int, seed: int, *, pool: int = 4000, programs: float = 0.22
+    ) -> None:
+        self.folder, self.rows, self.length, self.seed, self.pool = folder, rows, length, seed, pool
+        self.programs = programs
+        self.real: list[Question] = []
+        """Questions with captions of the trained captioner."""
+
+    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+        """Yields tokens, text numbers (0 is padding) and loss weights, each of shape (rows, length)."""
+        from transformers import PreTrainedTokenizerFast
+
+        torch.set_num_threads(1)
+        info = torch.utils.data.get_worker_info()
+        rng = random.Random(f"{self.seed}/{info.id if info else 0}")
+        encode = Encoder(PreTrainedTokenizerFast.from_pretrained(self.folder))
+        pool, readings = Pool(rng, self.pool), ReadingPool(rng, self.pool // 2, self.real)
+        waiting: list[tuple[list[int], list[float]]] = []
+        while True:
+            rows: list[tuple[list[int], list[int], list[float]]] = []
+            while len(rows) < self.rows:
+                while len(waiting) < 48:
+                    program = rng.random() < self.programs
+                    pieces = sample_program(rng, pool) if program else readings.sample(rng)
+                    ids, weights = encode(pieces, 1.0 if program else ANSWER_WEIGHT)
+                    if len(ids) <= self.length:
+                        waiting.append((ids, weights))
+                rows.append(self._row(waiting))
+            ids_, texts, weights_ = zip(*rows, strict=True)
+            yield torch.tensor(ids_), torch.tensor(texts, dtype=torch.int16), torch.tensor(weights_)
+
+    def _row(self, waiting: list[tuple[list[int], list[float]]]) -> tuple[list[int], list[int], list[float]]:
+        """Fills one row with texts in the order they wait, skipping those that no longer fit."""
+        ids: list[int] = []
+        texts: list[int] = []
+        weights: list[float] = []
+        place = number = 0
+        while place < len(waiting):
+            if len(ids) + len(waiting[place][0]) > self.length:
+                place += 1
+                continue
+            more, weigh = waiting.pop(place)
+            number += 1
+            ids += more
+            texts += [number] * len(more)
+            weights += weigh
+        short = self.length - len(ids)
+        return ids + [0] * short, texts + [0] * short, weights + [0.0] * short
+
+
+class Encoder:
+    """Pieces to tokens, remembering the pieces that come again."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer.backend_tokenizer
+        self._known: dict[str, list[int]] = {}
+
+    def __call__(self, pieces: list[Piece], weight: float) -> tuple[list[int], list[float]]:
+        """Returns the tokens, and the loss weight of each: 0 where the piece is given."""
+        ids: list[int] = []
+        weights: list[float] = []
+        for piece in pieces:
+            more = self._known.get(piece.text)
+            if more is None:
+                more = self._tokenizer.encode(piece.text).ids
+                if len(piece.text) > 300 or len(self._known) < 20000:
+                    self._known[piece.text] = more
+            ids += more
+            weights += [weight if piece.learnt else 0.0] * len(more)
+        return ids, weights
+
+
+def build_model(tokenizer: Any, *, width: int = 256, layers: int = 8, heads: int = 8) -> Any:
+    """A Llama of the given size with random weights."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=64 * math.ceil(len(tokenizer) / 64),
+        hidden_size=width,
+        intermediate_size=3 * width,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
+        max_position_embeddings=2048,
+        rope_theta=10000.0,
+        initializer_range=0.02,
+        tie_word_embeddings=True,
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        attn_implementation="sdpa",
+    )
+    return LlamaForCausalLM(config)
+
+
+def loss_of(model: Any, ids: torch.Tensor, texts: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    """Weighted cross-entropy of the next token, each text seeing only itself."""
+    length = ids.shape[1]
+    causal = torch.ones(length, length, dtype=torch.bool, device=ids.device).tril()
+    mask = ((texts[:, :, None] == texts[:, None, :]) & causal)[:, None]
+    starts = torch.cat([torch.ones_like(texts[:, :1], dtype=torch.bool), texts[:, 1:] != texts[:, :-1]], 1)
+    places = torch.arange(length, device=ids.device).expand_as(ids)
+    positions = places - torch.where(starts, places, 0).cummax(1).values
+    logits = model(input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=False).logits
+    targets, counted = ids[:, 1:], weights[:, 1:] * (texts[:, 1:] == texts[:, :-1])
+    losses = torch.nn.functional.cross_entropy(
+        logits[:, :-1].float().flatten(0, 1), targets.flatten(), reduction="none"
+    )
+    return (losses * counted.flatten()).sum() / counted.sum().clamp(min=1)
+
+
+def rate(share: float, peak: float, warm: float = 0.03) -> float:
+    """Learning rate after a share of the time: a warm-up, then a cosine down to a fiftieth."""
+    if share < warm:
+        return peak * share / warm
+    return peak * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * min(1.0, (share - warm) / (1 - warm)))))
+
+
+def train(model: Any, texts: Texts, *, seconds: float, steps: int, peak: float, workers: int, log: Any) -> None:
+    """Trains until the time or the steps are over."""
+    device = next(model.parameters()).device
+    cuda = device.type == "cuda"
+    loader = DataLoader(
+        texts, batch_size=None, num_workers=workers, prefetch_factor=6 if workers else None, pin_memory=cuda
+    )
+    decayed = [weight for weight in model.parameters() if weight.ndim > 1]
+    others = [weight for weight in model.parameters() if weight.ndim < 2]
+    groups = [{"params": decayed, "weight_decay": 0.05}, {"params": others, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=peak, betas=(0.9, 0.98), fused=cuda)
+    step_loss = torch.compile(loss_of, dynamic=False) if cuda else loss_of
+    model.train()
+    batches = iter(loader)
+    first = next(batches)
+    begun = time.monotonic()
+    sums, seen = torch.zeros((), device=device), 0
+    for step in range(steps):
+        batch = first if step == 0 else next(batches)
+        ids, numbers, weights = (part.to(device, non_blocking=True) for part in batch)
+        with torch.autocast(device.type, torch.bfloat16, enabled=cuda):
+            loss = step_loss(model, ids, numbers, weights)
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        if step == 1:
+            begun = time.monotonic()  # the first step compiles
+        share = max(step / steps, (time.monotonic() - begun) / seconds)
+        for group in optimizer.param_groups:
+            group["lr"] = rate(share, peak)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        sums, seen = sums + loss.detach(), seen + 1
+        if step % 200 == 199 or step == steps - 1 or share >= 1:
+            spent = time.monotonic() - begun
+            speed = ids.numel() * step / max(spent, 1e-9) / 1e3
+            log(f"step {step + 1} loss {float(sums) / seen:.4f} {speed:.0f}k tokens/s")
+            sums, seen = torch.zeros((), device=device), 0
+        if share >= 1:
+            break
+    model.eval()
+
+
+def save(model: Any, tokenizer: Any, folder: Path) -> None:
+    """Writes the model in fp16 and its tokenizer."""
+    state = model.state_dict()
+    copy = build_like(model).half()
+    copy.load_state_dict({name: value.half().cpu() for name, value in state.items()})
+    copy.generation_config.eos_token_id = tokenizer.eos_token_id
+    copy.generation_config.pad_token_id = tokenizer.pad_token_id
+    copy.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def build_like(model: Any) -> Any:
+    """A model of the same configuration."""
+    return type(model)(model.config)
+
+
+def main() -> None:
+    """Trains from scratch or from a folder, saves, and measures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--start", type=Path, help="continue from these weights")
+    parser.add_argument("--seconds", type=float, default=480.0)
+    parser.add_argument("--steps", type=int, default=10**6)
+    parser.add_argument("--rows", type=int, default=64)
+    parser.add_argument("--length", type=int, default=1024)
+    parser.add_argument("--rate", type=float, default=2e-3)
+    parser.add_argument("--workers", type=int, default=14)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--questions", type=int, default=300, help="test questions of each sort")
+    parser.add_argument("--captions", type=Path, help="what training.language_captions wrote")
+    parser.add_argument("--retriever", type=Path, help="folder that picks the examples of the test prompts")
+    parser.add_argument("--smoke", action="store_true", help="tiny, a minute on a CPU")
+    options = parser.parse_args()
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    device = torch.device("cuda" if torch.cuda.is_available() and not options.smoke else "cpu")
+    torch.manual_seed(options.seed)
+    torch.set_float32_matmul_precision("high")
+    torch._dynamo.config.suppress_errors = True  # slower is better than nothing
+    options.out.mkdir(parents=True, exist_ok=True)
+
+    from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+
+    if options.start:
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(options.start)
+        model = LlamaForCausalLM.from_pretrained(options.start, dtype=torch.float32, attn_implementation="sdpa")
+    else:
+        tokenizer = language_tokenizer.build(questions=300 if options.smoke else 3000)
+        model = build_model(tokenizer, width=64, layers=2, heads=4) if options.smoke else build_model(tokenizer)
+    tokenizer.save_pretrained(options.out)
+    print(
+        f"{sum(weight.numel() for weight in model.parameters()) / 1e6:.2f}M weights, {len(tokenizer)} tokens",
+        flush=True,
+    )
+    if options.smoke:
+        texts = Texts(options.out, 2, 1024, options.seed, pool=200)
+        options.seconds, options.steps, options.workers, options.questions = 30.0, 12, 0, 4
+    else:
+        texts = Texts(options.out, options.rows, options.length, options.seed)
+    held: list[Question] = []
+    if options.captions:
+        real = load_questions(options.captions)
+        held, texts.real = real[: len(real) // 20], real[len(real) // 20 :]
+    model.to(device)
+
+    def log(text: str) -> None:
+        print(text, flush=True)
+
+    train(
+        model, texts, seconds=options.seconds, steps=options.steps, peak=options.rate, workers=options.workers, log=log
+    )
+    save(model, tokenizer, options.out)
+    from .evaluate_language import evaluate
+
+    figures = evaluate(model, tokenizer, options.questions, log, options.retriever, held)
+    (options.out / "figures.json").write_text(json.dumps(figures, indent=1))
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

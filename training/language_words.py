@@ -1,0 +1,203 @@
+"""Words for the mini language model beyond its own world, so that it copies nouns instead of remembering them.
+
+``rename`` exchanges the kinds and colors of a question and its program for everyday or made-up words.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping
+
+from codevqa.mini.questions import Item
+from codevqa.mini.world import COLORS, KINDS, plural
+
+NOUNS: tuple[str, ...] = tuple(
+    """
+    man woman boy girl child dog cat horse cow sheep elephant bear zebra giraffe bird duck person player skier
+    surfer table chair couch bed desk shelf lamp clock vase window door wall floor mirror sink toilet towel oven
+    fridge microwave plate bowl fork knife spoon glass mug pan pot pizza sandwich apple banana carrot donut cake
+    burger salad cheese bread truck bus train bicycle motorcycle airplane helicopter taxi scooter wheel tire road
+    street sidewalk bridge building tower fence gate bench sign pole mountain hill river lake beach ocean wave sky
+    sun leaf branch bush grass rock sand snow field shirt jacket coat dress skirt shoe boot sock glove scarf helmet
+    belt bag backpack suitcase purse wallet phone laptop keyboard mouse screen television remote camera book
+    newspaper pen pencil paper box basket bucket barrel ladder rope ball bat racket skateboard snowboard surfboard
+    kite frisbee net goal balloon candle ribbon button drum guitar piano violin trumpet statue fountain nest egg
+    feather shell stone pumpkin tomato pepper onion potato orange lemon grape cherry spider butterfly bee ant frog
+    turtle snake lizard lion tiger monkey rabbit squirrel goat pig chicken penguin seal robot rocket planet comet
+    wagon cart tractor crane engine hammer nail saw wrench screw pipe brick tile curtain pillow blanket carpet
+    drawer cabinet closet stove kettle teapot bottle jar can lid napkin tray menu ticket coin stamp letter envelope
+    poster painting picture frame photo map globe banner badge medal trophy ring necklace bracelet watch thing
+    triangle pentagon octagon oval rectangle cube sphere cylinder cone pyramid dot line arc spiral gear anchor block
+    object item shape figure symbol square star heart house tree fish
+    """.split()  # noqa: SIM905
+)
+COMPOUNDS: tuple[str, ...] = (
+    "fire truck",
+    "traffic light",
+    "stop sign",
+    "parking meter",
+    "tennis racket",
+    "hot dog",
+    "wine glass",
+    "cell phone",
+    "teddy bear",
+    "hair dryer",
+    "baseball bat",
+    "street lamp",
+    "coffee cup",
+    "picnic table",
+    "soccer ball",
+    "fire hydrant",
+    "trash can",
+    "dining table",
+    "water bottle",
+    "palm tree",
+)
+IRREGULAR = {
+    "man": "men", "woman": "women", "child": "children", "person": "people", "knife": "knives", "shelf": "shelves",
+    "leaf": "leaves", "mouse": "mice", "sheep": "sheep", "scarf": "scarves", "tomato": "tomatoes", "potato": "potatoes",
+    "cherry": "cherries", "butterfly": "butterflies",
+}  # fmt: skip
+EXTRA_COLORS: tuple[str, ...] = tuple(
+    """
+    brown pink gray grey gold silver beige cyan teal maroon navy violet turquoise tan
+    """.split()  # noqa: SIM905
+)
+ADJECTIVES: tuple[str, ...] = tuple(
+    """
+    wooden tall short striped shiny dark bright old young empty plastic metal round square long thin wide tiny huge
+    wet dirty clean fluffy open closed spotted curly smooth leather broken heavy plain
+    """.split()  # noqa: SIM905
+)
+GENERAL = (
+    "what is the {n} doing?", "what is the {n} holding?", "who is next to the {n}?", "where is the {n}?",
+    "what is on the {n}?", "what is the {n} made of?", "is the {n} {a}?", "what is behind the {n}?",
+    "why is the {n} {a}?", "what is the weather like?", "what time of day is it?", "what room is this?",
+    "which animal is on the {n}?", "is this {n} {a}?", "what sport is being played?", "who is wearing the {n}?",
+    "what does the {n} look like?", "what is in front of the {n}?", "how is the {n} called?",
+    "what is the {n} next to the {m}?",
+    "does the {n} look {a}?", "is it {a}?", "what is the man near the {n} wearing?", "what are these?",
+    "which kind of {n} is it?", "what is the {a} {n} used for?", "can you eat the {n}?", "is the {n} touching the {m}?",
+    "how old is the {n}?", "what happens here?", "what is written on the {n}?", "where are the {n} and the {m}?",
+)  # fmt: skip
+
+_VOWELS, _CONSONANTS = "aeiou", "bcdfghjklmnprstvwz"
+_FIXED_COLORS = ("verify", "choose_color", "verify_size", "color")
+"""Families where an unknown adjective would be no color at all: they keep colors."""
+
+
+def made_up(rng: random.Random) -> str:
+    """A pronounceable word of two or three syllables, such as "bramid"."""
+    word = "".join(
+        rng.choice(_CONSONANTS) + (rng.choice("lr") if rng.random() < 0.15 else "") + rng.choice(_VOWELS)
+        for _ in range(rng.choice((1, 2, 2, 3)))
+    )
+    return word + (rng.choice(_CONSONANTS) if rng.random() < 0.7 or len(word) < 4 else "")
+
+
+def noun(rng: random.Random) -> tuple[str, str]:
+    """Any noun, with its plural."""
+    chance = rng.random()
+    if chance < 0.5:
+        word = rng.choice(NOUNS)
+        return word, IRREGULAR.get(word, plural(word))
+    word = rng.choice(COMPOUNDS) if chance < 0.6 else made_up(rng)
+    return word, plural(word)
+
+
+def adjective(rng: random.Random, color: bool) -> str:
+    """Any adjective, or any color."""
+    chance = rng.random()
+    if color or chance < 0.35:
+        return rng.choice(EXTRA_COLORS)
+    return rng.choice(ADJECTIVES) if chance < 0.7 else made_up(rng)
+
+
+_ARTICLE = re.compile(r"\b([Aa])n? (?=(\w))")
+
+
+def articles(text: str) -> str:
+    """Puts "a" or "an" right everywhere."""
+    return _ARTICLE.sub(lambda m: f"{m[1]}{'n' if m[2].lower() in 'aeiou' else ''} ", text)
+
+
+def replace_words(text: str, words: Mapping[str, str]) -> str:
+    """Exchanges whole words and mends the articles."""
+    if not words:
+        return text
+    pattern = r"\b(" + "|".join(map(re.escape, words)) + r")\b"
+    changed = re.sub(pattern, lambda m: words[m[1].lower()], text, flags=re.IGNORECASE)
+    changed = articles(changed)
+    return changed[:1].upper() + changed[1:] if text[:1].isupper() else changed
+
+
+def rename(rng: random.Random, item: Item, *, nouns: float = 0.7, adjectives: float = 0.35) -> Item:
+    """Exchanges each kind and color of an item with some chance, alike in question, program and answer."""
+    used = set(re.findall(r"[a-z]+", f"{item.question} {item.program}".lower()))
+    words: dict[str, str] = {}
+    for kind in KINDS:
+        many = plural(kind)
+        if (kind in used or many in used) and rng.random() < nouns:
+            one, more = noun(rng)
+            if one in words.values() or one in used:
+                continue
+            words |= {many: more, kind: one}
+    for color in COLORS:
+        if color in used and rng.random() < adjectives:
+            word = adjective(rng, any(item.type == family for family in _FIXED_COLORS))
+            if word not in words.values() and word not in used:
+                words[color] = word
+    if not words:
+        return item
+    return Item(
+        replace_words(item.question, words),
+        replace_words(item.answer, words),
+        "\n".join(_keep_case(line, words) for line in item.program.split("\n")),
+        item.type,
+        item.form,
+        item.wording,
+    )
+
+
+_SYNONYMS = {
+    "picture": ("photo", "scene", "drawing", "image"), "image": ("photo", "picture"), "pictures": ("photos", "images"),
+    "images": ("photos", "pictures"), "contains": ("includes", "has"), "contain": ("include", "have"),
+    "show": ("depict", "include"), "shows": ("depicts", "includes"), "located": ("found", "standing"),
+    "exactly": ("precisely", "just"), "total": ("all",), "further": ("farther",), "fewer": ("less",),
+    "touching": ("against", "next to"), "wall": ("border",), "object": ("thing", "item"), "contained": ("found",),
+}  # fmt: skip
+_OPENINGS = (
+    "in this picture, ", "tell me, ", "please tell me: ", "i would like to know: ", "looking at the picture, ",
+    "quick question: ", "so, ", "can you tell me: ", "please answer: ", "hey, ",
+)  # fmt: skip
+
+
+def reword(rng: random.Random, item: Item) -> Item:
+    """Says a question a little differently; its program stays."""
+    question = item.question
+    for word, others in _SYNONYMS.items():
+        # Words that the program repeats must stay.
+        if word in question and word not in item.program and rng.random() < 0.3:
+            question = re.sub(rf"\b{word}\b", rng.choice(others), question, flags=re.IGNORECASE)
+    if rng.random() < 0.25:
+        question = rng.choice(_OPENINGS) + question[:1].lower() + question[1:]
+    if rng.random() < 0.15:
+        question = question.rstrip("?.") + rng.choice(("", "", "??", "!", ", please?"))
+    question = articles(question)
+    return Item(question[:1].upper() + question[1:], item.answer, item.program, item.type, item.form, item.wording)
+
+
+def _keep_case(line: str, words: Mapping[str, str]) -> str:
+    # Only what stands in quotes is language.
+    return re.sub(r'"([^"]*)"', lambda m: f'"{replace_words(m[1], words)}"', line)
+
+
+def general(rng: random.Random, form: str) -> Item:
+    """A question of no known family: its program passes it on."""
+    template = rng.choice(GENERAL)
+    text = articles(template.format(n=noun(rng)[0], m=noun(rng)[0], a=adjective(rng, False)))
+    question = text[:1].upper() + text[1:]
+    picture = "img" if form == "image" else "images[0]"
+    program = f'answer = query({picture}, "{question}")'
+    return Item(question, "", program, "general", "image" if form == "image" else "set", "general.0")

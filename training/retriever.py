@@ -1,0 +1,138 @@
+"""Trains the mini retrieval embedding: questions whose programs have the same shape lie near each other.
+
+    python -m training.retriever --out codevqa/mini/weights/retriever
+
+A static embedding (one vector a token, averaged) over the language model's tokenizer. Nouns and colors are exchanged
+freely while it trains, so they come to count for little and the wording for much. A minute on one CPU core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import re
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from codevqa.mini.questions import Item
+
+from . import language_tokenizer
+from .language_data import bank, draw_item
+from .language_words import general, rename, reword
+
+
+def shape(item: Item) -> str:
+    """What a program is but for its words: texts and numbers blanked, kinds of query kept apart."""
+    asked = re.findall(r'query\([^"]*"((?:How many|What color|What size|What is|Is there|Are all)?)', item.program)
+    touch = " touch" if "touch" in item.program else ""
+    tower = " tower" if "tower" in item.program or "block above" in item.program else ""
+    return re.sub(r'"[^"]*"|\b\d+\b', "_", item.program) + "|".join(asked) + touch + tower
+
+
+def draw(rng: random.Random, count: int) -> dict[str, list[str]]:
+    """Questions by shape of program."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for _ in range(count):
+        form = rng.choice(("image", "set"))
+        item = general(rng, form) if rng.random() < 0.04 else draw_item(rng, form)[1]
+        if rng.random() < 0.5:
+            item = rename(rng, item)
+        if rng.random() < 0.3 and item.type != "general":
+            item = reword(rng, item)
+        key = f"{form} general" if item.type == "general" else f"{form} {shape(item)}"
+        found[key].append(item.question)
+    return {key: questions for key, questions in found.items() if len(questions) > 3}
+
+
+def build(tokenizer: Any, width: int) -> Any:
+    """The model with random vectors."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
+
+    module = StaticEmbedding(tokenizer.backend_tokenizer, embedding_dim=width)
+    return SentenceTransformer(modules=[module, Normalize()], device="cpu")
+
+
+def train(model: Any, questions: dict[str, list[str]], *, steps: int, batch: int, seed: int) -> float:
+    """Contrastive training over pairs of one shape, other shapes being negatives; returns the last loss."""
+    rng = random.Random(seed)
+    module = model[0]
+    optimizer = torch.optim.Adam(module.parameters(), lr=0.02)
+    keys = list(questions)
+    weights = [len(questions[key]) ** 0.5 for key in keys]
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    mean = 0.0
+    for step in range(steps):
+        picked = rng.choices(keys, weights, k=batch)
+        texts = [rng.choice(questions[key]) for key in picked] + [rng.choice(questions[key]) for key in picked]
+        embedded = torch.nn.functional.normalize(module(module.preprocess(texts))["sentence_embedding"], dim=-1)
+        scores = embedded[:batch] @ embedded[batch:].T / 0.07
+        same = torch.tensor([[one == other for other in picked] for one in picked])
+        # Any question of the same shape is as good as the one drawn.
+        log_share = scores.log_softmax(1).masked_fill(~same, -1e9).logsumexp(1)
+        loss = -log_share.mean()
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        schedule.step()
+        mean = loss.item() if step == 0 else 0.98 * mean + 0.02 * loss.item()
+    return mean
+
+
+def measure(model: Any, rng: random.Random, count: int, *, unseen: bool) -> dict[str, float]:
+    """How often the bank's nearest example, or one of the six nearest, has the shape of the question's program."""
+    first = six = known = 0
+    for form in ("image", "set"):
+        examples = bank(form)
+        shapes = [
+            shape(Item(one.question, "", one.program, "", "image" if form == "image" else "set", ""))
+            for one in examples
+        ]
+        stored = torch.tensor(model.encode([one.question for one in examples], show_progress_bar=False))
+        items = [draw_item(rng, form, unseen=unseen)[1] for _ in range(count)]
+        asked = torch.tensor(model.encode([one.question for one in items], show_progress_bar=False))
+        order = (asked @ stored.T).argsort(dim=1, descending=True)[:, :6]
+        for item, places in zip(items, order.tolist(), strict=True):
+            if shape(item) in shapes:
+                known += 1
+                first += shapes[places[0]] == shape(item)
+                six += any(shapes[place] == shape(item) for place in places)
+    return {"questions with a match in the bank": known, "nearest": first / known, "among six": six / known}
+
+
+def main() -> None:
+    """Trains, measures, saves."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--tokenizer", type=Path, help="folder of the language model; None builds its tokenizer")
+    parser.add_argument("--width", type=int, default=96)
+    parser.add_argument("--questions", type=int, default=16000)
+    parser.add_argument("--steps", type=int, default=1500)
+    parser.add_argument("--batch", type=int, default=192)
+    options = parser.parse_args()
+    torch.manual_seed(0)
+    if options.tokenizer:
+        from transformers import PreTrainedTokenizerFast
+
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(options.tokenizer)
+    else:
+        tokenizer = language_tokenizer.build()
+    model = build(tokenizer, options.width)
+    questions = draw(random.Random(1), options.questions)
+    print(f"{len(questions)} shapes", flush=True)
+    loss = train(model, questions, steps=options.steps, batch=options.batch, seed=2)
+    print(f"loss {loss:.3f}", flush=True)
+    for unseen in (False, True):
+        print(
+            "unseen wording" if unseen else "seen wording",
+            measure(model, random.Random(3), 400, unseen=unseen),
+            flush=True,
+        )
+    model.save_pretrained(str(options.out), create_model_card=False)
+
+
+if __name__ == "__main__":
+    main()
