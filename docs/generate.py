@@ -1,0 +1,59 @@
+"""Writes the pages of docs/ that come from the code; ``--check`` only says which are stale.
+
+``make docs`` runs it; the tests fail while a page is stale.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+
+def primitives() -> str:
+    """Returns the vocabulary page."""
+    from codevqa.primitives.signature import PrimitiveSet
+    from codevqa.primitives.visual import VISUAL, find_object
+
+    intro = "What a program may call. Generated from the primitives themselves: `make docs`.\n\n"
+    return "# Primitives\n\n" + intro + PrimitiveSet([*VISUAL, find_object]).docs()
+
+
+def command_line() -> str:
+    """Returns the help of every subcommand."""
+    os.environ["TYPER_USE_RICH"] = "0"  # as the command itself does
+    from typer.testing import CliRunner
+
+    from codevqa.cli.main import app
+
+    parts = ["# Command line\n\nGenerated from the commands themselves: `make docs`.\n"]
+    for words in ([], ["ask"], ["run"], ["prompt"], ["models"]):
+        shown = CliRunner().invoke(app, [*words, "--help"], prog_name="codevqa", env={"COLUMNS": "100"}).output
+        text = "\n".join(line.rstrip() for line in shown.strip().splitlines())
+        parts.append(f"## {' '.join(['codevqa', *words])}\n\n```text\n{text}\n```\n")
+    return "\n".join(parts)
+
+
+PAGES = {"primitives.md": primitives, "cli.md": command_line}
+
+
+def main() -> int:
+    """Writes or checks every page; returns the exit status."""
+    stale = []
+    for name, make in PAGES.items():
+        path, text = HERE / name, make()
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            stale.append(name)
+            if "--check" not in sys.argv:
+                path.write_text(text, encoding="utf-8")
+    if stale and "--check" in sys.argv:
+        print(f"stale: {', '.join(stale)}. Run make docs.", file=sys.stderr)
+        return 1
+    print(f"wrote {', '.join(stale)}" if stale else "every page is up to date")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,201 @@
+"""The command line as its user meets it: real processes, and the embedded models wherever one has to answer."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, PngImagePlugin
+
+ROOT = Path(__file__).resolve().parent.parent
+GARDEN = ROOT / "examples" / "pictures" / "garden.png"
+SHELF = [str(ROOT / "examples" / "pictures" / f"shelf-{number}.png") for number in (1, 2, 3)]
+
+
+def codevqa(*words: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("CODEVQA", "OPENAI"))}
+    return subprocess.run(
+        [sys.executable, "-m", "codevqa", *words],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**clean, "HF_HUB_OFFLINE": "1", **environment},
+    )
+
+
+def assert_one_clear_line(done: subprocess.CompletedProcess[str], words: str, status: int = 2) -> None:
+    lines = [line for line in done.stderr.splitlines() if not line.startswith(("codevqa: loading", "codevqa: ready"))]
+    assert done.returncode == status, done.stderr
+    assert done.stdout == ""
+    assert len(lines) == 1 and lines[0].startswith("codevqa: "), done.stderr
+    assert words in lines[0]
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; sys.argv = ['codevqa', '--help']\n"
+        "try:\n    import codevqa.cli.main as m; m.main()\nexcept SystemExit: pass\n"
+        "heavy = {'torch', 'transformers', 'numpy', 'PIL', 'sentence_transformers', 'openai', 'pydantic_monty'}\n"
+        "sys.exit(f'imported: {heavy & set(sys.modules)}' if heavy & set(sys.modules) else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for name in ("ask", "run", "prompt", "models"):
+        assert name in done.stdout
+
+
+def test_ask_prints_the_answer_on_stdout_and_the_rest_on_stderr() -> None:
+    done = codevqa("ask", str(GARDEN), "-q", "Is the red house to the left of the green tree?")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "yes\n"
+    assert "get_pos(" in done.stderr and "answer" in done.stderr
+
+
+def test_ask_json_has_exactly_the_promised_keys() -> None:
+    done = codevqa("ask", *SHELF, "-q", "How many pictures contain a purple cup?", "--json", "--quiet")
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    answer = json.loads(done.stdout)
+    assert list(answer) == ["question", "answer", "program", "calls", "fallback", "error", "seconds", "models"]
+    assert answer["answer"] == "2" and answer["fallback"] is False and answer["error"] is None
+    assert [call["value"] for call in answer["calls"] if call["name"] == "query"] == ["yes", "no", "yes"]
+    assert set(answer["models"]) == {"writer", "reader", "matcher", "captioner", "retriever"}
+
+
+def test_baseline() -> None:
+    done = codevqa("ask", str(GARDEN), "-q", "What color is the house?", "--method", "pnpvqa", "--json", "--quiet")
+    answer = json.loads(done.stdout)
+    assert answer["program"] is None and answer["calls"] == [] and answer["answer"] == "red"
+
+
+def test_run_a_program_from_a_file_and_from_standard_input(tmp_path: Path) -> None:
+    source = 'img = open_image("Image1.jpg")\nanswer = query(img, "What color is the house?")\n'
+    path = tmp_path / "program.py"
+    path.write_text(source)
+    assert codevqa("run", str(path), str(GARDEN), "--quiet").stdout == "red\n"
+    assert codevqa("run", "-", str(GARDEN), "--quiet", stdin=source).stdout == "red\n"
+
+
+def test_prompt_is_exactly_what_the_model_would_see() -> None:
+    done = codevqa("prompt", "-q", "IS the cat LEFT of the dog?", "--dataset", "gqa", "--selection", "fixed")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("\n# Image ") == 13
+    assert done.stdout.endswith("\n# Image 13: Is the cat left of the dog?")
+    assert "get_pos(img: Image, object: str) -> tuple[float, float]: " in done.stdout
+    nearest = codevqa("prompt", "-q", "Are there two dogs in every image?", "--dataset", "covr")
+    assert nearest.stdout.endswith("\n# Image Set 7: Are there two dogs in every image?")
+
+
+def test_models_lists_every_preset_and_what_is_missing() -> None:
+    done = codevqa("models", "--json")
+    presets = json.loads(done.stdout)
+    assert set(presets) == {"mini", "base", "large"}
+    assert all(part["missing"] == "" for part in presets["mini"]["parts"].values())
+    assert presets["large"]["parts"]["matcher"]["id"] == "blip:Salesforce/blip-itm-large-coco"
+    assert "missing" not in codevqa("models").stderr
+
+
+def bad_pictures(folder: Path) -> dict[str, tuple[Path, str]]:
+    text = folder / "text.png"
+    text.write_text("hello")
+    truncated = folder / "truncated.png"
+    truncated.write_bytes(GARDEN.read_bytes()[:3000])
+    animated = folder / "animated.gif"
+    frames = [Image.fromarray(np.full((8, 8), value, np.uint8)) for value in (0, 99)]
+    frames[0].save(animated, save_all=True, append_images=frames[1:])
+    bomb = folder / "bomb.png"
+    header = io.BytesIO()
+    PngImagePlugin.putchunk(header, b"IHDR", (50_000).to_bytes(4, "big") * 2 + b"\x08\x02\x00\x00\x00")
+    PngImagePlugin.putchunk(header, b"IDAT", b"")
+    bomb.write_bytes(b"\x89PNG\r\n\x1a\n" + header.getvalue())
+    return {
+        "missing": (folder / "nothing.png", "No picture at"),
+        "folder": (folder, "is a folder"),
+        "text": (text, "is not a picture"),
+        "truncated": (truncated, "is damaged"),
+        "animated": (animated, "is animated"),
+        "bomb": (bomb, "is too large"),
+    }
+
+
+@pytest.mark.parametrize("kind", ["missing", "folder", "text", "truncated", "animated", "bomb"])
+def test_bad_pictures(kind: str, tmp_path: Path) -> None:
+    path, words = bad_pictures(tmp_path)[kind]
+    assert_one_clear_line(codevqa("ask", str(path), "-q", "What is it?"), words)
+
+
+def test_empty_question() -> None:
+    assert_one_clear_line(codevqa("ask", str(GARDEN), "-q", "  "), "The question is empty")
+
+
+def test_unknown_preset() -> None:
+    done = codevqa("ask", str(GARDEN), "-q", "What is it?", "--preset", "huge")
+    assert_one_clear_line(done, "No preset 'huge'. There are: mini, base, large.")
+
+
+def test_unknown_prompt_set() -> None:
+    done = codevqa("ask", str(GARDEN), "-q", "What is it?", "--dataset", "coco")
+    assert_one_clear_line(done, "No prompt set 'coco'")
+
+
+def test_unknown_back_end() -> None:
+    done = codevqa("ask", str(GARDEN), "-q", "What is it?", "--lm", "gpt-4")
+    assert_one_clear_line(done, "Write one of: transformers:ID, openai:ID, openai-chat:ID.")
+
+
+def test_missing_model_folder(tmp_path: Path) -> None:
+    done = codevqa("ask", str(GARDEN), "-q", "What is it?", "--lm", f"transformers:{tmp_path / 'none'}")
+    assert_one_clear_line(done, "none")
+
+
+def test_no_network_for_a_hub_model() -> None:
+    assert_one_clear_line(codevqa("ask", str(GARDEN), "-q", "What is it?", "--preset", "base"), "Salesforce/")
+
+
+def test_server_down() -> None:
+    done = codevqa(
+        "ask",
+        str(GARDEN),
+        "-q",
+        "What is it?",
+        "--lm",
+        "openai:some-model",
+        OPENAI_BASE_URL="http://127.0.0.1:9/v1",
+        OPENAI_API_KEY="sk-secret",
+    )
+    assert_one_clear_line(done, "127.0.0.1:9", status=1)
+    assert "secret" not in done.stderr
+
+
+def test_a_program_that_never_ends() -> None:
+    done = codevqa("run", "-", str(GARDEN), stdin="while True:\n    answer = 1\n")
+    assert_one_clear_line(done, "computed longer than 2 seconds", status=1)
+
+
+def test_a_program_that_fails_names_its_line() -> None:
+    done = codevqa("run", "-", str(GARDEN), stdin="a = []\nanswer = a[0]\n")
+    assert_one_clear_line(done, "line 2: IndexError", status=1)
+
+
+def test_missing_program() -> None:
+    assert_one_clear_line(codevqa("run", "none.py", str(GARDEN)), "Cannot read the program none.py")
+
+
+def test_full_disk() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "codevqa", "models"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
+        )
+    assert done.returncode != 0
+    assert "Traceback" not in done.stderr and "No space left" in done.stderr
+
+
+def test_usage_errors_are_not_tracebacks() -> None:
+    done = codevqa("ask", str(GARDEN))
+    assert done.returncode == 2 and "Traceback" not in done.stderr and "--question" in done.stderr
