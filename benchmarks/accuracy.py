@@ -15,13 +15,14 @@ import json
 import random
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from PIL import Image
 
 from codevqa import Answer, CodeVQA, Question
 from codevqa.eval.statistics import compare, proportion
+from codevqa.models.presets import preset
 
 
 @dataclass(frozen=True)
@@ -51,15 +52,16 @@ def drawn(count: int, form: str, seed: int) -> list[Gold]:
     return found
 
 
-def nlvr(folder: Path, limit: int) -> list[Gold]:
-    """Returns the first ``limit`` statements of NLVR dev, each over the first of its six permuted pictures."""
+def nlvr(folder: Path, limit: int, permutations: int) -> list[Gold]:
+    """Returns the first ``limit`` statements of NLVR dev over the first ``permutations`` of their six pictures each.
+
+    The six pictures of a statement show the same three boxes in another order.
+    """
     found: list[Gold] = []
-    with (folder / "dev.json").open() as lines:
-        for line in lines:
-            if len(found) == limit:
-                break
-            row = json.loads(line)
-            name = folder / "images" / row["directory"] / f"dev-{row['identifier']}-0.png"
+    rows = [json.loads(line) for line in (folder / "dev.json").read_text().splitlines()[:limit]]
+    for row in rows:
+        for number in range(permutations):
+            name = folder / "images" / row["directory"] / f"dev-{row['identifier']}-{number}.png"
             with Image.open(name) as picture:
                 boxes = cut(picture.convert("RGB"))
             question = Question(boxes, row["sentence"], "set")
@@ -127,19 +129,24 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=200, help="questions about one drawn picture")
     parser.add_argument("--sets", type=int, default=200, help="questions about sets of drawn pictures")
     parser.add_argument("--nlvr", type=Path, help="folder with dev.json and images/ of NLVR dev")
-    parser.add_argument("--nlvr-limit", type=int, default=200)
+    parser.add_argument("--nlvr-limit", type=int, default=200, help="statements; dev has 989")
+    parser.add_argument("--nlvr-pictures", type=int, default=1, help="pictures a statement, 1 to 6")
+    parser.add_argument("--workers", type=int, help="programs that run at once")
     parser.add_argument("--seed", type=int, default=0, help="seed of the fresh questions")
     parser.add_argument("--out", type=Path, help="write every question with its program as JSON lines")
     options = parser.parse_args()
     rows: list[dict[str, object]] = []
-    with CodeVQA.from_preset(options.preset) as vqa:
+    settings = preset(options.preset).settings
+    if options.workers:
+        settings = replace(settings, workers=options.workers)
+    with CodeVQA.from_preset(options.preset, settings=settings) as vqa:
         print(f"preset {options.preset}, question seed {options.seed}, sampling seed {vqa.settings.seed}")
         if options.images:
             report("one image", drawn(options.images, "image", options.seed), vqa, rows)
         if options.sets:
             report("sets", drawn(options.sets, "set", options.seed), vqa, rows)
         if options.nlvr:
-            report("NLVR dev", nlvr(options.nlvr, options.nlvr_limit), vqa, rows)
+            report("NLVR dev", nlvr(options.nlvr, options.nlvr_limit, options.nlvr_pictures), vqa, rows)
     if options.out:
         options.out.write_text("".join(json.dumps(row) + "\n" for row in rows))
 

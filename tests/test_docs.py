@@ -1,0 +1,76 @@
+"""What a newcomer reads is true: README examples run and print what they say, generated pages are fresh."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import codevqa
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_readme_program_prints_what_the_readme_says() -> None:
+    found = re.search(r"```python\n(.*?)```\s+prints\s+```text\n(.*?)```", README, re.DOTALL)
+    assert found is not None
+    done = subprocess.run([sys.executable, "-c", found.group(1)], capture_output=True, text=True, cwd=ROOT, timeout=120)
+    assert done.stdout == found.group(2), done.stderr
+
+
+def test_readme_commands_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in set(re.findall(r"`?make ([a-z]+)", README)):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def test_generated_pages_are_fresh() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "docs" / "generate.py"), "--check"], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_public_names_are_sorted_complete_and_importable() -> None:
+    assert list(codevqa.__all__) == sorted(codevqa.__all__)
+    assert set(codevqa.__all__) == set(codevqa._HOMES)
+    for name in codevqa.__all__:
+        assert getattr(codevqa, name).__name__ == name
+
+
+def test_every_package_is_listed_and_a_wheel_built_through_the_sdist_holds_everything(tmp_path: Path) -> None:
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    listed = set(config["options"]["packages"].split())
+    folders = {path.parent for top in ("codevqa", "prompts", "eval") for path in (ROOT / top).rglob("__init__.py")}
+    names = {".".join(folder.relative_to(ROOT).parts) for folder in folders}
+    expected = {name if name.startswith("codevqa") else f"codevqa.{name}" for name in names}
+    assert listed == expected
+    done = subprocess.run(
+        [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONWARNINGS": "ignore"},
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    wheel = next(tmp_path.glob("*.whl"))
+    inside = set(zipfile.ZipFile(wheel).namelist())
+    for name in ("gqa", "covr", "nlvr2", "mini"):
+        for file in ("prompt.json", "preamble.txt", "examples.jsonl", "reading.jsonl"):
+            assert f"codevqa/prompts/{name}/{file}" in inside
+    files = [path for path in (ROOT / "codevqa/mini/weights").rglob("*") if path.is_file()]
+    weights = {path.relative_to(ROOT).as_posix() for path in files}
+    assert weights and weights <= inside
+    assert "codevqa/py.typed" in inside and not any(name.startswith("examples/") for name in inside)
+
+
+def test_weights_are_within_their_budget() -> None:
+    files = [path for path in (ROOT / "codevqa/mini/weights").rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) <= 40e6
+    assert max(path.stat().st_size for path in files) <= 16e6
