@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
+from huggingface_hub.utils.tqdm import enable_progress_bars
 from safetensors import SafetensorError
 from transformers import BertTokenizer
 from transformers.configuration_utils import PretrainedConfig
@@ -168,12 +169,16 @@ def _load_errors(name: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Silences transformers' load report and bars; what the report would tell is checked, and raises."""
+    """Silences transformers' load report and its bars, not those of downloads.
+
+    What the report would tell is checked, and raises.
+    """
     with _quiet_guard:
         verbosity = transformers_logging.get_verbosity()
         bars = transformers_logging.is_progress_bar_enabled()
         transformers_logging.set_verbosity_error()
-        transformers_logging.disable_progress_bar()
+        transformers_logging.disable_progress_bar()  # which hides downloads too, and those can take long
+        enable_progress_bars()
         try:
             yield
         finally:

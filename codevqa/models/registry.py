@@ -164,11 +164,16 @@ def missing(spec: str) -> str:
 
 
 def quiet_libraries() -> None:
-    """Keeps progress bars and advice of the model libraries out of standard error; errors still come through."""
+    """Keeps advice and loading bars of the model libraries out of standard error.
+
+    Errors still come through, and so do the bars of downloads, which can take long.
+    """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
+        from huggingface_hub.utils.tqdm import enable_progress_bars
         from transformers.utils import logging
     except ImportError as error:
         raise SetupError(f"transformers cannot be imported: {error}.", hint="Run make install.") from None
     logging.set_verbosity_error()
-    logging.disable_progress_bar()
+    logging.disable_progress_bar()  # which hides the downloads too
+    enable_progress_bars()
