@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal, TypeAlias
 
-from .errors import CodeVQAError, ErrorRecord, InputError, ProgramError, QuestionError
+from .errors import CodeVQAError, ErrorRecord, InputError, ProgramError, ProgramRuntimeError, QuestionError, record
 from .images import ImageSource, Picture, load_pictures
 from .loop import LoopThread
 from .models.base import Models
@@ -237,7 +237,7 @@ class CodeVQA:
     async def _ask(
         self, sources: ImageSource | Sequence[ImageSource], text: str, form: Form | None, method: Method
     ) -> Answer:
-        run = await self._begin(sources, text, form)
+        run = await self._begin(sources, self._checked(text), form)
         if method == "pnpvqa":
             reading = await self._read(run)
             return self._answer(run, None, text=reading.text, value=reading.text, method=method, baseline=reading)
@@ -303,11 +303,12 @@ class CodeVQA:
             arguments = self.primitives.bind(name, args, kwargs)
             value = await self.primitives.get(name).call(context, arguments)
             return value
-        except Exception as error:
-            failure = (
-                error.record() if isinstance(error, CodeVQAError) else ErrorRecord(type(error).__name__, str(error))
-            )
+        except (CodeVQAError, TypeError, ValueError, LookupError) as error:  # the last three a program may catch
+            failure = record(error)
             raise
+        except Exception as error:
+            failure = record(error)
+            raise ProgramRuntimeError(f"{name}() failed: {failure.type}: {failure.message}", line=line) from error
         finally:
             shown = {key: plain(item) for key, item in arguments.items()}
             seconds = time.perf_counter() - started
@@ -324,7 +325,7 @@ class CodeVQA:
     ) -> Answer:
         if isinstance(program, str):
             program = Program(program, question)
-        run = await self._begin(sources, question or program.question or "(no question)", None)
+        run = await self._begin(sources, question or program.question, "set" if program.form == "set" else None)
         await self._sandbox.check(program.source)
         result = await self._interpret(program, run)
         return self._answer(run, program, text=result.text, value=result.value, printed=result.printed)
@@ -332,7 +333,6 @@ class CodeVQA:
     # -- small parts -------------------------------------------------------------------------------------------------
 
     async def _begin(self, sources: ImageSource | Sequence[ImageSource], question: str, form: Form | None) -> _Run:
-        question = self._checked(question)
         pictures: tuple[Picture, ...] = await asyncio.to_thread(load_pictures, sources)
         if form is None:
             form = "image" if len(pictures) == 1 else "set"

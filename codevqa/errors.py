@@ -42,6 +42,7 @@ __all__ = [
     "ServerError",
     "SetupError",
     "UnknownNameError",
+    "record",
 ]
 
 
@@ -68,6 +69,13 @@ class CodeVQAError(Exception):
     def record(self) -> ErrorRecord:
         """Returns the failure as plain data."""
         return ErrorRecord(type(self).__name__, str(self), getattr(self, "line", None))
+
+
+def record(error: Exception) -> ErrorRecord:
+    """Returns any exception as plain data: ours, or one that a primitive of the user's raised."""
+    if isinstance(error, CodeVQAError):
+        return error.record()
+    return ErrorRecord(type(error).__name__, " ".join(str(error).split()))
 
 
 class InputError(CodeVQAError):

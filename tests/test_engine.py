@@ -317,6 +317,29 @@ def test_a_primitive_of_the_user_s() -> None:
     assert (answer.text, answer.fallback) == ("60", False)
 
 
+def test_a_primitive_of_the_user_s_that_breaks_is_a_marked_fallback() -> None:
+    @primitive
+    def broken(img: Image) -> int:
+        """Breaks."""
+        raise ZeroDivisionError("by\nzero")
+
+    with engine(["answer = broken(img)"] * 3, primitives=[broken]) as vqa:
+        answers = vqa.ask_many([Question(RED, "How wide?"), Question(RED, "How high?")])
+        with pytest.raises(ProgramRuntimeError, match=r"line 1: broken\(\) failed: ZeroDivisionError: by zero"):
+            vqa.run("answer = broken(img)", RED)
+    assert [(answer.text, answer.fallback) for answer in answers] == [("yes", True)] * 2
+    assert answers[0].trace.calls[0].error is not None
+    assert answers[0].trace.calls[0].error.type == "ZeroDivisionError"
+
+
+def test_run_needs_no_question_and_remembers_the_form() -> None:
+    with engine("", settings=Settings(workers=2)) as vqa:
+        assert vqa.run("answer = 1", RED).question == ""
+        program = Program('images = open_images("ImageSet7.jpg")\nanswer = query(images[0], "a?")', form="set")
+        evidence = vqa.run(program, RED).trace.calls[1].evidence[0]
+    assert len(evidence.captions[0]) == 3  # as many as the set's prompts say
+
+
 def test_find_object_where_there_is_a_detector() -> None:
     box = Box(left=0, top=0, right=30, bottom=20, score=0.9)
     with engine("answer = str(find_object(img, 'dog'))", detector=FakeDetector([box])) as vqa:
