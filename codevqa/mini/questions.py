@@ -2,8 +2,8 @@
 
 Every question is made from the scene itself, so the answer is known. Yes and no are equally likely, and a "no" asks for
 something that is nearly there: another color, another kind. Each family has several wordings; those marked unseen are
-kept out of training. Questions about one picture are in ``questions_image``, about several in ``questions_set``,
-statements about boxes of blocks in ``statements``.
+kept out of training. Questions about one picture are in ``questions_image``, ``questions_space`` and
+``questions_logic``, about several in ``questions_set``, statements about boxes of blocks in ``statements``.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ UNSEEN = "~"
 """Marks a wording that training never sees, in templates (first character) and in ``Item.wording`` (last)."""
 
 NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+YES = 'answer = "yes" if {test} else "no"'
+"""Last line of a program that answers yes or no."""
+
 GENERIC = ("object", "object", "object", "thing", "item", "shape")
 
 
@@ -232,6 +235,11 @@ def ask_count(what: Phrase) -> str:
 def ask_color(what: Phrase) -> str:
     """Such as "What color is the star?"."""
     return f"What color is the {what.name}?"
+
+
+def ask_size(what: Phrase) -> str:
+    """Such as "What size is the star?"."""
+    return f"What size is the {what.name}?"
 
 
 def families(form: Literal["image", "set"]) -> tuple[str, ...]:

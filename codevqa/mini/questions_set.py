@@ -9,10 +9,9 @@ from typing import Any, Literal
 
 from .conditions import COMPARE, PLAIN, WORDS
 from .quantifiers import PICTURES, quantified
-from .questions import Item, Phrase, SetFamily, ask_color, ask_count, item, number, phrase, unique, wanted
+from .questions import YES, Item, Phrase, SetFamily, ask_color, ask_count, item, number, phrase, unique, wanted
 from .world import COLORS, HELD_OUT, Scene, Thing, sample_scene
 
-YES = 'answer = "yes" if {test} else "no"'
 SUM = 'total = 0\nfor img in images:\n    total += int(query(img, "{question}"))\n'
 
 

@@ -6,19 +6,25 @@ Boxes hold scattered shapes, or a tower of blocks each. The statement is judged 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from .conditions import BOX, COMPARE, TOWER, WORDS, exact, free_phrase, touches, touching_phrase
 from .quantifiers import BOXES, TOWERS, quantified
-from .questions import Item, Phrase, SetFamily, ask_count, item, number, phrase, wanted
-from .world import BOX_COLORS, Scene
+from .questions import YES, Item, Phrase, SetFamily, ask_count, item, number, phrase, wanted
+from .world import BOX_COLORS, Scene, Thing
 
-YES = 'answer = "yes" if {test} else "no"'
+Subject = TypeVar("Subject")
 
 
 def _all(scenes: Sequence[Scene], *, towers: bool) -> bool:
     return all(scene.style == "box" and bool(scene.tower) == towers for scene in scenes)
+
+
+def _loop(test: str, last: str) -> str:
+    """A program that counts the pictures of which ``test`` holds and answers whether ``last`` holds of the count."""
+    return f"count = 0\nfor img in images:\n    if {test}:\n        count += 1\n" + YES.format(test=last)
 
 
 def box_statement(rng: random.Random, scenes: Sequence[Scene]) -> Item | None:
@@ -35,18 +41,38 @@ def tower_statement(rng: random.Random, scenes: Sequence[Scene]) -> Item | None:
     return quantified(rng, scenes, TOWER, TOWERS[0], statement=rng.random() < 0.85, name="tower")
 
 
-def total_statement(rng: random.Random, scenes: Sequence[Scene]) -> Item | None:
-    """There are exactly two yellow squares."""
-    if not all(scene.style == "box" for scene in scenes):
-        return None
-    sign = rng.choice((">=", "==", "==", "=="))
+@dataclass(frozen=True)
+class _Count(Generic[Subject]):
+    """How many there are of something in all boxes, held against a limit."""
 
-    def value_of(what: Phrase) -> int:
-        return sum(what.count(scene) for scene in scenes)
+    what: Subject
+    sign: str
+    limit: int
+    words: str
+    """How the sign is said; may be empty."""
+    truth: bool
 
-    def propose() -> tuple[tuple[Phrase, int], bool]:
-        what = phrase(rng, rng.choice(scenes), size=0.0)
-        limit = max(1, min(8, value_of(what) + rng.choice((-1, 0, 1))))
+    def statement(self, rng: random.Random, name: str, templates: Sequence[str], asked: str, **slots: Any) -> Item:
+        """Makes the statement; ``asked`` is the Python expression that counts in ``img``."""
+        program = f"total = 0\nfor img in images:\n    total += {asked}\n"
+        program += YES.format(test=f"total {self.sign} {self.limit}")
+        slots |= {"be": "is" if self.limit == 1 else "are", "s": self.words}
+        return _tidy(item(rng, name, templates, self.truth, program, form="set", **slots))
+
+
+def _counted(
+    rng: random.Random,
+    signs: Sequence[str],
+    highest: int,
+    draw: Callable[[], Subject],
+    value_of: Callable[[Subject], int],
+) -> _Count[Subject] | None:
+    """Holds the number of what ``draw`` proposes against a limit near it, of at most ``highest``."""
+    sign = rng.choice(signs)
+
+    def propose() -> tuple[tuple[Subject, int], bool]:
+        what = draw()
+        limit = max(1, min(highest, value_of(what) + rng.choice((-1, 0, 1))))
         return (what, limit), COMPARE[sign](value_of(what), limit)
 
     made = wanted(rng, propose)
@@ -54,6 +80,33 @@ def total_statement(rng: random.Random, scenes: Sequence[Scene]) -> Item | None:
         return None
     what, limit = made
     words = exact(rng, limit) if sign == "==" else WORDS[sign]
+    return _Count(what, sign, limit, words, COMPARE[sign](value_of(what), limit))
+
+
+def _counted_at_wall(
+    rng: random.Random, scenes: Sequence[Scene], fits: Callable[[Thing, str], bool]
+) -> _Count[tuple[Phrase, str]] | None:
+    """Counts the things of some phrase that fit some wall; None in towers."""
+    if not _all(scenes, towers=False):
+        return None
+
+    def value_of(what: tuple[Phrase, str]) -> int:
+        return sum(fits(thing, what[1]) for scene in scenes for thing in what[0].find(scene))
+
+    return _counted(rng, (">=", "==", "=="), 6, lambda: touching_phrase(rng, rng.choice(scenes)), value_of)
+
+
+def total_statement(rng: random.Random, scenes: Sequence[Scene]) -> Item | None:
+    """There are exactly two yellow squares."""
+    if not all(scene.style == "box" for scene in scenes):
+        return None
+
+    def draw() -> Phrase:
+        return phrase(rng, rng.choice(scenes), size=0.0)
+
+    made = _counted(rng, (">=", "==", "==", "=="), 8, draw, lambda what: sum(what.count(scene) for scene in scenes))
+    if made is None:
+        return None
     templates: tuple[str, ...] = (
         "there {be} {s} {n} {ps}.",
         "there {be} {s} {n} {ps} in the boxes.",
@@ -62,16 +115,9 @@ def total_statement(rng: random.Random, scenes: Sequence[Scene]) -> Item | None:
         "we see {s} {n} {ps} in the boxes.",
         "~the boxes hold {s} {n} {ps}.",
     )
-    program = f'total = 0\nfor img in images:\n    total += int(query(img, "{ask_count(what)}"))\n'
-    program += YES.format(test=f"total {sign} {limit}")
-    slots: dict[str, Any] = {
-        "be": "is" if limit == 1 else "are",
-        "s": words,
-        "n": number(rng, limit),
-        "ps": what.name if limit == 1 else what.many,
-    }
-    made_item = item(rng, "box_total", templates, COMPARE[sign](value_of(what), limit), program, form="set", **slots)
-    return _tidy(made_item)
+    shown = made.what.name if made.limit == 1 else made.what.many
+    asked = f'int(query(img, "{ask_count(made.what)}"))'
+    return made.statement(rng, "box_total", templates, asked, n=number(rng, made.limit), ps=shown)
 
 
 def touching_statement(rng: random.Random, scenes: Sequence[Scene]) -> Item | None:
@@ -102,81 +148,41 @@ def touching_statement(rng: random.Random, scenes: Sequence[Scene]) -> Item | No
         "{a} is touching the {w}.",
         "~at least one {p} touches the {w}.",
     )
-    lines = (
-        "count = 0",
-        "for img in images:",
-        f'    if query(img, "Is there {what.one} touching the {wall}?") == "yes":',
-        "        count += 1",
-        YES.format(test="count >= 1"),
-    )
+    program = _loop(f'query(img, "Is there {what.one} touching the {wall}?") == "yes"', "count >= 1")
     slots: dict[str, Any] = {"a": what.one, "p": what.name, "w": shown}
-    return item(rng, "box_touching", templates, truth_of(what, wall), "\n".join(lines), form="set", **slots)
+    return item(rng, "box_touching", templates, truth_of(what, wall), program, form="set", **slots)
 
 
 def touching_total(rng: random.Random, scenes: Sequence[Scene]) -> Item | None:
     """There are exactly two black triangles touching the wall."""
-    if not _all(scenes, towers=False):
-        return None
-    sign = rng.choice((">=", "==", "=="))
-
-    def value_of(what: Phrase, wall: str) -> int:
-        return sum(touches(thing, wall) for scene in scenes for thing in what.find(scene))
-
-    def propose() -> tuple[tuple[Phrase, str, int], bool]:
-        what, wall = touching_phrase(rng, rng.choice(scenes))
-        limit = max(1, min(6, value_of(what, wall) + rng.choice((-1, 0, 1))))
-        return (what, wall, limit), COMPARE[sign](value_of(what, wall), limit)
-
-    made = wanted(rng, propose)
+    made = _counted_at_wall(rng, scenes, touches)
     if made is None:
         return None
-    what, wall, limit = made
-    words = exact(rng, limit) if sign == "==" else WORDS[sign]
+    what, wall = made.what
     templates = (
         "there {be} {s} {n} {ps} touching the {w}.",
         "{s} {n} {ps} {t} the {w}.",
         "there {be} {s} {n} {ps} that {t} the {w}.",
         "{s} {n} {ps} {be} touching the {w}.",
     )
-    program = f'total = 0\nfor img in images:\n    total += int(query(img, "How many {what.many} touch the {wall}?"))\n'
-    program += YES.format(test=f"total {sign} {limit}")
     slots: dict[str, Any] = {
-        "be": "is" if limit == 1 else "are",
-        "t": "touches" if limit == 1 else "touch",
-        "s": words,
-        "n": number(rng, limit),
-        "ps": what.name if limit == 1 else what.many,
+        "t": "touches" if made.limit == 1 else "touch",
+        "n": number(rng, made.limit),
+        "ps": what.name if made.limit == 1 else what.many,
         "w": rng.choice(("wall", "wall", "edge")) if wall == "wall" else wall,
     }
-    truth = COMPARE[sign](value_of(what, wall), limit)
-    return _tidy(item(rng, "touching_total", templates, truth, program, form="set", **slots))
+    asked = f'int(query(img, "How many {what.many} touch the {wall}?"))'
+    return made.statement(rng, "touching_total", templates, asked, **slots)
 
 
 def free_total(rng: random.Random, scenes: Sequence[Scene]) -> Item | None:
     """There are exactly two black triangles not touching any wall."""
-    if not _all(scenes, towers=False):
-        return None
-    sign = rng.choice((">=", "==", "=="))
-
-    def value_of(what: Phrase, wall: str) -> int:
-        return sum(not touches(thing, wall) for scene in scenes for thing in what.find(scene))
-
-    def propose() -> tuple[tuple[Phrase, str, int], bool]:
-        what, wall = touching_phrase(rng, rng.choice(scenes))
-        limit = max(1, min(6, value_of(what, wall) + rng.choice((-1, 0, 1))))
-        return (what, wall, limit), COMPARE[sign](value_of(what, wall), limit)
-
-    made = wanted(rng, propose)
+    made = _counted_at_wall(rng, scenes, lambda thing, wall: not touches(thing, wall))
     if made is None:
         return None
-    what, wall, limit = made
-    words = exact(rng, limit) if sign == "==" else WORDS[sign]
-    said, asked = free_phrase(rng, what, wall, many=limit > 1)
+    said, asked = free_phrase(rng, *made.what, many=made.limit > 1)
     templates = ("there {be} {s} {n} {f}.", "we see {s} {n} {f}.", "{be} there {s} {n} {f}?")
-    program = f"total = 0\nfor img in images:\n    total += {asked}\n" + YES.format(test=f"total {sign} {limit}")
-    slots: dict[str, Any] = {"be": "is" if limit == 1 else "are", "s": words, "n": number(rng, limit), "f": said}
-    truth = COMPARE[sign](value_of(what, wall), limit)
-    return _tidy(item(rng, "free_total", templates, truth, program, form="set", **slots))
+    return made.statement(rng, "free_total", templates, asked, n=number(rng, made.limit), f=said)
 
 
 def tower_end(rng: random.Random, scenes: Sequence[Scene]) -> Item | None:
@@ -220,7 +226,7 @@ def tower_end(rng: random.Random, scenes: Sequence[Scene]) -> Item | None:
             f"there is a tower{size} whose {word} is {color}.",
         )
         last = "count >= 1"
-    program = f"count = 0\nfor img in images:\n    if {test}:\n        count += 1\n" + YES.format(test=last)
+    program = _loop(test, last)
     value = count(color, sign, limit)
     return _tidy(item(rng, "tower_end", templates, value == several if counted else value >= 1, program, form="set"))
 
@@ -254,8 +260,7 @@ def tower_color(rng: random.Random, scenes: Sequence[Scene]) -> Item | None:
     test = f'query(img, "Are all the blocks {color}?") == "yes"'
     if sized:
         test = f'int(query(img, "How many blocks are in the tower?")) == {limit} and {test}'
-    program = f"count = 0\nfor img in images:\n    if {test}:\n        count += 1\n" + YES.format(test="count >= 1")
-    return _tidy(item(rng, "tower_color", templates, fits(color, limit), program, form="set"))
+    return _tidy(item(rng, "tower_color", templates, fits(color, limit), _loop(test, "count >= 1"), form="set"))
 
 
 def _tidy(one: Item) -> Item:
