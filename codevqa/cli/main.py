@@ -15,6 +15,7 @@ import typer
 
 from ..errors import CodeVQAError, InputError, SetupError
 from .ask import ask
+from .mini_data import mini_data
 from .models import models
 from .prompt import prompt
 from .run import run
@@ -31,6 +32,7 @@ app.command()(ask)
 app.command()(run)
 app.command()(prompt)
 app.command()(models)
+app.command("mini-data")(mini_data)
 
 
 def version(value: bool) -> None:
