@@ -47,9 +47,9 @@ def load_picture(source: ImageSource) -> Picture:
     if isinstance(source, bytes | bytearray):
         return _decode(io.BytesIO(bytes(source)), "the given bytes")
     path = Path(source)
-    if path.is_dir():
-        raise ImageError(f"{path} is a folder, not a picture.", hint="Give the picture files.")
     try:
+        if path.is_dir():  # which itself fails on a path too long, or in a folder closed to us
+            raise ImageError(f"{path} is a folder, not a picture.", hint="Give the picture files.")
         with path.open("rb") as handle:
             return _decode(handle, str(path))
     except FileNotFoundError:

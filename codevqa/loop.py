@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
@@ -28,7 +29,7 @@ class LoopThread:
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Runs a coroutine to its end and returns its result; an interrupt of the caller cancels it."""
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        future = self._submit(work)
         try:
             return future.result()
         except BaseException:
@@ -37,7 +38,7 @@ class LoopThread:
 
     async def wait(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Awaits a coroutine that runs on this loop from any other loop; cancelling it cancels the coroutine."""
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+        return await asyncio.wrap_future(self._submit(work))
 
     def close(self) -> None:
         """Ends the loop and its thread; what still runs is cancelled."""
@@ -46,6 +47,12 @@ class LoopThread:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+    def _submit(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
+        if self.closed:
+            work.close()
+            raise RuntimeError(f"{self._thread.name} is closed: make another.")
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)

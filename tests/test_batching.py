@@ -99,6 +99,77 @@ def test_a_cancelled_caller_leaves_the_others_their_results() -> None:
     assert asyncio.run(main()) == (4, True)
 
 
+def test_a_request_cancelled_before_its_batch_starts_costs_nothing() -> None:
+    model = Doubler()
+
+    async def main() -> None:
+        with ThreadPoolExecutor(1) as executor:
+            batcher = Batcher(model, executor, max_wait=0.02)
+            doomed, other = asyncio.ensure_future(batcher(1)), asyncio.ensure_future(batcher(2))
+            await asyncio.sleep(0)
+            doomed.cancel()
+            await other
+            assert (batcher.stats.requests, batcher.stats.batches, batcher.stats.largest) == (1, 1, 1)
+
+    asyncio.run(main())
+    assert model.batches == [[2]]
+
+
+def test_a_request_cancelled_while_its_batch_runs_does_not_break_the_batch() -> None:
+    model = Doubler(seconds=0.1)
+
+    async def main() -> tuple[int, int]:
+        with ThreadPoolExecutor(1) as executor:
+            batcher = Batcher(model, executor, max_wait=0.001)
+            doomed, other = asyncio.ensure_future(batcher(1)), asyncio.ensure_future(batcher(2))
+            await asyncio.sleep(0.05)
+            doomed.cancel()
+            return await asyncio.wait_for(other, 5), await asyncio.wait_for(batcher(3), 5)
+
+    assert asyncio.run(main()) == (4, 6)
+    assert model.batches == [[1, 2], [3]]
+
+
+def test_the_batcher_lives_on_after_its_running_batch_is_cancelled() -> None:
+    model = Doubler(seconds=0.05)
+
+    async def main() -> tuple[bool, int]:
+        with ThreadPoolExecutor(1) as executor:
+            batcher = Batcher(model, executor, max_wait=0.001)
+            waiting = asyncio.ensure_future(batcher(1))
+            await asyncio.sleep(0.02)
+            (drain,) = asyncio.all_tasks() - {asyncio.current_task(), waiting}
+            drain.cancel()
+            await asyncio.wait([waiting], timeout=5)
+            return waiting.done() and waiting.cancelled(), await asyncio.wait_for(batcher(2), 5)
+
+    assert asyncio.run(main()) == (True, 4)
+
+
+def test_the_first_request_waits_as_long_as_it_is_told_and_no_longer() -> None:
+    async def main(second_after: float) -> list[list[int]]:
+        model = Doubler()
+        with ThreadPoolExecutor(1) as executor:
+            batcher = Batcher(model, executor, max_wait=0.2)
+            first = asyncio.ensure_future(batcher(1))
+            await asyncio.sleep(second_after)
+            await asyncio.gather(first, batcher(2))
+        return model.batches
+
+    assert asyncio.run(main(0.05)) == [[1, 2]]
+    assert asyncio.run(main(0.5)) == [[1], [2]]
+
+
+def test_counts() -> None:
+    async def main() -> tuple[int, int, int]:
+        with ThreadPoolExecutor(1) as executor:
+            batcher = Batcher(Doubler(), executor, max_size=4)
+            await asyncio.gather(*map(batcher, range(10)))
+            return batcher.stats.requests, batcher.stats.batches, batcher.stats.largest
+
+    assert asyncio.run(main()) == (10, 3, 4)
+
+
 def test_too_few_results_is_an_error_not_a_shift() -> None:
     async def main() -> list[object]:
         with ThreadPoolExecutor(1) as executor:

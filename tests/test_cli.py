@@ -5,13 +5,22 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image, PngImagePlugin
+
+from codevqa import CodeVQA, Models, QuerySettings, Settings, Writer, WriterSettings
+from codevqa.cli.ask import ask
+from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
+from codevqa.prompts import load as load_prompts
 
 ROOT = Path(__file__).resolve().parent.parent
 GARDEN = ROOT / "examples" / "pictures" / "garden.png"
@@ -68,6 +77,41 @@ def test_ask_json_has_exactly_the_promised_keys() -> None:
     assert set(answer["models"]) == {"writer", "reader", "matcher", "captioner", "retriever"}
 
 
+def test_evidence_is_printed_where_it_is_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "program.py"
+    path.write_text('answer = query(images[0], "What color is the house?")\n')
+    words = ("run", str(path), str(GARDEN), "-q", "Which color?", "--json", "--quiet")
+    plain, full = (json.loads(codevqa(*words, *extra).stdout) for extra in ((), ("--evidence",)))
+    assert plain["question"] == full["question"] == "Which color?"
+    assert "evidence" not in plain["calls"][0] and full["calls"][0]["evidence"][0]["captions"][0]
+
+
+def test_one_picture_asked_about_as_a_set() -> None:
+    data = json.loads(codevqa("ask", str(GARDEN), "-q", "Is it red?", "--set", "--json", "--quiet").stdout)
+    assert data["program"].startswith("images = open_images(")
+
+
+def test_a_fallback_is_said_on_stderr_unless_quiet(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @contextmanager
+    def scripted(*_: object) -> Iterator[CodeVQA]:
+        lm = ScriptedLM(lambda request: "yes" if "Q: " in str(request.prompt) else "answer = nothing")
+        writer = Writer(lm, load_prompts("gqa"), settings=WriterSettings(selection="fixed", repairs=0))
+        settings = Settings(workers=1, query=QuerySettings(captions=1))
+        with CodeVQA(writer, Models(lm, FakeMatcher(6), FakeCaptioner(grid=6)), settings) as vqa:
+            yield vqa
+
+    monkeypatch.setattr(sys.modules["codevqa.cli.ask"], "open_engine", scripted)
+    ask([str(GARDEN)], "Is it red?")
+    loud = capsys.readouterr()
+    assert loud.out == "yes\n"
+    assert "codevqa: the program failed (" in loud.err and "plain PnP-VQA answered instead" in loud.err
+    ask([str(GARDEN)], "Is it red?", quiet=True, json=True)
+    quiet = capsys.readouterr()
+    assert quiet.err == "" and json.loads(quiet.out)["fallback"] is True
+
+
 def test_baseline() -> None:
     done = codevqa("ask", str(GARDEN), "-q", "What color is the house?", "--method", "pnpvqa", "--json", "--quiet")
     answer = json.loads(done.stdout)
@@ -90,6 +134,66 @@ def test_prompt_is_exactly_what_the_model_would_see() -> None:
     assert "get_pos(img: Image, object: str) -> tuple[float, float]: " in done.stdout
     nearest = codevqa("prompt", "-q", "Are there two dogs in every image?", "--dataset", "covr")
     assert nearest.stdout.endswith("\n# Image Set 7: Are there two dogs in every image?")
+
+
+def test_prompt_forms() -> None:
+    chat = codevqa("prompt", "-q", "what  IS it?", "--chat", "--selection", "fixed")
+    assert chat.stdout.startswith("[system]\n") and chat.stdout.endswith("[user]\n# Image 13: What is it?")
+    as_set = codevqa("prompt", "-q", "are all red?", "--dataset", "mini", "--set", "--selection", "fixed")
+    assert as_set.stdout.rsplit("\n", 1)[1].startswith("# Image Set ")
+    one = codevqa("prompt", "-q", "what is it?", "--dataset", "mini", "--selection", "fixed")
+    assert one.stdout.rsplit("\n", 1)[1].startswith("# Image ") and "Set" not in one.stdout.rsplit("\n", 1)[1]
+
+
+def test_the_preset_may_come_from_the_environment() -> None:
+    done = codevqa("ask", str(GARDEN), "-q", "What is it?", CODEVQA_PRESET="huge")
+    assert_one_clear_line(done, "No preset 'huge'")
+    done = codevqa("ask", str(GARDEN), "-q", "What is it?", CODEVQA_LANGUAGE_MODEL="gpt-4")
+    assert_one_clear_line(done, "'gpt-4' is no language model")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("ask", str(GARDEN), "-q", "What?", "--method", "vilt"), "No method 'vilt'. There are: codevqa, pnpvqa."),
+        (("prompt", "-q", "What?", "--selection", "best"), "There are: nearest, random, fixed."),
+        (("prompt", "-q", " "), "The question is empty"),
+        (("prompt", "-q", "What?", "--dataset", "coco"), "No prompt set 'coco'"),
+        (("run", str(GARDEN), str(GARDEN)), "is not a text file"),
+        (("run", str(ROOT), str(GARDEN)), "Cannot read the program"),
+        (("run", "-", "none.png"), "No picture at none.png"),
+    ],
+)
+def test_what_cannot_be_done_is_said_before_any_model_is_loaded(words: tuple[str, ...], said: str) -> None:
+    done = codevqa(*words, stdin="answer = 1\n")
+    assert_one_clear_line(done, said)
+    assert "loading" not in done.stderr
+
+
+def test_version() -> None:
+    from codevqa import __version__
+
+    done = codevqa("--version")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{__version__}\n", "")
+
+
+def test_an_interrupt_ends_it_quietly_with_the_status_of_one() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-X", "importtime", "-m", "codevqa", "run", "-", str(GARDEN)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None and process.stdout is not None
+        for line in process.stderr:
+            if "codevqa.images" in line:  # the last import before it waits for the program
+                break
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read()
+        assert process.wait(30) == 130, rest
+    assert "Traceback" not in rest
 
 
 def test_models_lists_every_preset_and_what_is_missing() -> None:

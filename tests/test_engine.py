@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent import futures
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from PIL import Image as PILImage
 
 from codevqa import CodeVQA, Limits, Models, Program, QuerySettings, Question, Settings, Writer, WriterSettings
 from codevqa.errors import (
+    CodeVQAError,
     ImageError,
     InputError,
     ModelError,
@@ -26,6 +29,7 @@ from codevqa.errors import (
     ProgramTypeError,
     QuestionError,
     ServerError,
+    SetupError,
 )
 from codevqa.models.base import Box, GenerationRequest, Map, MatchRequest
 from codevqa.models.fakes import FakeCaptioner, FakeDetector, FakeMatcher, ScriptedLM
@@ -34,6 +38,8 @@ from codevqa.program import ImageRef
 from codevqa.prompts import load as load_prompts
 
 RED, GREEN, BLUE = (PILImage.new("RGB", (60, 40), color) for color in ("red", "green", "blue"))
+
+METHODS: tuple[Literal["codevqa", "pnpvqa"], ...] = ("codevqa", "pnpvqa")
 
 
 def reader(answers: dict[str, str] | None = None) -> ScriptedLM:
@@ -226,7 +232,9 @@ def test_a_model_that_is_down_is_an_error_not_a_fallback() -> None:
 def test_many_questions_share_batches_and_one_bad_picture_loses_nothing(tmp_path: Path) -> None:
     questions = [Question(RED, f"Is it number {number}?") for number in range(8)]
     questions.insert(3, Question(tmp_path / "missing.png", "Is it there?"))
-    with engine("answer = query(img, 'Is it red?')") as vqa:
+    # Long enough that a busy machine does not pull apart calls made together.
+    settings = Settings(query=QuerySettings(captions=2, patches=5), workers=8, batch_wait=0.1)
+    with engine("answer = query(img, 'Is it red?')", settings=settings) as vqa:
         answers = vqa.ask_many(questions)
         reads = vqa.models.reader
     assert [answer.question for answer in answers] == [question.text for question in questions]
@@ -383,3 +391,230 @@ def test_closing_twice_is_harmless() -> None:
     with engine("") as vqa:
         vqa.close()
     vqa.close()
+
+
+@pytest.mark.parametrize("method", ["codevqa", "pnpvqa"])
+def test_the_longest_question_is_a_setting(method: Literal["codevqa", "pnpvqa"]) -> None:
+    settings = Settings(query=QuerySettings(captions=1, patches=5), workers=2, max_question=5)
+    with engine("answer = 1", settings=settings) as vqa:
+        assert vqa.ask(RED, " 12345 ", method=method).question == "12345"
+        with pytest.raises(QuestionError, match=r"6 characters.*limit is 5"):
+            vqa.ask(RED, "123456", method=method)
+        with pytest.raises(QuestionError, match="6 characters"):
+            vqa.prompt("123456")
+        with pytest.raises(QuestionError, match="empty"):
+            vqa.prompt(" ")
+
+
+def test_every_repair_is_kept_and_the_last_program_is_the_answer_s() -> None:
+    with engine([f"answer = qury{number}(img)" for number in range(5)], repairs=2) as vqa:
+        answer = vqa.ask(RED, "Is it red?")
+    assert [attempt[0].source for attempt in answer.trace.attempts] == [f"answer = qury{n}(img)" for n in range(3)]
+    assert answer.fallback and answer.program is not None and answer.program.source == "answer = qury2(img)"
+    assert answer.error == answer.trace.attempts[-1][1]
+
+
+def test_what_a_program_prints_and_how_long_it_took() -> None:
+    program = "print('looking')\nanswer = query(img, 'a?')"
+    with engine(program) as vqa:
+        answers = [vqa.ask(RED, "a?"), vqa.run(program, RED)]
+    for answer in answers:
+        assert answer.trace.printed == "looking\n"
+        assert answer.seconds >= answer.trace.calls[0].seconds > 0
+
+
+def test_workers_bound_how_many_questions_are_under_way() -> None:
+    settings = Settings(query=QuerySettings(captions=1, patches=5), workers=2, batch_wait=0.05)
+    with engine("", settings=settings) as vqa:
+        answers = vqa.ask_many([Question(RED, f"{number}?") for number in range(6)], method="pnpvqa")
+        reads = vqa.models.reader
+    assert isinstance(reads, ScriptedLM) and max(reads.batches) == 2
+    assert [answer.question for answer in answers] == [f"{number}?" for number in range(6)]
+
+
+def test_batches_are_no_larger_than_the_setting() -> None:
+    settings = Settings(query=QuerySettings(captions=7, patches=5), workers=2, batch_wait=0.05, max_batch=3)
+    with engine("answer = query(img, 'a')", settings=settings) as vqa:
+        vqa.ask(RED, "a?")
+        captioner = vqa.models.captioner
+    assert isinstance(captioner, FakeCaptioner) and max(captioner.batches) == 3
+
+
+def test_limits_are_a_setting() -> None:
+    settings = Settings(limits=Limits(calls=2), query=QuerySettings(captions=1, patches=5), workers=2)
+    with engine("", settings=settings) as vqa:
+        assert vqa.run("answer = [get_pos(img, 'a')[0] for _ in range(2)]", RED).text
+        with pytest.raises(ProgramLimitError, match="2"):
+            vqa.run("answer = [get_pos(img, 'a')[0] for _ in range(3)]", RED)
+
+
+def test_the_seed_decides_the_captions() -> None:
+    def captions(seed: int) -> object:
+        settings = Settings(query=QuerySettings(captions=2, patches=5), workers=2, seed=seed)
+        with engine("", settings=settings) as vqa:
+            return vqa.run("answer = query(img, 'a')", RED).trace.calls[0].evidence[0].captions
+
+    assert captions(0) == captions(0) != captions(1)
+
+
+def test_prompts_that_serve_no_set_refuse_one_by_either_method() -> None:
+    writer = Writer(
+        ScriptedLM("answer = 1"), {"image": load_prompts("gqa")}, settings=WriterSettings(selection="fixed")
+    )
+    models = Models(reader(), FakeMatcher(6), FakeCaptioner(grid=6))
+    with CodeVQA(writer, models, Settings(workers=2)) as vqa:
+        for method in METHODS:
+            with pytest.raises(SetupError, match="no examples about a set of images"):
+                vqa.ask([RED, GREEN], "Are both red?", method=method)
+
+
+def test_a_question_lost_to_an_error_keeps_its_method(tmp_path: Path) -> None:
+    with engine("answer = 1") as vqa:
+        for method in METHODS:
+            (answer,) = vqa.ask_many([Question(tmp_path / "none.png", "a?")], method=method)
+            assert (answer.method, answer.text, answer.error is not None) == (method, "", True)
+
+
+class Letters:
+    """Embeds by letters and remembers what it was asked."""
+
+    name = "letters"
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def embed(self, sentences: Sequence[str]) -> Map:
+        self.asked += sentences
+        return np.array([[text.lower().count(one) for one in "abcdefghijklmnopqrstuvwxyz"] for text in sentences], "f4")
+
+
+def test_the_retriever_serves_writer_and_reader_and_every_model_is_named() -> None:
+    retriever = Letters()
+    prompts = {"image": load_prompts("gqa"), "set": load_prompts("covr")}
+    writer = Writer(ScriptedLM("answer = query(img, 'Is the zebra wet?')"), prompts, retriever)  # type: ignore[arg-type]
+    models = Models(reader(), FakeMatcher(6), FakeCaptioner(grid=6), FakeDetector())
+    with CodeVQA(writer, models, Settings(query=QuerySettings(captions=1, patches=5, shots=2), workers=2)) as vqa:
+        answer = vqa.ask(RED, "What is this?")
+    assert {"What is this?", "Is the zebra wet?"} <= set(retriever.asked)
+    assert (answer.models["retriever"], answer.models["detector"]) == ("letters", "fake-detector")
+
+
+def test_a_query_about_one_picture_of_a_set_reads_as_the_set_s_prompts_say() -> None:
+    settings = Settings(query=QuerySettings(patches=5), workers=2)
+    program = 'images = open_images("ImageSet7.jpg")\nanswer = query(images[1], "a?")'
+    with engine(program, settings=settings) as vqa:
+        evidence = vqa.ask([RED, GREEN], "Is it?").trace.calls[-1].evidence[0]
+    assert len(evidence.captions[0]) == 3 and evidence.images == (ImageRef(2),)
+
+
+@pytest.mark.parametrize(
+    ("question", "phrase", "focus"),
+    [
+        ("Is the RED star left?", "red Star", (7, 15)),
+        ("Is the star left?", "red star", (7, 11)),
+        ("Is it left?", "zebra", None),
+    ],
+)
+def test_where_in_the_question_the_phrase_stands(question: str, phrase: str, focus: tuple[int, int] | None) -> None:
+    matcher = FakeMatcher(6)
+    with engine("", settings=Settings(workers=2, position_text="question"), matcher=matcher) as vqa:
+        vqa.run(f"answer = get_pos(img, '{phrase}')", RED, question=question)
+    assert (matcher.matches.requests[0].text, matcher.matches.requests[0].focus) == (question, focus)
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("query(img, ' ')", "needs a question"),
+        ("get_pos(img, '')", "needs the name of an object"),
+        ("find_matching_image([], 'a dog')", "at least one image"),
+        ("open_image('Image0.jpg')", "has 2 images"),
+        ("open_image('Image1.jpg.exe')", "there is no image 'Image1.jpg.exe'"),
+        ("open_images('Image1.jpg')", "use a name like 'ImageSet1.jpg'"),
+    ],
+)
+def test_primitives_refuse_what_means_nothing(expression: str, words: str) -> None:
+    with engine("", settings=Settings(workers=2)) as vqa, pytest.raises(ProgramRuntimeError, match=words):
+        vqa.run(f"img = images[0]\nanswer = {expression}", [RED, GREEN])
+
+
+def test_positions_and_boxes_keep_their_scores() -> None:
+    detector = FakeDetector([Box(0, 0, 30, 20, 0.4), Box(0, 0, 3, 2, 0.9)])
+    matcher = FakeMatcher(6, logit=1.5)
+    source = "answer = str(get_pos(img, 'dog')) + str(len(find_object(img, 'dog')))"
+    with engine("", settings=Settings(workers=2), detector=detector, matcher=matcher) as vqa:
+        position, boxes = vqa.run(source, RED).trace.calls
+    assert position.evidence[0].scores == (1.5,)
+    assert (boxes.evidence[0].kind, boxes.evidence[0].text, boxes.evidence[0].scores) == (
+        "detection",
+        "dog",
+        (0.9, 0.4),
+    )
+
+
+def children() -> set[str]:
+    return {one for task in Path("/proc/self/task").iterdir() for one in (task / "children").read_text().split()}
+
+
+@pytest.mark.skipif(not Path(f"/proc/self/task/{os.getpid()}/children").exists(), reason="lists children as Linux does")
+def test_closing_leaves_no_process_and_no_thread() -> None:
+    before, threads = children(), set(threading.enumerate())
+    with engine("answer = query(img, 'a')") as vqa:
+        vqa.ask(RED, "a?")
+        assert children() - before and set(threading.enumerate()) - threads
+    assert not children() - before
+    assert not {one.name for one in set(threading.enumerate()) - threads}
+    with pytest.raises(RuntimeError, match="closed"):
+        vqa.ask(RED, "a?")
+
+
+class Gate:
+    """A reading model that waits to be let through."""
+
+    def __init__(self) -> None:
+        self.entered, self.open = threading.Event(), threading.Event()
+        self.questions: list[str] = []
+
+    def __call__(self, request: GenerationRequest) -> str:
+        self.questions.append(str(request.prompt).rsplit("Q: ", 1)[1].removesuffix("\nA:"))
+        self.entered.set()
+        assert self.open.wait(10), "the caller's loop stood still"
+        return " yes"
+
+
+def test_cancelling_an_ask_stops_its_program_and_leaves_the_engine_usable() -> None:
+    gate = Gate()
+
+    async def main(vqa: CodeVQA) -> str:
+        asking = asyncio.ensure_future(vqa.ask_async(RED, "Is it red?"))
+        assert await asyncio.to_thread(gate.entered.wait, 10)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        gate.open.set()
+        return (await vqa.ask_async(RED, "Is it wet?", method="pnpvqa")).text
+
+    with engine("answer = query(img, 'First?') + query(img, 'Second?')", read=ScriptedLM(gate)) as vqa:
+        assert asyncio.run(main(vqa)) == "yes"
+    assert gate.questions == ["First?", "Is it wet?"]
+
+
+def test_closing_while_an_ask_runs_ends_it_and_does_not_hang() -> None:
+    gate, ended = Gate(), list[str]()
+
+    def ask(vqa: CodeVQA) -> None:
+        try:
+            ended.append(vqa.ask(RED, "Is it red?").text)  # it may be quicker than the close
+        except (futures.CancelledError, CodeVQAError) as error:
+            ended.append(type(error).__name__)
+
+    with engine("answer = query(img, 'First?')", read=ScriptedLM(gate)) as vqa:
+        asking = threading.Thread(target=ask, args=(vqa,), daemon=True)
+        asking.start()
+        assert gate.entered.wait(10)
+        closing = threading.Thread(target=vqa.close, daemon=True)
+        closing.start()
+        gate.open.set()
+        closing.join(10)
+        asking.join(10)
+    assert not closing.is_alive() and not asking.is_alive() and len(ended) == 1

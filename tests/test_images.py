@@ -9,7 +9,7 @@ from PIL import Image, PngImagePlugin
 
 from codevqa import images
 from codevqa.errors import ImageError
-from codevqa.images import load_picture, load_pictures
+from codevqa.images import ImageSource, load_picture, load_pictures
 
 
 def png(image: Image.Image, **options: object) -> bytes:
@@ -116,3 +116,69 @@ def test_nul_in_path() -> None:
 
 def test_one_pixel() -> None:
     assert load_picture(Image.new("L", (1, 1))).pixels.size == (1, 1)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_every_exif_orientation_is_shown_upright(orientation: int) -> None:
+    upright = np.arange(5 * 7 * 3, dtype=np.uint8).reshape(5, 7, 3)
+    stored = {
+        1: upright,
+        2: upright[:, ::-1],
+        3: upright[::-1, ::-1],
+        4: upright[::-1],
+        5: upright.swapaxes(0, 1),
+        6: np.rot90(upright),
+        7: upright[::-1, ::-1].swapaxes(0, 1),
+        8: np.rot90(upright, -1),
+    }[orientation]
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    shown = load_picture(png(Image.fromarray(np.ascontiguousarray(stored)), exif=exif))
+    assert np.array_equal(np.asarray(shown.pixels), upright)
+
+
+def test_transparency_of_every_kind_is_white_paper() -> None:
+    grey = Image.new("LA", (1, 1), (0, 0))
+    palette = Image.new("P", (1, 1), 0)
+    palette.putpalette([255, 0, 0])
+    key = Image.new("RGB", (1, 1), (1, 2, 3))
+    sources: list[ImageSource] = [png(grey), grey, png(palette, transparency=0), png(key, transparency=(1, 2, 3))]
+    assert [load_picture(source).pixels.getpixel((0, 0)) for source in sources] == [(255, 255, 255)] * 4
+    half = Image.new("RGBA", (1, 1), (0, 0, 0, 128))
+    assert load_picture(half).pixels.getpixel((0, 0)) == (127, 127, 127)
+
+
+def test_keys_tell_pictures_apart_by_pixels_and_shape() -> None:
+    sizes = [(2, 8), (4, 4), (8, 2)]
+    assert len({load_picture(Image.new("RGB", size)).key for size in sizes}) == 3
+    assert load_picture(Image.new("RGB", (4, 4))).key != load_picture(Image.new("RGB", (4, 4), (0, 0, 1))).key
+    assert load_picture(Image.new("L", (4, 4))).key == load_picture(Image.new("RGB", (4, 4))).key
+
+
+def test_other_containers(picture: Image.Image, tmp_path: Path) -> None:
+    data = png(picture)
+    assert load_picture(bytearray(data)).key == load_picture(data).key  # type: ignore[arg-type]
+    assert len(load_pictures((picture, data))) == 2
+    path = tmp_path / "folder.png.d"
+    path.mkdir()
+    picture.save(path / "b.png")
+    with Image.open(path / "b.png") as opened:
+        assert load_picture(opened).name == "b.png"
+
+
+def test_a_picture_of_just_the_limit_is_read(monkeypatch: pytest.MonkeyPatch, picture: Image.Image) -> None:
+    monkeypatch.setattr(images, "MAX_PIXELS", 600)
+    assert load_picture(picture).pixels.size == (30, 20)
+
+
+@pytest.mark.parametrize("path", ["a" * 5000, "a" * 300 + ".png", "/dev/null/a.png"])
+def test_paths_the_system_refuses(path: str) -> None:
+    with pytest.raises(ImageError, match="Cannot read"):
+        load_picture(path)
+
+
+def test_an_empty_picture() -> None:
+    with pytest.raises(ImageError, match="is empty"):
+        load_picture(Image.new("RGB", (0, 5)))
+    with pytest.raises(ImageError, match="not a picture"):
+        load_picture(b"")

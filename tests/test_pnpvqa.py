@@ -3,10 +3,11 @@ from __future__ import annotations
 import asyncio
 import collections
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from PIL import Image
 
@@ -18,6 +19,7 @@ from codevqa.pnpvqa import PnPVQA, Reading, draw_patches, render_reading
 from codevqa.program import Form, ImageRef
 from codevqa.prompts import PromptSet, ReadingExample
 from codevqa.prompts import load as load_prompts
+from codevqa.retrieval import Retriever
 from codevqa.services import Services
 from codevqa.settings import QuerySettings
 
@@ -77,6 +79,9 @@ def answer(
     bank: PromptSet | None = None,
     seed: int = 0,
     matcher: FakeMatcher | None = None,
+    settings: QuerySettings = QuerySettings(patches=5),  # noqa: B008 - frozen
+    retriever: Retriever | None = None,
+    question: str = "What is it?",
 ) -> Reading:
     pictures = [
         (ImageRef(number + 1), load_picture(Image.new("RGB", (8, 8), (number, 0, 0)))) for number in range(count)
@@ -85,9 +90,9 @@ def answer(
     async def main() -> Reading:
         services = Services(Models(reader, matcher or FakeMatcher(6), captioner), reader, max_batch=64, max_wait=0.001)
         used = bank or prompts()
-        method = PnPVQA(services, {"image": used, "set": used}, QuerySettings(patches=5), None, seed)
+        method = PnPVQA(services, {"image": used, "set": used}, settings, retriever, seed)
         try:
-            return await method.answer(pictures, "What is it?", form, form)
+            return await method.answer(pictures, question, form, form)
         finally:
             services.close()
 
@@ -180,3 +185,111 @@ def test_generation_request_stops_at_the_line_end_and_shares_its_examples() -> N
     request: GenerationRequest = reader.requests[0]
     assert request.stop == ("\n",) and request.max_tokens == 20
     assert isinstance(request.prompt, str) and request.prompt[: request.shared].endswith("A: red")
+
+
+def test_settings_come_before_the_prompt_set_s_numbers() -> None:
+    captioner = distinct()
+    reading = answer(ScriptedLM("x"), captioner, settings=QuerySettings(captions=2, patches=4))
+    assert len(reading.evidence.captions[0]) == len(captioner.requests) == 2
+    assert all(request.patches is not None and len(request.patches) == 4 for request in captioner.requests)
+    repeating = FakeCaptioner("a dog")
+    answer(ScriptedLM("x"), repeating, settings=QuerySettings(captions=4, max_draws=6))
+    assert len(repeating.requests) == 6
+    reader = ScriptedLM("")
+    with pytest.raises(ModelError, match="empty answer 2 times"):
+        answer(reader, distinct(), settings=QuerySettings(attempts=2, max_tokens=7))
+    assert [request.max_tokens for request in reader.requests] == [7, 7]
+
+
+def test_each_picture_question_and_draw_has_a_seed_of_its_own() -> None:
+    def seeds(question: str, count: int = 1) -> list[int | None]:
+        captioner = distinct()
+        answer(ScriptedLM("x"), captioner, "set", count, question=question)
+        return [request.seed for request in captioner.requests]
+
+    assert len(set(seeds("What is it?", 4))) == 12
+    assert not set(seeds("What is it?")) & set(seeds("Who is it?"))
+
+
+def test_one_picture_of_a_set_is_described_as_the_set_s_prompts_say() -> None:
+    reader = ScriptedLM("x")
+    picture = load_picture(Image.new("RGB", (8, 8)))
+
+    async def main() -> Reading:
+        services = Services(Models(reader, FakeMatcher(6), distinct()), reader, max_batch=8, max_wait=0.001)
+        banks: dict[Form, PromptSet] = {"image": prompts(captions=1), "set": prompts(captions=2)}
+        method = PnPVQA(services, banks, QuerySettings(), None, 0)
+        return await method.answer([(ImageRef(2), picture)], "What?", "image", "set")
+
+    evidence = asyncio.run(main()).evidence
+    assert len(evidence.captions[0]) == 2 and evidence.images == (ImageRef(2),)
+
+
+def test_the_prompt_set_names_the_pictures() -> None:
+    bank = prompts(image_labels=("Left image", "Right image"))
+    prompt = answer(ScriptedLM("x"), distinct(), "set", 2, bank=bank).evidence.prompt
+    assert "\nLeft image: Thing " in prompt and "\nRight image: Thing " in prompt
+
+
+class Letters:
+    """Embeds by letters."""
+
+    name = "letters"
+
+    def embed(self, sentences: Sequence[str]) -> npt.NDArray[np.float32]:
+        return np.array([[text.lower().count(one) for one in "abcdefghijklmnopqrstuvwxyz"] for text in sentences], "f4")
+
+
+def shown(prompt: str) -> list[str]:
+    return [line[3:] for line in prompt.splitlines() if line.startswith("Q: ")][:-1]
+
+
+BANK = tuple(ReadingExample(word, f"{word * 3}?", ("a",), "yes") for word in ("a", "b", "z"))
+SETS = tuple(ReadingExample(word, f"{word * 3}?", (("a",),), "yes") for word in ("y", "d", "z"))
+
+
+def test_nearest_reading_examples_of_the_form_most_similar_first() -> None:
+    bank = prompts(reading=(*SETS, *BANK), reading_shots=2)
+    reader = ScriptedLM("x")
+    answer(reader, distinct(), bank=bank, retriever=Letters(), question="zzb?")
+    assert shown(str(reader.requests[-1].prompt)) == ["Zzz?", "Bbb?"]
+    fixed = QuerySettings(selection="fixed")
+    answer(reader, distinct(), bank=bank, retriever=Letters(), question="zzb?", settings=fixed)
+    assert shown(str(reader.requests[-1].prompt)) == ["Aaa?", "Bbb?"]
+
+
+def test_both_forms_have_an_index_of_their_own() -> None:
+    bank = prompts(reading=(*SETS, *BANK), reading_shots=1)
+    reader = ScriptedLM("x")
+    picture = (ImageRef(1), load_picture(Image.new("RGB", (8, 8))))
+
+    async def main() -> None:
+        services = Services(Models(reader, FakeMatcher(6), distinct()), reader, max_batch=8, max_wait=0.001)
+        method = PnPVQA(services, {"image": bank, "set": bank}, QuerySettings(captions=1), Letters(), 0)
+        await method.answer([picture], "b y?", "image", "set")
+        await method.answer([picture], "b y?", "set", "set")
+
+    asyncio.run(main())
+    assert [shown(str(request.prompt)) for request in reader.requests] == [["Bbb?"], ["Yyy?"]]
+
+
+@pytest.mark.parametrize("shots", [0, 1, 2])
+def test_shots_of_the_settings(shots: int) -> None:
+    bank = prompts(reading=BANK, reading_shots=3)
+    reader = ScriptedLM("x")
+    for retriever in (None, Letters()):
+        answer(reader, distinct(), bank=bank, retriever=retriever, settings=QuerySettings(shots=shots))
+    assert [len(shown(str(request.prompt))) for request in reader.requests] == [shots, shots]
+
+
+def test_captions_become_sentences_once_and_keep_their_capitals() -> None:
+    prompt = render_reading([], [["a sign saying STOP.", "the Eiffel tower "]], "q", "image")
+    assert "Context: A sign saying STOP. The Eiffel tower.\n" in prompt
+
+
+def test_evidence_holds_every_map_and_the_patches_in_it() -> None:
+    relevance = np.zeros((6, 6), np.float32)
+    relevance[1, 2] = 2.5
+    evidence = answer(ScriptedLM("X\n"), distinct(), "set", 2, matcher=FakeMatcher(6, relevance=relevance)).evidence
+    assert [rows[1][2] for rows in evidence.relevance] == [2.5, 2.5]
+    assert all(8 in patches for one in evidence.patches for patches in one)

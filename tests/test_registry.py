@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from huggingface_hub import constants
 
 from codevqa.errors import UnknownNameError
+from codevqa.models import registry
 from codevqa.models.presets import PRESETS, preset
 from codevqa.models.registry import build, missing, parse, prompt_sets
+from codevqa.settings import Settings, WriterSettings
 
 
 def test_downloads_stay_visible_after_loading() -> None:
-    from huggingface_hub.utils import are_progress_bars_disabled
+    from huggingface_hub.utils.tqdm import are_progress_bars_disabled
 
     writer, models, settings = build("mini")
     assert not are_progress_bars_disabled()
@@ -59,3 +64,79 @@ def test_what_is_missing_is_told_without_loading(tmp_path_factory: pytest.TempPa
 def test_a_server_s_key_is_named_when_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     assert "OPENAI_API_KEY" in missing("openai-chat:gpt-4.1-mini")
+
+
+class Part:
+    """What a loader gives: knows what it was asked for."""
+
+    grid = 6
+
+    def __init__(self, name: str, **options: object) -> None:
+        self.name, self.options = name, options
+
+
+@pytest.fixture
+def loaders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same back ends without their weights."""
+    parts = {role: dict.fromkeys(back_ends, Part) for role, back_ends in registry.LOADERS.items()}
+    monkeypatch.setattr(registry, "LOADERS", parts)
+
+
+@pytest.mark.usefixtures("loaders")
+def test_options_belong_to_the_model_they_were_chosen_for() -> None:
+    _, models, _ = build("mini", parts={"matcher": "blip:somewhere/else", "captioner": None})
+    assert isinstance(models.matcher, Part) and isinstance(models.captioner, Part)
+    assert (models.matcher.name, models.matcher.options) == ("somewhere/else", {})
+    assert models.captioner.name.endswith("codevqa/mini/weights/captioner")
+    assert models.captioner.options == PRESETS["mini"].options["captioner"]
+    assert PRESETS["mini"].parts["matcher"] == "blip:@mini/weights/matcher"
+    _, models, _ = build("mini")
+    assert isinstance(models.matcher, Part) and models.matcher.options == PRESETS["mini"].options["matcher"]
+
+
+@pytest.mark.usefixtures("loaders")
+def test_settings_in_place_of_the_preset_s() -> None:
+    given = Settings(seed=7, prompts="nlvr2", writer=WriterSettings(shots=3))
+    writer, _, used = build("large", settings=given)
+    assert used is given and (writer.seed, writer.settings) == (7, given.writer)
+    assert (writer.prompts["image"].name, writer.prompts["set"].name) == ("gqa", "nlvr2")
+    writer, _, _ = build("large", settings=given, prompts="covr")
+    assert writer.prompts["set"].name == "covr"
+    retriever = writer.retriever
+    assert retriever is not None and retriever.name == "sentence-transformers/all-mpnet-base-v2"
+
+
+@pytest.mark.usefixtures("loaders")
+def test_settings_that_were_given_are_kept_with_a_chat_server() -> None:
+    given = Settings(writer=WriterSettings(form="completion"))
+    writer, _, used = build("mini", settings=given, parts={"language_model": "openai-chat:x"})
+    assert (used.writer.form, writer.settings.form) == ("completion", "completion")
+
+
+def test_a_typing_error_costs_no_loading(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(name: str, **options: object) -> Part:
+        raise AssertionError("loaded")
+
+    parts = {role: dict.fromkeys(back_ends, load) for role, back_ends in registry.LOADERS.items()}
+    monkeypatch.setattr(registry, "LOADERS", parts)
+    with pytest.raises(UnknownNameError, match="Write one of: sentence:ID"):
+        build("mini", parts={"retriever": "typo"})
+
+
+def test_what_is_here_is_told_as_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nested = tmp_path / "nested" / "0_Transformer"
+    nested.mkdir(parents=True)
+    (nested / "model.safetensors").write_bytes(b"")
+    assert missing(f"sentence:{tmp_path / 'nested'}") == ""
+    monkeypatch.setenv("OPENAI_API_KEY", "x")
+    assert missing("openai:gpt") == ""
+    commit = "0" * 40
+    for name, file in (("blip", "config.json"), ("sentences", "modules.json")):
+        repository = tmp_path / f"models--some--{name}"
+        (repository / "refs").mkdir(parents=True)
+        (repository / "refs" / "main").write_text(commit)
+        (repository / "snapshots" / commit).mkdir(parents=True)
+        (repository / "snapshots" / commit / file).write_text("{}")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    assert missing("blip:some/blip") == missing("sentence:some/sentences") == ""
+    assert "network" in missing("blip:some/other")

@@ -43,3 +43,34 @@ def test_lists_must_pair() -> None:
         compare([True], [True, False])
     with pytest.raises(ValueError, match="nothing"):
         proportion([])
+    with pytest.raises(ValueError, match="nothing"):
+        compare([], [])
+    with pytest.raises(ValueError, match="differ in length"):
+        compare([True, False], [True, False], clusters=["a"])
+
+
+def test_bootstrap_interval_against_the_normal_one() -> None:
+    # One in ten gained of 400: standard error 0.015, so 0.1 +- 0.0294 at 95 %.
+    paired = compare([True] * 40 + [False] * 360, [False] * 400)
+    assert paired.difference.low == pytest.approx(0.1 - 0.0294, abs=0.003)
+    assert paired.difference.high == pytest.approx(0.1 + 0.0294, abs=0.003)
+    assert paired.difference.n == 400
+
+
+def test_clusters_of_unequal_size_weigh_by_their_size() -> None:
+    paired = compare([True] * 9 + [False], [False] * 10, clusters=["big"] * 9 + ["small"])
+    assert paired.difference.value == pytest.approx(0.9)
+    assert (paired.difference.low, paired.difference.high) == (0.0, 1.0)  # none can gain more than all
+
+
+def test_seed_and_rounds() -> None:
+    first, second = [True] * 40 + [False] * 60, [False] * 100
+    assert compare(first, second, rounds=50) == compare(first, second, rounds=50)
+    assert compare(first, second, rounds=50, seed=1) != compare(first, second, rounds=50)
+    once = compare(first, second, rounds=1).difference
+    assert once.low == once.high
+
+
+def test_as_text() -> None:
+    assert str(proportion([True, False])) == "0.500 [0.095, 0.905] n=2"
+    assert "better 1, worse 0, McNemar p=1" in str(compare([True], [False]))

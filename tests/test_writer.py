@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -168,3 +169,115 @@ def test_write_and_repair() -> None:
         assert "answer = qury(img)\n# That program fails: line 1: unknown name qury. Corrected:" in fixed.prompt
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("selection", ["nearest", "random", "fixed"])
+@pytest.mark.parametrize("shots", [0, 1])
+def test_shots_of_the_settings(selection: Literal["nearest", "random", "fixed"], shots: int) -> None:
+    settings = WriterSettings(selection=selection, shots=shots)
+    assert len(Writer(ScriptedLM([]), bank(), WordRetriever(), settings).request("black cat", "image")[1]) == shots
+
+
+def test_fixed_and_random_selection_ask_no_retriever() -> None:
+    class Broken:
+        name = "broken"
+
+        def embed(self, sentences: Sequence[str]) -> npt.NDArray[np.float32]:
+            raise AssertionError("asked")
+
+    settings = WriterSettings(selection="fixed", shots=1)
+    assert Writer(ScriptedLM([]), bank(), Broken(), settings).request("dogs dogs?", "image")[1] == ("1",)
+    random = WriterSettings(selection="random", shots=1)
+    assert len(Writer(ScriptedLM([]), bank(), Broken(), random).request("dogs dogs?", "image")[1]) == 1
+
+
+def test_examples_are_of_the_question_s_form() -> None:
+    both = bank(examples=(CAT, dataclasses.replace(DOGS, form="set")))
+    writer = Writer(ScriptedLM([]), both, WordRetriever())
+    assert writer.request("dogs?", "image")[1] == ("1",)
+    assert writer.request("black cat?", "set")[1] == ("2",)
+
+
+@pytest.mark.parametrize("form", ["completion", "chat"])
+def test_length_and_stop_of_every_request(form: Literal["completion", "chat"]) -> None:
+    model = ScriptedLM("\nanswer = 1")
+    writer = Writer(model, bank(), settings=WriterSettings(form=form, max_tokens=33, selection="fixed"))
+
+    async def generate(request: GenerationRequest) -> Completion:
+        return model.generate([request])[0]
+
+    async def main() -> None:
+        program = await writer.write("What is it?", "image", generate)
+        await writer.repair(program, ProgramTypeError("bad"), generate)
+
+    asyncio.run(main())
+    first, again = model.requests
+    assert (first.max_tokens, first.stop) == (again.max_tokens, again.stop) == (33, ("\n# Image",))
+    assert first.shared == again.shared and (first.shared > 0) == (form == "completion")
+
+
+def test_nearest_selection_shares_the_preamble() -> None:
+    writer = Writer(ScriptedLM([]), bank(), WordRetriever())
+    request, _ = writer.request("What is it?", "image")
+    assert isinstance(request.prompt, str)
+    assert request.prompt[: request.shared] == writer.preamble("image").rstrip("\n")
+
+
+def test_chat_repair_shows_the_program_and_its_error() -> None:
+    model = ScriptedLM(["? = 1\nanswer = 2", "```python\nanswer = 3\n```"])
+
+    async def generate(request: GenerationRequest) -> Completion:
+        return model.generate([request])[0]
+
+    async def main() -> None:
+        writer = Writer(model, bank(), settings=WriterSettings(form="chat"))
+        program = await writer.write("What is it?", "image", generate)
+        assert program.source == "? = 1\nanswer = 2"  # a chat reply does not go on with the question
+        fixed = await writer.repair(program, ProgramTypeError("unknown name x", line=1), generate)
+        assert (fixed.source, fixed.question, fixed.examples) == ("answer = 3", "What is it?", ("1", "2"))
+
+    asyncio.run(main())
+    turns = model.requests[1].prompt
+    assert not isinstance(turns, str) and turns[:-2] == model.requests[0].prompt
+    assert [turn.role for turn in turns[-2:]] == ["assistant", "user"]
+    assert "? = 1\nanswer = 2" in turns[-2].content
+    assert turns[-1].content == "That program fails: line 1: unknown name x\nWrite the corrected program."
+
+
+def test_a_completion_that_goes_on_with_the_question_is_cut() -> None:
+    model = ScriptedLM(" there?\nanswer = 1")
+
+    async def generate(request: GenerationRequest) -> Completion:
+        return model.generate([request])[0]
+
+    program = asyncio.run(Writer(model, bank()).write("What is it?", "image", generate))
+    assert (program.source, program.completion) == ("answer = 1", " there?\nanswer = 1")
+
+
+def test_chat_examples_open_the_picture_of_their_own_number_and_form() -> None:
+    turns = render_chat("P", [CAT, dataclasses.replace(DOGS, form="set")], "All?", "set")
+    assert turns[0].content == "P\n\nReply with the Python program only."
+    assert 'img = open_image("Image1.jpg")' in turns[2].content
+    assert 'images = open_images("ImageSet2.jpg")' in turns[4].content
+    assert turns[-1].content == "# Image Set 3: All?"
+
+
+def test_a_writer_with_more_primitives_keeps_everything_else() -> None:
+    @primitive
+    def read_text(name: str) -> str:
+        """Reads printed words."""
+        return name
+
+    @primitive
+    def weigh(name: str) -> str:
+        """Weighs."""
+        return name
+
+    settings = WriterSettings(selection="random", shots=1)
+    many = bank(examples=tuple(dataclasses.replace(CAT, id=str(number)) for number in range(50)))
+    one = Writer(ScriptedLM([]), many, WordRetriever(), settings, extra=[read_text], seed=7)
+    more = one.with_extra([weigh])
+    assert "read_text(" in more.preamble("image") and "weigh(" in more.preamble("image")
+    assert "weigh(" not in one.preamble("image")
+    assert (more.seed, more.settings, more.retriever) == (one.seed, one.settings, one.retriever)
+    assert [more.request(f"{n}?", "image")[1] for n in range(5)] == [one.request(f"{n}?", "image")[1] for n in range(5)]

@@ -1,0 +1,136 @@
+"""One private loop for callers of every thread: interrupts, cancelling and closing reach what runs on it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import CancelledError
+
+import pytest
+
+from codevqa.loop import LoopThread
+
+
+class Work:
+    """Runs until it is cancelled, and says so."""
+
+    def __init__(self) -> None:
+        self.started = threading.Event()
+        self.cancelled = threading.Event()
+
+    async def __call__(self) -> None:
+        try:
+            self.started.set()
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+
+
+@pytest.fixture
+def loop() -> Iterator[LoopThread]:
+    thread = LoopThread("test-loop")
+    yield thread
+    thread.close()
+
+
+def test_results_and_errors_come_back(loop: LoopThread) -> None:
+    async def name() -> str:
+        return threading.current_thread().name
+
+    async def fail() -> None:
+        raise KeyError("a")
+
+    assert loop.run(name()) == asyncio.run(loop.wait(name())) == "test-loop"
+    with pytest.raises(KeyError, match="a"):
+        loop.run(fail())
+    with pytest.raises(KeyError, match="a"):
+        asyncio.run(loop.wait(fail()))
+
+
+def test_an_interrupt_of_the_caller_cancels_the_work(loop: LoopThread) -> None:
+    work, main = Work(), threading.get_ident()
+
+    def interrupt() -> None:
+        work.started.wait(5)
+        time.sleep(0.3)  # until the main thread waits for the result
+        signal.pthread_kill(main, signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        loop.run(work())
+    thread.join()
+    assert work.cancelled.wait(5)
+
+
+def test_cancelling_the_wait_cancels_the_work(loop: LoopThread) -> None:
+    work = Work()
+
+    async def main() -> None:
+        waiting = asyncio.ensure_future(loop.wait(work()))
+        await asyncio.to_thread(work.started.wait, 5)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    asyncio.run(main())
+    assert work.cancelled.wait(5)
+
+
+def test_waiting_does_not_hold_up_the_caller_s_own_loop(loop: LoopThread) -> None:
+    async def main() -> int:
+        waiting = asyncio.ensure_future(loop.wait(asyncio.sleep(0.2, "done")))
+        turns = 0
+        while not waiting.done():
+            turns += 1
+            await asyncio.sleep(0.01)
+        assert await waiting == "done"
+        return turns
+
+    assert asyncio.run(main()) > 3
+
+
+def test_closing_cancels_what_runs_and_frees_its_caller() -> None:
+    loop, work = LoopThread("test-closing"), Work()
+    caught: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            loop.run(work())
+        except CancelledError as error:
+            caught.append(error)
+
+    caller = threading.Thread(target=call)
+    caller.start()
+    assert work.started.wait(5)
+    started = time.monotonic()
+    loop.close()
+    caller.join(5)
+    assert work.cancelled.is_set() and len(caught) == 1 and not caller.is_alive()
+    assert time.monotonic() - started < 5
+    assert loop.closed and "test-closing" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_closed_loop_closes_again_and_refuses_work_without_a_warning() -> None:
+    loop = LoopThread("test-closed")
+    loop.close()
+    loop.close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # such as "coroutine was never awaited"
+        with pytest.raises(RuntimeError, match="test-closed is closed"):
+            loop.run(asyncio.sleep(0))
+        with pytest.raises(RuntimeError, match="test-closed is closed"):
+            asyncio.run(loop.wait(asyncio.sleep(0)))
+
+
+def test_a_program_that_forgets_to_close_still_ends() -> None:
+    code = "import asyncio; from codevqa.loop import LoopThread; print(LoopThread('a').run(asyncio.sleep(0, 'ran')))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", "")

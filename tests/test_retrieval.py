@@ -1,0 +1,83 @@
+"""Nearest examples, with a real sentence-transformers model of four words that the test writes itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from codevqa.errors import ModelNotFoundError
+from codevqa.retrieval import ExampleIndex, SentenceRetriever
+
+WORDS = ("[UNK]", "dog", "cat", "tree")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Whitespace
+
+    tokenizer = Tokenizer(WordLevel({word: place for place, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    weights = np.eye(len(WORDS), dtype=np.float32)
+    weights[0] = 0  # an unknown word says nothing
+    path = tmp_path_factory.mktemp("retriever")
+    SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_weights=weights)], device="cpu").save(str(path))
+    return path
+
+
+def test_embeddings_are_the_model_s_own(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    retriever = SentenceRetriever.from_pretrained(folder)
+    capfd.readouterr()
+    embeddings = retriever.embed(["dog", "dog cat", "zebra"])
+    assert embeddings.dtype == np.float32
+    assert embeddings.tolist() == [[0, 1, 0, 0], [0, 0.5, 0.5, 0], [0, 0, 0, 0]]  # the mean, not normalised
+    assert retriever.name == str(folder)
+    assert capfd.readouterr() == ("", ""), "no progress bar"
+
+
+def test_nearest_first_and_ties_keep_the_bank_s_order(folder: Path) -> None:
+    retriever = SentenceRetriever.from_pretrained(folder)
+    index = ExampleIndex(retriever, ["cat", "tree", "dog dog cat", "dog"] + ["tree"] * 30)
+    assert index.nearest("dog", 2) == (3, 2)
+    assert index.nearest("cat", 3) == (0, 2, 1)
+    assert index.nearest("zebra", 30) == tuple(range(30))
+    many = ExampleIndex(retriever, ["tree", "dog", "cat"] * 40)
+    assert many.nearest("dog", 40) == tuple(range(1, 120, 3))
+    assert index.nearest("dog", 0) == ()
+    assert len(index.nearest("dog", 99)) == 34
+
+
+def test_a_bank_is_embedded_once_and_a_question_once() -> None:
+    asked: list[list[str]] = []
+
+    class Lengths:
+        name = "lengths"
+
+        def embed(self, sentences: Sequence[str]) -> npt.NDArray[np.float32]:
+            asked.append(list(sentences))
+            return np.array([[len(sentence)] for sentence in sentences], np.float32)
+
+    index = ExampleIndex(Lengths(), ["a", "aaa", "aa"])
+    assert index.nearest("b", 2) == index.nearest("b", 2) == (1, 2)
+    assert asked == [["a", "aaa", "aa"], ["b"]]
+
+
+def test_a_folder_that_is_missing_or_holds_no_model_is_one_clear_line(tmp_path: Path) -> None:
+    for path in (tmp_path / "none", tmp_path):
+        with pytest.raises(ModelNotFoundError, match="Cannot load the sentence embedding model") as caught:
+            SentenceRetriever.from_pretrained(path)
+        assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_importing_it_loads_no_model_library() -> None:
+    code = "import sys, codevqa.retrieval; sys.exit(int('sentence_transformers' in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
