@@ -184,15 +184,20 @@ def test_an_interrupt_ends_it_quietly_with_the_status_of_one() -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # Where the tests run in the background of a shell, interrupts are ignored, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
-        assert process.stderr is not None and process.stdout is not None
+        assert process.stderr is not None and process.stdin is not None
         for line in process.stderr:
             if "codevqa.images" in line:  # the last import before it waits for the program
                 break
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)
-        rest = process.stderr.read()
-        assert process.wait(30) == 130, rest
+        try:
+            _, rest = process.communicate(timeout=30)
+        finally:
+            process.kill()
+        assert process.returncode == 130, rest
     assert "Traceback" not in rest
 
 

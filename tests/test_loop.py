@@ -62,11 +62,16 @@ def test_an_interrupt_of_the_caller_cancels_the_work(loop: LoopThread) -> None:
         time.sleep(0.3)  # until the main thread waits for the result
         signal.pthread_kill(main, signal.SIGINT)
 
+    # Where the tests run in the background of a shell, interrupts are ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     thread = threading.Thread(target=interrupt)
-    thread.start()
-    with pytest.raises(KeyboardInterrupt):
-        loop.run(work())
-    thread.join()
+    try:
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            loop.run(work())
+    finally:
+        thread.join()
+        signal.signal(signal.SIGINT, before)
     assert work.cancelled.wait(5)
 
 
