@@ -54,7 +54,6 @@ class _Run:
     images: tuple[Image, ...]
     started: float = field(default_factory=time.perf_counter)
     calls: list[Call] = field(default_factory=list)
-    begun: int = 0
     attempts: list[tuple[Program, ErrorRecord]] = field(default_factory=list)
 
 
@@ -293,8 +292,7 @@ class CodeVQA:
         self, run: _Run, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], line: int | None
     ) -> object:
         """Answers one call of a primitive and keeps it in the trace."""
-        run.begun += 1
-        index, started = run.begun, time.perf_counter()
+        started = time.perf_counter()
         context = CallContext(run.question, run.form, run.images, self._services, self._pnpvqa, self.settings)
         arguments: dict[str, object] = {}
         value: object = None
@@ -313,7 +311,8 @@ class CodeVQA:
             shown = {key: plain(item) for key, item in arguments.items()}
             seconds = time.perf_counter() - started
             evidence = tuple(context.evidence)
-            run.calls.append(Call(index, name, shown, plain(value), seconds, line, evidence, failure))
+            # A program waits for each call, so they end in the order they began.
+            run.calls.append(Call(len(run.calls) + 1, name, shown, plain(value), seconds, line, evidence, failure))
 
     async def _read(self, run: _Run) -> Reading:
         """Answers the whole question from captions: the baseline, and the fallback."""
@@ -355,9 +354,8 @@ class CodeVQA:
     def _answer(
         self, run: _Run, program: Program | None, *, printed: str = "", baseline: Reading | None = None, **fields: Any
     ) -> Answer:
-        calls = tuple(sorted(run.calls, key=lambda call: call.index))
         read = (baseline.evidence,) if baseline else ()
-        trace = Trace(calls, printed, tuple(run.attempts), read)
+        trace = Trace(tuple(run.calls), printed, tuple(run.attempts), read)
         seconds = time.perf_counter() - run.started
         return Answer(run.question, program=program, trace=trace, seconds=seconds, models=self.model_names, **fields)
 

@@ -52,15 +52,15 @@ def _options(
 
 
 def main() -> None:
-    """Runs the command line; an error we know is one line on standard error, never a traceback."""
+    """Runs the command line; an error we know is one line on standard error, never a traceback.
+
+    Typer itself ends an interrupted command, with status 130.
+    """
     try:
         app()
     except CodeVQAError as error:
         print(f"codevqa: {error}", file=sys.stderr)
         sys.exit(2 if isinstance(error, InputError | SetupError) else 1)
-    except KeyboardInterrupt:
-        print("codevqa: interrupted", file=sys.stderr)
-        sys.exit(130)
     except BrokenPipeError:
         # Whoever read our output has gone; what is left of it has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
