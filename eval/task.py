@@ -1,0 +1,147 @@
+"""What an evaluation is made of: examples with their pictures and gold answers, and the rows that answer them.
+
+Data sets yield :class:`Example`, the runner turns each into a :class:`Row` for each method, metrics look at pairs of
+the two. Nothing here knows a data set, a model or a store.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeAlias
+
+from PIL import Image
+
+from ..errors import ImageError
+from ..images import ImageSource
+from ..program import Form
+
+__all__ = ["DataSet", "EvalImage", "Example", "Held", "Method", "PictureFile", "Row"]
+
+Method: TypeAlias = Literal["codevqa", "pnpvqa"]
+
+
+class EvalImage(Protocol):
+    """A picture of an example, read only when it is asked about."""
+
+    @property
+    def name(self) -> str:
+        """What messages and reports call it, such as ``2383860.jpg``."""
+        ...
+
+    def load(self) -> ImageSource:
+        """Returns something the engine can read.
+
+        Raises:
+            ImageError: it is missing or unreadable.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class PictureFile:
+    """A picture in a folder or inside a zip archive, or a part of one."""
+
+    path: Path
+    """The file, or the archive that holds it."""
+    member: str = ""
+    """Its name inside the archive; empty for a plain file."""
+    crop: tuple[int, int, int, int] | None = None
+    """Left, top, right, bottom in pixels of the part that is meant; None for all of it."""
+
+    @property
+    def name(self) -> str:
+        """The file's name, with the part where it is one."""
+        name = Path(self.member).name or self.path.name
+        return name if self.crop is None else f"{name}@{','.join(map(str, self.crop))}"
+
+    def load(self) -> ImageSource:
+        """Returns the path, the bytes out of the archive, or the part cut out.
+
+        Raises:
+            ImageError: the archive has no such member, or the picture cannot be cut.
+        """
+        source: ImageSource = self.path
+        if self.member:
+            try:
+                with zipfile.ZipFile(self.path) as archive:
+                    source = archive.read(self.member)
+            except (OSError, KeyError, zipfile.BadZipFile) as error:
+                raise ImageError(f"Cannot read {self.member} in {self.path}: {error}.") from None
+        if self.crop is None:
+            return source
+        from ..images import load_picture
+
+        return load_picture(source).pixels.crop(self.crop)
+
+
+@dataclass(frozen=True)
+class Held:
+    """A picture that is in memory already, such as a row of a table of the ``datasets`` library."""
+
+    name: str
+    image: Image.Image = field(repr=False, compare=False)
+
+    def load(self) -> ImageSource:
+        """Returns the picture."""
+        return self.image
+
+
+@dataclass(frozen=True)
+class Example:
+    """One question of a data set."""
+
+    id: str
+    """The official id, a string always: leading zeros matter."""
+    question: str
+    images: tuple[EvalImage, ...]
+    form: Form
+    """Whether the question is put to one image or to a set."""
+    gold: tuple[str, ...] = ()
+    """Accepted answers as the data set gives them (VQA: ten of them); empty where the split hides them."""
+    groups: Mapping[str, str] = field(default_factory=dict)
+    """By what figures are broken down, such as ``{"structural": "query", "images": "3"}``."""
+    cluster: str = ""
+    """What belongs together when resampling: the picture, or the pair or set of pictures."""
+    record: Mapping[str, Any] = field(default_factory=dict)
+    """The rest of the official record that a metric needs, as plain JSON-ready data."""
+
+
+class DataSet(Protocol):
+    """One split of a data set on this machine."""
+
+    name: str
+    """Such as ``gqa``."""
+    split: str
+    prompts: str
+    """The prompt set its questions go with, such as ``nlvr2``; a preset with its own prompts takes precedence."""
+
+    def __iter__(self) -> Iterator[Example]:
+        """Yields the examples in the file's order, reading as it goes."""
+        ...
+
+
+@dataclass(frozen=True)
+class Row:
+    """One finished question: what the store keeps."""
+
+    id: str
+    method: Method
+    repeat: int
+    """Which repetition over sampling seeds, counted from 0."""
+    prediction: str
+    """The answer's text; empty where nothing could be answered, and then ``error`` says why."""
+    fallback: bool = False
+    """Whether the program failed and the baseline answered in its place."""
+    error: str | None = None
+    """Type of the error, such as ``ProgramSyntaxError``."""
+    message: str = ""
+    program: str | None = None
+    """Source of the program last tried."""
+    trace: Mapping[str, Any] = field(default_factory=dict)
+    """Calls, attempts and evidence as plain JSON-ready data."""
+    seconds: float = 0.0
+    tokens: int = 0
+    """Tokens the language models read and wrote."""
