@@ -9,6 +9,7 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -40,6 +41,12 @@ class EvalImage(Protocol):
         ...
 
 
+@lru_cache(maxsize=8)
+def _archive(path: Path) -> zipfile.ZipFile:
+    # Kept open: reading the directory of an archive of 148,000 pictures takes seconds.
+    return zipfile.ZipFile(path)
+
+
 @dataclass(frozen=True)
 class PictureFile:
     """A picture in a folder or inside a zip archive, or a part of one."""
@@ -66,8 +73,7 @@ class PictureFile:
         source: ImageSource = self.path
         if self.member:
             try:
-                with zipfile.ZipFile(self.path) as archive:
-                    source = archive.read(self.member)
+                source = _archive(self.path).read(self.member)
             except (OSError, KeyError, zipfile.BadZipFile) as error:
                 raise ImageError(f"Cannot read {self.member} in {self.path}: {error}.") from None
         if self.crop is None:

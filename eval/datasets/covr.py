@@ -1,0 +1,114 @@
+"""COVR (Bogin, Gupta, Gardner and Berant, EMNLP 2021): questions and statements about sets of one to five photographs.
+
+https://covr-dataset.github.io. Licence: MIT for the repository, none stated for the data; the photographs belong to
+Visual Genome, imSitu and NLVR2 and are not included. ::
+
+    train.jsonl, val.jsonl, test.jsonl
+    images/VG_100K/7.jpg, images/VG_100K_2/…, images/of500_images/<verb>/<verb>_<n>.jpg, images/<NLVR2 picture>.png
+
+One record a line::
+
+    {"qid": "val_test_747468", "utterance": "Do all phones that are on a table have the same color?",
+     "scenes": ["7", "8"], "properties": ["has_quantifier", "has_quantifier_all"],
+     "pattern_name": "quantifier_same_attr", "program": [{"operation": "find", "arguments": ["table"]}, …],
+     "answer": true}
+
+An answer is a bool, an integer or a string; the test split has none. From version 1.0.1 on val and test have a
+paraphrase by people, ``paraphrased`` (``rephrase`` in the authors' own code). The files of CodeVQA's authors are lists
+of ``{"question_id": 1638198, "question": …, "scenes": […], "answer": …}``. The scenes have no order. Pictures are read
+out of zip archives too, but not out of imSitu's tar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...errors import SetupError
+from ..task import Example
+from .files import Folder, Located, Pictures
+from .split import Info, Split, answer_text, read, unknown_split
+from .stream import Row
+
+__all__ = ["INFO", "open_split"]
+
+INFO = Info(
+    name="covr",
+    title="COVR",
+    prompts="covr",
+    splits=("test", "val", "train"),
+    folders=("covr", "covr_v1_0", "covr_v1_0_1", "covr-dataset"),
+    questions="Get covr_v1_0 (version 1.0.1) from https://github.com/benbogin/covr-dataset into that folder.",
+    pictures="Get Visual Genome's images.zip and images2.zip from https://cs.stanford.edu/people/rak248/ and imSitu's "
+    "of500_images.tar into images/ of that folder.",
+)
+
+FOLDERS = ("", "annotations/", "data/")
+KEPT = ("utterance", "paraphrased", "rephrase", "scenes", "properties", "pattern_name", "program")
+REWORDED = "_paraphrased"
+
+
+def open_split(folder: Folder, split: str, *, pictures: bool = True, paraphrased: bool = True) -> Split:
+    """Opens a split.
+
+    Args:
+        folder: Where its files are.
+        split: ``test``, ``val``, ``train``, or the name of any such file; ``test_paraphrased`` is ``test`` where there
+            is no file of that name.
+        pictures: Whether to check that the pictures are there.
+        paraphrased: Ask the paraphrase where there is one, else the utterance that was made from a template.
+
+    Raises:
+        InputError: the file is not COVR's.
+        SetupError: the file or the pictures are missing.
+    """
+    source = _source(folder, split)
+    finder = Pictures(folder, "images", "")
+
+    def make(_: str, row: Row) -> Iterator[Example]:
+        yield _example(row, finder, paraphrased or split.endswith(REWORDED))
+
+    opened = Split(INFO.name, split, INFO.prompts, (source,), read(INFO, (source,), make))
+    return opened.check(folder, INFO, finder if pictures else None)
+
+
+def _source(folder: Folder, split: str) -> Located:
+    names = [f"{base}{split}{end}" for end in (".jsonl", ".json") for base in FOLDERS]
+    plain = split.removesuffix(REWORDED)
+    other = [f"{base}{plain}.jsonl" for base in FOLDERS] if plain != split else []
+    try:
+        return folder.need("questions", [*names, *other], INFO.questions)
+    except SetupError as error:
+        raise unknown_split(INFO, split, error) from None
+
+
+def _example(row: Row, finder: Pictures, paraphrased: bool) -> Example:
+    scenes = [str(scene) for scene in row["scenes"]]
+    if not scenes:
+        raise ValueError("it has no scenes")
+    question = row["utterance"] if "utterance" in row else row["question"]
+    if paraphrased:
+        question = row.get("paraphrased") or row.get("rephrase") or question
+    answer = row.get("answer")
+    groups = {"images": str(len(scenes))}
+    if row.get("pattern_name"):
+        groups["pattern"] = str(row["pattern_name"])
+    return Example(
+        id=str(row["qid"] if "qid" in row else row["question_id"]),
+        question=str(question),
+        images=tuple(finder.find(*paths(scene)) for scene in scenes),
+        form="set",
+        gold=() if answer is None else (answer_text(answer),),
+        groups=groups,
+        cluster=" ".join(sorted(scenes)),
+        record={name: row[name] for name in KEPT if name in row} | {"statement": not str(question).endswith("?")},
+    )
+
+
+def paths(scene: str) -> tuple[str, ...]:
+    """Where the picture of a scene may be: Visual Genome's by number, NLVR2's by its name, imSitu's by its verb."""
+    if scene.isnumeric():
+        return (f"VG_100K/{scene}.jpg", f"VG_100K_2/{scene}.jpg", f"{scene}.jpg")
+    if scene.count("-") == 3:
+        return (f"{scene}.png", f"{scene.partition('-')[0]}/{scene}.png")
+    verb = scene.rpartition("_")[0]
+    return (f"of500_images/{verb}/{scene}.jpg", f"of500_images/{scene.partition('_')[0]}/{scene}.jpg", f"{scene}.jpg")

@@ -1,0 +1,191 @@
+"""Finds the files of a data set in the places where people have them: unpacked, or still in the archives.
+
+A folder may be the data set's own or hold several, each under its name; annotations and pictures are read straight
+out of zip archives where they are not unpacked.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import zipfile
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from ...errors import SetupError
+from ..task import PictureFile
+
+__all__ = ["Folder", "Located", "Pictures", "plain"]
+
+DEPTH = ("*.zip", "*/*.zip")
+"""Where archives are looked for."""
+
+
+@dataclass(frozen=True)
+class Located:
+    """A file in a folder or inside an archive."""
+
+    path: Path
+    member: str = ""
+    """Its name in the archive; empty for a plain file."""
+
+    def __str__(self) -> str:
+        return f"{self.member} in {self.path}" if self.member else str(self.path)
+
+    @contextmanager
+    def open(self) -> Iterator[IO[str]]:
+        """Opens it as UTF-8 text.
+
+        Raises:
+            SetupError: it cannot be opened.
+        """
+        try:
+            archive = zipfile.ZipFile(self.path) if self.member else None
+            raw: IO[bytes] = archive.open(self.member) if archive else self.path.open("rb")
+        except (OSError, KeyError, zipfile.BadZipFile) as error:
+            raise SetupError(f"Cannot open {self}: {error}.", hint="Check the file, or download it again.") from None
+        try:
+            with io.TextIOWrapper(raw, encoding="utf-8-sig") as text:
+                yield text
+        finally:
+            if archive:
+                archive.close()
+
+
+class Folder:
+    """The folder a user gives for a data set."""
+
+    def __init__(self, root: Path, *names: str, title: str) -> None:
+        """Looks at a folder.
+
+        Args:
+            root: The folder.
+            names: What the data set's own folder may be called inside ``root``; case does not matter.
+            title: What messages call the data set, such as ``GQA``.
+
+        Raises:
+            SetupError: there is no such folder.
+        """
+        self.root, self.title = root, title
+        if not root.is_dir():
+            what = "is a file, not a folder" if root.exists() else "does not exist"
+            raise SetupError(f"{root} {what}.", hint=f"Give the folder with the files of {title}.")
+        wanted = {plain(name) for name in names}
+        self.roots = (root, *sorted(one for one in root.iterdir() if plain(one.name) in wanted and one.is_dir()))
+        self.damaged: list[Path] = []
+        """Archives that could not be read."""
+        self._archives: list[tuple[Path, dict[str, list[str]]]] | None = None
+
+    def find(self, *relatives: str) -> Located | None:
+        """Returns the first of some files that is there, unpacked ones before those in archives."""
+        for root in self.roots:
+            for relative in relatives:
+                if (root / relative).is_file():
+                    return Located(root / relative)
+        return self.packed(*relatives)
+
+    def packed(self, *relatives: str) -> Located | None:
+        """Returns the first of some files that an archive has, in whatever folder it lies there."""
+        for relative in relatives:
+            name = relative.rpartition("/")[2]
+            for path, members in self.archives():
+                for member in members.get(name, ()):
+                    if member == relative or member.endswith(f"/{relative}"):
+                        return Located(path, member)
+        return None
+
+    def need(self, what: str, relatives: Sequence[str], hint: str) -> Located:
+        """As :meth:`find`.
+
+        Raises:
+            SetupError: none of them is there; the message says what was looked for.
+        """
+        found = self.find(*relatives)
+        if found is None:
+            names = ", ".join(dict.fromkeys(relatives))
+            message = f"No {what} of {self.title} in {self.root}: looked for {names}, also in zip archives{self.but}."
+            raise SetupError(message, hint=hint)
+        return found
+
+    def archives(self) -> list[tuple[Path, dict[str, list[str]]]]:
+        """The archives that can be read, with their members by file name; listed when first asked for."""
+        if self._archives is None:
+            self._archives = []
+            for path in sorted({path for root in self.roots for depth in DEPTH for path in root.glob(depth)}):
+                try:
+                    self._archives.append((path, _members(path)))
+                except (OSError, zipfile.BadZipFile):
+                    self.damaged.append(path)
+        return self._archives
+
+    @property
+    def but(self) -> str:
+        """What a message about a missing file adds: archives that cannot be read, such as half a download."""
+        return "".join(f"; {path.name} is no readable archive" for path in self.damaged)
+
+
+def _members(path: Path) -> dict[str, list[str]]:
+    members: dict[str, list[str]] = defaultdict(list)
+    with zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():
+            if not name.endswith("/") and not name.startswith("__MACOSX/"):
+                members[name.rpartition("/")[2]].append(name)
+    return dict(members)
+
+
+class Pictures:
+    """Finds pictures by name; remembers where the last one was, for the next is there too."""
+
+    def __init__(self, folder: Folder, *places: str) -> None:
+        """Looks in these folders, relative to the data set's; ``""`` is that folder itself."""
+        self.folder, self.places = folder, places
+        self._missing = folder.root / places[0]
+        self._bases = [base for root in folder.roots for place in places if (base := root / place).is_dir()]
+        self._last: tuple[Path, int] | None = None
+
+    def find(self, *names: str) -> PictureFile:
+        """Returns the first of some files that is there.
+
+        Where none is, the first name in the first place is returned, whose loading says that it is missing.
+        """
+        if self._last is not None and self._last[1] < len(names):
+            path = self._last[0] / names[self._last[1]]
+            if path.is_file():
+                return PictureFile(path)
+        for base in self._bases:
+            for place, name in enumerate(names):
+                if (base / name).is_file():
+                    self._last = (base, place)
+                    return PictureFile(base / name)
+        packed = self.folder.packed(*names)
+        return PictureFile(packed.path, packed.member) if packed else PictureFile(self._missing / names[0])
+
+    def subfolders(self) -> list[str]:
+        """Names of the folders in all places, each once."""
+        found: set[str] = set()
+        for base in self._bases:
+            with os.scandir(base) as entries:
+                found.update(entry.name for entry in entries if entry.is_dir())
+        return sorted(found)
+
+    def check(self, pictures: Iterable[PictureFile], hint: str) -> None:
+        """Checks that some pictures of a data set are there.
+
+        Raises:
+            SetupError: none of them is.
+        """
+        wanted = list(pictures)
+        if wanted and not any(one.path.is_file() for one in wanted):
+            places = ", ".join(f"{place}/" if place else "the folder itself" for place in self.places)
+            message = f"No pictures of {self.folder.title} in {self.folder.root}: looked for {wanted[0].path.name}"
+            raise SetupError(f"{message} in {places} and in zip archives{self.folder.but}.", hint=hint)
+
+
+def plain(name: str) -> str:
+    """A name without case, spaces and marks: ``OK-VQA`` and ``ok_vqa`` are the same."""
+    return re.sub(r"[\W_]+", "", name).lower()

@@ -1,0 +1,128 @@
+"""NLVR2 (Suhr, Zhou and others, ACL 2019): true and false statements about pairs of photographs.
+
+https://lil.nlp.cornell.edu/nlvr. Licence: CC BY 4.0 for sentences and labels; the photographs belong to others and are
+given out for research on request. ::
+
+    data/{train,dev,test1,test2}.json, data/balanced/balanced_dev.json, data/unbalanced/unbalanced_dev.json, …
+    images/dev-850-0-img0.png …, or in a folder of their split, train also in 100 numbered folders
+
+One record a line, though the files are called .json::
+
+    {"identifier": "test1-0-1-0", "sentence": "There is an empty glass.", "label": "False", "left_url": "http://…",
+     "right_url": "https://…", "writer": "103", "synset": "beer bottle", "query": "group of beer bottles41",
+     "validation": {"28": "False"}, "extra_validations": {"56": "False", "83": "False"}}
+
+An identifier is split-set-pair-sentence. The rows of one set and sentence are the group of which consistency asks that
+all be right. The files of CodeVQA's authors are lists of ``{"question_id", "question", "scenes", "answer"}``, those of
+LAVIS of ``{"sentence", "label", "images"}``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from zlib import crc32
+
+from ...errors import SetupError
+from ..task import Example
+from .files import Folder, Located, Pictures
+from .split import Info, Split, read, truth, unknown_split
+from .stream import Row
+
+__all__ = ["INFO", "group", "open_split"]
+
+INFO = Info(
+    name="nlvr2",
+    title="NLVR2",
+    prompts="nlvr2",
+    splits=(
+        "test1",
+        "dev",
+        "test2",
+        "train",
+        "balanced_dev",
+        "balanced_test1",
+        "unbalanced_dev",
+        "unbalanced_test1",
+    ),
+    folders=("nlvr2",),
+    questions="Get nlvr2/data of https://github.com/lil-lab/nlvr into that folder.",
+    pictures="Ask for them with the form at https://github.com/lil-lab/nlvr/tree/master/nlvr2#direct-image-download "
+    "and unpack them into images/ of that folder.",
+)
+
+FOLDERS = ("data/", "data/balanced/", "data/unbalanced/", "", "annotations/")
+PLACES = ("images", "", "images/train", "train", "images/dev", "dev", "images/test1", "test1", "images/test2", "test2")
+KEPT = ("identifier", "synset", "writer", "directory")
+
+
+def open_split(folder: Folder, split: str, *, pictures: bool = True) -> Split:
+    """Opens a split.
+
+    Args:
+        folder: Where its files are.
+        split: Such as ``test1`` or ``balanced_dev``, or the name of any such file.
+        pictures: Whether to check that the pictures are there.
+
+    Raises:
+        InputError: the file is not NLVR2's.
+        SetupError: the file or the pictures are missing.
+    """
+    source = _source(folder, split)
+    finder = Pictures(folder, *PLACES)
+
+    def make(_: str, row: Row) -> Iterator[Example]:
+        yield _example(row, finder)
+
+    opened = Split(INFO.name, split, INFO.prompts, (source,), read(INFO, (source,), make))
+    return opened.check(folder, INFO, finder if pictures else None)
+
+
+def group(identifier: str) -> str:
+    """The identifier without its pair: what the rows of one set and sentence share.
+
+    Raises:
+        ValueError: it is not split-set-pair-sentence.
+    """
+    parts = identifier.rsplit("-", 3)
+    if len(parts) != 4 or not all(part.isdigit() for part in parts[1:]):
+        raise ValueError(f"{identifier!r} is not split-set-pair-sentence")
+    return f"{parts[0]}-{parts[1]}--{parts[3]}"
+
+
+def _source(folder: Folder, split: str) -> Located:
+    names = [f"{base}{split}.json" for base in FOLDERS]
+    try:
+        return folder.need("statements", [*names, f"annotations/nlvr_{split}.json"], INFO.questions)
+    except SetupError as error:
+        raise unknown_split(INFO, split, error) from None
+
+
+def _example(row: Row, finder: Pictures) -> Example:
+    record = {name: row[name] for name in KEPT if name in row}
+    sentence = str(row["sentence"] if "sentence" in row else row["question"])
+    if "identifier" in row:
+        key = str(row["identifier"])
+        record["group"] = group(key)
+        pair = key.rpartition("-")[0]
+        files = [f"{pair}-img0.png", f"{pair}-img1.png"]
+        inside = f"{row['directory']}/" if row.get("directory") else ""
+        options = [(name, inside + name) for name in files]
+    else:
+        files = [str(name) for name in (row["images"] if "images" in row else row["scenes"])]
+        files = [name if name.endswith((".png", ".jpg")) else f"{name}.png" for name in files]
+        options = [(name, name.rpartition("/")[2]) for name in files]
+        pair = files[0].rpartition("/")[2].rpartition("-")[0]
+        number = f"{crc32(sentence.encode()):08x}"  # a set has no sentence twice
+        record["group"] = f"{pair.rpartition('-')[0]}--{number}"
+        key = str(row["question_id"]) if "question_id" in row else f"{pair}-{number}"
+    if len(options) != 2:
+        raise ValueError(f"it has {len(options)} pictures")
+    return Example(
+        id=key,
+        question=sentence,
+        images=tuple(finder.find(*names) for names in options),
+        form="set",
+        gold=truth(row["label"] if "label" in row else row.get("answer")),
+        cluster=pair,
+        record=record,
+    )

@@ -1,0 +1,87 @@
+"""Sample records of the data sets as their sites show them, and helpers that write files in their layouts."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from codevqa.eval.task import Example
+from codevqa.images import load_picture
+
+SUIT = {
+    "semantic": [
+        {"operation": "select", "dependencies": [], "argument": "clothing (693480)"},
+        {"operation": "filter color", "dependencies": [0], "argument": "not(white)"},
+        {"operation": "query", "dependencies": [1], "argument": "name"},
+    ],
+    "entailed": ["14199180", "14199179"],
+    "equivalent": ["14199179", "14199178"],
+    "question": "Which type of clothing is not white?",
+    "imageId": "2383860",
+    "isBalanced": True,
+    "groups": {"global": "clothing", "local": "12q-clothing_n#white"},
+    "answer": "suit",
+    "semanticStr": "select: clothing (693480)->filter color: not(white) [0]->query: name [1]",
+    "annotations": {"answer": {"0": "693480"}, "question": {"3": "693475"}, "fullAnswer": {"1": "693475"}},
+    "types": {"detailed": "categoryThat", "semantic": "cat", "structural": "query"},
+    "fullAnswer": "The clothing is a suit.",
+}
+PHONES = {
+    "qid": "val_test_747468",
+    "utterance": "Do all phones that are on a table have the same color?",
+    "scenes": ["8", "7"],
+    "properties": ["has_quantifier", "has_quantifier_all"],
+    "pattern_name": "quantifier_same_attr",
+    "program": [{"operation": "find", "arguments": ["table"]}],
+    "answer": True,
+}
+GLASS = {
+    "validation": {"28": "False"},
+    "sentence": "There is an empty glass.",
+    "left_url": "",
+    "right_url": "",
+    "writer": "103",
+    "label": "False",
+    "synset": "beer bottle",
+    "query": "",
+    "identifier": "test1-0-1-0",
+}
+BOX = {"sentence": "There is a blue tower.", "label": "true", "identifier": "3266-0", "structured_rep": [[], [], []]}
+
+
+def dump(path: Path, content: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+
+
+def lines(*records: dict[str, Any]) -> str:
+    return "".join(json.dumps(record) + "\n" for record in records)
+
+
+def paint(path: Path, color: str = "red", size: tuple[int, int] = (8, 6)) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", size, color).save(path)
+
+
+def pack(folder: Path, archive: Path) -> None:
+    """Moves a folder into an archive, under its own name."""
+    with zipfile.ZipFile(archive, "w") as out:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                out.write(path, f"{folder.name}/{path.relative_to(folder)}")
+    shutil.rmtree(folder)
+
+
+def only(examples: Any) -> Example:
+    (one,) = examples
+    return one
+
+
+def seen(example: Example) -> list[tuple[int, ...]]:
+    """The top left pixel of every picture of an example."""
+    return [load_picture(image.load()).pixels.getpixel((0, 0)) for image in example.images]
