@@ -1,8 +1,9 @@
 """The small drawn world: coloured things of some kinds and sizes, scenes of them, and their pictures.
 
 Everything the mini models know is drawn here, so the truth about every picture is known. There are two styles:
-``plain`` scatters things of all kinds over a pale ground; ``box`` draws circles, squares and triangles in grey boxes as
-the Cornell Natural Language Visual Reasoning corpus does (Suhr et al., ACL 2017), scattered or stacked into a tower.
+``plain`` scatters things of all kinds over a pale ground, flat or patterned; ``box`` draws circles, squares and
+triangles in grey boxes as the Cornell Natural Language Visual Reasoning corpus does (Suhr et al., ACL 2017), scattered
+or stacked into a tower.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Literal
 
 from PIL import Image
 
-from .draw import SHAPES, paint
+from .draw import PATTERNS, SHAPES, Color, paint
 
 CANVAS = 128
 """Width and height of a picture, in pixels."""
@@ -37,6 +38,13 @@ BOX_SIDES = {"small": 10, "medium": 20, "large": 30}
 GAP = 10.0
 """In style ``plain`` any two centres are at least this far apart both across and down, so that each of left, right,
 above and below is certain."""
+MOST_THINGS = 8
+"""The most things that a scene shows."""
+USUAL_THINGS = 6
+"""Style ``plain`` shows more than so many only when asked to, and then in one scene of ten."""
+
+CROWD = 84
+"""In style ``plain`` the radii of more than ``USUAL_THINGS`` things sum up to no more."""
 
 _RGB = {
     "red": (214, 34, 36),
@@ -60,6 +68,15 @@ _GROUNDS = (
     (176, 184, 188),
     (214, 206, 176),
 )
+
+_SCALES = {
+    "gradient": (1,),
+    "horizon": (25, 40, 50, 60, 75),
+    "stripes": (4, 6, 8, 11, 16),
+    "checks": (6, 8, 12, 16),
+    "dots": (6, 8, 10),
+}
+"""How broad each pattern of a ground may be; see ``draw.pattern_mask``."""
 
 HELD_OUT: frozenset[tuple[str, str]] = frozenset(
     (COLORS[(3 * place + 1) % len(COLORS)], kind)
@@ -108,7 +125,14 @@ class Scene:
     things: tuple[Thing, ...]
     style: str
     """ "plain" or "box"."""
-    background: tuple[int, int, int]
+    background: Color
+    """Color of the ground."""
+    ground: str = "flat"
+    """ "flat", or the pattern in which ``second`` lies over the background: one of ``draw.PATTERNS``."""
+    second: Color = (0, 0, 0)
+    """Second color of a ground that is not flat."""
+    scale: int = 1
+    """How broad the pattern is, in pixels (of a horizon its height, percent from the top)."""
 
     @property
     def tower(self) -> tuple[Thing, ...]:
@@ -122,7 +146,7 @@ class Scene:
 
 
 def plural(kind: str) -> str:
-    """The plural of a kind, or of another noun of this world: "stars", "crosses", "fish", "boxes"."""
+    """The plural of a kind, or of another noun of this world: "stars", "crosses", "fish", "boxes", "boots"."""
     if kind == "fish":
         return "fish"
     return kind + ("es" if kind.endswith(("s", "x", "ch", "sh")) else "s")
@@ -142,7 +166,8 @@ def sample_scene(
         rng: Where the chance comes from; the same state gives the same scene.
         style: "plain" or "box"; None takes "box" in two cases of five.
         min_things: Fewest things.
-        max_things: Most things; 6 is the most that "plain" places, 8 the most that "box" does. A tower has at most 4.
+        max_things: Most things, at most 8; a tower has at most 4. Given 7 or 8, "plain" shows more than 6 in about one
+            scene of ten, or always when ``min_things`` is more than 6.
         split: Pairs in ``HELD_OUT`` are never shown in "train", and often in "test".
     """
     if style is None:
@@ -162,11 +187,12 @@ def draw(scene: Scene, size: int = CANVAS) -> Image.Image:
         items = [_box_item(thing) for thing in scene.things]
         picture = paint(BOX_SIDE, scene.background, items)
     else:
-        picture = paint(CANVAS, scene.background, [_plain_item(thing) for thing in scene.things])
+        over = None if scene.ground == "flat" else (scene.ground, scene.scale, scene.second)
+        picture = paint(CANVAS, scene.background, [_plain_item(thing) for thing in scene.things], over)
     return picture if picture.width == size else picture.resize((size, size), Image.Resampling.BICUBIC)
 
 
-def _plain_item(thing: Thing) -> tuple[str, tuple[int, int, int], int, int, int]:
+def _plain_item(thing: Thing) -> tuple[str, Color, int, int, int]:
     # A thing's shade varies a little; taken from its place, it is the same every time.
     shade = int(thing.x * 7 + thing.y * 13) % 25 - 12
     red, green, blue = (min(255, max(0, part + shade)) for part in _RGB[thing.color])
@@ -175,21 +201,41 @@ def _plain_item(thing: Thing) -> tuple[str, tuple[int, int, int], int, int, int]
     return (thing.kind, color, round(left), round(top), round(right - left))
 
 
-def _box_item(thing: Thing) -> tuple[str, tuple[int, int, int], int, int, int]:
+def _box_item(thing: Thing) -> tuple[str, Color, int, int, int]:
     left, top, _, _ = thing.box
     return (thing.kind, _BOX_RGB[thing.color], round(left / SCALE), round(top / SCALE), BOX_SIDES[thing.size])
 
 
 def _plain_scene(rng: random.Random, fewest: int, most: int, split: str) -> Scene:
-    count = min(rng.randint(fewest, most), 6)
+    count = _plain_count(rng, min(fewest, MOST_THINGS), min(most, MOST_THINGS))
     looks = _looks(rng, count, split)
     sizes = [rng.choice(SIZES) for _ in looks]
     if rng.random() < 0.3:
         sizes = [sizes[0]] * count
-    background = rng.choice(_GROUNDS)
-    shift = rng.randint(-8, 8)
-    red, green, blue = (part + shift for part in background)
-    return Scene(_scatter(rng, looks, sizes), "plain", (red, green, blue))
+    things = (_scatter if count <= USUAL_THINGS else _spread)(rng, looks, sizes)
+    background, shift = rng.choice(_GROUNDS), rng.randint(-8, 8)
+    first = _mixed(background, background, shift)
+    if rng.random() < 0.4:
+        return Scene(things, "plain", first)
+    ground = rng.choice(PATTERNS)
+    other = rng.choice([one for one in _GROUNDS if one != background])
+    # Every color lies between two flat grounds, so nothing is harder to see than on those; fine patterns are fainter.
+    second = _mixed(other, other if ground in ("gradient", "horizon") else background, shift)
+    return Scene(things, "plain", first, ground, second, rng.choice(_SCALES[ground]))
+
+
+def _plain_count(rng: random.Random, fewest: int, most: int) -> int:
+    if most <= USUAL_THINGS:
+        return rng.randint(fewest, most)
+    if fewest > USUAL_THINGS or rng.random() < 0.1:
+        return rng.randint(max(fewest, USUAL_THINGS + 1), most)
+    return rng.randint(fewest, USUAL_THINGS)
+
+
+def _mixed(one: Color, other: Color, shift: int) -> Color:
+    """The color midway between two, lighter by ``shift``."""
+    red, green, blue = ((first + second) // 2 + shift for first, second in zip(one, other, strict=True))
+    return (red, green, blue)
 
 
 def _looks(rng: random.Random, count: int, split: str) -> list[tuple[str, str]]:
@@ -234,6 +280,45 @@ def _scatter(rng: random.Random, looks: list[tuple[str, str]], sizes: list[str])
     return tuple(things)
 
 
+def _spread(rng: random.Random, looks: list[tuple[str, str]], sizes: list[str]) -> tuple[Thing, ...]:
+    """Finds places for many things, where taking one after the other would seldom do; now and then one shrinks."""
+    things: list[Thing] = []
+    tries = 0
+    while len(things) < len(looks):
+        while sum(RADII[size] for size in sizes) > CROWD:
+            sizes = _shrunk(rng, sizes)
+        radii = [RADII[size] for size in sizes]
+        across, down = _spaced(rng, radii), _spaced(rng, radii)
+        things = []
+        for (color, kind), size, radius, x, y in zip(looks, sizes, radii, across, down, strict=True):
+            inside = radius <= min(x, y) and max(x, y) <= CANVAS - radius
+            if not inside or not all(_apart(x, y, radius, other) for other in things):
+                break
+            things.append(Thing(kind, color, size, float(x), float(y), float(radius)))
+        tries += 1
+        if tries % 20 == 0:
+            sizes = _shrunk(rng, sizes)
+    return tuple(things)
+
+
+def _shrunk(rng: random.Random, sizes: list[str]) -> list[str]:
+    """The sizes with one of them, if any can, a step smaller."""
+    able = [place for place, size in enumerate(sizes) if size != SIZES[0]]
+    chosen = rng.choice(able) if able else -1
+    return [SIZES[SIZES.index(size) - 1] if place == chosen else size for place, size in enumerate(sizes)]
+
+
+def _spaced(rng: random.Random, radii: list[int]) -> list[int]:
+    """Whole numbers in random order, at least ``GAP`` apart, one for each radius."""
+    first, gap = min(radii), int(GAP)
+    slack = CANVAS - 2 * first - gap * (len(radii) - 1)
+    found = [
+        first + gap * place + more for place, more in enumerate(sorted(rng.choices(range(slack + 1), k=len(radii))))
+    ]
+    rng.shuffle(found)
+    return found
+
+
 def _apart(x: float, y: float, radius: float, other: Thing) -> bool:
     across, down = abs(x - other.x), abs(y - other.y)
     return across >= GAP and down >= GAP and max(across, down) > radius + other.radius
@@ -243,7 +328,7 @@ def _box_scene(rng: random.Random, fewest: int, most: int) -> Scene:
     if fewest <= 4 and rng.random() < 0.45:
         places = [(40, 80 - 21 * level, 20) for level in range(rng.randint(fewest, min(most, 4)))]
         return _boxed([(rng.choice(BOX_COLORS), "square", "medium", left, top) for left, top, _ in places])
-    count = min(rng.randint(fewest, most), 8)
+    count = min(rng.randint(fewest, most), MOST_THINGS)
     colors = rng.choice((BOX_COLORS, BOX_COLORS, rng.sample(BOX_COLORS, 2), rng.sample(BOX_COLORS, 1)))
     kinds = rng.choice((BOX_KINDS, BOX_KINDS, rng.sample(BOX_KINDS, 2), rng.sample(BOX_KINDS, 1)))
     items: list[tuple[str, str, str, int, int]] = []
