@@ -1,0 +1,101 @@
+"""What every metric can do, and the two steps all of them share: score one answer, tally a whole run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Protocol
+
+from ..task import Example
+
+__all__ = ["BaseMetric", "ExactMatch", "Metric", "Tally"]
+
+
+class Tally(Protocol):
+    """Gathers, one pass over a run, what figures about all of it need."""
+
+    def add(self, example: Example, prediction: str) -> None:
+        """Takes one answered example."""
+        ...
+
+    def result(self) -> dict[str, float | None]:
+        """Returns the figures so far; None where an input of one is missing."""
+        ...
+
+
+class Metric(Protocol):
+    """How a data set is scored."""
+
+    @property
+    def name(self) -> str:
+        """What a report prints, such as ``VQA accuracy (official 2021)``."""
+        ...
+
+    @property
+    def reasons(self) -> Mapping[str, str]:
+        """Why a figure of :meth:`corpus` may be None, by its name."""
+        ...
+
+    def score(self, example: Example, prediction: str) -> float | None:
+        """Returns 0 to 1; None where the split hides the answer."""
+        ...
+
+    def tally(self) -> Tally:
+        """Returns a new tally, for runs that are read once."""
+        ...
+
+    def corpus(self, pairs: Iterable[tuple[Example, str]]) -> dict[str, float | None]:
+        """Returns the figures about a whole run, such as consistency; None where an input is missing."""
+        ...
+
+
+class _Nothing:
+    """The tally of a metric without such figures."""
+
+    def add(self, example: Example, prediction: str) -> None:
+        """Does nothing."""
+
+    def result(self) -> dict[str, float | None]:
+        """Returns nothing."""
+        return {}
+
+
+class BaseMetric:
+    """A metric without figures about the whole run; ``name`` and :meth:`score` are what a subclass adds."""
+
+    name: str = ""
+    reasons: Mapping[str, str] = MappingProxyType({})
+
+    def score(self, example: Example, prediction: str) -> float | None:
+        """Returns 0 to 1; None where the split hides the answer."""
+        raise NotImplementedError
+
+    def tally(self) -> Tally:
+        """Returns a new tally."""
+        return _Nothing()
+
+    def corpus(self, pairs: Iterable[tuple[Example, str]]) -> dict[str, float | None]:
+        """Returns the figures about a whole run; None where an input is missing."""
+        tally = self.tally()
+        for example, prediction in pairs:
+            tally.add(example, prediction)
+        return tally.result()
+
+
+class ExactMatch(BaseMetric):
+    """1 where the prediction is one of the accepted answers, 0 elsewhere; subclasses say how each is read."""
+
+    def prediction(self, found: str) -> str:
+        """Returns a prediction as it is compared."""
+        return found
+
+    def gold(self, answer: str) -> str:
+        """Returns an accepted answer as it is compared."""
+        return answer
+
+    def score(self, example: Example, prediction: str) -> float | None:
+        """Returns 0 or 1; None where the split hides the answer."""
+        if not example.gold:
+            return None
+        found = self.prediction(prediction)
+        return float(any(found == self.gold(answer) for answer in example.gold))

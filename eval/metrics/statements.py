@@ -1,0 +1,148 @@
+"""COVR, NLVR2 and NLVR: exact match, and for the last two consistency over groups of rows.
+
+Sources: Bogin et al., EMNLP 2021 (COVR); Suhr et al., ACL 2017 (NLVR) and ACL 2019 (NLVR2), with the scripts
+``metrics.py`` and ``metrics_images.py`` of https://github.com/lil-lab/nlvr.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from ...errors import InputError
+from ..task import Example
+from . import text
+from .base import ExactMatch
+
+__all__ = ["COVRMetric", "NLVR2Metric", "NLVRMetric", "nlvr2_group", "nlvr_group"]
+
+_NLVR2 = re.compile(r"(?P<split>.+)-(?P<set>\d+)-(?P<pair>\d+)-(?P<sentence>\d+)")
+_NLVR = re.compile(r"(?:(?P<split>\D[^-]*)-)?(?P<n>\d+)-(?P<m>\d+)(?:-(?P<k>\d+)(?:\.png)?)?")
+
+
+def _plain(found: str) -> str:
+    return text.yes_no(found.strip().rstrip(".").lower())
+
+
+class _Truth(ExactMatch):
+    """Exact match where answers may be truth values, in whichever words a file or a program has them."""
+
+    names: Mapping[str, str] = MappingProxyType(
+        {
+            "": "exact match (True and False read as yes and no)",
+            "release": "exact match (paper's release)",
+        }
+    )
+
+    def __init__(self, variant: str = "") -> None:
+        self.name = self.names[variant]
+        self.release = variant == "release"
+
+    def prediction(self, found: str) -> str:
+        """Lower-cases and reads true and false; the release does not read them, and takes nothing for "no"."""
+        return text.release(found or "no") if self.release else _plain(found)
+
+    def gold(self, answer: str) -> str:
+        """Returns yes and no for True and False, which is how the release stores them; other answers as they are."""
+        return text.yes_no(answer) if self.release else _plain(answer)
+
+
+class COVRMetric(_Truth):
+    """Exact match on COVR: truth values, whole numbers and words.
+
+    Args:
+        variant: "" reads truth values, and number words as digits, on both sides; "release" as the paper's release.
+    """
+
+    names = MappingProxyType(
+        {
+            "": "exact match (True and False read as yes and no, number words as digits)",
+            "release": "exact match (paper's release)",
+        }
+    )
+
+    def prediction(self, found: str) -> str:
+        """Also reads number words to ten, since COVR's own answers are numbers."""
+        read = super().prediction(found)
+        return text.NUMBERS.get(read, read)
+
+    def gold(self, answer: str) -> str:
+        """As predictions are read."""
+        read = super().gold(answer)
+        return read if self.release else text.NUMBERS.get(read, read)
+
+
+class GroupTally:
+    """Gathers, group by group, whether every row of it was right."""
+
+    def __init__(self, metric: ExactMatch, group: Callable[[str], str]) -> None:
+        self._metric = metric
+        self._group = group
+        self._right: dict[str, bool] = {}
+        self._strange = False
+
+    def add(self, example: Example, prediction: str) -> None:
+        """Takes one row; rows without a gold answer are left out."""
+        score = self._metric.score(example, prediction)
+        if score is None or self._strange:
+            return
+        try:
+            key = str(example.record.get("group") or self._group(example.id))
+        except InputError:  # a table without the official identifiers
+            self._strange = True
+        else:
+            self._right[key] = self._right.get(key, True) and score == 1
+
+    def result(self) -> dict[str, float | None]:
+        """Returns the share of groups in which every row was right; None where rows do not name their group."""
+        known = self._right and not self._strange
+        return {"consistency": sum(self._right.values()) / len(self._right) if known else None}
+
+
+class NLVR2Metric(_Truth):
+    """Accuracy and consistency on NLVR2: a sentence counts where all its pairs of photographs are judged rightly."""
+
+    reasons = MappingProxyType(
+        {"consistency": "needs gold labels, and the official identifiers, which say what belongs together"}
+    )
+
+    def tally(self) -> GroupTally:
+        """Returns a new tally."""
+        return GroupTally(self, nlvr2_group)
+
+
+class NLVRMetric(_Truth):
+    """Accuracy and consistency on NLVR: a sentence counts where all pictures of all its rows are judged rightly."""
+
+    reasons = MappingProxyType(
+        {"consistency": "needs gold labels, and the official identifiers, which say what belongs together"}
+    )
+
+    def tally(self) -> GroupTally:
+        """Returns a new tally."""
+        return GroupTally(self, nlvr_group)
+
+
+def nlvr2_group(identifier: str) -> str:
+    """Returns the part of ``split-set-pair-sentence`` that names the sentence.
+
+    Raises:
+        InputError: it is no identifier of NLVR2.
+    """
+    found = _NLVR2.fullmatch(identifier)
+    if found is None:
+        raise InputError(f"{identifier!r} is no identifier of NLVR2: it should look like test1-0-1-0.")
+    return f"{found['split']}-{found['set']}--{found['sentence']}"
+
+
+def nlvr_group(identifier: str) -> str:
+    """Returns n of ``n-m``, ``n-m-k`` or ``split-n-m-k.png``, with its split where there is one.
+
+    Raises:
+        InputError: it is no identifier of NLVR.
+    """
+    found = _NLVR.fullmatch(identifier)
+    if found is None:
+        raise InputError(f"{identifier!r} is no identifier of NLVR: it should look like 1572-0 or dev-1572-0-3.png.")
+    return f"{found['split'] or ''}-{found['n']}"

@@ -1,0 +1,127 @@
+"""VQA accuracy on VQAv2 and OK-VQA: the share of three annotators who agree, in each of its published variants.
+
+Sources: Antol et al., ICCV 2015; Goyal et al., CVPR 2017; Marino et al., CVPR 2019. For each accepted answer in turn
+the prediction is held against the other nine and scores min(1, matches / 3); the mean over the ten is the score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from ..task import Example
+from . import text
+from .base import BaseMetric
+
+__all__ = ["OKVQA_VARIANTS", "VQAV2_VARIANTS", "VQAMetric", "leave_one_out"]
+
+Reader = Callable[[str, Sequence[str]], tuple[str, Sequence[str]]]
+"""Takes a prediction and the accepted answers and returns both as they are compared."""
+
+
+def leave_one_out(found: str, golds: Sequence[str]) -> float:
+    """Returns the mean over accepted answers of min(1, matches among the others / 3): 3 of 10 agree is 0.9.
+
+    Raises:
+        ValueError: there are no accepted answers.
+    """
+    if not golds:
+        raise ValueError("VQA accuracy against no answers")
+    same = sum(found == gold for gold in golds)
+    others = same * min(1.0, (same - 1) / 3) + (len(golds) - same) * min(1.0, same / 3)
+    return others / len(golds)
+
+
+def _official(found: str, golds: Sequence[str]) -> tuple[str, Sequence[str]]:
+    found, golds = text.no_breaks(found), [text.no_breaks(gold) for gold in golds]
+    if len(set(golds)) == 1:
+        return found, golds  # the script leaves both sides alone when all annotators agree
+    return text.release(found), [text.release(gold) for gold in golds]
+
+
+def _lower(found: str, golds: Sequence[str]) -> tuple[str, Sequence[str]]:
+    return _official(found.lower(), golds)
+
+
+def _lavis(found: str, golds: Sequence[str]) -> tuple[str, Sequence[str]]:
+    if len(set(golds)) > 1:
+        golds = [text.punctuation(gold) for gold in golds]
+    return text.release(found), golds
+
+
+def _release(found: str, golds: Sequence[str]) -> tuple[str, Sequence[str]]:
+    return _lavis(found or "no", golds)
+
+
+def _lmms(found: str, golds: Sequence[str]) -> tuple[str, Sequence[str]]:
+    return text.lmms_vqa(found), [text.lmms_vqa(gold) for gold in golds]
+
+
+def _evalai(found: str, golds: Sequence[str]) -> tuple[str, Sequence[str]]:
+    return text.evalai(found), [text.evalai(gold) for gold in golds]
+
+
+def _normalised(found: str, golds: Sequence[str]) -> tuple[str, Sequence[str]]:
+    return text.release(found), golds
+
+
+@dataclass(frozen=True)
+class _Variant:
+    name: str
+    read: Reader
+    stemmed: bool = False
+
+
+VQAV2_VARIANTS: Mapping[str, _Variant] = MappingProxyType(
+    {
+        "": _Variant("VQA accuracy (official 2021, prediction lower-cased)", _lower),
+        "official": _Variant("VQA accuracy (official 2021)", _official),
+        "lavis": _Variant("VQA accuracy (LAVIS)", _lavis),
+        "lmms": _Variant("VQA accuracy (lmms-eval)", _lmms),
+        "release": _Variant("VQA accuracy (paper's release)", _release),
+    }
+)
+OKVQA_VARIANTS: Mapping[str, _Variant] = MappingProxyType(
+    {
+        **VQAV2_VARIANTS,
+        "lmms": _Variant("VQA accuracy (lmms-eval, EvalAI)", _evalai),
+        "stem": _Variant("VQA accuracy (prediction and answers stemmed)", _normalised, stemmed=True),
+    }
+)
+
+
+class VQAMetric(BaseMetric):
+    """VQA accuracy.
+
+    Args:
+        variant: "" is "official" with the prediction in lower case, since the script scores a capitalised answer 0
+            where all annotators agree; "official" rewrites both sides unless they all agree; "lavis" always rewrites
+            the prediction and of the answers only the punctuation; "lmms" always rewrites both; "release" is "lavis"
+            with "no" for nothing. OK-VQA also has "stem": the prediction, rewritten and stemmed with Porter's
+            algorithm, against the stemmed answers of the file. All others compare with the answers as given.
+        variants: the variants of the data set.
+    """
+
+    def __init__(self, variant: str = "", variants: Mapping[str, _Variant] = VQAV2_VARIANTS) -> None:
+        chosen = variants[variant]
+        self.name = chosen.name
+        self._read = chosen.read
+        self._stem = text.porter() if chosen.stemmed else None
+
+    def score(self, example: Example, prediction: str) -> float | None:
+        """Returns 0 to 1, as :func:`leave_one_out`; None where the split hides the answers."""
+        if not example.gold:
+            return None
+        if self._stem is None:
+            return leave_one_out(*self._read(prediction, example.gold))
+        found, stems = self._read(prediction, _stems(example) or [self._stem(gold) for gold in example.gold])
+        return leave_one_out(self._stem(found), stems)
+
+
+def _stems(example: Example) -> list[str]:
+    """Returns the stemmed answers of OK-VQA's file; nothing where it has those as given only."""
+    answers = example.record.get("answers") or ()
+    if not all(isinstance(answer, Mapping) and {"raw_answer", "answer"} <= answer.keys() for answer in answers):
+        return []
+    return [str(answer["answer"]) for answer in answers]

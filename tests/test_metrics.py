@@ -1,0 +1,367 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from codevqa.errors import InputError, UnknownNameError
+from codevqa.eval.metrics import VARIANTS, Metric, metric_for
+from codevqa.eval.metrics import text as rewriting
+from codevqa.eval.metrics.statements import nlvr2_group, nlvr_group
+from codevqa.eval.metrics.vqa import leave_one_out
+from codevqa.eval.task import Example
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+def example(id: str, *gold: str, **record: Any) -> Example:
+    return Example(id, "What is it?", (), "image", gold, record=record)
+
+
+def score(dataset: str, variant: str, prediction: str, *gold: str) -> float | None:
+    return metric_for(dataset, variant).score(example("1", *gold), prediction)
+
+
+def test_unknown_names() -> None:
+    with pytest.raises(UnknownNameError, match=r"'clevr'\. Known: gqa, covr"):
+        metric_for("clevr")
+    with pytest.raises(UnknownNameError, match=r"gqa has no variant 'lavis'\. Known: \"\", official"):
+        metric_for("gqa", "lavis")
+
+
+@pytest.mark.parametrize(("dataset", "variant"), [(name, one) for name, all in VARIANTS.items() for one in all])
+def test_every_variant_is_named_scores_and_hides(dataset: str, variant: str) -> None:
+    metric = metric_for(dataset, variant)
+    assert metric.name and metric.score(example("1"), "yes") is None
+    assert metric.score(example("1", *["yes"] * 10), "yes") == 1
+    assert metric.score(example("1", *["yes"] * 10), "cat") == 0
+    figures = metric.corpus([(example("dev-1-0-0"), "yes")])
+    assert set(figures.values()) <= {None} and set(figures) <= set(metric.reasons)
+
+
+def test_variants_of_a_data_set_have_different_names() -> None:
+    for dataset, variants in VARIANTS.items():
+        assert len({metric_for(dataset, one).name for one in variants}) == len(variants)
+
+
+@pytest.mark.parametrize(
+    ("prediction", "gold", "default", "official", "lmms", "release"),
+    [
+        ("suit", "suit", 1, 1, 1, 1),
+        ("Suit. ", "suit", 1, 0, 0, 1),
+        ("Suit.", "suit", 1, 0, 1, 1),
+        ("a suit", "suit", 0, 0, 0, 1),
+        ("t-shirt", "t-shirt", 1, 1, 1, 0),
+        ("tshirt", "t-shirt", 0, 0, 1, 0),
+        ("two", "2", 0, 0, 0, 1),
+        ("none", "0", 0, 0, 0, 1),
+        ("True", "yes", 0, 0, 0, 0),
+        ("true", "true", 1, 1, 1, 1),
+        ("", "no", 0, 0, 0, 1),
+    ],
+)
+def test_gqa_exact_match(prediction: str, gold: str, default: int, official: int, lmms: int, release: int) -> None:
+    found = [score("gqa", variant, prediction, gold) for variant in ("", "official", "lmms", "release")]
+    assert found == [default, official, lmms, release]
+
+
+def question(id: str, answer: str, entailed: Iterable[str] = (), balanced: bool = True, **more: Any) -> Example:
+    group = more.pop("group", None)
+    return example(
+        id, answer, isBalanced=balanced, entailed=list(entailed), groups={"global": group, "local": "l"}, **more
+    )
+
+
+def test_gqa_consistency_by_hand() -> None:
+    # a is right and entails b (right) and c (wrong): 1/2. d is right and entails e (right), not balanced: 1.
+    # f is wrong, so what it entails is not looked at. g entails only itself. e is not balanced, so it adds nothing.
+    pairs = [
+        (question("a", "yes", ["a", "b", "c"]), "yes"),
+        (question("b", "no"), "no"),
+        (question("c", "no"), "yes"),
+        (question("d", "red", ["e"]), "red"),
+        (question("e", "yes", ["c"], balanced=False), "yes"),
+        (question("f", "cat", ["zzz"]), "dog"),
+        (question("g", "cat", ["g"]), "cat"),
+    ]
+    figures = metric_for("gqa").corpus(pairs)
+    assert figures["consistency"] == pytest.approx((1 / 2 + 1) / 2)
+    assert figures["balanced"] == pytest.approx(4 / 6)
+    assert metric_for("gqa").corpus(reversed(pairs)) == figures  # entailed questions may come first or last
+
+
+def test_gqa_consistency_needs_all_entailed_questions() -> None:
+    metric = metric_for("gqa")
+    figures = metric.corpus([(question("a", "yes", ["b"]), "yes"), (question("c", "no"), "no")])
+    assert figures["consistency"] is None and "every question entailed" in metric.reasons["consistency"]
+    assert metric.corpus([(question("a", "yes"), "yes")])["consistency"] is None
+
+
+def test_gqa_distribution_by_hand() -> None:
+    # furniture: gold 3 chair, 1 bed; said 1 chair, 2 table, 1 bed -> (1-3)^2/3 + 0 = 4/3, weight 4.
+    # color: gold 2 red; said 2 blue -> (0-2)^2/2 = 2, weight 2. Not balanced and without group: left out.
+    said = ["chair", "table", "table", "bed"]
+    gold = ["chair", "chair", "chair", "bed"]
+    pairs = [(question(str(i), gold[i], group="furniture"), said[i]) for i in range(4)]
+    pairs += [(question(f"c{i}", "red", group="color"), "Blue.") for i in range(2)]
+    pairs += [(question("n", "yes"), "no"), (question("u", "red", balanced=False, group="color"), "red")]
+    found = metric_for("gqa").corpus(pairs)["distribution"]
+    assert found == pytest.approx((4 / 3 * 4 + 2 * 2) / 6 / 100)
+
+
+def test_gqa_validity_and_plausibility(tmp_path: Path) -> None:
+    choices: dict[str, dict[str, list[str]]] = {
+        "a": {"valid": ["red", "blue"], "plausible": ["red"]},
+        "b": {"valid": ["yes"], "plausible": ["yes"]},
+        "c": {"valid": ["cat"], "plausible": ["cat"]},
+        "other": {"valid": [], "plausible": []},
+    }
+    file = tmp_path / "val_choices.json"
+    file.write_text(json.dumps(choices))
+    pairs = [
+        (question("a", "red"), "Blue"),
+        (question("b", "yes"), "maybe"),
+        (question("c", "color", types={"detailed": "twoCommon"}), "color"),
+        (question("u", "red", balanced=False), "red"),
+    ]
+    figures = metric_for("gqa", choices=file).corpus(pairs)
+    assert figures["validity"] == pytest.approx(2 / 3) and figures["plausibility"] == pytest.approx(1 / 3)
+    assert metric_for("gqa", choices=lambda: choices.items()).corpus(pairs) == figures
+    hidden = [(example("a", isBalanced=True), "red")]  # needs no gold answer
+    assert metric_for("gqa", choices=file).corpus(hidden)["validity"] == 1
+    for metric, some in [(metric_for("gqa"), pairs), (metric_for("gqa", choices=file), [(question("z", "x"), "x")])]:
+        assert metric.corpus(some)["validity"] is None and "train and val" in metric.reasons["validity"]
+
+
+def test_gqa_choices_that_are_something_else(tmp_path: Path) -> None:
+    file = tmp_path / "val_choices.json"
+    file.write_text('{"a": [1]}')
+    with pytest.raises(InputError, match="not an object"):
+        metric_for("gqa", choices=file).corpus([(question("a", "red"), "red")])
+
+
+@pytest.mark.parametrize(
+    ("prediction", "gold", "default", "release"),
+    [
+        ("yes", "yes", 1, 1),
+        ("True", "yes", 1, 0),
+        ("yes", "True", 1, 1),
+        ("No.", "False", 1, 1),
+        ("", "no", 0, 1),
+        ("two", "2", 1, 1),
+        ("2", "2", 1, 1),
+        ("none", "0", 0, 1),
+        ("t-shirt", "t-shirt", 1, 0),
+        ("the dog", "dog", 0, 1),
+    ],
+)
+def test_covr_exact_match(prediction: str, gold: str, default: int, release: int) -> None:
+    assert [score("covr", variant, prediction, gold) for variant in ("", "release")] == [default, release]
+
+
+@pytest.mark.parametrize("dataset", ["nlvr", "nlvr2"])
+def test_truth_in_any_words(dataset: str) -> None:
+    for prediction, gold, default, release in [
+        ("true", "True", 1, 0),
+        ("TRUE", "yes", 1, 0),
+        ("yes", "true", 1, 1),
+        ("no", "True", 0, 0),
+        ("", "False", 0, 1),
+        ("", "True", 0, 0),
+    ]:
+        assert [score(dataset, one, prediction, gold) for one in ("", "release")] == [default, release], prediction
+
+
+def test_nlvr2_consistency_needs_every_pair_of_a_sentence() -> None:
+    names = ["dev-0-0-0", "dev-0-1-0", "dev-0-0-1", "dev-0-1-1", "dev-1-0-0"]
+    said = ["yes", "yes", "yes", "no", "yes"]
+    pairs = [(example(name, "True"), one) for name, one in zip(names, said, strict=True)]
+    for ordered in (pairs, reversed(pairs)):
+        assert metric_for("nlvr2").corpus(ordered) == {"consistency": pytest.approx(2 / 3)}
+    grouped = [(example("1", "yes", group="g"), "yes"), (example("2", "no", group="g"), "yes")]
+    assert metric_for("nlvr2").corpus(grouped) == {"consistency": 0}
+    assert metric_for("nlvr2").corpus([(example("17", "yes"), "yes")]) == {"consistency": None}
+
+
+def test_names_of_groups() -> None:
+    assert nlvr2_group("test1-0-1-0") == nlvr2_group("test1-0-3-0") != nlvr2_group("test1-0-1-1")
+    assert nlvr2_group("testdev_wording-0-1-0") != nlvr2_group("test1-0-1-0")
+    for name in ("1572-0", "1572-1", "1572-0-5", "1572-3-5.png"):
+        assert nlvr_group(name) == nlvr_group("1572-0")
+    assert nlvr_group("dev-1572-0-3.png") == nlvr_group("dev-1572-1-0") != nlvr_group("dev-15720-0-3.png")
+    for name in ("17", "dev-1", "dev-1-2-3-4"):
+        with pytest.raises(InputError, match="should look like"):
+            nlvr_group(name)
+    with pytest.raises(InputError, match="should look like"):
+        nlvr2_group("0-1-0")
+
+
+def all_true(metric: Metric, pairs: list[tuple[Example, str]]) -> tuple[float, float | None]:
+    scores = [metric.score(*pair) or 0.0 for pair in pairs]
+    return sum(scores) / len(scores), metric.corpus(pairs)["consistency"]
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    if not path.is_file():
+        pytest.skip(f"{path} is not on this machine")
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_nlvr2_dev_all_true_as_the_official_script_scores_it() -> None:
+    rows = lines(SHARED / "data" / "nlvr2" / "data" / "dev.json")
+    pairs = [(example(row["identifier"], row["label"]), "true") for row in rows]
+    assert len(pairs) == 6_982
+    accuracy, consistency = all_true(metric_for("nlvr2"), pairs)
+    assert accuracy == pytest.approx(0.5085935262102549, abs=1e-12)
+    assert consistency == pytest.approx(0.03865213082259663, abs=1e-12)
+
+
+def test_nlvr_dev_all_true_as_the_official_script_scores_it() -> None:
+    rows = lines(SHARED / "data" / "nlvr" / "dev" / "dev.json")
+    pairs = [(example(f"dev-{row['identifier']}-{k}.png", row["label"]), "true") for row in rows for k in range(6)]
+    assert len(pairs) == 5_934
+    accuracy, consistency = all_true(metric_for("nlvr"), pairs)
+    assert accuracy == pytest.approx(0.5530839231547017, abs=1e-12)
+    assert consistency == pytest.approx(0.06367041198501873, abs=1e-12)
+    rows_alone = [(example(row["identifier"], row["label"]), "true") for row in rows]
+    assert all_true(metric_for("nlvr"), rows_alone) == (accuracy, consistency)
+
+
+def test_nlvr_dev_one_wrong_picture_spoils_its_sentence() -> None:
+    rows = lines(SHARED / "data" / "nlvr" / "dev" / "dev.json")
+    pairs = [(example(f"dev-{row['identifier']}-{k}.png", row["label"]), row["label"]) for row in rows for k in (0, 1)]
+    assert metric_for("nlvr").corpus(pairs) == {"consistency": 1}
+    first, label = pairs[0]
+    pairs[0] = (first, "false" if label == "true" else "true")
+    assert metric_for("nlvr").corpus(pairs) == {"consistency": pytest.approx(266 / 267)}
+
+
+@pytest.mark.parametrize(
+    ("text", "rewritten"),
+    [
+        ("T-Shirt.", "t shirt"),
+        ("1,000", "1000"),
+        ("1, 000", "1 000"),
+        ("mt. fuji", "mt fuji"),
+        ("no.1", "no.1"),
+        ("3.5", "3.5"),
+        ("7.", "7"),
+        ("grey/black", "grey black"),
+        ("The dog", "dog"),
+        ("A", ""),
+        ("an", ""),
+        ("12:30", "12:30"),
+        ("dont", "don't"),
+        ("two", "2"),
+        ("None", "0"),
+        ("True", "true"),
+        ("t-shirt", "t shirt"),
+        ("red - blue", "red blue"),
+        ("- red-blue", "redblue"),  # a mark beside one space anywhere is deleted everywhere
+        ("x-y/-z", "x y z"),  # beside a space of the original, that is
+        ("x-/y-z", "x y z"),
+        ("1,000-2,000", "10002000"),  # and all marks are where a number has a comma
+        ("somebody'd", "somebodyd"),
+        ("couldnt've", "couldn't've"),
+        ("couldn'tve", "couldn't've"),
+        ("couldntve", "couldntve"),
+        ("ow's'at", "'ow's'at"),
+        ("let's", "let's"),
+        ("im", "im"),
+        ("Im", "im"),
+        ("$5 & 10%", "$5 & 10%"),
+        ("a\tcat\n", "cat"),
+        ("." * 40, "." * 8),  # the scripts delete 32 full stops at most
+    ],
+)
+def test_how_lavis_and_the_release_rewrite(text: str, rewritten: str) -> None:
+    assert rewriting.release(text) == rewritten
+
+
+def test_how_lmms_eval_rewrites() -> None:
+    assert rewriting.lmms_vqa("1,,000") == "1000" and rewriting.release("1,,000") == "1 000"
+    assert rewriting.evalai("The dog's bone, eh?") == "dog 's bone eh"
+    assert rewriting.lmms_exact("T-Shirt!") == "tshirt"
+
+
+def test_porter_stems() -> None:
+    stem = rewriting.porter()
+    # Examples of Porter (1980), and one of OK-VQA's own.
+    for word, found in [
+        ("caresses", "caress"),
+        ("ponies", "poni"),
+        ("plastered", "plaster"),
+        ("motoring", "motor"),
+        ("relational", "relat"),
+        ("formality", "formal"),
+        ("adjustable", "adjust"),
+        ("labrador retriever", "labrador retriev"),
+    ]:
+        assert stem(word) == found
+
+
+@pytest.mark.parametrize(("agree", "accuracy"), [(0, 0.0), (1, 0.3), (2, 0.6), (3, 0.9), (4, 1.0), (10, 1.0)])
+def test_leave_one_out_by_number_of_matches(agree: int, accuracy: float) -> None:
+    golds = ["cat"] * agree + [f"other {k}" for k in range(10 - agree)]
+    assert leave_one_out("cat", golds) == pytest.approx(accuracy)
+    # As the scripts put it: the mean over each answer left out.
+    by_hand = [min(1, sum(gold == "cat" for j, gold in enumerate(golds) if j != i) / 3) for i in range(10)]
+    assert leave_one_out("cat", golds) == pytest.approx(sum(by_hand) / 10)
+
+
+def test_leave_one_out_needs_answers() -> None:
+    with pytest.raises(ValueError, match="no answers"):
+        leave_one_out("cat", [])
+
+
+@pytest.mark.parametrize(
+    ("golds", "prediction", "official", "lavis", "lmms", "default"),
+    [
+        (["orange"] * 10, "orange", 1, 1, 1, 1),
+        (["orange"] * 10, "Orange", 0, 1, 1, 1),
+        (["orange"] * 10, "an orange", 0, 1, 1, 0),
+        (["t-shirt"] * 10, "t-shirt", 1, 0, 1, 1),
+        (["the end"] * 9 + ["end"], "end", 1, 0.3, 1, 1),
+        (["net"] * 5 + ["netting"] + ["mesh"] * 4, "netting", 0.3, 0.3, 0.3, 0.3),
+        (["net"] * 5 + ["netting"] + ["mesh"] * 4, "net", 1, 1, 1, 1),
+        (["2"] * 9 + ["three"], "two", 1, 1, 1, 1),
+        (["2"] * 9 + ["three"], "3", 0.3, 0, 0.3, 0.3),
+    ],
+)
+def test_vqa_accuracy_in_its_variants(
+    golds: list[str], prediction: str, official: float, lavis: float, lmms: float, default: float
+) -> None:
+    for variant, wanted in [("official", official), ("lavis", lavis), ("lmms", lmms), ("", default)]:
+        assert score("vqav2", variant, prediction, *golds) == pytest.approx(wanted), variant
+    assert score("vqav2", "release", prediction, *golds) == pytest.approx(lavis)
+
+
+def test_release_takes_nothing_for_no() -> None:
+    golds = ["no"] * 10
+    assert score("vqav2", "release", "", *golds) == 1
+    assert [score("vqav2", variant, "", *golds) for variant in ("", "official", "lavis", "lmms")] == [0, 0, 0, 0]
+
+
+def test_okvqa_with_and_without_stemming() -> None:
+    raw, stems = ["labrador retriever"] * 8 + ["dog"] * 2, ["labrador retriev"] * 8 + ["dog"] * 2
+    answers = [{"raw_answer": one, "answer": two} for one, two in zip(raw, stems, strict=True)]
+    one = example("1", *raw, answers=answers)
+    assert metric_for("okvqa").score(one, "labrador retriever") == 1
+    assert metric_for("okvqa").score(one, "labrador retrievers") == 0
+    assert metric_for("okvqa", "stem").score(one, "Labrador retrievers.") == 1
+    assert metric_for("okvqa", "stem").score(one, "dogs") == pytest.approx(0.6)
+    # The file's own stems decide, whatever Porter's algorithm would make of the raw answers.
+    odd = example("1", "surfing", "surfing", answers=[{"raw_answer": "surfing", "answer": "wave"}] * 2)
+    assert metric_for("okvqa", "stem").score(odd, "surfing") == 0
+    # Copies with plain strings are stemmed here.
+    plain = example("1", *raw, answers=[{"answer": gold} for gold in raw])
+    assert metric_for("okvqa", "stem").score(plain, "labrador retrievers") == 1
+
+
+def test_okvqa_lmms_uses_evalai() -> None:
+    assert score("okvqa", "lmms", "dogs, bone", *["dog's bone"] * 5) == 0
+    assert score("okvqa", "lmms", "Dog's bone?", *["dog 's bone"] * 5) == 1
+    assert score("vqav2", "lmms", "Dog's bone?", *["dog 's bone"] * 5) == 0

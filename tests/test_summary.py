@@ -1,0 +1,275 @@
+from __future__ import annotations
+
+import json
+import tracemalloc
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from codevqa.eval.metrics import metric_for
+from codevqa.eval.paper import PAPER, reported
+from codevqa.eval.plain_pass import is_plain_pass
+from codevqa.eval.statistics import Paired, wilson
+from codevqa.eval.summary import Summary, joined, summarize
+from codevqa.eval.task import Example, Method, Row
+
+QUESTION = "Is the dog to the left of the cat?"
+PLAIN = f'img = open_image("Image1.jpg")\nanswer = query(img, "{QUESTION}")'
+SPLIT = 'dog = get_pos(img, "dog")\nanswer = query(img, "Is the dog to the left of the cat?")'
+
+
+def example(id: str, gold: str = "yes", cluster: str = "", **groups: str) -> Example:
+    return Example(id, QUESTION, (), "image", (gold,) if gold else (), groups, cluster)
+
+
+def pair(one: Example, ours: str, theirs: str) -> tuple[Example, dict[Method, Row]]:
+    return one, {"codevqa": Row(one.id, "codevqa", 0, ours), "pnpvqa": Row(one.id, "pnpvqa", 0, theirs)}
+
+
+def outcomes(*said: str) -> Iterator[tuple[Example, dict[Method, Row]]]:
+    """Questions whose gold is yes: "10" is one that only the first method gets right."""
+    for place, both in enumerate(said):
+        yield pair(example(str(place)), "yes" if both[0] == "1" else "no", "yes" if both[1] == "1" else "no")
+
+
+def test_accuracy_and_comparison_by_hand() -> None:
+    found = summarize(outcomes(*["10"] * 8, *["01"] * 2, *["11"] * 50, *["00"] * 40), metric_for("gqa"))
+    assert (found.metric, found.examples, found.hidden, found.clusters) == ("exact match", 100, 0, 100)
+    assert list(found.methods) == ["codevqa", "pnpvqa"]
+    assert found.methods["codevqa"].accuracy == wilson(58, 100)
+    assert found.methods["pnpvqa"].accuracy == wilson(52, 100)
+    assert found.paired is not None and (found.paired.better, found.paired.worse) == (8, 2)
+    assert found.paired.difference.value == pytest.approx(0.06)
+    assert found.paired.difference.low == pytest.approx(0.06 - 0.061, abs=0.01)
+    assert found.paired.p_value == pytest.approx(2 * (1 + 10 + 45) / 1024)
+    assert "Wilson" in found.notes[0] and "10,000 rounds" in found.notes[1]
+
+
+def test_comparison_is_clustered() -> None:
+    def questions(size: int) -> Iterator[tuple[Example, dict[Method, Row]]]:
+        for place in range(200):
+            right = place // 10 % 2 == 0
+            yield pair(example(str(place), cluster=str(place // size)), "yes" if right else "no", "no")
+
+    alone, grouped = (summarize(questions(size), metric_for("gqa")) for size in (1, 10))
+    assert (alone.clusters, grouped.clusters) == (200, 20)
+    assert width(grouped.paired) > 2 * width(alone.paired)
+
+
+def width(paired: Paired | None) -> float:
+    assert paired is not None
+    return paired.difference.high - paired.difference.low
+
+
+def test_one_method_alone_is_not_compared() -> None:
+    found = summarize(((one, {"pnpvqa": rows["pnpvqa"]}) for one, rows in outcomes("10", "01")), metric_for("gqa"))
+    assert list(found.methods) == ["pnpvqa"] and found.paired is None
+    assert found.methods["pnpvqa"].accuracy == wilson(1, 2)
+
+
+def test_only_questions_both_answered_are_compared() -> None:
+    rows = list(outcomes("10", "10", "01", "11"))
+    del rows[0][1]["pnpvqa"], rows[2][1]["codevqa"]
+    found = summarize(rows, metric_for("gqa"))
+    assert found.examples == 4 and found.methods["codevqa"].rows == 3 and found.methods["pnpvqa"].rows == 3
+    assert found.paired is not None and (found.paired.difference.n, found.paired.better, found.paired.worse) == (
+        2,
+        1,
+        0,
+    )
+
+
+def test_hidden_answers_count_but_do_not_score() -> None:
+    rows = [pair(example("a", ""), "yes", "no"), pair(example("b"), "yes", "no")]
+    found = summarize(rows, metric_for("gqa"))
+    assert (found.examples, found.hidden) == (2, 1)
+    assert found.methods["codevqa"].rows == 2 and found.methods["codevqa"].accuracy == wilson(1, 1)
+    blind = summarize(rows[:1], metric_for("gqa"))
+    assert blind.methods["codevqa"].accuracy is None and blind.paired is None
+    json.dumps(blind.to_dict(), allow_nan=False)
+
+
+def test_nothing_at_all() -> None:
+    found = summarize([], metric_for("gqa"))
+    assert (found.examples, found.clusters, dict(found.methods), found.paired) == (0, 0, {}, None)
+
+
+def test_vqa_scores_have_bootstrapped_intervals_and_no_mcnemar() -> None:
+    golds = ("cat",) * 2 + ("dog",) * 8
+    rows = [
+        pair(
+            replace(example(str(place), steps="1"), gold=golds, cluster=str(place % 50)),
+            "cat" if place % 2 else "dog",
+            "cat",
+        )
+        for place in range(100)
+    ]
+    found = summarize(rows, metric_for("vqav2"))
+    accuracy, paired = found.methods["codevqa"].accuracy, found.paired
+    assert accuracy is not None and accuracy.value == pytest.approx(0.8) and accuracy.low < 0.8 < accuracy.high
+    assert paired is not None and paired.difference.value == pytest.approx(0.2)
+    assert (paired.better, paired.worse, paired.p_value) == (50, 0, None)
+    assert "bootstrap over clusters" in found.notes[0]
+    (line,) = found.breakdown["steps"]
+    assert line.accuracy["codevqa"].low == pytest.approx(accuracy.low, abs=0.01)
+
+
+def test_fallbacks_errors_and_cost() -> None:
+    rows = list(outcomes("11", "11", "00", "11"))
+    ours = [
+        {"fallback": True, "error": "ProgramTypeError", "message": "line 2: no dogs", "program": SPLIT},
+        {"fallback": True, "error": "ProgramTypeError", "message": "line 9: other"},
+        {"prediction": "", "error": "ServerError", "message": "down", "program": PLAIN},
+        {"program": PLAIN, "seconds": 3.0, "tokens": 90},
+    ]
+    for (_, pair_rows), changes in zip(rows, ours, strict=True):
+        pair_rows["codevqa"] = replace(pair_rows["codevqa"], **changes)  # type: ignore[arg-type]
+    found = summarize(rows, metric_for("gqa")).methods["codevqa"]
+    assert found.fallback == wilson(2, 4) and found.unanswered == 1 and found.own == wilson(1, 1)
+    assert [(line.type, line.count, line.share, line.fallback, line.accuracy) for line in found.errors] == [
+        ("ProgramTypeError", 2, 0.5, 2, 1.0),
+        ("ServerError", 1, 0.25, 0, 0.0),
+    ]
+    assert (found.errors[0].id, found.errors[0].message) == ("0", "line 2: no dogs")
+    assert found.programs == 3 and found.plain == wilson(2, 3)
+    assert found.seconds["mean"] == pytest.approx(0.75) and found.seconds["median"] == 0 and found.tokens == 22.5
+    assert found.seconds["p95"] == pytest.approx(2.55)
+    other = summarize(rows, metric_for("gqa")).methods["pnpvqa"]
+    assert (other.errors, other.programs, other.plain, other.fallback.value) == ((), 0, None, 0)
+
+
+def test_breakdown_by_group() -> None:
+    rows = [pair(example(str(k), steps=str(k % 3 + 9), structural="query"), "yes", "no") for k in range(9)]
+    rows += [pair(example("w", steps="2", structural="verify"), "no", "yes"), pair(example("x"), "no", "yes")]
+    rows += [pair(example("h", "", steps="2", structural="compare"), "no", "yes")]
+    found = summarize(rows, metric_for("gqa")).breakdown
+    assert list(found) == ["steps", "structural"]
+    assert [(line.value, line.n) for line in found["steps"]] == [("2", 1), ("9", 3), ("10", 3), ("11", 3)]
+    query, verify = found["structural"]  # compare has no gold answer
+    assert (query.value, query.n, verify.value, verify.n) == ("query", 9, "verify", 1)
+    assert query.accuracy == {"codevqa": wilson(9, 9), "pnpvqa": wilson(0, 9)}
+    assert query.paired is not None and (query.paired.better, query.paired.worse) == (9, 0)
+    assert verify.paired is not None and verify.paired.difference.value == -1
+
+
+def test_rare_values_of_a_group_go_together() -> None:
+    names = [f"common {k % 200}" for k in range(400)] + [f"rare {k}" for k in range(30)]
+    rows = (pair(example(str(k), detailed=name), "yes", "no") for k, name in enumerate(names))
+    lines = summarize(rows, metric_for("gqa"), rounds=100).breakdown["detailed"]
+    assert len(lines) == 201 and (lines[-1].value, lines[-1].n) == ("(other)", 30)
+    assert all(line.n == 2 and line.value.startswith("common") for line in lines[:-1])
+
+
+def test_figures_about_the_whole_run() -> None:
+    rows = [pair(example(name), "yes", said) for name, said in [("dev-0-0-0", "yes"), ("dev-0-1-0", "no")]]
+    found = summarize(rows, metric_for("nlvr2")).methods
+    assert found["codevqa"].corpus == {"consistency": 1} and found["pnpvqa"].corpus == {"consistency": 0}
+    assert found["codevqa"].reasons == {}
+    gqa = summarize(rows, metric_for("gqa")).methods["codevqa"]
+    assert gqa.corpus["validity"] is None and "choices" in gqa.reasons["validity"]
+
+
+def test_repeats_over_seeds() -> None:
+    rows = list(outcomes("11", "10", "00", "01"))
+    again = [
+        (one, {method: replace(row, repeat=repeat, prediction=said) for method, row in both.items()})
+        for repeat, said in [(2, "no"), (1, "yes")]
+        for one, both in rows
+    ]
+    found = summarize([*rows, *again], metric_for("gqa"))
+    assert found.examples == 4 and found.methods["codevqa"].rows == 4
+    assert found.methods["codevqa"].accuracy == wilson(2, 4)
+    repeats = found.methods["codevqa"].repeats
+    assert repeats is not None and repeats.values == (0.5, 1.0, 0.0)
+    assert (repeats.mean, repeats.spread) == (0.5, 0.5)
+    assert summarize(rows, metric_for("gqa")).methods["codevqa"].repeats is None
+
+
+def test_as_json() -> None:
+    rows = [pair(example("a", steps="1"), "yes", "no"), pair(example("b", steps="2"), "no", "no")]
+    data = json.loads(json.dumps(summarize(rows, metric_for("gqa")).to_dict(), allow_nan=False))
+    assert data["methods"]["codevqa"]["accuracy"] == {
+        "value": 0.5,
+        "low": pytest.approx(0.0945, abs=1e-3),
+        "high": pytest.approx(0.9055, abs=1e-3),
+        "n": 2,
+    }
+    assert data["paired"]["better"] == 1 and data["breakdown"]["steps"][0]["value"] == "1"
+    assert data["methods"]["pnpvqa"]["corpus"]["validity"] is None
+
+
+def test_the_same_run_gives_the_same_summary() -> None:
+    def once(seed: int = 0) -> Summary:
+        return summarize(outcomes("10", "01", "10", "11", "00", "10"), metric_for("gqa"), rounds=50, seed=seed)
+
+    assert once() == once() != once(1)
+
+
+def test_joining_rows_that_are_missing_here_and_there() -> None:
+    examples = [example(name) for name in "abcd"]
+    ours = [Row(name, "codevqa", 0, "yes") for name in "abd"]
+    theirs = [Row(name, "pnpvqa", 0, "yes") for name in "bd"]
+    found = [(one.id, sorted(rows)) for one, rows in joined(examples, {"codevqa": ours, "pnpvqa": theirs})]
+    assert found == [("a", ["codevqa"]), ("b", ["codevqa", "pnpvqa"]), ("d", ["codevqa", "pnpvqa"])]
+
+
+def test_memory_does_not_grow_with_what_rows_hold() -> None:
+    """10,000 questions with 120 MB of programs: what is kept is columns of numbers."""
+
+    def questions() -> Iterator[tuple[Example, dict[Method, Row]]]:
+        for place in range(10_000):
+            one, rows = pair(example(str(place), cluster=str(place // 7), steps=str(place % 5)), "yes", "no")
+            rows["codevqa"] = replace(rows["codevqa"], program=f"# {place} " + "x" * 12_000)
+            yield one, rows
+
+    tracemalloc.start()
+    found = summarize(questions(), metric_for("nlvr"), rounds=100)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found.examples == 10_000 and found.clusters == 1_429
+    assert peak < 20e6
+
+
+@pytest.mark.parametrize(
+    ("program", "plain"),
+    [
+        (PLAIN, True),
+        (f'answer = query(img, "{QUESTION.upper()}")', True),
+        ("answer = query(img, 'is the dog to the left of the cat')", True),
+        (f'answer = query(img=img, question="{QUESTION}")', True),
+        (f'answer = query(img, f"{QUESTION}")', True),
+        (f'q = "{QUESTION}"\nanswer = query(img, q)', True),
+        (f'answer = "yes" if query(images[0], "{QUESTION}").lower() == "yes" else str(len("no"))', True),
+        (f'def ask():\n    return query(img, "{QUESTION}")\nanswer = ask()', True),
+        (SPLIT, False),
+        (f'answer = query(img, "{QUESTION}")\nother = query(img, "{QUESTION}")', False),
+        ('answer = query(img, "Is there a dog?")', False),
+        (f'answer = query(img, "{QUESTION} And a hat?")', False),
+        (f'answer = knowledge_query("{QUESTION}")', False),
+        (f'answer = count_things(query(img, "{QUESTION}"))', False),
+        (f'q = "{QUESTION}"\nq = "Is there a cat?"\nanswer = query(img, q)', False),
+        (f'answer = get_pos(img, "{QUESTION}")', False),
+        (f'# {QUESTION}\nanswer = query(img, "Is there a dog?")', False),
+        (f'answer = query(img, "{QUESTION}"', False),
+        (f'answer = query("{QUESTION}")', False),
+        ("", False),
+    ],
+)
+def test_plain_pass(program: str, plain: bool) -> None:
+    assert is_plain_pass(program, QUESTION) is plain
+
+
+def test_plain_pass_of_a_question_with_an_apostrophe() -> None:
+    assert is_plain_pass("answer = query(img, 'What is the man\\'s hat?')", "What is the man's hat?")
+    assert not is_plain_pass('answer = query(img, "?")', "?")
+
+
+def test_what_the_paper_reports() -> None:
+    gains = {name: round(100 * one.difference, 2) for name, one in PAPER.items()}
+    assert gains == {"gqa": 2.47, "covr": 5.05, "nlvr2": 0.67}
+    covr = reported("covr")
+    assert (
+        covr is not None and covr.groups["images"]["1"] == (0.917, 0.75) and set(covr.groups["images"]) == set("12345")
+    )
+    assert reported("nlvr") is None
