@@ -25,7 +25,7 @@ from .primitives.signature import Primitive, PrimitiveSet
 from .primitives.visual import VISUAL, find_object
 from .program import Answer, Call, Form, ImageRef, Plain, Program, Trace
 from .sandbox import Sandbox
-from .services import Services
+from .services import Services, Usage
 from .settings import Settings
 from .values import answer_text, plain
 from .writer import Writer
@@ -55,6 +55,8 @@ class _Run:
     started: float = field(default_factory=time.perf_counter)
     calls: list[Call] = field(default_factory=list)
     attempts: list[tuple[Program, ErrorRecord]] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage.begin)
+    pnpvqa: PnPVQA = field(kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ class CodeVQA:
         self._services = Services(
             models, writer.language_model, max_batch=settings.max_batch, max_wait=settings.batch_wait
         )
-        self._pnpvqa = PnPVQA(self._services, writer.prompts, settings.query, writer.retriever, settings.seed)
+        self._pnpvqa = {settings.seed: self._baseline(settings.seed)}
         self._slots = asyncio.Semaphore(settings.workers)
 
     @classmethod
@@ -144,6 +146,7 @@ class CodeVQA:
         *,
         form: Form | None = None,
         method: Method = "codevqa",
+        seed: int | None = None,
     ) -> Answer:
         """Answers a question about one picture or several.
 
@@ -152,6 +155,7 @@ class CodeVQA:
             question: a question, or a statement to be judged (yes or no).
             form: ``image`` or ``set``; None decides by the number of images.
             method: ``codevqa``, or ``pnpvqa`` for the baseline without a program.
+            seed: seed of patch and caption sampling for this question alone; None takes the settings'.
 
         Returns:
             The answer with program and trace. A program that failed is marked: ``fallback`` and ``error``.
@@ -161,7 +165,7 @@ class CodeVQA:
             QuestionError: the question is empty or too long.
             ModelError: a model failed; ServerError when a model server is down.
         """
-        return self._loop.run(self._ask(images, question, form, method))
+        return self._loop.run(self._ask(images, question, form, method, seed))
 
     async def ask_async(
         self,
@@ -170,9 +174,10 @@ class CodeVQA:
         *,
         form: Form | None = None,
         method: Method = "codevqa",
+        seed: int | None = None,
     ) -> Answer:
         """Async twin of :meth:`ask`; call it from any event loop."""
-        return await self._loop.wait(self._ask(images, question, form, method))
+        return await self._loop.wait(self._ask(images, question, form, method, seed))
 
     def ask_many(self, questions: Iterable[Question], *, method: Method = "codevqa") -> list[Answer]:
         """Answers many questions at once, sharing batches; the answers come in the order of the questions.
@@ -234,9 +239,14 @@ class CodeVQA:
     # -- one question ------------------------------------------------------------------------------------------------
 
     async def _ask(
-        self, sources: ImageSource | Sequence[ImageSource], text: str, form: Form | None, method: Method
+        self,
+        sources: ImageSource | Sequence[ImageSource],
+        text: str,
+        form: Form | None,
+        method: Method,
+        seed: int | None = None,
     ) -> Answer:
-        run = await self._begin(sources, self._checked(text), form)
+        run = await self._begin(sources, self._checked(text), form, seed)
         if method == "pnpvqa":
             reading = await self._read(run)
             return self._answer(run, None, text=reading.text, value=reading.text, method=method, baseline=reading)
@@ -293,7 +303,7 @@ class CodeVQA:
     ) -> object:
         """Answers one call of a primitive and keeps it in the trace."""
         started = time.perf_counter()
-        context = CallContext(run.question, run.form, run.images, self._services, self._pnpvqa, self.settings)
+        context = CallContext(run.question, run.form, run.images, self._services, run.pnpvqa, self.settings)
         arguments: dict[str, object] = {}
         value: object = None
         failure: ErrorRecord | None = None
@@ -317,7 +327,7 @@ class CodeVQA:
     async def _read(self, run: _Run) -> Reading:
         """Answers the whole question from captions: the baseline, and the fallback."""
         pictures = [(ImageRef(image.index), image.picture) for image in run.images]
-        return await self._pnpvqa.answer(pictures, run.question, run.form, run.form)
+        return await run.pnpvqa.answer(pictures, run.question, run.form, run.form)
 
     async def _run_program(
         self, program: Program | str, sources: ImageSource | Sequence[ImageSource], question: str
@@ -331,7 +341,13 @@ class CodeVQA:
 
     # -- small parts -------------------------------------------------------------------------------------------------
 
-    async def _begin(self, sources: ImageSource | Sequence[ImageSource], question: str, form: Form | None) -> _Run:
+    async def _begin(
+        self,
+        sources: ImageSource | Sequence[ImageSource],
+        question: str,
+        form: Form | None,
+        seed: int | None = None,
+    ) -> _Run:
         pictures: tuple[Picture, ...] = await asyncio.to_thread(load_pictures, sources)
         if form is None:
             form = "image" if len(pictures) == 1 else "set"
@@ -339,7 +355,14 @@ class CodeVQA:
             raise InputError(f"A question about an image needs one image, not {len(pictures)}.", hint="Use form='set'.")
         self.writer.prompts_for(form)  # says so now if no prompt set serves this form
         images = tuple(Image(number, picture) for number, picture in enumerate(pictures, 1))
-        return _Run(question, form, images)
+        seed = self.settings.seed if seed is None else seed
+        if seed not in self._pnpvqa:
+            self._pnpvqa[seed] = self._baseline(seed)
+        return _Run(question, form, images, pnpvqa=self._pnpvqa[seed])
+
+    def _baseline(self, seed: int) -> PnPVQA:
+        """Returns the baseline that samples with a seed."""
+        return PnPVQA(self._services, self.writer.prompts, self.settings.query, self.writer.retriever, seed)
 
     def _checked(self, question: str) -> str:
         question = " ".join(question.split())
@@ -357,7 +380,15 @@ class CodeVQA:
         read = (baseline.evidence,) if baseline else ()
         trace = Trace(tuple(run.calls), printed, tuple(run.attempts), read)
         seconds = time.perf_counter() - run.started
-        return Answer(run.question, program=program, trace=trace, seconds=seconds, models=self.model_names, **fields)
+        return Answer(
+            run.question,
+            program=program,
+            trace=trace,
+            seconds=seconds,
+            models=self.model_names,
+            tokens=run.usage.tokens,
+            **fields,
+        )
 
     @property
     def model_names(self) -> dict[str, str]:

@@ -10,7 +10,8 @@
     │   ├── UnknownNameError    no preset, prompt set or model back end of that name
     │   └── ModelNotFoundError  a checkpoint is not here and cannot be fetched
     ├── ModelError              a model failed while it was asked
-    │   └── ServerError         a model server is down, refuses, or does not answer in time
+    │   ├── ServerError         a model server is down, refuses, or does not answer in time
+    │   └── ReplayMissError     a replay needs a call that was not recorded
     └── ProgramError            a program failed; carries the line
         ├── ProgramSyntaxError  it does not parse
         ├── ProgramTypeError    the static check found an unknown name or a wrong argument
@@ -39,6 +40,7 @@ __all__ = [
     "ProgramSyntaxError",
     "ProgramTypeError",
     "QuestionError",
+    "ReplayMissError",
     "ServerError",
     "SetupError",
     "UnknownNameError",
@@ -112,6 +114,10 @@ class ModelError(CodeVQAError):
 
 class ServerError(ModelError):
     """A model server is down, refuses, or does not answer in time."""
+
+
+class ReplayMissError(ModelError):
+    """A replay, which has no models, needs a call that was not recorded."""
 
 
 class ProgramError(CodeVQAError):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from .errors import ErrorRecord
+from .errors import ErrorRecord, InputError
 
 __all__ = ["Answer", "Call", "Evidence", "Form", "ImageRef", "Plain", "Program", "Trace"]
 
@@ -128,30 +127,50 @@ class Answer:
     """Wall time from question to answer."""
     models: Mapping[str, str] = field(default_factory=dict)
     """Model ids by role."""
+    tokens: int = 0
+    """Tokens the language models read and wrote, as far as they count them."""
 
     def __str__(self) -> str:
         return self.text
 
     def to_dict(self, *, evidence: bool = True) -> dict[str, Any]:
-        """Returns plain JSON-ready data with the keys the command line prints.
+        """Returns plain JSON-ready data.
 
         Args:
-            evidence: whether to include each call's captions, maps and prompts, which are long.
+            evidence: True gives everything, for :meth:`from_dict` to take back. False gives the keys that the command
+                line prints, without captions, maps and prompts, which are long; it cannot be taken back.
         """
-        return {
-            "question": self.question,
-            "answer": self.text,
-            "program": self.program.source if self.program else None,
-            "calls": [_call_dict(call, evidence) for call in self.trace.calls],
-            "fallback": self.fallback,
-            "error": dataclasses.asdict(self.error) if self.error else None,
-            "seconds": round(self.seconds, 4),
-            "models": dict(self.models),
-        }
+        from .answer_json import encode
+
+        return encode(self, evidence=evidence)
 
     def to_json(self, *, evidence: bool = True) -> str:
         """Returns :meth:`to_dict` as one line of JSON."""
         return json.dumps(self.to_dict(evidence=evidence), ensure_ascii=False, allow_nan=False)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Answer:
+        """Returns the answer that :meth:`to_dict` was called on; the two are equal.
+
+        Raises:
+            InputError: it was written without evidence, or is no answer.
+        """
+        from .answer_json import decode
+
+        return decode(data)
+
+    @classmethod
+    def from_json(cls, text: str) -> Answer:
+        """Returns the answer that :meth:`to_json` was called on; the two are equal.
+
+        Raises:
+            InputError: it was written without evidence, or is no answer.
+        """
+        try:
+            data = json.loads(text)
+        except ValueError as error:
+            raise InputError(f"This is no JSON: {error}.", hint="Give what Answer.to_json() returned.") from None
+        return cls.from_dict(data)
 
 
 def _show(value: Plain) -> str:
@@ -162,36 +181,3 @@ def _show(value: Plain) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     return repr(value)
-
-
-def _jsonable(value: Plain) -> Any:
-    if isinstance(value, ImageRef):
-        return {"image": value.index}
-    if isinstance(value, list | tuple):
-        return [_jsonable(item) for item in value]
-    if isinstance(value, dict):
-        return {str(key): _jsonable(item) for key, item in value.items()}
-    if (isinstance(value, float) and value != value) or value in (float("inf"), float("-inf")):
-        return str(value)  # JSON has no such numbers
-    return value
-
-
-def _call_dict(call: Call, evidence: bool) -> dict[str, Any]:
-    shown: dict[str, Any] = {
-        "name": call.name,
-        "arguments": {name: _jsonable(value) for name, value in call.arguments.items()},
-        "value": _jsonable(call.value),
-        "seconds": round(call.seconds, 4),
-        "line": call.line,
-        "error": dataclasses.asdict(call.error) if call.error else None,
-    }
-    if evidence:
-        shown["evidence"] = [
-            {
-                **{name: value for name, value in vars(item).items() if name not in ("images", "relevance")},
-                "images": [image.index for image in item.images],
-                "relevance": [[[round(cell, 5) for cell in row] for row in rows] for rows in item.relevance],
-            }
-            for item in call.evidence
-        ]
-    return shown

@@ -60,7 +60,8 @@ class ExampleIndex:
 
     def __init__(self, retriever: Retriever, questions: Sequence[str]) -> None:
         self._retriever = retriever
-        self._embeddings = retriever.embed(questions)
+        # In double precision the order of near neighbours does not depend on a machine's way of summing.
+        self._embeddings = retriever.embed(questions).astype(np.float64)
         self._nearest = lru_cache(maxsize=4096)(self._search)
 
     def nearest(self, question: str, count: int) -> tuple[int, ...]:
@@ -68,5 +69,5 @@ class ExampleIndex:
         return self._nearest(question, count)
 
     def _search(self, question: str, count: int) -> tuple[int, ...]:
-        scores = self._embeddings @ self._retriever.embed([question])[0]
+        scores = self._embeddings @ self._retriever.embed([question])[0].astype(np.float64)
         return tuple(int(place) for place in np.argsort(-scores, kind="stable")[:count])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from .batching import Batcher
@@ -21,10 +23,28 @@ from .models.base import (
     SimilarityRequest,
 )
 
-__all__ = ["Services"]
+__all__ = ["Services", "Usage"]
 
 Request = TypeVar("Request")
 Result = TypeVar("Result")
+
+
+@dataclass
+class Usage:
+    """What one question has cost so far; :class:`Services` adds to the usage of the task that asks."""
+
+    tokens: int = 0
+    """Tokens the language models read and wrote for it."""
+
+    @classmethod
+    def begin(cls) -> Usage:
+        """Returns a new usage, to which this task's calls are added from now on."""
+        usage = cls()
+        _USAGE.set(usage)
+        return usage
+
+
+_USAGE: ContextVar[Usage | None] = ContextVar("codevqa-usage", default=None)
 
 
 class Services:
@@ -42,9 +62,9 @@ class Services:
     def __init__(self, models: Models, writer: LanguageModel, *, max_batch: int, max_wait: float) -> None:
         self._threads: dict[int, ThreadPoolExecutor] = {}
         self._options = {"max_size": max_batch, "max_wait": max_wait}
-        self.write: Batcher[GenerationRequest, Completion] = self._batcher(writer, writer.generate)
-        self.read: Batcher[GenerationRequest, Completion] = (
-            self.write if models.reader is writer else self._batcher(models.reader, models.reader.generate)
+        self._write: Batcher[GenerationRequest, Completion] = self._batcher(writer, writer.generate)
+        self._read: Batcher[GenerationRequest, Completion] = (
+            self._write if models.reader is writer else self._batcher(models.reader, models.reader.generate)
         )
         self.match: Batcher[MatchRequest, Match] = self._batcher(models.matcher, models.matcher.match)
         self.similarity: Batcher[SimilarityRequest, float] = self._batcher(models.matcher, models.matcher.similarity)
@@ -53,6 +73,14 @@ class Services:
         self._detect: Batcher[DetectRequest, tuple[Box, ...]] | None = (
             self._batcher(detector, detector.detect) if detector else None
         )
+
+    async def write(self, request: GenerationRequest) -> Completion:
+        """Returns what the model that writes programs makes of a prompt."""
+        return _counted(await self._write(request))
+
+    async def read(self, request: GenerationRequest) -> Completion:
+        """Returns what the model that reads captions makes of a prompt."""
+        return _counted(await self._read(request))
 
     async def detect(self, request: DetectRequest) -> tuple[Box, ...]:
         """Returns the boxes of a phrase.
@@ -75,3 +103,10 @@ class Services:
             thread = ThreadPoolExecutor(1, thread_name_prefix=f"codevqa-{type(model).__name__}")
             self._threads[id(model)] = thread
         return Batcher(run, thread, max_size=int(self._options["max_size"]), max_wait=self._options["max_wait"])
+
+
+def _counted(completion: Completion) -> Completion:
+    usage = _USAGE.get()
+    if usage is not None:
+        usage.tokens += completion.prompt_tokens + completion.completion_tokens
+    return completion

@@ -29,7 +29,18 @@ def command_line() -> str:
     from codevqa.cli.main import app
 
     parts = ["# Command line\n\nGenerated from the commands themselves: `make docs`.\n"]
-    for words in ([], ["ask"], ["run"], ["prompt"], ["models"], ["mini-data"]):
+    for words in (
+        [],
+        ["ask"],
+        ["run"],
+        ["prompt"],
+        ["models"],
+        ["mini-data"],
+        ["eval"],
+        ["export"],
+        ["report"],
+        ["diff"],
+    ):
         shown = CliRunner().invoke(app, [*words, "--help"], prog_name="codevqa", env={"COLUMNS": "100"}).output
         text = "\n".join(line.rstrip() for line in shown.strip().splitlines())
         parts.append(f"## {' '.join(['codevqa', *words])}\n\n```text\n{text}\n```\n")

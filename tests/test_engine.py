@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image as PILImage
 
-from codevqa import CodeVQA, Limits, Models, Program, QuerySettings, Question, Settings, Writer, WriterSettings
+from codevqa import Answer, CodeVQA, Limits, Models, Program, QuerySettings, Question, Settings, Writer, WriterSettings
 from codevqa.errors import (
     CodeVQAError,
     ImageError,
@@ -380,11 +380,14 @@ def test_open_image_by_number_in_a_set() -> None:
 def test_answer_as_json() -> None:
     with engine('answer = query(img, "a?")') as vqa:
         answer = vqa.ask(RED, 'A "quoted" <question>?')
-    data = json.loads(answer.to_json())
+    data = json.loads(answer.to_json(evidence=False))
     assert list(data) == ["question", "answer", "program", "calls", "fallback", "error", "seconds", "models"]
     assert data["calls"][0]["arguments"] == {"img": {"image": 1}, "question": "a?"}
-    assert data["calls"][0]["evidence"][0]["captions"]
-    assert "evidence" not in json.loads(answer.to_json(evidence=False))["calls"][0]
+    assert "evidence" not in data["calls"][0]
+    full = json.loads(answer.to_json())
+    assert full["calls"][0]["evidence"][0]["captions"]
+    assert {**full, "calls": [], "seconds": 0}.items() >= {**data, "calls": [], "seconds": 0}.items()
+    assert Answer.from_json(answer.to_json()) == answer
 
 
 def test_closing_twice_is_harmless() -> None:

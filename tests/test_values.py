@@ -74,13 +74,15 @@ def test_json_of_everything_a_call_can_hold() -> None:
     assert "Où?" in line and "\n" not in line
     data = json.loads(line)
     assert (data["question"], data["answer"], data["program"]) == ("Où?", "là", "answer = 1")
-    assert (data["fallback"], data["error"]["type"], data["seconds"]) == (True, "ProgramAnswerError", 1.2346)
+    assert (data["fallback"], data["error"]["type"], data["seconds"]) == (True, "ProgramAnswerError", 1.23456)
     first, second = data["calls"]
     assert first["value"] == {"1": "inf", "n": "nan", "l": [{"image": 2}, "-inf"]}
-    assert (first["name"], first["line"], first["seconds"], first["error"]) == ("f", 3, 0.1235, None)
+    assert (first["name"], first["line"], first["seconds"], first["error"]) == ("f", 3, 0.123456, None)
     assert first["arguments"] == {"img": {"image": 1}, "x": 2.5}
     shown = first["evidence"][0]
-    assert (shown["images"], shown["relevance"], shown["scores"]) == ([2], [[[0.12346, 0.0]]], [0.5])
+    assert (shown["images"], shown["relevance"], shown["scores"]) == ([2], [[[0.1234567, 0.0]]], [0.5])
     assert (shown["kind"], shown["text"], shown["position"]) == ("gradcam", "dog", [1.0, 2.0])
     assert second["error"] == {"type": "ModelError", "message": "down", "line": 3} and second["evidence"] == []
-    assert all("evidence" not in one for one in answer.to_dict(evidence=False)["calls"])
+    short = answer.to_dict(evidence=False)
+    assert all("evidence" not in one for one in short["calls"])
+    assert (short["seconds"], short["calls"][0]["seconds"]) == (1.2346, 0.1235)

@@ -17,7 +17,7 @@ from ..writer import Writer, by_form
 from .base import Models
 from .presets import Preset, preset
 
-__all__ = ["build", "load", "missing"]
+__all__ = ["build", "choose", "load", "missing"]
 
 Loader = Callable[..., Any]
 
@@ -121,22 +121,29 @@ def build(
     chosen = preset(name)
     used = settings or chosen.settings
     sets = prompt_sets(chosen, prompts or used.prompts)
-    options = dict(chosen.options)
-    specs = chosen.parts
-    for role, spec in parts.items():
-        if spec is not None:
-            specs[role] = spec
-            options.pop(role, None)  # options belong to the model they were chosen for
-    for role, spec in specs.items():
-        parse(role, spec)  # a typing error should not cost the seconds of loading the parts before it
-    if specs["language_model"].startswith("openai-chat:") and settings is None:
+    chosen_parts = choose(chosen, parts)
+    if chosen_parts["language_model"][0].startswith("openai-chat:") and settings is None:
         used = replace(used, writer=replace(used.writer, form="chat"))
     quiet_libraries()
-    loaded = {role: load(role, spec, **options.get(role, {})) for role, spec in specs.items()}
+    loaded = {role: load(role, spec, **options) for role, (spec, options) in chosen_parts.items()}
     language_model = loaded["language_model"]
     models = Models(language_model, loaded["matcher"], loaded["captioner"])
     writer = Writer(language_model, sets, loaded.get("retriever"), used.writer, seed=used.seed)
     return writer, models, used
+
+
+def choose(chosen: Preset, parts: Mapping[str, str | None]) -> dict[str, tuple[str, Mapping[str, Any]]]:
+    """Returns what is loaded for each role, and with which options: the preset's, or another part in its place.
+
+    Raises:
+        UnknownNameError: no such role or back end.
+    """
+    picked = {role: (spec, chosen.options.get(role, {})) for role, spec in chosen.parts.items()}
+    # Options belong to the model they were chosen for.
+    picked.update({role: (spec, {}) for role, spec in parts.items() if spec is not None})
+    for role, (spec, _) in picked.items():
+        parse(role, spec)  # a typing error should not cost the seconds of loading the parts before it
+    return picked
 
 
 def prompt_sets(chosen: Preset, prompts: str | None) -> dict[Form, PromptSet]:

@@ -1,0 +1,133 @@
+"""Answers as JSON and back."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from typing import Any
+
+import pytest
+
+from codevqa.answer_json import digest
+from codevqa.errors import ErrorRecord, InputError
+from codevqa.program import Answer, Call, Evidence, ImageRef, Program, Trace
+
+EVIDENCE = Evidence(
+    kind="pnpvqa",
+    images=(ImageRef(2), ImageRef(1)),
+    text="dog",
+    captions=(("a dog", "the dog"), ()),
+    relevance=(((0.1 + 0.2, 1 / 3), (0.0, 1e-30)),),
+    patches=(((1, 2), (3,)), ()),
+    scores=(0.5, -1 / 7),
+    position=(1.5, 2.25),
+    prompt="Context: a dog.\n",
+    completion=" dog",
+)
+PROGRAM = Program("answer = 1", "How many?", "set", ("a", "b"), "# Image 1", "\nanswer = 1")
+ERROR = ErrorRecord("ProgramTypeError", "line 1: no", 1)
+FULL = Answer(
+    question="Où?",
+    text="là",
+    program=PROGRAM,
+    trace=Trace(
+        calls=(
+            Call(1, "f", {"img": ImageRef(1), "x": 2.5}, (1.0, 2), 0.123456789, 3, (EVIDENCE,)),
+            Call(2, "g", {}, None, 1e-7, None, (), ErrorRecord("ModelError", "down")),
+        ),
+        printed="out\n",
+        attempts=((dataclasses.replace(PROGRAM, source="answer = "), ERROR),),
+        baseline=(EVIDENCE,),
+    ),
+    value=[ImageRef(1), {"n": (1, 2)}],
+    method="pnpvqa",
+    fallback=True,
+    error=ERROR,
+    seconds=1.23456789,
+    models={"writer": "lm"},
+    tokens=17,
+)
+
+
+def test_an_answer_with_everything_comes_back_equal() -> None:
+    plain = Answer("", "", None, Trace())
+    empty = {one.name for one in dataclasses.fields(Answer) if getattr(FULL, one.name) == getattr(plain, one.name)}
+    assert not empty, "every field must be set for this test to see it"
+    assert Answer.from_json(FULL.to_json()) == FULL
+    assert Answer.from_dict(FULL.to_dict()) == FULL
+    assert Answer.from_json(plain.to_json()) == plain
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(None, True, 1, 1.0, -0.0, 2**70, "", "nan", "naïve\ud83d", math.nan, math.inf, -math.inf),
+        *([], (), {}, [()], ([1.0],), {"image": 3}, {"image": ImageRef(3)}, {1: "a", "1": "b"}, {(1, 2): None}),
+        *(ImageRef(4), [ImageRef(1), (ImageRef(2), True)], {"a": [math.nan, (math.inf,)]}, {"image": True}),
+        *({"value_exact": 1}, [["tuple", []]], {True: 1}, {1.5: 2}),
+    ],
+    ids=repr,
+)
+def test_every_plain_value_comes_back_with_its_types(value: Any) -> None:
+    call = Call(1, "f", {"x": value}, value, 0.0)
+    answer = Answer("q", "a", None, Trace((call,)), value)
+    line = answer.to_json()
+    assert not {"NaN", "Infinity"} & set(json.loads(line, parse_constant=lambda name: pytest.fail(name)))
+    back = Answer.from_json(line)
+    assert repr(back) == repr(answer)  # repr tells 1 from True and 1.0, and equals for NaN
+    assert back == answer
+
+
+def test_numbers_that_are_not_finite_in_evidence() -> None:
+    odd = Evidence("itc", relevance=(((math.nan, math.inf),),), scores=(-math.inf,), position=(math.nan, 0.0))
+    answer = Answer("q", "a", None, Trace(baseline=(odd,)), seconds=math.inf)
+    assert Answer.from_json(answer.to_json()) == answer
+
+
+def test_the_readable_form_stays_readable() -> None:
+    data = FULL.to_dict()
+    first = data["calls"][0]
+    assert first["value"] == [1.0, 2] and first["arguments"] == {"img": {"image": 1}, "x": 2.5}
+    assert "value_exact" in first and "arguments_exact" not in first
+    assert data["program"] == "answer = 1" and data["answer"] == "là"
+    short = FULL.to_dict(evidence=False)
+    assert short.keys() <= data.keys() and set(short["calls"][0]) <= set(first)
+    assert {key: data[key] for key in ("question", "fallback", "error", "models")} == {
+        key: short[key] for key in ("question", "fallback", "error", "models")
+    }
+
+
+def test_what_cannot_be_restored_says_so() -> None:
+    with pytest.raises(InputError, match="without its evidence"):
+        Answer.from_json(FULL.to_json(evidence=False))
+    for text in ("[]", "{}", "3"):
+        with pytest.raises(InputError, match="is no answer"):
+            Answer.from_json(text)
+    with pytest.raises(InputError, match="no JSON"):
+        Answer.from_json("{")
+    for key in ("calls", "seconds", "error", "written", "baseline"):
+        with pytest.raises(InputError, match="damaged"):
+            Answer.from_dict({**FULL.to_dict(), key: 3.5 if key != "seconds" else "soon"})
+    with pytest.raises(InputError, match="damaged"):
+        Answer.from_dict({key: value for key, value in FULL.to_dict().items() if key != "method"})
+
+
+def test_the_digest_sees_everything_but_times() -> None:
+    (first, second), trace = FULL.trace.calls, FULL.trace
+    slower = dataclasses.replace(
+        FULL, seconds=9.0, trace=dataclasses.replace(trace, calls=(dataclasses.replace(first, seconds=9.0), second))
+    )
+    assert digest(slower) == digest(FULL)
+    others: dict[str, Any] = {
+        "question": "q", "text": "t", "program": None, "value": 1, "method": "codevqa", "fallback": False,
+        "error": None, "models": {}, "tokens": 0, "trace": dataclasses.replace(trace, printed=""),
+    }  # fmt: skip
+    assert others.keys() == {one.name for one in dataclasses.fields(Answer)} - {"seconds"}
+    changed = [digest(dataclasses.replace(FULL, **{name: value})) for name, value in others.items()]
+    parts: dict[str, Any] = {"calls": trace.calls[:1], "attempts": (), "baseline": ()}
+    changed += [
+        digest(dataclasses.replace(FULL, trace=dataclasses.replace(trace, **{name: value})))
+        for name, value in parts.items()
+    ]
+    assert len({digest(FULL), *changed}) == 1 + len(changed)
