@@ -15,9 +15,12 @@ import typer
 
 from ..errors import CodeVQAError, InputError, SetupError
 from .ask import ask
+from .eval import evaluate
+from .export import export
 from .mini_data import mini_data
 from .models import models
 from .prompt import prompt
+from .report import diff, report
 from .run import run
 
 app = typer.Typer(
@@ -33,6 +36,10 @@ app.command()(run)
 app.command()(prompt)
 app.command()(models)
 app.command("mini-data")(mini_data)
+app.command("eval")(evaluate)
+app.command()(export)
+app.command()(report)
+app.command()(diff)
 
 
 def version(value: bool) -> None:

@@ -1,0 +1,95 @@
+"""``codevqa eval``."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .ask import LanguageModel, Preset, Quiet
+from .show import warn
+
+
+def evaluate(
+    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="gqa, covr, nlvr2, nlvr, vqav2 or okvqa.")],
+    data: Annotated[Path, typer.Option(help="Folder of the data set, as downloaded.")],
+    out: Annotated[Path, typer.Option(help="Folder of the run.")],
+    split: Annotated[str | None, typer.Option(help="Such as testdev_balanced; else the one to report.")] = None,
+    method: Annotated[str, typer.Option(help="codevqa, pnpvqa (the baseline), or both.")] = "both",
+    limit: Annotated[int | None, typer.Option(min=0, help="Questions at most; may grow with --resume.")] = None,
+    offset: Annotated[int, typer.Option(min=0, help="Questions left out at the start.")] = 0,
+    seed: Annotated[int | None, typer.Option(help="Seed of caption sampling; else the preset's.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Ask this often, with seed, seed + 1, ...")] = 1,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out, if it is there.")] = False,
+    preset: Preset = "mini",
+    prompts: Annotated[str | None, typer.Option(help="Prompt set in place of the data set's.")] = None,
+    language_model: LanguageModel = None,
+    workers: Annotated[int | None, typer.Option(help="Questions answered at once; else the preset's.")] = None,
+    variant: Annotated[str, typer.Option(help="Variant of the metric; else its own.")] = "",
+    evidence: Annotated[str, typer.Option(help="Kept of each call: calls, or full with maps and prompts.")] = "calls",
+    permutations: Annotated[int | None, typer.Option(help="NLVR: pictures asked of each statement's six.")] = None,
+    record: Annotated[bool, typer.Option("--record", help="Keep every model call in --out, for --replay.")] = False,
+    replay: Annotated[Path | None, typer.Option(help="A recorded run that answers in place of models.")] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Evaluate on a data set: both methods on the same questions, every finished row on disk.
+
+    An interrupted run goes on with --resume, which skips what is there. Options that change what the run finds must
+    then be the same.
+    """
+    from ..errors import InputError
+    from ..eval.choices import engine_for, methods_of, preset_of
+    from ..eval.datasets import open_dataset, splits
+    from ..eval.metrics import metric_for
+    from ..eval.runner import evaluate as run
+    from ..eval.table import summary_lines
+    from .progress import Bar
+
+    if evidence not in ("calls", "full"):
+        raise InputError(f"No evidence {evidence!r}.", hint="There are: calls, full.")
+    methods = methods_of(method)
+    opened = open_dataset(dataset, data, split or splits(dataset)[0], permutations=permutations)
+    metric_for(opened.name, variant)  # a wrong name should not cost a run
+    engine = engine_for(
+        opened,
+        preset=preset,
+        prompts=prompts,
+        language_model=language_model,
+        seed=seed,
+        workers=workers,
+        record=out if record else None,
+        replay=replay,
+    )
+    if not quiet:
+        for note in opened.notes:
+            warn(note)
+        warn(f"{opened.name} {opened.split}: {', '.join(methods)} with {replay or preset} into {out}")
+    try:
+        with Bar(quiet) as bar:
+            store = run(
+                engine,
+                opened,
+                out,
+                methods=methods,
+                limit=limit,
+                offset=offset,
+                seeds=seeds,
+                resume=resume,
+                preset=preset_of(preset, replay),
+                variant=variant,
+                evidence=evidence,  # type: ignore[arg-type]
+                progress=bar,
+            )
+    except KeyboardInterrupt:
+        warn(f"stopped; every finished row is in {out}. To go on: {_again()}")
+        raise typer.Exit(130) from None
+    with store:
+        print("\n".join(summary_lines(store)))
+
+
+def _again() -> str:
+    words = sys.argv[1:]
+    return shlex.join(["codevqa", *words, *([] if "--resume" in words else ["--resume"])])

@@ -1,0 +1,69 @@
+"""A small data set and an engine over fake models, for tests of the evaluation harness."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from PIL import Image
+
+from codevqa import CodeVQA, Models, QuerySettings, Settings, Writer, WriterSettings
+from codevqa.eval.task import Example, PictureFile
+from codevqa.models.base import GenerationRequest
+from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
+from codevqa.prompts import load as load_prompts
+
+PROGRAM = 'img = open_image("Image1.jpg")\nanswer = query(img, "Is it red?")'
+
+
+class Numbered:
+    """A data set of ``count`` questions about one picture in ``folder``; the gold answer of each is yes."""
+
+    name = "gqa"
+    split = "val"
+    prompts = "gqa"
+
+    def __init__(self, folder: Path, count: int, question: str = "Is thing {} red?") -> None:
+        self.folder, self.count, self.question = folder, count, question
+        self.picture = folder / "picture.png"
+        if not self.picture.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (32, 24), "red").save(self.picture)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[Example]:
+        for number in range(self.count):
+            yield Example(
+                id=f"{number:06}",
+                question=self.question.format(number),
+                images=(PictureFile(self.picture),),
+                form="image",
+                gold=("yes",),
+                groups={"parity": "even" if number % 2 == 0 else "odd"},
+                cluster=str(number // 2),
+                record={"number": number, "nested": [1, {"a": None}]},
+            )
+
+
+def fake_engine(
+    program: str | Callable[[GenerationRequest], str] = PROGRAM,
+    read: str | Callable[[GenerationRequest], str] = " yes\n",
+    *,
+    workers: int = 4,
+    seed: int = 0,
+    captions: int = 2,
+    name: str = "writer",
+    shots: int = 2,
+) -> CodeVQA:
+    """Returns an engine whose captions name their seed; two programs run in real sandboxes."""
+    writer = Writer(
+        ScriptedLM(program, name=name),
+        {"image": load_prompts("gqa"), "set": load_prompts("covr")},
+        settings=WriterSettings(selection="fixed", shots=shots),
+    )
+    captioner = FakeCaptioner(lambda request: f"thing {request.seed}", grid=6)
+    models = Models(ScriptedLM(read, name="reader"), FakeMatcher(6), captioner)
+    settings = Settings(query=QuerySettings(captions=captions, patches=5, shots=1), workers=workers, seed=seed)
+    return CodeVQA(writer, models, settings)

@@ -1,0 +1,309 @@
+"""``codevqa eval`` and ``codevqa export`` as a user meets them, and what the exported files hold."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from eval_kit import Numbered
+
+from codevqa.cli.progress import Bar, clock, line
+from codevqa.errors import InputError, SetupError, UnknownNameError
+from codevqa.eval.choices import engine_for, methods_of, prompts_for, settings_for
+from codevqa.eval.exports import FORMATS, export
+from codevqa.eval.run_info import RunInfo
+from codevqa.eval.runner import Status
+from codevqa.eval.store import Store
+from codevqa.eval.task import Row
+from codevqa.models.presets import preset
+
+
+def environment() -> dict[str, str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("CODEVQA", "OPENAI"))}
+    return {**clean, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+
+
+def codevqa(*words: object, timeout: float = 240) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "codevqa", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment())
+
+
+@pytest.fixture(scope="module")
+def mini(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data") / "mini"
+    done = codevqa("mini-data", folder, "--images", 6, "--splits", "val")
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+# -- the command -----------------------------------------------------------------------------------------------------
+
+
+def test_from_data_to_table_and_back_again(mini: Path, tmp_path: Path) -> None:
+    words = ("eval", "gqa", "--data", mini, "--split", "val_balanced", "--out", tmp_path / "run", "--method", "both")
+    done = codevqa(*words, "--limit", 4)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("gqa val_balanced: 4 questions; exact match\n")
+    for word in ("\ncodevqa ", "\npnpvqa ", "\ndifference ", "McNemar"):
+        assert word in done.stdout
+    assert "4 of 4 questions (100.0%)" in done.stderr
+    with Store.open(tmp_path / "run") as store:
+        before = [row for key in store.counts() for row in store.rows(*key)]
+        assert store.counts() == {("codevqa", 0): 4, ("pnpvqa", 0): 4}
+        assert store.info.prompts == "mini" and store.info.models["matcher"] == "@mini/weights/matcher"
+        assert all(row.prediction and row.tokens > 20 for row in before)
+
+    again = codevqa(*words, "--limit", 4)
+    assert again.returncode == 2 and again.stdout == ""
+    assert again.stderr.splitlines()[-1].startswith("codevqa: ") and "--resume" in again.stderr
+    other = codevqa(*words, "--limit", 4, "--seed", 3, "--resume")
+    assert other.returncode == 2 and "settings.seed was 0, now 3" in other.stderr.splitlines()[-1]
+
+    more = codevqa(*words, "--limit", 6, "--resume", "--workers", 2)
+    assert more.returncode == 0 and "4 done before" in more.stderr, more.stderr
+    with Store.open(tmp_path / "run") as store:
+        after = [row for key in store.counts() for row in store.rows(*key)]
+    assert len(after) == 12 and all(row in after for row in before)  # the old rows are the same, times included
+
+
+def test_statements_about_pairs(mini: Path, tmp_path: Path) -> None:
+    done = codevqa(
+        "eval", "nlvr2", "--data", mini, "--split", "dev", "--out", tmp_path / "run", "--limit", 3, "--quiet"
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "" and "nlvr2 dev: 3 questions" in done.stdout
+    assert codevqa("export", tmp_path / "run", "--format", "nlvr2", "--out", tmp_path / "p.csv").returncode == 0
+    rows = list(csv.reader((tmp_path / "p.csv").read_text().splitlines()))
+    assert len(rows) == 3 and {value for _, value in rows} <= {"True", "False"}
+
+
+def test_recorded_and_replayed_without_models(mini: Path, tmp_path: Path) -> None:
+    words = ("eval", "gqa", "--data", mini, "--split", "val_balanced", "--limit", 2, "--quiet")
+    recorded = codevqa(*words, "--out", tmp_path / "a", "--record")
+    replayed = codevqa(*words, "--out", tmp_path / "b", "--replay", tmp_path / "a")
+    assert recorded.returncode == replayed.returncode == 0, replayed.stderr
+    both = []
+    for name in "ab":
+        with Store.open(tmp_path / name) as store:
+            rows = [row for key in store.counts() for row in store.rows(*key)]
+            both.append([(row.id, row.method, row.prediction, row.program, row.tokens) for row in rows])
+            assert store.info.preset == "mini"
+    assert both[0] == both[1] and len(both[0]) == 4
+
+
+def test_interrupted_from_the_keyboard(mini: Path, tmp_path: Path) -> None:
+    words = [
+        "eval",
+        "gqa",
+        "--data",
+        str(mini),
+        "--split",
+        "val_balanced",
+        "--out",
+        str(tmp_path / "run"),
+        "--workers",
+        "1",
+    ]
+    command = [sys.executable, "-m", "codevqa", *words]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+    ) as process:
+        until = time.monotonic() + 120
+        while time.monotonic() < until and process.poll() is None:
+            time.sleep(0.2)
+            if Store.exists(tmp_path / "run"):
+                with Store.open(tmp_path / "run") as store:
+                    if store.counts():
+                        break
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "Traceback" not in errors and output == ""
+    last = errors.splitlines()[-1]
+    assert last.startswith("codevqa: stopped; every finished row is in ") and last.endswith("--workers 1 --resume")
+    with Store.open(tmp_path / "run") as store:
+        assert 0 < len(store) < 30
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["vqa9", "--data", ".", "--out", "x"], "No data set 'vqa9'"),
+        (["gqa", "--data", "missing", "--out", "x"], "missing does not exist"),
+        (["gqa", "--data", "MINI", "--split", "val_balanced", "--out", "x", "--method", "all"], "No method 'all'"),
+        (["gqa", "--data", "MINI", "--split", "val_balanced", "--out", "x", "--variant", "odd"], "no variant 'odd'"),
+        (["gqa", "--data", "MINI", "--split", "val_balanced", "--out", "x", "--preset", "odd"], "No preset 'odd'"),
+        (["gqa", "--data", "MINI", "--split", "val_balanced", "--out", "x", "--evidence", "odd"], "No evidence 'odd'"),
+        (["gqa", "--data", "MINI", "--split", "val_balanced", "--out", "x", "--workers", "0"], "0 workers"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(mini: Path, words: list[str], said: str) -> None:
+    done = codevqa("eval", *(str(mini) if word == "MINI" else word for word in words))
+    assert done.returncode == 2 and done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1 and said in done.stderr, done.stderr
+    assert not Path("x").exists()
+
+
+def test_what_is_no_run_cannot_be_exported(tmp_path: Path) -> None:
+    done = codevqa("export", tmp_path, "--format", "gqa", "--out", tmp_path / "p.json")
+    assert done.returncode == 2 and "is no run" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+# -- choices ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_data_set_s_prompts_give_way_to_a_preset_s_own(tmp_path: Path) -> None:
+    data = Numbered(tmp_path, 1)
+    data.prompts = "nlvr2"
+    assert prompts_for(preset("mini"), data) is None
+    assert prompts_for(preset("base"), data) == "nlvr2"
+    assert prompts_for(preset("mini"), data, "covr") == prompts_for(preset("base"), data, "covr") == "covr"
+
+
+def test_settings_are_the_preset_s_but_for_what_is_asked() -> None:
+    mini = preset("mini")
+    assert settings_for(mini) == mini.settings
+    assert settings_for(mini, seed=4, workers=2) == dataclasses.replace(mini.settings, seed=4, workers=2)
+    assert settings_for(mini, language_model="openai-chat:x").writer.form == "chat"
+    assert methods_of("both") == ("codevqa", "pnpvqa") and methods_of("pnpvqa") == ("pnpvqa",)
+
+
+def test_a_replay_excludes_models(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="A replay asks no model"):
+        engine_for(Numbered(tmp_path, 1), replay=tmp_path, record=tmp_path)
+
+
+# -- progress --------------------------------------------------------------------------------------------------------
+
+
+def test_progress_as_a_line() -> None:
+    status = Status(total=2000, examples=500, skipped=100, errors=3, seconds=200.0)
+    assert line(status) == "500 of 2,000 questions (25.0%), 2.00/s, 12:30 left, 100 done before, 3 errors"
+    assert line(Status(examples=7, seconds=2.0)) == "7 questions, 3.50/s"
+    assert line(Status(total=0)) == "0 of 0 questions, 0.00/s"
+    assert [clock(seconds) for seconds in (0, 61, 3723)] == ["0:00", "1:01", "1:02:03"]
+
+
+def test_progress_is_one_changing_line_on_a_terminal_and_plain_lines_elsewhere(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Bar(every=0) as bar:
+        for count in (1, 2):
+            bar(Status(total=2, examples=count, seconds=1))
+    assert [text[:14] for text in capfd.readouterr().err.splitlines()] == [
+        "codevqa: 1 of ",
+        "codevqa: 2 of ",
+        "codevqa: 2 of ",
+    ]
+    with Bar(every=60) as bar:
+        bar(Status(total=2, examples=1, seconds=1))
+        assert capfd.readouterr().err == ""
+    assert capfd.readouterr().err.startswith("codevqa: 1 of 2")
+    with Bar(quiet=True, every=0) as bar:
+        bar(Status())
+    assert capfd.readouterr().err == ""
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        with Bar() as bar:
+            bar(Status(total=2, examples=1, seconds=1))
+        shown = os.read(ours, 4096).decode()
+    os.close(ours)
+    assert shown.startswith("\r1 of 2 questions") and shown.endswith("\n") and shown.count("\n") == 1
+
+
+# -- exports ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    examples = list(Numbered(tmp_path, 3))
+    store = Store.create(tmp_path / "run", RunInfo("gqa", "val", ("codevqa", "pnpvqa"), seeds=(0, 1)))
+    for place, (example, prediction) in enumerate(zip(examples, ("yes", "No", "a, b"), strict=True)):
+        error = "ProgramTypeError" if place == 1 else None
+        rows = [Row(example.id, "codevqa", 0, prediction, place == 1, error, "", "answer = 1", {}, 0.5, 9)]
+        rows += [Row(example.id, "pnpvqa", repeat, f"r{repeat}") for repeat in (0, 1)]
+        store.add(example, rows, place=place)
+    store.flush()
+    return store
+
+
+def test_official_prediction_files(store: Store, tmp_path: Path) -> None:
+    with store:
+        assert export(store, "gqa", tmp_path / "gqa.json") == 3
+        assert json.loads((tmp_path / "gqa.json").read_text()) == [
+            {"questionId": "000000", "prediction": "yes"},
+            {"questionId": "000001", "prediction": "No"},
+            {"questionId": "000002", "prediction": "a, b"},
+        ]
+        assert export(store, "vqa", tmp_path / "vqa.json", method="pnpvqa", repeat=1) == 3
+        assert json.loads((tmp_path / "vqa.json").read_text()) == [
+            {"question_id": number, "answer": "r1"} for number in range(3)
+        ]
+        export(store, "nlvr2", tmp_path / "nlvr2.csv")
+        assert (tmp_path / "nlvr2.csv").read_text() == "000000,True\n000001,False\n000002,a b\n"
+        export(store, "nlvr", tmp_path / "nlvr.csv")
+        assert (tmp_path / "nlvr.csv").read_text() == "000000,true\n000001,false\n000002,a b\n"
+
+
+def test_rows_of_our_own_and_of_lmms_eval(store: Store, tmp_path: Path) -> None:
+    with store:
+        assert export(store, "jsonl", tmp_path / "all.jsonl") == 9
+        assert export(store, "lmms", tmp_path / "lmms.jsonl") == 3
+    rows = [json.loads(text) for text in (tmp_path / "all.jsonl").read_text().splitlines()]
+    assert [(row["method"], row["repeat"]) for row in rows] == [
+        (method, repeat) for method, repeat in (("codevqa", 0), ("pnpvqa", 0), ("pnpvqa", 1)) for _ in range(3)
+    ]
+    assert rows[1] | {"seconds": 0} == {
+        "question_id": "000001",
+        "image_ids": ["picture.png"],
+        "question": "Is thing 1 red?",
+        "target": ["yes"],
+        "method": "codevqa",
+        "repeat": 0,
+        "prediction": "No",
+        "score": 0.0,
+        "fallback": True,
+        "error": "ProgramTypeError",
+        "message": "",
+        "program": "answer = 1",
+        "groups": {"parity": "odd"},
+        "cluster": "0",
+        "seconds": 0,
+        "tokens": 9,
+    }
+    lmms = [json.loads(text) for text in (tmp_path / "lmms.jsonl").read_text().splitlines()]
+    assert [row["doc_id"] for row in lmms] == [0, 1, 2] and lmms[0]["target"] == "yes"
+    assert [row["exact_match"] for row in lmms] == [1.0, 0.0, 0.0]
+    assert {"doc_id", "target", "filtered_resps", "doc_hash", "input"} <= lmms[0].keys()
+    assert not {"doc", "arguments"} & lmms[0].keys() and len({row["doc_hash"] for row in lmms}) == 3
+
+
+def test_exports_that_cannot_be_made(store: Store, tmp_path: Path) -> None:
+    target = tmp_path / "p.json"
+    target.write_text("before")
+    with store:
+        with pytest.raises(UnknownNameError, match=f"There are: {', '.join(FORMATS)}"):
+            export(store, "xml", target)
+        with pytest.raises(
+            InputError, match=r"no rows of codevqa, repetition 1\. There are: codevqa 0, pnpvqa 0, pnpvqa 1"
+        ):
+            export(store, "gqa", target, method="codevqa", repeat=1)
+        with pytest.raises(SetupError, match="Cannot write"):
+            export(store, "gqa", tmp_path / "missing" / "p.json")
+        store.add(dataclasses.replace(next(iter(Numbered(tmp_path, 1))), id="n1"), [Row("n1", "codevqa", 0, "x")])
+        with pytest.raises(InputError, match="'n1' is no number"):
+            export(store, "vqa", target)
+    assert target.read_text() == "before" and sorted(tmp_path.glob(".*")) == []
+    empty = Store.create(tmp_path / "empty", RunInfo("gqa", "val", ("codevqa",)))
+    with empty, pytest.raises(InputError, match="has no rows yet"):
+        export(empty, "gqa", target)

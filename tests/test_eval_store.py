@@ -1,0 +1,339 @@
+"""The store: what goes in comes out, and what is committed survives everything but the loss of the disk."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from eval_kit import Numbered
+from PIL import Image
+
+from codevqa.errors import ImageError, InputError, SetupError
+from codevqa.eval.run_info import RunInfo
+from codevqa.eval.store import Store
+from codevqa.eval.task import Example, Held, PictureFile, Row
+
+INFO = RunInfo(
+    "gqa",
+    "val",
+    ("codevqa", "pnpvqa"),
+    models={"writer": "w"},
+    settings={"seed": 0, "workers": 16, "query": {"captions": 7}},
+    seeds=(0, 1),
+    limit=10,
+    data_hash="abc",
+)
+
+
+def row(id: str, method: str = "codevqa", repeat: int = 0, prediction: str = "yes") -> Row:
+    return Row(id, method, repeat, prediction, program="answer = 1", trace={"calls": [{"value": None}]})  # type: ignore[arg-type]
+
+
+def test_what_goes_in_comes_out(tmp_path: Path) -> None:
+    example = Example(
+        id="02763807",
+        question="Wie groß ist der “Hund”?",
+        images=(
+            PictureFile(tmp_path / "a.png"),
+            PictureFile(tmp_path / "b.zip", "deep/b.png", (1, 2, 30, 40)),
+            Held("row 3", Image.new("RGB", (4, 4))),
+        ),
+        form="set",
+        gold=("yes", "yes", "no"),
+        groups={"structural": "query", "images": "3"},
+        cluster="c",
+        record={"types": {"detailed": "exist"}, "list": [1, 2.5, None, True]},
+    )
+    full = Row(
+        id="02763807",
+        method="pnpvqa",
+        repeat=1,
+        prediction="ja\x00\nnein",
+        fallback=True,
+        error="ProgramSyntaxError",
+        message="line 1: …",
+        program="answer = 'é'",
+        trace={"calls": [{"value": [1, 2.5]}], "printed": "x"},
+        seconds=1.25,
+        tokens=77,
+    )
+    with Store.create(tmp_path / "run", INFO) as store:
+        store.add(example, [full])
+    with Store.open(tmp_path / "run") as store:
+        assert store.info == INFO
+        assert list(store.rows("pnpvqa", 1)) == [full] == [store.row("02763807", "pnpvqa", 1)]
+        (back,) = store.examples()
+        assert dataclasses.replace(back, images=()) == dataclasses.replace(example, images=())
+        assert back.images[:2] == example.images[:2] and back.images[2].name == "row 3"
+        with pytest.raises(ImageError, match="row 3 was not kept"):
+            back.images[2].load()
+        assert store.example("2763807") is None and store.row("02763807", "codevqa") is None
+
+
+def test_examples_come_in_the_order_of_the_data_set_however_they_finish(tmp_path: Path) -> None:
+    examples = list(Numbered(tmp_path, 20))
+    order = list(range(20))
+    random.Random(1).shuffle(order)
+    with Store.create(tmp_path / "run", INFO) as store:
+        for place in order:
+            store.add(examples[place], [row(examples[place].id)], place=place)
+            if place % 3 == 0:
+                store.add(examples[place], [row(examples[place].id, "pnpvqa")], place=place)
+        assert [one.id for one in store.examples()] == [one.id for one in examples]
+        assert [one.id for one in store.rows("codevqa")] == [one.id for one in examples]
+        assert [(one.id, of.id) for one, of in store.pairs("pnpvqa")] == [(one.id, one.id) for one in examples[::3]]
+        assert store.counts() == {("codevqa", 0): 20, ("pnpvqa", 0): 7} and len(store) == 20
+
+
+def test_reading_needs_no_sort_in_memory(tmp_path: Path) -> None:
+    with Store.create(tmp_path / "run", INFO) as store:
+        from codevqa.eval.store import JOIN, ROW
+
+        plan = store._db.execute(f"EXPLAIN QUERY PLAN SELECT {ROW} {JOIN}", ("codevqa", 0)).fetchall()
+    assert not any("TEMP B-TREE" in str(step) for step in plan), plan
+
+
+def test_a_row_of_the_same_key_is_replaced_and_never_twice(tmp_path: Path) -> None:
+    (example,) = Numbered(tmp_path, 1)
+    with Store.create(tmp_path / "run", INFO) as store:
+        assert not store.has(example.id, "codevqa")
+        store.add(example, [row(example.id)], place=0)
+        store.add(example, [row(example.id, prediction="no"), row(example.id, repeat=1)], place=0)
+        assert store.has(example.id, "codevqa") and store.has(example.id, "codevqa", 1)
+        assert not store.has(example.id, "pnpvqa")
+        assert [one.prediction for one in store.rows("codevqa")] == ["no"]
+        assert len(store) == 1
+
+
+def test_one_place_holds_one_question(tmp_path: Path) -> None:
+    first, second = Numbered(tmp_path, 2)
+    with Store.create(tmp_path / "run", INFO) as store:
+        store.add(first, [row(first.id)], place=5)
+        with pytest.raises(InputError, match="Place 5 of the run holds another question"):
+            store.add(second, [row(second.id)], place=5)
+        store.add(second, [row(second.id)])  # after the last
+        assert store.known(second.id) == (6, second.question)
+
+
+def test_text_that_utf_8_cannot_hold_is_kept_as_far_as_it_can_be(tmp_path: Path) -> None:
+    (example,) = Numbered(tmp_path, 1)
+    broken = dataclasses.replace(row(example.id, prediction="a\ud83db"), trace={"printed": "\udc00"})
+    with Store.create(tmp_path / "run", INFO) as store:
+        store.add(example, [broken])
+        (back,) = store.rows("codevqa")
+    assert (back.prediction, back.trace) == ("a?b", {"printed": "?"})
+
+
+def test_readers_see_what_is_committed_while_a_writer_goes_on(tmp_path: Path) -> None:
+    examples = list(Numbered(tmp_path, 200))
+    with Store.create(tmp_path / "run", INFO) as store:
+        for example in examples[:64]:
+            store.add(example, [row(example.id)])
+        with Store.open(tmp_path / "run") as reader:
+            assert reader.counts() == {("codevqa", 0): 64}
+            rows = reader.rows("codevqa")
+            next(rows)
+            for example in examples[64:]:
+                store.add(example, [row(example.id)])
+            assert 1 + sum(1 for _ in rows) == 64  # the state of the moment it began
+            with pytest.raises(SetupError, match="readonly"):
+                reader.add(examples[0], [row("1")])
+        with pytest.raises(InputError, match="Another program writes"):
+            Store.open(tmp_path / "run", writable=True)
+    Store.open(tmp_path / "run", writable=True).close()
+
+
+def test_rows_are_committed_by_the_second_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second, third = Numbered(tmp_path, 3)
+    now = [100.0]
+    monkeypatch.setattr("codevqa.eval.store.time.monotonic", lambda: now[0])
+    with Store.create(tmp_path / "run", INFO) as store, Store.open(tmp_path / "run") as reader:
+        store.add(first, [row(first.id)])
+        assert len(reader) == 0
+        now[0] += 1.5
+        store.add(second, [row(second.id)])
+        assert len(reader) == 2
+        store.add(third, [row(third.id)])
+        assert len(reader) == 2
+        store.flush()
+        assert len(reader) == 3
+
+
+def test_what_is_no_run_is_one_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"is no run: there is no run\.sqlite"):
+        Store.open(tmp_path)
+    for content, words in ((b"not a database" * 100, "no run"), (b"", "no run")):
+        (tmp_path / "run.sqlite").write_bytes(content)
+        with pytest.raises(InputError, match=words):
+            Store.open(tmp_path)
+        with pytest.raises(InputError, match=words):
+            Store.open(tmp_path, writable=True)
+    (tmp_path / "run.sqlite").write_bytes(b"not a database" * 100)
+    with pytest.raises(InputError, match="is there already"):
+        Store.create(tmp_path, INFO)
+    (tmp_path / "run.sqlite").unlink()
+    other = sqlite3.connect(tmp_path / "run.sqlite")
+    other.execute("CREATE TABLE rows (id)")
+    other.close()
+    with pytest.raises(InputError, match="of another kind"):
+        Store.open(tmp_path)
+
+
+def test_a_run_of_a_later_version_is_refused(tmp_path: Path) -> None:
+    Store.create(tmp_path, INFO).close()
+    db = sqlite3.connect(tmp_path / "run.sqlite")
+    db.execute("PRAGMA user_version = 2")
+    db.close()
+    with pytest.raises(InputError, match=r"later version of codevqa.*store version 2.*Update"):
+        Store.open(tmp_path)
+
+
+def test_a_run_that_was_killed_while_it_began_can_be_begun(tmp_path: Path) -> None:
+    db = sqlite3.connect(tmp_path / "run.sqlite", isolation_level=None)
+    db.execute("PRAGMA journal_mode = WAL")
+    db.close()
+    assert not Store.exists(tmp_path)
+    Store.create(tmp_path, INFO).close()
+    assert Store.exists(tmp_path)
+    with pytest.raises(InputError, match=r"is there already.*--resume"):
+        Store.create(tmp_path, INFO)
+
+
+def test_a_read_only_folder_can_be_read(tmp_path: Path) -> None:
+    (example,) = Numbered(tmp_path, 1)
+    with Store.create(tmp_path / "run", INFO) as store:
+        store.add(example, [row(example.id)])
+    code = (
+        "import os, sys\nfrom pathlib import Path\nfrom codevqa.eval.store import Store\n"
+        "if os.getuid() == 0: os.setuid(65534)\n"
+        "with Store.open(sys.argv[1]) as store: print(store.counts())"
+    )
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.stat().st_uid == os.getuid() and folder != Path("/"):
+            folder.chmod(folder.stat().st_mode | 0o055)
+    (tmp_path / "run").chmod(0o555)
+    try:
+        done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "run")], capture_output=True, text=True)
+    finally:
+        (tmp_path / "run").chmod(0o755)
+    assert done.stdout.strip() == "{('codevqa', 0): 1}", done.stderr
+
+
+def test_a_full_disk_is_one_clear_error_and_loses_nothing(tmp_path: Path) -> None:
+    """A file size limit stands for the full disk: SQLite's writes fail in the same places."""
+    code = """
+import resource, sys
+from pathlib import Path
+from eval_kit import Numbered
+from test_eval_store import INFO, row
+from codevqa.errors import SetupError
+from codevqa.eval.store import Store
+folder = Path(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+acknowledged = 0
+try:
+    with Store.create(folder / "run", INFO) as store:
+        for example in Numbered(folder, 100_000):
+            store.add(example, [row(example.id)])
+            if not store._pending:
+                acknowledged = int(example.id) + 1
+except SetupError as error:
+    print(acknowledged, error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parent,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+    )
+    acknowledged, _, message = done.stdout.partition(" ")
+    assert message.startswith(f"Cannot write the run {tmp_path / 'run'}: "), done.stderr
+    assert "What was committed is safe" in message and int(acknowledged) > 64
+    with Store.open(tmp_path / "run", writable=True) as store:
+        assert store.counts() == {("codevqa", 0): int(acknowledged)}
+        assert [one.id for one in store.examples()] == [f"{n:06}" for n in range(int(acknowledged))]
+        store.add(Example("new", "?", (), "image"), [row("new")])  # there is room again
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from eval_kit import Numbered
+from test_eval_store import INFO, row
+from codevqa.eval.store import Store
+folder = Path(sys.argv[1])
+run = folder / "run"
+store = Store.open(run, writable=True) if Store.exists(run) else Store.create(run, INFO)
+for example in Numbered(folder, 10_000_000):
+    if store.has(example.id, "codevqa"):
+        continue
+    store.add(example, [row(example.id)], place=int(example.id))
+    if not store._pending:
+        print(example.id, flush=True)
+"""
+
+
+def test_kill_9_at_any_moment_loses_no_committed_row(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    last, moments = -1, random.Random(7)
+    for _ in range(4):
+        command = [sys.executable, "-c", WRITER, str(tmp_path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as writer:
+            assert writer.stdout is not None
+            said = [writer.stdout.readline()]
+            time.sleep(moments.uniform(0.05, 0.4))
+            writer.send_signal(signal.SIGKILL)
+            said += writer.stdout.read().splitlines(keepends=True)
+        acknowledged = int([line for line in said if line.endswith("\n")][-1])
+        assert acknowledged > last
+        with Store.open(tmp_path / "run") as store:
+            found = [int(one.id) for one in store.rows("codevqa")]
+            assert store._db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        assert found == list(range(len(found))) and len(found) > acknowledged
+        last = len(found) - 1
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"dataset": "covr"}, "dataset was 'gqa', now 'covr'"),
+        ({"split": "test"}, "split was"),
+        ({"preset": "base"}, "preset was"),
+        ({"models": {"writer": "x"}}, "models was"),
+        ({"settings": {"seed": 0, "query": {"captions": 3}}}, "settings.query.captions was 7, now 3"),
+        ({"prompts": "covr"}, "prompts was"),
+        ({"prompt_hash": "1"}, "prompt_hash was"),
+        ({"seeds": (1, 2)}, "seeds were [0, 1], now [1, 2]"),
+        ({"offset": 3}, "offset was 0, now 3"),
+        ({"data_hash": "d"}, "data_hash was"),
+    ],
+)
+def test_what_decides_a_run_may_not_change(change: dict[str, object], words: str) -> None:
+    found = INFO.differences(dataclasses.replace(INFO, **change))  # type: ignore[arg-type]
+    assert len(found) == 1 and words in found[0]
+
+
+def test_a_run_may_grow_and_its_pace_may_change() -> None:
+    asked = dataclasses.replace(
+        INFO,
+        limit=None,
+        seeds=(0, 1, 2),
+        methods=("pnpvqa",),
+        settings={"seed": 0, "workers": 1, "query": {"captions": 7}},
+        machine="another",
+        version="9",
+    )
+    assert INFO.differences(asked) == []
+    grown = INFO.grown(asked)
+    assert (grown.limit, grown.seeds, grown.methods) == (None, (0, 1, 2), ("codevqa", "pnpvqa"))
+    assert INFO.grown(dataclasses.replace(INFO, limit=3)).limit == 10
+    assert RunInfo.from_json(INFO.to_json()) == INFO
