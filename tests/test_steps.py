@@ -1,0 +1,435 @@
+"""The judge of a program's steps: against graphs written by hand, and against the drawn world's own oracle."""
+
+from __future__ import annotations
+
+import json
+import random
+import zipfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from codevqa.errors import InputError
+from codevqa.eval.datasets.files import Located
+from codevqa.eval.scene_graphs import Phrase, SceneGraphs, find_scene_graphs, load_scene_graphs, singular
+from codevqa.eval.steps import StepJudge, image_id, outcome, summarize_steps
+from codevqa.eval.task import Example, PictureFile, Row
+from codevqa.eval.truth import Gold, Scene, gold_of
+from codevqa.mini import oracle
+from codevqa.mini.export_gqa import _graph
+from codevqa.mini.export_gqa_programs import Picture
+from codevqa.mini.questions import sample_question
+from codevqa.mini.world import sample_scene
+
+STREET: dict[str, Any] = {
+    "width": 480,
+    "height": 240,
+    "objects": {
+        "1": {
+            "name": "car",
+            "x": 0,
+            "y": 120,
+            "w": 120,
+            "h": 60,
+            "attributes": ["red", "parked"],
+            "relations": [{"name": "to the left of", "object": "2"}],
+        },
+        "2": {
+            "name": "man",
+            "x": 300,
+            "y": 60,
+            "w": 60,
+            "h": 180,
+            "attributes": ["tall"],
+            "relations": [
+                {"name": "to the right of", "object": "1"},
+                {"name": "wearing", "object": "3"},
+            ],
+        },
+        "3": {"name": "suit", "x": 300, "y": 100, "w": 60, "h": 100, "attributes": ["grey", "black"], "relations": []},
+        "4": {"name": "window", "x": 0, "y": 0, "w": 40, "h": 40, "attributes": ["large"], "relations": []},
+        "5": {"name": "window", "x": 60, "y": 0, "w": 40, "h": 40, "attributes": ["small"], "relations": []},
+        "6": {"name": "glasses", "x": 320, "y": 70, "w": 20, "h": 8, "attributes": [], "relations": []},
+    },
+}
+EMPTY: dict[str, Any] = {"width": 480, "height": 240, "objects": {}}
+FARM: dict[str, Any] = {
+    "width": 100,
+    "height": 100,
+    "objects": {"9": {"name": "horse", "x": 0, "y": 0, "w": 50, "h": 50, "attributes": ["brown"], "relations": []}},
+}
+SELECT_CLOTHING = [{"operation": "select", "argument": "clothing (3)", "dependencies": []}]
+
+
+def graphs(**records: dict[str, Any]) -> SceneGraphs:
+    found = SceneGraphs()
+    for key, record in records.items():
+        found.add(key, record)
+    return found
+
+
+def street(semantic: list[dict[str, Any]] | None = None, *, complete: bool = False) -> Scene:
+    words = graphs(street=STREET, farm=FARM)
+    return Scene(words["street"], words, gold_of(semantic or []), complete)
+
+
+def example(*images: str, semantic: list[dict[str, Any]] | None = None, id: str = "1") -> Example:
+    pictures = tuple(PictureFile(Path(f"images/{name}.jpg")) for name in images)
+    return Example(
+        id, "?", pictures, "image" if len(images) == 1 else "set", ("yes",), record={"semantic": semantic or []}
+    )
+
+
+def call(name: str, value: Any, **arguments: Any) -> dict[str, Any]:
+    return {"name": name, "arguments": arguments, "value": value, "error": None}
+
+
+# -- what can be told -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("question", "truth", "wrong"),
+    [
+        ("Is there a car?", "yes", "no"),
+        ("Is there a red car in the image?", "yes", "no"),
+        ("Are there any windows here?", "yes", "no"),
+        ("Does the picture show a large window?", "yes", "no"),
+        ("Can you see the glasses?", "yes", "no"),
+        ("What color is the car?", "red", "blue"),
+        ("What is the color of the suit?", "grey", "red"),
+        ("Which color does the suit have?", "black", "brown"),
+        ("Is the car red?", "yes", "no"),
+        ("Is the car blue?", "no", "yes"),
+        ("Is the car parked?", "yes", "no"),
+        ("Is the car red or blue?", "red", "blue"),
+        ("Is the car to the left of the man?", "yes", "no"),
+        ("Is the car to the right of the man?", "no", "yes"),
+        ("Is the man wearing a suit?", "yes", "no"),
+    ],
+)
+def test_what_a_graph_tells(question: str, truth: str, wrong: str) -> None:
+    found = street().question(question)
+    assert found is not None, "could not be judged"
+    assert found.holds(truth) and not found.holds(wrong) and not found.holds("")
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Is there a dog?",  # not in the vocabulary
+        "Is there a horse?",  # nobody lists everything
+        "Is there a blue car?",  # there may be another
+        "Is there a person?",  # the man is one
+        "What color is the man?",  # not annotated
+        "What size is the window?",  # which one?
+        "What color is the clothing?",  # which one, without the gold program?
+        "Is the man tired?",
+        "Is the car wooden?",
+        "Is the man holding a suit?",  # another relation
+        "How many windows are there?",
+        "What is the red object?",
+        "What is the man doing?",
+        "Is the car near the man?",
+        "",
+    ],
+)
+def test_what_it_does_not_tell(question: str) -> None:
+    assert street().question(question) is None
+
+
+@pytest.mark.parametrize(
+    ("question", "truth", "wrong"),
+    [
+        ("Is there a horse?", "no", "yes"),
+        ("Is there a blue car?", "no", "yes"),
+        ("How many windows are there?", "two", "3"),
+        ("How many large windows can you see?", "1", "2"),
+        ("How many horses are in the picture?", "0", "1"),
+        ("What is the red object?", "car", "man"),
+        ("Is the car tall?", "no", "yes"),
+    ],
+)
+def test_complete_graphs_tell_absence_and_number(question: str, truth: str, wrong: str) -> None:
+    found = street(complete=True).question(question)
+    assert found is not None and found.holds(truth) and not found.holds(wrong)
+    assert street(complete=True).question("Is there a dog?") is None  # an unknown word is still unknown
+
+
+def test_several_numbers_are_no_number() -> None:
+    found = street(complete=True).question("How many windows are there?")
+    assert found is not None and not found.holds("2 or 3") and not found.holds("many")
+
+
+def test_an_empty_graph_tells_nothing_unless_complete() -> None:
+    words = graphs(empty=EMPTY, farm=FARM)
+    found = Scene(words["empty"], words, complete=True).question("Is there a horse?")
+    assert found is not None and found.holds("no")
+    assert Scene(words["empty"], words).question("Is there a horse?") is None
+
+
+def test_a_noun_of_the_gold_program_may_name_any_object() -> None:
+    looked: list[dict[str, Any]] = [
+        {"operation": "select", "argument": "clothing (-)", "dependencies": []},
+        {"operation": "filter color", "argument": "green", "dependencies": [0]},
+    ]
+    assert street(looked, complete=True).question("Is there clothing?") is None  # the suit is
+
+
+def test_a_mixed_answer_is_not_right() -> None:
+    found = street().question("What color is the car?")
+    assert found is not None and found.holds("dark red") and not found.holds("red and blue")
+
+
+def test_the_gold_program_names_things_and_their_absence() -> None:
+    clothing = street(SELECT_CLOTHING).question("What color is the clothing?")
+    assert clothing is not None and clothing.holds("gray")
+    looked: list[dict[str, Any]] = [
+        {"operation": "select", "argument": "horse (-)", "dependencies": []},
+        {"operation": "select", "argument": "car (-)", "dependencies": []},
+        {"operation": "filter color", "argument": "green", "dependencies": [1]},
+    ]
+    gold = gold_of(looked)
+    assert gold == Gold({}, frozenset({Phrase("horse"), Phrase("car", frozenset({"green"}))}))
+    none = street(looked).question("Is there a horse?")
+    green = street(looked).question("Is there a green car?")
+    assert none is not None and none.holds("no") and green is not None and green.holds("no")
+    assert street(looked).question("Is there a blue car?") is None
+    present = street(looked).question("Is there a car?")
+    assert present is not None and present.holds("yes")  # what the graph shows goes before
+
+
+def test_a_negated_filter_says_nothing_of_the_noun() -> None:
+    steps: list[dict[str, Any]] = [
+        {"operation": "select", "argument": "horse (-)", "dependencies": []},
+        {"operation": "filter color", "argument": "not(white)", "dependencies": [0]},
+    ]
+    assert gold_of(steps).absent == frozenset()
+
+
+# -- positions and pictures -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "right"),
+    [
+        (3, 9, True),  # the car spans x 0..6 and y 6..12 on the grid, counted upwards
+        (6.9, 12.9, True),  # within a patch of it
+        (7.1, 9, False),
+        (3, 13.1, False),
+        (3, 15, False),  # where it would be, were y counted downwards
+    ],
+)
+def test_position(x: float, y: float, right: bool) -> None:
+    found = street().position("red car")
+    assert found is not None and found.holds([x, y]) is right
+    assert not found.holds(None) and not found.holds("left")
+
+
+def test_a_position_of_nothing_cannot_be_told() -> None:
+    for phrase in ("horse", "blue car", "person", "object", "man on the left"):
+        assert street().position(phrase) is None, phrase
+
+
+def test_a_position_may_be_any_of_several() -> None:
+    found = street().position("windows")
+    assert found is not None and found.holds([1, 22]) and found.holds([4, 22]) and not found.holds([10, 10])
+
+
+def test_matching_image() -> None:
+    judge = StepJudge(graphs(street=STREET, farm=FARM), complete=True)
+    images = [{"image": 1}, {"image": 2}]
+
+    def right(value: Any, phrase: str, of: StepJudge = judge) -> bool | None:
+        trace = {"calls": [call("find_matching_image", value, images=images, phrase=phrase)]}
+        (step,) = of.steps(example("street", "farm"), trace)
+        return step.right
+
+    assert right({"image": 2}, "a brown horse") is True
+    assert right({"image": 1}, "a brown horse") is False
+    assert right(None, "a brown horse") is False
+    assert right({"image": 1}, "a unicorn") is None
+    assert right({"image": 1}, "a horse", StepJudge(judge.graphs)) is None  # the street may have one too
+    assert right({"image": 1}, "an object") is None  # both have
+
+
+# -- steps and outcomes -----------------------------------------------------------------------------------------------
+
+
+def test_steps_of_a_trace() -> None:
+    judge = StepJudge(graphs(street=STREET))
+    trace = {
+        "calls": [
+            call("open_image", {"image": 1}, path="Image1.jpg"),
+            call("query", "blue", img={"image": 1}, question="What color is the car?"),
+            call("get_pos", [3.0, 9.0], img={"image": 1}, object="car"),
+            call("query", "sunny", img={"image": 1}, question="How is the weather?"),
+            {**call("query", None, img={"image": 1}, question="Is there a car?"), "error": {"type": "ModelError"}},
+            call("own", 3, n=1),
+        ]
+    }
+    steps = judge.steps(example("street"), trace)
+    assert [(step.index, step.right) for step in steps] == [(2, False), (3, True), (4, None)]
+    assert (steps[0].truth, steps[0].value, steps[0].text) == ("red", "blue", "What color is the car?")
+
+
+@pytest.mark.parametrize("image", [{"image": 3}, {"image": 0}, None, "image 1", {"image": "1"}])
+def test_a_picture_without_a_graph_is_not_judged(image: Any) -> None:
+    judge = StepJudge(graphs(street=STREET))
+    trace = {"calls": [call("query", "no", img=image, question="Is there a car?")]}
+    (step,) = judge.steps(example("street", "unknown"), trace)
+    assert step.right is None
+
+
+def test_a_part_of_a_picture_has_no_graph() -> None:
+    assert image_id("2383860.jpg") == "2383860"
+    assert image_id(PictureFile(Path("a/2383860.jpg"), crop=(0, 0, 5, 5)).name) == ""
+
+
+def test_summary() -> None:
+    judge = StepJudge(graphs(street=STREET))
+    true = call("query", "yes", img={"image": 1}, question="Is there a car?")
+    false = call("get_pos", [20.0, 1.0], img={"image": 1}, object="car")
+    unknown = call("query", "x", img={"image": 1}, question="Why?")
+
+    def row(*calls: dict[str, Any], **other: Any) -> Row:
+        return Row("1", "codevqa", 0, "yes", trace={"calls": list(calls)}, **other)
+
+    asked: list[tuple[Row, bool | None]] = [
+        (row(true), True),
+        (row(true, true), True),
+        (row(true, false), True),
+        (row(true), False),
+        (row(false), False),
+        (row(unknown), True),
+        (row(true, false, fallback=True, error="ProgramLimitError"), True),
+        (row(false), None),
+        (Row("1", "pnpvqa", 0, "yes", trace={"calls": [false]}), True),
+    ]
+    rows = ((example("street", id=str(n)), one, right) for n, (one, right) in enumerate(asked))
+    found = summarize_steps(judge, rows)
+    assert (found.questions, found.failed, found.judged) == (6, 1, 5)
+    assert found.outcomes == {
+        "right, steps right": 2,
+        "right, a step wrong": 1,
+        "wrong, steps right": 1,
+        "wrong, a step wrong": 1,
+    }
+    assert found.several == {"right, steps right": 1, "right, a step wrong": 1}
+    assert found.calls == {"query": (6, 5, 5), "get_pos": (2, 2, 0)}
+    assert found.wrong_reason is not None and (found.wrong_reason.value, found.wrong_reason.n) == (1 / 3, 3)
+    assert found.wrong_reason_several is not None and found.wrong_reason_several.value == 0.5
+    assert found.step_accuracy is not None and found.step_accuracy.value == 5 / 7
+    assert found.examples == ["2"]
+    assert json.loads(json.dumps(found.to_dict()))["judged"] == 5
+    assert outcome(True, []) is None
+
+
+# -- against the drawn world ------------------------------------------------------------------------------------------
+
+
+def test_agrees_with_the_truth_of_drawn_scenes() -> None:
+    """Every elementary question of 400 programs, and every position: never against the oracle, nor for a lie."""
+    rng, told, asked = random.Random(5), Counter[bool](), Counter[bool]()
+    lies = {"yes": "no", "no": "yes"}
+    scenes = [sample_scene(rng, style="plain", min_things=2) for _ in range(400)]
+    words = SceneGraphs()
+    for number, scene in enumerate(scenes):
+        picture = Picture(str(number), scene, {thing: str(at) for at, thing in enumerate(scene.things)})
+        words.add(picture.id, _graph(picture))
+    for number, scene in enumerate(scenes):
+        item = sample_question(rng, scene)
+        for complete in (True, False):
+            seen = Scene(words[str(number)], words, complete=complete)
+
+            def query(scene: Any, question: str, seen: Scene = seen, complete: bool = complete) -> str:
+                value = oracle.query(scene, question)
+                truth = seen.question(question)
+                asked[complete] += 1
+                if truth is not None:
+                    told[complete] += 1
+                    assert truth.holds(value), (question, value, truth.text)
+                    lie = lies.get(value, "7" if value.isdecimal() and value != "7" else "octopus")
+                    assert not truth.holds(lie), (question, lie)
+                return value
+
+            oracle.run_program(item.program, [scene], "image", query_with=query)
+        thing = rng.choice(scene.things)
+        found = seen.position(f"{thing.size} {thing.color} {thing.kind}")
+        assert found is not None
+        at = (thing.x / 128 * 24, (128 - thing.y) / 128 * 24)
+        assert found.holds(at), number
+    assert asked[True] >= 400 and told[True] / asked[True] > 0.98  # all but "shape", which is the name of nothing
+    assert 0.3 < told[False] / asked[False] < 0.9
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+def written(folder: Path) -> Path:
+    path = folder / "sceneGraphs" / "val_sceneGraphs.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"street": STREET, "farm": FARM, "empty": EMPTY}))
+    return path
+
+
+def test_loading_keeps_what_is_wanted_and_the_vocabulary_of_all(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    found = load_scene_graphs(Located(path), {"street", "elsewhere"})
+    assert list(found) == ["street"] and {"horse", "car"} <= found.names and "brown" in found.attributes
+    assert found["street"].objects["3"].attributes == {"gray", "black"}
+    assert len(load_scene_graphs(Located(path))) == 3
+
+
+def test_found_beside_the_questions_and_in_an_archive(tmp_path: Path) -> None:
+    path = written(tmp_path / "gqa")
+    for folder in (tmp_path, tmp_path / "gqa"):
+        for split in ("val_balanced", "val_all", "val"):
+            assert find_scene_graphs(folder, split) == Located(path)
+    assert find_scene_graphs(tmp_path, "testdev_balanced") is None
+    packed = tmp_path / "packed"
+    packed.mkdir()
+    with zipfile.ZipFile(packed / "sceneGraphs.zip", "w") as archive:
+        archive.write(path, "val_sceneGraphs.json")
+    found = find_scene_graphs(packed, "val_balanced")
+    assert found is not None and len(load_scene_graphs(found)) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"1": {"width": 4, "height": 5}}', "image 1 lacks something"),
+        ('{"1": {"width": 4, "height": 5, "objects": {"2": {"name": "x"}}}}', "image 1 lacks something"),
+        ('{"1": 7}', "not an object"),
+        ('{"1": {"width": 4, "hei', "val_sceneGraphs.json"),
+    ],
+)
+def test_a_damaged_file_is_one_clear_line(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "val_sceneGraphs.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=words) as caught:
+        load_scene_graphs(Located(path))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("many", "one"),
+    [
+        ("stars", "star"),
+        ("boxes", "box"),
+        ("benches", "bench"),
+        ("cherries", "cherry"),
+        ("traffic lights", "traffic light"),
+        ("men", "man"),
+        ("glass", "glass"),
+        ("glasses", "glasses"),
+        ("bus", "bus"),
+        ("buses", "bus"),
+        ("dresses", "dress"),
+        ("cross", "cross"),
+        ("crosses", "cross"),
+    ],
+)
+def test_singular(many: str, one: str) -> None:
+    assert singular(many) == one
