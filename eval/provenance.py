@@ -22,7 +22,7 @@ from ..program import Answer
 from .run_info import RunInfo
 from .task import DataSet, Method
 
-__all__ = ["data_hash", "machine", "prompt_hash", "prompt_names", "run_info", "trace"]
+__all__ = ["data_hash", "data_places", "machine", "prompt_hash", "prompt_names", "run_info", "trace"]
 
 SAMPLED = 100
 """Examples that are looked at to tell data sets apart."""
@@ -47,7 +47,6 @@ def run_info(
     Raises:
         SetupError: a file of the data set cannot be read.
     """
-    sources = getattr(dataset, "sources", ())
     return RunInfo(
         dataset=dataset.name,
         split=dataset.split,
@@ -64,7 +63,7 @@ def run_info(
         version=__version__,
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         machine=machine(),
-        data=", ".join(dict.fromkeys(str(Path(one.path).absolute()) for one in sources)),
+        data=data_places(dataset),
         data_hash=data_hash(dataset),
     )
 
@@ -90,6 +89,12 @@ def prompt_hash(engine: CodeVQA) -> str:
         for form, prompts in engine.writer.prompts.items()
     }
     return hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()
+
+
+def data_places(dataset: DataSet) -> str:
+    """Returns the files a data set was read from."""
+    sources = getattr(dataset, "sources", ())
+    return ", ".join(dict.fromkeys(str(Path(one.path).absolute()) for one in sources))
 
 
 def data_hash(dataset: DataSet) -> str:

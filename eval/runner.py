@@ -195,33 +195,78 @@ def evaluate(
         ModelError: a model fails for every question.
         SetupError: the disk is full, or the engine cannot serve this data set.
     """
-    if Store.exists(out) and not resume:
-        Store.create(out, RunInfo(dataset.name, dataset.split, tuple(methods)))  # raises before any model is loaded
-    if not methods or not set(methods) <= set(METHODS) or not seeds:
-        raise InputError("There is nothing to ask: give at least one method and one seed.")
-    if offset < 0 or (limit is not None and limit < 0):
-        raise InputError("An offset or a limit is not negative.")
+    check(out, dataset, methods=methods, limit=limit, offset=offset, seeds=seeds, resume=resume)
     made = engine() if callable(engine) else None
     vqa = made or engine
     assert isinstance(vqa, CodeVQA)
     try:
-        first = vqa.settings.seed
-        used = tuple(range(first, first + seeds)) if isinstance(seeds, int) else tuple(seeds)
+        used = seeds_of(seeds, vqa.settings.seed)
         info = run_info(
             vqa, dataset, methods=tuple(methods), seeds=used, limit=limit, offset=offset, preset=preset, variant=variant
         )
-        store = open_run(out, info)
-        try:
-            window = max(1, 2 * vqa.settings.workers // (len(methods) * len(used)))
-            run(store, dataset, Local(vqa, used, evidence), info, window=window, progress=progress)
-        except BaseException:
-            with suppress(SetupError):
-                store.close()
-            raise
-        return store
+        ask = Local(vqa, used, evidence)
+        return stream(out, dataset, ask, info, workers=vqa.settings.workers, progress=progress)
     finally:
         if made is not None:
             made.close()
+
+
+def check(
+    out: Path | str,
+    dataset: DataSet,
+    *,
+    methods: Sequence[Method],
+    limit: int | None,
+    offset: int,
+    seeds: int | Sequence[int],
+    resume: bool,
+) -> None:
+    """Refuses what can be refused before any model is loaded; see :func:`evaluate`.
+
+    Raises:
+        InputError: it makes no sense, or the run is there and ``resume`` is not set.
+    """
+    if Store.exists(out) and not resume:
+        Store.create(out, RunInfo(dataset.name, dataset.split, tuple(methods)))  # raises
+    if not methods or not set(methods) <= set(METHODS) or not seeds:
+        raise InputError("There is nothing to ask: give at least one method and one seed.")
+    if offset < 0 or (limit is not None and limit < 0):
+        raise InputError("An offset or a limit is not negative.")
+
+
+def seeds_of(seeds: int | Sequence[int], first: int) -> tuple[int, ...]:
+    """Returns the seed of each repetition: those given, or as many as asked from the engine's on."""
+    return tuple(range(first, first + seeds)) if isinstance(seeds, int) else tuple(seeds)
+
+
+def stream(
+    out: Path | str,
+    dataset: DataSet,
+    ask: AskExample,
+    info: RunInfo,
+    *,
+    workers: int,
+    progress: Progress | None = None,
+) -> Store:
+    """Begins a run or goes on with it, and returns its store, open; see :func:`evaluate`.
+
+    Args:
+        out: folder of the run.
+        dataset: where examples come from.
+        ask: what answers them.
+        info: what is run.
+        workers: questions that are answered at once; twice as many are under way, so that none waits.
+        progress: told how far the run is, after each example.
+    """
+    store = open_run(out, info)
+    try:
+        window = max(1, 2 * workers // (len(info.methods) * len(info.seeds)))
+        run(store, dataset, ask, info, window=window, progress=progress)
+    except BaseException:
+        with suppress(SetupError):
+            store.close()
+        raise
+    return store
 
 
 def open_run(out: Path | str, info: RunInfo) -> Store:

@@ -9,7 +9,9 @@ from collections import Counter, defaultdict
 import pytest
 
 from codevqa.mini import oracle
+from codevqa.mini.conditions import only_two
 from codevqa.mini.questions import Item, Phrase, families, sample_question
+from codevqa.mini.questions_image import FAMILIES
 from codevqa.mini.questions_set import sample_set
 from codevqa.mini.world import HELD_OUT, Scene, Thing, sample_scene
 from codevqa.prompts import load
@@ -139,6 +141,52 @@ def test_the_oracle_answers_by_hand_checked_truth():
         oracle.get_pos(scene, "red star")
     with pytest.raises(ValueError, match="no elementary question"):
         oracle.query(scene, "Why is it red?")
+
+
+def test_statements_of_two_conditions_and_only_are_judged_rightly():
+    rng = random.Random(4)
+    seen: Counter[str] = Counter()
+    while min(seen[name] for name in ("and", "only", "at most", "not all")) < 5:
+        scenes = sample_set(rng, style="box")
+        item = sample_question(rng, scenes)
+        if item.type not in ("box", "tower", "joined", "only"):
+            continue
+        assert oracle.run_program(item.program, scenes, item.form) == item.answer, item
+        for name in ("only", "at most", "not all"):
+            seen[name] += name in item.question.lower()
+        seen["and"] += item.type == "joined"
+
+
+def test_only_two_colors_wants_both_and_nothing_else():
+    program = (
+        'first = int(query(img, "How many black objects are there?"))\n'
+        'second = int(query(img, "How many blue objects are there?"))\n'
+        'answer = "yes" if min(first, second) >= 1 and first + second == '
+        'int(query(img, "How many objects are there?")) else "no"'
+    )
+    both = scene_of(("black", "circle", 20, 20), ("blue", "square", 60, 60))
+    one = scene_of(("black", "circle", 20, 20), ("black", "square", 60, 60))
+    three = scene_of(("black", "circle", 20, 20), ("blue", "square", 60, 60), ("yellow", "square", 90, 20))
+    assert [oracle.run_program(program, [scene], "image") for scene in (both, one, three)] == ["yes", "no", "no"]
+    for scene, truth in ((both, True), (one, False), (three, False)):
+        rng = random.Random(0)
+        conditions = [only_two(rng, both) for _ in range(300)]
+        wanted = [one for one in conditions if one and "black and blue" in one.after_with]
+        assert wanted and all(condition.truth(scene) is truth for condition in wanted)
+
+
+def test_two_relations_hold_together():
+    rng = random.Random(5)
+    answers: Counter[str] = Counter()
+    for _ in range(40):
+        scene = sample_scene(rng, style="plain", min_things=4)
+        item = FAMILIES["two_relations"][1](rng, scene)
+        if item is None:
+            continue
+        assert oracle.run_program(item.program, [scene], "image") == item.answer
+        assert item.program.count("get_pos") == 3 and " and " in item.program.splitlines()[-1]
+        answers[item.answer] += 1
+    assert min(answers["yes"], answers["no"]) > 5
 
 
 def test_phrases():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,23 +12,30 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from codevqa.mini.questions import UNSEEN  # noqa: E402
+from codevqa.mini.questions import UNSEEN, Item  # noqa: E402
+from codevqa.mini.world import KINDS, Scene, Thing, plural  # noqa: E402
 from codevqa.pnpvqa import render_reading  # noqa: E402
 from codevqa.writer import extract_program, opening_line, render_completion  # noqa: E402
 from training import language, language_tokenizer  # noqa: E402
+from training.evaluate_language import options, reading_questions  # noqa: E402
 from training.language_data import (  # noqa: E402
     EOS,
+    SPATIAL,
     STYLES,
     Pool,
     ReadingPool,
     bank,
     draw_item,
+    draw_question,
+    draw_spatial,
     preamble,
     program_text,
     reading_text,
     sample_program,
 )
-from training.language_words import general, rename, replace_words  # noqa: E402
+from training.language_equal import harmless, same_answers  # noqa: E402
+from training.language_facts import Fact, facts_of, missing, telling  # noqa: E402
+from training.language_words import general, misspell, rename, replace_words  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -95,7 +103,13 @@ def test_renaming_changes_question_and_program_alike():
         assert program_blank(other.program) == blank
         for text in quoted(other.program):
             if text not in ("yes", "no") and not text.endswith("?") and text not in quoted(item.program):
-                assert text.lower() in other.question.lower() or item.type in ("verify", "box", "tower")
+                assert text.lower() in other.question.lower() or item.type in (
+                    "verify",
+                    "box",
+                    "tower",
+                    "joined",
+                    "tower_end",
+                )
     assert changed > 150
     assert replace_words("Is there a star?", {"star": "owl"}) == "Is there an owl?"
 
@@ -138,6 +152,180 @@ def test_packed_texts_do_not_see_each_other(tokenizer, pool, tmp_path):
         total = total + (losses * weights[:, part][0, 1:]).sum()
     count = (weights[:, 1:] * (texts[:, 1:] == texts[:, :-1])).sum()
     assert packed.item() == pytest.approx((total / count).item(), rel=1e-4)
+
+
+def scene_of(*things: tuple[str, str, float, float]) -> Scene:
+    return Scene(
+        tuple(Thing(kind, color, "small", x, y, 8.0) for color, kind, x, y in things), "plain", (200, 200, 200)
+    )
+
+
+SCENE = scene_of(("red", "star", 20, 100), ("red", "star", 60, 20), ("blue", "fish", 100, 60))
+
+
+@pytest.mark.parametrize(
+    ("fact", "told", "open_"),
+    [
+        (Fact(0, "How many red stars are there?"), ["two red stars"], False),
+        (Fact(0, "How many red stars are there?"), ["a blue fish"], True),
+        (Fact(0, "How many stars are there?"), ["two stars"], False),
+        (Fact(0, "How many stars are there?"), ["two red stars"], True),
+        (Fact(0, "How many stars are there?"), ["two red stars and a blue fish"], False),
+        (Fact(0, "Is there a red star?"), ["two red stars"], False),
+        (Fact(0, "Is there a red fish?"), ["two red stars"], True),
+        (Fact(0, "Is there a red fish?"), ["two red stars and a blue fish"], False),
+        (Fact(0, "What color is the fish?"), ["two red stars"], True),
+        (Fact(0, "What color is the fish?"), ["a blue fish on the right"], False),
+        (Fact(0, "What size is the fish?"), ["a blue fish"], True),
+        (Fact(0, "What size is the fish?"), ["a small blue fish"], False),
+        (Fact(0, "fish", "", "x"), ["a blue fish"], True),
+        (Fact(0, "fish", "", "x"), ["a blue fish on the right"], False),
+        (Fact(0, "fish", "", "y"), ["a blue fish on the right"], True),
+    ],
+)
+def test_what_captions_tell_is_known(fact, told, open_):
+    assert bool(missing([fact], [SCENE], [told])) is open_
+
+
+def test_relations_are_told_by_relations_or_by_places():
+    scene = scene_of(("red", "star", 20, 100), ("blue", "fish", 100, 60))
+    fact = Fact(0, "star", "blue fish", "x")
+    assert missing([fact], [scene], [["a red star", "a blue fish above a red star"]])
+    assert not missing([fact], [scene], [["a blue fish to the right of a red star"]])
+    assert not missing([fact], [scene], [["a red star at the bottom left", "a blue fish on the right"]])
+    near = scene_of(("red", "star", 20, 100), ("blue", "fish", 40, 60))
+    assert missing([fact], [near], [["a red star at the bottom left", "a blue fish on the left"]])
+
+
+def test_walls_are_told_by_what_touches_them():
+    things = (Thing("circle", "black", "small", 8, 60, 8.0), Thing("circle", "blue", "small", 60, 60, 8.0))
+    scene = Scene(things, "box", (211, 211, 211))
+    fact = Fact(0, "Is there a black circle touching the wall?")
+    assert missing([fact], [scene], [["a black circle and a blue circle"]])
+    assert not missing([fact], [scene], [["a black circle touching the left wall"]])
+    fact = Fact(0, "How many circles touch the left wall?")
+    assert missing([fact], [scene], [["two circles"]])
+    assert not missing([fact], [scene], [["a black circle touching the left wall", "a blue circle"]])
+
+
+def test_the_facts_of_a_program_are_what_it_asks():
+    program = 'x1, y1 = get_pos(img, "star")\nx2, y2 = get_pos(img, "fish")\nanswer = "yes" if y1 > y2 else "no"'
+    scene = scene_of(("red", "star", 20, 100), ("blue", "fish", 100, 60))
+    assert facts_of(program, [scene], "image") == [Fact(0, "star", "fish", "y")]
+    program = 'img = find_matching_image(images, "fish")\nanswer = query(img, "What color is the star?")'
+    facts = facts_of(program, [scene_of(("red", "key", 20, 20)), scene], "set")
+    assert set(facts) == {
+        Fact(1, "What color is the star?"),
+        Fact(0, "Is there a fish?"),
+        Fact(1, "Is there a fish?"),
+    }
+
+
+def test_captions_that_tell_are_found_for_most_questions():
+    rng = random.Random(8)
+    found = []
+    for _ in range(60):
+        form = rng.choice(("image", "set"))
+        scenes, item = draw_item(rng, form)
+        facts = facts_of(item.program, scenes, form)
+        told = telling(rng, facts, scenes, [[] for _ in scenes])
+        found.append(told is not None)
+        assert told is None or not missing(facts, scenes, told)
+    assert sum(found) > 45
+    parts = reading_questions("query", 10)
+    assert len(parts["captions that tell"]) > 14
+    assert len(parts["as they come, telling"]) + len(parts["as they come, open"]) == 20
+
+
+def test_spatial_questions_are_read_often():
+    rng = random.Random(9)
+    assert draw_spatial(rng)[1].type in (*SPATIAL, "half_choice")
+    words = {"left", "right", "above", "below", "higher", "lower", "top", "bottom", "over", "under"}
+    texts = [draw_question(rng) for _ in range(400)]
+    plain = [one for one in texts if one.form == "image" and one.scenes[0].style == "plain"]
+    spatial = [one for one in plain if words & set(re.findall("[a-z]+", one.text.lower()))]
+    assert len(spatial) > 0.24 * len(plain)
+    assert any(one.enough for one in spatial)
+
+
+def test_a_misspelt_question_keeps_its_program():
+    rng, changed = random.Random(10), 0
+    for _ in range(100):
+        item = draw_item(rng, "set")[1]
+        other = misspell(rng, item)
+        changed += other.question != item.question
+        assert (other.program, other.answer) == (item.program, item.answer)
+        assert len(other.question.split()) == len(item.question.split())
+    assert changed > 50
+
+
+def test_programs_are_right_when_they_answer_alike():
+    scene = scene_of(("red", "star", 20, 100), ("blue", "fish", 100, 60), ("red", "cup", 60, 20))
+    program = 'answer = query(img, "Is there a red star?")'
+    item = Item("Is there a red star?", "yes", program, "exist", "image", "exist.0")
+    opening = 'img = open_image("Image7.jpg")\n'
+    counted = 'answer = "yes" if int(query(img, "How many red stars are there?")) >= 1 else "no"'
+    assert same_answers(opening + program, item, [scene])
+    assert same_answers(opening + counted, item, [scene])
+    assert not same_answers(opening + counted.replace("red", "blue"), item, [scene])
+    assert not same_answers(opening + 'answer = "yes"', item, [scene])
+    assert not same_answers(opening + program.replace("star", "strar"), item, [scene])
+    made_up = Item("Is there a red brab?", "yes", program.replace("star", "brab"), "exist", "image", "exist.0")
+    assert same_answers(opening + counted.replace("star", "brab"), made_up, [scene], {"brabs": "stars", "brab": "star"})
+
+
+def test_programs_that_could_do_harm_are_not_run():
+    assert harmless('answer = str(max([int(query(img, "How many stars are there?")) for img in images]))')
+    for program in (
+        "import os",
+        "while True:\n    pass",
+        "answer = img.things",
+        'answer = open("x")',
+        "for a in query(img, 'x'):\n    pass",
+        "answer = 9 ** 9",
+        'answer = f"{img}"',
+        "answer = (",
+    ):
+        assert not harmless(program), program
+
+
+def test_the_answers_a_program_chooses_between():
+    assert options('x = 1\nanswer = "small star" if x < 2 else "boot"') == ("small star", "boot")
+    assert options('answer = query(img, "What color is the star?")') == ()
+
+
+def test_a_model_that_learns_new_words_keeps_what_it_knew():
+    torch.manual_seed(0)
+    late = {form for kind in KINDS[-16:] for noun in (kind, plural(kind)) for form in (noun, f" {noun}")}
+    new = language_tokenizer.build(questions=200)
+    words = [word for word in language_tokenizer.words_of(new) if word not in late]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(language_tokenizer, "vocabulary", lambda rng, questions: words)
+        old = language_tokenizer.build(questions=200)
+    known = language_tokenizer.words_of(old)
+    assert "star" in known and " star" in known and not late & set(known)
+    again = language_tokenizer.build(questions=200, known=known)
+    assert set(old.get_vocab()) < set(again.get_vocab()) and late <= set(language_tokenizer.words_of(again))
+    model = language.build_model(old, width=32, layers=1, heads=2).eval()
+    larger = language.grown(model, old, again).eval()
+    before, after = model.get_input_embeddings().weight, larger.get_input_embeddings().weight
+    ids, places = old.get_vocab(), again.get_vocab()
+    assert all(torch.equal(before[ids[token]], after[places[token]]) for token in ids)
+    text = f"{preamble()}\n# Image 1: Is there a red star?"
+    assert old.tokenize(text) == again.tokenize(text)
+    one, two = (
+        network(tokenizer(text, return_tensors="pt").input_ids).logits[0]
+        for network, tokenizer in ((model, old), (larger, again))
+    )
+    tokens = list(ids)
+    moved = two[:, [places[token] for token in tokens]]
+    torch.testing.assert_close(one[:, [ids[token] for token in tokens]], moved)
+    kinds = [ids[f"\u0120{kind}"] for kind in KINDS if f"\u0120{kind}" in ids]
+    near = after[places[f"\u0120{KINDS[-1]}"]] - before[kinds].mean(0)
+    assert near.norm() < 0.3 * before[kinds[0]].norm()
+    assert language.grown(larger, again, again) is larger
+    with pytest.raises(ValueError, match="lacks"):
+        language.grown(larger, again, old)
 
 
 def test_a_few_steps_lower_the_loss(tokenizer, tmp_path):

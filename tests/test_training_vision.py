@@ -133,6 +133,190 @@ def test_texts_tell_the_truth() -> None:
     assert [spec.name for spec in mentions("is the small red star above the blocks")] == ["small red star", "block"]
 
 
+def _old(monkeypatch: pytest.MonkeyPatch, leave: tuple[str, ...]) -> tuple[str, ...]:
+    """Makes the vocabulary what it was before some words came; its order is another too."""
+    from training import vision_model, vision_weights, vision_words
+
+    now = vision_words.words()
+    old = (*now[:90], *reversed([word for word in now[90:] if word not in leave]))
+    for module in (vision_model, vision_weights, vision_words):
+        monkeypatch.setattr(module, "words", lambda: old)
+    return old
+
+
+@pytest.mark.parametrize("form", ["export", "save"])
+def test_weights_survive_new_words(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: dict[str, Any]
+) -> None:
+    from training import vision_weights, vision_words
+    from training.vision_model import Pair
+
+    with monkeypatch.context() as before:
+        old = _old(before, ("crown", "crowns", "umbrella"))
+        torch.manual_seed(1)
+        pair = Pair()
+        with torch.no_grad():
+            for parameter in pair.parameters():
+                parameter.copy_((parameter + 0.05 * torch.randn_like(parameter)).half().float())
+            ids = torch.tensor([[6, *(old.index(word) for word in ["is", "there", "a", "red", "star"]), 3]])
+            seen = pair.see(batch["pixels"][:1], torch.float32)
+            read = pair.read(pair.matcher.text_encoder, ids, pair.keys(pair.matcher.text_encoder, seen), torch.float32)
+            said = pair.write(ids, pair.keys(pair.captioner.text_decoder.bert, seen), torch.float32)
+        getattr(vision_weights, form)(pair, tmp_path)
+        pair.float()
+        rows = pair.matcher.text_encoder.embeddings.word_embeddings.weight.detach().clone()
+    grown = Pair()
+    vision_weights.restore(grown, tmp_path)
+    now = vision_words.words()
+    assert len(now) == len(old) + 3
+    embeddings = grown.matcher.text_encoder.embeddings.word_embeddings.weight
+    for word in ("red", "stars", "umbrellas", "[DEC]"):
+        torch.testing.assert_close(embeddings[now.index(word)], rows[old.index(word)])
+    new = embeddings[[now.index("crown"), now.index("umbrella")]].detach()
+    assert 0.01 < float(new.std()) < 0.03  # as in a fresh network
+    ids = torch.tensor([[6, *(now.index(word) for word in ["is", "there", "a", "red", "star"]), 3]])
+    with torch.no_grad():
+        seen = grown.see(batch["pixels"][:1], torch.float32)
+        keys = grown.keys(grown.matcher.text_encoder, seen)
+        torch.testing.assert_close(
+            grown.read(grown.matcher.text_encoder, ids, keys, torch.float32), read, rtol=1e-4, atol=1e-4
+        )
+        keys = grown.keys(grown.captioner.text_decoder.bert, seen)
+        logits = grown.write(ids, keys, torch.float32)[..., [now.index(word) for word in old]]
+        torch.testing.assert_close(logits, said, rtol=1e-4, atol=1e-4)
+
+
+def test_weights_that_do_not_fit_are_refused(pair: Any, tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    from training.vision_weights import VOCABULARY, restore, save
+
+    with pytest.raises(SystemExit, match="no weights at"):
+        restore(pair, tmp_path)
+    save(pair, tmp_path)
+    restore(pair, tmp_path)
+    state = load_file(tmp_path / "matcher.safetensors")
+    save_file(state | {"matcher.itm_head.weight": torch.zeros(2, 64)}, tmp_path / "matcher.safetensors")
+    with pytest.raises(SystemExit, match=r"itm_head.weight is \(2, 64\) there, \(2, 192\) here"):
+        restore(pair, tmp_path)
+    words = "matcher.text_encoder.embeddings.word_embeddings.weight"
+    save_file(state | {words: state[words][:-5].clone()}, tmp_path / "matcher.safetensors")
+    (tmp_path / VOCABULARY).unlink()
+    with pytest.raises(SystemExit, match=r"no vocab\.txt tells its words"):
+        restore(pair, tmp_path)
+
+
+def test_every_word_of_the_world_is_a_token() -> None:
+    from codevqa.mini.captions import captions
+    from codevqa.mini.questions_image import FAMILIES
+    from codevqa.mini.world import sample_scene
+    from training.vision_words import Encoder
+
+    rng, encoder = random.Random(2), Encoder()
+    texts: list[str] = []
+    for _ in range(400):
+        scene = sample_scene(rng, max_things=8, split="test")
+        texts += captions(scene, rng, 2)
+        made = [make(rng, scene) for _, make in FAMILIES.values()]
+        texts += [one.question for one in made if one is not None]
+    assert not encoder.unknown(texts)
+
+
+def test_twins_differ_by_one_change() -> None:
+    from collections import Counter
+    from itertools import pairwise
+
+    from codevqa.mini.world import HELD_OUT, sample_scene
+    from training.vision_data import Maker
+    from training.vision_twins import CHANGES, crowded, twin
+
+    rng = random.Random(4)
+    seen: Counter[str] = Counter()
+    for _ in range(400):
+        scene = sample_scene(rng, max_things=8)
+        for change in CHANGES:
+            other = twin(rng, scene, change)
+            if other is None:
+                continue
+            seen[change] += 1
+            here, there = Counter(scene.things), Counter(other.things)
+            gone, come = sum((here - there).values()), sum((there - here).values())
+            expected = {(1, 0), (0, 1)} if change == "count" else {(2, 2)} if change == "exchange" else {(1, 1)}
+            assert (gone, come) in expected, change
+            assert not any((thing.color, thing.kind) in HELD_OUT for thing in other.things)
+            assert bool(other.tower) == bool(scene.tower) or len(other.things) == 1 or len(scene.things) == 1
+        crowd = crowded(rng, scene)
+        assert not any((thing.color, thing.kind) in HELD_OUT for thing in crowd.things)
+        seen["crowd"] += max(Counter(thing.kind for thing in crowd.things).values()) >= 4
+    assert min(seen.values()) > 60
+    batch = Maker(5).batch(64)
+    sets = [Counter(map(tuple, things.tolist())) for things in batch["things"]]
+    near = sum(sum((one - other).values()) <= 2 for one, other in pairwise(sets))
+    assert near > 8  # twins follow their scene
+
+
+def test_contrast_texts_are_mostly_false_of_twins() -> None:
+    from codevqa.mini.world import sample_scene
+    from training.vision_texts import contrast
+    from training.vision_twins import twin
+
+    rng = random.Random(9)
+    false = shown = 0
+    for _ in range(100):
+        scene = sample_scene(rng, min_things=2)
+        twins = [other for _ in range(3) if (other := twin(rng, scene)) is not None]
+        told = contrast(rng, scene, twins)
+        assert told.fits(scene)
+        false += sum(not told.fits(other) for other in twins)
+        shown += len(twins)
+    assert false > 0.5 * shown > 90
+
+
+def test_contrast_loss_knows_which_pictures_a_text_is_true_of(pair: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from training import vision, vision_data
+
+    scenes: list[Any] = []
+    told: list[Any] = []
+    original = vision_data.contrast
+
+    def kept(rng: random.Random, scene: Any, twins: Any) -> Any:
+        scenes.append(scene)
+        told.append(original(rng, scene, twins))
+        return told[-1]
+
+    monkeypatch.setattr(vision_data, "contrast", kept)
+    batch = vision_data.Maker(8).batch(48)
+    truth = torch.tensor([[one.fits(scene) for scene in scenes] for one in told])
+    torch.testing.assert_close(vision.true_of(batch), truth)
+    assert 48 < int(truth.sum()) < 48 * 24
+
+
+def test_relations_are_made_false_in_three_ways() -> None:
+    from codevqa.mini.truth import is_true
+    from codevqa.mini.world import sample_scene
+    from training.vision_texts import mentions, relation_pair
+
+    rng = random.Random(6)
+    for how in ("swap", "opposite", "one"):
+        found = 0
+        for _ in range(200):
+            scene = sample_scene(rng, min_things=2)
+            pair = relation_pair(rng, scene, how)
+            if pair is None:
+                continue
+            right, wrong = (
+                text.removeprefix("a picture of ").removeprefix("there is ").removeprefix("there are ") for text in pair
+            )
+            found += 1
+            assert is_true(scene, right) is not False
+            assert is_true(scene, wrong) is not True
+            things = mentions(right), mentions(wrong)
+            assert (things[0] == things[1][::-1]) or how != "swap"
+            assert (things[0] == things[1]) or how != "opposite"
+            assert sum(one != other for one, other in zip(*things, strict=True)) == 1 or how != "one"
+        assert found > 80
+
+
 def test_smoke_run_trains_and_saves(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "training.vision", "--smoke", "--limit", "6", "--out", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=110, cwd=ROOT, check=False)

@@ -19,13 +19,15 @@ FOLDER = Path(__file__).resolve().parents[1] / "prompts" / "mini"
 
 IMAGE = {
     "exist": 1, "color": 1, "kind": 1, "size": 1, "count": 1, "verify": 1, "choose_color": 1, "choose_kind": 1,
-    "relation": 2, "exist_relation": 1, "which_side": 2, "which_thing": 1, "half": 1, "half_choice": 1, "and": 1,
-    "or": 1, "but_not": 1, "same_color": 1, "different_color": 1, "compare": 1, "threshold": 1, "total": 1,
+    "relation": 1, "two_relations": 1, "exist_relation": 1, "which_side": 2, "which_thing": 1, "half": 1,
+    "half_choice": 1, "and": 1, "or": 1, "but_not": 1, "same_color": 1, "different_color": 1, "compare": 1,
+    "threshold": 1, "total": 1,
 }  # fmt: skip
 SET = {
-    "how_many": 2, "all": 1, "any": 1, "none": 1, "at_least": 1, "exactly": 1, "find_color": 1, "find_count": 1,
-    "find_exist": 1, "total_count": 1, "total_threshold": 1, "two_counts": 2, "in_picture": 1, "two_colors": 1,
+    "how_many": 1, "all": 1, "any": 1, "none": 1, "at_least": 1, "exactly": 1, "find_color": 1, "find_count": 1,
+    "find_exist": 1, "total_count": 1, "total_threshold": 1, "two_counts": 1, "in_picture": 1, "two_colors": 1,
     "most": 1, "same_number": 1, "box": 2, "tower": 2, "box_total": 1, "box_touching": 1,
+    "joined": 1, "only": 1,
 }  # fmt: skip
 FALLBACKS = (
     ("What does the picture show?", 'answer = query(img, "What does the picture show?")', "image"),

@@ -134,6 +134,11 @@ def replace_words(text: str, words: Mapping[str, str]) -> str:
 
 def rename(rng: random.Random, item: Item, *, nouns: float = 0.7, adjectives: float = 0.35) -> Item:
     """Exchanges each kind and color of an item with some chance, alike in question, program and answer."""
+    return renamed(item, new_words(rng, item, nouns=nouns, adjectives=adjectives))
+
+
+def new_words(rng: random.Random, item: Item, *, nouns: float = 0.7, adjectives: float = 0.35) -> dict[str, str]:
+    """Draws other words for kinds and colors of an item, each with some chance."""
     used = set(re.findall(r"[a-z]+", f"{item.question} {item.program}".lower()))
     words: dict[str, str] = {}
     for kind in KINDS:
@@ -148,12 +153,17 @@ def rename(rng: random.Random, item: Item, *, nouns: float = 0.7, adjectives: fl
             word = adjective(rng, any(item.type == family for family in _FIXED_COLORS))
             if word not in words.values() and word not in used:
                 words[color] = word
+    return words
+
+
+def renamed(item: Item, words: Mapping[str, str]) -> Item:
+    """Exchanges words of an item for others."""
     if not words:
         return item
     return Item(
         replace_words(item.question, words),
         replace_words(item.answer, words),
-        "\n".join(_keep_case(line, words) for line in item.program.split("\n")),
+        reworded_program(item.program, words),
         item.type,
         item.form,
         item.wording,
@@ -186,6 +196,43 @@ def reword(rng: random.Random, item: Item) -> Item:
         question = question.rstrip("?.") + rng.choice(("", "", "??", "!", ", please?"))
     question = articles(question)
     return Item(question[:1].upper() + question[1:], item.answer, item.program, item.type, item.form, item.wording)
+
+
+_SPELLED = tuple(
+    """
+    black blue yellow circle circles square squares triangle triangles block blocks tower towers box boxes touching
+    touches wall edge bottom above below exactly least contains objects items three four only there with picture
+    pictures image images contain objects object
+    """.split()  # noqa: SIM905
+)
+"""Words that people misspell in statements; the program has them right."""
+
+
+def misspell(rng: random.Random, item: Item) -> Item:
+    """Misspells one or two words of a question that every training text knows; its program keeps them right."""
+    present = [word for word in dict.fromkeys(re.findall(r"[a-z]+", item.question)) if word in _SPELLED]
+    question = item.question
+    for word in rng.sample(present, min(len(present), rng.choice((1, 1, 2)))):
+        question = re.sub(rf"\b{word}\b", _slip(rng, word), question, count=1)
+    return Item(question, item.answer, item.program, item.type, item.form, item.wording)
+
+
+def _slip(rng: random.Random, word: str) -> str:
+    """One slip of the fingers: a letter left out, doubled, exchanged with the next, or wrong."""
+    place = rng.randrange(1, len(word) - 1)
+    return rng.choice(
+        (
+            word[:place] + word[place + 1 :],
+            word[:place] + word[place] + word[place:],
+            word[:place] + word[place + 1] + word[place] + word[place + 2 :],
+            word[:place] + rng.choice("aeiourtlns") + word[place + 1 :],
+        )
+    )
+
+
+def reworded_program(program: str, words: Mapping[str, str]) -> str:
+    """Exchanges words in the texts of a program."""
+    return "\n".join(_keep_case(line, words) for line in program.split("\n"))
 
 
 def _keep_case(line: str, words: Mapping[str, str]) -> str:

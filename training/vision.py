@@ -2,6 +2,7 @@
 
     python -m training.vision --minutes 9 --out out                     a first run on a GPU
     python -m training.vision --minutes 9 --out out2 --resume out       a second one, from its weights
+    python -m training.vision --minutes 9 --out out --resume codevqa/mini/weights   one that goes on from the package's
     python -m training.vision --smoke --out out                         a few steps on the CPU
     python -m training.vision --export codevqa/mini/weights --resume out2   half-precision folders for the package
 
@@ -23,12 +24,12 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from .vision_data import CAPTIONS, GRID, PAIRS, Batch, loader
+from .vision_data import CAPTIONS, PAIRS, Batch, loader
 from .vision_model import Pair, configuration
-from .vision_words import PAD, words, write_vocabulary
+from .vision_weights import export, restore, save
+from .vision_words import PAD
 
 PATCHES = 20
 """Patches a caption sees."""
@@ -95,12 +96,7 @@ def _contrast(pair: Pair, batch: Batch, seen: Tensor, dtype: torch.dtype) -> tup
     text = F.normalize(F.linear(hidden[:, 0].float(), matcher.text_proj.weight, matcher.text_proj.bias), dim=-1)
     picture = F.normalize(F.linear(seen[:, 0].float(), matcher.vision_proj.weight, matcher.vision_proj.bias), dim=-1)
     scores = text @ picture.T * pair.scale.exp().clamp(max=100)
-    # Text i is true of picture j when the number of its things that fit lies within bounds, for both of its specs.
-    specs, things = batch["specs"][:, None, :, None, :], batch["things"][None, :, None, :, :]
-    fitting = ((specs == things) | (specs == -1)).all(-1) & (things[..., 0] >= 0)
-    count = fitting.sum(-1)
-    bounds = batch["bounds"][:, None]
-    true = ((count >= bounds[..., 0]) & (count <= bounds[..., 1])).all(-1)
+    true = true_of(batch)
     loss = torch.zeros((), device=scores.device)
     for table, truth in ((scores, true), (scores.T, true.T)):
         positive = torch.logsumexp(table.masked_fill(~truth, -1e4), 1)
@@ -110,6 +106,16 @@ def _contrast(pair: Pair, batch: Batch, seen: Tensor, dtype: torch.dtype) -> tup
         loss = loss + 0.5 * each.mean() + 0.0 * positive.mean()
     best = true.gather(1, scores.argmax(1, keepdim=True)).float().mean()
     return loss, best
+
+
+def true_of(batch: Batch) -> Tensor:
+    """Whether contrast text i is true of picture j: the number of its things that fit lies within both bounds."""
+    specs, things = batch["specs"][:, None, :, None, :], batch["things"][None, :, None, :, :]
+    fitting = ((specs == things) | (specs == -1)).all(-1) & (things[..., 0] >= 0)
+    count = fitting.sum(-1)
+    bounds = batch["bounds"][:, None]
+    true: Tensor = ((count >= bounds[..., 0]) & (count <= bounds[..., 1])).all(-1)
+    return true
 
 
 def _choose(relevance: Tensor, coverage: Tensor, mapped: Tensor) -> Tensor:
@@ -209,7 +215,7 @@ class Trainer:
         print(f"ready after {time.monotonic() - started:.0f} s on {self.device}", flush=True)
         self.watched.zero_()
         step, since, shown = 0, 0, time.monotonic()
-        waited = 0.0
+        waited, kept = 0.0, time.monotonic()
         while True:
             done = (time.monotonic() - started) / (plan.minutes * 60)
             if plan.limit:
@@ -234,6 +240,9 @@ class Trainer:
                 print(f"{done:.2f} step {step} {pace:.0f}/s waited {waited:.1f} s {line}", flush=True)
                 if not math.isfinite(sum(figures)) or (time.monotonic() - started > 220 and figures[0] > 0.68):
                     raise SystemExit("the loss does not fall")
+                if time.monotonic() - kept > 120:  # a run that is cut short leaves something to go on from
+                    save(self.pair, plan.out)
+                    kept = time.monotonic()
                 self.watched.zero_()
                 since, shown, waited = 0, time.monotonic(), 0.0
         print(f"{step} steps, {step * plan.batch} pictures", flush=True)
@@ -250,52 +259,6 @@ class Trainer:
         if self.device.type == "cpu":
             for group in self.optimizer.param_groups:
                 group["lr"] = rate
-
-
-def save(pair: Pair, folder: Path) -> None:
-    """Writes both networks in half precision with the vision tower once, in files under 16 MB."""
-    folder.mkdir(parents=True, exist_ok=True)
-    state = {name: tensor.detach().half().cpu().contiguous() for name, tensor in pair.state_dict().items()}
-    state = {name: tensor for name, tensor in state.items() if not _repeated(name)}
-    save_file(
-        {name: tensor for name, tensor in state.items() if "captioner" not in name}, folder / "matcher.safetensors"
-    )
-    save_file({name: tensor for name, tensor in state.items() if "captioner" in name}, folder / "captioner.safetensors")
-
-
-def _repeated(name: str) -> bool:
-    return name.startswith("captioner.vision_model.") or name.endswith("predictions.decoder.weight")
-
-
-def restore(pair: Pair, folder: Path) -> None:
-    """Reads what ``save`` wrote."""
-    state = load_file(folder / "matcher.safetensors") | load_file(folder / "captioner.safetensors")
-    missing, unexpected = pair.load_state_dict({name: tensor.float() for name, tensor in state.items()}, strict=False)
-    missing = [name for name in missing if not _repeated(name)]
-    if missing or unexpected:
-        raise SystemExit(f"{folder} does not fit: missing {missing[:3]}, unexpected {unexpected[:3]}")
-
-
-def export(pair: Pair, folder: Path) -> None:
-    """Writes both networks as the package reads them: half precision, tokenizer and picture settings beside them."""
-    from transformers import BertTokenizer
-    from transformers.models.blip.image_processing_pil_blip import BlipImageProcessorPil
-
-    for name, network in (("matcher", pair.matcher), ("captioner", pair.captioner)):
-        place = folder / name
-        place.mkdir(parents=True, exist_ok=True)
-        network.half().save_pretrained(place)
-        (place / "model.safetensors").chmod(0o644)
-        vocabulary = place / "vocab.txt"
-        write_vocabulary(vocabulary)
-        tokenizer = BertTokenizer(vocab=str(vocabulary), do_lower_case=True, bos_token="[DEC]")
-        tokenizer.add_special_tokens({"additional_special_tokens": ["[ENC]"]})
-        tokenizer.model_max_length = 48
-        if len(tokenizer) != len(words()):
-            raise SystemExit(f"the tokenizer has {len(tokenizer)} tokens, the vocabulary {len(words())}")
-        tokenizer.save_pretrained(place)
-        vocabulary.unlink()  # tokenizer.json holds it
-        BlipImageProcessorPil(size={"height": 8 * GRID, "width": 8 * GRID}).save_pretrained(place)
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -14,6 +14,7 @@ from codevqa.mini.captions import captions
 from codevqa.mini.world import CANVAS, COLORS, KINDS, SIZES, Scene, draw, sample_scene
 
 from .vision_texts import contrast, in_question, matching, query
+from .vision_twins import MOST, crowded, twin
 from .vision_words import CLS, DEC, ENC, SEP, Encoder
 
 Batch: TypeAlias = "dict[str, torch.Tensor]"
@@ -27,8 +28,12 @@ PAIRS = 4
 CAPTIONS = 2
 """Captions a picture of the patches chosen for a question; one more is of the whole picture."""
 PROMPT = "a picture of "
-MOST = 8
-"""Things a scene has at most."""
+TWINS = 3
+"""Near-twins that a scene may bring into its batch."""
+TWINNED = 0.15
+"""Share of scenes that do: about a third of a batch is a scene with its twins."""
+CROWDED = 0.12
+"""Share of scenes in which many things are alike."""
 
 
 def coverage(scene: Scene, places: list[int]) -> np.ndarray:
@@ -65,13 +70,30 @@ class Maker:
             "bounds": np.tile(np.array([0, 9], np.int64), (size, 2, 1)),
             "things": np.full((size, MOST, 3), -2, np.int64),
         }
-        for row in range(size):
-            self._fill(arrays, row)
+        row = 0
+        while row < size:
+            scene, *twins = self._scenes()
+            self._fill(arrays, row, scene, twins)
+            row += 1
+            for other in twins[: size - row]:
+                self._fill(arrays, row, other, (scene,))
+                row += 1
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
-    def _fill(self, arrays: dict[str, np.ndarray], row: int) -> None:
+    def _scenes(self) -> list[Scene]:
+        """A scene, now and then followed by some that differ from it by one change."""
         rng = self.rng
-        scene = sample_scene(rng, max_things=6 if rng.random() < 0.6 else 8)
+        chance = rng.random()
+        if chance < CROWDED:
+            scene = crowded(rng, sample_scene(rng, min_things=3, max_things=8))
+        else:
+            scene = sample_scene(rng, max_things=6 if rng.random() < 0.6 else 8)
+        if rng.random() > TWINNED:
+            return [scene]
+        return [scene, *(other for _ in range(TWINS) if (other := twin(rng, scene)) is not None)]
+
+    def _fill(self, arrays: dict[str, np.ndarray], row: int, scene: Scene, twins: Sequence[Scene]) -> None:
+        rng = self.rng
         arrays["pixels"][row] = np.asarray(draw(scene))
         texts, labels = matching(rng, scene, PAIRS)
         for place, (text, label) in enumerate(zip(texts, labels, strict=True)):
@@ -85,7 +107,7 @@ class Maker:
         told = captions(scene, rng, CAPTIONS, focus) + captions(scene, rng, 1)
         for place, text in enumerate(told):
             self._put(arrays["captions"][row, place], DEC, PROMPT + text)
-        pair = contrast(rng, scene)
+        pair = contrast(rng, scene, twins)
         self._put(arrays["contrast"][row], CLS, pair.text)
         for place, (spec, bounds) in enumerate(zip(pair.specs, pair.bounds, strict=True)):
             arrays["specs"][row, place] = (

@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from codevqa.mini.captions import NUMBERS, captions, related, relation_caption
+from codevqa.mini.captions import NUMBERS, RELATIONS, captions, related, relation_caption
 from codevqa.mini.truth import is_true
 from codevqa.mini.world import BOX_COLORS, BOX_KINDS, COLORS, HELD_OUT, KINDS, SIZES, Scene, Thing, plural
 
@@ -230,7 +230,7 @@ def statements(rng: random.Random, scene: Scene) -> tuple[str, str] | None:
     """A true caption and a nearly true one."""
     if scene.style == "box" and not scene.tower and rng.random() < 0.35:
         return _touching(rng, scene)
-    relation = not scene.tower and len(scene.things) > 1 and rng.random() < 0.5
+    relation = not scene.tower and len(scene.things) > 1 and rng.random() < 0.2
     for _ in range(5):
         changed, focus = mutated(rng, scene)
         if relation:
@@ -241,6 +241,51 @@ def statements(rng: random.Random, scene: Scene) -> tuple[str, str] | None:
             true = captions(scene, rng, 1)[0]
         if true and false and is_true(scene, false) is False and not _article_only(scene, false):
             return _stated(rng, true), _stated(rng, false)
+    return None
+
+
+OPPOSITE = {
+    "to the left of": "to the right of",
+    "to the right of": "to the left of",
+    "above": "below",
+    "below": "above",
+}
+"""What a relation becomes when its two things change places."""
+SWAPS = ("swap", "swap", "opposite", "opposite", "one")
+"""How a true relation is made false: its things exchanged, its word made the opposite, either thing changed."""
+
+
+def relation_pair(rng: random.Random, scene: Scene, how: str | None = None) -> tuple[str, str] | None:
+    """A true sentence on where two things lie, and the same one made false by one change (see ``SWAPS``)."""
+    if scene.tower or len(scene.things) < 2:
+        return None
+    how = how or rng.choice(SWAPS)
+    for _ in range(4):
+        a, b = rng.sample(scene.things, 2)
+        one, other = (
+            Spec(thing.kind, thing.color if rng.random() < 0.9 else "", thing.size if rng.random() < 0.05 else "")
+            for thing in (a, b)
+        )
+        held = [relation for relation in RELATIONS if related(a, relation, b)]
+        if not held or one == other:
+            continue
+        # Mostly the direction in which they are further apart, as people would say it.
+        held.sort(key=lambda relation: abs(a.x - b.x if RELATIONS[relation][0] else a.y - b.y))
+        relation = held[-1] if rng.random() < 0.75 else held[0]
+        first, word, second = one, relation, other
+        if how == "swap":
+            first, second = other, one
+        elif how == "opposite":
+            word = OPPOSITE[relation]
+        else:
+            early = rng.random() < 0.5
+            changed = wrong_spec(rng, scene, one if early else other)
+            if changed is None:
+                continue
+            first, second = (changed, other) if early else (one, changed)
+        if not related_pair(scene, first, word, second):
+            right, wrong = f"{one.one} {relation} {other.one}", f"{first.one} {word} {second.one}"
+            return _stated(rng, right), _stated(rng, wrong)
     return None
 
 
@@ -282,12 +327,14 @@ def matching(rng: random.Random, scene: Scene, pairs: int, *, train: bool = True
     while len(texts) < 2 * pairs:
         chance = rng.random()
         pair: tuple[str, str] | None
-        if chance < 0.45:
+        if chance < 0.42:
             pair = _one_pair(rng, scene)
-        elif chance < 0.6:
+        elif chance < 0.55:
             pair = _two_pair(rng, scene)
-        elif chance < 0.68:
+        elif chance < 0.63:
             pair = _asked_pair(rng, scene)
+        elif chance < 0.79:
+            pair = relation_pair(rng, scene)
         else:
             pair = statements(rng, scene)
         if pair is None:
@@ -347,9 +394,18 @@ class Contrast:
         )
 
 
-def contrast(rng: random.Random, scene: Scene) -> Contrast:
-    """A phrase that is true of this scene and can be checked on any other."""
-    thing = rng.choice(scene.things)
+def contrast(rng: random.Random, scene: Scene, twins: Sequence[Scene] = ()) -> Contrast:
+    """A phrase that is true of this scene and can be checked on any other; false of most of its twins if it can be."""
+    changed = [thing for thing in scene.things if any(thing not in twin.things for twin in twins)]
+    told = _contrast(rng, scene, changed)
+    for _ in range(2 if twins else 0):
+        other = _contrast(rng, scene, changed)
+        told = min(told, other, key=lambda one: sum(one.fits(twin) for twin in twins))
+    return told
+
+
+def _contrast(rng: random.Random, scene: Scene, changed: Sequence[Thing]) -> Contrast:
+    thing = rng.choice(changed if changed and rng.random() < 0.8 else scene.things)
     spec = Spec(thing.kind, thing.color if rng.random() < 0.85 else "", thing.size if rng.random() < 0.15 else "")
     opening = rng.choice(("a picture of ", "a picture of ", "a picture of ", ""))
     chance = rng.random()

@@ -35,6 +35,7 @@ first second third fourth last single several multiple few lot lots pair pairs g
 everything somewhere yes true false correct height tall taller tallest short shorter long longer wide horizontal
 vertical round pointed bright dark light grey gray pink brown sheet set sets row rows column columns question answer
 nine ten zero eleven twelve once twice per like made make makes consist consists consisting hold holds holding placed
+across drawn drawing found greater greatest sum together fewest me tell name named share shares well word draw nearby
 put positioned arranged ordered order relation relative opposite end ends beginning starting start begins begin
 """
 _OTHER = tuple(_OTHER_TEXT.split())

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from .questions import Phrase, ask_count, ask_exist, colors_of, number, phrase
+from .questions import Phrase, ask_count, ask_exist, colors_of, kinds_of, number, phrase
 from .world import Scene, Thing
 
 
@@ -31,18 +31,27 @@ class Condition:
 
 Maker: TypeAlias = "Callable[[random.Random, Scene], Condition | None]"
 
-WORDS = {">=": "at least", "==": "exactly", ">": "more than", "<": "fewer than"}
+WORDS = {">=": "at least", "==": "exactly", ">": "more than", "<": "fewer than", "<=": "at most"}
+_RARE_WORDS = {">=": "no fewer than", ">": "over", "<": "less than", "<=": "no more than"}
 COMPARE: dict[str, Callable[[int, int], bool]] = {
     ">=": lambda value, limit: value >= limit,
     "==": lambda value, limit: value == limit,
     ">": lambda value, limit: value > limit,
     "<": lambda value, limit: value < limit,
+    "<=": lambda value, limit: value <= limit,
 }
 
 
 def exact(rng: random.Random, limit: int) -> str:
     """A word for "exactly"; a bare number above one also means exactly that many."""
     return rng.choice(("exactly", "exactly", "only", "") if limit > 1 else ("exactly", "only"))
+
+
+def bounded(rng: random.Random, sign: str, limit: int) -> str:
+    """Words for a sign, now and then unusual ones."""
+    if sign == "==":
+        return exact(rng, limit)
+    return _RARE_WORDS[sign] if rng.random() < 0.12 else WORDS[sign]
 
 
 def contains(rng: random.Random, scene: Scene) -> Condition:
@@ -65,9 +74,11 @@ def amount(rng: random.Random, scene: Scene) -> Condition:
     if rng.random() < 0.25:
         what = Phrase(noun=rng.choice(("object", "object", "item")))
     sign = rng.choice((">=", ">=", "==", "==", "==", ">"))
-    limit = max(1, min(6, what.count(scene) + rng.choice((-1, 0, 0, 0, 1))))
+    if scene.style == "box" and rng.random() < 0.15:
+        sign = rng.choice(("<=", "<"))
+    limit = max(2 if sign == "<" else 1, min(6, what.count(scene) + rng.choice((-1, 0, 0, 0, 1))))
     shown = what.name if limit == 1 else what.many
-    words = exact(rng, limit) if sign == "==" else WORDS[sign]
+    words = bounded(rng, sign, limit)
     said = f"{words} {number(rng, limit)} {shown}".strip()
     test = f'int(query(img, "{ask_count(what)}")) {sign} {limit}'
     return Condition(said, said, test, lambda one: COMPARE[sign](what.count(one), limit))
@@ -206,16 +217,18 @@ def height(rng: random.Random, scene: Scene) -> Condition | None:
     """(A tower) with exactly three blocks."""
     if not scene.tower:
         return None
-    sign = rng.choice((">=", "==", "==", "==", ">"))
-    limit = max(1, min(4, len(scene.tower) + rng.choice((-1, 0, 0, 1))))
-    words = exact(rng, limit) if sign == "==" else WORDS[sign]
+    sign = rng.choice((">=", "==", "==", "==", ">", "<=", "<"))
+    limit = max(
+        2 if sign == "<" else 1, min(3 if sign in (">", "<=") else 4, len(scene.tower) + rng.choice((-1, 0, 0, 1)))
+    )
+    words = bounded(rng, sign, limit)
     said = f"{words} {number(rng, limit)} block{'s' * (limit > 1)}".strip()
     test = f'int(query(img, "How many blocks are in the tower?")) {sign} {limit}'
     return Condition(said, said, test, lambda one: COMPARE[sign](len(one.tower), limit))
 
 
-TOPS = ("at the top", "on top", "at the top")
-BASES = ("at the base", "at the bottom", "as its base")
+TOPS = ("at the top", "on top", "at the top", "as its top", "as the top")
+BASES = ("at the base", "at the bottom", "as its base", "as the base", "on the bottom")
 
 
 def end_color(rng: random.Random, scene: Scene) -> Condition | None:
@@ -228,6 +241,8 @@ def end_color(rng: random.Random, scene: Scene) -> Condition | None:
         color = rng.choice(colors_of(scene))
     said = f"a {color} block {rng.choice(TOPS if top else BASES)}"
     end = "top" if top else "base"
+    if rng.random() < 0.15:
+        said = f"a {color} {end}"
     test = f'query(img, "What color is the block at the {end} of the tower?") == "{color}"'
     return Condition(said, said, test, lambda one: bool(one.tower) and one.tower[-1 if top else 0].color == color)
 
@@ -250,7 +265,9 @@ def stacked(rng: random.Random, scene: Scene) -> Condition | None:
     upper, lower = scene.tower[level + 1].color, scene.tower[level].color
     if rng.random() < 0.4:
         upper = rng.choice(colors_of(scene))
-    said = f"a {upper} block {rng.choice(('above', 'over', 'on', 'on top of'))} a {lower} block"
+    said = f"a {upper} block {rng.choice(('above', 'over', 'on', 'on top of', 'directly above'))} a {lower} block"
+    if rng.random() < 0.3:
+        said = f"a {lower} block {rng.choice(('below', 'under', 'beneath', 'directly below'))} a {upper} block"
     test = f'query(img, "Is there a {upper} block above a {lower} block?") == "yes"'
 
     def truth(one: Scene) -> bool:
@@ -267,11 +284,75 @@ def tower_amount(rng: random.Random, scene: Scene) -> Condition | None:
     color = rng.choice(scene.tower).color
     what = Phrase("square", color, noun="block")
     limit = max(1, min(4, what.count(scene) + rng.choice((-1, 0, 0, 1))))
-    sign = rng.choice((">=", "==", "=="))
-    words = exact(rng, limit) if sign == "==" else WORDS[sign]
+    sign = rng.choice((">=", "==", "==", "<="))
+    words = bounded(rng, sign, limit)
     said = f"{words} {number(rng, limit)} {what.name if limit == 1 else what.many}".strip()
     test = f'int(query(img, "{ask_count(what)}")) {sign} {limit}'
     return Condition(said, said, test, lambda one: COMPARE[sign](what.count(one), limit))
+
+
+def only_two(rng: random.Random, scene: Scene) -> Condition | None:
+    """With only black and blue objects: some of each and nothing else."""
+    if scene.tower or rng.random() < 0.6:
+        noun = "block" if scene.tower else rng.choice(("object", "item", "object"))
+        looks = [Phrase(None, color, noun=noun) for color in colors_of(scene)]
+        if noun == "block":
+            looks = [replace(look, kind="square") for look in looks]
+        every = Phrase("square" if noun == "block" else None, noun=noun)
+    else:
+        looks = [Phrase(kind) for kind in kinds_of(scene)]
+        every = Phrase()
+    here = [look for look in looks if look.count(scene)]
+    pool = here if len(here) > 1 and rng.random() < 0.7 else looks
+    one, two = rng.sample(pool, 2)
+    joined_words = f"{one.color} and {two.many}" if one.color else f"{one.many} and {two.many}"
+    said = rng.choice((f"only {joined_words}", f"only {joined_words}", f"nothing but {joined_words}"))
+    setup = f'first = int(query(img, "{ask_count(one)}"))\nsecond = int(query(img, "{ask_count(two)}"))'
+    test = f'min(first, second) >= 1 and first + second == int(query(img, "{ask_count(every)}"))'
+
+    def truth(other: Scene) -> bool:
+        first, second = one.count(other), two.count(other)
+        return min(first, second) >= 1 and first + second == len(other.things)
+
+    return Condition(said, said, test, truth, setup)
+
+
+def only_look(rng: random.Random, scene: Scene) -> Condition | None:
+    """With only black circles."""
+    if scene.tower:
+        return None
+    thing = rng.choice(scene.things)
+    what = Phrase(thing.kind, thing.color if rng.random() < 0.5 else None)
+    said = f"{rng.choice(('only', 'only', 'nothing but'))} {what.many}"
+    setup = f'first = int(query(img, "{ask_count(what)}"))\nsecond = int(query(img, "{ask_count(Phrase())}"))'
+    return Condition(said, said, "first == second", lambda one: what.count(one) == len(one.things), setup)
+
+
+def one_color(rng: random.Random, scene: Scene) -> Condition:
+    """With all objects of the same color."""
+    nouns = "blocks" if scene.tower else rng.choice(("objects", "objects", "items"))
+    said = rng.choice(
+        (f"{nouns} of only one color", f"all {nouns} of the same color", f"all {nouns} in the same color")
+    )
+    asked = ", ".join(f'query(img, "Are all the {nouns} {color}?")' for color in colors_of(scene))
+    return Condition(said, said, f'"yes" in [{asked}]', lambda one: len({thing.color for thing in one.things}) == 1)
+
+
+def joined(rng: random.Random, scene: Scene) -> Condition | None:
+    """With a black circle touching the wall and two blue squares: two simple conditions."""
+    first: Maker
+    second: Maker
+    if scene.tower:
+        first, second = rng.sample((end_color, end_color, stacked, stacked, tower_amount, height), 2)
+    else:
+        first = rng.choice((touching, touching, touching_amount))
+        second = rng.choice((contains, lacks, amount, touching, touching, touching_amount))
+    one, two = first(rng, scene), second(rng, scene)
+    if one is None or two is None or one.test.split(" == ")[0] == two.test.split(" == ")[0]:
+        return None
+    said = f"{one.after_with} {rng.choice(('and', 'and', 'and with' if scene.tower else 'and'))} {two.after_with}"
+    here, there = one.truth, two.truth
+    return Condition(said, said, f"{one.test} and {two.test}", lambda other: here(other) and there(other))
 
 
 PLAIN: Sequence[tuple[float, Maker]] = ((3.0, contains), (0.5, lacks), (2.0, amount), (1.5, both), (0.7, more_of))
@@ -294,9 +375,24 @@ TOWER: Sequence[tuple[float, Maker]] = (
 )
 
 
+JOINED: Sequence[tuple[float, Maker]] = ((1.0, joined),)
+ONLY: Sequence[tuple[float, Maker]] = ((2.0, only_two), (0.7, only_look), (0.6, one_color))
+
+
 def sample_condition(rng: random.Random, pool: Sequence[tuple[float, Maker]], scene: Scene) -> Condition | None:
     """Makes one condition of a pool for a scene of a set."""
     return rng.choices([maker for _, maker in pool], [weight for weight, _ in pool])[0](rng, scene)
 
 
-__all__ = ["BOX", "PLAIN", "TOWER", "Condition", "exact", "free_phrase", "sample_condition"]
+__all__ = [
+    "BOX",
+    "JOINED",
+    "ONLY",
+    "PLAIN",
+    "TOWER",
+    "Condition",
+    "bounded",
+    "exact",
+    "free_phrase",
+    "sample_condition",
+]

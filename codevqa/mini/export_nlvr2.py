@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ def _looks_again(rng: random.Random, pair: list[Scene], fresh: list[Scene], spli
             return thing
         return Thing(kind, color, thing.size, thing.x, thing.y, thing.radius)
 
-    return [Scene(tuple(map(again, scene.things)), scene.style, scene.background) for scene in fresh]
+    return [replace(scene, things=tuple(map(again, scene.things))) for scene in fresh]
 
 
 def _pairs(rng: random.Random, item: Item, pair: list[Scene], split: str) -> list[tuple[list[Scene], str]] | None:

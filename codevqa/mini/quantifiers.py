@@ -27,7 +27,7 @@ PICTURES = (
     Nouns("image", "images", (("contains", "contain"), ("shows", "show"), ("has", "have"))),
 )
 BOXES = (Nouns("box", "boxes", (("contains", "contain"), ("has", "have"), ("holds", "hold"))),)
-TOWERS = (Nouns("tower", "towers", (("has", "have"),)),)
+TOWERS = (Nouns("tower", "towers", (("has", "have"), ("has", "have"), ("contains", "contain"))),)
 
 
 def _loop(condition: Condition, last: str) -> str:
@@ -56,6 +56,11 @@ QUESTIONS: dict[str, tuple[str, ...]] = {
         "is there {c} in every {one}?",
         "~does each of the {many} {have} {c}?",
     ),
+    "at_most": (
+        "{dok} at most {k} {manyk} {have} {c}?",
+        "{bek} there at most {k} {manyk} with {c}?",
+    ),
+    "not_all": ("are there {many} without {c}?", "is there {aone} without {c}?"),
     "none": ("do none of the {many} {have} {c}?", "is there no {one} with {c}?", "does no {one} {have} {c}?"),
     "at_least": (
         "do at least {k} {manyk} {have} {c}?",
@@ -93,6 +98,12 @@ STATEMENTS: dict[str, tuple[str, ...]] = {
         "{c} is in one of the {many}.",
         "there is {aone} which {has} {c}.",
         "at least one of the {many} {has} {c}.",
+        "you can find {aone} with {c}.",
+        "{aone} {has} {c}.",
+        "there exists {aone} with {c}.",
+        "one {one} {has} {c}.",
+        "in one of the {many} there is {c}.",
+        "there is {aone} having {c}.",
         "~there is one {one} which {has} {c}.",
     ),
     "all": (
@@ -104,14 +115,30 @@ STATEMENTS: dict[str, tuple[str, ...]] = {
         "there is {c} in all {many}.",
         "each of the {many} {has} {c}.",
         "every one of the {many} {has} {c}.",
+        "in each {one} there is {c}.",
+        "the {many} all {have} {c}.",
+        "every single {one} {has} {c}.",
         "~there is {c} in each {one}.",
     ),
-    "none": ("no {one} {has} {c}.", "none of the {many} {have} {c}.", "there is no {one} with {c}."),
+    "at_most": (
+        "at most {k} {manyk} {havek} {c}.",
+        "there {bek} at most {k} {manyk} with {c}.",
+        "no more than {k} {manyk} {havek} {c}.",
+    ),
+    "not_all": ("not all {many} {have} {c}.", "not every {one} {has} {c}.", "{aone} does not {have} {c}."),
+    "none": (
+        "no {one} {has} {c}.",
+        "none of the {many} {have} {c}.",
+        "there is no {one} with {c}.",
+        "there are no {many} with {c}.",
+        "not a single {one} {has} {c}.",
+    ),
     "at_least": (
         "at least {k} {manyk} {havek} {c}.",
         "there are at least {k} {manyk} with {c}.",
         "there is {c} in at least {k} {manyk}.",
         "there are {k} or more {many} with {c}.",
+        "{k} or more {many} {have} {c}.",
         "~at least {k} of the {many} {havek} {c}.",
     ),
     "exactly": (
@@ -124,7 +151,16 @@ STATEMENTS: dict[str, tuple[str, ...]] = {
         "~there {bek} only {k} {manyk} with {c}.",
     ),
 }
-WEIGHTS = {"any": 3.0, "all": 2.0, "none": 0.6, "at_least": 1.2, "exactly": 1.5, "how_many": 2.0}
+WEIGHTS = {
+    "any": 3.0,
+    "all": 2.0,
+    "none": 0.6,
+    "at_least": 1.2,
+    "exactly": 1.5,
+    "how_many": 2.0,
+    "at_most": 0.4,
+    "not_all": 0.4,
+}
 
 
 def quantified(
@@ -150,14 +186,14 @@ def quantified(
     """
     forms = STATEMENTS if statement else QUESTIONS
     chosen = quantifier or rng.choices(list(forms), [WEIGHTS[one] for one in forms])[0]
-    limit = rng.randint(1 if chosen == "exactly" else 2, max(2, min(4, len(scenes))))
+    limit = rng.randint(1 if chosen in ("exactly", "at_most") else 2, max(2, min(4, len(scenes))))
     last, check = _ending(chosen, limit, len(scenes))
 
     def draw() -> tuple[Condition, int] | None:
         condition = sample_condition(rng, pool, rng.choice(scenes))
         if condition is None:
             return None
-        if chosen in ("none",) and condition.after_with.startswith("no "):
+        if chosen in ("none", "not_all") and condition.after_with.startswith("no "):
             return None
         return condition, sum(condition.truth(scene) for scene in scenes)
 
@@ -198,6 +234,8 @@ def _ending(chosen: str, limit: int, size: int) -> tuple[str, Callable[[int], bo
         "any": (yes.format("count >= 1"), lambda value: value >= 1),
         "all": (yes.format("count == len(images)"), lambda value: value == size),
         "none": (yes.format("count == 0"), lambda value: value == 0),
+        "not_all": (yes.format("count < len(images)"), lambda value: value < size),
+        "at_most": (yes.format(f"count <= {limit}"), lambda value: value <= limit),
         "at_least": (yes.format(f"count >= {limit}"), lambda value: value >= limit),
         "exactly": (yes.format(f"count == {limit}"), lambda value: value == limit),
         "how_many": ("answer = str(count)", lambda value: True),

@@ -229,6 +229,7 @@ FAMILIES: dict[str, tuple[float, ImageFamily]] = {
     "choose_kind": (0.5, choose_kind),
     "relation": (2.0, questions_space.relation),
     "exist_relation": (0.8, questions_space.exist_relation),
+    "two_relations": (0.6, questions_space.two_relations),
     "which_side": (1.2, questions_space.which_side),
     "which_thing": (1.0, questions_space.which_thing),
     "half": (1.0, questions_space.half),

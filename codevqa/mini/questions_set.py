@@ -35,15 +35,14 @@ def sample_set(
     towers = rng.random() < 0.5
     scenes: list[Scene] = []
     while len(scenes) < count:
-        scene = sample_scene(
-            rng, style=style, max_things=8 if style == "box" and rng.random() < 0.3 else 6, split=split
-        )
+        most = 8 if style == "plain" or rng.random() < 0.3 else 6
+        scene = sample_scene(rng, style=style, max_things=most, split=split)
         if style == "box" and bool(scene.tower) != towers:
             continue
         looks = [(thing.color, thing.kind) for one in scenes for thing in one.things]
         if style == "plain" and looks:
             things = tuple(_again(rng, thing, looks, split) for thing in scene.things)
-            scene = Scene(things, scene.style, scene.background)
+            scene = replace(scene, things=things)
         scenes.append(scene)
     return scenes
 

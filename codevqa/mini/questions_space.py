@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 from .questions import YES, Item, Phrase, ask_exist, item, pair, phrase, unique, wanted
 from .world import CANVAS, Scene, Thing
@@ -73,6 +74,43 @@ def relation(rng: random.Random, scene: Scene) -> Item | None:
     words = rng.choice(_OTHERS[side])
     truth = _holds(side, one, two)
     return item(rng, "relation", templates, truth, program, p=first.name, q=second.name, s=words)
+
+
+def two_relations(rng: random.Random, scene: Scene) -> Item | None:
+    """Is the red star to the left of the blue circle and above the green tree?"""
+    sides = [rng.choice(("left", "right")), rng.choice(("above", "below"))]
+    rng.shuffle(sides)
+
+    def propose() -> tuple[tuple[Phrase, Phrase, Phrase], bool] | None:
+        found = [unique(rng, scene) for _ in range(3)]
+        known = [one for one in found if one is not None]
+        if len(known) < 3 or len({id(thing) for _, thing in known}) < 3:
+            return None
+        (what, thing), *marks = known
+        if not all(_far(side, thing, other) for side, (_, other) in zip(sides, marks, strict=True)):
+            return None
+        truth = all(_holds(side, thing, other) for side, (_, other) in zip(sides, marks, strict=True))
+        return (what, marks[0][0], marks[1][0]), truth
+
+    made = wanted(rng, propose)
+    if made is None:
+        return None
+    what, first, second = made
+    templates = (
+        "is the {p} {s} the {q} and {t} the {r}?",
+        "the {p} is {s} the {q} and {t} the {r}.",
+        "does the {p} lie {s} the {q} and {t} the {r}?",
+        "is the {p} both {s} the {q} and {t} the {r}?",
+        "~is the {p} located {s} the {q} and {t} the {r}?",
+    )
+    tests = [_SIDES[side][1].replace("2", str(place)) for place, side in enumerate(sides, 2)]
+    program = _positions(what, first) + f'x3, y3 = get_pos(img, "{second.name}")\n'
+    program += YES.format(test=" and ".join(tests))
+    things = [one.find(scene)[0] for one in (what, first, second)]
+    truth = all(_holds(side, things[0], other) for side, other in zip(sides, things[1:], strict=True))
+    words = [rng.choice(_OTHERS[side]) for side in sides]
+    slots: dict[str, Any] = {"p": what.name, "q": first.name, "r": second.name, "s": words[0], "t": words[1]}
+    return item(rng, "two_relations", templates, truth, program, **slots)
 
 
 def exist_relation(rng: random.Random, scene: Scene) -> Item | None:

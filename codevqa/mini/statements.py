@@ -10,7 +10,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from .conditions import BOX, COMPARE, TOWER, WORDS, exact, free_phrase, touches, touching_phrase
+from .conditions import (
+    BOX,
+    COMPARE,
+    JOINED,
+    ONLY,
+    TOWER,
+    bounded,
+    exact,
+    free_phrase,
+    touches,
+    touching_phrase,
+)
 from .quantifiers import BOXES, TOWERS, quantified
 from .questions import YES, Item, Phrase, SetFamily, ask_count, item, number, phrase, wanted
 from .world import BOX_COLORS, Scene, Thing
@@ -39,6 +50,24 @@ def tower_statement(rng: random.Random, scenes: Sequence[Scene]) -> Item | None:
     if not _all(scenes, towers=True):
         return None
     return quantified(rng, scenes, TOWER, TOWERS[0], statement=rng.random() < 0.85, name="tower")
+
+
+def joined_statement(rng: random.Random, scenes: Sequence[Scene]) -> Item | None:
+    """There is a tower with a blue block at the base and a black block above a yellow block."""
+    for towers in (True, False):
+        if _all(scenes, towers=towers):
+            nouns = (TOWERS if towers else BOXES)[0]
+            return quantified(rng, scenes, JOINED, nouns, statement=rng.random() < 0.9, name="joined")
+    return None
+
+
+def only_statement(rng: random.Random, scenes: Sequence[Scene]) -> Item | None:
+    """There is a box with only black and blue objects."""
+    for towers in (True, False):
+        if _all(scenes, towers=towers):
+            nouns = (TOWERS if towers else BOXES)[0]
+            return quantified(rng, scenes, ONLY, nouns, statement=rng.random() < 0.9, name="only")
+    return None
 
 
 @dataclass(frozen=True)
@@ -79,7 +108,7 @@ def _counted(
     if made is None:
         return None
     what, limit = made
-    words = exact(rng, limit) if sign == "==" else WORDS[sign]
+    words = bounded(rng, sign, limit)
     return _Count(what, sign, limit, words, COMPARE[sign](value_of(what), limit))
 
 
@@ -104,7 +133,9 @@ def total_statement(rng: random.Random, scenes: Sequence[Scene]) -> Item | None:
     def draw() -> Phrase:
         return phrase(rng, rng.choice(scenes), size=0.0)
 
-    made = _counted(rng, (">=", "==", "==", "=="), 8, draw, lambda what: sum(what.count(scene) for scene in scenes))
+    made = _counted(
+        rng, (">=", "==", "==", "==", "<="), 8, draw, lambda what: sum(what.count(scene) for scene in scenes)
+    )
     if made is None:
         return None
     templates: tuple[str, ...] = (
@@ -112,6 +143,8 @@ def total_statement(rng: random.Random, scenes: Sequence[Scene]) -> Item | None:
         "there {be} {s} {n} {ps} in the boxes.",
         "the boxes contain {s} {n} {ps}.",
         "in total there {be} {s} {n} {ps}.",
+        "in all boxes together there {be} {s} {n} {ps}.",
+        "you can count {s} {n} {ps}.",
         "we see {s} {n} {ps} in the boxes.",
         "~the boxes hold {s} {n} {ps}.",
     )
@@ -208,7 +241,7 @@ def tower_end(rng: random.Random, scenes: Sequence[Scene]) -> Item | None:
     color, sign, limit, several = made
     end = "top" if top else "base"
     word = rng.choice(("top", "top block", "uppermost block") if top else ("base", "bottom block", "lowest block"))
-    words = (exact(rng, limit) if rng.random() < 0.6 else "") if sign == "==" else WORDS[sign]
+    words = (exact(rng, limit) if rng.random() < 0.6 else "") if sign == "==" else bounded(rng, sign, limit)
     size = f" {rng.choice(('with', 'of'))} {words} {number(rng, limit)} block{'s' * (limit > 1)}" if sized else ""
     test = f'query(img, "What color is the block at the {end} of the tower?") == "{color}"'
     if sized:
@@ -278,5 +311,7 @@ FAMILIES: dict[str, tuple[float, SetFamily]] = {
     "free_total": (0.6, free_total),
     "tower_end": (1.0, tower_end),
     "tower_color": (0.6, tower_color),
+    "joined": (1.2, joined_statement),
+    "only": (0.9, only_statement),
 }
 """Weight and maker of each family."""
