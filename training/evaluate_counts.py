@@ -61,7 +61,7 @@ def showing(rng: random.Random, style: str, count: int) -> Counting:
             elif what.holds(things[place]):
                 others = [one for one in kinds_of(scene) if one != kind]
                 things[place] = replace(things[place], kind=rng.choice(others))
-        changed = Scene(tuple(things), scene.style, scene.background)
+        changed = replace(scene, things=tuple(things))
         if what.count(changed) == count:
             return Counting(changed, what, count)
 
