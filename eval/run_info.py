@@ -13,7 +13,7 @@ __all__ = ["RunInfo"]
 
 FREE = frozenset(("limit", "methods", "seeds", "variant", "version", "started", "machine", "data"))
 """Fields of :class:`RunInfo` that ``differences`` leaves out, or that may grow."""
-PACE = frozenset(("workers", "batch_wait", "max_batch"))
+PACE = frozenset(("workers", "batch_wait", "max_batch", "remember", "ahead", "ahead_likely"))
 """Settings that change how fast a run goes, and not what it finds."""
 
 

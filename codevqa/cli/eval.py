@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .ask import LanguageModel, Preset, Quiet
 from .show import warn
+
+if TYPE_CHECKING:
+    from ..eval.store import Store
 
 
 def evaluate(
@@ -33,6 +38,9 @@ def evaluate(
     permutations: Annotated[int | None, typer.Option(help="NLVR: pictures asked of each statement's six.")] = None,
     record: Annotated[bool, typer.Option("--record", help="Keep every model call in --out, for --replay.")] = False,
     replay: Annotated[Path | None, typer.Option(help="A recorded run that answers in place of models.")] = None,
+    where: Annotated[str, typer.Option("--engine", help="local, or ray: an engine on each GPU, or machine.")] = "local",
+    ray_address: Annotated[str | None, typer.Option(help="HOST:PORT of a Ray cluster, or auto; else Ray here.")] = None,
+    ray_actors: Annotated[int | None, typer.Option(help="Engines; else one for each GPU, or four CPUs.")] = None,
     quiet: Quiet = False,
 ) -> None:
     """Evaluate on a data set: both methods on the same questions, every finished row on disk.
@@ -44,12 +52,12 @@ def evaluate(
     from ..eval.choices import engine_for, methods_of, preset_of
     from ..eval.datasets import open_dataset, splits
     from ..eval.metrics import metric_for
-    from ..eval.runner import evaluate as run
     from ..eval.table import summary_lines
     from .progress import Bar
 
     if evidence not in ("calls", "full"):
         raise InputError(f"No evidence {evidence!r}.", hint="There are: calls, full.")
+    run = _runner(where, ray_address, ray_actors, record)
     methods = methods_of(method)
     opened = open_dataset(dataset, data, split or splits(dataset)[0], permutations=permutations)
     metric_for(opened.name, variant)  # a wrong name should not cost a run
@@ -80,7 +88,7 @@ def evaluate(
                 resume=resume,
                 preset=preset_of(preset, replay),
                 variant=variant,
-                evidence=evidence,  # type: ignore[arg-type]
+                evidence=evidence,
                 progress=bar,
             )
     except KeyboardInterrupt:
@@ -88,6 +96,27 @@ def evaluate(
         raise typer.Exit(130) from None
     with store:
         print("\n".join(summary_lines(store)))
+
+
+def _runner(where: str, address: str | None, actors: int | None, record: bool) -> Callable[..., Store]:
+    """Returns what evaluates: the engine of this process, or those that Ray spreads.
+
+    Raises:
+        InputError: there is no such engine, or options are for another.
+    """
+    from ..errors import InputError
+
+    if where not in ("local", "ray"):
+        raise InputError(f"No engine {where!r}.", hint="There are: local, ray.")
+    if where == "ray":
+        from ..eval.ray_engine import evaluate as spread
+
+        return partial(spread, address=address, actors=actors, one_machine=record)
+    if address is not None or actors is not None:
+        raise InputError("The local engine has no actors.", hint="Give --engine ray.")
+    from ..eval.runner import evaluate as run
+
+    return run
 
 
 def _again() -> str:
