@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal, TypeAlias
 
+from .ahead import Ahead, Early
 from .errors import CodeVQAError, ErrorRecord, InputError, ProgramError, ProgramRuntimeError, QuestionError, record
 from .images import ImageSource, Picture, load_pictures
 from .loop import LoopThread
 from .models.base import Models
+from .plan import plan
 from .pnpvqa import PnPVQA, Reading
 from .primitives.context import CallContext
 from .primitives.kinds import Image
@@ -57,6 +59,7 @@ class _Run:
     attempts: list[tuple[Program, ErrorRecord]] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage.begin)
     pnpvqa: PnPVQA = field(kw_only=True)
+    ahead: Ahead | None = None
 
 
 @dataclass(frozen=True)
@@ -92,9 +95,14 @@ class CodeVQA:
         self._loop = LoopThread("codevqa")
         self._sandbox = Sandbox(self.primitives, settings.limits, workers=settings.workers)
         self._services = Services(
-            models, writer.language_model, max_batch=settings.max_batch, max_wait=settings.batch_wait
+            models,
+            writer.language_model,
+            max_batch=settings.max_batch,
+            max_wait=settings.batch_wait,
+            remember=settings.remember,
         )
-        self._pnpvqa = {settings.seed: self._baseline(settings.seed)}
+        self._pnpvqa = PnPVQA(self._services, self.writer.prompts, settings.query, writer.retriever, settings.seed)
+        self._pure = frozenset(item.name for item in self.primitives if item.ahead)
         self._slots = asyncio.Semaphore(settings.workers)
 
     @classmethod
@@ -246,7 +254,10 @@ class CodeVQA:
         method: Method,
         seed: int | None = None,
     ) -> Answer:
-        run = await self._begin(sources, self._checked(text), form, seed)
+        with self._services.question():
+            return await self._answered(await self._begin(sources, self._checked(text), form, seed), method)
+
+    async def _answered(self, run: _Run, method: Method) -> Answer:
         if method == "pnpvqa":
             reading = await self._read(run)
             return self._answer(run, None, text=reading.text, value=reading.text, method=method, baseline=reading)
@@ -295,21 +306,40 @@ class CodeVQA:
         async def host(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], line: int | None) -> object:
             return await self._call(run, name, args, kwargs, line)
 
-        outcome = await self._sandbox.run(program.source, host, images=run.images)
+        run.ahead = self._begin_ahead(program, run)
+        try:
+            outcome = await self._sandbox.run(program.source, host, images=run.images)
+        finally:
+            run.ahead.close()
         return _Result(answer_text(outcome.value), plain(outcome.value), outcome.printed)
+
+    def _begin_ahead(self, program: Program, run: _Run) -> Ahead:
+        """Begins the calls that the program is going to make, as far as its source tells."""
+        ahead = Ahead(self.primitives, lambda: self._context(run))
+        if self.settings.ahead:
+            planned = plan(program.source, run.images, self._pure)
+            chosen = [one for one in planned if one.certain or self.settings.ahead_likely]
+            if len(chosen) > 1:  # a single call has nothing to share a batch with
+                ahead.begin(chosen)
+        return ahead
+
+    def _context(self, run: _Run) -> CallContext:
+        return CallContext(run.question, run.form, run.images, self._services, run.pnpvqa, self.settings)
 
     async def _call(
         self, run: _Run, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], line: int | None
     ) -> object:
         """Answers one call of a primitive and keeps it in the trace."""
         started = time.perf_counter()
-        context = CallContext(run.question, run.form, run.images, self._services, run.pnpvqa, self.settings)
+        context = self._context(run)
+        early: Early | None = None
         arguments: dict[str, object] = {}
         value: object = None
         failure: ErrorRecord | None = None
         try:
             arguments = self.primitives.bind(name, args, kwargs)
-            value = await self.primitives.get(name).call(context, arguments)
+            early = run.ahead.take(name, arguments) if run.ahead else None
+            value = await (early.task if early else self.primitives.get(name).call(context, arguments))
             return value
         except (CodeVQAError, TypeError, ValueError, LookupError) as error:  # the last three a program may catch
             failure = record(error)
@@ -320,7 +350,9 @@ class CodeVQA:
         finally:
             shown = {key: plain(item) for key, item in arguments.items()}
             seconds = time.perf_counter() - started
-            evidence = tuple(context.evidence)
+            if early:
+                run.usage.tokens += early.usage.tokens
+            evidence = tuple((early.context if early else context).evidence)
             # A program waits for each call, so they end in the order they began.
             run.calls.append(Call(len(run.calls) + 1, name, shown, plain(value), seconds, line, evidence, failure))
 
@@ -334,9 +366,10 @@ class CodeVQA:
     ) -> Answer:
         if isinstance(program, str):
             program = Program(program, question)
-        run = await self._begin(sources, question or program.question, "set" if program.form == "set" else None)
-        await self._sandbox.check(program.source)
-        result = await self._interpret(program, run)
+        with self._services.question():
+            run = await self._begin(sources, question or program.question, "set" if program.form == "set" else None)
+            await self._sandbox.check(program.source)
+            result = await self._interpret(program, run)
         return self._answer(run, program, text=result.text, value=result.value, printed=result.printed)
 
     # -- small parts -------------------------------------------------------------------------------------------------
@@ -356,13 +389,7 @@ class CodeVQA:
         self.writer.prompts_for(form)  # says so now if no prompt set serves this form
         images = tuple(Image(number, picture) for number, picture in enumerate(pictures, 1))
         seed = self.settings.seed if seed is None else seed
-        if seed not in self._pnpvqa:
-            self._pnpvqa[seed] = self._baseline(seed)
-        return _Run(question, form, images, pnpvqa=self._pnpvqa[seed])
-
-    def _baseline(self, seed: int) -> PnPVQA:
-        """Returns the baseline that samples with a seed."""
-        return PnPVQA(self._services, self.writer.prompts, self.settings.query, self.writer.retriever, seed)
+        return _Run(question, form, images, pnpvqa=self._pnpvqa.with_seed(seed))
 
     def _checked(self, question: str) -> str:
         question = " ".join(question.split())

@@ -8,11 +8,14 @@ reading prompt is CodeVQA's, ACL 2023).
 from __future__ import annotations
 
 import asyncio
+import copy
+import functools
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from .errors import ModelError
 from .images import Picture
@@ -71,12 +74,15 @@ def render_reading(
         form: ``image`` for one picture, ``set`` for several.
         labels: names of the pictures of a set, such as left and right; None numbers them.
     """
-    blocks = []
-    for example in examples:
-        context = render_context(example.by_image, form, labels)
-        blocks.append(f"{context}\n===\nQ: {sentence_case(example.question)}\nA: {example.answer}")
+    blocks = [_example_block(example, form, tuple(labels or ())) for example in examples]
     blocks.append(f"{render_context(captions, form, labels)}\n===\nQ: {sentence_case(question)}\nA:")
     return f"{INSTRUCTION}\n===\n" + "\n\n===\n".join(blocks)
+
+
+@functools.lru_cache(maxsize=1024)
+def _example_block(example: ReadingExample, form: Form, labels: tuple[str, ...]) -> str:
+    context = render_context(example.by_image, form, labels)
+    return f"{context}\n===\nQ: {sentence_case(example.question)}\nA: {example.answer}"
 
 
 def draw_patches(relevance: Map, count: int, seed: int) -> tuple[int, ...]:
@@ -84,17 +90,46 @@ def draw_patches(relevance: Map, count: int, seed: int) -> tuple[int, ...]:
 
     A map with fewer relevant patches than wanted gives all of those and fills up evenly from the rest.
     """
-    weights = relevance.astype(np.float64).ravel()
-    total = weights.sum()
-    if not np.isfinite(total) or total <= 0:
-        weights = np.ones_like(weights)
+    return Patches(relevance, count).draw(seed)
+
+
+class Patches:
+    """The patches of one picture, to be drawn as :func:`draw_patches` says, many times over."""
+
+    def __init__(self, relevance: Map, count: int) -> None:
+        weights = relevance.astype(np.float64).ravel()
         total = weights.sum()
-    # The floor is far below any real relevance: it only decides where relevance is exactly zero.
-    weights = weights / total + 1e-12
-    chosen = np.random.default_rng(seed).choice(
-        weights.size, min(count, weights.size), replace=False, p=weights / weights.sum()
-    )
-    return tuple(sorted(int(patch) for patch in chosen))
+        if not np.isfinite(total) or total <= 0:
+            weights = np.ones_like(weights)
+            total = weights.sum()
+        # The floor is far below any real relevance: it only decides where relevance is exactly zero.
+        weights = weights / total + 1e-12
+        self._weights = weights / weights.sum()
+        self._bounds = _bounds(self._weights)
+        self._count = min(count, weights.size)
+
+    def draw(self, seed: int) -> tuple[int, ...]:
+        """Returns the sorted indices of one subset.
+
+        This is what ``default_rng(seed).choice(size, count, replace=False, p=weights)`` draws, number for number, with
+        what depends on the weights alone computed once for all subsets: places are drawn by their weight, those drawn
+        already are dropped, and the next round draws what is missing from the rest.
+        """
+        random = np.random.default_rng(seed).random
+        bounds, weights = self._bounds, self._weights
+        found = dict.fromkeys(bounds.searchsorted(random(self._count), side="right").tolist())
+        while len(found) < self._count:
+            places = random(self._count - len(found))
+            weights = weights.copy() if weights is self._weights else weights
+            weights[list(found)] = 0
+            found |= dict.fromkeys(_bounds(weights).searchsorted(places, side="right").tolist())
+        return tuple(sorted(found))
+
+
+def _bounds(weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    bounds = np.cumsum(weights)
+    bounds /= bounds[-1]
+    return bounds
 
 
 class PnPVQA:
@@ -122,6 +157,12 @@ class PnPVQA:
         self._retriever = retriever
         self._seed = seed
         self._indexes: dict[tuple[str, Form], ExampleIndex] = {}
+
+    def with_seed(self, seed: int) -> PnPVQA:
+        """Returns the same that samples with another seed; the embedded reading banks are shared."""
+        other = copy.copy(self)
+        other._seed = seed
+        return other
 
     async def answer(
         self, pictures: Sequence[tuple[ImageRef, Picture]], question: str, form: Form, task: Form
@@ -154,7 +195,7 @@ class PnPVQA:
             images=tuple(ref for ref, _ in pictures),
             text=question,
             captions=tuple(one.captions for one in described),
-            relevance=tuple(tuple(tuple(map(float, row)) for row in one.relevance) for one in described),
+            relevance=tuple(tuple(map(tuple, one.relevance.tolist())) for one in described),
             patches=tuple(one.patches for one in described),
             prompt=prompt,
             completion=text,
@@ -169,6 +210,7 @@ class PnPVQA:
         """
         text = question.strip().rstrip("?").strip()
         match = await self._services.match(MatchRequest(picture, text))
+        chances = Patches(match.relevance, self._settings.patches)
         captions: list[str] = []
         patches: list[tuple[int, ...]] = []
         drawn = 0
@@ -177,12 +219,10 @@ class PnPVQA:
             requests = []
             for place in range(drawn, drawn + count):
                 seed = _seed(self._seed, picture.key, text, place)
-                subset = draw_patches(match.relevance, self._settings.patches, seed)
+                subset = chances.draw(seed)
                 requests.append(CaptionRequest(picture, subset, seed))
             drawn += count
-            for request, caption in zip(
-                requests, await asyncio.gather(*map(self._services.caption, requests)), strict=True
-            ):
+            for request, caption in zip(requests, await self._services.caption.many(requests), strict=True):
                 if caption and not any(caption in kept for kept in captions):
                     captions.append(caption)
                     patches.append(request.patches or ())

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import functools
+import os
 import re
 import time
 import unicodedata
@@ -34,9 +35,10 @@ from .errors import (
 )
 from .primitives import CONSTANTS, Image, PrimitiveSet
 from .sandbox_check import CHECKED_AS, finding, prefix, stubs, variables
-from .sandbox_prelude import CHECK, PRELUDE
+from .sandbox_prelude import READ, prelude
 from .sandbox_values import Handles, Plain, answer_value
 from .settings import Limits
+from .syntax import shape
 
 if TYPE_CHECKING:
     from pydantic_monty import AsyncFunctionSnapshot, AsyncMontySession, AsyncSnapshot
@@ -49,6 +51,8 @@ Host: TypeAlias = Callable[[str, "tuple[Any, ...]", "dict[str, Any]", "int | Non
 """``await host(name, args, kwargs, line)`` answers one call of a primitive. The arguments are whatever the program
 passed: bind them before use. A TypeError, ValueError or LookupError is raised inside the program; anything else ends
 the run and reaches the caller of :meth:`Sandbox.run` as it is."""
+
+_Key: TypeAlias = "tuple[str, tuple[tuple[str, str], ...]]"
 
 CHECKS_KEPT = 2048
 """Results of the static check that are remembered."""
@@ -88,8 +92,10 @@ class Sandbox:
         self.limits = limits
         self.workers = workers
         self._pool: monty.AsyncMonty | None = None
+        self._checkers: monty.AsyncMonty | None = None
         self._starting = asyncio.Lock()
-        self._checked: OrderedDict[tuple[str, tuple[tuple[str, str], ...]], ProgramError | None] = OrderedDict()
+        self._checked: OrderedDict[_Key, ProgramError | None] = OrderedDict()
+        self._checking: dict[_Key, asyncio.Task[ProgramError | None]] = {}
 
     async def start(self) -> None:
         """Starts the workers, unless they run already.
@@ -101,9 +107,10 @@ class Sandbox:
 
     async def aclose(self) -> None:
         """Ends the workers; programs under way fail."""
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            await pool.__aexit__(None, None, None)
+        pools, self._pool, self._checkers = (self._pool, self._checkers), None, None
+        for pool in pools:
+            if pool is not None:
+                await pool.__aexit__(None, None, None)
 
     async def __aenter__(self) -> Sandbox:
         await self.start()
@@ -115,7 +122,9 @@ class Sandbox:
         await self.aclose()
 
     async def check(self, source: str, *, given: Mapping[str, str] | None = None) -> None:
-        """Checks a program without running any of it. Results are remembered.
+        """Checks a program without running any of it.
+
+        Results are remembered, also for programs that differ only in words and names (:func:`codevqa.syntax.shape`).
 
         Args:
             source: The program.
@@ -128,14 +137,7 @@ class Sandbox:
             ProgramLimitError: it is too long, or too much for the checker.
         """
         source = self._readable(source)
-        key = (source, tuple(sorted((given or {}).items())))
-        if key in self._checked:
-            self._checked.move_to_end(key)
-        else:
-            self._checked[key] = await self._check(source, variables(given or {}))
-            if len(self._checked) > CHECKS_KEPT:
-                self._checked.popitem(last=False)
-        error = self._checked[key]
+        error = await self._verdict(source, given or {})
         if error is not None:
             # A fresh one each time: an exception that is raised collects its traceback and context.
             raise type(error)(error.message, line=error.line, hint=error.hint)
@@ -184,13 +186,39 @@ class Sandbox:
     async def _started(self) -> monty.AsyncMonty:
         async with self._starting:
             if self._pool is None:
-                _drain_at_exit()
-                pool = monty.AsyncMonty(max_processes=self.workers, request_timeout=self.limits.seconds + GRACE)
-                try:
-                    self._pool = await pool.__aenter__()
-                except (monty.MontyError, OSError, RuntimeError) as error:
-                    raise SetupError(f"The sandbox cannot start: {error}.", hint="Reinstall pydantic-monty.") from error
+                self._pool = await self._start_pool(self.workers)
             return self._pool
+
+    async def _start_pool(self, workers: int) -> monty.AsyncMonty:
+        _drain_at_exit()
+        pool = monty.AsyncMonty(max_processes=workers, request_timeout=self.limits.seconds + GRACE)
+        try:
+            return await pool.__aenter__()
+        except (monty.MontyError, OSError, RuntimeError) as error:
+            raise SetupError(f"The sandbox cannot start: {error}.", hint="Reinstall pydantic-monty.") from error
+
+    async def _verdict(self, source: str, given: Mapping[str, str]) -> ProgramError | None:
+        """Returns what is wrong with a program, remembered or found."""
+        key = (source, tuple(sorted(given.items())))
+        if key in self._checked:
+            self._checked.move_to_end(key)
+            return self._checked[key]
+        if key not in self._checking:
+            self._checking[key] = asyncio.create_task(self._find(source, given))
+            self._checking[key].add_done_callback(lambda _: self._checking.pop(key))
+        # Whoever began it may be cancelled; others wait for it too.
+        error = await asyncio.shield(self._checking[key])
+        self._checked[key] = error
+        if len(self._checked) > CHECKS_KEPT:
+            self._checked.popitem(last=False)
+        return error
+
+    async def _find(self, source: str, given: Mapping[str, str]) -> ProgramError | None:
+        """Returns what is wrong with a program; nothing where nothing is wrong with those of its shape."""
+        like = None if given else shape(source, self.primitives.names)
+        if like is not None and like != source and await self._verdict(like, given) is None:
+            return None
+        return await self._check(source, variables(given))
 
     def _checkout(self, pool: monty.AsyncMonty, stub_source: str | None = None) -> AsyncMontySession:
         return pool.checkout(
@@ -223,7 +251,12 @@ class Sandbox:
 
     async def _check(self, source: str, given: Mapping[str, str]) -> ProgramError | None:
         before = prefix(given)
-        pool = await self._started()
+        # Checking is work for the processor, waiting for a model is none: as many checkers as there are processors
+        # keep warm, where one of many workers would be cold most times.
+        async with self._starting:
+            if self._checkers is None:
+                self._checkers = await self._start_pool(min(self.workers, os.cpu_count() or 1))
+            pool = self._checkers
         try:
             async with self._checkout(pool, stubs(self.primitives, given)) as session:
                 state = await session.feed_start(before + source, print_callback=monty.CollectString(0))
@@ -260,7 +293,7 @@ class _Run:
     async def finish(self, images: Sequence[Image], given: Mapping[str, object]) -> Outcome:
         printed = monty.CollectString(self.limits.output_bytes)
         try:
-            await self.session.feed_run(PRELUDE)
+            await self.session.feed_run(prelude(self.source))
             inputs = self._globals(images, given)
             state = await self.session.feed_start(self.source, inputs=inputs, print_callback=printed)
             while not isinstance(state, monty.MontyComplete):
@@ -314,16 +347,16 @@ class _Run:
 
     async def _read_answer(self) -> Plain:
         try:
-            wrong = await self.session.feed_run(f"{CHECK}(answer, Image)", print_callback=monty.CollectString(1024))
-            if isinstance(wrong, str) and wrong:
-                raise ProgramAnswerError(f"answer holds {_one_line(wrong[:200])}.")
-            value = await self.session.feed_run("answer", print_callback=monty.CollectString(1024))
+            read = await self.session.feed_run(READ, print_callback=monty.CollectString(1024))
         except monty.MontyCrashedError:
             raise
         except monty.MontyError as error:
             if isinstance(error.exception(), NameError):
                 raise ProgramAnswerError("the program ended without setting answer.") from None
             raise ProgramAnswerError("what the program left in answer is too large to read.") from None
+        wrong, value = read if type(read) is tuple and len(read) == 2 else ("", read)
+        if isinstance(wrong, str) and wrong:
+            raise ProgramAnswerError(f"answer holds {_one_line(wrong[:200])}.")
         return answer_value(value)
 
     def _line_of(self, position: monty.SourceRange) -> int | None:

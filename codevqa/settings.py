@@ -78,8 +78,18 @@ class Settings:
     workers: int = 16
     """Programs that run at once; also the largest batch a single program's call can join."""
     batch_wait: float = 0.003
-    """Seconds a call waits for others to share its batch."""
+    """Seconds a call waits for others to share its batch, at most: it does not wait where no question under way could
+    still make one."""
     max_batch: int = 64
     """Requests in one batch."""
+    remember: int = 64 << 20
+    """Bytes of finished model calls that are kept, to answer the same call again; 0 keeps none. Calls that are equal
+    and under way at the same time are always made once."""
+    ahead: bool = True
+    """Whether calls that a program is certain to make, such as one for each image of a set, are begun when it starts.
+    Answers, traces and errors stay the same; only the time differs."""
+    ahead_likely: bool = False
+    """Whether calls that it may make are begun as well: inside a branch, or after a loop might have been left. Quicker
+    for a question asked alone; wasteful where many are asked at once."""
     max_question: int = 1000
     """Longest question, in characters."""

@@ -13,8 +13,8 @@ from codevqa.errors import ModelError, SetupError
 from codevqa.images import Picture
 from codevqa.models.base import Captioner, CaptionRequest, Matcher, MatchRequest, SimilarityRequest
 from codevqa.models.blip import BlipCaptioner, BlipMatcher
-from codevqa.models.blip_captioner import SeededTopK
 from codevqa.models.blip_common import in_batches
+from codevqa.models.blip_sampling import draw, numbers_of
 
 PICTURES = [noise_picture(seed) for seed in range(3)]
 TEXTS = ["a dog", "is there any yellow ball on the large car", "two cats in the park", "red", "a dog"]
@@ -239,9 +239,10 @@ def test_patches_change_a_caption_and_their_order_does_not(captioner_folder: str
 def test_chosen_patches_are_those_after_cls(captioner_folder: str) -> None:
     captioner = load_captioner(captioner_folder)
     features = captioner._vision.features([PICTURES[0]])[PICTURES[0].key]
-    seen = captioner._seen([CaptionRequest(PICTURES[0], (0, 15))])
-    assert torch.equal(seen[0], features[[1, 16]])
-    assert torch.equal(captioner._seen([CaptionRequest(PICTURES[0])])[0], features)
+    embeddings, index = captioner._seen([CaptionRequest(PICTURES[0], (0, 15))], 2)
+    assert torch.equal(embeddings[index[0]], features[[1, 16]])
+    embeddings, index = captioner._seen([CaptionRequest(PICTURES[0])], 17)
+    assert torch.equal(embeddings[index[0]], features)
 
 
 @pytest.mark.parametrize("patches", [(), (0, GRID**2), (-1, 2)])
@@ -263,10 +264,8 @@ def test_lengths_count_the_prompt(captioner_folder: str) -> None:
 
 
 def frequencies(scores: Sequence[float], top_k: int, temperature: float, draws: int) -> np.ndarray:
-    rows = torch.tensor([scores] * draws)
-    sampler = SeededTopK(list(range(draws)), 2, 4, top_k, temperature)
-    second = torch.zeros(draws, 5, dtype=torch.long)  # prompt and one token: the second number of each seed
-    chosen = sampler(second, rows).argmax(-1)  # type: ignore[arg-type]
+    second = numbers_of(list(range(draws)), 2)[:, 1:]
+    chosen = draw(torch.tensor([scores] * draws), second, top_k, temperature)
     return np.bincount(chosen.numpy(), minlength=len(scores)) / draws
 
 
@@ -284,10 +283,9 @@ def test_sampling_follows_the_top_k_softmax() -> None:
 
 def test_rows_without_a_seed_stay_greedy() -> None:
     scores = torch.randn(3, 20, generator=torch.Generator().manual_seed(0))
-    kept = SeededTopK([None, 4, None], 1, 0, 5, 1.0)(torch.zeros(3, 0, dtype=torch.long), scores)  # type: ignore[arg-type]
-    assert torch.equal(kept[[0, 2]], scores[[0, 2]])
-    assert torch.isfinite(kept[1]).sum() == 1
-    assert int(kept[1].argmax()) in scores[1].topk(5).indices.tolist()
+    chosen = draw(scores, numbers_of([None, 4, None], 1), 5, 1.0)
+    assert chosen[[0, 2]].tolist() == scores[[0, 2]].argmax(-1).tolist()
+    assert int(chosen[1]) in scores[1].topk(5).indices.tolist()
 
 
 def test_any_integer_is_a_seed(captioner_folder: str) -> None:

@@ -230,7 +230,8 @@ def test_a_model_that_is_down_is_an_error_not_a_fallback() -> None:
 
 
 def test_many_questions_share_batches_and_one_bad_picture_loses_nothing(tmp_path: Path) -> None:
-    questions = [Question(RED, f"Is it number {number}?") for number in range(8)]
+    pictures = [PILImage.new("RGB", (60, 40), (number, 0, 0)) for number in range(8)]
+    questions = [Question(picture, f"Is it number {number}?") for number, picture in enumerate(pictures)]
     questions.insert(3, Question(tmp_path / "missing.png", "Is it there?"))
     # Long enough that a busy machine does not pull apart calls made together.
     settings = Settings(query=QuerySettings(captions=2, patches=5), workers=8, batch_wait=0.1)
@@ -597,7 +598,8 @@ def test_cancelling_an_ask_stops_its_program_and_leaves_the_engine_usable() -> N
         gate.open.set()
         return (await vqa.ask_async(RED, "Is it wet?", method="pnpvqa")).text
 
-    with engine("answer = query(img, 'First?') + query(img, 'Second?')", read=ScriptedLM(gate)) as vqa:
+    program, settings = "answer = query(img, 'First?') + query(img, 'Second?')", Settings(ahead=False)
+    with engine(program, read=ScriptedLM(gate), settings=settings) as vqa:
         assert asyncio.run(main(vqa)) == "yes"
     assert gate.questions == ["First?", "Is it wet?"]
 

@@ -115,7 +115,13 @@ def test_interrupted_from_the_keyboard(mini: Path, tmp_path: Path) -> None:
     ]
     command = [sys.executable, "-m", "codevqa", *words]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+        # Where the tests run in the background of a shell, interrupts are ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         until = time.monotonic() + 120
         while time.monotonic() < until and process.poll() is None:

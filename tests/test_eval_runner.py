@@ -187,6 +187,15 @@ def test_a_model_that_fails_for_one_question_is_that_question_s_row(tmp_path: Pa
         assert [row.error for row in store.rows("pnpvqa")] == [None] * 7 + ["ModelError"]
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Where the tests run in the background of a shell, interrupts are ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_interrupted_anywhere_the_rows_are_those_of_an_unbroken_run(tmp_path: Path) -> None:
     with fake_engine() as vqa, evaluate(vqa, Numbered(tmp_path, 30), tmp_path / "whole") as store:
         whole = timeless(store)

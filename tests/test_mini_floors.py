@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.timeout(1800)
 ROOT = Path(__file__).resolve().parents[1]
 WEIGHTS = ROOT / "codevqa" / "mini" / "weights"
 
@@ -53,7 +54,7 @@ def below(figures: dict[str, float], floors: dict[str, float]) -> dict[str, tupl
 
 @pytest.mark.slow
 def test_vision(tmp_path: Path) -> None:
-    figures = measured("evaluate_vision", tmp_path / "vision.json", "--scenes", "40", "--device", "cpu")
+    figures = measured("evaluate_vision", tmp_path / "vision.json", "--scenes", "25", "--device", "cpu")
     found = {row["what"]: row["share"] for row in figures["rows"]}  # type: ignore[attr-defined]
     assert not below(found, VISION)
 

@@ -10,19 +10,22 @@ from collections.abc import Sequence
 import pytest
 from PIL import Image
 
-from codevqa.errors import SetupError
+from codevqa.errors import ModelError, SetupError
 from codevqa.images import load_picture
+from codevqa.merging import Memory
 from codevqa.models.base import (
     CaptionRequest,
+    Completion,
     DetectRequest,
     GenerationRequest,
     Match,
     MatchRequest,
+    Message,
     Models,
     SimilarityRequest,
 )
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
-from codevqa.services import Services
+from codevqa.services import Services, Usage
 
 PICTURE = load_picture(Image.new("RGB", (4, 4)))
 
@@ -78,7 +81,7 @@ def test_no_batch_is_larger_than_allowed() -> None:
 
     async def main() -> None:
         services = Services(Models(lm, FakeMatcher(6), captioner), lm, max_batch=3, max_wait=0.05)
-        await asyncio.gather(*(services.caption(CaptionRequest(PICTURE)) for _ in range(7)))
+        await asyncio.gather(*(services.caption(CaptionRequest(PICTURE, seed=seed)) for seed in range(7)))
         services.close()
 
     asyncio.run(main())
@@ -97,3 +100,240 @@ def test_without_a_detector_detecting_says_what_to_do_and_closing_ends_every_thr
     before = set(threading.enumerate())
     asyncio.run(main())
     assert not {thread.name for thread in set(threading.enumerate()) - before if thread.name.startswith("codevqa-")}
+
+
+class Held(ScriptedLM):
+    """A reader that waits until it is let go."""
+
+    def __init__(self, text: str = "yes", fails: int = 0) -> None:
+        super().__init__(text)
+        self.entered, self.let_go = threading.Event(), threading.Event()
+        self.fails = fails
+
+    def generate(self, requests: Sequence[GenerationRequest]) -> list[Completion]:
+        self.entered.set()
+        assert self.let_go.wait(10)
+        done = super().generate(requests)
+        if self.fails:
+            self.fails -= 1
+            raise ModelError("once")
+        return done
+
+
+def services_of(
+    reader: ScriptedLM, matcher: FakeMatcher | None = None, captioner: FakeCaptioner | None = None, **options: float
+) -> Services:
+    given = {"max_batch": 8, "max_wait": 0.001, **options}
+    models = Models(reader, matcher or FakeMatcher(6), captioner or FakeCaptioner())
+    return Services(models, reader, **given)  # type: ignore[arg-type]
+
+
+def test_equal_calls_are_made_once_and_finished_ones_remembered() -> None:
+    matcher, captioner, lm = FakeMatcher(6), FakeCaptioner(), ScriptedLM("x")
+    again = load_picture(Image.new("RGB", (4, 4)))  # equal pixels, another object
+    other = load_picture(Image.new("RGB", (4, 4), "red"))
+
+    async def main() -> Services:
+        services = services_of(lm, matcher, captioner)
+        one, two = await asyncio.gather(
+            services.match(MatchRequest(PICTURE, "a")), services.match(MatchRequest(again, "a"))
+        )
+        three = await services.match(MatchRequest(PICTURE, "a"))
+        assert one is two is three
+        with pytest.raises(ValueError, match="read-only"):
+            one.relevance[0, 0] = 1  # it is not this caller's alone
+        await services.match(MatchRequest(PICTURE, "a", focus=(0, 1)))
+        await services.match(MatchRequest(other, "a"))
+        await services.similarity(SimilarityRequest(PICTURE, "a"))
+        first = [CaptionRequest(PICTURE, (1, 2), 3), CaptionRequest(again, (1, 2), 3), CaptionRequest(PICTURE, (1, 2))]
+        await services.caption.many(first)
+        await services.caption.many([*first, CaptionRequest(PICTURE, (1, 3), 3), CaptionRequest(PICTURE, None, 3)])
+        for request in (GenerationRequest("p", 5), GenerationRequest("p", 5, shared=1)):  # a hint changes nothing
+            await services.read(request)
+            await services.write(request)
+        await services.read(GenerationRequest("p", 6))
+        await services.read(GenerationRequest("p", 5, ("\n",)))
+        await services.read(GenerationRequest((Message("user", "p"),), 5))
+        services.close()
+        return services
+
+    services = asyncio.run(main())
+    assert len(matcher.matches.requests) == 3 and len(matcher.similarities.requests) == 1
+    assert len(captioner.requests) == 4 and len(lm.requests) == 4
+    assert (services.match.stats.calls, services.match.stats.merged, services.match.stats.remembered) == (5, 1, 1)
+
+
+def test_the_memory_is_bounded_and_may_be_off() -> None:
+    def asked(remember: int, count: int) -> tuple[int, int]:
+        captioner = FakeCaptioner()
+
+        async def main() -> Services:
+            services = services_of(ScriptedLM("x"), captioner=captioner, remember=remember)
+            for seed in [*range(count), *range(count)]:
+                await services.caption(CaptionRequest(PICTURE, (1,), seed))
+            services.close()
+            return services
+
+        memory = asyncio.run(main()).memory
+        assert memory.size <= remember
+        return len(captioner.requests), len(memory)
+
+    assert asked(0, 3) == (6, 0)
+    assert asked(1 << 20, 3) == (3, 3)
+    requests, kept = asked(5000, 30)  # asked in turns, the oldest are always gone
+    assert requests == 60 and 5 <= kept <= 12
+
+
+def test_memory_forgets_what_was_used_least_recently() -> None:
+    memory = Memory(3)
+    for key in "abc":
+        memory.put(key, key.upper(), 1)
+    assert memory.get("a") == ("A",)
+    memory.put("d", None, 1)
+    assert [memory.get(key) for key in "abcd"] == [("A",), None, ("C",), (None,)]
+    memory.put("big", 1, 4)
+    memory.put("a", "again", 2)
+    assert memory.get("big") is None and memory.get("a") == ("again",) and memory.size == 3
+
+
+def test_a_failure_reaches_all_who_wait_and_is_not_remembered() -> None:
+    reader = Held(fails=1)
+    reader.let_go.set()
+
+    async def main() -> list[object]:
+        services = services_of(reader)
+        both = await asyncio.gather(
+            *(services.read(GenerationRequest("p", 5)) for _ in range(2)), return_exceptions=True
+        )
+        after = await services.read(GenerationRequest("p", 5))
+        services.close()
+        return [*both, after.text]
+
+    one, two, after = asyncio.run(main())
+    assert isinstance(one, ModelError) and isinstance(two, ModelError) and after == "yes"
+    assert len(reader.requests) == 2
+
+
+def test_a_completion_that_says_nothing_is_asked_again() -> None:
+    reader = ScriptedLM([" ", "yes"])
+
+    async def main() -> list[str]:
+        services = services_of(reader)
+        texts = [(await services.read(GenerationRequest("p", 5))).text for _ in range(3)]
+        services.close()
+        return texts
+
+    assert asyncio.run(main()) == [" ", "yes", "yes"]
+
+
+def test_a_cancelled_caller_does_not_cancel_the_others_and_the_last_one_does() -> None:
+    reader = Held()
+
+    async def main() -> str:
+        services = services_of(reader, max_wait=5.0, max_batch=1)
+        first = asyncio.ensure_future(services.read(GenerationRequest("busy", 5)))
+        await asyncio.to_thread(reader.entered.wait, 10)  # so that what follows waits in the queue
+        doomed, other, lonely = (
+            asyncio.ensure_future(services.read(GenerationRequest(prompt, 5))) for prompt in ("p", "p", "gone")
+        )
+        await asyncio.sleep(0)
+        doomed.cancel()
+        lonely.cancel()
+        await asyncio.wait([doomed, lonely])
+        again = asyncio.ensure_future(services.read(GenerationRequest("p", 5)))
+        reader.let_go.set()
+        texts = await asyncio.gather(first, other, again)
+        assert doomed.cancelled() and lonely.cancelled()
+        services.close()
+        return " ".join(one.text for one in texts)
+
+    assert asyncio.run(main()) == "yes yes yes"
+    assert [str(request.prompt) for request in reader.requests] == ["busy", "p"]
+
+
+def test_after_the_last_caller_is_cancelled_the_same_call_begins_anew() -> None:
+    reader = Held()
+
+    async def main() -> str:
+        services = services_of(reader)
+        doomed = asyncio.ensure_future(services.read(GenerationRequest("p", 5)))
+        await asyncio.to_thread(reader.entered.wait, 10)
+        doomed.cancel()  # the next call is made in the same turn of the loop
+        again = asyncio.ensure_future(services.read(GenerationRequest("p", 5)))
+        await asyncio.sleep(0.01)
+        reader.let_go.set()
+        text = (await asyncio.wait_for(again, 10)).text
+        services.close()
+        return text
+
+    assert asyncio.run(main()) == "yes" and len(reader.requests) == 2
+
+
+def test_tokens_count_for_everyone_who_asks() -> None:
+    lm = ScriptedLM("three words here")
+
+    async def one(services: Services) -> int:
+        usage = Usage.begin()
+        await services.read(GenerationRequest("two words", 5))
+        return usage.tokens
+
+    async def main() -> list[int]:
+        services = services_of(lm)
+        shared = await asyncio.gather(one(services), one(services))
+        remembered = await one(services)
+        services.close()
+        return [*shared, remembered]
+
+    assert asyncio.run(main()) == [5, 5, 5] and len(lm.requests) == 1
+
+
+def test_a_question_asked_alone_waits_for_no_company_and_several_wait_for_one_another() -> None:
+    async def ask(services: Services, name: str, before: float = 0.0) -> None:
+        with services.question():
+            await asyncio.sleep(before)
+            await services.caption.many([CaptionRequest(PICTURE, (1,), seed) for seed in range(3)])
+            await services.read(GenerationRequest(name, 5))
+
+    async def main(*waits: float) -> tuple[float, list[int]]:
+        reader = ScriptedLM("x")
+        services = services_of(reader, max_wait=1.0)
+        began = time.perf_counter()
+        await asyncio.gather(*(ask(services, str(n), wait) for n, wait in enumerate(waits)))
+        seconds = time.perf_counter() - began
+        services.close()
+        return seconds, reader.batches
+
+    seconds, batches = asyncio.run(main(0.0))
+    assert seconds < 0.9 and batches == [1]
+    seconds, batches = asyncio.run(main(0.0, 0.3))  # one is on its way while the other waits
+    assert seconds < 1.5 and batches == [2]
+    seconds, batches = asyncio.run(main(0.0, 3.0))  # but no longer than it is told
+    assert seconds > 3.0 and batches == [1, 1]
+
+
+def test_the_place_of_a_question_that_ended_is_kept_for_the_next() -> None:
+    reader = ScriptedLM("x")
+
+    async def main() -> None:
+        services = services_of(reader, max_wait=1.0)
+
+        ended = asyncio.Event()
+
+        async def one_after_another() -> None:
+            with services.question():
+                await asyncio.sleep(0)
+            ended.set()
+            await asyncio.sleep(0.1)
+            with services.question():
+                await services.read(GenerationRequest("b", 5))
+
+        async def beside_it() -> None:
+            with services.question():
+                await ended.wait()
+                await services.read(GenerationRequest("a", 5))
+
+        await asyncio.gather(one_after_another(), beside_it())
+        services.close()
+
+    asyncio.run(main())
+    assert reader.batches == [2]

@@ -6,23 +6,26 @@ CLS, starts from "a picture of", and samples among the likeliest tokens.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
 import torch
-from transformers import (
-    BlipForConditionalGeneration,
-    GenerationConfig,
-    LogitsProcessor,
-    LogitsProcessorList,
-)
+from transformers import BlipForConditionalGeneration
 
 from ..errors import ModelError, SetupError
 from .base import CaptionRequest
 from .blip_checkpoint import Checkpoint, DType, load_checkpoint
-from .blip_common import DEFAULT_CACHE_BYTES, BlipStats, VisionTower, in_batches
+from .blip_common import DEFAULT_CACHE_BYTES, BlipStats, VisionTower, fitting, in_batches
+from .blip_decode import CaptionDecoder, CaptionRules, Drafts, write_captions
+from .blip_decode_graphs import ROWS, CaptionGraphs, unrecorded
+from .blip_sampling import numbers_of
+from .caption_text import CaptionText
+from .cuda_graphs import enabled
+
+_CPU_CAPTIONS = 64
 
 
 class BlipCaptioner:
@@ -37,34 +40,36 @@ class BlipCaptioner:
         max_length: int = 20,
         top_k: int = 50,
         temperature: float = 1.0,
-        max_batch: int = 64,
+        max_batch: int | None = None,
         feature_cache_bytes: int = DEFAULT_CACHE_BYTES,
+        feature_cache_dir: str | os.PathLike[str] | None = None,
     ) -> None:
         self.name = checkpoint.name
         self.grid = checkpoint.grid
         self.stats = BlipStats()
         self._at = checkpoint
         # [CLS] a picture of [SEP], of which [CLS] becomes [DEC] and [SEP] goes.
-        self._prompt: list[int] = [checkpoint.dec_id, *checkpoint.tokenizer(prompt)["input_ids"][1:-1]]
-        if not len(self._prompt) < max_length or min_length > max_length or top_k < 1 or temperature <= 0:
+        opening = (checkpoint.dec_id, *checkpoint.tokenizer(prompt)["input_ids"][1:-1])
+        if not len(opening) < max_length or min_length > max_length or top_k < 1 or temperature <= 0:
             raise SetupError(
-                f"No caption has {min_length} to {max_length} tokens, {len(self._prompt)} of them the prompt's, "
+                f"No caption has {min_length} to {max_length} tokens, {len(opening)} of them the prompt's, "
                 f"with top_k {top_k} and temperature {temperature}.",
                 hint="Lengths count the prompt; top_k is at least 1 and the temperature above 0.",
             )
-        self._top_k = top_k
-        self._temperature = temperature
-        self._steps = max_length - len(self._prompt)
-        self._max_batch = max_batch
-        self._decoding = GenerationConfig(
-            max_length=max_length,
-            min_length=min_length,
-            do_sample=False,
-            num_beams=1,
-            eos_token_id=checkpoint.tokenizer.sep_token_id,
-            pad_token_id=checkpoint.tokenizer.pad_token_id,
+        positions = int(checkpoint.model.config.text_config.max_position_embeddings)
+        if max_length > positions:
+            raise SetupError(f"{checkpoint.name} has captions of up to {positions} tokens, not {max_length}.")
+        tokenizer = checkpoint.tokenizer
+        self._rules = CaptionRules(
+            opening, tokenizer.sep_token_id, tokenizer.pad_token_id, min_length, max_length, top_k, temperature
         )
-        self._vision = VisionTower(checkpoint, self.stats, feature_cache_bytes)
+        self._text = CaptionText(tokenizer)
+        self._decoder = CaptionDecoder(checkpoint.model.text_decoder, self._rules)
+        self._graphs = _stretches(self._decoder, checkpoint.device)
+        self._max_batch = max_batch
+        self._vision = VisionTower(
+            checkpoint, self.stats, feature_cache_bytes, cache_dir=feature_cache_dir, max_batch=max_batch
+        )
         self._lock = threading.Lock()
 
     @classmethod
@@ -79,8 +84,9 @@ class BlipCaptioner:
         max_length: int = 20,
         top_k: int = 50,
         temperature: float = 1.0,
-        max_batch: int = 64,
+        max_batch: int | None = None,
         feature_cache_bytes: int = DEFAULT_CACHE_BYTES,
+        feature_cache_dir: str | os.PathLike[str] | None = None,
     ) -> BlipCaptioner:
         """Loads a captioner, e.g. ``Salesforce/blip-image-captioning-base``.
 
@@ -93,8 +99,9 @@ class BlipCaptioner:
             max_length: Most tokens, the prompt's included.
             top_k: Sampling draws among so many likeliest tokens.
             temperature: Divides the logits before sampling.
-            max_batch: Captions at a time.
-            feature_cache_bytes: Bytes of vision features kept.
+            max_batch: Captions, and pictures, at a time; None chooses by the memory that is free.
+            feature_cache_bytes: Bytes of vision features kept in memory.
+            feature_cache_dir: Folder where vision features are kept beyond the run; None keeps none.
 
         Raises:
             ModelNotFoundError: the checkpoint is not here and cannot be fetched.
@@ -110,6 +117,7 @@ class BlipCaptioner:
             temperature=temperature,
             max_batch=max_batch,
             feature_cache_bytes=feature_cache_bytes,
+            feature_cache_dir=feature_cache_dir,
         )
 
     def caption(self, requests: Sequence[CaptionRequest]) -> list[str]:
@@ -120,27 +128,24 @@ class BlipCaptioner:
         Raises:
             ModelError: a request names patches that do not exist, or none; or the network failed.
         """
-        tokenizer = self._at.tokenizer
-        return [
-            tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=True).strip()
-            for ids in self.token_ids(requests)
-        ]
+        return [self._text(ids) for ids in self.token_ids(requests)]
 
     def token_ids(self, requests: Sequence[CaptionRequest]) -> list[list[int]]:
-        """Returns the tokens of each caption after the prompt, special tokens included."""
+        """Returns the tokens of each caption after the prompt, up to its [SEP] where it has one."""
         for request in requests:
             self._check(request)
         groups: dict[int, list[int]] = {}
         for index, request in enumerate(requests):
-            # Equal numbers of embeddings make a batch: transformers 5 drops BLIP's cross-attention mask, so that
-            # padded ones would be attended to.
-            groups.setdefault(len(request.patches or ()), []).append(index)
+            # Captions of about as many patches make a batch: what one has fewer is padded, and computed in vain.
+            groups.setdefault(_room_for(self._count(request)), []).append(index)
         results: list[list[int]] = [[] for _ in requests]
         with self._lock:
-            for indices in groups.values():
+            for patches, indices in groups.items():
                 indices.sort(key=lambda index: requests[index].picture.key)
-                drawn = in_batches(self._decode, [requests[index] for index in indices], self._max_batch)
-                for index, ids in zip(indices, drawn, strict=True):
+                written = in_batches(
+                    self._write, [requests[index] for index in indices], self._batch(patches), release=self._release
+                )
+                for index, ids in zip(indices, written, strict=True):
                     results[index] = ids
         return results
 
@@ -149,78 +154,90 @@ class BlipCaptioner:
         """Returns the decoder's logits, (prompt tokens, vocabulary), after each token of the prompt."""
         self._check(request)
         with self._lock:
-            output = self._at.model.text_decoder(
-                input_ids=self._prompts(1), encoder_hidden_states=self._seen([request]), use_cache=False
-            )
-        return cast(torch.Tensor, output.logits[0].float().cpu())
+            drafts = self._decoder.blank(1, self._count(request), masked=False)
+            self._decoder.show(drafts, *self._seen([request], self._count(request)))
+            return self._decoder.read_prompt(drafts)[0].float().cpu()
 
     def _check(self, request: CaptionRequest) -> None:
         patches = request.patches
         if patches is not None and not (patches and min(patches) >= 0 and max(patches) < self.grid**2):
             raise ModelError(f"Patches must be some of 0 to {self.grid**2 - 1}, not {patches}.")
 
-    def _prompts(self, rows: int) -> torch.Tensor:
-        return torch.tensor([self._prompt] * rows, device=self._at.device)
+    def _count(self, request: CaptionRequest) -> int:
+        """How many embeddings a caption sees."""
+        return 1 + self.grid**2 if request.patches is None else len(request.patches)
 
-    def _seen(self, requests: Sequence[CaptionRequest]) -> torch.Tensor:
-        """What the decoder attends to, (rows, embeddings, width): all with equally many."""
+    def _batch(self, patches: int) -> int:
+        if self._max_batch is not None:
+            return self._max_batch
+        if self._graphs is None:
+            return fitting(self._at.device, self._decoder.row_bytes(patches), _CPU_CAPTIONS)
+        # Batches are padded to one of a few sizes, which must fit too.
+        fit = fitting(self._at.device, self._decoder.row_bytes(patches), ROWS[-1])
+        return max((size for size in ROWS if size <= fit), default=ROWS[0])
+
+    def _release(self) -> None:
+        if self._graphs is not None:
+            self._graphs.release()
+
+    def _seen(self, requests: Sequence[CaptionRequest], room: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """What captions see: each distinct embedding once, (embeddings, width), and (captions, room) indices into it.
+
+        Padding names the first of them.
+        """
         features = self._vision.features([request.picture for request in requests])
-        rows = [features[request.picture.key] for request in requests]
-        if requests[0].patches is None:
-            return torch.stack(rows)
-        # Row 0 of the features is CLS.
-        index = torch.tensor([sorted(request.patches or ()) for request in requests], device=self._at.device) + 1
-        return torch.stack([row[chosen] for row, chosen in zip(rows, index, strict=True)])
+        pictures = {key: place for place, key in enumerate(features)}
+        length = 1 + self.grid**2
+        wanted = np.zeros((len(requests), room), np.int64)
+        for row, request in enumerate(requests):
+            # Row 0 of the features is CLS.
+            chosen = range(length) if request.patches is None else [1 + patch for patch in sorted(request.patches)]
+            wanted[row, : len(chosen)] = chosen
+            wanted[row] += length * pictures[request.picture.key]
+        distinct, index = np.unique(wanted, return_inverse=True)
+        places = torch.from_numpy(np.concatenate([distinct, index.reshape(-1)])).to(self._at.device)
+        embeddings = torch.cat(list(features.values())).index_select(0, places[: len(distinct)])
+        return embeddings, places[len(distinct) :].view(len(requests), room)
 
     @torch.inference_mode()
-    def _decode(self, requests: Sequence[CaptionRequest]) -> list[list[int]]:
-        sampler = SeededTopK(
-            [request.seed for request in requests], self._steps, len(self._prompt), self._top_k, self._temperature
-        )
-        ids = self._at.model.text_decoder.generate(
-            input_ids=self._prompts(len(requests)),
-            attention_mask=torch.ones(len(requests), len(self._prompt), dtype=torch.long, device=self._at.device),
-            encoder_hidden_states=self._seen(requests),
-            generation_config=self._decoding,
-            logits_processor=LogitsProcessorList([sampler]),
-        )
+    def _write(self, requests: Sequence[CaptionRequest]) -> list[list[int]]:
+        counts = [self._count(request) for request in requests]
+        masked = min(counts) < max(counts)
+        room = _room_for(max(counts)) if masked else max(counts)
+        numbers = numbers_of([request.seed for request in requests], self._rules.steps)
+
+        def fill(drafts: Drafts) -> None:
+            rows = len(requests)
+            self._decoder.show(drafts, *self._seen(requests, room))
+            drafts.numbers[:rows] = numbers.to(self._at.device)
+            drafts.done[:rows] = False
+            drafts.done[rows:] = True
+            if drafts.hidden_patches is not None:
+                beyond = torch.arange(room) >= torch.tensor(counts)[:, None]
+                drafts.hidden_patches[:rows, 0, 0] = torch.zeros(beyond.shape).masked_fill(beyond, -torch.inf)
+
+        if self._graphs is not None:
+            with torch.cuda.device(self._at.device):
+                tokens = self._graphs.write(len(requests), room, masked, fill)
+        else:
+            drafts = self._decoder.blank(len(requests), room, masked)
+            fill(drafts)
+            tokens = write_captions(self._decoder, drafts)
         self.stats.text_rows += len(requests)
-        return cast("list[list[int]]", ids[:, len(self._prompt) :].tolist())
+        self.stats.text_batches += 1
+        end = self._rules.end
+        rows = cast("list[list[int]]", tokens.tolist())
+        return [ids[: ids.index(end) + 1] if end in ids else ids for ids in rows]
 
 
-class SeededTopK(LogitsProcessor):  # type: ignore[misc]
-    """Samples from the top-k softmax inside greedy decoding, each row with random numbers of its own.
+def _stretches(decoder: CaptionDecoder, device: torch.device) -> CaptionGraphs | None:
+    """How a GPU decodes, a few steps at a time; None on the CPU, which can ask after every step."""
+    if device.type != "cuda":
+        return None
+    return CaptionGraphs(decoder) if enabled(device) else unrecorded(decoder)
 
-    A row's numbers come from its seed alone, one for each step, so that a caption does not depend on its batch. The
-    token is found by inverting the cumulative distribution in the order of the vocabulary: exact sampling, for which a
-    change of rounding in the logits matters only when the number falls within that rounding of a boundary.
-    """
 
-    def __init__(
-        self, seeds: Sequence[int | None], steps: int, prompt_length: int, top_k: int, temperature: float
-    ) -> None:
-        self._rows = [row for row, seed in enumerate(seeds) if seed is not None]
-        drawn = [np.random.Generator(np.random.PCG64(seed % 2**64)).random(steps) for seed in seeds if seed is not None]
-        self._numbers = torch.from_numpy(np.array(drawn, dtype=np.float64).reshape(len(drawn), steps))
-        self._prompt_length = prompt_length
-        self._top_k = top_k
-        self._temperature = temperature
-
-    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.Tensor:
-        """Returns scores whose only finite entry, in rows with a seed, is the sampled token."""
-        if not self._rows:
-            return scores
-        if self._numbers.device != scores.device:
-            self._numbers = self._numbers.to(scores.device)
-        rows = torch.tensor(self._rows, device=scores.device)
-        logits = scores[rows].double() / self._temperature
-        least = logits.topk(min(self._top_k, logits.shape[-1])).values[:, -1:]
-        # Ties at the edge all stay, as in transformers' own top-k.
-        shares = logits.masked_fill(logits < least, -torch.inf).softmax(-1)
-        below = shares.cumsum(-1)
-        number = self._numbers[:, input_ids.shape[1] - self._prompt_length, None] * below[:, -1:]
-        # The first token whose cumulative share exceeds the number: it has a share, as the number before did not.
-        token = (below > number).int().argmax(-1, keepdim=True)
-        result = scores.clone()
-        result[rows] = torch.full_like(result[rows], -torch.inf).scatter(-1, token, 0.0)
-        return result
+def _room_for(patches: int) -> int:
+    """How many embeddings a batch has room for: to the next eight, from 64 on to the next quarter of a power of two."""
+    step = max(8, 1 << max(0, (patches - 1).bit_length() - 3))
+    return -(-patches // step) * step

@@ -8,22 +8,28 @@ computed once and kept (:class:`VisionTower`).
 from __future__ import annotations
 
 import gc
+import os
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import TypeVar
 
 import torch
-from torch import nn
 
 from ..errors import ModelError
 from ..images import Picture
 from .blip_checkpoint import Checkpoint, first_line
+from .blip_pictures import PictureReader, threads
+from .blip_vision import VisionForward
+from .cuda_graphs import free_cached_memory
+from .feature_store import FeatureStore, fingerprint
 
 DEFAULT_CACHE_BYTES = 256 * 2**20
 """Vision features kept, in bytes: about 150 pictures at BLIP-base size in float32."""
 
-_VISION_BATCH = 16
+_GPU_PICTURES = 64
+_CPU_PICTURES = 16
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -35,51 +41,62 @@ class BlipStats:
 
     vision_forwards: int = 0
     """Pictures that went through the vision tower."""
+    vision_batches: int = 0
+    """Batches they went in."""
+    features_read: int = 0
+    """Pictures whose features were found on disk."""
     text_rows: int = 0
     """Rows of text (match or similarity pairs, captions) computed."""
-
-
-class _FusedAttention(nn.Module):
-    """The vision tower's self-attention through PyTorch's fused kernel: the same numbers without the P x P matrices."""
-
-    def __init__(self, eager: Any) -> None:
-        super().__init__()
-        self.qkv = eager.qkv
-        self.projection = eager.projection
-        self.heads = int(eager.num_heads)
-        self.scale = float(eager.scale)
-
-    def forward(self, hidden_states: torch.Tensor, **_: object) -> tuple[torch.Tensor, None]:
-        rows, length, width = hidden_states.shape
-        qkv = self.qkv(hidden_states).view(rows, length, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
-        mixed = nn.functional.scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], scale=self.scale)
-        return self.projection(mixed.transpose(1, 2).reshape(rows, length, width)), None
-
-
-def fuse_attention(vision_model: Any) -> None:
-    """Replaces the eager self-attention of each block; weights and their names stay."""
-    for layer in vision_model.encoder.layers:
-        if not isinstance(layer.self_attn, _FusedAttention):
-            layer.self_attn = _FusedAttention(layer.self_attn)
+    text_batches: int = 0
+    """Batches they were computed in."""
 
 
 class VisionTower:
     """The vision transformer, with what it said of recent pictures.
 
     Features are (1 + grid * grid, width): the CLS embedding, then the patches row by row from the top left.
+
+    Args:
+        checkpoint: the network and where it is.
+        stats: counts the work.
+        cache_bytes: bytes of features kept in memory, where the network is.
+        cache_dir: folder where features are kept beyond the run; None for none.
+        max_batch: pictures at a time; None chooses by the memory that is free.
+
+    Raises:
+        SetupError: the folder cannot be used.
     """
 
-    def __init__(self, checkpoint: Checkpoint, stats: BlipStats, cache_bytes: int) -> None:
-        fuse_attention(checkpoint.model.vision_model)
-        self._checkpoint = checkpoint
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        stats: BlipStats,
+        cache_bytes: int,
+        *,
+        cache_dir: str | os.PathLike[str] | None = None,
+        max_batch: int | None = None,
+    ) -> None:
+        tower = checkpoint.model.vision_model
+        self._at = checkpoint
         self._stats = stats
         self._limit = cache_bytes
+        self._max_batch = max_batch
+        self._reader = PictureReader(checkpoint.processor, checkpoint.device, checkpoint.dtype)
+        self._forward = VisionForward(tower, self._reader)
+        self._shape = (1 + checkpoint.grid**2, int(tower.config.hidden_size))
+        self._store = (
+            FeatureStore(cache_dir, fingerprint(tower, checkpoint.processor, checkpoint.dtype))
+            if cache_dir is not None
+            else None
+        )
         self._kept: OrderedDict[str, torch.Tensor] = OrderedDict()
         self.kept_bytes = 0
-        """Bytes of features now kept, at most the limit given."""
+        """Bytes of features now kept in memory, at most the limit given."""
 
     def features(self, pictures: Sequence[Picture]) -> dict[str, torch.Tensor]:
         """Returns the features of each distinct picture by its key, computing those that are not kept.
+
+        On a GPU they may still be under way when this returns, as with any tensor.
 
         Raises:
             ModelError: the network failed, or one picture alone does not fit in memory.
@@ -93,20 +110,45 @@ class VisionTower:
                 found[picture.key] = kept
             else:
                 fresh[picture.key] = picture
-        for (key, _), encoded in zip(
-            fresh.items(), in_batches(self._encode, list(fresh.values()), _VISION_BATCH), strict=True
-        ):
-            found[key] = encoded
-            self._keep(key, encoded)
+        if not fresh:
+            return found
+        found.update(self._read(fresh))
+        missing = [picture for key, picture in fresh.items() if key not in found]
+        encoded = in_batches(self._encode, missing, self._batch(), release=self._forward.release)
+        for picture, features in zip(missing, encoded, strict=True):
+            found[picture.key] = features
+            if self._store is not None:
+                self._store.put(picture.key, features)
+        for key in fresh:
+            self._keep(key, found[key])
         return found
+
+    def flush(self) -> None:
+        """Waits until the features to be kept on disk are there."""
+        if self._store is not None:
+            self._store.flush()
+
+    def _read(self, pictures: dict[str, Picture]) -> dict[str, torch.Tensor]:
+        """Features found on disk, by key."""
+        store = self._store
+        if store is None:
+            return {}
+        stored = threads().map(lambda key: store.get(key, self._shape, self._at.dtype), pictures)
+        found = {key: features for key, features in zip(pictures, stored, strict=True) if features is not None}
+        self._stats.features_read += len(found)
+        return {key: features.to(self._at.device) for key, features in found.items()}
+
+    def _batch(self) -> int:
+        if self._max_batch is not None:
+            return self._max_batch
+        most = _GPU_PICTURES if self._at.device.type == "cuda" else _CPU_PICTURES
+        return fitting(self._at.device, self._forward.row_bytes(), most)
 
     @torch.inference_mode()
     def _encode(self, pictures: Sequence[Picture]) -> list[torch.Tensor]:
-        at = self._checkpoint
-        batch = at.processor(images=[picture.pixels for picture in pictures], return_tensors="pt")
-        pixels = batch["pixel_values"].to(device=at.device, dtype=at.dtype)
-        features = at.model.vision_model(pixel_values=pixels).last_hidden_state
+        features = self._forward(self._reader.read(pictures))
         self._stats.vision_forwards += len(pictures)
+        self._stats.vision_batches += 1
         # Copies, or each kept picture would hold its whole batch in memory.
         return [row.clone() for row in features]
 
@@ -121,8 +163,41 @@ class VisionTower:
             self.kept_bytes -= oldest.numel() * oldest.element_size()
 
 
-def in_batches(run: Callable[[Sequence[_T]], Sequence[_R]], rows: Sequence[_T], size: int) -> list[_R]:
+def fitting(device: torch.device, row_bytes: int, most: int) -> int:
+    """Returns how many rows to compute at once: at most ``most``, and what half of the free memory holds.
+
+    Half, because other models of the process take memory at the same time.
+    """
+    free = _free_bytes(device)
+    return most if free is None else max(1, min(most, free // 2 // max(1, row_bytes)))
+
+
+def _free_bytes(device: torch.device) -> int | None:
+    """Memory that could be taken now; None where that cannot be told."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        # What PyTorch holds and nobody uses is free too.
+        return int(free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
+    try:
+        with Path("/proc/meminfo").open(encoding="ascii") as lines:
+            return next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration, ValueError):
+        return None
+
+
+def in_batches(
+    run: Callable[[Sequence[_T]], Sequence[_R]],
+    rows: Sequence[_T],
+    size: int,
+    release: Callable[[], None] | None = None,
+) -> list[_R]:
     """Runs rows in batches of at most ``size``, halving it whenever memory runs out.
+
+    Args:
+        run: computes a batch.
+        rows: all of them.
+        size: rows in a batch at first.
+        release: gives memory back that can be done without; called whenever it runs out.
 
     Raises:
         ModelError: the network failed, or a single row does not fit in memory.
@@ -142,9 +217,10 @@ def in_batches(run: Callable[[Sequence[_T]], Sequence[_R]], rows: Sequence[_T], 
                 ) from error
         # Outside the handler: the traceback would keep the failed batch's tensors alive.
         size = max(1, len(batch) // 2)
+        if release is not None:
+            release()
         gc.collect()
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        free_cached_memory()
     return results
 
 

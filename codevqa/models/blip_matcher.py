@@ -7,6 +7,7 @@ the "match" logit. LAVIS's callers strip a question's trailing "?" first; texts 
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Sequence
 from typing import Any, Literal, cast
@@ -17,9 +18,13 @@ from transformers import BlipForImageTextRetrieval
 from ..errors import SetupError
 from .base import Map, Match, MatchRequest, SimilarityRequest
 from .blip_checkpoint import Checkpoint, DType, load_checkpoint
-from .blip_common import DEFAULT_CACHE_BYTES, BlipStats, VisionTower, in_batches
+from .blip_common import DEFAULT_CACHE_BYTES, BlipStats, VisionTower, fitting, in_batches
+from .blip_text import Seen, TextForward
 
 Average = Literal["words", "all"]
+
+_GPU_PAIRS = 256
+_CPU_PAIRS = 64
 
 
 class BlipMatcher:
@@ -32,8 +37,9 @@ class BlipMatcher:
         block: int = 7,
         average: Average = "words",
         max_length: int = 35,
-        max_batch: int = 64,
+        max_batch: int | None = None,
         feature_cache_bytes: int = DEFAULT_CACHE_BYTES,
+        feature_cache_dir: str | os.PathLike[str] | None = None,
     ) -> None:
         blocks = checkpoint.model.config.text_config.num_hidden_layers
         if not 0 <= block < blocks:
@@ -50,8 +56,11 @@ class BlipMatcher:
         self._average = average
         self._max_length = max_length
         self._max_batch = max_batch
-        self._vision = VisionTower(checkpoint, self.stats, feature_cache_bytes)
-        self._lock = threading.Lock()  # the GradCAM hook sits on the network itself
+        self._vision = VisionTower(
+            checkpoint, self.stats, feature_cache_bytes, cache_dir=feature_cache_dir, max_batch=max_batch
+        )
+        self._text = TextForward(checkpoint.model.text_encoder, block)
+        self._lock = threading.Lock()
 
     @classmethod
     def from_pretrained(
@@ -63,8 +72,9 @@ class BlipMatcher:
         block: int = 7,
         average: Average = "words",
         max_length: int = 35,
-        max_batch: int = 64,
+        max_batch: int | None = None,
         feature_cache_bytes: int = DEFAULT_CACHE_BYTES,
+        feature_cache_dir: str | os.PathLike[str] | None = None,
     ) -> BlipMatcher:
         """Loads a matcher, e.g. ``Salesforce/blip-itm-base-coco``.
 
@@ -75,8 +85,9 @@ class BlipMatcher:
             block: Text block, counted from 0, whose cross-attention GradCAM reads.
             average: What relevance averages without a focus: "words" (tokens 1..n-2) or "all" tokens.
             max_length: Tokens of a text that are read, first and last token included.
-            max_batch: Pairs at a time.
-            feature_cache_bytes: Bytes of vision features kept.
+            max_batch: Pairs, and pictures, at a time; None chooses by the memory that is free.
+            feature_cache_bytes: Bytes of vision features kept in memory.
+            feature_cache_dir: Folder where vision features are kept beyond the run; None keeps none.
 
         Raises:
             ModelNotFoundError: the checkpoint is not here and cannot be fetched.
@@ -90,6 +101,7 @@ class BlipMatcher:
             max_length=max_length,
             max_batch=max_batch,
             feature_cache_bytes=feature_cache_bytes,
+            feature_cache_dir=feature_cache_dir,
         )
 
     def match(self, requests: Sequence[MatchRequest]) -> list[Match]:
@@ -102,7 +114,7 @@ class BlipMatcher:
             ModelError: the network failed.
         """
         with self._lock:
-            return _in_picture_order(self._match, requests, self._max_batch)
+            return _in_picture_order(self._match, requests, self._batch())
 
     def similarity(self, requests: Sequence[SimilarityRequest]) -> list[float]:
         """Returns the ITC score (cosine, -1..1) of each pair.
@@ -111,7 +123,7 @@ class BlipMatcher:
             ModelError: the network failed.
         """
         with self._lock:
-            return _in_picture_order(self._similarity, requests, self._max_batch)
+            return _in_picture_order(self._similarity, requests, self._batch())
 
     def token_maps(self, requests: Sequence[MatchRequest]) -> list[tuple[Map, Map]]:
         """Returns GradCAM of every token, (tokens, grid, grid), and the ITM logits (no match, match) of each pair.
@@ -119,15 +131,15 @@ class BlipMatcher:
         For figures and parity checks; the focus is not looked at.
         """
         with self._lock:
-            return _in_picture_order(self._token_maps, requests, self._max_batch)
+            return _in_picture_order(self._token_maps, requests, self._batch())
 
     def _match(self, requests: Sequence[MatchRequest]) -> list[Match]:
         encoded = self._tokens([request.text for request in requests])
         maps, logits = self._gradcam(requests, encoded)
         weights = torch.zeros(maps.shape[:2])
+        lengths, offsets = encoded["attention_mask"].sum(1).tolist(), encoded["offset_mapping"].tolist()
         for row, request in enumerate(requests):
-            length = int(encoded["attention_mask"][row].sum())
-            chosen = _tokens_in_focus(encoded["offset_mapping"][row, :length], request.focus, self._average)
+            chosen = _tokens_in_focus(offsets[row][: lengths[row]], request.focus, self._average)
             weights[row, chosen] = 1 / len(chosen)
         relevance = torch.einsum("rt,rtyx->ryx", weights.to(maps.device), maps).cpu().numpy()
         margins = (logits[:, 1] - logits[:, 0]).tolist()
@@ -156,40 +168,20 @@ class BlipMatcher:
 
         The gradient graph starts at the cross-attention probabilities of the chosen block, so only the text blocks
         above it are differentiated: neither vision tower nor lower blocks depend on those probabilities.
-        Padded texts are masked in self-attention, and every picture has equally many patches, so that the
-        cross-attention mask that transformers 5 drops is never needed.
         """
-        model, device = self._at.model, self._at.device
+        device = self._at.device
         features = self._vision.features([request.picture for request in requests])
+        order = {key: index for index, key in enumerate(dict.fromkeys(request.picture.key for request in requests))}
+        # Stacked here, outside inference mode: autograd may keep the copy.
+        seen = Seen([features[key] for key in order], [order[request.picture.key] for request in requests])
         ids = encoded["input_ids"].clone()
         ids[:, 0] = self._at.enc_id
-        mask = encoded["attention_mask"].to(device)
-        started: list[torch.Tensor] = []
-
-        def start_graph(_: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-            probabilities = inputs[0].detach().requires_grad_(True)
-            started.append(probabilities)
-            return (probabilities,)
-
-        cross_attention = model.text_encoder.encoder.layer[self._block].crossattention.self
-        handle = cross_attention.dropout.register_forward_pre_hook(start_graph)
-        try:
-            with torch.enable_grad():
-                hidden = model.text_encoder(
-                    input_ids=ids.to(device),
-                    attention_mask=mask,
-                    # Stacked here, outside inference mode: autograd may keep the copy.
-                    encoder_hidden_states=torch.stack([features[request.picture.key] for request in requests]),
-                ).last_hidden_state
-                logits = model.itm_head(hidden[:, 0])
-                (gradient,) = torch.autograd.grad(logits[:, 1].sum(), started[0])
-        finally:
-            handle.remove()
+        maps, logits = self._text.gradcam(
+            ids.to(device), encoded["attention_mask"].to(device), seen, self._at.model.itm_head
+        )
         self.stats.text_rows += len(requests)
-        # (rows, heads, tokens, 1 + patches); column 0 is the picture's CLS embedding.
-        cam = (started[0].detach().float() * gradient.float().clamp(min=0))[..., 1:].mean(1)
-        cam = cam * mask[:, :, None]
-        return cam.unflatten(2, (self.grid, self.grid)), logits.detach().float()
+        self.stats.text_batches += 1
+        return maps.view(*maps.shape[:2], self.grid, self.grid), logits
 
     @torch.inference_mode()
     def _similarity(self, requests: Sequence[SimilarityRequest]) -> list[float]:
@@ -198,15 +190,20 @@ class BlipMatcher:
         texts = list(dict.fromkeys(request.text for request in requests))
         rows = {text: row for row, text in enumerate(texts)}
         encoded = self._tokens(texts)
-        hidden = model.text_encoder(
-            input_ids=encoded["input_ids"].to(device), attention_mask=encoded["attention_mask"].to(device)
-        ).last_hidden_state
-        text_side = torch.nn.functional.normalize(model.text_proj(hidden[:, 0]).float(), dim=-1)
+        first = self._text.first_token(encoded["input_ids"].to(device), encoded["attention_mask"].to(device))
+        text_side = torch.nn.functional.normalize(model.text_proj(first).float(), dim=-1)
         cls = torch.stack([features[request.picture.key][0] for request in requests])
         picture_side = torch.nn.functional.normalize(model.vision_proj(cls).float(), dim=-1)
         chosen = text_side[torch.tensor([rows[request.text] for request in requests], device=device)]
         self.stats.text_rows += len(texts)
+        self.stats.text_batches += 1
         return cast("list[float]", (picture_side * chosen).sum(-1).tolist())
+
+    def _batch(self) -> int:
+        if self._max_batch is not None:
+            return self._max_batch
+        most = _GPU_PAIRS if self._at.device.type == "cuda" else _CPU_PAIRS
+        return fitting(self._at.device, self._text.row_bytes(1 + self.grid**2, self._max_length), most)
 
 
 def _in_picture_order(run: Any, requests: Sequence[Any], size: int) -> list[Any]:
@@ -221,12 +218,12 @@ def _in_picture_order(run: Any, requests: Sequence[Any], size: int) -> list[Any]
     return results
 
 
-def _tokens_in_focus(offsets: torch.Tensor, focus: tuple[int, int] | None, average: Average) -> list[int]:
-    """Indices of the tokens to average; ``offsets`` (tokens, 2) are their spans of characters."""
+def _tokens_in_focus(offsets: Sequence[Sequence[int]], focus: tuple[int, int] | None, average: Average) -> list[int]:
+    """Indices of the tokens to average; ``offsets`` are their spans of characters."""
     words = range(1, len(offsets) - 1)
     if focus is not None:
         begin, end = focus
-        touched = [token for token in words if int(offsets[token, 0]) < end and int(offsets[token, 1]) > begin]
+        touched = [token for token in words if offsets[token][0] < end and offsets[token][1] > begin]
         if touched:
             return touched
     if (focus is None and average == "all") or not words:

@@ -68,6 +68,9 @@ class Primitive:
     """The implementation, sync or async."""
     takes_context: bool = False
     result_kind: Kind | None = field(default=None, repr=False, compare=False)
+    ahead: bool = False
+    """Whether it may be called before the program gets there, or in vain: its result depends on its arguments and the
+    question alone, and calling it changes nothing."""
 
     @property
     def signature(self) -> str:
@@ -127,11 +130,11 @@ def primitive(function: Callable[..., Any], /) -> Primitive: ...
 
 
 @overload
-def primitive(*, name: str) -> Callable[[Callable[..., Any]], Primitive]: ...
+def primitive(*, name: str | None = None, ahead: bool = False) -> Callable[[Callable[..., Any]], Primitive]: ...
 
 
 def primitive(
-    function: Callable[..., Any] | None = None, /, *, name: str | None = None
+    function: Callable[..., Any] | None = None, /, *, name: str | None = None, ahead: bool = False
 ) -> Primitive | Callable[[Callable[..., Any]], Primitive]:
     """Makes a primitive of a typed, documented function, sync or async.
 
@@ -139,17 +142,19 @@ def primitive(
         function: The function; every parameter and the result annotated with str, int, float, bool, Image,
             list[...], tuple[...] or Optional[...]; a first parameter ``context`` is free.
         name: What programs call it, where that is not the function's own name.
+        ahead: Whether it may be called before the program gets there, or in vain, to save time. Only for functions
+            whose result depends on their arguments and the question alone, and that change nothing.
 
     Raises:
         TypeError: the signature or an annotation cannot be offered to programs, or the docstring is missing.
         ValueError: the name cannot be used in programs.
     """
     if function is None:
-        return lambda real: _make(real, name)
-    return _make(function, name)
+        return lambda real: _make(real, name, ahead)
+    return _make(function, name, ahead)
 
 
-def _make(function: Callable[..., Any], name: str | None) -> Primitive:
+def _make(function: Callable[..., Any], name: str | None, ahead: bool) -> Primitive:
     name = function.__name__ if name is None else name
     _check_name(name)
     doc = inspect.getdoc(function) or ""
@@ -172,6 +177,7 @@ def _make(function: Callable[..., Any], name: str | None) -> Primitive:
         function=function,
         takes_context=takes_context,
         result_kind=returns,
+        ahead=ahead,
     )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,12 +26,7 @@ async def open_image(context: CallContext, path: str) -> Image:
     The path is a name, ``Image7.jpg``, never a file: it stands for the picture of the question. With several pictures
     the number picks one.
     """
-    number = _number(path, r"Image(\d{1,6})\.(?:jpg|jpeg|png)", "Image1.jpg")
-    if len(context.images) == 1:
-        return context.images[0]  # in a prompt the number only counts the examples
-    if not 1 <= number <= len(context.images):
-        raise LookupError(f"there is no image {number}: the question has {len(context.images)} images")
-    return context.images[number - 1]
+    return opened(context.images, path)
 
 
 @primitive
@@ -40,11 +35,10 @@ async def open_images(context: CallContext, path: str) -> list[Image]:
 
     The path is a name, ``ImageSet7.jpg``, never a file: it stands for all pictures of the question, in order.
     """
-    _number(path, r"ImageSet(\d{1,6})\.(?:jpg|jpeg|png)", "ImageSet1.jpg")
-    return list(context.images)
+    return opened_set(context.images, path)
 
 
-@primitive
+@primitive(ahead=True)
 async def query(context: CallContext, img: Image, question: str) -> str:
     """Answers the question about the image in a word or two.
 
@@ -59,7 +53,7 @@ async def query(context: CallContext, img: Image, question: str) -> str:
     return reading.text
 
 
-@primitive
+@primitive(ahead=True)
 async def get_pos(context: CallContext, img: Image, object: str) -> tuple[float, float]:
     """Returns the position (x, y) of the object in the image.
 
@@ -75,7 +69,7 @@ async def get_pos(context: CallContext, img: Image, object: str) -> tuple[float,
             kind="gradcam",
             images=(ImageRef(img.index),),
             text=object,
-            relevance=(tuple(tuple(map(float, row)) for row in match.relevance),),
+            relevance=(tuple(map(tuple, match.relevance.tolist())),),
             scores=(match.logit,),
             position=position,
         )
@@ -83,7 +77,7 @@ async def get_pos(context: CallContext, img: Image, object: str) -> tuple[float,
     return position
 
 
-@primitive
+@primitive(ahead=True)
 async def find_matching_image(context: CallContext, images: list[Image], phrase: str) -> Image:
     """Returns the image that matches the phrase best.
 
@@ -92,16 +86,14 @@ async def find_matching_image(context: CallContext, images: list[Image], phrase:
     if not images:
         raise ValueError("find_matching_image() needs at least one image")
     text = f"a picture of {phrase}"
-    scores = await asyncio.gather(
-        *(context.services.similarity(SimilarityRequest(image.picture, text)) for image in images)
-    )
+    scores = await context.services.similarity.many([SimilarityRequest(image.picture, text) for image in images])
     context.record(
         Evidence(kind="itc", images=tuple(ImageRef(image.index) for image in images), text=text, scores=tuple(scores))
     )
     return images[int(np.argmax(scores))]
 
 
-@primitive
+@primitive(ahead=True)
 async def find_object(context: CallContext, img: Image, object: str) -> list[tuple[float, float, float, float]]:
     """Returns a box (left, bottom, right, top) for each such object in the image.
 
@@ -122,6 +114,31 @@ async def find_object(context: CallContext, img: Image, object: str) -> list[tup
 
 VISUAL = PrimitiveSet([open_image, open_images, query, get_pos, find_matching_image])
 """The vocabulary every engine offers. ``find_object`` joins it where there is a detector."""
+
+
+def opened(images: Sequence[Image], path: str) -> Image:
+    """Returns the picture of the question that a name stands for.
+
+    Raises:
+        ValueError: the name is of another kind.
+        LookupError: there are not as many pictures.
+    """
+    number = _number(path, r"Image(\d{1,6})\.(?:jpg|jpeg|png)", "Image1.jpg")
+    if len(images) == 1:
+        return images[0]  # in a prompt the number only counts the examples
+    if not 1 <= number <= len(images):
+        raise LookupError(f"there is no image {number}: the question has {len(images)} images")
+    return images[number - 1]
+
+
+def opened_set(images: Sequence[Image], path: str) -> list[Image]:
+    """Returns the pictures of the question, where the name stands for a set.
+
+    Raises:
+        ValueError: the name is of another kind.
+    """
+    _number(path, r"ImageSet(\d{1,6})\.(?:jpg|jpeg|png)", "ImageSet1.jpg")
+    return list(images)
 
 
 def peak(match: Match) -> tuple[float, float]:

@@ -1,0 +1,215 @@
+"""What the engine itself costs: everything but the models, which answer at once here.
+
+    python -m benchmarks.overhead [--questions 512] [--profile]
+
+Questions differ in picture and words, programs in words, so that no finished call helps another. Reported for 1 and 64
+questions at once, for a program of four calls and for one more call of a primitive: processor time of this process and
+of the sandbox's (which a busy machine does not change), and wall time (which it does). The first program of a shape
+pays for its static check, so programs that all differ in shape are reported apart.
+Targets on two cores: 3 ms a program, 0.3 ms a call.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import cProfile
+import json
+import os
+import pstats
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from codevqa import CodeVQA, Models, QuerySettings, Settings, Writer, WriterSettings
+from codevqa.images import Picture, load_picture
+from codevqa.models.base import CaptionRequest, Completion, GenerationRequest, Match, MatchRequest, SimilarityRequest
+from codevqa.program import Form
+from codevqa.prompts import PromptSet
+from codevqa.prompts import load as load_prompts
+
+TARGET_PROGRAM, TARGET_CALL = 3.0, 0.3
+
+
+class Instant:
+    """All models in one: answers at once and keeps nothing."""
+
+    name = "instant"
+    grid = 24
+
+    def __init__(self, program: Callable[[str], str]) -> None:
+        self._program = program
+        self._match = Match(np.random.default_rng(0).random((24, 24), np.float32), 1.0)
+
+    def generate(self, requests: Sequence[GenerationRequest]) -> list[Completion]:
+        """Writes the program of a question, or says yes to a reading prompt."""
+        return [Completion(self._text(str(request.prompt)), 500, 20) for request in requests]
+
+    def match(self, requests: Sequence[MatchRequest]) -> list[Match]:
+        """Returns one map for all."""
+        return [self._match] * len(requests)
+
+    def similarity(self, requests: Sequence[SimilarityRequest]) -> list[float]:
+        """Returns one score for all."""
+        return [0.5] * len(requests)
+
+    def caption(self, requests: Sequence[CaptionRequest]) -> list[str]:
+        """Returns captions that differ."""
+        return [f"a thing number {request.seed}" for request in requests]
+
+    def _text(self, prompt: str) -> str:
+        return "yes" if prompt.endswith("A:") else self._program(prompt.rsplit(": ", 1)[1])
+
+
+def engine(program: Callable[[str], str], workers: int, **settings: object) -> CodeVQA:
+    """Returns an engine whose writer turns a question into a program."""
+    models = Instant(program)
+    prompts: dict[Form, PromptSet] = {"image": load_prompts("gqa"), "set": load_prompts("covr")}
+    writer = Writer(models, prompts, settings=WriterSettings(selection="fixed"))
+    used = Settings(query=QuerySettings(), workers=workers, **settings)  # type: ignore[arg-type]
+    return CodeVQA(writer, Models(models, models, models), used)
+
+
+def gqa_like(question: str) -> str:
+    """Returns a program of three calls, like most of GQA's."""
+    word = question.split()[-1].rstrip("?")
+    return (
+        f'img = open_image("Image13.jpg")\nx1, y1 = get_pos(img, "{word}")\nx2, y2 = get_pos(img, "other {word}")\n'
+        f'color = query(img, "What color is the {word}?")\n'
+        f'if x1 < x2 and color == "yes":\n    answer = "yes"\nelse:\n    answer = "no"'
+    )
+
+
+def calls_of(name: str, calls: int) -> Callable[[str], str]:
+    """Returns a writer of programs that make so many calls of one primitive."""
+    text = {"query": 'query(img, f"is it {n} WORD?")', "get_pos": 'get_pos(img, f"WORD {n}")'}[name]
+
+    def program(question: str) -> str:
+        word = question.split()[-1].rstrip("?")
+        body = text.replace("WORD", word)
+        return f'img = open_image("Image13.jpg")\nfound = [{body} for n in range({calls})]\nanswer = str(len(found))'
+
+    return program
+
+
+_WORDS = count()
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Milliseconds a program."""
+
+    wall: float
+    own: float
+    """Processor time of this process, all threads."""
+    sandbox: float
+    """Processor time of the sandbox's processes."""
+
+    @property
+    def processor(self) -> float:
+        """Processor time of all processes."""
+        return self.own + self.sandbox
+
+
+def spent() -> tuple[float, float, float]:
+    """Returns wall time, and processor time of this process and of its children, in seconds."""
+    ticks = 0
+    for task in Path("/proc/self/task").iterdir():
+        for child in (task / "children").read_text().split():
+            fields = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+    return time.perf_counter(), time.process_time(), ticks / os.sysconf("SC_CLK_TCK")
+
+
+async def ask(vqa: CodeVQA, questions: int, at_once: int, pictures: Sequence[Picture]) -> Cost:
+    """Asks so many questions, so many at once; returns what one costs."""
+    slots = asyncio.Semaphore(at_once)
+
+    async def one(number: int) -> None:
+        async with slots:
+            answer = await vqa.ask_async(pictures[number % len(pictures)], f"is it a thing{number}?")
+        if answer.fallback or answer.error:
+            raise SystemExit(f"a program failed: {answer.error}")
+
+    before = spent()
+    await asyncio.gather(*(one(next(_WORDS)) for _ in range(questions)))
+    return Cost(*(1e3 * (now - then) / questions for now, then in zip(spent(), before, strict=True)))
+
+
+def pictures() -> list[Picture]:
+    """Returns pictures that are loaded already: decoding files is not the engine's."""
+    return [load_picture(Image.new("RGB", (64, 48), (n % 256, n // 256, 0))) for n in range(512)]
+
+
+def measure(program: Callable[[str], str], at_once: int, questions: int, **settings: object) -> Cost:
+    """Returns what one program costs once the engine is warm."""
+    with engine(program, max(at_once, 1), **settings) as vqa:
+        shown = pictures()
+        asyncio.run(ask(vqa, 2 * at_once, at_once, shown))
+        return asyncio.run(ask(vqa, questions, at_once, shown))
+
+
+def new_shapes(question: str) -> str:
+    """Returns a program whose shape no other has: its static check is never remembered."""
+    number = int("".join(filter(str.isdigit, question)))
+    body = "".join(f"\nif x1 > {bit}:\n    x1 = x1 - {bit}" for bit in range(12) if number >> bit & 1)
+    return gqa_like(question) + body
+
+
+def main() -> None:
+    """Measures and prints one JSON object."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--questions", type=int, default=512)
+    parser.add_argument("--profile", action="store_true", help="print where the engine's thread spends its time")
+    options = parser.parse_args()
+    if options.profile:
+        profile(options.questions)
+        return
+    report: dict[str, object] = {}
+    for at_once in (1, 64):
+        cost = measure(gqa_like, at_once, options.questions)
+        new = measure(new_shapes, at_once, options.questions // 4)
+        row: dict[str, object] = {
+            "programs a second": round(1e3 / cost.wall, 1),
+            "ms a program, wall": round(cost.wall, 2),
+            "ms a program, processor: engine, sandbox": (round(cost.own, 2), round(cost.sandbox, 2)),
+            "ms a program of a new shape: engine, sandbox": (round(new.own, 2), round(new.sandbox, 2)),
+        }
+        for name in ("get_pos", "query"):
+            for ahead in (False, True):
+                few, many = (
+                    measure(calls_of(name, calls), at_once, options.questions // 4, ahead=ahead) for calls in (2, 18)
+                )
+                shown = f"ms a call of {name}{', begun ahead' if ahead else ''}: wall, processor"
+                row[shown] = (round((many.wall - few.wall) / 16, 3), round((many.processor - few.processor) / 16, 3))
+        report[f"{at_once} at once"] = row
+    report["targets"] = {"ms a program": TARGET_PROGRAM, "ms a call": TARGET_CALL}
+    print(json.dumps(report, indent=1))
+
+
+def profile(questions: int) -> None:
+    """Profiles the engine's own thread under 64 questions at once."""
+    with engine(gqa_like, 64) as vqa:
+        shown = pictures()
+        asyncio.run(ask(vqa, 64, 64, shown))
+        profiler = cProfile.Profile()
+        loop = vqa._loop._loop
+        loop.call_soon_threadsafe(profiler.enable)
+        cost = asyncio.run(ask(vqa, questions, 64, shown))
+        asyncio.run_coroutine_threadsafe(_stop(profiler), loop).result()
+    print(f"{cost.wall:.2f} ms a program while profiled", file=sys.stderr)
+    pstats.Stats(profiler).sort_stats("tottime").print_stats(45)
+
+
+async def _stop(profiler: cProfile.Profile) -> None:
+    profiler.disable()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+"""What the benchmarks ask: BLIP at released sizes with random weights, programs and answers that are replayed.
+
+Random weights take as long as trained ones. Programs are those of the GQA bank, in GQA's proportions; the language
+models cost nothing, so that what is measured is everything else.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image as PILImage
+from transformers import BertTokenizer, BlipConfig, BlipForConditionalGeneration, BlipForImageTextRetrieval
+from transformers.models.blip.image_processing_pil_blip import BlipImageProcessorPil
+
+from codevqa import CodeVQA, Models, Settings, Writer, WriterSettings
+from codevqa.images import Picture, load_picture
+from codevqa.models.base import Completion, GenerationRequest, LanguageModel
+from codevqa.models.blip import BlipCaptioner, BlipMatcher
+from codevqa.models.blip_checkpoint import Checkpoint
+from codevqa.prompts import load as load_prompts
+from codevqa.writer import sentence_case
+
+PIECES = 30_522
+VISION: dict[str, dict[str, int]] = {
+    "tiny": {
+        "hidden_size": 48,
+        "intermediate_size": 96,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "image_size": 96,
+    },
+    "base": {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12},
+    "large": {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "num_attention_heads": 16},
+}
+TEXT: dict[str, dict[str, int]] = {
+    "tiny": {"hidden_size": 48, "intermediate_size": 96, "num_hidden_layers": 9, "num_attention_heads": 4},
+    "base": {"num_attention_heads": 12},
+    "large": {"num_attention_heads": 12},
+}
+EXAMPLES = load_prompts("gqa").examples
+
+
+def networks(size: str, device: str, seed: int = 0) -> tuple[Checkpoint, Checkpoint]:
+    """Returns a matcher's and a captioner's network of a size, in float32, as loading a checkpoint would.
+
+    Args:
+        size: ``large`` and ``base`` are BLIP's; ``tiny`` is for trying a benchmark out.
+        device: where they go.
+        seed: seed of the weights.
+    """
+    torch.manual_seed(seed)
+    place = torch.device(device)
+    text: dict[str, Any] = {**TEXT[size], "initializer_range": 0.06}
+    words = sorted(
+        {word for one in EXAMPLES for word in re.findall(r"[a-z]+", f"{one.question} {one.program}".lower())}
+    )
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "picture", "of", "?", *words]
+    pieces = list(dict.fromkeys(pieces))
+    # A whole vocabulary, so that every token that random weights choose is a word and captions differ.
+    pieces += [f"word{number}" for number in range(PIECES - len(pieces))]
+    made = []
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "vocab.txt").write_text("\n".join(pieces) + "\n")
+        for architecture in (BlipForImageTextRetrieval, BlipForConditionalGeneration):
+            config = BlipConfig(vision_config=VISION[size], text_config=text)
+            with place:
+                model = architecture(config).eval().requires_grad_(False)
+            side = int(config.vision_config.image_size)
+            processor = BlipImageProcessorPil(size={"height": side, "width": side})
+            tokenizer = BertTokenizer(vocab=str(Path(folder) / "vocab.txt"))
+            model.to(place)
+            about = (place, torch.float32, side // int(config.vision_config.patch_size), PIECES, PIECES + 1)
+            made.append(Checkpoint(f"random {size}", model, tokenizer, processor, *about))
+    return made[0], made[1]
+
+
+def served(checkpoint: Checkpoint) -> Checkpoint:
+    """Returns a copy as the library serves it: bfloat16 on a GPU, float32 elsewhere."""
+    dtype = torch.bfloat16 if checkpoint.device.type == "cuda" else torch.float32
+    return replace(checkpoint, model=copy.deepcopy(checkpoint.model).to(dtype), dtype=dtype)
+
+
+def fresh_pictures(count: int, seed: int, width: int = 500, height: int = 375) -> list[Picture]:
+    """Returns pictures of noise, of the size of most of GQA's."""
+    generator = np.random.default_rng(seed)
+    return [
+        load_picture(PILImage.fromarray(generator.integers(0, 256, (height, width, 3), dtype=np.uint8)))
+        for _ in range(count)
+    ]
+
+
+def questions(seed: int) -> Iterator[str]:
+    """Yields the bank's questions in a shuffled order, over and over."""
+    order = np.random.default_rng(seed)
+    while True:
+        for place in order.permutation(len(EXAMPLES)):
+            yield EXAMPLES[int(place)].question
+
+
+class ReplayedWriter:
+    """A language model that knows the program of every question of the bank, at no cost."""
+
+    name = "replayed"
+
+    def __init__(self) -> None:
+        self._programs = {sentence_case(example.question): example.program for example in EXAMPLES}
+
+    def generate(self, requests: Sequence[GenerationRequest]) -> list[Completion]:
+        """Returns each question's program, after the line that opens the image."""
+        return [self._one(request) for request in requests]
+
+    def _one(self, request: GenerationRequest) -> Completion:
+        header = str(request.prompt).rpartition("\n")[2]
+        program = self._programs[header.partition(": ")[2]]
+        return Completion(f'\nimg = open_image("Image1.jpg")\n{program}\n')
+
+
+class ReplayedReader:
+    """A language model that answers a reading prompt by its question alone, at no cost."""
+
+    name = "replayed"
+
+    def generate(self, requests: Sequence[GenerationRequest]) -> list[Completion]:
+        """Returns a number, a colour, or yes or no, as the question asks."""
+        return [Completion(" " + self._one(str(request.prompt))) for request in requests]
+
+    def _one(self, prompt: str) -> str:
+        question = prompt[prompt.rindex("\nQ: ") + 4 : prompt.rindex("\nA:")].lower()
+        pick = hashlib.sha256(question.encode()).digest()[0]
+        if question.startswith("how many"):
+            return str(pick % 5)
+        if question.startswith(("is", "are", "do", "can", "has", "was")):
+            return ("yes", "no")[pick % 2]
+        return ("red", "wood", "table", "man", "left")[pick % 5]
+
+
+def writer(model: LanguageModel) -> Writer:
+    """Returns a writer of GQA programs: twelve fixed examples, as no retriever is measured."""
+    return Writer(model, load_prompts("gqa"), settings=WriterSettings(selection="fixed"))
+
+
+def engine(matcher: Checkpoint, captioner: Checkpoint, *, at_once: int, batch: int) -> CodeVQA:
+    """Returns the library over two networks and replayed language models.
+
+    Args:
+        matcher: as :func:`served` returns it.
+        captioner: likewise.
+        at_once: questions under way at once.
+        batch: requests in one batch at most; how many rows go through a network at once is its own choice.
+    """
+    keep = 4 * 2**30
+    models = Models(
+        ReplayedReader(),
+        BlipMatcher(matcher, feature_cache_bytes=keep),
+        BlipCaptioner(captioner, feature_cache_bytes=keep),
+    )
+    return CodeVQA(writer(ReplayedWriter()), models, Settings(workers=at_once, max_batch=batch))

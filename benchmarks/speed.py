@@ -1,0 +1,277 @@
+"""Speed against the release's algorithm, always as a ratio measured in one run; and whether the answers are the same.
+
+    python benchmarks/speed.py query      one query a fresh picture, BLIP-large sizes     H200: 100x, 35 % of roofline
+    python benchmarks/speed.py mix        programs in GQA's mix, 8 questions a picture    H200: 200x
+    python benchmarks/speed.py mini       the same mix, the mini models end to end        2 cores: 10x
+    python benchmarks/speed.py equality   answers of both on GQA, COVR and NLVR2 as drawn by `codevqa mini-data`
+
+``query`` and ``mix`` take random weights, which cost as much as trained ones, and language models that are replayed at
+no cost; ``--size tiny`` tries them out on a CPU. The reference (``benchmarks/reference.py``) is slow, so it is measured
+on the few items given by ``--reference`` and stated for one item.
+
+Further measurements: ``latency_set.py`` (a question about five images), ``overhead.py`` (everything but models),
+``memory.py`` (100,000 questions), ``writing_speed.py`` (program writing), ``where_time_goes.py`` (a profile).
+
+The figures stated for an H200 were measured with small batches replayed as CUDA graphs: ``CODEVQA_CUDA_GRAPHS=1`` was
+set.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import starmap
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image as PILImage
+from random_blip import ReplayedReader, ReplayedWriter, engine, fresh_pictures, networks, questions, served, writer
+from reference import Numbers, Release, engine_seeds, from_preset
+
+from codevqa import Answer, CodeVQA, Question
+from codevqa.images import Picture
+from codevqa.models.cuda_graphs import enabled
+from codevqa.models.presets import preset
+
+TFLOP_A_PICTURE = 0.76
+"""Two ViT-L/16 forward passes at 384 pixels."""
+TFLOP_A_SECOND = 789.0
+"""What an H200 reached on large bfloat16 matrix products of random numbers."""
+
+Asked = tuple[Picture, str]
+Found = dict[str, Any]
+
+
+def seconds(run: Callable[[], object]) -> float:
+    """Returns how long a call takes; each ends with its results on the CPU, so that a GPU has finished."""
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def both_clocks(run: Callable[[], object]) -> tuple[float, float]:
+    """Returns how long a call takes by the clock, and in time of this process on all cores."""
+    start = time.process_time()
+    return seconds(run), time.process_time() - start
+
+
+def work(vqa: CodeVQA) -> dict[str, int]:
+    """Returns what the models have done so far."""
+    matcher, captioner = vqa.models.matcher.stats, vqa.models.captioner.stats  # type: ignore[attr-defined]
+    return {
+        "matcher's vision forwards": matcher.vision_forwards,
+        "captioner's vision forwards": captioner.vision_forwards,
+        "texts matched": matcher.text_rows,
+        "captions": captioner.text_rows,
+    }
+
+
+def report(name: str, unit: str, ours: float, count: int, theirs: float, reference_count: int, **more: Any) -> Found:
+    """Returns and prints a ratio; ``ours`` and ``theirs`` are seconds for so many items."""
+    mine, other = ours / count, theirs / reference_count
+    gpu = torch.cuda.is_available()
+    found = {
+        "benchmark": name,
+        "unit": unit,
+        "device": torch.cuda.get_device_name() if gpu else f"cpu, {torch.get_num_threads()} threads",
+        "CUDA graphs": enabled(torch.device("cuda" if gpu else "cpu")),
+        "ratio": other / mine,
+        f"{unit} a second": 1 / mine,
+        "milliseconds": 1000 * mine,
+        "items": count,
+        "reference, milliseconds": 1000 * other,
+        "reference, items": reference_count,
+        **more,
+    }
+    print(f"{name}: {found['ratio']:.1f}x the reference, CUDA graphs {'on' if found['CUDA graphs'] else 'off'}")
+    print(f"  ours       {1000 * mine:9.2f} ms a {unit}  {1 / mine:9.1f} a second  n={count}")
+    print(f"  reference  {1000 * other:9.2f} ms a {unit}  {1 / other:9.2f} a second  n={reference_count}")
+    for key, value in more.items():
+        print(f"  {key}: {value:.3f}" if isinstance(value, float) else f"  {key}: {value}")
+    return found
+
+
+def large(name: str, options: argparse.Namespace) -> Found:
+    """Measures ``query`` or ``mix`` over random weights of a released size."""
+    matching, captioning = networks(options.size, options.device)
+    per_picture = 1 if name == "query" else options.questions
+    method: Any = "pnpvqa" if name == "query" else "codevqa"
+
+    def asked(pictures: int, seed: int) -> list[Asked]:
+        texts = questions(seed)
+        return [(one, next(texts)) for one in fresh_pictures(pictures, seed) for _ in range(per_picture)]
+
+    with engine(served(matching), served(captioning), at_once=options.at_once, batch=options.batch) as vqa:
+
+        def ask(items: Sequence[Asked]) -> list[Answer]:
+            return vqa.ask_many([Question(picture, text) for picture, text in items], method=method)
+
+        ask(asked(options.warm_up, 1))
+        items, before = asked(options.pictures, 2), work(vqa)
+        answers: list[Answer] = []
+        ours = seconds(lambda: answers.extend(ask(items)))
+        done = {key: round((value - before[key]) / len(items), 3) for key, value in work(vqa).items()}
+        failed = [answer for answer in answers if answer.error is not None]
+    numbers = Numbers() if options.size != "tiny" else Numbers(patches=10)
+    release = Release(matching, captioning, ReplayedReader(), writer(ReplayedWriter()), numbers)
+    with release:
+
+        def ask_reference(item: Asked) -> str:
+            if name == "query":
+                return release.query([item[0]], item[1], "image", "image").text
+            return release.ask(item[0], item[1])
+
+        # A picture each, as it keeps none; fifty are the whole bank.
+        few = list(zip(fresh_pictures(options.reference + 1, 3), questions(3), strict=False))
+        ask_reference(few[0])
+        theirs = seconds(lambda: [ask_reference(item) for item in few[1:]])
+    floor = TFLOP_A_PICTURE / TFLOP_A_SECOND / per_picture
+    more: dict[str, Any] = {"done for each": done, "failed": len(failed)}
+    if failed:
+        more["first failure"] = f"{failed[0].question}: {failed[0].error}"
+    if options.size == "large" and options.device.startswith("cuda"):
+        more["share of the vision towers' roofline"] = floor / (ours / len(items))
+    unit = "query" if name == "query" else "question"
+    return report(f"{name}, BLIP {options.size}", unit, ours, len(items), theirs, len(few) - 1, **more)
+
+
+def drawn(pictures: int, per_picture: int, seed: int) -> list[tuple[PILImage.Image, str]]:
+    """Returns questions about drawn pictures, several about each."""
+    from codevqa.mini.questions import sample_question
+    from codevqa.mini.world import draw, sample_scene
+
+    found = []
+    for place in range(pictures):
+        rng = random.Random(f"speed {seed} {place}")
+        scene = sample_scene(rng, split="test")
+        picture = draw(scene)
+        found += [(picture, sample_question(rng, scene).question) for _ in range(per_picture)]
+    return found
+
+
+def mini(options: argparse.Namespace) -> Found:
+    """Measures the mini models end to end, both sides in turns, so that a busy machine slows both."""
+    ours, theirs, count, few_count = (0.0, 0.0), (0.0, 0.0), 0, 0
+    settings = preset("mini").settings
+    if options.at_once:
+        settings = replace(settings, workers=options.at_once)
+    with CodeVQA.from_preset("mini", settings=settings) as vqa, from_preset("mini") as release:
+
+        def ask(items: Sequence[tuple[PILImage.Image, str]]) -> list[Answer]:
+            return vqa.ask_many([Question(picture, text) for picture, text in items])
+
+        first = drawn(2, options.questions, 0)
+        ask(first)
+        release.ask(*first[0])
+        before = work(vqa)
+        for turn in range(1, options.turns + 1):
+            items = drawn(options.pictures, options.questions, turn)
+            few = random.Random(turn).sample(items, min(options.reference, len(items)))
+            wall, busy = both_clocks(partial(ask, items))
+            ours = (ours[0] + wall, ours[1] + busy)
+            wall, busy = both_clocks(partial(list, starmap(release.ask, few)))
+            theirs = (theirs[0] + wall, theirs[1] + busy)
+            count, few_count = count + len(items), few_count + len(few)
+        done = {key: round((value - before[key]) / count, 3) for key, value in work(vqa).items()}
+    more = {
+        "ratio in processor time, which company on the machine changes less": theirs[1] / few_count / ours[1] * count,
+        "done for each": done,
+        "reference, done in all": vars(release.counts),
+    }
+    return report("mini, end to end", "question", ours[0], count, theirs[0], few_count, **more)
+
+
+def equality(options: argparse.Namespace) -> Found:
+    """Compares the answers of both paths, question by question, given the same seeds."""
+    from codevqa.eval.datasets import open_dataset
+    from codevqa.mini.export import write
+
+    chosen = preset("mini")
+    settings = chosen.settings
+    draws = options.draws or from_prompts(chosen)
+    settings = replace(settings, query=replace(settings.query, max_draws=draws))
+    found: Found = {"benchmark": "equality", "captions drawn at most": draws}
+    reference = from_preset("mini", numbers=Numbers(drawn=draws), seeds=engine_seeds(settings.seed))
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        CodeVQA.from_preset("mini", settings=settings) as vqa,
+        reference as release,
+    ):
+        folder = options.data or Path(scratch) / "data"
+        if options.data is None:
+            write(folder, images=max(4, options.reference), seed=options.seed, splits=["val"])
+        for name, split in (("gqa", "val_balanced"), ("covr", "val"), ("nlvr2", "dev")):
+            examples = list(open_dataset(name, folder, split))
+            step = max(1, len(examples) // options.reference)
+            examples = examples[::step][: options.reference]
+            images = [[image.load() for image in example.images] for example in examples]
+            answers = vqa.ask_many(
+                [Question(shown, one.question, one.form) for shown, one in zip(images, examples, strict=True)]
+            )
+            same = 0
+            for shown, example, answer in zip(images, examples, answers, strict=True):
+                theirs = release.ask(shown, example.question, form=example.form)
+                same += theirs == answer.text
+                if theirs != answer.text:
+                    program = answer.program.source if answer.program else None
+                    print(f"  {name}: {example.question!r} ours {answer.text!r} reference {theirs!r}\n{program}")
+            fallbacks = sum(answer.fallback for answer in answers)
+            found[name] = {"same": same, "n": len(examples), "fallbacks": fallbacks}
+            print(f"{name}: {same} of {len(examples)} answers the same ({fallbacks} of them fallbacks)")
+    return found
+
+
+def from_prompts(chosen: Any) -> int:
+    """Returns how many captions the preset's prompts allow for one picture."""
+    from codevqa.prompts import load
+
+    return max(load(name).caption_draws for name in set(chosen.prompts.values()))
+
+
+def main() -> None:
+    """Parses the arguments and runs one benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    gpu = torch.cuda.is_available()
+    for name in ("query", "mix"):
+        one = commands.add_parser(name)
+        one.add_argument("--size", default="large", choices=["tiny", "base", "large"])
+        one.add_argument("--device", default="cuda" if gpu else "cpu")
+        one.add_argument("--pictures", type=int, default=(1024 if name == "query" else 256) if gpu else 8)
+        one.add_argument("--questions", type=int, default=8, help="questions a picture (mix)")
+        one.add_argument("--warm-up", type=int, default=256 if gpu else 2, help="pictures before the measured ones")
+        one.add_argument("--at-once", type=int, default=256 if gpu else 16, help="questions under way at once")
+        one.add_argument("--batch", type=int, default=128 if gpu else 16, help="rows in one batch at most")
+        one.add_argument("--reference", type=int, default=25 if gpu else 3, help="items the reference is measured on")
+    one = commands.add_parser("mini")
+    one.add_argument("--pictures", type=int, default=16, help="pictures a turn")
+    one.add_argument("--questions", type=int, default=8, help="questions a picture")
+    one.add_argument("--turns", type=int, default=2)
+    one.add_argument("--at-once", type=int, default=0, help="questions under way at once; 0 as the preset says")
+    one.add_argument("--reference", type=int, default=10, help="questions a turn that the reference is measured on")
+    one = commands.add_parser("equality")
+    one.add_argument("--data", type=Path, help="a folder `codevqa mini-data` wrote; None writes one")
+    one.add_argument("--reference", type=int, default=40, help="questions of each data set")
+    one.add_argument("--draws", type=int, default=0, help="captions drawn at most; 0 as the prompts say, 100 the paper")
+    one.add_argument("--seed", type=int, default=5, help="seed of the data")
+    for one in commands.choices.values():
+        one.add_argument("--json", type=Path, help="file to append the figures to, one JSON object a line")
+    options = parser.parse_args()
+    if options.command in ("query", "mix"):
+        found = large(options.command, options)
+    else:
+        found = {"mini": mini, "equality": equality}[options.command](options)
+    if options.json:
+        with options.json.open("a") as handle:
+            handle.write(json.dumps(found) + "\n")
+
+
+if __name__ == "__main__":
+    main()

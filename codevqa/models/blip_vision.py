@@ -1,0 +1,114 @@
+"""BLIP's vision transformer as one plain forward over the weights that transformers loaded.
+
+The same numbers as transformers' ``BlipVisionModel`` up to rounding (float32: 1e-5 of the features' scale), without the
+P x P attention matrices: fused attention, one matrix product for the patches, no gradients; on a GPU small batches can
+be replayed as CUDA graphs.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from .blip_checkpoint import first_line
+from .blip_pictures import PictureReader
+from .cuda_graphs import Recorded, avoid_cudnn_attention, bucket, enabled
+
+_log = logging.getLogger(__name__)
+
+_RECORDED_ROWS = (1, 2, 4, 8)
+"""Batches padded and replayed; larger ones keep a GPU busy for longer than they take to launch."""
+
+
+class VisionForward:
+    """The forward pass of one vision tower.
+
+    Args:
+        tower: transformers' ``BlipVisionModel``; its weights are read, never copied.
+        reader: what gives it pixels.
+    """
+
+    def __init__(self, tower: Any, reader: PictureReader) -> None:
+        self._tower = tower
+        self._reader = reader
+        self._graphs: dict[int, Recorded] = {}
+        self._records = enabled(reader.device)
+        avoid_cudnn_attention(reader.device)
+
+    def row_bytes(self) -> int:
+        """Returns about how much memory one picture of a batch needs while it is computed."""
+        config = self._tower.config
+        patches = (config.image_size // config.patch_size) ** 2 + 1
+        # Input, residual and output; queries, keys, values; both sides of the activation.
+        per_patch = 6 * config.hidden_size + 2 * config.intermediate_size
+        return int(patches * per_patch * self._tower.embeddings.position_embedding.element_size())
+
+    @torch.inference_mode()
+    def __call__(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Returns features, (pictures, 1 + patches, width), of bytes, (pictures, size, size, 3).
+
+        Raises:
+            torch.OutOfMemoryError: the batch does not fit.
+        """
+        size = bucket(len(pixels), _RECORDED_ROWS) if self._records else None
+        graph = self._recorded(pixels, size) if size is not None else None
+        return self._forward(pixels) if graph is None else graph(pixels)[: len(pixels)]
+
+    def release(self) -> None:
+        """Forgets the recorded graphs, which hold memory."""
+        self._graphs.clear()
+
+    def _recorded(self, pixels: torch.Tensor, size: int) -> Recorded | None:
+        """The graph for so many rows; None where this GPU, or its memory, does not allow one."""
+        graph = self._graphs.get(size)
+        if graph is None:
+            try:
+                graph = self._graphs[size] = Recorded(self._forward, pixels.new_zeros((size, *pixels.shape[1:])))
+            except RuntimeError as error:
+                # The same work without a graph is slower and nothing else; what is wrong beyond that it will say.
+                _log.warning("Small batches of pictures are not recorded as a CUDA graph: %s.", first_line(error))
+                self._records = False
+        return graph
+
+    def _forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        tower = self._tower
+        hidden = self._embed(pixels)
+        for block in tower.encoder.layers:
+            hidden = _block(block, hidden)
+        return tower.post_layernorm(hidden)  # type: ignore[no-any-return]
+
+    def _embed(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Patches, row by row from the top left, after the CLS embedding; positions added."""
+        embeddings = self._tower.embeddings
+        kernel = embeddings.patch_embedding.weight  # (width, 3, patch, patch)
+        side = kernel.shape[-1]
+        grid = pixels.shape[1] // side
+        patches = pixels[:, : grid * side, : grid * side].reshape(len(pixels), grid, side, grid, side, 3)
+        numbers = self._reader.normalise(patches.permute(0, 1, 3, 2, 4, 5))
+        # A convolution whose stride is its size is one matrix product.
+        patches = functional.linear(
+            numbers.reshape(len(pixels), grid * grid, -1),
+            kernel.permute(0, 2, 3, 1).reshape(len(kernel), -1),
+            embeddings.patch_embedding.bias,
+        )
+        first = embeddings.class_embedding.to(patches.dtype).expand(len(pixels), 1, -1)
+        hidden = torch.cat([first, patches], dim=1)
+        hidden += embeddings.position_embedding.to(hidden.dtype)
+        return hidden
+
+
+def _block(block: Any, hidden: torch.Tensor) -> torch.Tensor:
+    hidden += _attend(block.self_attn, block.layer_norm1(hidden))
+    hidden += block.mlp(block.layer_norm2(hidden))
+    return hidden
+
+
+def _attend(attention: Any, hidden: torch.Tensor) -> torch.Tensor:
+    rows, length, width = hidden.shape
+    heads = attention.num_heads
+    qkv = attention.qkv(hidden).view(rows, length, 3, heads, width // heads).permute(2, 0, 3, 1, 4)
+    mixed = functional.scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], scale=attention.scale)
+    return attention.projection(mixed.transpose(1, 2).reshape(rows, length, width))  # type: ignore[no-any-return]

@@ -1,0 +1,97 @@
+"""Reading programs as trees, without running any of them: parsing with bounds, and the shape of a program."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import warnings
+from collections.abc import Collection, Sequence
+
+from .primitives.signature import CONSTANTS
+
+__all__ = ["parse", "shape"]
+
+MAX_SOURCE = 8192
+"""Longest program that is looked at, in characters."""
+
+_KEPT = frozenset(dir(builtins)) | {"Any", "Image", "answer", "images", "img", *CONSTANTS}
+"""Names that mean something to the static check."""
+_SCOPES = (
+    ast.AnnAssign,
+    ast.AsyncFunctionDef,
+    ast.ClassDef,
+    ast.ExceptHandler,
+    ast.FunctionDef,
+    ast.Global,
+    ast.Import,
+    ast.ImportFrom,
+    ast.Lambda,
+    ast.Match,
+    ast.Nonlocal,
+)
+"""Where names are also written other than as plain variables."""
+
+
+def parse(source: str) -> ast.Module | None:
+    """Returns the tree of a program; None where it is too long or does not parse."""
+    if len(source) > MAX_SOURCE:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a model's odd backslash is no news to whoever runs us
+            return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def shape(source: str, primitives: Collection[str]) -> str | None:
+    """Returns the program with what the types in it cannot depend on made the same for all.
+
+    Texts passed straight to a primitive, which takes any, become one; variables are numbered in the order they appear;
+    comments and layout are gone. A program whose shape has nothing wrong with its types has nothing wrong with them
+    either: so thousands of programs are checked by checking a few. (Where something is wrong, the program itself has to
+    be looked at, for the words of the message.)
+
+    Args:
+        source: the program.
+        primitives: names of the primitives it may call.
+
+    Returns:
+        The shape as source; None where there is none, e.g. because the program does not parse.
+    """
+    tree = parse(source)
+    if tree is None:
+        return None
+    nodes = list(ast.walk(tree))
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    stored = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
+    if any(isinstance(node, _SCOPES) for node in nodes):
+        for node in nodes:
+            stored |= {getattr(node, written, "") or "" for written in ("arg", "asname", "name", "rest")}
+    elif not any(name.startswith("_") for name in stored):
+        _number(names, stored - _KEPT - set(primitives))
+    if not stored.isdisjoint(primitives):
+        return None  # what it calls may be its own
+    for node in nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in primitives:
+            for given in [*node.args, *(keyword.value for keyword in node.keywords)]:
+                _blank(given)
+    try:
+        return ast.unparse(tree)
+    except RecursionError:
+        return None
+
+
+def _number(names: Sequence[ast.Name], free: Collection[str]) -> None:
+    renamed: dict[str, str] = {}
+    for node in names:
+        if node.id in free:
+            node.id = renamed.setdefault(node.id, f"_v{len(renamed)}")
+
+
+def _blank(node: ast.expr) -> None:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        node.value = "text"
+    elif isinstance(node, ast.JoinedStr):
+        for part in node.values:
+            _blank(part)

@@ -1,0 +1,342 @@
+"""Calls begun ahead of a program change when models are asked, and nothing else."""
+
+# ruff: noqa: E501 -- a program reads best on one line
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import gc
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from PIL import Image as PILImage
+
+from codevqa import Answer, CodeVQA, Limits, Models, QuerySettings, Question, Settings, Writer, WriterSettings
+from codevqa.errors import CodeVQAError, ModelError, ProgramLimitError, ProgramRuntimeError, ServerError
+from codevqa.models.base import GenerationRequest
+from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
+from codevqa.primitives import Image, primitive
+from codevqa.prompts import load as load_prompts
+from codevqa.sandbox import Sandbox
+
+PICTURES = [PILImage.new("RGB", (60, 40), (40 * number, 90, 10)) for number in range(5)]
+LOOP = 'images = open_images("ImageSet7.jpg")\nn = 0\nfor img in images:\n    if query(img, "Is there a dog?") == "yes":\n        n = n + 1\nanswer = str(n)'
+LEAVES = 'answer = "no"\nfor img in images:\n    if query(img, "Is there a dog?") == "yes":\n        answer = "yes"\n        break'
+
+
+class Reader(ScriptedLM):
+    """Answers by a hash of the prompt, so that answers depend on captions; fails on a word, if told."""
+
+    def __init__(self, fails_on: str = "\0", error: type[CodeVQAError] = ModelError) -> None:
+        super().__init__(self.read, name="reader")
+        self.fails_on, self.error = fails_on, error
+
+    def read(self, request: GenerationRequest) -> str:
+        if self.fails_on in str(request.prompt).rsplit("Q: ", 1)[1].lower():
+            raise self.error("broken")
+        return " yes" if sum(map(ord, str(request.prompt))) % 2 else " no"
+
+
+@contextmanager
+def engine(
+    program: str | Callable[[GenerationRequest], str] = "", read: ScriptedLM | None = None, **settings: Any
+) -> Iterator[CodeVQA]:
+    given = {"query": QuerySettings(captions=2, patches=5), "workers": 8, **settings}
+    options = {name: given.pop(name) for name in ("primitives",) if name in given}
+    prompts = {"image": load_prompts("gqa"), "set": load_prompts("covr")}
+    writer = Writer(ScriptedLM(program, name="writer"), prompts, settings=WriterSettings(selection="fixed"))  # type: ignore[arg-type]
+    captioner = FakeCaptioner(lambda request: f"thing {request.seed}", grid=6)
+    models = Models(read or Reader(), FakeMatcher(6), captioner)
+    with CodeVQA(writer, models, Settings(**given), **options) as vqa:
+        yield vqa
+
+
+def timeless(answer: Answer) -> Answer:
+    """The answer without the seconds in it."""
+    calls = tuple(dataclasses.replace(call, seconds=0.0) for call in answer.trace.calls)
+    return dataclasses.replace(answer, seconds=0.0, trace=dataclasses.replace(answer.trace, calls=calls))
+
+
+def reads(vqa: CodeVQA) -> ScriptedLM:
+    reader = vqa.models.reader
+    assert isinstance(reader, ScriptedLM)
+    return reader
+
+
+def test_a_loop_over_five_images_costs_one_batch_of_each_model() -> None:
+    asked = {}
+    for ahead in (False, True):
+        with engine(LOOP, ahead=ahead) as vqa:
+            asked[ahead] = timeless(vqa.ask(PICTURES, "How many have a dog?"))
+            matcher, captioner = vqa.models.matcher, vqa.models.captioner
+            assert isinstance(matcher, FakeMatcher) and isinstance(captioner, FakeCaptioner)
+            batches = matcher.matches.batches, captioner.batches, reads(vqa).batches
+        assert batches == (([5], [10], [5]) if ahead else ([1] * 5, [2] * 5, [1] * 5))
+    assert asked[True] == asked[False]
+    assert len(asked[True].trace.calls) == 6 and asked[True].tokens > 0
+
+
+def test_what_is_only_likely_waits_for_the_program_unless_wanted() -> None:
+    for likely, requests in ((False, 1), (True, 5)):
+        read = ScriptedLM(" yes", name="reader")
+        with engine(read=read, ahead_likely=likely) as vqa:
+            answer = vqa.run(LEAVES, PICTURES)
+            assert answer.text == "yes" and len(answer.trace.calls) == 1
+            matcher = vqa.models.matcher
+            assert isinstance(matcher, FakeMatcher) and len(matcher.matches.requests) == requests
+
+
+PROGRAMS = [
+    LOOP,
+    LEAVES,
+    "answer = [get_pos(i, 'dog')[0] for i in images] + [get_pos(i, 'dog')[1] for i in images]",
+    "img = find_matching_image(images, 'dog')\nother = find_matching_image(images, 'cat')\nanswer = img == other",
+    "a = query(images[0], 'a?')\nb = query(images[1], 'b?') if a == 'yes' else query(images[2], 'c?')\nanswer = a + b",
+    "x = query(images[0], 'same?') + query(images[0], 'same?') + query(images[1], 'same?')\nanswer = x",
+    "query(images[0], 'a?')\nx = query(images[1], 'bad?')\nanswer = query(images[2], 'c?')",
+    "x = [query(i, 'a?') for i in images]\nanswer = x[9]",
+    "try:\n    query(images[0], ' ')\nexcept ValueError:\n    pass\nget_pos(images[0], '')\nanswer = 1",
+    "query(images[0], 'a?')\nquery(images[1], 3)\nanswer = 1",
+    "query(images[0], 'a?')\nanswer = query(images[1])",
+    "for n in range(30):\n    query(images[0], f'is it {n}?')\nanswer = 1",
+    "print('x')\nanswer = [query(i, f'is it {n}?') for n, i in enumerate(images)]",
+]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("likely", [False, True])
+def test_answers_traces_errors_and_tokens_stay_the_same(program: str, likely: bool) -> None:
+    found = []
+    for settings in ({"ahead": False, "max_batch": 1, "remember": 0}, {"ahead_likely": likely}):
+        with engine(program, Reader(fails_on="bad"), limits=Limits(calls=20), **settings) as vqa:
+            (answer,) = vqa.ask_many([Question(PICTURES, "Is it so?", "set")])
+            found.append(timeless(answer))
+    assert found[0] == found[1]
+    assert found[0].program is not None or found[0].error is not None
+
+
+def test_failures_nobody_asked_for_are_silent(caplog: pytest.LogCaptureFixture) -> None:
+    program = "a = [query(i, 'good?') for i in images]\nb = [query(i, a[0] + '?') for i in images]\nanswer = 1\nif len(a) == 9:\n    query(images[0], 'bad?')\n    query(images[1], 'bad?')"
+    read = Reader(fails_on="bad")
+    with caplog.at_level(logging.DEBUG, "asyncio"), engine(read=read, ahead_likely=True, batch_wait=0.0) as vqa:
+        answers = [vqa.run(program, PICTURES) for _ in range(3)]
+        gc.collect()  # asyncio reports a failure that nobody looked at when it forgets it
+    assert [answer.text for answer in answers] == ["1"] * 3
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+    with engine(read=Reader(fails_on="bad", error=ServerError)) as vqa, pytest.raises(ServerError, match="broken"):
+        vqa.run("answer = [query(i, 'bad?') for i in images]", PICTURES)
+
+
+def test_limits_count_what_the_program_calls() -> None:
+    with engine(limits=Limits(calls=5)) as vqa:
+        answer = vqa.run("answer = query(images[0], 'a?')\nif 1 == 2:\n    [query(i, 'b?') for i in images]", PICTURES)
+        assert len(answer.trace.calls) == 1
+        with pytest.raises(ProgramLimitError, match="more than 5 calls"):
+            vqa.run("answer = [query(i, q) for i in images for q in ('a?', 'b?')]", PICTURES)
+
+
+def tasks_ahead(vqa: CodeVQA) -> int:
+    return sum("ahead.py" in repr(task.get_stack()) for task in asyncio.all_tasks(vqa._loop._loop))
+
+
+def test_what_the_program_never_asks_for_is_cancelled() -> None:
+    entered, let_go = threading.Event(), threading.Event()
+
+    def read(request: GenerationRequest) -> str:
+        entered.set()
+        assert let_go.wait(10)
+        return " yes"
+
+    slow = "for i in images:\n    query(i, 'a?')\nanswer = 1"
+    reader = ScriptedLM(read, name="reader")
+
+    async def main(vqa: CodeVQA) -> None:
+        asking = asyncio.ensure_future(vqa.run_async(slow, PICTURES))
+        assert await asyncio.to_thread(entered.wait, 10)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        while tasks_ahead(vqa):  # the engine hears of it a moment later
+            await asyncio.sleep(0.01)
+        let_go.set()
+        assert (await vqa.run_async("answer = query(images[0], 'b?')", PICTURES)).text == "yes"
+
+    with engine(read=reader, max_batch=1) as vqa:
+        asyncio.run(asyncio.wait_for(main(vqa), 20))
+    assert len(reader.requests) == 2  # the one that ran, and the new one; four never began
+
+
+def test_no_more_than_so_many_are_under_way_at_once() -> None:
+    most, later = 0, list[int]()
+    under_way: set[int] = set()
+
+    @primitive(ahead=True)
+    async def slow(number: int) -> int:
+        """Returns the number, slowly."""
+        nonlocal most
+        under_way.add(number)
+        most = max(most, len(under_way))
+        later.append(len(under_way) if number > 40 else 0)
+        await asyncio.sleep(0.02)
+        under_way.discard(number)
+        return number
+
+    with engine(primitives=[slow]) as vqa:
+        began = time.perf_counter()
+        answer = vqa.run("answer = sum([slow(n) for n in range(60)])", PICTURES)
+        seconds = time.perf_counter() - began
+    assert answer.text == str(sum(range(60))) and 20 <= most <= 33
+    assert max(later) > 1 and seconds < 60 * 0.02
+
+
+def test_a_primitive_of_the_user_s_is_called_ahead_only_if_it_says_so() -> None:
+    called: list[tuple[str, int]] = []
+
+    @primitive
+    def own(number: int) -> int:
+        """Counts its calls."""
+        called.append(("own", number))
+        return number
+
+    @primitive(ahead=True)
+    def pure(number: int) -> int:
+        """Counts its calls."""
+        called.append(("pure", number))
+        return number
+
+    program = "{0}(1)\n{0}(2)\nif {0}(3) == 4:\n    {0}(4)\nanswer = 1"
+    with engine(primitives=[own, pure], ahead_likely=True) as vqa:
+        vqa.run(program.format("own"), PICTURES)
+        assert called == [("own", 1), ("own", 2), ("own", 3)]
+        vqa.run(program.format("pure"), PICTURES)
+    assert sorted(number for name, number in called if name == "pure") in ([1, 2, 3], [1, 2, 3, 4])
+
+
+def test_a_user_s_failure_ahead_comes_out_where_the_program_calls_it() -> None:
+    @primitive(ahead=True)
+    def halves(number: int) -> int:
+        """Halves even numbers."""
+        if number % 2:
+            raise ZeroDivisionError(f"{number} is odd")
+        return number // 2
+
+    message = r"line 2: halves\(\) failed: ZeroDivisionError: 3 is odd"
+    with engine(primitives=[halves]) as vqa, pytest.raises(ProgramRuntimeError, match=message):
+        vqa.run("a = halves(2)\nb = halves(3)\nanswer = 1", PICTURES)
+
+
+def test_a_new_image_of_the_program_is_not_taken_for_an_old_one() -> None:
+    @primitive
+    def swapped(images: list[Image]) -> list[Image]:
+        """Returns pictures under one another's numbers."""
+        first, second = images[:2]
+        return [Image(first.index, second.picture), Image(second.index, first.picture)]
+
+    program = "c = swapped(images)\nanswer = query(c[0], 'x?')\na = query(images[0], 'x?')\nb = query(images[1], 'x?')"
+    found = []
+    for ahead in (False, True):
+        with engine(primitives=[swapped], ahead=ahead, remember=0) as vqa:
+            found.append(timeless(vqa.run(program, PICTURES)))
+    assert found[0] == found[1]
+    captions = [call.evidence[0].captions for call in found[1].trace.calls[1:]]
+    assert captions[0] == captions[2] != captions[1]
+
+
+def test_each_seed_has_its_captions() -> None:
+    with engine("answer = query(images[0], 'a?')") as vqa:
+        texts = {vqa.ask(PICTURES[:2], "Is it?", seed=seed).trace.calls[0].evidence[0].captions for seed in range(5)}
+        again = vqa.ask(PICTURES[:2], "Is it?", seed=0).trace.calls[0].evidence[0].captions
+        assert len(texts) == 5 and again in texts
+
+
+BROKEN = [
+    "answer = qury(img, '{0}')",
+    "answer = query(img, '{0}') + 1",
+    "answer = query(img, '{0}', 1)",
+    "answer = query(3, '{0}')",
+    "a, b = query(img, '{0}'), 1\nanswer = c",
+    "x, y, z = get_pos(img, '{0}')\nanswer = x",
+    "answer = '{0}'.nothing",
+    "answer = query(img, '{0}').lower(",
+    "result = query(img, '{0}')",
+    "answer = '{0}'[400]",
+]
+
+
+def test_a_check_shared_by_shape_says_what_a_check_of_the_program_says() -> None:
+    from codevqa.primitives.visual import VISUAL
+
+    whole = [example.program for name in ("gqa", "covr") for example in load_prompts(name).examples][::4]
+    sources = [*whole, *(text.format(word) for text in BROKEN for word in ("dog", "cat"))]
+
+    async def main() -> None:
+        async with Sandbox(VISUAL, workers=2) as box:
+            checks = 0
+            real = box._check
+
+            async def counted(source: str, given: Any) -> Any:
+                nonlocal checks
+                checks += 1
+                return await real(source, given)
+
+            from codevqa.sandbox_check import variables
+
+            for source in sources:
+                direct = await real(source, variables({}))
+                box._check = counted  # type: ignore[method-assign]
+                try:
+                    await box.check(source)
+                    found = None
+                except CodeVQAError as error:
+                    found = error
+                assert (type(found), str(found)) == (type(direct), str(direct)), source
+            before = checks
+            await asyncio.gather(*(box.check(f"new = query(img, 'a {n}?')\nanswer = new.upper()") for n in range(20)))
+            assert checks == before + 1  # one check for twenty programs
+
+    asyncio.run(main())
+
+
+def drawn(count: int) -> list[Question]:
+    from codevqa.mini.questions import sample_question
+    from codevqa.mini.questions_set import sample_set
+    from codevqa.mini.world import draw, sample_scene
+
+    found = []
+    for place in range(count):
+        rng = random.Random(f"ahead {place}")
+        scenes = sample_set(rng, split="test") if place % 2 else [sample_scene(rng, split="test")]
+        item = sample_question(rng, scenes if place % 2 else scenes[0])
+        found.append(Question([draw(scene) for scene in scenes], item.question, "set" if place % 2 else "image"))
+    return found
+
+
+@pytest.mark.slow
+def test_the_mini_models_answer_the_same_one_call_at_a_time_and_all_at_once() -> None:
+    questions = drawn(60)
+    found, batches = [], []
+    plain = Settings(
+        ahead=False, max_batch=1, remember=0, query=QuerySettings(captions=2), limits=Limits(wall_seconds=900)
+    )
+    for settings in (plain, dataclasses.replace(plain, ahead=True, ahead_likely=True, max_batch=64, remember=64 << 20)):
+        with CodeVQA.from_preset("mini", settings=settings) as vqa:
+            found.append([comparable(answer) for answer in vqa.ask_many(questions)])
+            stats = vqa._services.match.batcher.stats
+            batches.append(stats.batches)
+    assert found[0] == found[1]
+    assert batches[1] < batches[0] / 4
+
+
+def comparable(answer: Answer) -> object:
+    """What does not depend on rounding, which depends on the batch."""
+    calls = [(call.name, call.arguments, call.value, call.line, call.error) for call in answer.trace.calls]
+    captions = [evidence.captions for call in answer.trace.calls for evidence in call.evidence]
+    source = answer.program.source if answer.program else ""
+    return answer.text, source, answer.fallback, answer.error, calls, captions, answer.tokens

@@ -1,0 +1,373 @@
+"""The library's own caption decoding writes what transformers' ``generate`` writes, whatever shares the batch."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tiny import GRID, WORDS, noise_picture, write_blip
+from transformers import BertTokenizer
+
+from codevqa.errors import ModelError, SetupError
+from codevqa.models import blip_captioner, blip_decode_graphs
+from codevqa.models.base import CaptionRequest
+from codevqa.models.blip import BlipCaptioner
+from codevqa.models.blip_decode_graphs import CaptionGraphs, unrecorded
+from codevqa.models.blip_sampling import draw, numbers_of
+from codevqa.models.caption_text import CaptionText
+from codevqa.models.presets import preset
+from codevqa.models.registry import resolve
+from codevqa.models.seeded_numbers import seeded_numbers
+
+PICTURES = [noise_picture(seed) for seed in range(4)]
+SEP = WORDS.index("[SEP]")
+SCRIPT = Path(__file__).resolve().parents[1] / "benchmarks" / "caption_speed.py"
+
+
+def load_generate() -> Callable[[BlipCaptioner, Sequence[CaptionRequest]], list[list[int]]]:
+    spec = importlib.util.spec_from_file_location("codevqa_caption_speed", SCRIPT)
+    assert spec is not None and spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = script
+    spec.loader.exec_module(script)
+    return script.generate  # type: ignore[no-any-return]
+
+
+GENERATE = load_generate()
+
+
+def generated(captioner: BlipCaptioner, requests: Sequence[CaptionRequest]) -> list[list[int]]:
+    """What ``generate`` writes: batches of equally many patches, as it knows no mask."""
+    found: dict[int, list[int]] = {}
+    counts = {len(request.patches or ()) for request in requests}
+    for count in counts:
+        places = [place for place, request in enumerate(requests) if len(request.patches or ()) == count]
+        found |= dict(zip(places, GENERATE(captioner, [requests[place] for place in places]), strict=True))
+    return [found[place] for place in range(len(requests))]
+
+
+def wanted(count: int, seed: int, most: int = GRID**2) -> list[CaptionRequest]:
+    rng = np.random.default_rng(seed)
+    requests = []
+    for _ in range(count):
+        patches = None if rng.random() < 0.2 else tuple(rng.permutation(GRID**2)[: rng.integers(1, most + 1)].tolist())
+        number = None if rng.random() < 0.2 else int(rng.integers(2**63))
+        requests.append(CaptionRequest(PICTURES[rng.integers(len(PICTURES))], patches, number))
+    return requests
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write_blip(tmp_path_factory.mktemp("blip") / "captioner", "captioner", seed=1)
+
+
+def load(folder: str, **options: Any) -> BlipCaptioner:
+    captioner = BlipCaptioner.from_pretrained(folder, device="cpu", **options)
+    with torch.no_grad():  # [SEP] becomes likely, so that captions end at many lengths
+        captioner._at.model.text_decoder.cls.predictions.decoder.bias[SEP] += 3
+    return captioner
+
+
+# The same tokens
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"min_length": 0, "temperature": 0.5},
+        {"min_length": 15, "max_length": 19, "top_k": 3},
+        {"min_length": 0, "max_length": 5, "top_k": 1},
+        {"top_k": 500, "temperature": 3.0, "prompt": ""},
+        {"max_batch": 3, "max_length": 40, "temperature": 2.0},
+    ],
+    ids=str,
+)
+def test_the_tokens_are_those_of_generate(folder: str, options: dict[str, Any]) -> None:
+    captioner = load(folder, **options)
+    requests = wanted(100, seed=len(str(options)))
+    ours = captioner.token_ids(requests)
+    assert ours == generated(captioner, requests)
+    lengths = {len(ids) for ids in ours}
+    assert max(lengths) <= captioner._rules.steps
+    if captioner._rules.steps > 2:
+        assert len(lengths) > 1  # some ended early
+
+
+def test_the_embedded_captioner_writes_what_generate_writes() -> None:
+    embedded = preset("mini")
+    name = resolve(embedded.captioner.partition(":")[2])
+    for options in (dict(embedded.options["captioner"]), {}):
+        captioner = BlipCaptioner.from_pretrained(name, device="cpu", **options)
+        rng = np.random.default_rng(3)
+        requests = [
+            CaptionRequest(PICTURES[place % 4], tuple(rng.permutation(captioner.grid**2)[:20].tolist()), place)
+            for place in range(40)
+        ]
+        assert captioner.token_ids(requests) == generated(captioner, requests)
+
+
+def test_the_prompt_s_logits_are_those_of_transformers(folder: str) -> None:
+    captioner = load(folder)
+    features = captioner._vision.features([PICTURES[0]])[PICTURES[0].key]
+    network = captioner._at.model.text_decoder
+    for patches in (None, (0, 5, 15)):
+        seen = features if patches is None else features[[1 + patch for patch in patches]]
+        with torch.inference_mode():
+            expected = network(
+                input_ids=torch.tensor([captioner._rules.prompt]), encoder_hidden_states=seen[None], use_cache=False
+            ).logits[0]
+        found = captioner.prompt_logits(CaptionRequest(PICTURES[0], patches))
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_bfloat16(folder: str) -> None:
+    captioner = load(folder, dtype="bfloat16")
+    requests = wanted(60, seed=5)
+    ours, theirs = captioner.token_ids(requests), generated(captioner, requests)
+    # Rounding differs, and one token changes all that follow.
+    assert sum(one[0] == other[0] for one, other in zip(ours, theirs, strict=True)) > 50
+
+
+# Recorded steps, run here without a GPU
+
+
+def run_as_recorded(captioner: BlipCaptioner) -> list[str]:
+    """Makes the captioner decode as on a GPU, stretch by stretch; returns what it recorded and ran."""
+    log: list[str] = []
+
+    def record(function: Callable[[], None]) -> Callable[[], None]:
+        function()  # recording runs it over whatever lies there
+        log.append("recorded")
+
+        def replay() -> None:
+            log.append("ran")
+            function()
+
+        return replay
+
+    captioner._graphs = CaptionGraphs(captioner._decoder, record)
+    return log
+
+
+@pytest.fixture
+def no_gpu_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Here:
+        def __init__(self, device: torch.device) -> None: ...
+        def __enter__(self) -> None: ...
+        def __exit__(self, *_: object) -> None: ...
+
+    monkeypatch.setattr(blip_captioner.torch.cuda, "device", Here)
+
+
+@pytest.mark.usefixtures("no_gpu_needed")
+@pytest.mark.parametrize("options", [{}, {"min_length": 0}, {"min_length": 20}, {"max_length": 5, "min_length": 0}])
+def test_recorded_steps_write_the_same(folder: str, options: dict[str, Any]) -> None:
+    expected, captioner = load(folder, **options), load(folder, **options)
+    log = run_as_recorded(captioner)
+    for count, seed in ((60, 1), (3, 2), (37, 3), (60, 4), (1, 5)):
+        requests = wanted(count, seed)
+        assert captioner.token_ids(requests) == expected.token_ids(requests)
+    assert log.count("recorded") < log.count("ran")
+
+
+@pytest.mark.usefixtures("no_gpu_needed")
+def test_stretches_are_recorded_once_and_left_out_when_all_rows_have_ended(folder: str) -> None:
+    captioner = load(folder, min_length=10)
+    log = run_as_recorded(captioner)
+    requests = [CaptionRequest(PICTURES[0], (1, 2), seed) for seed in range(8)]
+    bias = captioner._at.model.text_decoder.cls.predictions.decoder.bias
+    with torch.no_grad():
+        bias[SEP] -= 100
+    assert {len(ids) for ids in captioner.token_ids(requests)} == {16}
+    # 16 steps after a prompt of 4 tokens: the seventh is the first that may end a caption, then three at a time.
+    assert log.count("recorded") == 4
+    del log[:]
+    with torch.no_grad():
+        bias[SEP] += 200
+    assert {len(ids) for ids in captioner.token_ids(requests[:5])} == {7}
+    assert log == ["ran"]
+
+
+@pytest.mark.usefixtures("no_gpu_needed")
+def test_rows_without_a_caption_keep_nobody_waiting(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    captioner = load(folder)
+    with torch.no_grad():  # no caption ends before it must
+        captioner._at.model.text_decoder.cls.predictions.decoder.bias[SEP] -= 100
+    run_as_recorded(captioner)
+    begin, done = captioner._decoder.begin, []
+
+    def noted(drafts: Any) -> None:
+        done.append(drafts.done.tolist())
+        begin(drafts)
+
+    monkeypatch.setattr(captioner._decoder, "begin", noted)
+    for rows in (8, 5):
+        captioner.token_ids([CaptionRequest(PICTURES[0], (1, 2), seed) for seed in range(rows)])
+    assert done[1:] == [[False] * 8, [False] * 5 + [True] * 3]  # after the recording
+
+
+@pytest.mark.usefixtures("no_gpu_needed")
+def test_a_gpu_without_recordings_writes_the_same_and_seldom_waits(
+    folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected, captioner = load(folder), load(folder)
+    captioner._graphs = unrecorded(captioner._decoder)
+    steps: list[int] = []
+    step = captioner._decoder.step
+
+    def counted(drafts: Any, number: int) -> None:
+        steps.append(number)
+        step(drafts, number)
+
+    monkeypatch.setattr(captioner._decoder, "step", counted)
+    for count, seed in ((60, 1), (3, 2), (1, 5)):
+        requests = wanted(count, seed)
+        assert captioner.token_ids(requests) == expected.token_ids(requests)
+        assert not captioner._graphs._kept  # memory is given back
+    del steps[:]
+    with torch.no_grad():
+        captioner._at.model.text_decoder.cls.predictions.decoder.bias[SEP] += 100
+    captioner.token_ids([CaptionRequest(PICTURES[0], (1, 2), 1)])
+    assert steps == list(range(7))  # each step once: nothing is warmed up
+
+
+def test_how_each_device_decodes(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    decoder, choose = load(folder)._decoder, blip_captioner._stretches
+    gpu = torch.device("cuda")
+    assert choose(decoder, torch.device("cpu")) is None
+    monkeypatch.delenv("CODEVQA_CUDA_GRAPHS", raising=False)
+    off = choose(decoder, gpu)
+    monkeypatch.setenv("CODEVQA_CUDA_GRAPHS", "1")
+    on = choose(decoder, gpu)
+    assert off is not None and off._record is not blip_decode_graphs._recorded and off._limit == 0
+    assert on is not None and on._record is blip_decode_graphs._recorded and on._limit > 0
+
+
+# Work and memory
+
+
+def test_each_patch_is_projected_once(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    captioner = load(folder)
+    projected: list[int] = []
+    show = captioner._decoder.show
+
+    def counted(drafts: Any, patches: torch.Tensor, index: torch.Tensor) -> None:
+        projected.append(len(patches))
+        show(drafts, patches, index)
+
+    monkeypatch.setattr(captioner._decoder, "show", counted)
+    captioner.token_ids([CaptionRequest(PICTURES[0], (seed % 4, 5, 6, 7), seed) for seed in range(20)])
+    assert projected == [7]
+    captioner.token_ids([CaptionRequest(PICTURES[number], (0, 1, 2), 0) for number in (0, 1, 0)])
+    assert projected == [7, 6]
+
+
+def test_rows_that_have_ended_are_left_out(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    captioner = load(folder, min_length=0)
+    rows: list[int] = []
+    step = captioner._decoder.step
+
+    def counted(drafts: Any, number: int) -> None:
+        rows.append(len(drafts.done))
+        step(drafts, number)
+
+    monkeypatch.setattr(captioner._decoder, "step", counted)
+    ids = captioner.token_ids([CaptionRequest(PICTURES[0], (1, 2), seed) for seed in range(40)])
+    assert len({tuple(row) for row in ids}) > 10
+    assert rows[0] == 40 and rows == sorted(rows, reverse=True)
+    assert sum(rows) < 2 * sum(map(len, ids)) + 40
+
+
+def test_out_of_memory_halves_the_batch(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    captioner = load(folder)
+    requests = wanted(30, seed=8, most=8)
+    expected = captioner.token_ids(requests)
+    begin, sizes = captioner._decoder.begin, []
+
+    def starve(drafts: Any) -> None:
+        sizes.append(len(drafts.done))
+        if len(drafts.done) > 4:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        begin(drafts)
+
+    monkeypatch.setattr(captioner._decoder, "begin", starve)
+    assert captioner.token_ids(requests) == expected
+    assert max(sizes) > 4 and sizes[-1] <= 4
+
+
+def test_positions_that_the_network_does_not_have(folder: str) -> None:
+    with pytest.raises(SetupError, match="up to 40 tokens, not 41"):
+        load(folder, max_length=41)
+    with pytest.raises(ModelError, match="Patches"):
+        load(folder).token_ids([CaptionRequest(PICTURES[0], ())])
+
+
+# Text
+
+
+ODD = """[PAD] [UNK] [CLS] [SEP] [MASK] a the ' s t 's n't 've . , ? ! .x ''re '' do not dog ##s ##' ##. - é ##é"""
+
+
+def test_texts_are_those_of_the_tokenizer(tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_text("\n".join(ODD.split()) + "\n")
+    embedded = resolve(preset("mini").captioner.partition(":")[2])
+    for tokenizer in (BertTokenizer(vocab=str(tmp_path / "vocab.txt")), BertTokenizer.from_pretrained(embedded)):
+        text = CaptionText(tokenizer)
+        some = np.random.default_rng(0).integers(0, len(tokenizer) + 3, (500, 12)).tolist()
+        for ids in [[], [0, 2], *some]:
+            expected = tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=True)
+            assert text(ids) == expected.strip()
+
+
+# Drawing
+
+
+def test_numbers_are_numpy_s() -> None:
+    seeds = [
+        0,
+        1,
+        2**32 - 1,
+        2**32,
+        2**63,
+        2**64 - 1,
+        -1,
+        2**70 + 3,
+        *np.random.default_rng(0).integers(2**63, size=99),
+    ]
+    expected = [np.random.Generator(np.random.PCG64(int(seed) % 2**64)).random(16) for seed in seeds]
+    assert np.array_equal(seeded_numbers([int(seed) for seed in seeds], 16), expected)
+    assert np.array_equal(seeded_numbers(seeds[:5], 16), expected[:5])
+    assert seeded_numbers([], 3).shape == (0, 3)
+
+
+def whole(logits: torch.Tensor, numbers: torch.Tensor, top_k: int, temperature: float) -> list[int]:
+    """Sampling by the definition, over the whole vocabulary in NumPy."""
+    found = []
+    for row, number in zip(logits.double().numpy(), numbers[:, 0].tolist(), strict=True):
+        if number < 0:
+            found.append(int(row.argmax()))
+            continue
+        least = np.sort(row)[-top_k]
+        shares = np.where(row >= least, np.exp((row - row.max()) / temperature), 0)
+        below = shares.cumsum()
+        found.append(int((below > number * below[-1]).argmax()))
+    return found
+
+
+@pytest.mark.parametrize("vocabulary", [60, 5000])
+@pytest.mark.parametrize("levels", [None, 40, 3])
+def test_tokens_are_drawn_by_the_definition_ties_included(vocabulary: int, levels: int | None) -> None:
+    generator = torch.Generator().manual_seed(vocabulary)
+    logits = torch.randn(300, vocabulary, generator=generator)
+    if levels is not None:  # many equal logits; with few levels more than there are candidates
+        logits = (logits * levels / 6).round() * 6 / levels
+    numbers = numbers_of([None if row % 7 == 0 else row for row in range(300)], 1)
+    for top_k, temperature in ((50, 1.0), (7, 0.7), (1, 2.0)):
+        assert draw(logits, numbers, top_k, temperature).tolist() == whole(logits, numbers, top_k, temperature)

@@ -1,0 +1,397 @@
+"""The decoding loop in slots, on tiny random models of several architectures, against ``model.generate`` alone."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+import torch
+from tiny_lm import build_tokenizer
+
+from codevqa.errors import ModelError
+from codevqa.models import lm_decode, lm_slots
+from codevqa.models.base import Completion, GenerationRequest
+from codevqa.models.lm_decode import CPU, Pace
+from codevqa.models.lm_plan import Node, plan
+from codevqa.models.lm_rows import PrefixStore, Row
+from codevqa.models.transformers_lm import TransformersLM
+
+LATE = Pace(steps=3, late=1, prefill=200, worth=16, grain=8)
+"""As on a GPU: the host looks at what was made when more is under way."""
+PACES = {"cpu": CPU, "late": LATE, "long": Pace(steps=8, late=2, prefill=10**6, worth=10**6, grain=64)}
+CONTEXT = 160
+HEAD = "img = open_image(\n# Image 1: Is the red ball left of the box?\n"
+
+
+def llama() -> Any:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    return LlamaForCausalLM(LlamaConfig(**sizes(), num_key_value_heads=2))
+
+
+def qwen2() -> Any:
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    return Qwen2ForCausalLM(Qwen2Config(**sizes(), num_key_value_heads=1))
+
+
+def gpt2() -> Any:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    ends = {"bos_token_id": 1, "eos_token_id": 2}
+    config = GPT2Config(
+        vocab_size=400, n_positions=CONTEXT, n_embd=32, n_layer=2, n_head=4, initializer_range=0.25, **ends
+    )
+    return GPT2LMHeadModel(config)
+
+
+def sliding() -> Any:
+    from transformers import MistralConfig, MistralForCausalLM
+
+    return MistralForCausalLM(MistralConfig(**sizes(), num_key_value_heads=2, sliding_window=16))
+
+
+def capped() -> Any:
+    from transformers import Gemma2Config, Gemma2ForCausalLM
+
+    return Gemma2ForCausalLM(
+        Gemma2Config(**sizes(), num_key_value_heads=2, head_dim=8, layer_types=["full_attention"] * 2)
+    )
+
+
+def alibi() -> Any:
+    from transformers import BloomConfig, BloomForCausalLM
+
+    return BloomForCausalLM(BloomConfig(vocab_size=400, hidden_size=32, n_layer=2, n_head=4, initializer_range=0.25))
+
+
+def sizes() -> dict[str, Any]:
+    return {
+        "vocab_size": 400,
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "max_position_embeddings": CONTEXT,
+        "initializer_range": 0.25,
+        "tie_word_embeddings": False,
+    }
+
+
+def build(make: Callable[[], Any], *, pace: Pace | None = None, **given: Any) -> TransformersLM:
+    torch.manual_seed(0)
+    model = make().eval()
+    model.generation_config.eos_token_id = 2
+    lm = TransformersLM(model, build_tokenizer(), name="tiny", **given)
+    if pace is not None:
+        lm._slots.pace = pace
+    return lm
+
+
+def mixed(count: int = 14, seed: int = 3) -> list[GenerationRequest]:
+    """Prompts of many lengths, some with the same beginning, some of them marked, with limits and stop strings."""
+    draw = random.Random(seed)
+    words = ["red", "ball", "box", "img", "=", "query(", "left", "?", "\n", "answer", "if"]
+    made = []
+    for number in range(count):
+        text = " ".join(draw.choices(words, k=draw.randint(1, 20)))
+        head = HEAD if number % 3 else ""
+        stop = ("\n", draw.choice("abcdefgh")) if number % 4 == 1 else ()
+        made.append(GenerationRequest(head + text, draw.randint(1, 30), stop, len(head) if number % 2 else 0))
+    # The same prompt twice, one that begins another, and one token.
+    return [*made, made[-1], GenerationRequest(HEAD, 9), GenerationRequest(HEAD + "x", 9), GenerationRequest("", 5)]
+
+
+@pytest.fixture(scope="module")
+def alone() -> dict[str, list[Completion]]:
+    """What ``model.generate`` says to the mixed prompts, one at a time."""
+    said = {}
+    for make in (llama, qwen2, gpt2):
+        lm = build(make, loop=False, max_batch=1)
+        said[make.__name__] = [lm.generate([GenerationRequest(r.prompt, r.max_tokens, r.stop)])[0] for r in mixed()]
+        assert lm.stats.generate_calls == len(mixed()) and lm.stats.steps == 0
+    return said
+
+
+@pytest.mark.parametrize("pace", PACES.values(), ids=PACES)
+@pytest.mark.parametrize("slots", [1, 3, 16])
+@pytest.mark.parametrize("make", [llama, qwen2, gpt2])
+def test_equals_generate_one_by_one(
+    alone: dict[str, list[Completion]], make: Callable[[], Any], slots: int, pace: Pace
+) -> None:
+    expected = alone[make.__name__]
+    assert len({completion.text for completion in expected}) > len(expected) // 2
+    lm = build(make, max_batch=slots, pace=pace)
+    assert lm.own_loop
+    assert lm.generate(mixed()) == expected
+    assert lm.generate(list(reversed(mixed()))) == expected[::-1], "slots of the last call were not begun afresh"
+    assert lm.stats.generate_calls == 0 and lm.stats.steps > 0
+
+
+@pytest.mark.parametrize("make", [sliding, capped, alibi])
+def test_other_kinds_of_attention_go_through_generate(make: Callable[[], Any]) -> None:
+    lm, plain = build(make), build(make, loop=False)
+    requests = [GenerationRequest(HEAD + word, 8, shared=len(HEAD)) for word in ("red", "ball box")]
+    assert lm.generate(requests) == plain.generate(requests)
+    assert not lm.own_loop and lm.stats.generate_calls > 0
+    assert lm.model.config._attn_implementation != lm_slots.NAME
+
+
+def test_the_probe_notices_another_scale_and_another_mask(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert build(llama)._slots.supported()
+    attend = lm_slots.Step.attend
+    with monkeypatch.context() as patch:
+        patch.setattr(lm_slots.Step, "attend", lambda self, q, k, v, scale: attend(self, q, k, v, 0.5 * scale))
+        assert not build(llama)._slots.supported()
+    with monkeypatch.context() as patch:
+        patch.setattr(lm_slots.Prefill, "attend", lambda self, q, k, v, scale: attend_all(q, k, v, scale))
+        assert not build(llama)._slots.supported()
+
+
+def attend_all(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float) -> torch.Tensor:
+    return torch.nn.functional.scaled_dot_product_attention(query, key, value, scale=scale, enable_gqa=True)
+
+
+def test_the_model_is_left_as_it_was() -> None:
+    lm = build(llama)
+    before = lm.model.config._attn_implementation
+    lm.generate(mixed())
+    assert lm.model.config._attn_implementation == before
+
+
+# --- ends ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_full_context_ends_the_row_however_late_one_looks() -> None:
+    # GPT-2 has no position past its context: to step there would be an error.
+    lm, plain = build(gpt2, pace=PACES["long"]), build(gpt2, loop=False)
+    longest = "<s>"
+    while len(lm.tokenizer(longest)["input_ids"]) < CONTEXT - 7:
+        longest += " x="
+    requests = [GenerationRequest(longest, 100), GenerationRequest("red ball", 40), GenerationRequest(longest[:-9], 90)]
+    assert lm.generate(requests) == [plain.generate([request])[0] for request in requests]
+    assert lm.generate(requests)[0].completion_tokens <= 7
+
+
+def test_end_token_and_stop_string_inside_a_round() -> None:
+    (free,) = build(llama, loop=False).generate([GenerationRequest(HEAD, 30)])
+    lm = build(llama, pace=PACES["long"])
+    for place in (2, 5, 11):
+        stop = free.text[place : place + 6]
+        (cut,) = lm.generate([GenerationRequest(HEAD, 30, (stop,))])
+        assert cut.text == free.text[: free.text.index(stop)]
+        plain = build(llama, loop=False).generate([GenerationRequest(HEAD, 30, (stop,))])
+        assert plain == [cut], "tokens past the end were counted"
+    rows = [Row(0, lm.tokenizer(HEAD)["input_ids"], 0, 30, ())]
+    with torch.inference_mode():
+        tokens = lm._slots.run(rows, lm._end_of)[0]
+    lm._ends = {tokens[9]}
+    (ended,) = lm.generate([GenerationRequest(HEAD, 30)])
+    assert ended.completion_tokens == tokens.index(tokens[9]) + 1
+
+
+def test_a_slot_left_far_behind_does_not_disturb_shorter_texts() -> None:
+    # The long text ends at once, its slot goes on moving past the places that are looked at for the others.
+    long = "red ball box " * 30
+    plain = build(llama, loop=False)
+    stop = plain.generate([GenerationRequest(long, 4)])[0].text[:1]
+    requests = [GenerationRequest("red", 40), GenerationRequest("box", 40), GenerationRequest(long, 50, (stop,))]
+    lm = build(llama, pace=Pace(steps=2, late=1, prefill=10**6, worth=10**6, grain=8), max_batch=4)
+    assert lm.generate(requests) == [plain.generate([request])[0] for request in requests]
+    assert lm.generate(requests)[2].completion_tokens == 1
+
+
+# --- slots -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_slot_is_taken_again_while_the_others_go_on() -> None:
+    limits = [40, 5, 5, 5, 5, 5, 5, 5]
+    requests = [GenerationRequest(f"{word} ball", limit) for word, limit in zip("abcdefgh", limits, strict=True)]
+    lm = build(llama, max_batch=2)
+    completions = lm.generate(requests)
+    assert [completion.completion_tokens for completion in completions] == limits
+    # Seven short texts pass through one slot, one after another, beside the long one. Batches that wait for their
+    # longest row would need 40 + 3 * 5 steps. The first token of each comes with its prompt, where it is computed
+    # alone.
+    assert lm.stats.steps <= 41
+    assert lm._slots.memory is not None and lm._slots.memory.count == 2
+
+
+def test_slots_are_kept_from_call_to_call_and_grow_with_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[int, int]] = []
+    whole = lm_decode.Memory
+
+    def counted(shapes: Any, count: int, length: int, *given: Any) -> Any:
+        made.append((count, length))
+        return whole(shapes, count, length, *given)
+
+    lm = build(llama, pace=LATE)
+    assert lm.own_loop
+    monkeypatch.setattr(lm_decode, "Memory", counted)
+    short = [GenerationRequest("red", 8), GenerationRequest("box", 8)]
+    lm.generate(short)
+    lm.generate(short[:1])
+    assert len(made) == 1
+    lm.generate([GenerationRequest("red ball " * 9, 30)])
+    lm.generate(short * 2)
+    lm.generate(short)
+    assert len(made) == 3
+    assert [count for count, _ in made] == [2, 2, 4]
+    assert made[0][1] < made[1][1] == made[2][1] and all(length % LATE.grain == 0 for _, length in made)
+
+
+@pytest.fixture
+def scarce(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Memory for two slots and no more."""
+    tried: list[int] = []
+    whole = lm_decode.Memory
+
+    def scarcely(shapes: Any, count: int, *given: Any) -> Any:
+        tried.append(count)
+        if count > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return whole(shapes, count, *given)
+
+    monkeypatch.setattr(lm_decode, "Memory", scarcely)
+    return iter([tried])  # type: ignore[return-value]
+
+
+def test_out_of_memory_halves_the_slots_and_goes_on(alone: dict[str, list[Completion]], scarce: Any) -> None:
+    lm = build(llama, max_batch=16)
+    lm._loop = True
+    lm._slots._shapes = [(2, 8, 8)] * 2
+    assert lm.generate(mixed()) == alone["llama"]
+    assert next(scarce) == [16, 8, 4, 2]
+    assert lm.generate(mixed()) == alone["llama"]
+
+
+def test_out_of_memory_on_the_way_keeps_what_is_done(
+    alone: dict[str, list[Completion]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lm = build(llama, max_batch=4)
+    assert lm.own_loop
+    run, calls = lm_slots.Step.run, [0]
+
+    def fails_once(self: Any, model: Any) -> None:
+        calls[0] += 1
+        if calls[0] == 40:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        run(self, model)
+
+    monkeypatch.setattr(lm_slots.Step, "run", fails_once)
+    begun: list[int] = []
+    monkeypatch.setattr(lm._slots, "_run", noted(lm._slots._run, begun))
+    assert lm.generate(mixed()) == alone["llama"]
+    assert len(begun) == 2 and begun[1] < begun[0] == len(mixed()), "texts that were done were decoded again"
+    assert lm._slots.max_batch == 2
+
+
+def noted(run: Callable[..., None], begun: list[int]) -> Callable[..., None]:
+    def noting(rows: Sequence[Row], *given: Any) -> None:
+        begun.append(len(rows))
+        run(rows, *given)
+
+    return noting
+
+
+def test_no_memory_for_one_row_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*given: Any, **named: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    lm = build(llama)
+    assert lm.own_loop
+    monkeypatch.setattr(lm_decode, "Memory", never)
+    with pytest.raises(ModelError, match="ran out of memory"):
+        lm.generate([GenerationRequest("red", 4)] * 3)
+    whole = build(llama, loop=False, max_batch=4)
+    monkeypatch.setattr(whole.model, "generate", never)
+    with pytest.raises(ModelError, match="ran out of memory"):
+        whole.generate([GenerationRequest("red", 4)] * 3)
+
+
+def test_generate_halves_its_batches_too(monkeypatch: pytest.MonkeyPatch, alone: dict[str, list[Completion]]) -> None:
+    lm = build(llama, loop=False, max_batch=8)
+    generate, sizes = lm.model.generate, []
+
+    def scarcely(input_ids: torch.Tensor, **given: Any) -> Any:
+        sizes.append(len(input_ids))
+        if len(input_ids) > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return generate(input_ids=input_ids, **given)
+
+    monkeypatch.setattr(lm.model, "generate", scarcely)
+    assert lm.generate(mixed()) == alone["llama"]
+    assert max(sizes) > 2 and lm._whole.max_batch == 2
+
+
+# --- beginnings in common --------------------------------------------------------------------------------------------
+
+
+def row(index: int, text: str, prefix: int = 0) -> Row:
+    return Row(index, [ord(letter) for letter in text], prefix, 4, ())
+
+
+def shape(node: Node) -> Any:
+    return ("".join(map(chr, node.tokens)), [r.index for r in node.rows], [shape(child) for child in node.children])
+
+
+def test_plan_is_a_tree_of_beginnings() -> None:
+    rows = [row(0, "abcdXX"), row(1, "abcdYYY"), row(2, "abZ"), row(3, "q"), row(4, "abcdXXcd"), row(5, "abZ")]
+    # Of two that are the same all but the last token is common.
+    assert [shape(node) for node in plan(rows, 1)] == [
+        ("", [3], [("ab", [2, 5], [("abcd", [1], [("abcdX", [0, 4], [])])])])
+    ]
+    # Four share "ab" (6 tokens saved); "abcd" saves 4 more for three.
+    assert [shape(node) for node in plan(rows, 5)] == [("", [3], [("ab", [2, 5, 0, 1, 4], [])])]
+    assert [shape(node) for node in plan(rows, 100)] == [("", [3, 2, 5, 0, 1, 4], [])]
+
+
+def test_plan_holds_every_row_once_and_leaves_a_token() -> None:
+    draw = random.Random(0)
+    for worth in (1, 3, 10, 40):
+        rows = [row(i, "".join(draw.choices("ab", k=draw.randint(1, 12)))) for i in range(200)]
+        nodes = [node for root in plan(rows, worth) for node in root.walk()]
+        assert sorted(r.index for node in nodes for r in node.rows) == list(range(200))
+        for node in nodes:
+            for member in node.rows:
+                assert member.tokens[: len(node.tokens)] == node.tokens and len(node.tokens) < len(member.tokens)
+            if node.parent is not None:
+                below = sum(len(n.rows) for n in node.walk())
+                assert (below - 1) * (len(node.tokens) - len(node.parent.tokens)) >= worth
+            assert [len(r.tokens) for r in node.rows] == sorted(len(r.tokens) for r in node.rows)
+
+
+def test_marked_prefixes_are_roots() -> None:
+    rows = [row(0, "abcdefgh-x", 8), row(1, "abcdefgh-y", 8), row(2, "abcdefgh-z")]
+    roots = plan(rows, 1000)
+    assert [(shape(root), root.marked) for root in roots] == [
+        (("abcdefgh", [0, 1], []), True),
+        (("", [2], []), False),
+    ]
+
+
+def test_common_beginnings_are_computed_once() -> None:
+    lm = build(llama)
+    heads = [HEAD + "red ball box " * 4, HEAD + "answer = query( " * 4]
+    requests = [GenerationRequest(head + word, 2) for head in heads for word in ("red", "ball?", "left of")]
+    prompts = [lm.tokenizer(str(request.prompt))["input_ids"] for request in requests]
+    # Every different beginning is one token to compute.
+    distinct = {tuple(tokens[:end]) for tokens in prompts for end in range(1, len(tokens) + 1)}
+    lm._slots.pace = Pace(steps=1, late=0, prefill=256, worth=1, grain=1)
+    assert lm.own_loop
+    before = lm.stats.prefilled_tokens
+    lm.generate(requests)
+    assert lm.stats.prefilled_tokens - before == len(distinct)
+    assert len(distinct) < sum(map(len, prompts)) / 2
+
+
+def test_prefix_store_forgets_the_oldest() -> None:
+    store: PrefixStore[str] = PrefixStore(10)
+    for key, size in (((1,), 4), ((2,), 4), ((1,), 5), ((3,), 4), ((4,), 11)):
+        store.put(key, f"{key}", size)
+    assert [store.get((key,)) for key in (1, 2, 3, 4)] == ["(1,)", None, "(3,)", None]
+    assert store.size == 9
+    store.clear()
+    assert store.get((1,)) is None and store.size == 0

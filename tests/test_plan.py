@@ -1,0 +1,136 @@
+"""Which calls are read off a program, and how sure they are; the shape by which programs share a static check."""
+
+# ruff: noqa: E501 -- a program reads best on one line
+
+from __future__ import annotations
+
+import pytest
+from PIL import Image as PILImage
+
+from codevqa.images import load_picture
+from codevqa.plan import plan
+from codevqa.primitives.kinds import Image
+from codevqa.syntax import shape
+
+WANTED = {"query", "get_pos", "find_matching_image"}
+PICTURES = tuple(Image(number, load_picture(PILImage.new("RGB", (8, 8), (number, 0, 0)))) for number in range(1, 4))
+
+
+def shown(value: object) -> object:
+    if isinstance(value, Image):
+        return f"#{value.index}"
+    return [shown(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def calls(source: str, count: int = 3) -> list[str]:
+    """Each planned call as ``name first second``, with a ``?`` where it is only likely."""
+    found = plan(source, PICTURES[:count], WANTED)
+    return [
+        " ".join([one.name, *(str(shown(value)) for value in (*one.args, *one.kwargs.values()))])
+        + "?" * (not one.certain)
+        for one in found
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("answer = query(images[0], 'a')", ["query #1 a"]),
+        ("img = open_image('Image2.jpg')\nanswer = query(img=img, question='a')", ["query #2 a"]),
+        ("images = open_images('ImageSet1.jpg')\nfor img in images:\n    x = query(img, 'a')", ["query #1 a", "query #2 a", "query #3 a"]),
+        ("answer = [query(i, 'a') for i in images[1:]]", ["query #2 a", "query #3 a"]),
+        ("answer = any(query(i, 'a') == 'yes' for i in images[:2])", ["query #1 a", "query #2 a"]),
+        ("for n, i in enumerate(images[:2]):\n    query(i, f'is it {n}?')", ["query #1 is it 0?", "query #2 is it 1?"]),
+        ("for n in range(len(images)):\n    get_pos(images[n], 'a' + 'b')", ["get_pos #1 ab", "get_pos #2 ab", "get_pos #3 ab"]),
+        ("img = find_matching_image(images, 'dog')\nanswer = query(img, 'a')", ["find_matching_image ['#1', '#2', '#3'] dog"]),
+        ("things = ['cat', 'dog']\nfor t in things:\n    get_pos(images[0], t)", ["get_pos #1 cat", "get_pos #1 dog"]),
+        ("a = query(images[0], 'a')\nb = query(images[0], f'{a}?')\nc = query(images[0], 'c')", ["query #1 a", "query #1 c"]),
+        # What may not happen is likely only.
+        ("if query(images[0], 'a') == 'yes':\n    query(images[1], 'b')\nelse:\n    query(images[1], 'c')", ["query #1 a", "query #2 b?", "query #2 c?"]),
+        ("if len(images) == 3:\n    query(images[0], 'b')\nelse:\n    query(images[0], 'c')", ["query #1 b"]),
+        ("query(images[0], 'a') == 'x' and query(images[1], 'b')", ["query #1 a", "query #2 b?"]),
+        ("answer = query(images[0], 'a') if query(images[0], 'b') else query(images[0], 'c')", ["query #1 b", "query #1 a?", "query #1 c?"]),
+        ("for i in images:\n    if query(i, 'a') == 'yes':\n        break\nquery(images[0], 'b')", ["query #1 a", "query #2 a?", "query #3 a?", "query #1 b"]),
+        ("for i in images:\n    if query(i, 'a') == 'yes':\n        continue\n    query(i, 'b')", ["query #1 a", "query #1 b?", "query #2 a", "query #2 b?", "query #3 a", "query #3 b?"]),
+        ("for i in images:\n    query(i, 'a')\n    break", ["query #1 a"]),
+        ("n = [query(i, 'a') for i in images if query(i, 'b') == 'yes']", ["query #1 b", "query #1 a?", "query #2 b", "query #2 a?", "query #3 b", "query #3 a?"]),
+        ("while query(images[0], 'a') == 'no':\n    query(images[0], 'b')", ["query #1 a", "query #1 b?"]),
+        ("try:\n    query(images[0], 'a')\nexcept ValueError:\n    query(images[0], 'b')", ["query #1 a"]),
+        ("if query(images[0], 'a'):\n    i = images[1]\nelse:\n    i = images[2]\nquery(i, 'b')", ["query #1 a"]),
+        ("for i in found:\n    query(images[0], 'a')", ["query #1 a?"]),
+        # What is not known, is not called, or is something else.
+        ("def f(i):\n    return query(i, 'a')\nanswer = f(images[0])", []),
+        ("query = lambda i, q: 'no'\nanswer = query(images[0], 'a')", []),
+        ("images.pop(0)\nanswer = query(images[0], 'a')", []),
+        ("i = images[7]\nquery(i, 'a')", []),
+        ("answer = query(*[images[0], 'a'])", []),
+        ("answer = query(images[0], 'a'", []),
+        ("i = [i for i in images][0]\nquery(i, 'a')", ["query #1 a"]),
+    ],
+)  # fmt: skip
+def test_calls_read_off_a_program(source: str, expected: list[str]) -> None:
+    assert calls(source) == expected
+
+
+def test_one_picture_is_img() -> None:
+    assert calls("answer = query(img, 'a')", count=1) == ["query #1 a"]
+    assert calls("answer = query(img, 'a')", count=2) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "for a in range(9**9):\n    for b in range(9**9):\n        query(images[0], 'a')",
+        "x = " + "(" * 3000 + "1" + ")" * 3000,
+        "x = " + "-" * 7000 + "1",
+        "x = " + "[" * 90 + "]" * 90 + "\nquery(images[0], 'a')",
+        "x = 'a'\n" + "x = x + x\n" * 400,
+        "x = 1\nwhile True:\n    x = x + 1",
+        "#" * 10_000 + "\nquery(images[0], 'a')",
+    ],
+)
+def test_a_program_that_is_too_much_is_left_alone(source: str) -> None:
+    assert len(calls(source)) <= 4000
+    assert shape(source, WANTED) is None or len(shape(source, WANTED) or "") < 20_000
+
+
+def test_programs_of_one_shape() -> None:
+    one = "knife = query(img, 'is there a knife?')  # look\nanswer = 'yes' if knife == 'yes' else 'no'"
+    two = "cup=query(img,\n  f'a {1} cup?')\nanswer = 'yes' if cup == 'yes' else 'no'"
+    three = "cup = query(img, question='a cup?')\nanswer = 'yes' if cup == 'yes' else 'no'"
+    assert shape(one, WANTED) == "_v0 = query(img, 'text')\nanswer = 'yes' if _v0 == 'yes' else 'no'"
+    assert shape(one, WANTED) == shape(one.replace("knife", "spoon"), WANTED)
+    assert len({shape(source, WANTED) for source in (one, two, three)}) == 3
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        ("answer = 'abc'[2]", "answer = 'a'[2]"),  # a text that is not handed to a primitive counts
+        ("answer = query(img, 3)", "answer = query(img, 'a')"),
+        ("a = 1\nb = 2\nanswer = a", "a = 1\nb = 2\nanswer = b"),
+        ("len = 1\nanswer = len", "size = 1\nanswer = size"),
+        ("imag = 1\nanswer = img", "img = 1\nanswer = img"),
+        ("x = 1\nanswer = y", "y = 1\nanswer = y"),
+    ],
+)
+def test_programs_of_different_shape(one: str, two: str) -> None:
+    assert shape(one, WANTED) != shape(two, WANTED)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "query = 1\nanswer = query('a')",
+        "def query(a):\n    return a\nanswer = query('a')",
+        "from re import sub as query\nanswer = query('a')",
+        "answer = (lambda query: query('a'))(len)",
+        "answer = query(",
+    ],
+)
+def test_programs_without_a_shape(source: str) -> None:
+    assert shape(source, WANTED) is None
+
+
+def test_names_stay_where_they_are_also_written_otherwise() -> None:
+    assert shape("def f(cup):\n    return cup\nanswer = f(1)", WANTED) == "def f(cup):\n    return cup\nanswer = f(1)"

@@ -1,0 +1,171 @@
+"""The benchmarks' reference computes what the library computes: maps, captions, answers; and wastes what it should."""
+
+from __future__ import annotations
+
+import collections
+import random
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from codevqa import Answer, CodeVQA, Question
+from codevqa.images import Picture, load_picture
+from codevqa.mini.questions import sample_question
+from codevqa.mini.questions_set import sample_set
+from codevqa.mini.world import draw, sample_scene
+from codevqa.models.base import CaptionRequest, MatchRequest
+from codevqa.pnpvqa import draw_patches
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
+import reference
+
+TEXTS = ["What color is the star", "Is there a red ball to the left of the cat", "fish"]
+
+
+@pytest.fixture(scope="module")
+def vqa() -> Iterator[CodeVQA]:
+    with CodeVQA.from_preset("mini") as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def models() -> Iterator[reference.Release]:
+    with reference.from_preset("mini", numbers=reference.Numbers(drawn=12)) as release:
+        yield release
+
+
+@pytest.fixture
+def release(models: reference.Release) -> reference.Release:
+    """The release's own sampling; tests that couple it to the library's seeds say so."""
+    models.seeds = None
+    models.counts = type(models.counts)()
+    return models
+
+
+def picture(number: int) -> Picture:
+    return load_picture(draw(sample_scene(random.Random(f"reference {number}"), split="test")))
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_gradcam_and_itm_are_those_of_the_fast_path(vqa: CodeVQA, release: reference.Release, text: str) -> None:
+    for number in range(3):
+        shown = picture(number)
+        maps, logits = release.gradcam(shown, text)
+        matcher: Any = vqa.models.matcher
+        ((ours, our_logits),) = matcher.token_maps([MatchRequest(shown, text)])
+        assert maps.shape == ours.shape
+        assert np.linalg.norm(ours - maps.numpy()) < 1e-4 * np.linalg.norm(maps.numpy())
+        assert np.abs(logits.numpy() - our_logits).max() < 1e-3
+        read = matcher.match([MatchRequest(shown, text)])[0].relevance
+        wanted = release.relevance(shown, text).numpy()
+        assert np.linalg.norm(read - wanted) < 1e-4 * np.linalg.norm(wanted)
+
+
+def test_the_backward_pass_goes_through_everything(release: reference.Release) -> None:
+    release.gradcam(picture(0), TEXTS[0])
+    model = release._matcher.model
+    assert model.vision_model.embeddings.patch_embedding.weight.grad.abs().sum() > 0
+    assert model.text_encoder.encoder.layer[0].attention.self.query.weight.grad.abs().sum() > 0
+
+
+def test_nothing_is_kept_between_calls(release: reference.Release) -> None:
+    shown = picture(0)
+    for _ in range(2):
+        release.query([shown], "What color is the star?", "image", "image")
+    assert vars(release.counts) == {"matching_passes": 2, "vision_forwards": 4, "captions": 24, "readings": 2}
+    release.get_pos(shown, "large red star")
+    assert release.counts.matching_passes == 2 + 3  # one for each token
+    assert release.counts.vision_forwards == 4 + 3
+    release.find_matching_image([shown, picture(1)], "star")
+    assert release.counts.vision_forwards == 4 + 3 + 2
+
+
+def test_equal_seeds_give_equal_captions(vqa: CodeVQA, release: reference.Release) -> None:
+    release.seeds = reference.engine_seeds(vqa.settings.seed)
+    for number, text in enumerate(TEXTS):
+        shown = picture(number)
+        relevance = release.relevance(shown, text)
+        assert release.captions(shown, relevance, text) == caption(vqa, shown, relevance, text, 12)
+
+
+def caption(vqa: CodeVQA, shown: Picture, relevance: torch.Tensor, text: str, count: int) -> list[str]:
+    seeds = [reference.engine_seeds(vqa.settings.seed)(shown.key, text, place) for place in range(count)]
+    patches = [draw_patches(relevance.numpy(), 20, seed) for seed in seeds]
+    requests = [CaptionRequest(shown, chosen, seed) for chosen, seed in zip(patches, seeds, strict=True)]
+    return list(vqa.models.captioner.caption(requests))
+
+
+def same_distribution(left: Sequence[str], right: Sequence[str]) -> float:
+    """Probability of counts at least so different, were both drawn alike: chi-squared over those seen often."""
+    both = collections.Counter(left) + collections.Counter(right)
+    names = [name for name, count in both.most_common() if count >= 20]
+    table = np.array([[sum(one == name for one in side) for name in names] for side in (left, right)], float)
+    rest = np.array([[len(left)], [len(right)]]) - table.sum(1, keepdims=True)
+    table = np.hstack([table, rest]) if rest.sum() >= 20 else table
+    expected = table.sum(1, keepdims=True) * table.sum(0) / table.sum()
+    statistic = float(((table - expected) ** 2 / expected).sum())
+    assert table.shape[1] >= 3, "too few captions to tell"
+    freedom = torch.tensor((table.shape[1] - 1) / 2, dtype=torch.double)
+    return float(torch.special.gammaincc(freedom, torch.tensor(statistic / 2, dtype=torch.double)))
+
+
+def test_captions_come_from_the_same_distribution(vqa: CodeVQA, release: reference.Release) -> None:
+    # The release's way: torch.multinomial for the patches, sampling by transformers. Ours: seeds.
+    shown, text = picture(4), TEXTS[0]
+    relevance = release.relevance(shown, text)
+    ours = caption(vqa, shown, relevance, text, 600)
+    torch.manual_seed(0)
+
+    def theirs(temperature: float) -> list[str]:
+        release.numbers = replace(numbers, drawn=100, temperature=temperature)
+        return [one for _ in range(6) for one in release.captions(shown, relevance, text)]
+
+    numbers = release.numbers
+    try:
+        assert same_distribution(ours, theirs(numbers.temperature)) > 1e-3
+        assert same_distribution(ours, theirs(2 * numbers.temperature)) < 1e-6  # the test can tell
+    finally:
+        release.numbers = numbers
+
+
+def test_the_captions_read_are_the_first_that_differ(vqa: CodeVQA, release: reference.Release) -> None:
+    release.seeds = reference.engine_seeds(vqa.settings.seed)
+    for number in range(3):
+        shown, question = picture(number), f"{TEXTS[number]}?"
+        theirs = release.query([shown], question, "image", "image")
+        (evidence,) = vqa.ask(shown, question, method="pnpvqa").trace.baseline
+        assert theirs.captions == evidence.captions
+        assert theirs.text == evidence.completion.strip().lower()
+
+
+def test_the_plain_language_model_writes_the_same_programs(vqa: CodeVQA, release: reference.Release) -> None:
+    questions = ["What color is the star?", "Is the red ball to the left of the cat?", "How many fish are there?"]
+    requests = [vqa.writer.request(question, "image")[0] for question in questions]
+    ours = vqa.writer.language_model.generate(requests)
+    theirs = release._writer.language_model.generate(requests)
+    assert [one.text for one in ours] == [one.text for one in theirs]
+    assert any("get_pos" in one.text for one in ours)
+
+
+@pytest.mark.slow
+def test_answers_are_the_same(vqa: CodeVQA, release: reference.Release) -> None:
+    release.seeds = reference.engine_seeds(vqa.settings.seed)
+    asked: list[Question] = []
+    for number in range(24):
+        rng = random.Random(f"answers {number}")
+        scenes = [sample_scene(rng, split="test")] if number % 3 else sample_set(rng, split="test")
+        item = sample_question(rng, scenes if number % 3 == 0 else scenes[0])
+        asked.append(Question([draw(scene) for scene in scenes], item.question, None if number % 3 else "set"))
+    answers: list[Answer] = vqa.ask_many(asked)
+    theirs = [release.ask(one.images, one.text, form=one.form) for one in asked]
+    pairs = [(answer.question, answer.text, other) for answer, other in zip(answers, theirs, strict=True)]
+    differing = [one for one in pairs if one[1] != one[2]]
+    assert not differing
+    assert len({answer.text for answer in answers}) > 4
+    assert {call.name for answer in answers for call in answer.trace.calls} >= {"query", "get_pos"}
