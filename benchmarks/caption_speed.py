@@ -6,7 +6,7 @@
 
 Each row shows milliseconds a caption, both ways, for so many captions of 20 patches at once; features of the pictures
 are there already. Both draw the same captions with the same numbers: how many were the same is shown too (all, in
-float32). On a GPU, figures of recorded steps need ``CODEVQA_CUDA_GRAPHS=1``, with which those stated were measured.
+float32).
 """
 
 from __future__ import annotations

@@ -148,14 +148,14 @@ def writer(model: LanguageModel) -> Writer:
     return Writer(model, load_prompts("gqa"), settings=WriterSettings(selection="fixed"))
 
 
-def engine(matcher: Checkpoint, captioner: Checkpoint, *, at_once: int, batch: int) -> CodeVQA:
+def engine(matcher: Checkpoint, captioner: Checkpoint, *, at_once: int, batch: int | None = None) -> CodeVQA:
     """Returns the library over two networks and replayed language models.
 
     Args:
         matcher: as :func:`served` returns it.
         captioner: likewise.
         at_once: questions under way at once.
-        batch: requests in one batch at most; how many rows go through a network at once is its own choice.
+        batch: requests in one batch at most; None leaves it to each model.
     """
     keep = 4 * 2**30
     models = Models(

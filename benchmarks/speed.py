@@ -12,8 +12,9 @@ on the few items given by ``--reference`` and stated for one item.
 Further measurements: ``latency_set.py`` (a question about five images), ``overhead.py`` (everything but models),
 ``memory.py`` (100,000 questions), ``writing_speed.py`` (program writing), ``where_time_goes.py`` (a profile).
 
-The figures stated for an H200 were measured with small batches replayed as CUDA graphs: ``CODEVQA_CUDA_GRAPHS=1`` was
-set.
+A GPU's work is replayed as CUDA graphs unless ``CODEVQA_CUDA_GRAPHS=0`` is set. Threads take turns every half a
+millisecond (``sys.setswitchinterval``): at Python's five milliseconds, one that launches GPU work waits for one that
+computes.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -244,11 +246,11 @@ def main() -> None:
         one = commands.add_parser(name)
         one.add_argument("--size", default="large", choices=["tiny", "base", "large"])
         one.add_argument("--device", default="cuda" if gpu else "cpu")
-        one.add_argument("--pictures", type=int, default=(1024 if name == "query" else 256) if gpu else 8)
+        one.add_argument("--pictures", type=int, default=(2048 if name == "query" else 256) if gpu else 8)
         one.add_argument("--questions", type=int, default=8, help="questions a picture (mix)")
         one.add_argument("--warm-up", type=int, default=256 if gpu else 2, help="pictures before the measured ones")
-        one.add_argument("--at-once", type=int, default=256 if gpu else 16, help="questions under way at once")
-        one.add_argument("--batch", type=int, default=128 if gpu else 16, help="rows in one batch at most")
+        one.add_argument("--at-once", type=int, default=512 if gpu else 16, help="questions under way at once")
+        one.add_argument("--batch", type=int, help="rows in one batch at most; each model's own choice if left out")
         one.add_argument("--reference", type=int, default=25 if gpu else 3, help="items the reference is measured on")
     one = commands.add_parser("mini")
     one.add_argument("--pictures", type=int, default=16, help="pictures a turn")
@@ -264,6 +266,7 @@ def main() -> None:
     for one in commands.choices.values():
         one.add_argument("--json", type=Path, help="file to append the figures to, one JSON object a line")
     options = parser.parse_args()
+    sys.setswitchinterval(0.0005)
     if options.command in ("query", "mix"):
         found = large(options.command, options)
     else:

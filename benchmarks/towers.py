@@ -1,6 +1,6 @@
 """How near the vision towers and GradCAM come to what the hardware allows, with random weights of the released sizes.
 
-    python -m benchmarks.towers [tiny|base|large] [--device cpu|cuda] [--pictures N] [--compile]
+    python -m benchmarks.towers [tiny|base|large] [--device cpu|cuda] [--pictures N]
 
 Prints, in one run: how far the fast forward is from transformers' own; pictures a second of one tower by batch size,
 beside transformers' own forward and the matrix rate measured here; the same from fresh 640 x 480 pictures, reading and
@@ -8,9 +8,6 @@ resizing included; (picture, text) pairs a second of GradCAM; and whether runnin
 
 The roofline: a picture costs ``2 * weights * tokens`` plus ``4 * tokens^2 * width`` a block for attention, which is
 0.38 TFLOP for ViT-L/16 at 384 pixels.
-
-The figures stated for a GPU were measured with small batches replayed as CUDA graphs: ``CODEVQA_CUDA_GRAPHS=1`` was
-set.
 """
 
 from __future__ import annotations
@@ -30,7 +27,6 @@ from transformers import BertTokenizer, BlipConfig, BlipForImageTextRetrieval
 from transformers.models.blip.image_processing_pil_blip import BlipImageProcessorPil
 
 from codevqa.images import Picture, load_picture
-from codevqa.models import blip_vision
 from codevqa.models.base import MatchRequest
 from codevqa.models.blip_checkpoint import Checkpoint
 from codevqa.models.blip_matcher import BlipMatcher
@@ -215,7 +211,6 @@ def main() -> None:
     parser.add_argument("--pictures", type=int, default=192, help="fresh pictures, end to end")
     parser.add_argument("--pairs", type=int, default=64)
     parser.add_argument("--repeats", type=int, default=10)
-    parser.add_argument("--compile", action="store_true", help="measure the blocks through torch.compile as well")
     options = parser.parse_args()
     device = torch.device(options.device)
     gpu = device.type == "cuda"
@@ -235,9 +230,6 @@ def main() -> None:
     gradcam(matcher, options.pairs, options.repeats)
     if gpu:
         starved(at)
-    if options.compile:
-        blip_vision._block = torch.compile(blip_vision._block, dynamic=False)
-        towers(at, [64] if gpu else [8], roof, options.repeats)
 
 
 if __name__ == "__main__":

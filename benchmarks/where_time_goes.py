@@ -123,7 +123,7 @@ def main() -> None:
     parser.add_argument("--profile-pictures", type=int, default=32 if gpu else 4)
     parser.add_argument("--questions", type=int, default=8, help="questions a picture")
     parser.add_argument("--at-once", type=int, default=256 if gpu else 16)
-    parser.add_argument("--batch", type=int, default=256 if gpu else 64)
+    parser.add_argument("--batch", type=int, help="rows in one batch at most; each model's own choice if left out")
     parser.add_argument("--rows", type=int, default=18, help="entries of each table")
     options = parser.parse_args()
     from codevqa.models.blip import BlipCaptioner, BlipMatcher
@@ -158,7 +158,8 @@ def main() -> None:
         total = max(1, sum(samples.seen.values()))
         for name, count in samples.seen.most_common(options.rows):
             print(f"  {count / total:6.1%} {name}")
-        profiled(vqa, asked(options.profile_pictures, 3), options)
+        if options.profile_pictures:
+            profiled(vqa, asked(options.profile_pictures, 3), options)
 
 
 def profiled(vqa: CodeVQA, items: list[Question], options: argparse.Namespace) -> None:

@@ -11,8 +11,6 @@ left-padded batches without reuse of prefixes, each batch ending with its longes
 Random weights make near-ties between tokens, which rounding decides. So outputs are compared twice: in float32, where
 they have to be equal, and in the dtype measured, where plain generate in batches of one size is compared with itself in
 batches of another size, too.
-
-The figures stated for a GPU were measured with steps replayed as CUDA graphs: ``CODEVQA_CUDA_GRAPHS=1`` was set.
 """
 
 from __future__ import annotations
@@ -115,6 +113,14 @@ def alike(left: Sequence[Completion], right: Sequence[Completion]) -> dict[str, 
     return {"equal": f"{same} of {len(pairs)}", "text before the first difference": round(before, 3)}
 
 
+def slots(lm: TransformersLM) -> dict[str, Any]:
+    """Returns how many texts were decoded at once, and whether that was recorded; empty where there are no slots."""
+    memory = getattr(lm._own, "memory", None)
+    if memory is None:
+        return {}
+    return {"recorded": memory.recordable, "why not": memory.refusal, "slots": memory.count}
+
+
 def main() -> None:
     """Runs the benchmark and prints one JSON object."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -169,9 +175,7 @@ def main() -> None:
         "of which tokenizer": round(tokenised, 3),
         "steps, prefills, prompt tokens": counts,
         "milliseconds a step": round(1000 * (seconds - prompts_only) / counts[0], 2),
-        "recorded": ours._slots.memory is not None and ours._slots.memory.recordable,
-        "why not": ours._slots.memory.refusal if ours._slots.memory is not None else "",
-        "slots": ours._slots.memory.count if ours._slots.memory is not None else 0,
+        **slots(ours),
     }
     log(json.dumps(result))
     plain: dict[int, list[Completion]] = {}

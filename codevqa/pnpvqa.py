@@ -14,12 +14,10 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
 from .errors import ModelError
 from .images import Picture
 from .models.base import CaptionRequest, GenerationRequest, Map, MatchRequest
+from .patches import Drawing, Patches, draw_patches
 from .program import Evidence, Form, ImageRef
 from .prompts import PromptSet, ReadingExample
 from .retrieval import ExampleIndex, Retriever
@@ -85,53 +83,6 @@ def _example_block(example: ReadingExample, form: Form, labels: tuple[str, ...])
     return f"{context}\n===\nQ: {sentence_case(example.question)}\nA: {example.answer}"
 
 
-def draw_patches(relevance: Map, count: int, seed: int) -> tuple[int, ...]:
-    """Draws ``count`` patches without replacement, in proportion to relevance; returns their sorted indices.
-
-    A map with fewer relevant patches than wanted gives all of those and fills up evenly from the rest.
-    """
-    return Patches(relevance, count).draw(seed)
-
-
-class Patches:
-    """The patches of one picture, to be drawn as :func:`draw_patches` says, many times over."""
-
-    def __init__(self, relevance: Map, count: int) -> None:
-        weights = relevance.astype(np.float64).ravel()
-        total = weights.sum()
-        if not np.isfinite(total) or total <= 0:
-            weights = np.ones_like(weights)
-            total = weights.sum()
-        # The floor is far below any real relevance: it only decides where relevance is exactly zero.
-        weights = weights / total + 1e-12
-        self._weights = weights / weights.sum()
-        self._bounds = _bounds(self._weights)
-        self._count = min(count, weights.size)
-
-    def draw(self, seed: int) -> tuple[int, ...]:
-        """Returns the sorted indices of one subset.
-
-        This is what ``default_rng(seed).choice(size, count, replace=False, p=weights)`` draws, number for number, with
-        what depends on the weights alone computed once for all subsets: places are drawn by their weight, those drawn
-        already are dropped, and the next round draws what is missing from the rest.
-        """
-        random = np.random.default_rng(seed).random
-        bounds, weights = self._bounds, self._weights
-        found = dict.fromkeys(bounds.searchsorted(random(self._count), side="right").tolist())
-        while len(found) < self._count:
-            places = random(self._count - len(found))
-            weights = weights.copy() if weights is self._weights else weights
-            weights[list(found)] = 0
-            found |= dict.fromkeys(_bounds(weights).searchsorted(places, side="right").tolist())
-        return tuple(sorted(found))
-
-
-def _bounds(weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    bounds = np.cumsum(weights)
-    bounds /= bounds[-1]
-    return bounds
-
-
 class PnPVQA:
     """Answers a question about one picture or a set by captioning and reading.
 
@@ -157,6 +108,8 @@ class PnPVQA:
         self._retriever = retriever
         self._seed = seed
         self._indexes: dict[tuple[str, Form], ExampleIndex] = {}
+        self._pools: dict[tuple[str, Form], list[ReadingExample]] = {}
+        self._drawing = Drawing()
 
     def with_seed(self, seed: int) -> PnPVQA:
         """Returns the same that samples with another seed; the embedded reading banks are shared."""
@@ -181,7 +134,10 @@ class PnPVQA:
         prompts = self._prompts[task]
         wanted = self._settings.captions or prompts.captions
         draws = self._settings.max_draws or prompts.caption_draws
-        described = await asyncio.gather(*(self._describe(one, question, wanted, draws) for _, one in pictures))
+        if len(pictures) == 1:  # a task of its own would only cost
+            described = [await self._describe(pictures[0][1], question, wanted, draws)]
+        else:
+            described = await asyncio.gather(*(self._describe(one, question, wanted, draws) for _, one in pictures))
         prompt = render_reading(
             self._reading_examples(question, form, prompts),
             [one.captions for one in described],
@@ -216,11 +172,9 @@ class PnPVQA:
         drawn = 0
         while len(captions) < wanted and drawn < draws:
             count = min(wanted - len(captions), draws - drawn)
-            requests = []
-            for place in range(drawn, drawn + count):
-                seed = _seed(self._seed, picture.key, text, place)
-                subset = chances.draw(seed)
-                requests.append(CaptionRequest(picture, subset, seed))
+            seeds = [_seed(self._seed, picture.key, text, place) for place in range(drawn, drawn + count)]
+            subsets = await self._drawing(chances, seeds)
+            requests = [CaptionRequest(picture, *pair) for pair in zip(subsets, seeds, strict=True)]
             drawn += count
             for request, caption in zip(requests, await self._services.caption.many(requests), strict=True):
                 if caption and not any(caption in kept for kept in captions):
@@ -238,10 +192,17 @@ class PnPVQA:
                 return completion.text
         raise ModelError(f"The reading model gave an empty answer {self._settings.attempts} times.")
 
+    def _pool(self, prompts: PromptSet, form: Form) -> list[ReadingExample]:
+        key = (prompts.name, form)
+        if key not in self._pools:
+            pool = [example for example in prompts.reading if example.form == form]
+            if not pool and form in self._prompts:  # a set's bank may hold none for its single pictures
+                pool = [example for example in self._prompts[form].reading if example.form == form]
+            self._pools[key] = pool
+        return self._pools[key]
+
     def _reading_examples(self, question: str, form: Form, prompts: PromptSet) -> list[ReadingExample]:
-        pool = [example for example in prompts.reading if example.form == form]
-        if not pool and form in self._prompts:  # a set's bank may hold none for its single pictures
-            pool = [example for example in self._prompts[form].reading if example.form == form]
+        pool = self._pool(prompts, form)
         shots = prompts.reading_shots if self._settings.shots is None else self._settings.shots
         if self._retriever is None or self._settings.selection == "fixed" or len(pool) <= shots or shots == 0:
             return pool[:shots]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import sys
+import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -243,11 +245,49 @@ def test_how_each_device_decodes(folder: str, monkeypatch: pytest.MonkeyPatch) -
     gpu = torch.device("cuda")
     assert choose(decoder, torch.device("cpu")) is None
     monkeypatch.delenv("CODEVQA_CUDA_GRAPHS", raising=False)
-    off = choose(decoder, gpu)
-    monkeypatch.setenv("CODEVQA_CUDA_GRAPHS", "1")
     on = choose(decoder, gpu)
-    assert off is not None and off._record is not blip_decode_graphs._recorded and off._limit == 0
-    assert on is not None and on._record is blip_decode_graphs._recorded and on._limit > 0
+    monkeypatch.setenv("CODEVQA_CUDA_GRAPHS", "0")
+    off = choose(decoder, gpu)
+
+    def stretch() -> None:
+        pass
+
+    assert off is not None and off._record(stretch) is stretch and off._limit == 0
+    assert on is not None and on._limit > 0
+
+
+def test_a_recording_keeps_all_that_it_reads_and_writes(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A graph knows addresses alone: memory that nobody else keeps is given to others, and the replay dies of it.
+    decoder = load(folder)._decoder
+    blank, made = decoder.blank_logits, []
+
+    def noted(rows: int) -> torch.Tensor:
+        logits = blank(rows)
+        made.append(weakref.ref(logits))
+        return logits
+
+    def record(function: Callable[[], None]) -> Callable[[], None]:
+        function()
+        return lambda: None  # as a graph, it does not refer to the function
+
+    monkeypatch.setattr(decoder, "blank_logits", noted)
+    recording = blip_decode_graphs._Recording(decoder, decoder.blank(8, 2, False), record)
+    gc.collect()
+    assert made and all(logits() is not None for logits in made) and len(recording._stretches) > 1
+
+
+@pytest.mark.usefixtures("no_gpu_needed")
+def test_recordings_over_the_limit_are_forgotten_together(folder: str) -> None:
+    expected, captioner = load(folder), load(folder)
+    log = run_as_recorded(captioner)
+    graphs = captioner._graphs
+    assert graphs is not None
+    graphs._limit = 2
+    for rows, kept in ((3, 1), (9, 2), (3, 2), (20, 1), (3, 2)):
+        requests = [CaptionRequest(PICTURES[0], (1, 2), seed) for seed in range(rows)]
+        assert captioner.token_ids(requests) == expected.token_ids(requests)
+        assert len(graphs._kept) == kept
+    assert log.count("recorded") == 4 * 4
 
 
 # Work and memory

@@ -22,7 +22,7 @@ from codevqa.models.base import MatchRequest, SimilarityRequest
 from codevqa.models.blip import BlipMatcher
 from codevqa.models.blip_common import BlipStats, VisionTower, fitting
 from codevqa.models.blip_pictures import PictureReader
-from codevqa.models.blip_text import Seen, TextForward
+from codevqa.models.blip_text import Seen, TextForward, TextGraphs
 from codevqa.models.blip_vision import VisionForward
 from codevqa.models.cuda_graphs import avoid_cudnn_attention, bucket, enabled
 from codevqa.models.feature_store import FeatureStore, fingerprint
@@ -179,17 +179,16 @@ class Replayed:
 
     made: list[int]
 
-    def __init__(self, function: Any, *inputs: torch.Tensor) -> None:
+    def __init__(self, _: Any, function: Any, *inputs: torch.Tensor) -> None:
         self._function = function
-        self._held = inputs[0]
+        self.inputs = inputs
         Replayed.made.append(len(inputs[0]))
 
-    def __call__(self, pixels: torch.Tensor) -> torch.Tensor:
-        self._held[: len(pixels)] = pixels
-        return self._function(self._held)  # type: ignore[no-any-return]
+    def __call__(self) -> torch.Tensor:
+        return self._function(*self.inputs)  # type: ignore[no-any-return]
 
 
-def test_small_batches_are_replayed_at_four_sizes(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_are_replayed_at_a_few_sizes(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("codevqa.models.blip_vision.Recorded", Replayed)
     monkeypatch.setattr(Replayed, "made", [], raising=False)
     pictures = [noise_picture(seed) for seed in range(19)]
@@ -197,11 +196,12 @@ def test_small_batches_are_replayed_at_four_sizes(folder: str, monkeypatch: pyte
     matcher = load(folder)
     matcher._vision._forward._records = True
     start = 0
+    assert matcher._vision._forward.rows == 16
     for rows in (3, 1, 4, 9, 2):
         for key, features in matcher._vision.features(pictures[start : start + rows]).items():
             torch.testing.assert_close(features, expected[key], rtol=0, atol=1e-5)
         start += rows
-    assert Replayed.made == [4, 1, 2] and matcher.stats.vision_forwards == 19
+    assert Replayed.made == [4, 1, 16, 2] and matcher.stats.vision_forwards == 19
 
 
 def test_where_nothing_can_be_recorded_the_work_goes_on(
@@ -219,8 +219,8 @@ def test_where_nothing_can_be_recorded_the_work_goes_on(
     assert len(caplog.records) == 1 and "not recorded as a CUDA graph" in caplog.text
 
 
-@pytest.mark.parametrize(("value", "on"), [(None, False), ("", False), ("0", False), ("true", False), ("1", True)])
-def test_recording_is_asked_for(value: str | None, on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("value", "on"), [(None, True), ("", True), ("0", False), ("1", True)])
+def test_recording_can_be_turned_off(value: str | None, on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CODEVQA_CUDA_GRAPHS", raising=False)
     if value is not None:
         monkeypatch.setenv("CODEVQA_CUDA_GRAPHS", value)
@@ -249,6 +249,63 @@ def test_the_tower_records_where_that_is_asked_for(folder: str, monkeypatch: pyt
 
 def test_buckets() -> None:
     assert [bucket(rows, (1, 2, 4, 8)) for rows in (1, 2, 3, 5, 8, 9)] == [1, 2, 4, 8, 8, None]
+
+
+def test_gradcam_is_replayed_over_padding(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("codevqa.models.blip_text.Recorded", Replayed)
+    monkeypatch.setattr(Replayed, "made", [], raising=False)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)
+    expected, matcher = load(folder), load(folder)
+    length = 1 + matcher.grid**2
+    assert length % 8  # there is padding after the patches
+    matcher._graphs = TextGraphs(matcher._text, matcher._at.model.itm_head, length)
+    # The second batch leaves rows, tokens and pictures of the first behind it.
+    for pairs in ([(0, 0), (0, 1), (1, 2), (2, 0), (1, 1)], [(2, 1), (0, 2), (1, 0)], [(1, 0)] * 2 + [(0, 1)] * 3):
+        requests = [MatchRequest(PICTURES[picture], TEXTS[text], (0, 3)) for picture, text in pairs]
+        for one, other in zip(matcher.match(requests), expected.match(requests), strict=True):
+            np.testing.assert_allclose(one.relevance, other.relevance, rtol=1e-4, atol=1e-7)
+            assert one.logit == pytest.approx(other.logit, abs=1e-4)
+    assert 1 < len(Replayed.made) < 4 and matcher.stats.text_rows == 13
+    matcher._release()
+    assert not matcher._graphs._kept
+
+
+def test_gradcam_that_cannot_be_recorded_is_launched(
+    folder: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refused(*_: Any) -> Any:
+        raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
+
+    monkeypatch.setattr("codevqa.models.blip_text.Recorded", refused)
+    expected, matcher = load(folder), load(folder)
+    matcher._graphs = TextGraphs(matcher._text, matcher._at.model.itm_head, 1 + matcher.grid**2)
+    request = MatchRequest(PICTURES[0], TEXTS[0])
+    for _ in range(2):
+        assert np.array_equal(matcher.match([request])[0].relevance, expected.match([request])[0].relevance)
+    assert len(caplog.records) == 1 and "not recorded as a CUDA graph" in caplog.text
+
+
+def test_pictures_are_resized_once_and_before_their_batch(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blip_pictures, "_resized", blip_pictures._Resized(2**20))
+    resized: list[str] = []
+    read: list[int] = []
+    resize, reading = PictureReader._resize, PictureReader.read
+
+    def counted(reader: PictureReader, picture: Picture) -> Any:
+        resized.append(picture.key)
+        return resize(reader, picture)
+
+    def noted(reader: PictureReader, pictures: Any) -> torch.Tensor:
+        blip_pictures.threads().submit(int).result()  # what was begun earlier has been begun
+        read.append(len(resized) + len(blip_pictures._resized.underway))
+        return reading(reader, pictures)
+
+    monkeypatch.setattr(PictureReader, "_resize", counted)
+    monkeypatch.setattr(PictureReader, "read", noted)
+    pictures = [noise_picture(seed) for seed in range(40, 47)]
+    load(folder, max_batch=2)._vision.features(pictures)
+    assert sorted(resized) == sorted(picture.key for picture in pictures)
+    assert len(read) == 4 and read[0] >= 7
 
 
 # Texts

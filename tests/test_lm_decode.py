@@ -6,123 +6,37 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import lm_kit
 import pytest
 import torch
-from tiny_lm import build_tokenizer
+from lm_kit import CONTEXT, HEAD, alibi, alone, capped, gpt2, llama, mixed, qwen2, sliding
 
 from codevqa.errors import ModelError
 from codevqa.models import lm_decode, lm_slots
-from codevqa.models.base import Completion, GenerationRequest
-from codevqa.models.lm_decode import CPU, Pace
+from codevqa.models.base import GenerationRequest
+from codevqa.models.lm_decode import Pace, SlotDecoder
 from codevqa.models.lm_plan import Node, plan
 from codevqa.models.lm_rows import PrefixStore, Row
 from codevqa.models.transformers_lm import TransformersLM
 
 LATE = Pace(steps=3, late=1, prefill=200, worth=16, grain=8)
 """As on a GPU: the host looks at what was made when more is under way."""
-PACES = {"cpu": CPU, "late": LATE, "long": Pace(steps=8, late=2, prefill=10**6, worth=10**6, grain=64)}
-CONTEXT = 160
-HEAD = "img = open_image(\n# Image 1: Is the red ball left of the box?\n"
+EACH = Pace(steps=1, late=0, prefill=256, worth=64, grain=1)
+PACES = {"each": EACH, "late": LATE, "long": Pace(steps=8, late=2, prefill=10**6, worth=10**6, grain=64)}
 
 
-def llama() -> Any:
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    return LlamaForCausalLM(LlamaConfig(**sizes(), num_key_value_heads=2))
-
-
-def qwen2() -> Any:
-    from transformers import Qwen2Config, Qwen2ForCausalLM
-
-    return Qwen2ForCausalLM(Qwen2Config(**sizes(), num_key_value_heads=1))
-
-
-def gpt2() -> Any:
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    ends = {"bos_token_id": 1, "eos_token_id": 2}
-    config = GPT2Config(
-        vocab_size=400, n_positions=CONTEXT, n_embd=32, n_layer=2, n_head=4, initializer_range=0.25, **ends
-    )
-    return GPT2LMHeadModel(config)
-
-
-def sliding() -> Any:
-    from transformers import MistralConfig, MistralForCausalLM
-
-    return MistralForCausalLM(MistralConfig(**sizes(), num_key_value_heads=2, sliding_window=16))
-
-
-def capped() -> Any:
-    from transformers import Gemma2Config, Gemma2ForCausalLM
-
-    return Gemma2ForCausalLM(
-        Gemma2Config(**sizes(), num_key_value_heads=2, head_dim=8, layer_types=["full_attention"] * 2)
-    )
-
-
-def alibi() -> Any:
-    from transformers import BloomConfig, BloomForCausalLM
-
-    return BloomForCausalLM(BloomConfig(vocab_size=400, hidden_size=32, n_layer=2, n_head=4, initializer_range=0.25))
-
-
-def sizes() -> dict[str, Any]:
-    return {
-        "vocab_size": 400,
-        "hidden_size": 32,
-        "intermediate_size": 64,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "max_position_embeddings": CONTEXT,
-        "initializer_range": 0.25,
-        "tie_word_embeddings": False,
-    }
-
-
-def build(make: Callable[[], Any], *, pace: Pace | None = None, **given: Any) -> TransformersLM:
-    torch.manual_seed(0)
-    model = make().eval()
-    model.generation_config.eos_token_id = 2
-    lm = TransformersLM(model, build_tokenizer(), name="tiny", **given)
-    if pace is not None:
-        lm._slots.pace = pace
+def build(make: Callable[[], Any], *, pace: Pace = EACH, **given: Any) -> TransformersLM:
+    """A model decoded in slots, as on a GPU."""
+    lm = lm_kit.build(make, **given)
+    lm._own = SlotDecoder(lm.model, pad=0, max_batch=lm.max_batch, prefix_bytes=256 * 2**20, stats=lm.stats, pace=pace)
     return lm
-
-
-def mixed(count: int = 14, seed: int = 3) -> list[GenerationRequest]:
-    """Prompts of many lengths, some with the same beginning, some of them marked, with limits and stop strings."""
-    draw = random.Random(seed)
-    words = ["red", "ball", "box", "img", "=", "query(", "left", "?", "\n", "answer", "if"]
-    made = []
-    for number in range(count):
-        text = " ".join(draw.choices(words, k=draw.randint(1, 20)))
-        head = HEAD if number % 3 else ""
-        stop = ("\n", draw.choice("abcdefgh")) if number % 4 == 1 else ()
-        made.append(GenerationRequest(head + text, draw.randint(1, 30), stop, len(head) if number % 2 else 0))
-    # The same prompt twice, one that begins another, and one token.
-    return [*made, made[-1], GenerationRequest(HEAD, 9), GenerationRequest(HEAD + "x", 9), GenerationRequest("", 5)]
-
-
-@pytest.fixture(scope="module")
-def alone() -> dict[str, list[Completion]]:
-    """What ``model.generate`` says to the mixed prompts, one at a time."""
-    said = {}
-    for make in (llama, qwen2, gpt2):
-        lm = build(make, loop=False, max_batch=1)
-        said[make.__name__] = [lm.generate([GenerationRequest(r.prompt, r.max_tokens, r.stop)])[0] for r in mixed()]
-        assert lm.stats.generate_calls == len(mixed()) and lm.stats.steps == 0
-    return said
 
 
 @pytest.mark.parametrize("pace", PACES.values(), ids=PACES)
 @pytest.mark.parametrize("slots", [1, 3, 16])
 @pytest.mark.parametrize("make", [llama, qwen2, gpt2])
-def test_equals_generate_one_by_one(
-    alone: dict[str, list[Completion]], make: Callable[[], Any], slots: int, pace: Pace
-) -> None:
-    expected = alone[make.__name__]
-    assert len({completion.text for completion in expected}) > len(expected) // 2
+def test_equals_generate_one_by_one(make: Callable[[], Any], slots: int, pace: Pace) -> None:
+    expected = alone(make)
     lm = build(make, max_batch=slots, pace=pace)
     assert lm.own_loop
     assert lm.generate(mixed()) == expected
@@ -140,14 +54,14 @@ def test_other_kinds_of_attention_go_through_generate(make: Callable[[], Any]) -
 
 
 def test_the_probe_notices_another_scale_and_another_mask(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert build(llama)._slots.supported()
+    assert build(llama)._own.supported()
     attend = lm_slots.Step.attend
     with monkeypatch.context() as patch:
         patch.setattr(lm_slots.Step, "attend", lambda self, q, k, v, scale: attend(self, q, k, v, 0.5 * scale))
-        assert not build(llama)._slots.supported()
+        assert not build(llama)._own.supported()
     with monkeypatch.context() as patch:
         patch.setattr(lm_slots.Prefill, "attend", lambda self, q, k, v, scale: attend_all(q, k, v, scale))
-        assert not build(llama)._slots.supported()
+        assert not build(llama)._own.supported()
 
 
 def attend_all(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float) -> torch.Tensor:
@@ -186,7 +100,7 @@ def test_end_token_and_stop_string_inside_a_round() -> None:
         assert plain == [cut], "tokens past the end were counted"
     rows = [Row(0, lm.tokenizer(HEAD)["input_ids"], 0, 30, ())]
     with torch.inference_mode():
-        tokens = lm._slots.run(rows, lm._end_of)[0]
+        tokens = lm._own.run(rows, lm._end_of)[0]
     lm._ends = {tokens[9]}
     (ended,) = lm.generate([GenerationRequest(HEAD, 30)])
     assert ended.completion_tokens == tokens.index(tokens[9]) + 1
@@ -216,7 +130,7 @@ def test_a_slot_is_taken_again_while_the_others_go_on() -> None:
     # longest row would need 40 + 3 * 5 steps. The first token of each comes with its prompt, where it is computed
     # alone.
     assert lm.stats.steps <= 41
-    assert lm._slots.memory is not None and lm._slots.memory.count == 2
+    assert lm._own.memory is not None and lm._own.memory.count == 2
 
 
 def test_slots_are_kept_from_call_to_call_and_grow_with_need(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,18 +172,16 @@ def scarce(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     return iter([tried])  # type: ignore[return-value]
 
 
-def test_out_of_memory_halves_the_slots_and_goes_on(alone: dict[str, list[Completion]], scarce: Any) -> None:
+def test_out_of_memory_halves_the_slots_and_goes_on(scarce: Any) -> None:
     lm = build(llama, max_batch=16)
     lm._loop = True
-    lm._slots._shapes = [(2, 8, 8)] * 2
-    assert lm.generate(mixed()) == alone["llama"]
+    lm._own._shapes = [(2, 8, 8)] * 2
+    assert lm.generate(mixed()) == alone(llama)
     assert next(scarce) == [16, 8, 4, 2]
-    assert lm.generate(mixed()) == alone["llama"]
+    assert lm.generate(mixed()) == alone(llama)
 
 
-def test_out_of_memory_on_the_way_keeps_what_is_done(
-    alone: dict[str, list[Completion]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_out_of_memory_on_the_way_keeps_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     lm = build(llama, max_batch=4)
     assert lm.own_loop
     run, calls = lm_slots.Step.run, [0]
@@ -282,10 +194,10 @@ def test_out_of_memory_on_the_way_keeps_what_is_done(
 
     monkeypatch.setattr(lm_slots.Step, "run", fails_once)
     begun: list[int] = []
-    monkeypatch.setattr(lm._slots, "_run", noted(lm._slots._run, begun))
-    assert lm.generate(mixed()) == alone["llama"]
+    monkeypatch.setattr(lm._own, "_run", noted(lm._own._run, begun))
+    assert lm.generate(mixed()) == alone(llama)
     assert len(begun) == 2 and begun[1] < begun[0] == len(mixed()), "texts that were done were decoded again"
-    assert lm._slots.max_batch == 2
+    assert lm._own.max_batch == 2
 
 
 def noted(run: Callable[..., None], begun: list[int]) -> Callable[..., None]:
@@ -311,7 +223,7 @@ def test_no_memory_for_one_row_is_one_clear_line(monkeypatch: pytest.MonkeyPatch
         whole.generate([GenerationRequest("red", 4)] * 3)
 
 
-def test_generate_halves_its_batches_too(monkeypatch: pytest.MonkeyPatch, alone: dict[str, list[Completion]]) -> None:
+def test_generate_halves_its_batches_too(monkeypatch: pytest.MonkeyPatch) -> None:
     lm = build(llama, loop=False, max_batch=8)
     generate, sizes = lm.model.generate, []
 
@@ -322,7 +234,7 @@ def test_generate_halves_its_batches_too(monkeypatch: pytest.MonkeyPatch, alone:
         return generate(input_ids=input_ids, **given)
 
     monkeypatch.setattr(lm.model, "generate", scarcely)
-    assert lm.generate(mixed()) == alone["llama"]
+    assert lm.generate(mixed()) == alone(llama)
     assert max(sizes) > 2 and lm._whole.max_batch == 2
 
 
@@ -379,7 +291,7 @@ def test_common_beginnings_are_computed_once() -> None:
     prompts = [lm.tokenizer(str(request.prompt))["input_ids"] for request in requests]
     # Every different beginning is one token to compute.
     distinct = {tuple(tokens[:end]) for tokens in prompts for end in range(1, len(tokens) + 1)}
-    lm._slots.pace = Pace(steps=1, late=0, prefill=256, worth=1, grain=1)
+    lm._own.pace = Pace(steps=1, late=0, prefill=256, worth=1, grain=1)
     assert lm.own_loop
     before = lm.stats.prefilled_tokens
     lm.generate(requests)

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import os
-import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 import traceback
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from openai_kit import FakeServer, Reply, completion, failure, transformers_serve, turn
 from tiny_lm import build_tiny_lm
 
 from codevqa.errors import ServerError, SetupError
@@ -28,70 +21,6 @@ from codevqa.models.openai_lm import OpenAILM
 from codevqa.models.transformers_lm import TransformersLM
 
 KEY = "sk-verysecretkey0123456789"
-Reply = tuple[int, Any, dict[str, str]]
-
-
-def completion(text: str) -> Reply:
-    body = {
-        "id": "c",
-        "object": "text_completion",
-        "created": 0,
-        "model": "m",
-        "choices": [{"index": 0, "text": text, "finish_reason": "stop", "logprobs": None}],
-        "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10},
-    }
-    return 200, body, {}
-
-
-def turn(text: str | None) -> Reply:
-    status, body, headers = completion("")
-    message = {"role": "assistant", "content": text}
-    return status, {**body, "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}, headers
-
-
-def failure(status: int, message: str, headers: dict[str, str] | None = None, **more: str) -> Reply:
-    return status, {"error": {"message": message, "type": "error", **more}}, headers or {}
-
-
-class FakeServer(ThreadingHTTPServer):
-    """A server on loopback that answers each request by ``answer(path, body, number)`` and keeps what it was sent."""
-
-    daemon_threads = True
-    request_queue_size = 128
-
-    def __init__(self, answer: Callable[[str, dict[str, Any], int], Reply]) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.answer = answer
-        self.seen: list[tuple[str, dict[str, Any], dict[str, str]]] = []
-        self.lock = threading.Lock()
-        self.url = f"http://127.0.0.1:{self.server_address[1]}/v1"
-        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: FakeServer
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        with self.server.lock:
-            self.server.seen.append((self.path, body, {k.lower(): v for k, v in self.headers.items()}))
-            number = len(self.server.seen)
-        status, reply, headers = self.server.answer(self.path, body, number)
-        data = reply.encode() if isinstance(reply, str) else json.dumps(reply).encode()
-        try:
-            self.send_response(status)
-            kind = "text/html" if isinstance(reply, str) else "application/json"
-            for name, value in {"Content-Type": kind, "Content-Length": str(len(data)), **headers}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(data)
-        except ConnectionError:  # the client has given up
-            pass
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
 Serve = Callable[[Callable[[str, dict[str, Any], int], Reply]], FakeServer]
 
 
@@ -332,38 +261,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Address of a ``transformers serve`` process."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    log = tmp_path_factory.mktemp("log") / "serve.txt"
-    command = [str(Path(sys.executable).with_name("transformers")), "serve", "--device", "cpu", "--port", str(port)]
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, env=environment, start_new_session=True)
-    try:
-        deadline = time.monotonic() + 90
-        while not _answers(f"http://127.0.0.1:{port}/health"):
-            if process.poll() is not None or time.monotonic() > deadline:
-                pytest.fail(f"transformers serve did not start:\n{log.read_text()[-2000:]}")
-            time.sleep(0.25)
-        yield f"http://127.0.0.1:{port}/v1"
-    finally:
-        process.send_signal(signal.SIGINT)
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _answers(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=2):
-            return True
-    except urllib.error.HTTPError:
-        return True
-    except OSError:
-        return False
+    with transformers_serve(tmp_path_factory.mktemp("log") / "serve.txt") as address:
+        yield address
 
 
 @pytest.fixture(scope="module")

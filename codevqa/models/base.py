@@ -1,13 +1,14 @@
 """The one seam to everything that costs a GPU or a network: small batch protocols.
 
 Each method takes a sequence of requests and returns as many results, in order. A result for one request must not
-depend on what else is in its batch, beyond rounding. Back ends are called from one thread at a time.
+depend on what else is in its batch, beyond rounding. Back ends are called from one thread at a time. One may say how
+many requests it likes best in one call, in an attribute ``batch``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -37,6 +38,9 @@ class GenerationRequest:
     """Generation ends before the first of these; they are not part of the completion."""
     shared: int = 0
     """How many leading characters of a text prompt other requests will share: worth computing once and keeping."""
+    on_text: Callable[[str], None] | None = field(default=None, compare=False, repr=False)
+    """Called from the model's thread with the text so far, as it is written; a back end that cannot tell never does.
+    It must be quick and must not raise. The text begins anew where the model has to."""
 
 
 @dataclass(frozen=True)

@@ -120,6 +120,11 @@ class BlipCaptioner:
             feature_cache_dir=feature_cache_dir,
         )
 
+    @property
+    def batch(self) -> int:
+        """How many requests it likes best at once."""
+        return self._max_batch or (_CPU_CAPTIONS if self._at.device.type == "cpu" else ROWS[-1])
+
     def caption(self, requests: Sequence[CaptionRequest]) -> list[str]:
         """Returns one caption a request, without the prompt.
 
@@ -195,9 +200,15 @@ class BlipCaptioner:
             wanted[row, : len(chosen)] = chosen
             wanted[row] += length * pictures[request.picture.key]
         distinct, index = np.unique(wanted, return_inverse=True)
-        places = torch.from_numpy(np.concatenate([distinct, index.reshape(-1)])).to(self._at.device)
+        places = self._there(torch.from_numpy(np.concatenate([distinct, index.reshape(-1)])))
         embeddings = torch.cat(list(features.values())).index_select(0, places[: len(distinct)])
         return embeddings, places[len(distinct) :].view(len(requests), room)
+
+    def _there(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A tensor of the CPU, where the network is; a GPU may still be busy copying it."""
+        if self._at.device.type != "cuda":
+            return tensor
+        return tensor.pin_memory().to(self._at.device, non_blocking=True)
 
     @torch.inference_mode()
     def _write(self, requests: Sequence[CaptionRequest]) -> list[list[int]]:
@@ -209,12 +220,14 @@ class BlipCaptioner:
         def fill(drafts: Drafts) -> None:
             rows = len(requests)
             self._decoder.show(drafts, *self._seen(requests, room))
-            drafts.numbers[:rows] = numbers.to(self._at.device)
+            drafts.numbers[:rows] = self._there(numbers)
             drafts.done[:rows] = False
             drafts.done[rows:] = True
             if drafts.hidden_patches is not None:
                 beyond = torch.arange(room) >= torch.tensor(counts)[:, None]
-                drafts.hidden_patches[:rows, 0, 0] = torch.zeros(beyond.shape).masked_fill(beyond, -torch.inf)
+                drafts.hidden_patches[:rows, 0, 0] = self._there(
+                    torch.zeros(beyond.shape).masked_fill(beyond, -torch.inf)
+                )
 
         if self._graphs is not None:
             with torch.cuda.device(self._at.device):

@@ -28,7 +28,6 @@ from .feature_store import FeatureStore, fingerprint
 DEFAULT_CACHE_BYTES = 256 * 2**20
 """Vision features kept, in bytes: about 150 pictures at BLIP-base size in float32."""
 
-_GPU_PICTURES = 64
 _CPU_PICTURES = 16
 
 _T = TypeVar("_T")
@@ -114,6 +113,7 @@ class VisionTower:
             return found
         found.update(self._read(fresh))
         missing = [picture for key, picture in fresh.items() if key not in found]
+        self._reader.expect(missing)  # all of them, while the first are encoded
         encoded = in_batches(self._encode, missing, self._batch(), release=self._forward.release)
         for picture, features in zip(missing, encoded, strict=True):
             found[picture.key] = features
@@ -141,7 +141,7 @@ class VisionTower:
     def _batch(self) -> int:
         if self._max_batch is not None:
             return self._max_batch
-        most = _GPU_PICTURES if self._at.device.type == "cuda" else _CPU_PICTURES
+        most = self._forward.rows if self._at.device.type == "cuda" else _CPU_PICTURES
         return fitting(self._at.device, self._forward.row_bytes(), most)
 
     @torch.inference_mode()
@@ -150,7 +150,8 @@ class VisionTower:
         self._stats.vision_forwards += len(pictures)
         self._stats.vision_batches += 1
         # Copies, or each kept picture would hold its whole batch in memory.
-        return [row.clone() for row in features]
+        rows: Sequence[torch.Tensor] = torch.unbind_copy(features)  # type: ignore[assignment, func-returns-value]
+        return list(rows)
 
     def _keep(self, key: str, features: torch.Tensor) -> None:
         size = features.numel() * features.element_size()

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import torch
 from torch.nn import functional
 
+from . import blip_kernels
 from .blip_sampling import draw
 from .cuda_graphs import avoid_cudnn_attention
 
@@ -93,6 +94,12 @@ class _Norm:
     def __call__(self, hidden: torch.Tensor) -> torch.Tensor:
         return functional.layer_norm(hidden, self.weight.shape, self.weight, self.bias, self.eps)
 
+    def after(self, hidden: torch.Tensor, more: torch.Tensor, fast: bool) -> torch.Tensor:
+        """The norm of a sum; ``fast`` computes both at once."""
+        if fast:
+            return blip_kernels.add_norm(hidden, more, self.weight, self.bias, self.eps)
+        return self(more + hidden)
+
 
 @dataclass(frozen=True)
 class _Layer:
@@ -111,14 +118,14 @@ class _Layer:
     norm: _Norm
 
     @classmethod
-    def of(cls, layer: Any) -> _Layer:
+    def of(cls, layer: Any, patches: Weights) -> _Layer:
         own, seen = layer.attention, layer.crossattention
         return cls(
             _joined(own.self.query, own.self.key, own.self.value),
             _pair(own.output.dense),
             _Norm.of(own.output.LayerNorm),
             _pair(seen.self.query),
-            _joined(seen.self.key, seen.self.value),
+            patches,
             _pair(seen.output.dense),
             _Norm.of(seen.output.LayerNorm),
             _pair(layer.intermediate.dense),
@@ -143,11 +150,22 @@ class CaptionDecoder:
         self.heads = int(config.num_attention_heads)
         self.depth = int(config.hidden_size) // self.heads
         self._embeddings = network.bert.embeddings
-        self._layers = [_Layer.of(layer) for layer in network.bert.encoder.layer]
+        layers = network.bert.encoder.layer
+        looks = [layer.crossattention.self for layer in layers]
+        # Keys and values of the patches in all layers, of which each layer has its part.
+        self._seen = _joined(*(module for look in looks for module in (look.key, look.value)))
+        parts = zip(*(joined.chunk(len(layers)) for joined in self._seen), strict=True)
+        self._layers = [_Layer.of(layer, part) for layer, part in zip(layers, parts, strict=True)]
         self._embedding_norm = _Norm.of(self._embeddings.LayerNorm)
         self._head = network.cls.predictions
         self._prompt = torch.tensor(rules.prompt, device=self._like.device)
+        self._fast = rules.max_length <= blip_kernels.LONGEST and blip_kernels.usable(self._like, self.depth)
         avoid_cudnn_attention(self._like.device)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the network is."""
+        return self._like.device
 
     @property
     def _like(self) -> torch.Tensor:
@@ -155,7 +173,8 @@ class CaptionDecoder:
 
     def row_bytes(self, patches: int) -> int:
         """Returns about how much memory one caption of so many patches needs."""
-        numbers = len(self._layers) * 2 * self.heads * self.depth * (self.rules.max_length + 2 * patches)
+        copies = 4 if self._fast else 2  # those of all layers at a time, or of one
+        numbers = len(self._layers) * 2 * self.heads * self.depth * (self.rules.max_length + copies * patches)
         # Logits and what sampling makes of them.
         vocabulary = int(self._head.decoder.weight.shape[0]) * 32
         return int(numbers * self._like.element_size()) + vocabulary
@@ -188,6 +207,11 @@ class CaptionDecoder:
         """
         rows, count = index.shape
         flat = index.reshape(-1)
+        if self._fast:  # in three launches
+            shape = (rows, count, len(self._layers), 2, self.heads, self.depth)
+            projected = functional.linear(patches, *self._seen).index_select(0, flat).view(shape)
+            drafts.seen[:, :rows, :count] = projected.permute(2, 0, 1, 3, 4, 5)
+            return
         for layer, seen in zip(self._layers, drafts.seen, strict=True):
             projected = functional.linear(patches, *layer.seen)
             seen[:rows, :count] = projected.index_select(0, flat).view(rows, count, 2, self.heads, self.depth)
@@ -220,7 +244,7 @@ class CaptionDecoder:
         """The last hidden state of each token of the prompt, (rows, prompt tokens, width)."""
         embedded = self._embeddings.word_embeddings.weight[self._prompt]
         embedded = embedded + self._embeddings.position_embeddings.weight[: len(self._prompt)]
-        return self._read(drafts, self._embedding_norm(embedded).expand(len(drafts.done), -1, -1), 0)
+        return self._read(drafts, self._embedding_norm(embedded).repeat(len(drafts.done), 1, 1), 0)
 
     def _read(self, drafts: Drafts, hidden: torch.Tensor, start: int) -> torch.Tensor:
         """Runs the blocks over tokens at positions from ``start`` on: one each row, or the prompt.
@@ -230,26 +254,40 @@ class CaptionDecoder:
             hidden: embedded tokens, (rows, tokens, width).
             start: position of the first.
         """
-        rows, count = hidden.shape[:2]
-        stop = start + count
+        fast = self._fast
         for layer, own, seen in zip(self._layers, drafts.own, drafts.seen, strict=True):
-            joined = functional.linear(hidden, *layer.own).view(rows, count, 3, self.heads, self.depth)
-            own[:, :, :, start:stop] = joined[:, :, 1:].permute(0, 2, 3, 1, 4)
-            mixed = functional.scaled_dot_product_attention(
-                joined[:, :, 0].transpose(1, 2), own[:, 0, :, :stop], own[:, 1, :, :stop], is_causal=count > 1
-            )
-            hidden = layer.own_norm(functional.linear(_merged(mixed), *layer.own_out) + hidden)
-            queries = functional.linear(hidden, *layer.look).view(rows, count, self.heads, self.depth)
-            mixed = functional.scaled_dot_product_attention(
-                queries.transpose(1, 2),
-                seen[:, :, 0].transpose(1, 2),
-                seen[:, :, 1].transpose(1, 2),
-                attn_mask=drafts.hidden_patches,
-            )
-            hidden = layer.seen_norm(functional.linear(_merged(mixed), *layer.seen_out) + hidden)
+            mixed = self._attend_own(functional.linear(hidden, *layer.own), own, start)
+            hidden = layer.own_norm.after(hidden, functional.linear(mixed, *layer.own_out), fast)
+            mixed = self._attend_seen(functional.linear(hidden, *layer.look), seen, drafts.hidden_patches)
+            hidden = layer.seen_norm.after(hidden, functional.linear(mixed, *layer.seen_out), fast)
             wide = layer.activation(functional.linear(hidden, *layer.widen))
-            hidden = layer.norm(functional.linear(wide, *layer.narrow) + hidden)
+            hidden = layer.norm.after(hidden, functional.linear(wide, *layer.narrow), fast)
         return hidden
+
+    def _attend_own(self, joined: torch.Tensor, own: torch.Tensor, start: int) -> torch.Tensor:
+        """From queries, keys and values side by side to what attention to the caption brings, (rows, tokens, width)."""
+        rows, count, _ = joined.shape
+        joined = joined.view(rows, count, 3, self.heads, self.depth)
+        if self._fast:
+            return blip_kernels.attend_own(joined, own, start)
+        stop = start + count
+        own[:, :, :, start:stop] = joined[:, :, 1:].permute(0, 2, 3, 1, 4)
+        mixed = functional.scaled_dot_product_attention(
+            joined[:, :, 0].transpose(1, 2), own[:, 0, :, :stop], own[:, 1, :, :stop], is_causal=count > 1
+        )
+        return _merged(mixed)
+
+    def _attend_seen(self, queries: torch.Tensor, seen: torch.Tensor, hidden: torch.Tensor | None) -> torch.Tensor:
+        """What attention to the patches brings, shaped as the queries, (rows, tokens, width)."""
+        if self._fast:
+            return blip_kernels.attend_seen(queries, seen, hidden)
+        mixed = functional.scaled_dot_product_attention(
+            queries.view(*queries.shape[:2], self.heads, self.depth).transpose(1, 2),
+            seen[:, :, 0].transpose(1, 2),
+            seen[:, :, 1].transpose(1, 2),
+            attn_mask=hidden,
+        )
+        return _merged(mixed)
 
     def _logits(self, hidden: torch.Tensor) -> torch.Tensor:
         head = self._head

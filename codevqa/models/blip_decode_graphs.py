@@ -3,20 +3,20 @@
 A step of the decoder is some two hundred kernels of a few microseconds each; launching them one by one takes several
 times as long as running them. They are recorded once for a number of rows and patches and replayed: first the prompt
 and every step before which no caption can be over, then a few steps at a time, between which one number tells whether
-any caption is still going. Unrecorded, the same stretches still ask the GPU that seldom.
+any caption is still going. Unrecorded, the same stretches still ask the GPU that seldom. Large batches do not ask: some
+caption is nearly always long, and while one thread waits for an answer another's work gets in between.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import TypeAlias
 
 import torch
 
 from .blip_decode import CaptionDecoder, Drafts
-from .cuda_graphs import CAPTURING, bucket
+from .cuda_graphs import Recorder, bucket
 
 Record: TypeAlias = "Callable[[Callable[[], None]], Callable[[], None]]"
 
@@ -24,8 +24,9 @@ ROWS = (8, 16, 32, 64, 128, 256, 512)
 """Numbers of rows recorded; a batch is padded to the next."""
 
 _STEPS_A_STRETCH = 3
-_KEPT = 16
-_WARM_UPS = 2
+_KEPT = 24
+_ASKED = 64
+"""Rows from which on nobody asks whether all captions have ended."""
 
 
 class CaptionGraphs:
@@ -40,9 +41,9 @@ class CaptionGraphs:
 
     def __init__(self, decoder: CaptionDecoder, record: Record | None = None, kept: int = _KEPT) -> None:
         self._decoder = decoder
-        self._record = record or _recorded
+        self._record = record or _recording(decoder.device)
         self._limit = kept
-        self._kept: OrderedDict[tuple[int, int, bool], _Recording] = OrderedDict()
+        self._kept: dict[tuple[int, int, bool], _Recording] = {}
 
     def write(self, rows: int, patches: int, masked: bool, fill: Callable[[Drafts], None]) -> torch.Tensor:
         """Writes a batch of captions.
@@ -61,12 +62,13 @@ class CaptionGraphs:
         """
         size = bucket(rows, ROWS) or -(-rows // ROWS[-1]) * ROWS[-1]
         key = (size, patches, masked)
-        recording = self._kept.pop(key, None)
+        recording = self._kept.get(key)
         if recording is None:
             recording = _Recording(self._decoder, self._decoder.blank(*key), self._record)
-        self._kept[key] = recording
-        while len(self._kept) > self._limit:
-            self._kept.popitem(last=False)
+            if len(self._kept) >= self._limit:
+                self._kept.clear()  # as a whole: recordings share memory
+            if self._limit:
+                self._kept[key] = recording
         fill(recording.drafts)
         return recording.run()[:rows].cpu()
 
@@ -81,7 +83,7 @@ class _Recording:
     def __init__(self, decoder: CaptionDecoder, drafts: Drafts, record: Record) -> None:
         self.drafts = drafts
         # What one stretch leaves to the next lies in a place of its own: each recording has its own memory.
-        between = decoder.blank_logits(len(drafts.done))
+        self._between = between = decoder.blank_logits(len(drafts.done))
         steps, first = decoder.rules.steps, min(decoder.rules.first_end + 1, decoder.rules.steps)
         edges = [0, first, *range(first + _STEPS_A_STRETCH, steps, _STEPS_A_STRETCH)]
         if edges[-1] < steps:
@@ -106,8 +108,9 @@ class _Recording:
 
     def run(self) -> torch.Tensor:
         """Writes what the drafts hold the beginnings of; returns the tokens, valid until the next call."""
+        asks = len(self.drafts.done) < _ASKED
         for number, stretch in enumerate(self._stretches):
-            if number and bool(self.drafts.done.all()):
+            if number and asks and bool(self.drafts.done.all()):
                 break
             stretch()
         return self.drafts.tokens
@@ -118,18 +121,6 @@ def unrecorded(decoder: CaptionDecoder) -> CaptionGraphs:
     return CaptionGraphs(decoder, record=lambda stretch: stretch, kept=0)
 
 
-def _recorded(function: Callable[[], None]) -> Callable[[], None]:
-    """Records a function as a CUDA graph on the current GPU and returns its replay."""
-    graph = torch.cuda.CUDAGraph()
-    with CAPTURING:
-        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            # Libraries make their handles and workspaces on a first call, which a recording must not see.
-            for _ in range(_WARM_UPS):
-                function()
-        torch.cuda.current_stream().wait_stream(side)
-        # Models on other threads go on allocating meanwhile: only what this thread does is watched.
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            function()
-    return graph.replay
+def _recording(device: torch.device) -> Record:
+    recorder = Recorder(device)
+    return lambda function: recorder(function)[0]

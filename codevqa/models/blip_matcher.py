@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, cast
 
 import torch
@@ -19,11 +19,12 @@ from ..errors import SetupError
 from .base import Map, Match, MatchRequest, SimilarityRequest
 from .blip_checkpoint import Checkpoint, DType, load_checkpoint
 from .blip_common import DEFAULT_CACHE_BYTES, BlipStats, VisionTower, fitting, in_batches
-from .blip_text import Seen, TextForward
+from .blip_text import Seen, TextForward, TextGraphs
+from .cuda_graphs import enabled
 
 Average = Literal["words", "all"]
 
-_GPU_PAIRS = 256
+_GPU_PAIRS = 128
 _CPU_PAIRS = 64
 
 
@@ -60,6 +61,11 @@ class BlipMatcher:
             checkpoint, self.stats, feature_cache_bytes, cache_dir=feature_cache_dir, max_batch=max_batch
         )
         self._text = TextForward(checkpoint.model.text_encoder, block)
+        self._graphs = (
+            TextGraphs(self._text, checkpoint.model.itm_head, 1 + checkpoint.grid**2)
+            if enabled(checkpoint.device)
+            else None
+        )
         self._lock = threading.Lock()
 
     @classmethod
@@ -104,6 +110,11 @@ class BlipMatcher:
             feature_cache_dir=feature_cache_dir,
         )
 
+    @property
+    def batch(self) -> int:
+        """How many requests it likes best at once."""
+        return self._max_batch or (_GPU_PAIRS if self._at.device.type == "cuda" else _CPU_PAIRS)
+
     def match(self, requests: Sequence[MatchRequest]) -> list[Match]:
         """Returns GradCAM relevance, averaged over the tokens in focus, and the ITM logit of each pair.
 
@@ -114,7 +125,7 @@ class BlipMatcher:
             ModelError: the network failed.
         """
         with self._lock:
-            return _in_picture_order(self._match, requests, self._batch())
+            return _in_picture_order(self._match, requests, self._batch(), self._release)
 
     def similarity(self, requests: Sequence[SimilarityRequest]) -> list[float]:
         """Returns the ITC score (cosine, -1..1) of each pair.
@@ -135,15 +146,37 @@ class BlipMatcher:
 
     def _match(self, requests: Sequence[MatchRequest]) -> list[Match]:
         encoded = self._tokens([request.text for request in requests])
-        maps, logits = self._gradcam(requests, encoded)
-        weights = torch.zeros(maps.shape[:2])
+        weights = torch.zeros(encoded["input_ids"].shape)
         lengths, offsets = encoded["attention_mask"].sum(1).tolist(), encoded["offset_mapping"].tolist()
         for row, request in enumerate(requests):
             chosen = _tokens_in_focus(offsets[row][: lengths[row]], request.focus, self._average)
             weights[row, chosen] = 1 / len(chosen)
-        relevance = torch.einsum("rt,rtyx->ryx", weights.to(maps.device), maps).cpu().numpy()
-        margins = (logits[:, 1] - logits[:, 0]).tolist()
-        return [Match(relevance[row], margins[row]) for row in range(len(requests))]
+        found = self._replayed(requests, encoded, weights)
+        if found is None:
+            maps, logits = self._gradcam(requests, encoded)
+            relevance = torch.einsum("rt,rtyx->ryx", weights.to(maps.device), maps).flatten(1)
+            found = torch.cat([relevance, logits[:, 1:] - logits[:, :1]], 1).cpu()
+        numbers = found.numpy()
+        margins = numbers[:, -1].tolist()
+        return [
+            Match(row[:-1].reshape(self.grid, self.grid), margin) for row, margin in zip(numbers, margins, strict=True)
+        ]
+
+    def _replayed(self, requests: Sequence[MatchRequest], encoded: Any, weights: torch.Tensor) -> torch.Tensor | None:
+        """GradCAM averaged with weights, and margins, by a recorded graph; None where there is none."""
+        if self._graphs is None:
+            return None
+        features = self._vision.features([request.picture for request in requests])
+        found = self._graphs.relevance(
+            self._opened(encoded["input_ids"]),
+            encoded["attention_mask"],
+            weights,
+            [features[request.picture.key] for request in requests],
+        )
+        if found is not None:
+            self.stats.text_rows += len(requests)
+            self.stats.text_batches += 1
+        return found
 
     def _token_maps(self, requests: Sequence[MatchRequest]) -> list[tuple[Map, Map]]:
         encoded = self._tokens([request.text for request in requests])
@@ -174,14 +207,19 @@ class BlipMatcher:
         order = {key: index for index, key in enumerate(dict.fromkeys(request.picture.key for request in requests))}
         # Stacked here, outside inference mode: autograd may keep the copy.
         seen = Seen([features[key] for key in order], [order[request.picture.key] for request in requests])
-        ids = encoded["input_ids"].clone()
-        ids[:, 0] = self._at.enc_id
+        ids = self._opened(encoded["input_ids"])
         maps, logits = self._text.gradcam(
             ids.to(device), encoded["attention_mask"].to(device), seen, self._at.model.itm_head
         )
         self.stats.text_rows += len(requests)
         self.stats.text_batches += 1
         return maps.view(*maps.shape[:2], self.grid, self.grid), logits
+
+    def _opened(self, ids: torch.Tensor) -> torch.Tensor:
+        """Tokens that open with the one for texts compared with a picture."""
+        ids = ids.clone()
+        ids[:, 0] = self._at.enc_id
+        return ids
 
     @torch.inference_mode()
     def _similarity(self, requests: Sequence[SimilarityRequest]) -> list[float]:
@@ -199,6 +237,10 @@ class BlipMatcher:
         self.stats.text_batches += 1
         return cast("list[float]", (picture_side * chosen).sum(-1).tolist())
 
+    def _release(self) -> None:
+        if self._graphs is not None:
+            self._graphs.release()
+
     def _batch(self) -> int:
         if self._max_batch is not None:
             return self._max_batch
@@ -206,14 +248,16 @@ class BlipMatcher:
         return fitting(self._at.device, self._text.row_bytes(1 + self.grid**2, self._max_length), most)
 
 
-def _in_picture_order(run: Any, requests: Sequence[Any], size: int) -> list[Any]:
+def _in_picture_order(
+    run: Any, requests: Sequence[Any], size: int, release: Callable[[], None] | None = None
+) -> list[Any]:
     """Runs requests with those on one picture side by side, so that a full cache still encodes each once."""
     first: dict[str, int] = {}
     for request in requests:
         first.setdefault(request.picture.key, len(first))
     order = sorted(range(len(requests)), key=lambda index: first[requests[index].picture.key])
     results: list[Any] = [None] * len(requests)
-    for index, result in zip(order, in_batches(run, [requests[index] for index in order], size), strict=True):
+    for index, result in zip(order, in_batches(run, [requests[index] for index in order], size, release), strict=True):
         results[index] = result
     return results
 

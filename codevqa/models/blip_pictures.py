@@ -11,7 +11,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from PIL import Image as PILImage
 
 from ..images import Picture
 
-_RESIZED_BYTES = 64 * 2**20
+_RESIZED_BYTES = 256 * 2**20
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -34,6 +34,9 @@ class _Resized:
         self._kept: OrderedDict[tuple[str, int, int], Bytes] = OrderedDict()
         self._held = 0
         self._lock = threading.Lock()
+
+        self.underway: dict[tuple[str, int, int], Future[Bytes]] = {}
+        """Pictures that are being resized."""
 
     def get(self, key: tuple[str, int, int]) -> Bytes | None:
         with self._lock:
@@ -61,6 +64,7 @@ _threads_guard = threading.Lock()
 def _forget_threads() -> None:
     global _threads, _threads_guard
     _threads, _threads_guard = None, threading.Lock()
+    _resized.underway.clear()
 
 
 if hasattr(os, "register_at_fork"):
@@ -102,23 +106,39 @@ class PictureReader:
 
     def read(self, pictures: Sequence[Picture]) -> torch.Tensor:
         """Returns bytes, (pictures, size, size, 3), on the tower's device; the copy there may still be under way."""
+        self.expect(pictures)
         batch = torch.empty(
             (len(pictures), self.size, self.size, 3), dtype=torch.uint8, pin_memory=self.device.type == "cuda"
         )
-        several = threads().map if len(pictures) > 1 else map
-        list(several(self._resize, pictures, batch.numpy()))
+        for picture, row in zip(pictures, batch.numpy(), strict=True):
+            row[...] = self._pixels(picture)
         return batch.to(self.device, non_blocking=True)
+
+    def expect(self, pictures: Sequence[Picture]) -> None:
+        """Begins to resize pictures that will be read, in threads."""
+        for picture in pictures if len(pictures) > 1 else ():
+            key = self._key(picture)
+            if key not in _resized.underway and _resized.get(key) is None:
+                future = threads().submit(self._resize, picture)
+                _resized.underway[key] = future
+                future.add_done_callback(lambda _, key=key: _resized.underway.pop(key, None))  # type: ignore[misc]
 
     def normalise(self, pixels: torch.Tensor) -> torch.Tensor:
         """Returns the normalised numbers of bytes whose last dimension is the channels, in the same shape."""
         index = pixels.int() * 3 + self._channel
         return self._table.index_select(0, index.reshape(-1)).view(pixels.shape)
 
-    def _resize(self, picture: Picture, row: Bytes) -> None:
-        """Writes a resized picture to a row of the batch."""
-        key = (picture.key, self.size, int(self._filter))
-        found = _resized.get(key)
-        if found is None:
-            found = np.asarray(picture.pixels.resize((self.size, self.size), self._filter))
-            _resized.keep(key, found)
-        row[...] = found
+    def _key(self, picture: Picture) -> tuple[str, int, int]:
+        return picture.key, self.size, int(self._filter)
+
+    def _pixels(self, picture: Picture) -> Bytes:
+        """A picture resized: kept, under way, or resized here."""
+        key = self._key(picture)
+        underway = _resized.underway.get(key)
+        found = underway.result() if underway is not None else _resized.get(key)
+        return self._resize(picture) if found is None else found
+
+    def _resize(self, picture: Picture) -> Bytes:
+        pixels = np.asarray(picture.pixels.resize((self.size, self.size), self._filter))
+        _resized.keep(self._key(picture), pixels)
+        return pixels

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from . import blip_kernels
 from .seeded_numbers import seeded_numbers
 
 _GREEDY = -1.0
@@ -19,6 +20,8 @@ _TIES = 78
 """Candidates beyond the top k that are looked at because they may tie with the last of them."""
 _WHOLE = 2048
 """Vocabularies up to this size are looked at whole, which is faster there."""
+_KERNEL = 65_536
+"""Vocabularies up to this size fit the kernel."""
 
 
 def numbers_of(seeds: Sequence[int | None], steps: int) -> torch.Tensor:
@@ -33,7 +36,8 @@ def draw(logits: torch.Tensor, numbers: torch.Tensor, top_k: int, temperature: f
     """Draws a token a row from the softmax over its ``top_k`` likeliest; ties with the last of them all stay.
 
     A large vocabulary is searched once, for so many candidates and 78 more; the rest happens among those. Should still
-    more tie with the last, the CPU looks at all; a GPU, which cannot tell without waiting, leaves those beyond out.
+    more tie with the last, the CPU looks at all; a GPU, which cannot tell without waiting, leaves those beyond out,
+    unless a kernel of its own does all of this at once.
 
     Args:
         logits: (rows, vocabulary).
@@ -45,6 +49,8 @@ def draw(logits: torch.Tensor, numbers: torch.Tensor, top_k: int, temperature: f
         Tokens, (rows,).
     """
     vocabulary = logits.shape[-1]
+    if logits.is_cuda and blip_kernels.HERE and vocabulary <= _KERNEL:
+        return blip_kernels.draw(logits, numbers, top_k, temperature)
     top_k = min(top_k, vocabulary)
     if vocabulary <= max(_WHOLE, top_k + _TIES):
         return _inverted(logits, logits.topk(top_k).values[:, -1:], numbers, temperature)

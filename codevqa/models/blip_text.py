@@ -9,14 +9,28 @@ The same numbers as transformers' ``BlipTextModel`` up to rounding, for less wor
   tokens, not the patches. So nothing but the features need be kept for a picture.
 - Gradients begin at the attention of GradCAM's block: blocks up to it run without, those above on a graph of their own.
 - Of the last block only the first token is read by the heads, so only that one is computed.
+
+On a GPU all of this is some five hundred small kernels, which take longer to launch than to run: :class:`TextGraphs`
+replays them.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
 import torch
+
+from .blip_checkpoint import first_line
+from .cuda_graphs import Recorded, Recorder, bucket
+
+_ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
+"""Numbers of rows recorded; a batch is padded to the next."""
+_TOKENS = 8
+"""Texts are padded to multiples of so many tokens."""
+
+_log = logging.getLogger(__name__)
 
 
 class Seen:
@@ -37,6 +51,21 @@ class Seen:
         self.mean_texts = rows / pictures
         self._owners = None if even else torch.tensor(owners, device=self.features.device)
         self._rows: torch.Tensor | None = None
+        self.length = self.features.shape[1]
+        """Embeddings of a picture, CLS included."""
+        self.beyond: torch.Tensor | None = None
+        """Added to scores to keep padding after them out, -inf there; None where there is none."""
+
+    @classmethod
+    def padded(cls, rows: torch.Tensor, length: int) -> Seen:
+        """Returns pictures laid out already: one row a text, zeros after the first ``length`` embeddings."""
+        seen = cls.__new__(cls)
+        seen.features = seen._rows = rows
+        seen.texts_each, seen.mean_texts, seen._owners = 1, 1.0, None
+        seen.length = length
+        seen.beyond = torch.zeros(rows.shape[1], dtype=rows.dtype, device=rows.device)
+        seen.beyond[length:] = -torch.inf
+        return seen
 
     def spread(self, per_picture: torch.Tensor) -> torch.Tensor:
         """Returns what is known of each picture for each group of texts: the same tensor where groups are pictures."""
@@ -63,15 +92,21 @@ class TextForward:
         config = encoder.config
         self._heads = int(config.num_attention_heads)
         self._depth = int(config.hidden_size) // self._heads
-        self._width = int(config.encoder_hidden_size)
+        self.width = int(config.encoder_hidden_size)
+
+    @property
+    def like(self) -> torch.Tensor:
+        """A tensor on the network's device, of its precision."""
+        weight: torch.Tensor = self._encoder.embeddings.word_embeddings.weight
+        return weight
 
     def row_bytes(self, patches: int, tokens: int = 35) -> int:
         """Returns about how much memory one (picture, text) pair needs while GradCAM is computed."""
         layers = len(self._encoder.encoder.layer)
-        attention = self._heads * tokens * (patches + self._width)
+        attention = self._heads * tokens * (patches + self.width)
         # Each block above GradCAM's keeps its attention for the backward pass.
-        numbers = attention * 3 * (layers - self._block + 1) + 4 * patches * self._width
-        return int(numbers * self._encoder.embeddings.word_embeddings.weight.element_size())
+        numbers = attention * 3 * (layers - self._block + 1) + 4 * patches * self.width
+        return int(numbers * self.like.element_size())
 
     @torch.no_grad()
     def first_token(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -116,7 +151,7 @@ class TextForward:
             (gradient,) = torch.autograd.grad(logits[:, 1].sum(), probabilities)
         cam = probabilities.detach().float() * gradient.float().clamp(min=0)
         # (rows, heads, tokens, 1 + patches); column 0 is the picture's CLS embedding.
-        maps = look.by_row(cam)[..., 1:].mean(1)
+        maps = look.by_row(cam)[..., 1 : seen.length].mean(1)
         return maps * mask[:, :, None], logits.detach().float()
 
     def _pass(
@@ -148,9 +183,11 @@ class TextForward:
 
     def absorbs(self, seen: Seen, tokens: int) -> bool:
         """Whether projecting queries is less work than projecting every patch to a key and a value."""
+        if seen.beyond is not None:
+            return True
         per_picture = seen.mean_texts * tokens
         hidden = self._heads * self._depth
-        return per_picture * self._heads * self._width < hidden * (self._width + per_picture)
+        return per_picture * self._heads * self.width < hidden * (self.width + per_picture)
 
 
 class _Look:
@@ -175,9 +212,12 @@ class _Look:
         probabilities: torch.Tensor
         if self._absorbed:
             # The bias of the keys adds the same to every patch of a query, which the softmax takes out again.
-            asked = queries @ key.weight.view(self._heads, self._depth, -1)
+            asked = _by_head(queries, key.weight.view(self._heads, self._depth, -1))
             groups = asked.reshape(-1, self._texts * self._heads * self._tokens, asked.shape[-1])
-            probabilities = (groups @ self._seen.rows().transpose(1, 2)).softmax(-1)
+            scores = groups @ self._seen.rows().transpose(1, 2)
+            if self._seen.beyond is not None:
+                scores = scores.add_(self._seen.beyond) if not scores.requires_grad else scores + self._seen.beyond
+            probabilities = scores.softmax(-1)
         else:
             keys = self._split(self._seen.spread(key(self._seen.features)))
             probabilities = (self._group(queries) @ keys.transpose(-1, -2)).softmax(-1)
@@ -188,7 +228,7 @@ class _Look:
         value = self._attention.value
         if self._absorbed:
             mixed = (probabilities @ self._seen.rows()).view(-1, self._heads, self._tokens, value.weight.shape[-1])
-            brought: torch.Tensor = mixed @ value.weight.view(self._heads, self._depth, -1).transpose(1, 2)
+            brought = _by_head(mixed, value.weight.view(self._heads, self._depth, -1).transpose(1, 2))
             if value.bias is not None:
                 # Attention sums to one, but GradCAM asks what each share of it brings, and each brings the bias.
                 shares = probabilities.sum(-1).view(*brought.shape[:3], 1)
@@ -210,6 +250,91 @@ class _Look:
             return queries
         apart = queries.reshape(-1, self._texts, self._heads, self._tokens, self._depth).transpose(1, 2)
         return apart.flatten(2, 3)
+
+
+def _by_head(states: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    """The product of (rows, heads, tokens, n) and (heads, n, m), for each row and head.
+
+    All rows of a head at once: broadcasting would copy the weights for every row.
+    """
+    rows, heads, tokens, _ = states.shape
+    product = states.transpose(0, 1).reshape(heads, rows * tokens, -1) @ weights
+    return product.view(heads, rows, tokens, -1).transpose(0, 1)
+
+
+class TextGraphs:
+    """GradCAM recorded for a few numbers of rows and tokens, and replayed.
+
+    Args:
+        forward: the text encoder.
+        head: from the first token's embedding to (rows, 2) logits.
+        length: embeddings of a picture, CLS included.
+    """
+
+    def __init__(self, forward: TextForward, head: Any, length: int) -> None:
+        self._forward = forward
+        self._head = head
+        self._length = length
+        self._record = Recorder(forward.like.device)
+        self._kept: dict[tuple[int, int], Recorded] = {}
+        self._allowed = True
+
+    def relevance(
+        self, ids: torch.Tensor, mask: torch.Tensor, weights: torch.Tensor, features: Sequence[torch.Tensor]
+    ) -> torch.Tensor | None:
+        """Computes GradCAM averaged over tokens, and the margin of the head.
+
+        Args:
+            ids: tokens, (rows, tokens), on the CPU, as are the next two.
+            mask: 1 for tokens, 0 for padding, likewise.
+            weights: how much each token counts, likewise, float32.
+            features: of each row's picture, (1 + patches, width), on the GPU.
+
+        Returns:
+            On the CPU, (rows, patches + 1): each row's map and then its margin, "match" minus "no match"; None where
+            this GPU, or its memory, does not allow a recording, or more rows than any has.
+        """
+        rows, tokens = ids.shape
+        size = bucket(rows, _ROWS)
+        recorded = None if size is None else self._recorded(size, -(-tokens // _TOKENS) * _TOKENS)
+        if recorded is None:
+            return None
+        for held, given in zip(recorded.inputs[:3], (ids, mask, weights), strict=True):
+            held[:rows].zero_()
+            held[:rows, :tokens].copy_(given.pin_memory(), non_blocking=True)
+        with torch.inference_mode():
+            torch._foreach_copy_(list(recorded.inputs[3][:rows, : self._length].unbind(0)), list(features))
+        return recorded()[:rows].cpu()
+
+    def release(self) -> None:
+        """Forgets the recordings, which hold memory."""
+        self._kept.clear()
+
+    def _recorded(self, rows: int, tokens: int) -> Recorded | None:
+        found = self._kept.get((rows, tokens))
+        if found is None and self._allowed:
+            like = self._forward.like
+            inputs = (
+                torch.zeros((rows, tokens), dtype=torch.int64, device=like.device),
+                torch.ones((rows, tokens), dtype=torch.int64, device=like.device),
+                torch.zeros((rows, tokens), device=like.device),
+                # Lengths that are multiples of eight numbers have faster matrix products.
+                like.new_zeros((rows, -(-self._length // 8) * 8, self._forward.width)),
+            )
+            try:
+                found = self._kept[rows, tokens] = Recorded(self._record, self._relevance, *inputs)
+            except RuntimeError as error:
+                # The same work without a graph is slower and nothing else; what is wrong beyond that it will say.
+                _log.warning("GradCAM is not recorded as a CUDA graph: %s.", first_line(error))
+                self._allowed = False
+        return found
+
+    def _relevance(
+        self, ids: torch.Tensor, mask: torch.Tensor, weights: torch.Tensor, features: torch.Tensor
+    ) -> torch.Tensor:
+        maps, logits = self._forward.gradcam(ids, mask, Seen.padded(features, self._length), self._head)
+        relevance = torch.einsum("rt,rtp->rp", weights, maps)
+        return torch.cat([relevance, logits[:, 1:] - logits[:, :1]], 1)
 
 
 def _bias(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor | None:

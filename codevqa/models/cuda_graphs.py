@@ -3,9 +3,13 @@
 Small batches of a transformer spend most of their time launching kernels; a replay does not. Recording is for tensors
 of fixed shapes: callers pad their rows to one of a few sizes.
 
-Off unless the environment variable ``CODEVQA_CUDA_GRAPHS`` is "1". What is known to go wrong: all recordings of a
-process share a capture stream and so, thread by thread, one cuBLAS workspace, which PyTorch from 2.12 on frees when any
-one of the graphs is destroyed (pytorch/pytorch#193402); replays of the others then read memory that is gone.
+On, unless the environment variable ``CODEVQA_CUDA_GRAPHS`` is "0". What is known to go wrong:
+
+- A recording knows addresses, not tensors. Each tensor from outside that it reads or writes must be kept. Otherwise
+  others get its memory, and the next recording, which empties PyTorch's cache, unmaps it: an illegal memory access.
+- Recordings that share a capture stream share, thread by thread, one cuBLAS workspace, which PyTorch from 2.12 on frees
+  when any one of the graphs is destroyed (pytorch/pytorch#193402); replays of the others then read memory that is gone.
+  So each set of recordings has a stream of its own, and is destroyed as a whole.
 """
 
 from __future__ import annotations
@@ -13,8 +17,11 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from typing import TypeVar
 
 import torch
+
+_T = TypeVar("_T")
 
 CAPTURING = threading.RLock()
 """Held while any model records a graph, and by what would disturb that: another recording, freeing cached memory."""
@@ -24,8 +31,8 @@ _VARIABLE = "CODEVQA_CUDA_GRAPHS"
 
 
 def enabled(device: torch.device) -> bool:
-    """Whether work on a device is recorded: on a GPU, where the environment asks for it when a model is made."""
-    return device.type == "cuda" and os.environ.get(_VARIABLE) == "1"
+    """Whether work on a device is recorded: on a GPU, unless the environment says no when a model is made."""
+    return device.type == "cuda" and os.environ.get(_VARIABLE) != "0"
 
 
 def avoid_cudnn_attention(device: torch.device) -> None:
@@ -40,41 +47,63 @@ def avoid_cudnn_attention(device: torch.device) -> None:
         torch.backends.cuda.enable_cudnn_sdp(False)
 
 
+class Recorder:
+    """Records functions for one model, all on a capture stream of its own."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._stream: torch.cuda.Stream | None = None
+
+    def __call__(self, function: Callable[[], _T]) -> tuple[Callable[[], None], _T]:
+        """Records a function without arguments; returns what replays it, and what it returned: the replays' output.
+
+        The function must not wait for the GPU nor draw random numbers, and reads and writes tensors where they are.
+
+        Raises:
+            torch.OutOfMemoryError: the recording does not fit.
+        """
+        graph = torch.cuda.CUDAGraph()
+        with CAPTURING, torch.cuda.device(self._device):
+            if self._stream is None:
+                self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            stream = self._stream
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                # Libraries make their handles and workspaces on a first call, which a recording must not see.
+                for _ in range(_WARM_UPS):
+                    function()
+            torch.cuda.current_stream().wait_stream(stream)
+            # Models on other threads go on allocating meanwhile: only what this thread does is watched.
+            with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+                output = function()
+
+        def replay(kept: object = function) -> None:
+            # What the function refers to is what the recording reads and writes: it must live as long.
+            graph.replay()
+
+        return replay, output
+
+
 class Recorded:
     """A function of tensors, recorded for the shapes it was first given.
 
     Args:
+        recorder: of the model.
         function: from tensors to one tensor, without waiting for the GPU and without random numbers.
-        inputs: examples of its arguments, on the GPU; they are copied.
+        inputs: examples of its arguments, on the GPU; kept and used as the recording's own.
 
     Raises:
         torch.OutOfMemoryError: the recording does not fit.
     """
 
-    def __init__(self, function: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> None:
-        self._inputs = tuple(tensor.clone() for tensor in inputs)
-        device = inputs[0].device
-        self._graph = torch.cuda.CUDAGraph()
-        with CAPTURING, torch.cuda.device(device):
-            side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-            side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side):
-                # Libraries make their handles and workspaces on a first call, which a recording must not see.
-                for _ in range(_WARM_UPS):
-                    function(*self._inputs)
-            torch.cuda.current_stream().wait_stream(side)
-            # Models on other threads go on allocating meanwhile: only what this thread does is watched.
-            with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
-                self._output = function(*self._inputs)
+    def __init__(self, recorder: Recorder, function: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> None:
+        self.inputs = inputs
+        """What a replay reads: fill the first rows, and leave the others as they are."""
+        self._replay, self._output = recorder(lambda: function(*inputs))
 
-    def __call__(self, *inputs: torch.Tensor) -> torch.Tensor:
-        """Returns the result for other values of the same shapes, or of fewer rows in each; valid until the next call.
-
-        Rows are the first dimension. Rows that are not given keep older values.
-        """
-        for held, given in zip(self._inputs, inputs, strict=True):
-            held[: len(given)].copy_(given, non_blocking=True)
-        self._graph.replay()
+    def __call__(self) -> torch.Tensor:
+        """Returns the result for what is in the inputs now; valid until the next call."""
+        self._replay()
         return self._output
 
 

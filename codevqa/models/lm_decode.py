@@ -7,25 +7,19 @@ what it made is read a few tokens late, while the next ones are being made: what
 
 from __future__ import annotations
 
-import inspect
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from .cuda_graphs import free_cached_memory
-from .lm_generate import plain_cache
+from .lm_own import Ends, OwnLoop
 from .lm_plan import Node, plan
 from .lm_rows import LMStats, PrefixStore, Row
-from .lm_slots import Memory, Past, Prefill, Step, UnsupportedError, attention, bytes_a_token, put, slot_attention
+from .lm_slots import Memory, Past, Prefill, Step, attention, bytes_a_token, put
 
-Ends = Callable[[Row, Sequence[int], int], "int | None"]
-"""How many tokens of a row count, given those made so far and how many of them are new; None while it goes on."""
-
-_PROBE = 24
-"""Tokens of the text on which the loop is compared with the model's own forward pass."""
 _SHARE = 0.6
 """How much of the free memory of a GPU slots may take."""
 
@@ -47,7 +41,6 @@ class Pace:
 
 
 GPU = Pace(steps=8, late=1, prefill=16384, worth=4096, grain=512)
-CPU = Pace(steps=1, late=0, prefill=256, worth=64, grain=1)
 
 
 @dataclass(eq=False)
@@ -76,7 +69,7 @@ class _Round:
     texts: list[_Text]
 
 
-class SlotDecoder:
+class SlotDecoder(OwnLoop):
     """Greedy decoding in slots, for models whose every layer is plain causal attention over the whole text.
 
     Args:
@@ -85,43 +78,18 @@ class SlotDecoder:
         max_batch: slots at most; fewer where memory is short.
         prefix_bytes: memory for marked prefixes that are kept between calls.
         stats: counts what is done.
-        pace: what pays; None chooses by the model's device.
+        pace: what pays on the model's device.
     """
 
     def __init__(
-        self, model: Any, *, pad: int, max_batch: int, prefix_bytes: int, stats: LMStats, pace: Pace | None = None
+        self, model: Any, *, pad: int, max_batch: int, prefix_bytes: int, stats: LMStats, pace: Pace = GPU
     ) -> None:
-        self.model, self.pad, self.max_batch, self.stats = model, pad, max_batch, stats
-        self.device: torch.device = model.device
-        self.pace = pace or (GPU if self.device.type == "cuda" else CPU)
+        super().__init__(model, max_batch=max_batch, stats=stats)
+        self.pad, self.pace = pad, pace
         self.prefixes: PrefixStore[Past] = PrefixStore(prefix_bytes)
         self.memory: Memory | None = None
         self._wanted = 0
-        self._shapes: list[tuple[int, int, int]] = []
-        self._dtype: torch.dtype = model.dtype
         self._texts: dict[int, _Text] = {}
-        self._whole = "logits_to_keep" in inspect.signature(model.forward).parameters
-
-    def supported(self) -> bool:
-        """Tries the loop on a short text: does it give the logits of the model's own forward pass?"""
-        if plain_cache(self.model) is None or self.model.base_model is self.model:
-            return False
-        config = self.model.config.get_text_config()
-        length = min(_PROBE, getattr(config, "max_position_embeddings", None) or _PROBE)
-        ids = torch.arange(1, length + 1, device=self.device)[None] * 7919 % config.vocab_size
-        try:
-            with torch.inference_mode():
-                expected = self.model(input_ids=ids, use_cache=False).logits[:, -1].float()
-                with slot_attention(self.model):
-                    seen = self._probe(ids)
-        except torch.OutOfMemoryError:
-            raise
-        except (UnsupportedError, RuntimeError, TypeError, ValueError, AttributeError, KeyError, IndexError):
-            return False
-        # Half precision rounds; another kind of attention is off by as much as the logits themselves.
-        bound = (1e-3 if self._dtype is torch.float32 else 0.25) * float(expected.std())
-        # Not a number is not within bounds either.
-        return float((seen - expected).square().mean().sqrt()) <= bound
 
     def _probe(self, ids: torch.Tensor) -> torch.Tensor:
         length = ids.shape[1]
@@ -143,29 +111,6 @@ class SlotDecoder:
             hook.remove()
         return made[-1][1, -1:].float()
 
-    def run(self, rows: Sequence[Row], ends: Ends) -> dict[int, list[int]]:
-        """Returns the tokens made for each row, by its index.
-
-        What does not fit into memory is begun again in half as many slots; texts that were done stay done.
-
-        Raises:
-            torch.OutOfMemoryError: not even one row fits.
-        """
-        done: dict[int, list[int]] = {}
-        while True:
-            rest = [row for row in rows if row.index not in done]
-            if not rest:
-                return done
-            try:
-                with slot_attention(self.model):
-                    self._run(rest, ends, done)
-            except torch.OutOfMemoryError:
-                used = self.memory.count if self.memory is not None else min(self.max_batch, len(rest))
-                self.release()
-                if used == 1:
-                    raise
-                self.max_batch = used // 2
-
     def release(self) -> None:
         """Gives slots, recordings and kept prefixes back."""
         self.memory = None
@@ -173,6 +118,9 @@ class SlotDecoder:
         self.prefixes.clear()
         if self.device.type == "cuda":
             free_cached_memory()
+
+    def _used(self, rows: int) -> int:
+        return self.memory.count if self.memory is not None else min(self.max_batch, rows)
 
     def _run(self, rows: Sequence[Row], ends: Ends, done: dict[int, list[int]]) -> None:
         self._texts.clear()
@@ -183,7 +131,7 @@ class SlotDecoder:
         while waiting or self._texts or flight:
             # Few at a time would launch as many kernels as many do.
             while waiting and memory.count - len(self._texts) >= min(waiting, max(1, memory.count // 8)):
-                waiting -= self._admit(memory, queue, ends, done)
+                waiting -= self._admit(memory, queue)
             if self._texts:
                 flight.append(self._launch(memory))
             while len(flight) > (self.pace.late if self._texts else 0):
@@ -208,7 +156,7 @@ class SlotDecoder:
         self.memory = Memory(self._shapes, count, need, self.pace.steps, self._dtype, self.device)
         return self.memory
 
-    def _admit(self, memory: Memory, queue: deque[Node], ends: Ends, done: dict[int, list[int]]) -> int:
+    def _admit(self, memory: Memory, queue: deque[Node]) -> int:
         """Computes the next prompts into free slots; returns how many."""
         while not queue[0].rows:
             queue.popleft()
@@ -230,9 +178,6 @@ class SlotDecoder:
         self.stats.prefilled_tokens += sum(map(len, parts)) + len(batch)
         self.stats.reused_tokens += head * len(batch)
         slots = put(free[: len(batch)], self.device)
-        if len(batch) == 1 and self._whole and not self.pace.late:
-            self._admit_one(memory, batch[0], free[0], past, head, ends, done)
-            return 1
         if width:
             ids = put([[*part, *[self.pad] * (width - len(part))] for part in parts], self.device)
             self._forward(ids, head, Prefill(past, memory, slots))
@@ -244,38 +189,6 @@ class SlotDecoder:
         memory.begin(slots, [row.tokens[-1] for row in batch], starts, limits)
         self._texts.update((slot, _Text(row, slot)) for slot, row in zip(free, batch, strict=False))
         return len(batch)
-
-    def _admit_one(
-        self,
-        memory: Memory,
-        row: Row,
-        slot: int,
-        past: Past | None,
-        head: int,
-        ends: Ends,
-        done: dict[int, list[int]],
-    ) -> None:
-        """Computes one prompt with its last token: a pass less, where the host looks at every token anyhow."""
-        slots = put([slot], self.device)
-        phase = Prefill(past, memory, slots)
-        ids = put([row.tokens[head:]], self.device)
-        with attention(phase):
-            logits = self.model(
-                input_ids=ids,
-                position_ids=self._positions(ids, head),
-                past_key_values=phase,
-                use_cache=True,
-                logits_to_keep=1,
-            ).logits
-        self.stats.prefills += 1
-        text = _Text(row, slot, launched=1, tokens=[int(logits[0, -1].argmax())])
-        end = ends(row, text.tokens, 1)
-        if end is not None:
-            done[row.index] = text.tokens[:end]
-            return
-        start = len(row.tokens)
-        memory.begin(slots, text.tokens, [start], [start + row.max_tokens - 2])
-        self._texts[slot] = text
 
     def _past(self, node: Node) -> Past | None:
         """Returns the keys and values of a beginning, computed now unless they are there."""
@@ -320,10 +233,9 @@ class SlotDecoder:
         # Texts stop moving at their limits, which are within memory.
         length = min(_up(max(places) + steps, self.pace.grain), memory.length)
         count = max(text.slot for text in texts) + 1
-        even = steps == 1 and len(places) == 1 and len(texts) == count and length == max(places) + 1
         if self.device.type == "cuda":
             count = min(1 << (count - 1).bit_length(), memory.count)
-        made = memory.advance(self.model, steps, count, length, even=even)
+        made = memory.advance(self.model, steps, count, length)
         self.stats.steps += steps
         event = None
         # The next round writes over it.

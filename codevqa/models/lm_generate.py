@@ -16,13 +16,15 @@ from .lm_rows import CONTEXT, LMStats, PrefixStore, Row, stop_window
 
 Decode = Callable[[Sequence[int]], str]
 Text = Callable[[Sequence[int], Sequence[int]], str]
+Tell = Callable[[Row, Sequence[int], bool], None]
+"""Takes a row, the tokens made for it, and whether they are all."""
 
 
 class RowEnds:
     """Stopping criterion with an end of its own for each row: a token limit, or a stop string."""
 
-    def __init__(self, rows: Sequence[Row], width: int, decode: Decode, text: Text) -> None:
-        self.rows, self.width, self.decode, self.text = rows, width, decode, text
+    def __init__(self, rows: Sequence[Row], width: int, decode: Decode, text: Text, tell: Tell) -> None:
+        self.rows, self.width, self.decode, self.text, self.tell = rows, width, decode, text, tell
         self.ends: list[int | None] = [None] * len(rows)
         self.window = stop_window([stop for row in rows for stop in row.stop])
 
@@ -33,6 +35,8 @@ class RowEnds:
         for i, (row, tail) in enumerate(zip(self.rows, tails, strict=True)):
             if self.ends[i] is None and (made >= row.max_tokens or self._stopped(row, tail, input_ids[i])):
                 self.ends[i] = made
+            if row.stream is not None:
+                self.tell(row, input_ids[i, self.width :].tolist()[: self.ends[i]], self.ends[i] is not None)
         return torch.tensor([end is not None for end in self.ends], device=input_ids.device)
 
     def _stopped(self, row: Row, tail: list[int], sequence: torch.Tensor) -> bool:
@@ -58,7 +62,9 @@ class GenerateDecoder:
         self.reuse = True
         self.prefixes: PrefixStore[Any] = PrefixStore(prefix_bytes)
 
-    def run(self, rows: Sequence[Row], ends: Collection[int], decode: Decode, text: Text) -> dict[int, list[int]]:
+    def run(
+        self, rows: Sequence[Row], ends: Collection[int], decode: Decode, text: Text, tell: Tell
+    ) -> dict[int, list[int]]:
         """Returns the tokens made for each row, by its index; tokens after an end token do not count.
 
         A batch that does not fit into memory is halved.
@@ -75,7 +81,7 @@ class GenerateDecoder:
             while start < len(members):
                 batch = members[start : start + self.max_batch]
                 try:
-                    done.update(self._decode(batch, prefix, decode, text))
+                    done.update(self._decode(batch, prefix, decode, text, tell))
                 except torch.OutOfMemoryError:
                     if len(batch) == 1:
                         raise
@@ -85,7 +91,7 @@ class GenerateDecoder:
         return done
 
     def _decode(
-        self, batch: Sequence[Row], prefix: tuple[int, ...], decode: Decode, text: Text
+        self, batch: Sequence[Row], prefix: tuple[int, ...], decode: Decode, text: Text, tell: Tell
     ) -> dict[int, list[int]]:
         past = self._prefix(prefix) if prefix else None
         head = len(prefix) if past is not None else 0
@@ -99,7 +105,7 @@ class GenerateDecoder:
         pads = [longest - len(rest) for rest in rests]
         ids = [[*prefix[:head], *[self.pad] * n, *rest] for n, rest in zip(pads, rests, strict=True)]
         mask = [[1] * head + [0] * n + [1] * len(rest) for n, rest in zip(pads, rests, strict=True)]
-        ends = RowEnds(batch, head + longest, decode, text)
+        ends = RowEnds(batch, head + longest, decode, text, tell)
         output = self.model.generate(
             input_ids=torch.tensor(ids, device=self.model.device),
             attention_mask=torch.tensor(mask, device=self.model.device),

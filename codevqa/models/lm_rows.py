@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from .lm_stream import TextStream
+
 CONTEXT = 4
 """Prompt tokens decoded along with a completion: some tokenizers drop a leading space at the start of a text."""
 
@@ -21,17 +23,21 @@ class LMStats:
     generate_calls: int = 0
     """Batches decoded by ``model.generate``."""
     steps: int = 0
-    """Forward passes of the decoding loop that made one token for each slot."""
+    """Forward passes of a loop of our own that made tokens."""
     prefills: int = 0
     """Forward passes over prompts, or prefixes of prompts, outside ``model.generate``."""
     prefix_hits: int = 0
-    """Batches that found their prefix computed."""
+    """Batches that found their prefix computed; in packed passes prompts that found some of theirs."""
     prefix_misses: int = 0
-    """Batches that had to compute their prefix first."""
+    """Batches that had to compute their prefix first; in packed passes prompts of which nothing was known."""
     prefilled_tokens: int = 0
     """Prompt tokens run through the model, padding not counted."""
     reused_tokens: int = 0
     """Prompt tokens that were taken from a kept prefix, or one of the same batch, instead."""
+    guessed_tokens: int = 0
+    """Tokens that the model was given to confirm."""
+    confirmed_tokens: int = 0
+    """Tokens of those that it did confirm: each saved a step."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,8 @@ class Row:
     max_tokens: int
     """Tokens to make at most: the request's limit, or the room left in the context."""
     stop: tuple[str, ...]
+    stream: TextStream | None = None
+    """Who is told the text as it is written."""
 
 
 class PrefixStore(Generic[Kept]):

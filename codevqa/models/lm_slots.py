@@ -112,12 +112,11 @@ class Step(Phase):
         memory: the slots.
         count: how many slots.
         length: places of a slot that are looked at; all positions must be below it.
-        even: whether all slots are at position ``length`` - 1, so that no place has to be masked.
     """
 
-    def __init__(self, memory: Memory, count: int, length: int, *, even: bool = False) -> None:
+    def __init__(self, memory: Memory, count: int, length: int) -> None:
         super().__init__()
-        self.memory, self.count, self.length, self.even = memory, count, length, even
+        self.memory, self.count, self.length = memory, count, length
         self._places = torch.arange(length, device=memory.device)
         self._bias: torch.Tensor | None = None
         self._at: torch.Tensor = self._places
@@ -128,9 +127,8 @@ class Step(Phase):
         positions = memory.positions[:count]
         # A slot whose text has ended goes on moving until it is taken, and may be past what is looked at.
         self._at = positions.clamp(max=self.length - 1).view(count, 1, 1, 1)
-        if not self.even:
-            hidden = (self._places > positions[:, None]).view(count, 1, 1, self.length)
-            self._bias = torch.zeros_like(hidden, dtype=memory.dtype).masked_fill_(hidden, float("-inf"))
+        hidden = (self._places > positions[:, None]).view(count, 1, 1, self.length)
+        self._bias = torch.zeros_like(hidden, dtype=memory.dtype).masked_fill_(hidden, float("-inf"))
         with attention(self):
             logits = model(
                 input_ids=memory.tokens[:count, None],
@@ -218,7 +216,7 @@ class Memory:
         for kept, new in ((self.tokens, tokens), (self.positions, positions), (self.limits, limits)):
             kept.index_copy_(0, slots, put(new, self.device))
 
-    def advance(self, model: Any, steps: int, count: int, length: int, *, even: bool = False) -> torch.Tensor:
+    def advance(self, model: Any, steps: int, count: int, length: int) -> torch.Tensor:
         """Makes ``steps`` tokens for each of the first ``count`` slots; shape (steps, count), on the device."""
         self.tick.zero_()
         run = self._recorded(model, count, length) if self.recordable else None
@@ -226,7 +224,7 @@ class Memory:
             if run is not None:
                 run()
             else:
-                Step(self, count, length, even=even).run(model)
+                Step(self, count, length).run(model)
         return self.made[:steps, :count]
 
     def _recorded(self, model: Any, count: int, length: int) -> Any | None:

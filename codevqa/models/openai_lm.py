@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import random
 import re
@@ -15,6 +16,7 @@ import openai
 
 from ..errors import ServerError, SetupError
 from .base import Completion, GenerationRequest, Message, cut_at_stop
+from .lm_stream import TextStream, stream_of
 
 MAX_STOPS = 4
 """Stop strings a server is asked to watch for, the limit of OpenAI's; the rest are cut off here."""
@@ -23,8 +25,9 @@ _FIRST_DELAY_S = 0.25
 _LONGEST_DELAY_S = 8.0
 _LONGEST_RETRY_AFTER_S = 30.0
 _KEY_LIKE = re.compile(r"\b(?:sk|pk|key)-[\w*.\-]{4,}")
-_OPTIONAL = frozenset({"temperature", "stop"})
+_OPTIONAL = frozenset({"temperature", "stop", "stream", "stream_options"})
 """Parameters that some models refuse and an answer can do without."""
+_STREAMED: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
 
 _T = TypeVar("_T")
 
@@ -38,7 +41,7 @@ class OpenAILM:
         api_key: None reads OPENAI_API_KEY. A server of your own needs none. Appears in no error, repr or log.
         form: ``"completion"`` continues text prompts through the legacy completions endpoint; ``"chat"`` sends them
             as one user message. Prompts made of messages always go to the chat endpoint.
-        timeout: seconds to wait for one answer.
+        timeout: seconds to wait for one answer, or for its next piece where somebody listens to it.
         max_retries: attempts after the first, for answers 429 and 5xx and for lost connections; nothing else is
             tried again.
         concurrency: most requests in flight.
@@ -119,26 +122,32 @@ class OpenAILM:
         options: dict[str, Any] = {"temperature": 0, "max_tokens": request.max_tokens}
         if stop:
             options["stop"] = stop[:MAX_STOPS]
+        stream = stream_of(request)
+        if stream is not None:
+            options |= _STREAMED
+        create: Callable[..., Any]
         if isinstance(request.prompt, str) and self.form == "completion":
-            prompt = request.prompt
-            text, usage = self._ask(
-                lambda given: _read_text(self._client.completions.create(model=self.name, prompt=prompt, **given)),
-                options,
-                cancelled,
-            )
+            create = functools.partial(self._client.completions.create, prompt=request.prompt)
+            part: Callable[[Any], Any] = _text_of
         else:
             turns = (Message("user", request.prompt),) if isinstance(request.prompt, str) else request.prompt
             messages: Any = [{"role": turn.role, "content": turn.content} for turn in turns]
-            text, usage = self._ask(
-                lambda given: _read_message(
-                    self._client.chat.completions.create(model=self.name, messages=messages, **given)
-                ),
-                options,
-                cancelled,
-            )
+            create = functools.partial(self._client.chat.completions.create, messages=messages)
+            part = _content_of
+
+        def send(given: dict[str, Any]) -> tuple[str, Any]:
+            reply = create(model=self.name, **given)
+            if stream is not None and isinstance(reply, openai.Stream):
+                return _gather(reply, part, stream, cancelled)
+            return _text(part(reply.choices[0])), reply.usage
+
+        text, usage = self._ask(send, options, cancelled)
         # Some servers leave the stop text in the output.
+        text = cut_at_stop(text, stop)
+        if stream is not None:
+            stream.finish(text)
         return Completion(
-            cut_at_stop(text, stop),
+            text,
             prompt_tokens=getattr(usage, "prompt_tokens", 0) or 0,
             completion_tokens=getattr(usage, "completion_tokens", 0) or 0,
         )
@@ -156,6 +165,8 @@ class OpenAILM:
                 failures += 1
                 if not _transient(error) or failures > self.max_retries or cancelled.wait(_delay(error, failures)):
                     self._fail(error, failures)
+            except _NotStreamedError:
+                self._refused.add("stream")
             except (ValueError, AttributeError, TypeError, IndexError):
                 raise ServerError(
                     f"{self._address} did not answer as an OpenAI-compatible server does.",
@@ -164,12 +175,17 @@ class OpenAILM:
 
     def _accepted(self, options: dict[str, Any]) -> dict[str, Any]:
         given = {name: value for name, value in options.items() if name not in self._refused}
+        if "stream" in self._refused:
+            given.pop("stream_options", None)
         if "max_tokens" in self._refused:
             given["max_completion_tokens"] = options["max_tokens"]
         return given
 
     def _adapt(self, error: openai.BadRequestError, given: dict[str, Any]) -> bool:
         """Notes a parameter that this model does not take (reasoning models refuse some); False if it is not that."""
+        if "stream_options" in given and "stream_options" in str(error.message):
+            self._refused.add("stream_options")
+            return True
         if error.code not in ("unsupported_parameter", "unsupported_value") or error.param not in given:
             return False
         if error.param == "max_tokens" or error.param in _OPTIONAL:
@@ -219,13 +235,40 @@ def _close(threads: ThreadPoolExecutor, client: openai.OpenAI) -> None:
     client.close()
 
 
-def _read_text(response: Any) -> tuple[str, Any]:
-    return _text(response.choices[0].text), response.usage
+class _NotStreamedError(Exception):
+    """The server answered in one piece, or with something else."""
 
 
-def _read_message(response: Any) -> tuple[str, Any]:
-    # A refusal or an empty turn has no content.
-    return _text(response.choices[0].message.content or ""), response.usage
+def _gather(
+    reply: openai.Stream[Any], part: Callable[[Any], Any], stream: TextStream, cancelled: threading.Event
+) -> tuple[str, Any]:
+    """Puts a streamed answer together and tells it on the way; returns it with the usage, if that came."""
+    text, usage, seen, whole = "", None, False, False
+    with reply:
+        for chunk in reply:
+            usage = getattr(chunk, "usage", None) or usage
+            for choice in chunk.choices[:1]:
+                seen = True
+                text += _text(part(choice))
+                whole = whole or choice.finish_reason is not None
+            stream.tell(text)
+            if cancelled.is_set():
+                break
+    if not seen:
+        raise _NotStreamedError
+    if not whole and not cancelled.is_set():
+        raise openai.APIConnectionError(message="the answer broke off", request=reply.response.request)
+    return text, usage
+
+
+def _text_of(choice: Any) -> Any:
+    return choice.text
+
+
+def _content_of(choice: Any) -> Any:
+    said = getattr(choice, "delta", None) or choice.message
+    # A refusal, an empty turn or a piece without words has no content.
+    return said.content or ""
 
 
 def _text(value: object) -> str:

@@ -1,8 +1,8 @@
 """Any causal language model of transformers, run in this process: greedy, batched, shared prompt prefixes kept.
 
-Models whose every layer attends over the whole text are decoded by a loop of our own (:mod:`.lm_decode`), all others by
-``model.generate`` (:mod:`.lm_generate`). Both end each row at its own token limit and stop strings, and give the same
-completions.
+Models whose every layer attends over the whole text are decoded by a loop of our own, in slots on a GPU
+(:mod:`.lm_decode`) and in packed passes with guesses elsewhere (:mod:`.lm_packed`); all others by ``model.generate``
+(:mod:`.lm_generate`). All end each row at its own token limit and stop strings, and give the same completions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from .base import Completion, GenerationRequest, Message, cut_at_stop
 from .lm_decode import SlotDecoder
 from .lm_generate import GenerateDecoder
 from .lm_loading import first_line, load, quiet
-from .lm_rows import CONTEXT, LMStats, PrefixStore, Row, common, end_of
+from .lm_packed import PackedDecoder
+from .lm_rows import CONTEXT, LMStats, Row, common, end_of
+from .lm_stream import stream_of
 
 __all__ = ["LMStats", "TransformersLM"]
 
@@ -33,8 +35,9 @@ class TransformersLM:
     Completions are plain greedy decoding: sampling settings and repetition penalties that a checkpoint carries are
     not applied. A completion ends at the model's end token, its stop strings, ``max_tokens``, or a full context.
 
-    The prefix that :attr:`GenerationRequest.shared` marks is computed once and kept. Models whose layers do not all
-    attend over the whole text (sliding windows, linear attention) get the same results without that reuse.
+    The prefix that :attr:`GenerationRequest.shared` marks is computed once and kept. Packed passes need no mark: they
+    keep every prompt. Models whose layers do not all attend over the whole text (sliding windows, linear attention) get
+    the same results without that reuse.
 
     Args:
         model: the network.
@@ -77,14 +80,13 @@ class TransformersLM:
         )
         self.context: int | None = getattr(model.config.get_text_config(), "max_position_embeddings", None)
         """Tokens that prompt and completion may take together; None where the architecture has no limit."""
-        options: dict[str, Any] = {
-            "pad": pad,
-            "max_batch": max_batch,
-            "prefix_bytes": prefix_cache_bytes,
-            "stats": self.stats,
-        }
-        self._whole = GenerateDecoder(model, **options)
-        self._slots = SlotDecoder(model, **options)
+        options: dict[str, Any] = {"max_batch": max_batch, "prefix_bytes": prefix_cache_bytes, "stats": self.stats}
+        self._whole = GenerateDecoder(model, pad=pad, **options)
+        self._own: SlotDecoder | PackedDecoder
+        if model.device.type == "cuda":
+            self._own = SlotDecoder(model, pad=pad, **options)
+        else:
+            self._own = PackedDecoder(model, **options)
         self._loop = loop
 
     @classmethod
@@ -129,12 +131,8 @@ class TransformersLM:
         """Whether the model is decoded by our own loop."""
         if self._loop is None:
             with quiet():
-                self._loop = self._slots.supported()
+                self._loop = self._own.supported()
         return self._loop
-
-    @property
-    def _prefixes(self) -> PrefixStore[Any]:
-        return self._slots.prefixes if self.own_loop else self._whole.prefixes
 
     def generate(self, requests: Sequence[GenerationRequest]) -> list[Completion]:
         """Continues each prompt greedily; batched results equal those of one request at a time.
@@ -151,9 +149,9 @@ class TransformersLM:
             own = self.own_loop
             with torch.inference_mode(), quiet():
                 made = (
-                    self._slots.run(rows, self._end_of)
+                    self._own.run(rows, self._end_of)
                     if own
-                    else self._whole.run(rows, self._ends, self._decode, self.completion_text)
+                    else self._whole.run(rows, self._ends, self._decode, self.completion_text, self._tell)
                 )
         except torch.OutOfMemoryError:
             longest = max(len(row.tokens) for row in rows)
@@ -177,7 +175,19 @@ class TransformersLM:
         return str(self.tokenizer.decode(list(tokens), skip_special_tokens=True))
 
     def _end_of(self, row: Row, tokens: Sequence[int], fresh: int) -> int | None:
-        return end_of(row, tokens, fresh, self._ends, self._decode, self.completion_text)
+        end = end_of(row, tokens, fresh, self._ends, self._decode, self.completion_text)
+        if row.stream is not None:
+            self._tell(row, tokens[:end], end is not None)
+        return end
+
+    def _tell(self, row: Row, tokens: Sequence[int], ended: bool) -> None:
+        """Tells who listens to a row what has been written of it."""
+        if row.stream is None:
+            return
+        if ended or tokens[-1] in self._ends:
+            row.stream.finish(self._finish(row, tokens).text)
+        elif row.stream.due(len(tokens)):
+            row.stream.tell(self._finish(row, tokens).text)
 
     def _tokenise(self, index: int, request: GenerationRequest, prefixes: dict[str, list[int]]) -> Row:
         prefix = 0
@@ -204,7 +214,7 @@ class TransformersLM:
                 )
             room = min(room, self.context - len(tokens))
         stop = tuple(s for s in request.stop if s)
-        return Row(index, tokens, prefix if prefix >= _MIN_PREFIX else 0, room, stop)
+        return Row(index, tokens, prefix if prefix >= _MIN_PREFIX else 0, room, stop, stream_of(request))
 
     def _render(self, messages: Sequence[Message]) -> str:
         from jinja2 import TemplateError
@@ -220,7 +230,7 @@ class TransformersLM:
         except TemplateError as error:
             raise SetupError(f"The chat template of {self.name} refuses this prompt: {first_line(error)}") from None
 
-    def _finish(self, row: Row, tokens: list[int]) -> Completion:
+    def _finish(self, row: Row, tokens: Sequence[int]) -> Completion:
         count = next((i for i, token in enumerate(tokens) if token in self._ends), len(tokens))
         text = cut_at_stop(self.completion_text(row.tokens, tokens[:count]), row.stop)
         return Completion(text, prompt_tokens=len(row.tokens), completion_tokens=min(count + 1, len(tokens)))

@@ -1,0 +1,103 @@
+"""Tiny random language models of several architectures, and requests of many kinds to ask them."""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from tiny_lm import build_tokenizer
+
+from codevqa.models.base import Completion, GenerationRequest
+from codevqa.models.transformers_lm import TransformersLM
+
+CONTEXT = 160
+HEAD = "img = open_image(\n# Image 1: Is the red ball left of the box?\n"
+
+
+def llama() -> Any:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    return LlamaForCausalLM(LlamaConfig(**sizes(), num_key_value_heads=2))
+
+
+def qwen2() -> Any:
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    return Qwen2ForCausalLM(Qwen2Config(**sizes(), num_key_value_heads=1))
+
+
+def gpt2() -> Any:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    ends = {"bos_token_id": 1, "eos_token_id": 2}
+    config = GPT2Config(
+        vocab_size=400, n_positions=CONTEXT, n_embd=32, n_layer=2, n_head=4, initializer_range=0.25, **ends
+    )
+    return GPT2LMHeadModel(config)
+
+
+def sliding() -> Any:
+    from transformers import MistralConfig, MistralForCausalLM
+
+    return MistralForCausalLM(MistralConfig(**sizes(), num_key_value_heads=2, sliding_window=16))
+
+
+def capped() -> Any:
+    from transformers import Gemma2Config, Gemma2ForCausalLM
+
+    return Gemma2ForCausalLM(
+        Gemma2Config(**sizes(), num_key_value_heads=2, head_dim=8, layer_types=["full_attention"] * 2)
+    )
+
+
+def alibi() -> Any:
+    from transformers import BloomConfig, BloomForCausalLM
+
+    return BloomForCausalLM(BloomConfig(vocab_size=400, hidden_size=32, n_layer=2, n_head=4, initializer_range=0.25))
+
+
+def sizes() -> dict[str, Any]:
+    return {
+        "vocab_size": 400,
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "max_position_embeddings": CONTEXT,
+        "initializer_range": 0.25,
+        "tie_word_embeddings": False,
+    }
+
+
+def mixed(count: int = 14, seed: int = 3) -> list[GenerationRequest]:
+    """Prompts of many lengths, some with the same beginning, some of them marked, with limits and stop strings."""
+    draw = random.Random(seed)
+    words = ["red", "ball", "box", "img", "=", "query(", "left", "?", "\n", "answer", "if"]
+    made = []
+    for number in range(count):
+        text = " ".join(draw.choices(words, k=draw.randint(1, 20)))
+        head = HEAD if number % 3 else ""
+        stop = ("\n", draw.choice("abcdefgh")) if number % 4 == 1 else ()
+        made.append(GenerationRequest(head + text, draw.randint(1, 30), stop, len(head) if number % 2 else 0))
+    # The same prompt twice, one that begins another, and one token.
+    return [*made, made[-1], GenerationRequest(HEAD, 9), GenerationRequest(HEAD + "x", 9), GenerationRequest("", 5)]
+
+
+def build(make: Callable[[], Any], **given: Any) -> TransformersLM:
+    torch.manual_seed(0)
+    model = make().eval()
+    model.generation_config.eos_token_id = 2
+    return TransformersLM(model, build_tokenizer(), name="tiny", **given)
+
+
+@functools.cache
+def alone(make: Callable[[], Any]) -> list[Completion]:
+    """What ``model.generate`` says to the mixed prompts, one at a time."""
+    lm = build(make, loop=False, max_batch=1)
+    said = [lm.generate([GenerationRequest(r.prompt, r.max_tokens, r.stop)])[0] for r in mixed()]
+    assert lm.stats.generate_calls == len(mixed()) and lm.stats.steps == 0
+    assert len({completion.text for completion in said}) > len(said) // 2
+    return said

@@ -1,0 +1,158 @@
+"""Servers on loopback for tests of the OpenAI client: one that answers as a test says, and ``transformers serve``."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+Reply = tuple[int, Any, dict[str, str]]
+
+
+def completion(text: str) -> Reply:
+    body = {
+        "id": "c",
+        "object": "text_completion",
+        "created": 0,
+        "model": "m",
+        "choices": [{"index": 0, "text": text, "finish_reason": "stop", "logprobs": None}],
+        "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10},
+    }
+    return 200, body, {}
+
+
+def turn(text: str | None) -> Reply:
+    status, body, headers = completion("")
+    message = {"role": "assistant", "content": text}
+    return status, {**body, "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}, headers
+
+
+def failure(status: int, message: str, headers: dict[str, str] | None = None, **more: str) -> Reply:
+    return status, {"error": {"message": message, "type": "error", **more}}, headers or {}
+
+
+def event(body: dict[str, Any]) -> str:
+    return f"data: {json.dumps({'id': 'c', 'created': 0, 'model': 'm', **body})}\n\n"
+
+
+def streamed(*texts: str, chat: bool = False, finish: str | None = "stop") -> Reply:
+    """An answer in pieces, with the usage after the last; without ``finish`` it breaks off."""
+    return 200, pieces(texts, chat, finish), {}
+
+
+def pieces(texts: Sequence[str], chat: bool, finish: str | None) -> Iterator[str]:
+    kind = {"object": "chat.completion.chunk" if chat else "text_completion"}
+    if chat:
+        yield event({**kind, "choices": [{"index": 0, "delta": {"role": "assistant"}, "finish_reason": None}]})
+    for text in texts:
+        said = {"delta": {"content": text}} if chat else {"text": text}
+        yield event({**kind, "choices": [{"index": 0, **said, "finish_reason": None}], "usage": None})
+    if finish is None:
+        return
+    last = {"delta": {}} if chat else {"text": ""}
+    yield event({**kind, "choices": [{"index": 0, **last, "finish_reason": finish}]})
+    usage = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
+    yield event({**kind, "choices": [], "usage": usage})
+    yield "data: [DONE]\n\n"
+
+
+class FakeServer(ThreadingHTTPServer):
+    """A server on loopback that answers each request by ``answer(path, body, number)`` and keeps what it was sent."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, answer: Callable[[str, dict[str, Any], int], Reply]) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.answer = answer
+        self.seen: list[tuple[str, dict[str, Any], dict[str, str]]] = []
+        self.lock = threading.Lock()
+        self.url = f"http://127.0.0.1:{self.server_address[1]}/v1"
+        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: FakeServer
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        with self.server.lock:
+            self.server.seen.append((self.path, body, {k.lower(): v for k, v in self.headers.items()}))
+            number = len(self.server.seen)
+        status, reply, headers = self.server.answer(self.path, body, number)
+        if isinstance(reply, Iterator):
+            self.stream(status, reply)
+            return
+        data = reply.encode() if isinstance(reply, str) else json.dumps(reply).encode()
+        try:
+            self.send_response(status)
+            kind = "text/html" if isinstance(reply, str) else "application/json"
+            for name, value in {"Content-Type": kind, "Content-Length": str(len(data)), **headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(data)
+        except ConnectionError:  # the client has given up
+            pass
+
+    def stream(self, status: int, pieces: Iterator[str]) -> None:
+        """Sends an event stream piece by piece; it ends with the connection."""
+        try:
+            self.send_response(status)
+            self.send_header("Content-Type", "text/event-stream")
+            self.end_headers()
+            for piece in pieces:
+                self.wfile.write(piece.encode())
+                self.wfile.flush()
+        except ConnectionError:
+            pass
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def transformers_serve(log: Path) -> Iterator[str]:
+    """Runs ``transformers serve`` and gives its address."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [str(Path(sys.executable).with_name("transformers")), "serve", "--device", "cpu", "--port", str(port)]
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, env=environment, start_new_session=True)
+    try:
+        deadline = time.monotonic() + 90
+        while not _answers(f"http://127.0.0.1:{port}/health"):
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError(f"transformers serve did not start:\n{log.read_text()[-2000:]}")
+            time.sleep(0.25)
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2):
+            return True
+    except urllib.error.HTTPError:
+        return True
+    except OSError:
+        return False

@@ -1,0 +1,344 @@
+"""Text told as it is written: by the models of this process, and by a server that streams."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from openai_kit import FakeServer, Reply, completion, event, failure, streamed, transformers_serve, turn
+from tiny_lm import build_tiny_lm
+
+from codevqa.errors import ServerError
+from codevqa.models.base import Completion, GenerationRequest, LanguageModel, Message
+from codevqa.models.lm_decode import Pace, SlotDecoder
+from codevqa.models.lm_stream import TextStream, certain
+from codevqa.models.openai_lm import OpenAILM
+from codevqa.models.transformers_lm import TransformersLM
+
+PROMPTS = ["What color is the car?", "yes", "box_x, box_y = get_pos(img,", "Context: a dog on a sofa."]
+LATE = Pace(steps=3, late=1, prefill=200, worth=16, grain=8)
+"""As on a GPU: the host looks at what was made when more is under way."""
+
+
+def listened(lm: LanguageModel, requests: list[GenerationRequest]) -> tuple[list[Completion], list[list[str]]]:
+    """Completions, and what was told on the way to each."""
+    told: list[list[str]] = [[] for _ in requests]
+    asked = [replace(request, on_text=heard.append) for request, heard in zip(requests, told, strict=True)]
+    return list(lm.generate(asked)), told
+
+
+def assert_grows(told: list[str], whole: str) -> None:
+    """Each text told begins the next, and the last is the completion."""
+    assert told[-1] == whole
+    assert all(later.startswith(earlier) and later != earlier for earlier, later in pairwise(told))
+
+
+# --- what is certain -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "stop", "expected"),
+    [
+        ("answer = 1", (), "answer = 1"),
+        ("answer = 1\n", ("\n# Image",), "answer = 1"),
+        ("answer = 1\n# Im", ("\n# Image",), "answer = 1"),
+        ("answer = 1\n# Is", ("\n# Image",), "answer = 1\n# Is"),
+        ("answer = 1\n# Image 2", ("\n# Image",), "answer = 1"),
+        ("one two", ("two three", " t", "ne"), "o"),
+        ("na\ufffd", (), "na"),
+        ("a\ufffdb", (), "a\ufffdb"),
+        ("x\n\ufffd\ufffd", ("\n\u20ac",), "x"),
+        ("aaa", ("aab",), "a"),
+    ],
+)
+def test_what_is_certain_of_a_text(text: str, stop: tuple[str, ...], expected: str) -> None:
+    assert certain(text, stop) == expected
+
+
+def test_a_stream_tells_no_text_twice_and_nothing_after_its_end() -> None:
+    heard: list[str] = []
+    stream = TextStream(heard.append, ("\n", ""))
+    for text in ("", "a", "a", "a\n"):
+        stream.tell(text)
+    stream.finish("ab")
+    stream.tell("abc")
+    assert heard == ["a", "ab"]
+
+
+# --- models of this process ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_tiny_lm(tmp_path_factory.mktemp("lm"))
+
+
+@pytest.fixture(params=["packed", "slots", "generate"])
+def lm(folder: Path, request: pytest.FixtureRequest) -> TransformersLM:
+    made = TransformersLM.from_pretrained(folder, device="cpu", loop=False if request.param == "generate" else None)
+    if request.param == "slots":
+        made._own = SlotDecoder(made.model, pad=0, max_batch=16, prefix_bytes=0, stats=made.stats, pace=LATE)
+    return made
+
+
+@pytest.fixture(scope="module")
+def plain(folder: Path) -> TransformersLM:
+    """Another of the same, which has not heard what the one under test is asked."""
+    return TransformersLM.from_pretrained(folder, device="cpu", loop=False)
+
+
+def test_text_is_told_as_it_is_written(lm: TransformersLM, plain: TransformersLM) -> None:
+    requests = [GenerationRequest(prompt, 40) for prompt in PROMPTS]
+    completions, told = listened(lm, requests)
+    assert completions == plain.generate(requests), "listening changed what is written"
+    for made, heard in zip(completions, told, strict=True):
+        assert_grows(heard, made.text)
+        assert len(heard) >= made.completion_tokens // 6
+        assert len(heard[0]) < len(made.text) / 3
+
+
+def test_it_is_told_before_the_rest_is_made(lm: TransformersLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    passes = [0]
+    forward = lm.model.forward
+
+    def counted(*args: Any, **given: Any) -> Any:
+        passes[0] += 1
+        return forward(*args, **given)
+
+    assert lm.own_loop is not None
+    monkeypatch.setattr(lm.model, "forward", counted)
+    at: list[int] = []
+    lm.generate([GenerationRequest(PROMPTS[0], 40, on_text=lambda text: at.append(passes[0]))])
+    assert at[0] < passes[0] / 2
+
+
+def test_a_stop_string_is_never_told_not_even_its_beginning(lm: TransformersLM) -> None:
+    free = [lm.generate([GenerationRequest(prompt, 40)])[0].text for prompt in PROMPTS]
+    requests = [GenerationRequest(p, 40, (t[len(t) // 2 :][:9],)) for p, t in zip(PROMPTS, free, strict=True)]
+    completions, told = listened(lm, requests)
+    for made, text, request, heard in zip(completions, free, requests, told, strict=True):
+        assert made.text == text[: text.index(request.stop[0])]
+        assert_grows(heard, made.text)
+
+
+def test_nothing_is_told_past_an_end_token(lm: TransformersLM) -> None:
+    (free,) = lm.generate([GenerationRequest(PROMPTS[0], 24)])
+    tokens = lm.tokenizer(free.text, add_special_tokens=False)["input_ids"]
+    end = next(token for place, token in enumerate(tokens) if place >= 10 and token not in tokens[:place])
+    lm._ends = {end}
+    lm.model.generation_config.eos_token_id = [end]
+    # What might begin a stop string is held back until the end token shows that it does not.
+    (ended,) = lm.generate([GenerationRequest(PROMPTS[0], 24)])
+    assert ended.text != free.text
+    requests = [GenerationRequest(PROMPTS[0], 24, (ended.text[-2:] + "never",)), GenerationRequest(PROMPTS[1], 14)]
+    plain = lm.generate(requests)
+    completions, told = listened(lm, requests)
+    assert completions == plain and plain[0] == ended
+    for made, heard in zip(completions, told, strict=True):
+        assert_grows(heard, made.text)
+
+
+def test_characters_of_several_tokens_are_told_whole(folder: Path) -> None:
+    lm = TransformersLM.from_pretrained(folder, device="cpu", loop=False)
+    text = "\u20ac\U0001f600 na\u00efve \u20ac\u20ac end"
+    ids = lm.tokenizer(text, add_special_tokens=False)["input_ids"]
+    heard: list[str] = []
+    stream = TextStream(heard.append, ())
+    for count in range(1, len(ids) + 1):
+        stream.tell(lm.completion_text(lm.tokenizer("x")["input_ids"], ids[:count]))
+    stream.finish(text)
+    assert_grows(heard, text)
+    assert not any("\ufffd" in said for said in heard)
+    assert len(heard) < len(ids), "bytes of one character were told one by one"
+
+
+def test_memory_that_runs_out_does_not_take_text_back(
+    folder: Path, plain: TransformersLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lm = TransformersLM.from_pretrained(folder, device="cpu")
+    assert lm.own_loop
+    forward, calls = lm._own._forward, [0]
+
+    def fails_once(*given: Any) -> Any:
+        calls[0] += 1
+        if calls[0] == 9:
+            raise torch.OutOfMemoryError("out of memory")
+        return forward(*given)
+
+    monkeypatch.setattr(lm._own, "_forward", fails_once)
+    requests = [GenerationRequest(prompt, 30) for prompt in PROMPTS]
+    completions, told = listened(lm, requests)
+    assert calls[0] > 9 and completions == plain.generate(requests)
+    assert [heard[-1] for heard in told] == [made.text for made in completions]
+
+
+# --- servers ---------------------------------------------------------------------------------------------------------
+
+Serve = Callable[[Callable[[str, dict[str, Any], int], Reply]], FakeServer]
+
+
+@pytest.fixture
+def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    running: list[FakeServer] = []
+
+    def start(answer: Callable[[str, dict[str, Any], int], Reply]) -> FakeServer:
+        running.append(FakeServer(answer))
+        return running[-1]
+
+    yield start
+    for server in running:
+        server.shutdown()
+        server.server_close()
+
+
+FORMS = pytest.mark.parametrize("form", ["completion", "chat"])
+
+
+@FORMS
+def test_pieces_of_a_served_answer(serve: Serve, form: Any) -> None:
+    server = serve(lambda path, body, n: streamed("img", " = 1\n", "# Imp", "ort\n# Im", "age 2", chat=form == "chat"))
+    lm = OpenAILM("m", base_url=server.url, form=form)
+    (made,), (told,) = listened(lm, [GenerationRequest("Say", 5, ("\n# Image",))])
+    assert made == Completion("img = 1\n# Import", 7, 3)
+    assert told == ["img", "img = 1", "img = 1\n# Imp", "img = 1\n# Import"]
+    _, body, _ = server.seen[0]
+    assert body["stream"] is True and body["stream_options"] == {"include_usage": True}
+
+
+@FORMS
+def test_nobody_listens_nothing_is_streamed(serve: Serve, form: Any) -> None:
+    server = serve(lambda path, body, n: turn("a") if form == "chat" else completion("a"))
+    OpenAILM("m", base_url=server.url, form=form).generate([GenerationRequest("Say", 5)])
+    assert "stream" not in server.seen[0][1] and "stream_options" not in server.seen[0][1]
+
+
+def test_a_piece_is_told_when_it_comes(serve: Serve) -> None:
+    heard = threading.Event()
+
+    def slowly() -> Iterator[str]:
+        yield event({"choices": [{"index": 0, "text": "one", "finish_reason": None}]})
+        # The server goes on only when the first piece has been told.
+        yield event({"choices": [{"index": 0, "text": str(heard.wait(10)), "finish_reason": "stop"}]})
+
+    server = serve(lambda path, body, n: (200, slowly(), {}))
+    request = GenerationRequest("Say", 5, on_text=lambda text: heard.set())
+    assert OpenAILM("m", base_url=server.url).generate([request])[0].text == "oneTrue"
+
+
+@FORMS
+@pytest.mark.parametrize("first", ["refused", "broken off"])
+def test_a_retry_begins_the_text_anew(serve: Serve, form: Any, first: str) -> None:
+    chat = form == "chat"
+    broken = streamed("wrong", " start", chat=chat, finish=None) if first == "broken off" else failure(503, "busy")
+    server = serve(lambda path, body, n: broken if n == 1 else streamed("right", " end", chat=chat))
+    (made,), (told,) = listened(OpenAILM("m", base_url=server.url, form=form), [GenerationRequest("Say", 5)])
+    assert made.text == "right end"
+    assert told == (["wrong", "wrong start"] if first == "broken off" else []) + ["right", "right end"]
+    assert len(server.seen) == 2
+
+
+def test_an_answer_that_always_breaks_off_fails_after_the_retries(serve: Serve) -> None:
+    server = serve(lambda path, body, n: streamed("a", finish=None))
+    with pytest.raises(ServerError, match=r"3 attempts.*broke off") as caught:
+        listened(OpenAILM("m", base_url=server.url, max_retries=2), [GenerationRequest("Say", 5)])
+    assert caught.value.retryable and len(server.seen) == 3
+
+
+def test_an_error_in_the_midst_of_a_stream(serve: Serve) -> None:
+    def failing() -> Iterator[str]:
+        yield event({"choices": [{"index": 0, "text": "one", "finish_reason": None}]})
+        yield event({"error": {"message": "out of memory", "code": 500}})
+
+    server = serve(lambda path, body, n: (200, failing(), {}))
+    with pytest.raises(ServerError, match="out of memory"):
+        listened(OpenAILM("m", base_url=server.url, max_retries=0), [GenerationRequest("Say", 5)])
+
+
+def test_a_server_that_falls_silent(serve: Serve) -> None:
+    def silent() -> Iterator[str]:
+        yield event({"choices": [{"index": 0, "text": "one", "finish_reason": None}]})
+        time.sleep(1.5)
+
+    server = serve(lambda path, body, n: (200, silent(), {}))
+    with pytest.raises(ServerError, match=r"did not answer within 0\.3 s") as caught:
+        listened(OpenAILM("m", base_url=server.url, timeout=0.3), [GenerationRequest("Say", 5)])
+    assert caught.value.retryable and len(server.seen) == 1
+
+
+@pytest.mark.parametrize("form", ["completion", "chat"])
+def test_servers_that_do_not_stream(serve: Serve, form: Any) -> None:
+    server = serve(lambda path, body, n: turn("whole") if form == "chat" else completion("whole"))
+    lm = OpenAILM("m", base_url=server.url, form=form)
+    (made,), (told,) = listened(lm, [GenerationRequest("Say", 5)])
+    assert (made.text, told) == ("whole", ["whole"])
+    listened(lm, [GenerationRequest("Say", 5)])
+    assert ["stream" in body for _, body, _ in server.seen] == [True, False, False]
+    assert ["stream_options" in body for _, body, _ in server.seen] == [True, False, False]
+
+
+def test_a_server_that_knows_no_stream_options(serve: Serve) -> None:
+    def answer(path: str, body: dict[str, Any], n: int) -> Reply:
+        if "stream_options" in body:
+            return failure(400, "Unrecognized request argument supplied: stream_options")
+        return streamed("a", "b")
+
+    server = serve(answer)
+    (made,), (told,) = listened(OpenAILM("m", base_url=server.url), [GenerationRequest("Say", 5)])
+    assert made.text == "ab" and told == ["a", "ab"] and len(server.seen) == 2
+
+
+def test_something_else_that_answers(serve: Serve) -> None:
+    server = serve(lambda path, body, n: (200, "<html>welcome</html>", {}))
+    with pytest.raises(ServerError, match="OpenAI-compatible"):
+        listened(OpenAILM("m", base_url=server.url), [GenerationRequest("Say", 5)])
+    wrong = serve(lambda path, body, n: (200, iter([event({"choices": [{"index": 0, "text": 3}]})]), {}))
+    with pytest.raises(ServerError, match="OpenAI-compatible"):
+        listened(OpenAILM("m", base_url=wrong.url), [GenerationRequest("Say", 5)])
+
+
+def test_the_first_failure_ends_streams_under_way(serve: Serve) -> None:
+    sent = [0]
+
+    def endless() -> Iterator[str]:
+        while sent[0] < 400:
+            sent[0] += 1
+            yield event({"choices": [{"index": 0, "text": "a", "finish_reason": None}]})
+            time.sleep(0.01)
+
+    def answer(path: str, body: dict[str, Any], n: int) -> Reply:
+        if body["prompt"] == "bad":
+            time.sleep(0.1)
+            return failure(400, "bad prompt")
+        return 200, endless(), {}
+
+    lm = OpenAILM("m", base_url=serve(answer).url)
+    with pytest.raises(ServerError, match="bad prompt"):
+        listened(lm, [GenerationRequest("good", 5), GenerationRequest("bad", 5)])
+    time.sleep(0.3)
+    count = sent[0]
+    time.sleep(0.2)
+    assert sent[0] == count < 400
+
+
+def test_a_real_server_streams_what_the_local_model_writes(folder: Path, tmp_path: Path) -> None:
+    local = TransformersLM.from_pretrained(folder, device="cpu")
+    texts = [GenerationRequest(prompt, 24) for prompt in PROMPTS]
+    turns = GenerationRequest((Message("system", "Be short."), Message("user", "What color?")), 24)
+    ours = local.generate([*texts, turns])
+    texts[1] = replace(texts[1], stop=(ours[1].text[9:13],))
+    ours = local.generate([*texts, turns])
+    with transformers_serve(tmp_path / "serve.txt") as address:
+        theirs, told = listened(OpenAILM(str(folder), base_url=address), [*texts, turns])
+    # This server keeps the bytes of an unfinished last character to itself.
+    assert [c.text.rstrip("\ufffd") for c in theirs] == [c.text.rstrip("\ufffd") for c in ours]
+    for made, heard in zip(theirs, told, strict=True):
+        assert_grows(heard, made.text)
+        assert len(heard) > 3
