@@ -1,11 +1,12 @@
 """What the engine itself costs: everything but the models, which answer at once here.
 
-    python -m benchmarks.overhead [--questions 512] [--profile]
+    python -m benchmarks.overhead [--rounds 5] [--profile]
 
 Questions differ in picture and words, programs in words, so that no finished call helps another. Reported for 1 and 64
-questions at once, for a program of four calls and for one more call of a primitive: processor time of this process and
-of the sandbox's (which a busy machine does not change), and wall time (which it does). The first program of a shape
-pays for its static check, so programs that all differ in shape are reported apart.
+questions at once, for a program of four calls and for one more call of a primitive: wall time, and processor time of
+this process and of the sandbox's, which a busy machine changes less. Everything is measured once a round; what is
+printed is the median of the rounds, and the least. The first program of a shape pays for its static check, so programs
+that all differ in shape are reported apart. Takes less than a minute on two idle cores.
 Targets on two cores: 3 ms a program, 0.3 ms a call.
 """
 
@@ -15,8 +16,8 @@ import argparse
 import asyncio
 import cProfile
 import json
-import os
 import pstats
+import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -119,12 +120,31 @@ class Cost:
 
 def spent() -> tuple[float, float, float]:
     """Returns wall time, and processor time of this process and of its children, in seconds."""
-    ticks = 0
-    for task in Path("/proc/self/task").iterdir():
-        for child in (task / "children").read_text().split():
-            fields = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
-            ticks += int(fields[11]) + int(fields[12])
-    return time.perf_counter(), time.process_time(), ticks / os.sysconf("SC_CLK_TCK")
+    wall, own = time.perf_counter(), time.process_time()
+    nanoseconds = 0
+    for process in _children():
+        for thread in _listed(Path(f"/proc/{process}/task")):
+            nanoseconds += int((_read(thread / "schedstat") or "0").split()[0])
+    return wall, own, nanoseconds / 1e9
+
+
+def _children() -> set[str]:
+    # A thread may end while this looks at it.
+    return {child for thread in _listed(Path("/proc/self/task")) for child in _read(thread / "children").split()}
+
+
+def _listed(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
 
 
 async def ask(vqa: CodeVQA, questions: int, at_once: int, pictures: Sequence[Picture]) -> Cost:
@@ -147,14 +167,6 @@ def pictures() -> list[Picture]:
     return [load_picture(Image.new("RGB", (64, 48), (n % 256, n // 256, 0))) for n in range(512)]
 
 
-def measure(program: Callable[[str], str], at_once: int, questions: int, **settings: object) -> Cost:
-    """Returns what one program costs once the engine is warm."""
-    with engine(program, max(at_once, 1), **settings) as vqa:
-        shown = pictures()
-        asyncio.run(ask(vqa, 2 * at_once, at_once, shown))
-        return asyncio.run(ask(vqa, questions, at_once, shown))
-
-
 def new_shapes(question: str) -> str:
     """Returns a program whose shape no other has: its static check is never remembered."""
     number = int("".join(filter(str.isdigit, question)))
@@ -162,46 +174,90 @@ def new_shapes(question: str) -> str:
     return gqa_like(question) + body
 
 
+class Bench:
+    """Engines that stay warm, and what each round found of them."""
+
+    def __init__(self, at_once: int) -> None:
+        self.at_once = at_once
+        self.pictures = pictures()
+        self.costs: dict[str, list[Cost]] = {}
+        self._engines: dict[str, tuple[CodeVQA, int]] = {}
+
+    def add(self, name: str, program: Callable[[str], str], questions: int, **settings: object) -> None:
+        """Adds an engine under a name, and warms it up."""
+        vqa = engine(program, self.at_once, **settings)
+        self._engines[name] = (vqa, questions)
+        self.costs[name] = []
+        asyncio.run(ask(vqa, self.at_once + 4, self.at_once, self.pictures))
+
+    def round(self) -> None:
+        """Measures each engine once."""
+        for name, (vqa, questions) in self._engines.items():
+            self.costs[name].append(asyncio.run(ask(vqa, questions, self.at_once, self.pictures)))
+
+    def close(self) -> None:
+        """Ends the engines."""
+        for vqa, _ in self._engines.values():
+            vqa.close()
+
+
+def shown(values: Sequence[float]) -> str:
+    """Returns the median and the least of the rounds."""
+    return f"{statistics.median(values):.3f} (least {min(values):.3f})"
+
+
+def report(at_once: int, rounds: int) -> dict[str, object]:
+    """Measures everything with so many questions at once."""
+    bench = Bench(at_once)
+    questions = 24 if at_once == 1 else at_once
+    bench.add("program", gqa_like, 2 * questions)
+    bench.add("new shape", new_shapes, 8)
+    calls = [(name, ahead) for name in ("get_pos", "query") for ahead in (False, True)]
+    for name, ahead in calls:
+        for count_ in (2, 18):
+            bench.add(f"{name} {ahead} {count_}", calls_of(name, count_), questions, ahead=ahead)
+    for _ in range(rounds):
+        bench.round()
+    bench.close()
+    whole, new = bench.costs["program"], bench.costs["new shape"]
+    row: dict[str, object] = {
+        "ms a program, wall": shown([one.wall for one in whole]),
+        "ms a program, processor": shown([one.processor for one in whole]),
+        "of which the sandbox's processes": shown([one.sandbox for one in whole]),
+        "ms a program of a new shape, processor: engine": shown([one.own for one in new]),
+        "ms a program of a new shape, processor: sandbox": shown([one.sandbox for one in new]),
+    }
+    for name, ahead in calls:
+        pairs = list(zip(bench.costs[f"{name} {ahead} 2"], bench.costs[f"{name} {ahead} 18"], strict=True))
+        label = f"ms a call of {name}{', begun ahead' if ahead else ''}"
+        row[f"{label}, wall"] = shown([(many.wall - few.wall) / 16 for few, many in pairs])
+        row[f"{label}, processor"] = shown([(many.processor - few.processor) / 16 for few, many in pairs])
+    return row
+
+
 def main() -> None:
     """Measures and prints one JSON object."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--questions", type=int, default=512)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--profile", action="store_true", help="print where the engine's thread spends its time")
     options = parser.parse_args()
     if options.profile:
-        profile(options.questions)
+        profile(512)
         return
-    report: dict[str, object] = {}
-    for at_once in (1, 64):
-        cost = measure(gqa_like, at_once, options.questions)
-        new = measure(new_shapes, at_once, options.questions // 4)
-        row: dict[str, object] = {
-            "programs a second": round(1e3 / cost.wall, 1),
-            "ms a program, wall": round(cost.wall, 2),
-            "ms a program, processor: engine, sandbox": (round(cost.own, 2), round(cost.sandbox, 2)),
-            "ms a program of a new shape: engine, sandbox": (round(new.own, 2), round(new.sandbox, 2)),
-        }
-        for name in ("get_pos", "query"):
-            for ahead in (False, True):
-                few, many = (
-                    measure(calls_of(name, calls), at_once, options.questions // 4, ahead=ahead) for calls in (2, 18)
-                )
-                shown = f"ms a call of {name}{', begun ahead' if ahead else ''}: wall, processor"
-                row[shown] = (round((many.wall - few.wall) / 16, 3), round((many.processor - few.processor) / 16, 3))
-        report[f"{at_once} at once"] = row
-    report["targets"] = {"ms a program": TARGET_PROGRAM, "ms a call": TARGET_CALL}
-    print(json.dumps(report, indent=1))
+    found: dict[str, object] = {f"{at_once} at once": report(at_once, options.rounds) for at_once in (1, 64)}
+    found["targets"] = {"ms a program": TARGET_PROGRAM, "ms a call": TARGET_CALL}
+    print(json.dumps(found, indent=1))
 
 
 def profile(questions: int) -> None:
     """Profiles the engine's own thread under 64 questions at once."""
     with engine(gqa_like, 64) as vqa:
-        shown = pictures()
-        asyncio.run(ask(vqa, 64, 64, shown))
+        loaded = pictures()
+        asyncio.run(ask(vqa, 64, 64, loaded))
         profiler = cProfile.Profile()
         loop = vqa._loop._loop
         loop.call_soon_threadsafe(profiler.enable)
-        cost = asyncio.run(ask(vqa, questions, 64, shown))
+        cost = asyncio.run(ask(vqa, questions, 64, loaded))
         asyncio.run_coroutine_threadsafe(_stop(profiler), loop).result()
     print(f"{cost.wall:.2f} ms a program while profiled", file=sys.stderr)
     pstats.Stats(profiler).sort_stats("tottime").print_stats(45)

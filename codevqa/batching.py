@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor
-from contextlib import contextmanager
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from .errors import CodeVQAError, ModelError, ServerError
 
-__all__ = ["BatchStats", "Batcher", "Company"]
+__all__ = ["BatchStats", "Batcher", "Company", "Slot"]
 
 Request = TypeVar("Request")
 Result = TypeVar("Result")
@@ -29,6 +30,26 @@ class BatchStats:
     largest: int = 0
 
 
+class Slot(Protocol):
+    """Where the result of one request goes: a future, or as much of one as this."""
+
+    def done(self) -> bool:
+        """Returns whether nobody waits for the result any more."""
+        ...
+
+    def set_result(self, result: Any, /) -> None:
+        """Takes the result."""
+        ...
+
+    def set_exception(self, error: Exception, /) -> None:
+        """Takes the reason why there is none."""
+        ...
+
+    def cancel(self) -> object:
+        """Is told that there will be neither."""
+        ...
+
+
 class Batcher(Generic[Request, Result]):
     """Collects requests for one batch function and hands each caller its own result.
 
@@ -37,7 +58,8 @@ class Batcher(Generic[Request, Result]):
     at a time, in ``executor``. Requests keep their order. If a batch fails, each of its requests is tried alone, so
     that only the one at fault fails; a server that is down fails all of them at once.
 
-    Must be used from one event loop.
+    Must be used from one event loop. It runs on plain callbacks: a task for every batch, and futures that forward to
+    futures, would cost more than all else here.
 
     Args:
         run: takes a sequence of requests, returns as many results in order; called in ``executor``.
@@ -55,14 +77,16 @@ class Batcher(Generic[Request, Result]):
         max_wait: float = 0.003,
     ) -> None:
         self.stats = BatchStats()
+        self.busy = False
+        """Whether a batch is running."""
         self._run = run
         self._executor = executor
         self._max_size = max_size
         self._max_wait = max_wait
-        self._waiting: deque[tuple[Request, asyncio.Future[Result]]] = deque()
+        self._waiting: deque[tuple[Request, Slot]] = deque()
+        self._alone: deque[tuple[Request, Slot]] = deque()
         self._timer: asyncio.Handle | None = None
         self._hurried = False
-        self._task: asyncio.Task[None] | None = None
 
     async def __call__(self, request: Request) -> Result:
         """Returns the result of one request, computed together with others made meanwhile."""
@@ -70,20 +94,18 @@ class Batcher(Generic[Request, Result]):
 
     def submit(self, request: Request) -> asyncio.Future[Result]:
         """Returns the future of one request's result. One that is cancelled before its batch starts costs nothing."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Result] = loop.create_future()
-        self._waiting.append((request, future))
-        if self._task is None:
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self.put(request, future)
+        return future
+
+    def put(self, request: Request, slot: Slot) -> None:
+        """Takes a request whose result goes to ``slot``; one that is done before its batch starts costs nothing."""
+        self._waiting.append((request, slot))
+        if not self.busy:
             if len(self._waiting) >= self._max_size:
                 self._start()
             elif self._timer is None:
-                self._timer = loop.call_later(self._max_wait, self._start)
-        return future
-
-    @property
-    def busy(self) -> bool:
-        """Whether a batch is running."""
-        return self._task is not None
+                self._timer = asyncio.get_running_loop().call_later(self._max_wait, self._start)
 
     def hurry(self) -> None:
         """Starts the batch that fills, as soon as those have joined who are about to in this turn of the loop."""
@@ -97,49 +119,69 @@ class Batcher(Generic[Request, Result]):
             self._timer.cancel()
             self._timer = None
         self._hurried = False
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._drain())
+        if not self.busy:
+            self.busy = True
+            asyncio.get_running_loop().call_soon(self._next)  # who asks before that still joins
 
-    async def _drain(self) -> None:
-        try:
-            while self._waiting:
-                batch: list[tuple[Request, asyncio.Future[Result]]] = []
-                while self._waiting and len(batch) < self._max_size:
-                    request, future = self._waiting.popleft()
-                    if not future.done():  # a caller that was cancelled needs no answer
-                        batch.append((request, future))
-                if batch:
-                    await self._one_batch(batch)
-        finally:
-            self._task = None
-
-    async def _one_batch(self, batch: list[tuple[Request, asyncio.Future[Result]]]) -> None:
-        self.stats.requests += len(batch)
-        self.stats.batches += 1
-        self.stats.largest = max(self.stats.largest, len(batch))
-        loop = asyncio.get_running_loop()
-        try:
-            results = await loop.run_in_executor(self._executor, self._run, [request for request, _ in batch])
-            if len(results) != len(batch):
-                raise ModelError(f"A model returned {len(results)} results for {len(batch)} requests.")
-        except asyncio.CancelledError:
-            for _, future in batch:
-                future.cancel()
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever a back end raises belongs to its callers, not to this loop
-            if len(batch) > 1 and not isinstance(error, ServerError):
-                for pair in batch:
-                    await self._one_batch([pair])
-                return
-            shown = error if isinstance(error, CodeVQAError) else ModelError(f"{type(error).__name__}: {error}")
-            shown.__cause__ = None if shown is error else error
-            for _, future in batch:
-                if not future.done():
-                    future.set_exception(shown)
+    def _next(self) -> None:
+        """Hands the next batch to the executor; the batcher rests where there is none."""
+        while batch := self._picked():
+            self.stats.requests += len(batch)
+            self.stats.batches += 1
+            self.stats.largest = max(self.stats.largest, len(batch))
+            loop = asyncio.get_running_loop()
+            try:
+                running = self._executor.submit(self._run, [request for request, _ in batch])
+            except RuntimeError as error:  # it was shut down
+                self._failed(batch, error)
+                continue
+            running.add_done_callback(functools.partial(_tell, loop, self._landed, batch))
             return
-        for (_, future), result in zip(batch, results, strict=True):
-            if not future.done():
-                future.set_result(result)
+        self.busy = False
+
+    def _picked(self) -> list[tuple[Request, Slot]]:
+        """Takes the requests of the next batch; a caller that was cancelled needs no answer."""
+        while self._alone:
+            pair = self._alone.popleft()
+            if not pair[1].done():
+                return [pair]
+        batch: list[tuple[Request, Slot]] = []
+        while self._waiting and len(batch) < self._max_size:
+            pair = self._waiting.popleft()
+            if not pair[1].done():
+                batch.append(pair)
+        return batch
+
+    def _landed(self, batch: Sequence[tuple[Request, Slot]], ran: Future[Sequence[Result]]) -> None:
+        """Hands out what a batch gave, and starts the next."""
+        if ran.cancelled():
+            for _, slot in batch:
+                slot.cancel()
+        elif (error := ran.exception()) is not None:
+            if len(batch) > 1 and not isinstance(error, ServerError):
+                self._alone.extend(batch)
+            else:
+                self._failed(batch, error)
+        elif len(results := ran.result()) != len(batch):
+            self._failed(batch, ModelError(f"A model returned {len(results)} results for {len(batch)} requests."))
+        else:
+            for (_, slot), result in zip(batch, results, strict=True):
+                if not slot.done():
+                    slot.set_result(result)
+        self._next()
+
+    def _failed(self, batch: Sequence[tuple[Request, Slot]], error: BaseException) -> None:
+        # Whatever a back end raises belongs to its callers.
+        shown = error if isinstance(error, CodeVQAError) else ModelError(f"{type(error).__name__}: {error}")
+        shown.__cause__ = None if shown is error else error
+        for _, slot in batch:
+            if not slot.done():
+                slot.set_exception(shown)
+
+
+def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *args: object) -> None:
+    with suppress(RuntimeError):  # the loop has ended, and nobody waits any more
+        loop.call_soon_threadsafe(callback, *args)
 
 
 class _Member:
@@ -197,25 +239,41 @@ class Company:
     @contextmanager
     def waiting(self) -> Iterator[None]:
         """Says that this task's member waits for a result for the length of the block."""
+        leave = self.wait()
+        try:
+            yield
+        finally:
+            leave()
+
+    def wait(self) -> Callable[[], None]:
+        """Says that this task's member waits for a result, until what this returns is called."""
         member = _MEMBER.get()
         if member is None:  # a caller from outside: nobody waits for it
             self._changed()
-            yield
-            return
+            return _nothing
         member.pending += 1
         if member.pending == 1:
             self._waiting += 1
         self._changed()
-        try:
-            yield
-        finally:
-            member.pending -= 1
-            if member.pending == 0:
-                self._waiting -= 1
+        return functools.partial(self._leave, member)
+
+    def _leave(self, member: _Member) -> None:
+        member.pending -= 1
+        if member.pending == 0:
+            self._waiting -= 1
 
     def _changed(self) -> None:
-        while self._left and self._left[0] < time.monotonic() - self._patience:
-            self._left.popleft()
-        if self._waiting >= self._members + len(self._left) and not any(batcher.busy for batcher in self._batchers):
-            for batcher in self._batchers:
-                batcher.hurry()
+        left = self._left
+        while left and left[0] < time.monotonic() - self._patience:
+            left.popleft()
+        if self._waiting < self._members + len(left):
+            return
+        for batcher in self._batchers:
+            if batcher.busy:
+                return
+        for batcher in self._batchers:
+            batcher.hurry()
+
+
+def _nothing() -> None:
+    pass

@@ -29,7 +29,7 @@ class LoopThread:
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Runs a coroutine to its end and returns its result; an interrupt of the caller cancels it."""
-        future = self._submit(work)
+        future = self.submit(work)
         try:
             return future.result()
         except BaseException:
@@ -38,7 +38,7 @@ class LoopThread:
 
     async def wait(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Awaits a coroutine that runs on this loop from any other loop; cancelling it cancels the coroutine."""
-        return await asyncio.wrap_future(self._submit(work))
+        return await asyncio.wrap_future(self.submit(work))
 
     def close(self) -> None:
         """Ends the loop and its thread; what still runs is cancelled."""
@@ -48,7 +48,12 @@ class LoopThread:
         self._thread.join()
         self._loop.close()
 
-    def _submit(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
+    def submit(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
+        """Begins a coroutine; cancelling the future cancels it.
+
+        Raises:
+            RuntimeError: the loop is closed.
+        """
         if self.closed:
             work.close()
             raise RuntimeError(f"{self._thread.name} is closed: make another.")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
+import re
 import warnings
 from collections.abc import Collection, Sequence
 
 from .primitives.signature import CONSTANTS
 
-__all__ = ["parse", "shape"]
+__all__ = ["outline", "parse", "shape"]
 
 MAX_SOURCE = 8192
 """Longest program that is looked at, in characters."""
@@ -80,6 +82,45 @@ def shape(source: str, primitives: Collection[str]) -> str | None:
         return ast.unparse(tree)
     except RecursionError:
         return None
+
+
+def outline(source: str, primitives: Collection[str]) -> str | None:
+    """Returns the program with the plain texts passed straight to a primitive left out, without parsing it.
+
+    Programs of one outline have one :func:`shape`, or none, and it is told twenty times as fast. It looks at characters
+    alone, so it gives up on whatever is not certain to be what it seems: between double quotes there is text, and
+    outside of them there is none, where no other quote, no backslash and no comment occurs.
+
+    Args:
+        source: the program.
+        primitives: names of the primitives it may call.
+
+    Returns:
+        The outline, which is no program; None where there is none.
+    """
+    if len(source) > MAX_SOURCE:
+        return None
+    parts = source.split('"')
+    code, texts = parts[::2], parts[1::2]
+    if len(code) == len(texts) or _UNCERTAIN.search("\0".join(code)) or '""' in source:
+        return None
+    if any("\\" in text or "\n" in text for text in texts):
+        return None
+    opened = _opened(tuple(primitives))
+    for place, before in enumerate(code[:-1]):
+        if opened.search(before) and code[place + 1].startswith(")"):
+            texts[place] = ""
+    return "\0".join(code) + "\0\0" + "\0".join(texts)  # no program holds a NUL
+
+
+_UNCERTAIN = re.compile(r"['#\\]|\w\0")
+"""What makes it uncertain where texts begin: another quote, a comment, an escape, a prefix."""
+
+
+@functools.cache
+def _opened(primitives: tuple[str, ...]) -> re.Pattern[str]:
+    # After an attribute's dot there is none of these.
+    return re.compile(rf"(?:= |[(\[])(?:{'|'.join(primitives)})\((?:\w+, )?\Z")
 
 
 def _number(names: Sequence[ast.Name], free: Collection[str]) -> None:

@@ -4,7 +4,8 @@ import asyncio
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -131,19 +132,55 @@ def test_a_request_cancelled_while_its_batch_runs_does_not_break_the_batch() -> 
 
 
 def test_the_batcher_lives_on_after_its_running_batch_is_cancelled() -> None:
-    model = Doubler(seconds=0.05)
+    class Cancelling(ThreadPoolExecutor):
+        """Cancels the first batch before its thread comes to it."""
+
+        done = 0
+
+        def submit(self, *args: Any, **kwargs: Any) -> Future[Any]:
+            self.done += 1
+            if self.done > 1:
+                return super().submit(*args, **kwargs)
+            cancelled: Future[Any] = Future()
+            cancelled.cancel()
+            return cancelled
 
     async def main() -> tuple[bool, int]:
-        with ThreadPoolExecutor(1) as executor:
-            batcher = Batcher(model, executor, max_wait=0.001)
+        with Cancelling(1) as executor:
+            batcher = Batcher(Doubler(), executor, max_wait=0.001)
             waiting = asyncio.ensure_future(batcher(1))
-            await asyncio.sleep(0.02)
-            (drain,) = asyncio.all_tasks() - {asyncio.current_task(), waiting}
-            drain.cancel()
             await asyncio.wait([waiting], timeout=5)
             return waiting.done() and waiting.cancelled(), await asyncio.wait_for(batcher(2), 5)
 
     assert asyncio.run(main()) == (True, 4)
+
+
+def test_requests_after_the_executor_was_shut_down_fail_instead_of_waiting() -> None:
+    async def main() -> list[object]:
+        executor = ThreadPoolExecutor(1)
+        batcher = Batcher(Doubler(), executor, max_wait=0.001)
+        executor.shutdown()
+        return [
+            *await asyncio.wait_for(asyncio.gather(*map(batcher, range(2)), return_exceptions=True), 5),
+            *await asyncio.wait_for(asyncio.gather(batcher(2), return_exceptions=True), 5),
+        ]
+
+    results = asyncio.run(main())
+    assert len(results) == 3
+    assert all(isinstance(result, ModelError) and "shutdown" in str(result) for result in results)
+
+
+def test_a_loop_that_ends_while_a_batch_runs_leaves_no_noise(caplog: pytest.LogCaptureFixture) -> None:
+    model = Doubler(seconds=0.2)
+
+    async def main(batcher: Batcher[int, int]) -> None:
+        asyncio.ensure_future(batcher(1))  # noqa: RUF006
+        await asyncio.sleep(0.1)
+
+    with ThreadPoolExecutor(1) as executor:
+        asyncio.run(main(Batcher(model, executor, max_wait=0.001)))
+    assert model.batches == [[1]]
+    assert caplog.records == []
 
 
 def test_the_first_request_waits_as_long_as_it_is_told_and_no_longer() -> None:

@@ -10,7 +10,8 @@ from PIL import Image as PILImage
 from codevqa.images import load_picture
 from codevqa.plan import plan
 from codevqa.primitives.kinds import Image
-from codevqa.syntax import shape
+from codevqa.primitives.visual import VISUAL
+from codevqa.syntax import outline, shape
 
 WANTED = {"query", "get_pos", "find_matching_image"}
 PICTURES = tuple(Image(number, load_picture(PILImage.new("RGB", (8, 8), (number, 0, 0)))) for number in range(1, 4))
@@ -134,3 +135,59 @@ def test_programs_without_a_shape(source: str) -> None:
 
 def test_names_stay_where_they_are_also_written_otherwise() -> None:
     assert shape("def f(cup):\n    return cup\nanswer = f(1)", WANTED) == "def f(cup):\n    return cup\nanswer = f(1)"
+
+
+NAMES = VISUAL.names
+ALIKE = [
+    ('answer = query(img, "is it red?")', 'answer = query(img, "who\'s (there), # 1?")'),
+    (
+        'img = open_image("Image1.jpg")\nanswer = query(img, "a")',
+        'img = open_image("Image7.jpg")\nanswer = query(img, "b")',
+    ),
+    ('answer = str([query(i, "a") for i in images])', 'answer = str([query(i, "b") for i in images])'),
+]
+
+
+@pytest.mark.parametrize(("one", "two"), ALIKE)
+def test_programs_of_one_outline_have_one_shape(one: str, two: str) -> None:
+    assert one != two
+    assert outline(one, NAMES) is not None
+    assert outline(one, NAMES) == outline(two, NAMES)
+    assert shape(one, NAMES) == shape(two, NAMES)
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        ('answer = "abc"[2]', 'answer = "a"[2]'),
+        ('answer = query(img, "a") + "b"', 'answer = query(img, "a") + "c"'),
+        ('answer = query(img, "a" + "b")', 'answer = query(img, "c" + "b")'),
+        ('answer = query(img, "a" "b")', 'answer = query(img, "c" "b")'),
+        ('answer = x.query(img, "a")', 'answer = x.query(img, "b")'),
+        ('answer = requery(img, "a")', 'answer = requery(img, "b")'),
+        ('answer = "= query(img, " + ")"', 'answer = "= query(img, " - ")"'),
+        ('answer = ["= query(", "a", ")"]', 'answer = ["= query(", "b", ")"]'),
+        ('answer = query(img, "a")', 'answer = query(img,  "a")'),
+    ],
+)
+def test_whatever_may_count_is_part_of_the_outline(one: str, two: str) -> None:
+    assert outline(one, NAMES) != outline(two, NAMES)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'answer = query(img, f"a {1}")',
+        'answer = query(img, r"a")',
+        'answer = query(img, "a\\n")',
+        "answer = query(img, 'a')",
+        'answer = query(img, "a")  # it\'s "so"',
+        'answer = query(img, """a""")',
+        'answer = query(img, "a)',
+        'answer = query(img, "a\nb")',
+        'answer = query(img, "a")\nx = 1 + \\\n2',
+        'answer = query(img, "' + "a" * 9000 + '")',
+    ],
+)
+def test_programs_without_an_outline(source: str) -> None:
+    assert outline(source, NAMES) is None

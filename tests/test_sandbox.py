@@ -6,11 +6,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import signal
 import subprocess
 import sys
+import threading
 import time
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, cast
 
 import pytest
 from sandbox_kit import IMAGES, LIMITS, PRIMITIVES, Kit, answering, kit
@@ -27,6 +30,7 @@ from codevqa.errors import (
 )
 from codevqa.primitives import Image
 from codevqa.sandbox import Limits, Sandbox
+from codevqa.sandbox_run import Run
 
 __all__ = ["kit"]
 
@@ -399,6 +403,111 @@ def test_cancelled_runs_leave_the_pool_usable() -> None:
     started = time.perf_counter()
     asyncio.run(main())
     assert time.perf_counter() - started < 4.5
+
+
+def test_cancelled_runs_never_harm_others() -> None:
+    """Workers of cancelled programs are killed where they compute; the moment decides who has the worker then."""
+    source = "x = 0\nfor i in range(3000):\n    x += i\nanswer = query(images[0], 'a')"
+
+    async def main() -> list[Any]:
+        chance = random.Random(0)
+        async with Sandbox(PRIMITIVES, workers=3) as box:
+
+            async def doomed() -> None:
+                for _ in range(60):
+                    task = asyncio.create_task(box.run(source, answering, images=IMAGES))
+                    await asyncio.sleep(chance.uniform(0, 0.004))
+                    task.cancel()
+                    await asyncio.wait([task])
+
+            async def healthy() -> list[Any]:
+                return [(await box.run(source, answering, images=IMAGES)).value for _ in range(60)]
+
+            return await asyncio.gather(doomed(), healthy(), doomed(), healthy())
+
+    assert asyncio.run(asyncio.wait_for(main(), 60)) == [None, ["a 1"] * 60] * 2
+
+
+def test_a_worker_is_not_killed_once_it_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    giving_back, go_on = threading.Event(), threading.Event()
+
+    class Session:
+        worker_pid = 4_000_000
+
+        def __enter__(self) -> None:
+            pass
+
+        def __exit__(self, *_: object) -> None:
+            giving_back.set()
+            assert go_on.wait(10)
+
+        def feed_run(self, source: str) -> None:
+            raise OverflowError
+
+    async def main() -> None:
+        with ThreadPoolExecutor(1) as executor:
+            run = Run(cast("Any", Session()), "answer = 1", answering, LIMITS, PRIMITIVES.names, executor)
+            task = asyncio.create_task(run.finish(IMAGES, {}))
+            await asyncio.to_thread(giving_back.wait, 10)
+            run.kill()
+            go_on.set()
+            with pytest.raises(OverflowError):
+                await task
+
+    killed: list[int] = []
+    monkeypatch.setattr("codevqa.sandbox_run.os.kill", lambda pid, signal: killed.append(pid))
+    asyncio.run(main())
+    assert killed == []
+
+
+def test_a_program_cancelled_while_it_waits_leaves_its_worker_alive() -> None:
+    async def never(name: str, args: Args, kwargs: dict[str, Any], line: int | None) -> object:
+        called.set()
+        await asyncio.sleep(60)
+        return "a"
+
+    async def main() -> None:
+        async with Sandbox(PRIMITIVES, workers=1) as box:
+            await box.run("answer = 1", never)
+            workers = set(_workers()) - before
+            assert len(workers) == 1
+            task = asyncio.create_task(box.run("answer = query(images[0], 'a')", never, images=IMAGES))
+            await called.wait()
+            task.cancel()
+            await asyncio.wait([task])
+            assert (await box.run("answer = 2", never)).value == 2
+            assert set(_workers()) - before == workers
+
+    called = asyncio.Event()
+    before = set(_workers())
+    asyncio.run(main())
+
+
+def test_closing_ends_programs_under_way() -> None:
+    async def main() -> None:
+        called = asyncio.Event()
+        go_on = asyncio.Event()
+
+        async def host(name: str, args: Args, kwargs: dict[str, Any], line: int | None) -> object:
+            called.set()
+            await go_on.wait()
+            return "a"
+
+        box = Sandbox(PRIMITIVES, Limits(seconds=60), workers=2)
+        sources = ("while True: pass", "answer = query(images[0], 'a')", "answer = 'waiting for a worker'")
+        tasks = [asyncio.create_task(box.run(source, host, images=IMAGES)) for source in sources]
+        await called.wait()
+        await asyncio.sleep(0.1)
+        await asyncio.wait_for(box.aclose(), 5)
+        go_on.set()
+        ends = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 5)
+        assert [type(end) for end in ends] == [ProgramRuntimeError] * 3
+        assert (await box.run("answer = 2", answering)).value == 2
+        await box.aclose()
+
+    before = set(_workers())
+    asyncio.run(main())
+    assert not set(_workers()) - before
 
 
 def _workers() -> list[int]:
