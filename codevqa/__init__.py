@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .engine import CodeVQA, Question
     from .errors import CodeVQAError
+    from .merging import Memory
     from .models.base import Models
     from .primitives import Image, primitive
     from .program import Answer, Call, Evidence, Program, Trace
     from .settings import Limits, QuerySettings, Settings, WriterSettings
+    from .watching import Watch
     from .writer import Writer
 
 __version__ = "0.1.0"
@@ -32,12 +34,14 @@ _HOMES = {
     "Evidence": "program",
     "Image": "primitives",
     "Limits": "settings",
+    "Memory": "merging",
     "Models": "models.base",
     "Program": "program",
     "QuerySettings": "settings",
     "Question": "engine",
     "Settings": "settings",
     "Trace": "program",
+    "Watch": "watching",
     "Writer": "writer",
     "WriterSettings": "settings",
     "primitive": "primitives",
@@ -51,12 +55,14 @@ __all__ = [
     "Evidence",
     "Image",
     "Limits",
+    "Memory",
     "Models",
     "Program",
     "QuerySettings",
     "Question",
     "Settings",
     "Trace",
+    "Watch",
     "Writer",
     "WriterSettings",
     "primitive",

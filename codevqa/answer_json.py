@@ -2,7 +2,7 @@
 
 The full form has every key of the short one with the same meaning, so that a reader of one reads the other. Where plain
 JSON cannot say what a value was (a tuple, a dict with keys that are not text, a number that is not finite), a key that
-ends in ``_exact`` beside it can.
+ends in ``_exact`` beside it can. The pictures are not part of it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,6 @@ def encode(answer: Answer, *, evidence: bool = True) -> dict[str, Any]:
     if evidence:
         shown["tokens"] = answer.tokens
         shown["method"] = answer.method
-        shown["tokens"] = answer.tokens
         shown |= _value("value", answer.value)
         shown["written"] = _program(program) if program else None
         shown["printed"] = answer.trace.printed
@@ -92,10 +91,13 @@ def decode(data: Mapping[str, Any]) -> Answer:
 
 
 def digest(answer: Answer) -> str:
-    """Returns the SHA-256 of everything in an answer but its times: equal for an answer derived again."""
+    """Returns the SHA-256 of all that makes answers equal but their times: the same for an answer derived again."""
     calls = tuple(dataclasses.replace(call, seconds=0.0) for call in answer.trace.calls)
     timeless = dataclasses.replace(answer, seconds=0.0, trace=dataclasses.replace(answer.trace, calls=calls))
-    text = json.dumps(encode(timeless), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    shown = encode(timeless)
+    for call in shown["calls"]:
+        del call["remembered"]
+    text = json.dumps(shown, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -120,6 +122,7 @@ def _call(call: Call, evidence: bool) -> dict[str, Any]:
         "seconds": _float(call.seconds),
         "line": call.line,
         "error": _error(call.error),
+        "remembered": call.remembered,
         "evidence": [_evidence(one) for one in call.evidence],
     }
 
@@ -134,6 +137,7 @@ def _read_call(data: Mapping[str, Any]) -> Call:
         line=data["line"],
         evidence=tuple(_read_evidence(one) for one in data["evidence"]),
         error=_read_error(data["error"]),
+        remembered=data.get("remembered", False),  # not in files from before there was such a thing
     )
 
 

@@ -1,40 +1,29 @@
-"""CodeVQA: from pictures and a question to an answer.
-
-Reads like the paper: the writer asks a language model for a program; the sandbox checks it and runs it; each primitive
-it calls is answered by batched models; a program that fails is repaired once, and then plain few-shot PnP-VQA answers
-in its place, marked as a fallback.
-"""
+"""CodeVQA: the engine as users meet it. The course of a question, step by step, is in :mod:`codevqa.asking`."""
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Literal, TypeAlias
 
-from .ahead import Ahead, Early
-from .errors import CodeVQAError, ErrorRecord, InputError, ProgramError, ProgramRuntimeError, QuestionError, record
-from .images import ImageSource, Picture, load_pictures
+from .asking import Asked, Means, Method, answer, checked
+from .errors import CodeVQAError
+from .images import ImageSource
 from .loop import LoopThread
+from .merging import Memory
 from .models.base import Models
-from .plan import plan
-from .pnpvqa import PnPVQA, Reading
-from .primitives.context import CallContext
-from .primitives.kinds import Image
+from .pnpvqa import PnPVQA
 from .primitives.signature import Primitive, PrimitiveSet
 from .primitives.visual import VISUAL, find_object
-from .program import Answer, Call, Form, ImageRef, Plain, Program, Trace
+from .program import Answer, Form, Program, Trace
 from .sandbox import Sandbox
-from .services import Services, Usage
+from .services import Services
 from .settings import Settings
-from .values import answer_text, plain
-from .writer import Writer
+from .watching import Watch
+from .writer import Writer, prompt_text
 
-__all__ = ["CodeVQA", "Question"]
-
-Method: TypeAlias = Literal["codevqa", "pnpvqa"]
+__all__ = ["CodeVQA", "Method", "Question"]
 
 
 @dataclass(frozen=True)
@@ -45,30 +34,6 @@ class Question:
     text: str
     form: Form | None = None
     """None: one image is a question about an image, several are a set."""
-
-
-@dataclass
-class _Run:
-    """What one question has done so far."""
-
-    question: str
-    form: Form
-    images: tuple[Image, ...]
-    started: float = field(default_factory=time.perf_counter)
-    calls: list[Call] = field(default_factory=list)
-    attempts: list[tuple[Program, ErrorRecord]] = field(default_factory=list)
-    usage: Usage = field(default_factory=Usage.begin)
-    pnpvqa: PnPVQA = field(kw_only=True)
-    ahead: Ahead | None = None
-
-
-@dataclass(frozen=True)
-class _Result:
-    """What a program left, as text and as plain data."""
-
-    text: str
-    value: Plain
-    printed: str
 
 
 class CodeVQA:
@@ -93,7 +58,6 @@ class CodeVQA:
         self.settings = settings
         self.primitives: PrimitiveSet = VISUAL.extend(own)
         self._loop = LoopThread("codevqa")
-        self._sandbox = Sandbox(self.primitives, settings.limits, workers=settings.workers)
         self._services = Services(
             models,
             writer.language_model,
@@ -101,8 +65,16 @@ class CodeVQA:
             max_wait=settings.batch_wait,
             remember=settings.remember,
         )
-        self._pnpvqa = PnPVQA(self._services, self.writer.prompts, settings.query, writer.retriever, settings.seed)
-        self._pure = frozenset(item.name for item in self.primitives if item.ahead)
+        self._means = Means(
+            self.writer,
+            settings,
+            self.primitives,
+            frozenset(item.name for item in self.primitives if item.ahead),
+            Sandbox(self.primitives, settings.limits, workers=settings.workers),
+            self._services,
+            PnPVQA(self._services, self.writer.prompts, settings.query, writer.retriever, settings.seed),
+            self.model_names,
+        )
         self._slots = asyncio.Semaphore(settings.workers)
 
     @classmethod
@@ -155,6 +127,8 @@ class CodeVQA:
         form: Form | None = None,
         method: Method = "codevqa",
         seed: int | None = None,
+        shots: int | None = None,
+        memory: Memory | None = None,
     ) -> Answer:
         """Answers a question about one picture or several.
 
@@ -164,6 +138,10 @@ class CodeVQA:
             form: ``image`` or ``set``; None decides by the number of images.
             method: ``codevqa``, or ``pnpvqa`` for the baseline without a program.
             seed: seed of patch and caption sampling for this question alone; None takes the settings'.
+            shots: in-context examples that the language model is shown when it writes the program, from 0 to all there
+                are; None takes the settings' number, or the prompt set's.
+            memory: where finished model calls are looked up and kept, in place of the engine's own: nothing is taken
+                over from questions with another memory.
 
         Returns:
             The answer with program and trace. A program that failed is marked: ``fallback`` and ``error``.
@@ -171,9 +149,10 @@ class CodeVQA:
         Raises:
             ImageError: a picture cannot be used.
             QuestionError: the question is empty or too long.
+            InputError: there are fewer examples than ``shots``.
             ModelError: a model failed; ServerError when a model server is down.
         """
-        return self._loop.run(self._ask(images, question, form, method, seed))
+        return self._loop.run(answer(self._means, Asked(images, question, form, method, seed, shots, memory)))
 
     async def ask_async(
         self,
@@ -183,9 +162,32 @@ class CodeVQA:
         form: Form | None = None,
         method: Method = "codevqa",
         seed: int | None = None,
+        shots: int | None = None,
+        memory: Memory | None = None,
     ) -> Answer:
         """Async twin of :meth:`ask`; call it from any event loop."""
-        return await self._loop.wait(self._ask(images, question, form, method, seed))
+        asked = Asked(images, question, form, method, seed, shots, memory)
+        return await self._loop.wait(answer(self._means, asked))
+
+    def watch(
+        self,
+        images: ImageSource | Sequence[ImageSource],
+        question: str,
+        *,
+        form: Form | None = None,
+        method: Method = "codevqa",
+        seed: int | None = None,
+        shots: int | None = None,
+        memory: Memory | None = None,
+    ) -> Watch:
+        """Answers a question as :meth:`ask` does, and tells every step of it while it is made.
+
+        Returns:
+            What happens, to iterate over (:mod:`codevqa.watching`). It never raises what :meth:`ask` raises: that is
+            its last event, ``Failed``.
+        """
+        asked = Asked(images, question, form, method, seed, shots, memory)
+        return Watch(lambda tell: self._loop.submit(answer(self._means, asked, tell)))
 
     def ask_many(self, questions: Iterable[Question], *, method: Method = "codevqa") -> list[Answer]:
         """Answers many questions at once, sharing batches; the answers come in the order of the questions.
@@ -199,7 +201,28 @@ class CodeVQA:
         """Async twin of :meth:`ask_many`."""
         return await self._loop.wait(self._ask_many(questions, method))
 
-    def run(self, program: Program | str, images: ImageSource | Sequence[ImageSource], *, question: str = "") -> Answer:
+    async def _ask_many(self, questions: Iterable[Question], method: Method) -> list[Answer]:
+        async def one(question: Question) -> Answer:
+            async with self._slots:
+                try:
+                    return await answer(self._means, Asked(question.images, question.text, question.form, method))
+                except CodeVQAError as error:
+                    return Answer(question.text, "", None, Trace(), method=method, error=error.record())
+
+        return list(await asyncio.gather(*map(one, questions)))
+
+    # -- programs of the user's --------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        program: Program | str,
+        images: ImageSource | Sequence[ImageSource],
+        *,
+        question: str = "",
+        form: Form | None = None,
+        seed: int | None = None,
+        memory: Memory | None = None,
+    ) -> Answer:
         """Runs a program that a user wrote or edited. Nothing falls back.
 
         Args:
@@ -207,32 +230,61 @@ class CodeVQA:
                 ``images`` are there already.
             images: as for :meth:`ask`.
             question: kept with the answer; ``get_pos`` may use it.
+            form: as for :meth:`ask`; None takes ``set`` where the program was written for one.
+            seed: as for :meth:`ask`.
+            memory: as for :meth:`ask`.
 
         Raises:
-            ProgramError: the program does not parse, does not check, or fails while running.
+            ProgramError: the program does not parse, does not check, or fails while running. Its ``answer`` has an
+                empty text and the trace of all that ran until then.
+            QuestionError: the question is too long.
             ImageError: a picture cannot be used.
             ModelError: a model failed.
         """
-        return self._loop.run(self._run_program(program, images, question))
+        return self._loop.run(answer(self._means, _asked(program, images, question, form, seed, memory)))
 
     async def run_async(
-        self, program: Program | str, images: ImageSource | Sequence[ImageSource], *, question: str = ""
+        self,
+        program: Program | str,
+        images: ImageSource | Sequence[ImageSource],
+        *,
+        question: str = "",
+        form: Form | None = None,
+        seed: int | None = None,
+        memory: Memory | None = None,
     ) -> Answer:
         """Async twin of :meth:`run`."""
-        return await self._loop.wait(self._run_program(program, images, question))
+        return await self._loop.wait(answer(self._means, _asked(program, images, question, form, seed, memory)))
 
-    def prompt(self, question: str, *, form: Form = "image") -> str:
+    def watch_run(
+        self,
+        program: Program | str,
+        images: ImageSource | Sequence[ImageSource],
+        *,
+        question: str = "",
+        form: Form | None = None,
+        seed: int | None = None,
+        memory: Memory | None = None,
+    ) -> Watch:
+        """Runs a program as :meth:`run` does, and tells every step of it; see :meth:`watch`.
+
+        A program that fails ends with ``Failed``, which holds the calls that ran until then.
+        """
+        asked = _asked(program, images, question, form, seed, memory)
+        return Watch(lambda tell: self._loop.submit(answer(self._means, asked, tell)))
+
+    # -- the rest ----------------------------------------------------------------------------------------------------
+
+    def prompt(self, question: str, *, form: Form = "image", shots: int | None = None) -> str:
         """Returns exactly what the language model would see for a question."""
-        from .writer import prompt_text
-
-        request, _ = self.writer.request(self._checked(question), form)
+        request, _ = self.writer.request(checked(question, self.settings.max_question), form, shots)
         return prompt_text(request.prompt)
 
     def close(self) -> None:
         """Ends worker processes and threads. Safe to call twice."""
         if self._loop.closed:
             return
-        self._loop.run(self._sandbox.aclose())
+        self._loop.run(self._means.sandbox.aclose())
         self._services.close()
         self._loop.close()
 
@@ -243,179 +295,6 @@ class CodeVQA:
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
         self.close()
-
-    # -- one question ------------------------------------------------------------------------------------------------
-
-    async def _ask(
-        self,
-        sources: ImageSource | Sequence[ImageSource],
-        text: str,
-        form: Form | None,
-        method: Method,
-        seed: int | None = None,
-    ) -> Answer:
-        with self._services.question():
-            return await self._answered(await self._begin(sources, self._checked(text), form, seed), method)
-
-    async def _answered(self, run: _Run, method: Method) -> Answer:
-        if method == "pnpvqa":
-            reading = await self._read(run)
-            return self._answer(run, None, text=reading.text, value=reading.text, method=method, baseline=reading)
-        program = await self.writer.write(run.question, run.form, self._services.write)
-        try:
-            program, result = await self._execute(program, run)
-        except ProgramError as error:
-            # Never a quiet default: plain few-shot PnP-VQA answers in the program's place, and the answer says so.
-            reading, failed = await self._read(run), run.attempts[-1][0]
-            return self._answer(
-                run,
-                failed,
-                text=reading.text,
-                value=reading.text,
-                baseline=reading,
-                fallback=True,
-                error=error.record(),
-            )
-        return self._answer(run, program, text=result.text, value=result.value, printed=result.printed)
-
-    async def _ask_many(self, questions: Iterable[Question], method: Method) -> list[Answer]:
-        async def one(question: Question) -> Answer:
-            async with self._slots:
-                try:
-                    return await self._ask(question.images, question.text, question.form, method)
-                except CodeVQAError as error:
-                    return Answer(question.text, "", None, Trace(), method=method, error=error.record())
-
-        return list(await asyncio.gather(*map(one, questions)))
-
-    async def _execute(self, program: Program, run: _Run) -> tuple[Program, _Result]:
-        """Checks and runs a program; one that fails the check goes back to the writer first."""
-        repairs_left = self.writer.settings.repairs
-        while True:
-            try:
-                await self._sandbox.check(program.source)
-                return program, await self._interpret(program, run)
-            except ProgramError as error:
-                run.attempts.append((program, error.record()))
-                if run.calls or not repairs_left:  # what ran already has cost its model calls: do not start over
-                    raise
-                repairs_left -= 1
-                program = await self.writer.repair(program, error, self._services.write)
-
-    async def _interpret(self, program: Program, run: _Run) -> _Result:
-        async def host(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], line: int | None) -> object:
-            return await self._call(run, name, args, kwargs, line)
-
-        run.ahead = self._begin_ahead(program, run)
-        try:
-            outcome = await self._sandbox.run(program.source, host, images=run.images)
-        finally:
-            run.ahead.close()
-        return _Result(answer_text(outcome.value), plain(outcome.value), outcome.printed)
-
-    def _begin_ahead(self, program: Program, run: _Run) -> Ahead:
-        """Begins the calls that the program is going to make, as far as its source tells."""
-        ahead = Ahead(self.primitives, lambda: self._context(run))
-        if self.settings.ahead:
-            planned = plan(program.source, run.images, self._pure)
-            chosen = [one for one in planned if one.certain or self.settings.ahead_likely]
-            if len(chosen) > 1:  # a single call has nothing to share a batch with
-                ahead.begin(chosen)
-        return ahead
-
-    def _context(self, run: _Run) -> CallContext:
-        return CallContext(run.question, run.form, run.images, self._services, run.pnpvqa, self.settings)
-
-    async def _call(
-        self, run: _Run, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], line: int | None
-    ) -> object:
-        """Answers one call of a primitive and keeps it in the trace."""
-        started = time.perf_counter()
-        context = self._context(run)
-        early: Early | None = None
-        arguments: dict[str, object] = {}
-        value: object = None
-        failure: ErrorRecord | None = None
-        try:
-            arguments = self.primitives.bind(name, args, kwargs)
-            early = run.ahead.take(name, arguments) if run.ahead else None
-            value = await (early.task if early else self.primitives.get(name).call(context, arguments))
-            return value
-        except (CodeVQAError, TypeError, ValueError, LookupError) as error:  # the last three a program may catch
-            failure = record(error)
-            raise
-        except Exception as error:
-            failure = record(error)
-            raise ProgramRuntimeError(f"{name}() failed: {failure.type}: {failure.message}", line=line) from error
-        finally:
-            shown = {key: plain(item) for key, item in arguments.items()}
-            seconds = time.perf_counter() - started
-            if early:
-                run.usage.tokens += early.usage.tokens
-            evidence = tuple((early.context if early else context).evidence)
-            # A program waits for each call, so they end in the order they began.
-            run.calls.append(Call(len(run.calls) + 1, name, shown, plain(value), seconds, line, evidence, failure))
-
-    async def _read(self, run: _Run) -> Reading:
-        """Answers the whole question from captions: the baseline, and the fallback."""
-        pictures = [(ImageRef(image.index), image.picture) for image in run.images]
-        return await run.pnpvqa.answer(pictures, run.question, run.form, run.form)
-
-    async def _run_program(
-        self, program: Program | str, sources: ImageSource | Sequence[ImageSource], question: str
-    ) -> Answer:
-        if isinstance(program, str):
-            program = Program(program, question)
-        with self._services.question():
-            run = await self._begin(sources, question or program.question, "set" if program.form == "set" else None)
-            await self._sandbox.check(program.source)
-            result = await self._interpret(program, run)
-        return self._answer(run, program, text=result.text, value=result.value, printed=result.printed)
-
-    # -- small parts -------------------------------------------------------------------------------------------------
-
-    async def _begin(
-        self,
-        sources: ImageSource | Sequence[ImageSource],
-        question: str,
-        form: Form | None,
-        seed: int | None = None,
-    ) -> _Run:
-        pictures: tuple[Picture, ...] = await asyncio.to_thread(load_pictures, sources)
-        if form is None:
-            form = "image" if len(pictures) == 1 else "set"
-        if form == "image" and len(pictures) != 1:
-            raise InputError(f"A question about an image needs one image, not {len(pictures)}.", hint="Use form='set'.")
-        self.writer.prompts_for(form)  # says so now if no prompt set serves this form
-        images = tuple(Image(number, picture) for number, picture in enumerate(pictures, 1))
-        seed = self.settings.seed if seed is None else seed
-        return _Run(question, form, images, pnpvqa=self._pnpvqa.with_seed(seed))
-
-    def _checked(self, question: str) -> str:
-        question = " ".join(question.split())
-        if not question:
-            raise QuestionError("The question is empty.", hint="Ask something about the picture.")
-        if len(question) > self.settings.max_question:
-            raise QuestionError(
-                f"The question has {len(question):,} characters.", hint=f"The limit is {self.settings.max_question:,}."
-            )
-        return question
-
-    def _answer(
-        self, run: _Run, program: Program | None, *, printed: str = "", baseline: Reading | None = None, **fields: Any
-    ) -> Answer:
-        read = (baseline.evidence,) if baseline else ()
-        trace = Trace(tuple(run.calls), printed, tuple(run.attempts), read)
-        seconds = time.perf_counter() - run.started
-        return Answer(
-            run.question,
-            program=program,
-            trace=trace,
-            seconds=seconds,
-            models=self.model_names,
-            tokens=run.usage.tokens,
-            **fields,
-        )
 
     @property
     def model_names(self) -> dict[str, str]:
@@ -431,3 +310,19 @@ class CodeVQA:
         if self.writer.retriever:
             names["retriever"] = self.writer.retriever.name
         return names
+
+
+def _asked(
+    program: Program | str,
+    images: ImageSource | Sequence[ImageSource],
+    question: str,
+    form: Form | None,
+    seed: int | None,
+    memory: Memory | None,
+) -> Asked:
+    """Returns what is wanted where the user brings the program."""
+    if isinstance(program, str):
+        program = Program(program, question)
+    if form is None and program.form == "set":
+        form = "set"
+    return Asked(images, question or program.question, form, seed=seed, memory=memory, program=program)

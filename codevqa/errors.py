@@ -25,6 +25,10 @@ A failure that is part of a result travels as an :class:`ErrorRecord`, plain dat
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .program import Answer
 
 __all__ = [
     "CodeVQAError",
@@ -128,6 +132,8 @@ class ProgramError(CodeVQAError):
         super().__init__(f"{where}{message}", hint=hint)
         self.message = message
         self.line = line
+        self.answer: Answer | None = None
+        """What was done until then, where :meth:`codevqa.CodeVQA.run` raises it: its trace holds the calls that ran."""
 
 
 class ProgramSyntaxError(ProgramError):

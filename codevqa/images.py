@@ -43,7 +43,7 @@ def load_picture(source: ImageSource) -> Picture:
     if isinstance(source, Picture):
         return source
     if isinstance(source, PILImage.Image):
-        return _upright(source, getattr(source, "filename", "") or "")
+        return _opened(source)
     if isinstance(source, bytes | bytearray):
         return _decode(io.BytesIO(bytes(source)), "the given bytes")
     path = Path(source)
@@ -66,11 +66,27 @@ def load_pictures(sources: ImageSource | Sequence[ImageSource]) -> tuple[Picture
     Raises:
         ImageError: a picture cannot be used, or the list is empty.
     """
+    given = each(sources)
+    if not given:
+        raise ImageError("No picture was given.", hint="Give at least one.")
+    return tuple(load_picture(source) for source in given)
+
+
+def each(sources: ImageSource | Sequence[ImageSource]) -> tuple[ImageSource, ...]:
+    """Returns one source or several as several."""
     if isinstance(sources, list | tuple):
-        if not sources:
-            raise ImageError("No picture was given.", hint="Give at least one.")
-        return tuple(load_picture(source) for source in sources)
-    return (load_picture(sources),)  # type: ignore[arg-type]
+        return tuple(sources)
+    return (sources,)  # type: ignore[return-value]
+
+
+def _opened(image: PILImage.Image) -> Picture:
+    name = getattr(image, "filename", "") or ""
+    try:
+        return _upright(image, name)
+    except ImageError:
+        raise
+    except (OSError, SyntaxError, ValueError, EOFError) as error:  # Pillow reads an open file only now
+        raise ImageError(f"{name or 'The given picture'} cannot be read: {error}.", hint="Open it again.") from None
 
 
 def _decode(handle: IO[bytes], name: str) -> Picture:

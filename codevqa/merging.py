@@ -7,14 +7,18 @@ is seeded by the request, and text is decoded greedily.
 from __future__ import annotations
 
 import asyncio
+import functools
+import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from .batching import Batcher, Company
 
-__all__ = ["Memory", "MergeStats", "Merging"]
+__all__ = ["Memory", "MergeStats", "Merging", "Usage"]
 
 Request = TypeVar("Request")
 Result = TypeVar("Result")
@@ -26,6 +30,8 @@ ENTRY = 400
 class Memory:
     """Finished calls of all kinds, the least recently used forgotten first.
 
+    One may serve several engines at once: calls of one are never taken for those of another.
+
     Args:
         limit: bytes kept at most, as estimated by those who put them here; 0 keeps nothing.
     """
@@ -35,29 +41,95 @@ class Memory:
         self.size = 0
         """Bytes kept now."""
         self._kept: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+        self._guard = threading.Lock()  # each engine has a thread of its own
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def get(self, key: Hashable) -> tuple[Any] | None:
         """Returns the result in a tuple of one; None where there is none."""
-        found = self._kept.get(key)
-        if found is None:
-            return None
-        self._kept.move_to_end(key)
-        return (found[0],)
+        with self._guard:
+            found = self._kept.get(key)
+            if found is None:
+                return None
+            self._kept.move_to_end(key)
+            return (found[0],)
 
     def put(self, key: Hashable, result: object, size: int) -> None:
         """Keeps a result, unless it alone is over the limit, and forgets what no longer fits."""
         if size > self.limit:
             return
-        if key in self._kept:
-            self.size -= self._kept.pop(key)[1]
-        self._kept[key] = (result, size)
-        self.size += size
-        while self.size > self.limit:
-            _, (_, freed) = self._kept.popitem(last=False)
-            self.size -= freed
+        with self._guard:
+            if key in self._kept:
+                self.size -= self._kept.pop(key)[1]
+            self._kept[key] = (result, size)
+            self.size += size
+            while self.size > self.limit:
+                _, (_, freed) = self._kept.popitem(last=False)
+                self.size -= freed
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        with self._guard:
+            self._kept.clear()
+            self.size = 0
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """Makes the calls of this task, and of those it starts, be kept and looked up here and nowhere else."""
+        token = _MEMORY.set(self)
+        try:
+            yield
+        finally:
+            _MEMORY.reset(token)
+
+
+_MEMORY: ContextVar[Memory | None] = ContextVar("codevqa-memory", default=None)
+
+
+@dataclass
+class Usage:
+    """What somebody has asked of models so far, one question or one call of a primitive.
+
+    A call counts in full for everyone who makes it, also where it was shared or remembered: what is reported with an
+    answer is what it costs by itself, and does not depend on what else was asked.
+    """
+
+    tokens: int = 0
+    """Tokens the language models read and wrote for it."""
+    calls: int = 0
+    """Model calls."""
+    remembered: int = 0
+    """Those of them that were answered from memory."""
+
+    @classmethod
+    def begin(cls) -> Usage:
+        """Returns a new usage, to which this task's calls are added from now on."""
+        usage = cls()
+        usage.count()
+        return usage
+
+    def count(self) -> None:
+        """Adds this task's calls to this usage from now on."""
+        _USAGE.set(self)
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Adds this task's calls to this usage for the length of the block."""
+        token = _USAGE.set(self)
+        try:
+            yield
+        finally:
+            _USAGE.reset(token)
+
+    def add(self, other: Usage) -> None:
+        """Adds what another has counted."""
+        self.tokens += other.tokens
+        self.calls += other.calls
+        self.remembered += other.remembered
+
+
+_USAGE: ContextVar[Usage | None] = ContextVar("codevqa-usage", default=None)
 
 
 @dataclass
@@ -71,15 +143,63 @@ class MergeStats:
     """Calls answered from memory."""
 
 
+class _Wait:
+    """Somebody who waits for several flights, until all have landed or one has failed."""
+
+    __slots__ = ("future", "left")
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def landed(self, failed: bool) -> None:
+        """Takes note that one of them has come to its end."""
+        self.left -= 1
+        if (failed or not self.left) and not self.future.done():
+            self.future.set_result(None)
+
+
 class _Flight(Generic[Result]):
-    """One call under way, and how many wait for it."""
+    """One call under way, who waits for it and where they want it kept, and then what it gave."""
 
-    __slots__ = ("callers", "future", "key")
+    __slots__ = ("callers", "ended", "error", "key", "land", "memories", "result", "waits")
 
-    def __init__(self, key: Hashable, future: asyncio.Future[Result]) -> None:
+    def __init__(self, key: Hashable, land: Callable[[_Flight[Result]], None]) -> None:
         self.key = key
-        self.future = future
+        self.land = land
         self.callers = 0
+        self.memories: list[Memory] = []
+        self.waits: list[_Wait] = []
+        self.ended = False
+        self.result: tuple[Result] | None = None
+        self.error: BaseException | None = None
+
+    def done(self) -> bool:
+        """Returns whether it has come to its end, or nobody waits for it any more."""
+        return self.ended
+
+    def set_result(self, result: Result, /) -> None:
+        """Lands with a result."""
+        self.result = (result,)
+        self._end()
+
+    def set_exception(self, error: BaseException, /) -> None:
+        """Lands with a failure."""
+        self.error = error
+        self._end()
+
+    def cancel(self) -> None:
+        """Ends without either."""
+        if not self.ended:
+            self.error = asyncio.CancelledError()
+            self._end()
+
+    def _end(self) -> None:
+        self.ended = True
+        failed = self.error is not None
+        for wait in self.waits:
+            wait.landed(failed)
+        self.land(self)
 
 
 class Merging(Generic[Request, Result]):
@@ -93,7 +213,9 @@ class Merging(Generic[Request, Result]):
         key: what of a request its result depends on, without pixels or long texts.
         size: bytes that key and result take, beside a fixed part.
         keep: whether a result may be remembered.
-        memory: where finished calls are kept; may be shared by mergings whose keys differ.
+        cost: tokens that a result stands for; counted for everyone who asks.
+        memory: where finished calls are kept, unless the caller uses one of its own (:meth:`Memory.used`). May be
+            shared by mergings whose keys differ.
         company: knows who could still join a batch.
     """
 
@@ -106,12 +228,14 @@ class Merging(Generic[Request, Result]):
         memory: Memory,
         company: Company,
         keep: Callable[[Result], bool] = lambda result: True,
+        cost: Callable[[Result], int] | None = None,
     ) -> None:
         self.batcher = batcher
         self.stats = MergeStats()
         self._key = key
         self._size = size
         self._keep = keep
+        self._cost = cost
         self._memory = memory
         self._company = company
         self._flights: dict[Hashable, _Flight[Result]] = {}
@@ -123,13 +247,14 @@ class Merging(Generic[Request, Result]):
 
     async def many(self, requests: Sequence[Request]) -> list[Result]:
         """Returns the results of several requests, in their order; raises what the first to fail raises."""
+        own = _MEMORY.get()
+        memory = self._memory if own is None else own
         results: list[Any] = [None] * len(requests)
         waiting: list[tuple[int, _Flight[Result]]] = []
         for place, request in enumerate(requests):
             key = self._key(request)
-            known = self._memory.get(key)
+            known = memory.get(key)
             if known is not None:
-                self.stats.remembered += 1
                 results[place] = known[0]
                 continue
             flight = self._flights.get(key)
@@ -138,44 +263,64 @@ class Merging(Generic[Request, Result]):
             else:
                 self.stats.merged += 1
             flight.callers += 1
+            if memory not in flight.memories:
+                flight.memories.append(memory)
             waiting.append((place, flight))
-        self.stats.calls += len(requests)
+        self._count(len(requests), len(requests) - len(waiting))
         if waiting:
             await self._wait([flight for _, flight in waiting])
             for place, flight in waiting:
-                results[place] = flight.future.result()
+                assert flight.result is not None
+                results[place] = flight.result[0]
+        if self._cost is not None:
+            usage = _USAGE.get()
+            if usage is not None:
+                usage.tokens += sum(map(self._cost, results))
         return results
+
+    def _count(self, calls: int, remembered: int) -> None:
+        self.stats.calls += calls
+        self.stats.remembered += remembered
+        usage = _USAGE.get()
+        if usage is not None:
+            usage.calls += calls
+            usage.remembered += remembered
 
     async def _wait(self, flights: Sequence[_Flight[Result]]) -> None:
         """Waits until all have landed, or one has failed."""
+        wait = _Wait(len(flights))
+        for flight in flights:
+            flight.waits.append(wait)
+        leave = self._company.wait()
         try:
-            with self._company.waiting():
-                # Unlike awaiting the futures, this leaves them alone when the caller is cancelled.
-                await asyncio.wait({flight.future for flight in flights}, return_when=asyncio.FIRST_EXCEPTION)
+            await wait.future
             for flight in flights:
-                if flight.future.done():
-                    flight.future.result()
+                if flight.error is not None:
+                    # As if it were raised for the first time: others may raise it too.
+                    raise flight.error.with_traceback(None)
         finally:
+            leave()
             for flight in flights:
                 flight.callers -= 1
-                if not flight.callers and not flight.future.done():
-                    flight.future.cancel()
-                    self._end(flight)
+                if not flight.callers:
+                    flight.cancel()
 
     def _begin(self, key: Hashable, request: Request) -> _Flight[Result]:
-        flight = _Flight(key, self.batcher.submit(request))
-
-        def landed(future: asyncio.Future[Result]) -> None:
-            self._end(flight)
-            if not future.cancelled() and future.exception() is None:
-                result = future.result()
-                if self._keep(result):
-                    self._memory.put(key, result, ENTRY + self._size(request, result))
-
-        flight.future.add_done_callback(landed)
+        flight: _Flight[Result] = _Flight(key, functools.partial(self._landed, request))
         self._flights[key] = flight
+        self.batcher.put(request, flight)
         return flight
 
-    def _end(self, flight: _Flight[Result]) -> None:
+    def _landed(self, request: Request, flight: _Flight[Result]) -> None:
         if self._flights.get(flight.key) is flight:  # a call that began after this one was cancelled stays
             del self._flights[flight.key]
+        if flight.result is None:
+            return
+        result = flight.result[0]
+        try:
+            if self._keep(result):
+                size = ENTRY + self._size(request, result)
+                for memory in flight.memories:
+                    memory.put(flight.key, result, size)
+        except Exception as error:  # noqa: BLE001 - a result of a wrong type is for its callers to find out
+            asyncio.get_running_loop().call_exception_handler({"message": "a result is not kept", "exception": error})

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from .errors import ErrorRecord, InputError
+
+if TYPE_CHECKING:
+    from .images import ImageSource
 
 __all__ = ["Answer", "Call", "Evidence", "Form", "ImageRef", "Plain", "Program", "Trace"]
 
@@ -86,6 +90,9 @@ class Call:
     """Program line, counted from 1, where it is known."""
     evidence: tuple[Evidence, ...] = ()
     error: ErrorRecord | None = None
+    remembered: bool = field(default=False, compare=False)
+    """Whether every model call behind it was answered from memory; False where it made none. It depends on what was
+    asked before, so calls that differ in nothing else are equal."""
 
     def __str__(self) -> str:
         shown = ", ".join(_show(value) for value in self.arguments.values())
@@ -129,6 +136,8 @@ class Answer:
     """Model ids by role."""
     tokens: int = 0
     """Tokens the language models read and wrote, as far as they count them."""
+    sources: tuple[ImageSource, ...] = field(default=(), compare=False, repr=False)
+    """The pictures as the user gave them, to show them again; not part of the JSON."""
 
     def __str__(self) -> str:
         return self.text
@@ -171,6 +180,30 @@ class Answer:
         except ValueError as error:
             raise InputError(f"This is no JSON: {error}.", hint="Give what Answer.to_json() returned.") from None
         return cls.from_dict(data)
+
+    def save_html(
+        self, path: str | os.PathLike[str], images: ImageSource | Sequence[ImageSource] | None = None
+    ) -> None:
+        """Writes everything on one self-contained page: pictures, program, each call with its evidence.
+
+        Args:
+            path: the file; replaced where it exists, and left alone where writing fails.
+            images: the pictures; None takes those the question was asked about (``sources``).
+
+        Raises:
+            InputError: there are no pictures (an answer that came from JSON has none), or too few.
+            ImageError: a picture cannot be read any more.
+            SetupError: the file cannot be written.
+        """
+        from .answer_html import save
+
+        save(self, path, images)
+
+    def _repr_html_(self) -> str:
+        """Shows the answer in a notebook; without pictures where they cannot be read any more."""
+        from .answer_html import fragment
+
+        return fragment(self)
 
 
 def _show(value: Plain) -> str:

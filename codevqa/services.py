@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
-from contextvars import ContextVar
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from .batching import Batcher, Company
 from .errors import SetupError
-from .merging import Memory, Merging
+from .merging import Memory, Merging, Usage
 from .models.base import (
     Box,
     CaptionRequest,
@@ -31,31 +30,8 @@ __all__ = ["Services", "Usage"]
 Request = TypeVar("Request")
 Result = TypeVar("Result")
 
-
-@dataclass
-class Usage:
-    """What one question has cost so far; :class:`Services` adds to the usage of the task that asks.
-
-    A call counts in full for everyone who makes it, also where it was shared or remembered: what is reported with an
-    answer is what it costs by itself, and does not depend on what else was asked.
-    """
-
-    tokens: int = 0
-    """Tokens the language models read and wrote for it."""
-
-    @classmethod
-    def begin(cls) -> Usage:
-        """Returns a new usage, to which this task's calls are added from now on."""
-        usage = cls()
-        usage.count()
-        return usage
-
-    def count(self) -> None:
-        """Adds this task's calls to this usage from now on."""
-        _USAGE.set(self)
-
-
-_USAGE: ContextVar[Usage | None] = ContextVar("codevqa-usage", default=None)
+BATCH = 64
+"""Requests in one batch of a model that does not say how many it likes."""
 
 
 class Services:
@@ -67,18 +43,22 @@ class Services:
     Args:
         models: reader, matcher, captioner and perhaps a detector.
         writer: the language model that writes programs; may be the reader.
-        max_batch: requests in one batch at most.
+        max_batch: requests in one batch at most; None takes each model's ``batch``, or :data:`BATCH`.
         max_wait: seconds a first request waits for company, where somebody could still join it.
         remember: bytes of finished calls that are kept.
     """
 
     def __init__(
-        self, models: Models, writer: LanguageModel, *, max_batch: int, max_wait: float, remember: int = 64 << 20
+        self, models: Models, writer: LanguageModel, *, max_batch: int | None, max_wait: float, remember: int = 64 << 20
     ) -> None:
         self._threads: dict[int, ThreadPoolExecutor] = {}
-        self._options = {"max_size": max_batch, "max_wait": max_wait}
+        self._max_batch = max_batch
+        self._max_wait = max_wait
         self._company = Company(max_wait)
         self.memory = Memory(remember)
+        self._home = object()
+        """Begins the key of every call, since a memory may serve several engines with other models."""
+        self._heard: dict[Hashable, _Listeners] = {}
         self._write = self._language(writer, "write")
         self._read = self._write if models.reader is writer else self._language(models.reader, "read")
         self.match: Merging[MatchRequest, Match] = self._merging(
@@ -111,17 +91,33 @@ class Services:
             else None
         )
 
-    def question(self) -> AbstractContextManager[None]:
-        """Makes the calls of this task, and of those it starts, one question's: batches wait for its next calls."""
-        return self._company.member()
+    @contextmanager
+    def question(self, memory: Memory | None = None) -> Iterator[None]:
+        """Makes the calls of this task, and of those it starts, one question's: batches wait for its next calls.
+
+        Args:
+            memory: where they are looked up and kept; None takes that of all questions.
+        """
+        with self._company.member(), (self.memory if memory is None else memory).used():
+            yield
 
     async def write(self, request: GenerationRequest) -> Completion:
-        """Returns what the model that writes programs makes of a prompt."""
-        return _counted(await self._write(request))
+        """Returns what the model that writes programs makes of a prompt; whoever listens hears it being written."""
+        if request.on_text is None:
+            return await self._write(request)
+        key = (_digest(request), request.max_tokens, request.stop)
+        heard = self._heard.setdefault(key, _Listeners())
+        heard.listeners.append(request.on_text)
+        try:
+            return await self._write(replace(request, on_text=heard))
+        finally:
+            heard.listeners.remove(request.on_text)
+            if not heard.listeners and self._heard.get(key) is heard:
+                del self._heard[key]
 
     async def read(self, request: GenerationRequest) -> Completion:
         """Returns what the model that reads captions makes of a prompt."""
-        return _counted(await self._read(request))
+        return await self._read(request)
 
     async def detect(self, request: DetectRequest) -> tuple[Box, ...]:
         """Returns the boxes of a phrase.
@@ -146,6 +142,7 @@ class Services:
             lambda one, completion: 4 * len(completion.text),
             # Whoever reads nothing asks again, and a served model may answer then.
             lambda completion: bool(completion.text.strip()),
+            lambda completion: completion.prompt_tokens + completion.completion_tokens,
         )
 
     def _merging(
@@ -155,13 +152,35 @@ class Services:
         key: Callable[[Request], Hashable],
         size: Callable[[Request, Result], int],
         keep: Callable[[Result], bool] = lambda result: True,
+        cost: Callable[[Result], int] | None = None,
     ) -> Merging[Request, Result]:
         thread = self._threads.get(id(model))
         if thread is None:
             thread = ThreadPoolExecutor(1, thread_name_prefix=f"codevqa-{type(model).__name__}")
             self._threads[id(model)] = thread
-        batcher = Batcher(run, thread, max_size=int(self._options["max_size"]), max_wait=self._options["max_wait"])
-        return Merging(batcher, key, size, memory=self.memory, company=self._company, keep=keep)
+        liked: int = getattr(model, "batch", BATCH)
+        batcher = Batcher(run, thread, max_size=self._max_batch or liked, max_wait=self._max_wait)
+        home = self._home
+        return Merging(
+            batcher,
+            lambda one: (home, key(one)),
+            size,
+            memory=self.memory,
+            company=self._company,
+            keep=keep,
+            cost=cost,
+        )
+
+
+class _Listeners:
+    """All who hear one text being written: equal calls under way are one, and each of those who make it may listen."""
+
+    def __init__(self) -> None:
+        self.listeners: list[Callable[[str], None]] = []
+
+    def __call__(self, text: str) -> None:
+        for listener in tuple(self.listeners):  # it may change meanwhile: this runs in the model's thread
+            listener(text)
 
 
 def _sealed(matches: Sequence[Match]) -> Sequence[Match]:
@@ -176,10 +195,3 @@ def _digest(request: GenerationRequest) -> bytes:
     prompt = request.prompt if isinstance(request.prompt, str) else repr(request.prompt)
     form = b"text" if isinstance(request.prompt, str) else b"chat"
     return hashlib.sha256(form + prompt.encode("utf-8", "surrogatepass")).digest()
-
-
-def _counted(completion: Completion) -> Completion:
-    usage = _USAGE.get()
-    if usage is not None:
-        usage.tokens += completion.prompt_tokens + completion.completion_tokens
-    return completion

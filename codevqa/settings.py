@@ -80,8 +80,9 @@ class Settings:
     batch_wait: float = 0.003
     """Seconds a call waits for others to share its batch, at most: it does not wait where no question under way could
     still make one."""
-    max_batch: int = 64
-    """Requests in one batch."""
+    max_batch: int | None = None
+    """Requests in one batch of any model; None lets each model say how many it likes (its ``batch``), 64 where it says
+    nothing."""
     remember: int = 64 << 20
     """Bytes of finished model calls that are kept, to answer the same call again; 0 keeps none. Calls that are equal
     and under way at the same time are always made once."""

@@ -10,9 +10,10 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
-from .errors import ProgramError, SetupError
+from .errors import InputError, ProgramError, SetupError
 from .models.base import Completion, GenerationRequest, LanguageModel, Message
 from .primitives.signature import Primitive
 from .primitives.visual import VISUAL
@@ -20,6 +21,7 @@ from .program import Form, Program
 from .prompts import Example, PromptSet
 from .retrieval import ExampleIndex, Retriever
 from .settings import WriterSettings
+from .watching import Prepared, Shown, Tell, Writing
 
 __all__ = ["Writer", "by_form", "extract_program", "opening_line", "render_chat", "render_completion", "sentence_case"]
 
@@ -159,6 +161,7 @@ class Writer:
         self.seed = seed
         self._extra = tuple(extra)
         self._indexes: dict[Form, ExampleIndex] = {}
+        self._preambles: dict[Form, tuple[PromptSet, str]] = {}
 
     def with_extra(self, extra: Iterable[Primitive]) -> Writer:
         """Returns a writer that also describes these primitives."""
@@ -168,8 +171,11 @@ class Writer:
     def preamble(self, form: Form) -> str:
         """Returns the text before the first example: instruction, constants and API reference."""
         prompts = self.prompts_for(form)
-        shown = VISUAL.subset(prompts.primitives).extend(self._extra)
-        return prompts.preamble.replace("{api}", shown.reference())
+        known = self._preambles.get(form)
+        if known is None or known[0] is not prompts:
+            shown = VISUAL.subset(prompts.primitives).extend(self._extra)
+            known = self._preambles[form] = (prompts, prompts.preamble.replace("{api}", shown.reference()))
+        return known[1]
 
     def prompts_for(self, form: Form) -> PromptSet:
         """Returns the prompt set that serves a form.
@@ -183,11 +189,27 @@ class Writer:
             raise SetupError(f"The prompt set {names} has no examples about {kind}.", hint="Choose another.")
         return self.prompts[form]
 
-    def select(self, question: str, form: Form) -> list[Example]:
-        """Returns the in-context examples for a question, in the order they are shown."""
+    def select(self, question: str, form: Form, shots: int | None = None) -> list[Example]:
+        """Returns the in-context examples for a question, in the order they are shown.
+
+        Args:
+            question: what they are to be like.
+            form: of which form they are.
+            shots: how many; None takes the settings' number, or the prompt set's.
+
+        Raises:
+            InputError: there are not so many.
+        """
         prompts = self.prompts_for(form)
         pool = [example for example in prompts.examples if example.form == form]
-        shots = min(prompts.shots if self.settings.shots is None else self.settings.shots, len(pool))
+        if shots is None:
+            shots = min(prompts.shots if self.settings.shots is None else self.settings.shots, len(pool))
+        elif not 0 <= shots <= len(pool):
+            kind = "one image" if form == "image" else "a set of images"
+            raise InputError(
+                f"{shots} examples were asked for; the prompt set {prompts.name} has {len(pool)} about {kind}.",
+                hint=f"Choose 0 to {len(pool)}.",
+            )
         if self.settings.selection == "nearest" and self.retriever is not None:
             if form not in self._indexes:
                 self._indexes[form] = ExampleIndex(self.retriever, [example.question for example in pool])
@@ -196,37 +218,57 @@ class Writer:
             return random.Random(f"{self.seed}:{question}").sample(pool, shots)
         return pool[:shots]
 
-    def request(self, question: str, form: Form) -> tuple[GenerationRequest, tuple[str, ...]]:
-        """Returns exactly what the model is asked, and the ids of the examples shown."""
-        examples = self.select(question, form)
+    def request(self, question: str, form: Form, shots: int | None = None) -> tuple[GenerationRequest, tuple[str, ...]]:
+        """Returns exactly what the model is asked, and the ids of the examples shown.
+
+        Raises:
+            InputError: there are not so many examples.
+        """
+        examples = self.select(question, form, shots)
+        return self._request(question, form, examples), tuple(example.id for example in examples)
+
+    def _request(self, question: str, form: Form, examples: Sequence[Example]) -> GenerationRequest:
         preamble = self.preamble(form)
-        ids = tuple(example.id for example in examples)
         if self.settings.form == "chat":
             turns = render_chat(preamble, examples, question, form)
-            return GenerationRequest(turns, self.settings.max_tokens, STOP), ids
+            return GenerationRequest(turns, self.settings.max_tokens, STOP)
         prompt = render_completion(preamble, examples, question, form)
         # With nearest examples only the preamble is common to all questions; fixed ones are common too.
         shared = prompt.rfind("\n# Image") if self.settings.selection == "fixed" else len(preamble.rstrip("\n"))
-        return GenerationRequest(prompt, self.settings.max_tokens, STOP, max(shared, 0)), ids
+        return GenerationRequest(prompt, self.settings.max_tokens, STOP, max(shared, 0))
 
-    async def write(self, question: str, form: Form, generate: Generate) -> Program:
+    async def write(
+        self, question: str, form: Form, generate: Generate, *, shots: int | None = None, tell: Tell | None = None
+    ) -> Program:
         """Asks the model for a program.
 
+        Args:
+            question: the question.
+            form: whether it is about one image or a set.
+            generate: asks the model.
+            shots: how many examples are shown; None takes the settings' number, or the prompt set's.
+            tell: told of the prompt and, from the model's thread, of the program as far as it is written.
+
+        Raises:
+            InputError: there are not so many examples.
+            ModelError: the model failed.
+        """
+        examples = self.select(question, form, shots)
+        request = self._request(question, form, examples)
+        if tell is not None:
+            tell(Prepared(_shown(examples), prompt_text(request.prompt)))
+        ids = tuple(example.id for example in examples)
+        return await _written(request, Program("", question, form, ids), generate, tell)
+
+    async def repair(
+        self, failed: Program, error: ProgramError, generate: Generate, *, tell: Tell | None = None
+    ) -> Program:
+        """Shows the model its program with the error and asks once more, after the same examples.
+
         Raises:
             ModelError: the model failed.
         """
-        request, ids = self.request(question, form)
-        completion = await generate(request)
-        source = extract_program(completion.text, continued=isinstance(request.prompt, str))
-        return Program(source, question, form, ids, prompt_text(request.prompt), completion.text)
-
-    async def repair(self, failed: Program, error: ProgramError, generate: Generate) -> Program:
-        """Shows the model its program with the error and asks once more.
-
-        Raises:
-            ModelError: the model failed.
-        """
-        request, ids = self.request(failed.question, failed.form)
+        request, ids = self.request(failed.question, failed.form, len(failed.examples))
         complaint = f"That program fails: {error}"
         prompt: str | tuple[Message, ...]
         if isinstance(request.prompt, str):
@@ -238,10 +280,47 @@ class Writer:
                 Message("assistant", f"```python\n{failed.source}\n```"),
                 Message("user", f"{complaint}\nWrite the corrected program."),
             )
-        again = GenerationRequest(prompt, request.max_tokens, request.stop, request.shared)
-        completion = await generate(again)
-        source = extract_program(completion.text, continued=isinstance(prompt, str))
-        return Program(source, failed.question, failed.form, ids, prompt_text(prompt), completion.text)
+        return await _written(replace(request, prompt=prompt), failed, generate, tell)
+
+
+async def _written(request: GenerationRequest, known: Program, generate: Generate, tell: Tell | None) -> Program:
+    """Returns what the model makes of a prompt, as a program about the question of the one known."""
+    continued = isinstance(request.prompt, str)
+    with _Telling(tell, continued) as telling:
+        completion = await generate(replace(request, on_text=telling) if tell is not None else request)
+    source = extract_program(completion.text, continued=continued)
+    return replace(known, source=source, prompt=prompt_text(request.prompt), completion=completion.text)
+
+
+class _Telling:
+    """Tells the program in a completion as it grows; once its block is left, nothing any more."""
+
+    def __init__(self, tell: Tell | None, continued: bool) -> None:
+        self._tell = tell
+        self._continued = continued
+        self._told = ""
+
+    def __enter__(self) -> _Telling:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._tell = None
+
+    def __call__(self, text: str) -> None:
+        # A fence is one only once its line is whole.
+        whole, _, last = text.rpartition("\n")
+        source = extract_program(whole if last.startswith("`") else text, continued=self._continued)
+        tell = self._tell
+        if tell is not None and source != self._told:
+            self._told = source
+            tell(Writing(source))
+
+
+def _shown(examples: Sequence[Example]) -> tuple[Shown, ...]:
+    return tuple(
+        Shown(example.id, example.question, f"{opening_line(example.form, number)}\n{example.program.strip()}")
+        for number, example in enumerate(examples, 1)
+    )
 
 
 def prompt_text(prompt: str | tuple[Message, ...]) -> str:

@@ -146,6 +146,8 @@ def trace(answer: Answer, *, full: bool = False) -> dict[str, Any]:
     """
     shown = answer.to_dict()
     kept = {key: value for key, value in shown.items() if key not in _COLUMNS}
+    for call in kept["calls"]:
+        del call["remembered"]  # depends on what was asked before, and a run that was broken off asks in another order
     if not full:
         for item in (*kept["baseline"], *(item for call in kept["calls"] for item in call["evidence"])):
             for name in _LONG:

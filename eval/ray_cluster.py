@@ -14,6 +14,8 @@ __all__ = ["connect", "last_line", "line", "room"]
 
 LEAST_CPUS = 8
 """CPUs a Ray of our own counts at least: with two it starves its own helpers."""
+SHARING = 4
+"""Engines that may share a GPU: one is bound by Python as much as by the GPU, and three answered twice as much."""
 OBJECTS = 256 << 20
 """Bytes of shared memory for a Ray of our own. Examples and rows are small; pictures are read in the actors."""
 
@@ -79,10 +81,11 @@ def room(ray: Any, actors: int | None, one_machine: bool) -> tuple[dict[str, Any
     here = ray.get_runtime_context().get_node_id()
     nodes = [one for one in ray.nodes() if one["Alive"] and (not one_machine or one["NodeID"] == here)]
     gpus, cpus = (int(sum(one["Resources"].get(name, 0) for one in nodes)) for name in ("GPU", "CPU"))
-    kind, most = ("GPUs", gpus) if gpus else ("CPUs", cpus)
-    if actors is not None and actors > most:
-        raise InputError(f"There are {most} {kind} for {actors} actors.", hint="Each takes one: give fewer.")
+    kind, most, takes = ("GPUs", gpus, f"{SHARING} may share one") if gpus else ("CPUs", cpus, "Each takes one")
+    if actors is not None and actors > most * (SHARING if gpus else 1):
+        raise InputError(f"There are {most} {kind} for {actors} actors.", hint=f"{takes}: give fewer.")
     count = actors or gpus or max(1, cpus // 4)
+    sharing = -(-count // gpus) if gpus else 1
     # PyTorch takes every processor in every actor else.
     threads = max(1, (os.cpu_count() or 1) * len(nodes) // count)
     variables = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS") or str(threads)}
@@ -90,7 +93,7 @@ def room(ray: Any, actors: int | None, one_machine: bool) -> tuple[dict[str, Any
         variables["PYTHONPATH"] = os.pathsep.join(str(Path(one).absolute()) for one in sys.path)  # what runs here
     options: dict[str, Any] = {
         "num_cpus": 1,
-        "num_gpus": 1 if gpus else 0,
+        "num_gpus": 1 / sharing if gpus else 0,
         "max_restarts": 0,
         "max_task_retries": 0,
         "enable_task_events": False,  # Ray would keep something of each example

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -85,6 +86,8 @@ class Worker:
             )
         with suppress(OSError):  # another machine may not have it; then pictures with relative paths are missed
             os.chdir(plan.folder)
+        # Threads that launch GPU work wait for those that compute for up to this long, five milliseconds else.
+        sys.setswitchinterval(0.0005)
         self.engine = engine = plan.factory()
         calls = getattr(engine, "calls", None)
         if calls is not None and not calls.read_only and plan.machines > 1:

@@ -33,7 +33,7 @@ FULL = Answer(
     program=PROGRAM,
     trace=Trace(
         calls=(
-            Call(1, "f", {"img": ImageRef(1), "x": 2.5}, (1.0, 2), 0.123456789, 3, (EVIDENCE,)),
+            Call(1, "f", {"img": ImageRef(1), "x": 2.5}, (1.0, 2), 0.123456789, 3, (EVIDENCE,), remembered=True),
             Call(2, "g", {}, None, 1e-7, None, (), ErrorRecord("ModelError", "down")),
         ),
         printed="out\n",
@@ -47,6 +47,7 @@ FULL = Answer(
     seconds=1.23456789,
     models={"writer": "lm"},
     tokens=17,
+    sources=("a.png", b"bytes"),
 )
 
 
@@ -123,7 +124,7 @@ def test_the_digest_sees_everything_but_times() -> None:
         "question": "q", "text": "t", "program": None, "value": 1, "method": "codevqa", "fallback": False,
         "error": None, "models": {}, "tokens": 0, "trace": dataclasses.replace(trace, printed=""),
     }  # fmt: skip
-    assert others.keys() == {one.name for one in dataclasses.fields(Answer)} - {"seconds"}
+    assert others.keys() == {one.name for one in dataclasses.fields(Answer) if one.compare} - {"seconds"}
     changed = [digest(dataclasses.replace(FULL, **{name: value})) for name, value in others.items()]
     parts: dict[str, Any] = {"calls": trace.calls[:1], "attempts": (), "baseline": ()}
     changed += [
@@ -131,3 +132,25 @@ def test_the_digest_sees_everything_but_times() -> None:
         for name, value in parts.items()
     ]
     assert len({digest(FULL), *changed}) == 1 + len(changed)
+
+
+def test_what_came_from_memory_is_kept_but_makes_no_other_answer_of_it() -> None:
+    back = Answer.from_json(FULL.to_json())
+    assert [call.remembered for call in back.trace.calls] == [True, False]
+    computed = tuple(dataclasses.replace(call, remembered=False) for call in FULL.trace.calls)
+    other = dataclasses.replace(FULL, trace=dataclasses.replace(FULL.trace, calls=computed))
+    assert other == FULL and digest(other) == digest(FULL)
+    assert all("remembered" not in call for call in FULL.to_dict(evidence=False)["calls"])
+    older = FULL.to_dict()
+    for call in older["calls"]:
+        del call["remembered"]
+    assert Answer.from_dict(older) == FULL
+
+
+def test_the_digest_is_that_of_the_first_release() -> None:
+    assert digest(FULL) == "3944bbb4c1efab730daa3cd09e1bc14e35f80f5c57500cc753b323e2ff9efd91"
+
+
+def test_the_pictures_stay_out_of_json_repr_and_comparison() -> None:
+    assert "a.png" not in FULL.to_json() and "a.png" not in repr(FULL)
+    assert dataclasses.replace(FULL, sources=()) == FULL and Answer.from_json(FULL.to_json()).sources == ()

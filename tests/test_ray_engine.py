@@ -536,10 +536,12 @@ def attempt(*words, **options):
 try:
     three = functools.partial(gathered, folder / "three", 3)
     only = functools.partial(gathered, folder / "only", 1)
+    four = functools.partial(gathered, folder / "four", 4)
     print(json.dumps([
         attempt(three, data, folder / "all", methods=["pnpvqa"]),
         attempt(only, data, folder / "one", one_machine=True, methods=["pnpvqa"]),
-        attempt(only, data, folder / "more", actors=4),
+        attempt(four, data, folder / "shared", methods=["pnpvqa"], actors=4),
+        attempt(only, data, folder / "more", actors=13),
         attempt(engine_for(data, record=folder / "recorded"), data, folder / "recorded", limit=9),
     ]))
 finally:
@@ -548,17 +550,18 @@ finally:
 
 
 @pytest.mark.slow
-def test_nodes_of_a_cluster_with_a_gpu_for_each_actor(tmp_path: Path) -> None:
+def test_nodes_of_a_cluster_with_a_gpu_for_each_actor_or_shared(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", NODES, str(tmp_path)], capture_output=True, text=True, env=environment(), timeout=200
     )
     assert done.stdout, done.stderr
-    (every, machine), (one, alone), more, recorded = json.loads(done.stdout)
+    (every, machine), (one, alone), (shared, _), more, recorded = json.loads(done.stdout)
     places = [tuple(where.split()[:2]) for where in every]
     assert len(set(places)) == len(every) == 3 and len({node for node, _ in places}) == 2
     assert len(one) == 1 and tuple(one[0].split()[:2]) in places
     assert machine.endswith("Ray, 3 actors") and alone.endswith("Ray, 1 actor")
-    assert more == "There are 3 GPUs for 4 actors. Each takes one: give fewer."
+    assert len(shared) == 4 and {tuple(where.split()[:2]) for where in shared} <= set(places)
+    assert more == "There are 3 GPUs for 13 actors. 4 may share one: give fewer."
     assert recorded == "Calls are recorded on one machine, and Ray has 2. Give one_machine, or leave out the record."
 
 

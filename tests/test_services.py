@@ -25,7 +25,7 @@ from codevqa.models.base import (
     SimilarityRequest,
 )
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
-from codevqa.services import Services, Usage
+from codevqa.services import BATCH, Services, Usage
 
 PICTURE = load_picture(Image.new("RGB", (4, 4)))
 
@@ -86,6 +86,25 @@ def test_no_batch_is_larger_than_allowed() -> None:
 
     asyncio.run(main())
     assert captioner.batches == [3, 3, 1]
+
+
+def test_a_model_may_say_how_many_requests_it_likes() -> None:
+    class Large(FakeCaptioner):
+        batch = BATCH + 20
+
+    def largest(captioner: FakeCaptioner, count: int, max_batch: int | None) -> int:
+        async def main() -> None:
+            lm = ScriptedLM("x")
+            services = Services(Models(lm, FakeMatcher(6), captioner), lm, max_batch=max_batch, max_wait=0.05)
+            await services.caption.many([CaptionRequest(PICTURE, seed=seed) for seed in range(count)])
+            services.close()
+
+        asyncio.run(main())
+        return max(captioner.batches)
+
+    assert largest(FakeCaptioner(), 100, None) == BATCH
+    assert largest(Large(), 100, None) == BATCH + 20
+    assert largest(Large(), 100, 7) == 7  # what the user says holds
 
 
 def test_without_a_detector_detecting_says_what_to_do_and_closing_ends_every_thread() -> None:
@@ -337,3 +356,98 @@ def test_the_place_of_a_question_that_ended_is_kept_for_the_next() -> None:
 
     asyncio.run(main())
     assert reader.batches == [2]
+
+
+def test_usage_counts_calls_and_those_from_memory() -> None:
+    async def main() -> list[tuple[int, int, int]]:
+        services, found = services_of(ScriptedLM("three words here")), []
+        for seeds in (range(2), range(3), range(3)):
+            usage = Usage()
+            with usage.counting():
+                await services.caption.many([CaptionRequest(PICTURE, (1,), seed) for seed in seeds])
+                await services.read(GenerationRequest("two words", 5))
+            await services.read(GenerationRequest("counts for nobody", 5))
+            found.append((usage.calls, usage.remembered, usage.tokens))
+        services.close()
+        total = Usage()
+        for calls, remembered, tokens in found:
+            total.add(Usage(tokens, calls, remembered))
+        assert (total.calls, total.remembered, total.tokens) == (11, 7, 15)
+        return found
+
+    assert asyncio.run(main()) == [(3, 0, 5), (4, 3, 5), (4, 4, 5)]
+
+
+def test_a_question_s_own_memory_holds_for_the_tasks_it_starts_and_not_after_it() -> None:
+    captioner, own = FakeCaptioner(), Memory(1 << 20)
+
+    async def main() -> None:
+        services = services_of(ScriptedLM("x"), captioner=captioner)
+
+        async def ask() -> str:
+            return await services.caption(CaptionRequest(PICTURE, (1,), 1))
+
+        with services.question(own):
+            await asyncio.gather(ask(), asyncio.create_task(ask()))
+        assert (len(own), len(services.memory), len(captioner.requests)) == (1, 0, 1)
+        await ask()
+        assert len(captioner.requests) == 2
+        with services.question():
+            await ask()
+        assert (len(own), len(services.memory), len(captioner.requests)) == (1, 1, 2)
+        empty = Memory(1 << 20)  # which is false, and yet a memory
+        with services.question(empty):
+            await ask()
+        assert (len(empty), len(captioner.requests)) == (1, 3)
+        services.close()
+
+    asyncio.run(main())
+
+
+def test_all_who_wait_for_one_text_hear_it_being_written() -> None:
+    class Telling(Held):
+        def generate(self, requests: Sequence[GenerationRequest]) -> list[Completion]:
+            done = super().generate(requests)
+            for request in requests:
+                if request.on_text is not None:
+                    request.on_text("y")
+                    request.on_text("yes")
+            return done
+
+    reader, heard = Telling(), [list[str](), list[str](), list[str]()]
+
+    async def main() -> None:
+        services = services_of(reader)
+        asking = [
+            asyncio.ensure_future(services.write(GenerationRequest("p", 5, on_text=listener)))
+            for listener in (*(one.append for one in heard), None)
+        ]
+        await asyncio.to_thread(reader.entered.wait, 10)
+        asking[0].cancel()  # the one who began it hears no more, and the others do
+        await asyncio.wait(asking[:1])
+        reader.let_go.set()
+        assert [one.text for one in await asyncio.gather(*asking[1:])] == ["yes"] * 3
+        await services.write(GenerationRequest("p", 5, on_text=heard[0].append))  # remembered: nothing is written
+        assert not services._heard
+        services.close()
+
+    asyncio.run(main())
+    assert heard == [[], ["y", "yes"], ["y", "yes"]] and len(reader.requests) == 1
+
+
+def test_a_memory_bears_many_threads() -> None:
+    memory, wrong = Memory(50), list[object]()
+
+    def work(name: int) -> None:
+        for number in range(2000):
+            memory.put((name, number % 7), number, 1 + number % 9)
+            found = memory.get((name, number % 7))
+            if found is not None and found[0] != number:
+                wrong.append(found)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong and memory.size == sum(size for _, size in memory._kept.values()) <= 50

@@ -9,13 +9,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from codevqa.errors import ProgramTypeError, SetupError
+from codevqa.errors import InputError, ProgramTypeError, SetupError
 from codevqa.models.base import Completion, GenerationRequest
 from codevqa.models.fakes import ScriptedLM
 from codevqa.primitives import primitive
 from codevqa.prompts import Example, PromptSet
 from codevqa.prompts import load as load_prompts
 from codevqa.settings import WriterSettings
+from codevqa.watching import Event, Prepared, Shown, Writing
 from codevqa.writer import Writer, extract_program, prompt_text, render_chat, render_completion, sentence_case
 
 CAT = Example("1", "Is the CAT black?", 'answer = query(img, "Is the cat black?")\n')
@@ -281,3 +282,70 @@ def test_a_writer_with_more_primitives_keeps_everything_else() -> None:
     assert "weigh(" not in one.preamble("image")
     assert (more.seed, more.settings, more.retriever) == (one.seed, one.settings, one.retriever)
     assert [more.request(f"{n}?", "image")[1] for n in range(5)] == [one.request(f"{n}?", "image")[1] for n in range(5)]
+
+
+@pytest.mark.parametrize("form", ["completion", "chat"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```python\nanswer = 1\nx = 2\n```\nThis works.",
+        '\n# Image 3: What?\nimg = open_image("Image3.jpg")\nanswer = 1',
+        '\nimg = open_image("Image3.jpg")\nanswer = 1\n\n# a comment\nx = `1`',
+    ],
+)
+def test_the_program_is_told_as_far_as_it_is_written(form: Literal["completion", "chat"], text: str) -> None:
+    told: list[Event] = []
+    requests: list[GenerationRequest] = []
+
+    async def generate(request: GenerationRequest) -> Completion:
+        requests.append(request)
+        assert request.on_text is not None
+        for end in range(len(text) + 1):
+            request.on_text(text[:end])
+        return Completion(text)
+
+    async def main() -> None:
+        writer = Writer(ScriptedLM([]), bank(), settings=WriterSettings(form=form, selection="fixed"))
+        program = await writer.write("What is it?", "image", generate, tell=told.append)
+        first = len(told)
+        fixed = await writer.repair(program, ProgramTypeError("bad"), generate, tell=told.append)
+        assert isinstance(told[0], Prepared) and told[0].prompt == program.prompt
+        assert told[0].examples[1] == Shown("2", DOGS.question, f'img = open_image("Image2.jpg")\n{DOGS.program}')
+        for events, made in ((told[1:first], program), (told[first:], fixed)):
+            sources = [event.source for event in events if isinstance(event, Writing)]
+            assert len(sources) == len(events) > 5 and sources[-1] == made.source
+            assert len(set(sources)) == len(sources) and "```" not in "".join(sources)
+            assert all(made.source.startswith(one) for one in sources if not one.startswith("#"))
+
+    asyncio.run(main())
+    count = len(told)
+    for request in requests:  # a back end that speaks too late is not heard
+        assert request.on_text is not None
+        request.on_text("answer = 'late'")
+    assert len(told) == count
+
+
+def test_shots_of_one_request() -> None:
+    writer = Writer(ScriptedLM([]), bank(shots=1), WordRetriever())
+    assert writer.request("black cat", "image")[1] == ("1",)
+    assert writer.request("black cat", "image", 2)[1] == ("1", "2")
+    request, ids = writer.request("black cat", "image", 0)
+    assert ids == () and str(request.prompt).endswith("\n# Image 1: Black cat")
+    for shots in (-1, 3):
+        with pytest.raises(InputError, match=f"{shots} examples were asked for; the prompt set gqa has 2 about one"):
+            writer.select("black cat", "image", shots)
+
+
+def test_a_repair_shows_as_many_examples_as_before() -> None:
+    async def generate(request: GenerationRequest) -> Completion:
+        return Completion("\nanswer = 1")
+
+    async def main() -> None:
+        writer = Writer(ScriptedLM([]), bank(shots=2), WordRetriever())
+        for shots, kept in ((0, ()), (1, ("1",)), (None, ("1", "2"))):
+            program = await writer.write("black cat", "image", generate, shots=shots)
+            fixed = await writer.repair(program, ProgramTypeError("bad"), generate)
+            assert program.examples == fixed.examples == kept
+            assert fixed.prompt.startswith(program.prompt)
+
+    asyncio.run(main())

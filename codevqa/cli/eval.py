@@ -40,7 +40,9 @@ def evaluate(
     replay: Annotated[Path | None, typer.Option(help="A recorded run that answers in place of models.")] = None,
     where: Annotated[str, typer.Option("--engine", help="local, or ray: an engine on each GPU, or machine.")] = "local",
     ray_address: Annotated[str | None, typer.Option(help="HOST:PORT of a Ray cluster, or auto; else Ray here.")] = None,
-    ray_actors: Annotated[int | None, typer.Option(help="Engines; else one for each GPU, or four CPUs.")] = None,
+    ray_actors: Annotated[
+        int | None, typer.Option(help="Engines, four a GPU at most; else one a GPU or 4 CPUs.")
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Evaluate on a data set: both methods on the same questions, every finished row on disk.
