@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from .show import open_engine, print_answer, warn
+from .trace_file import Trace, check_place, write_trace
 
 Images = Annotated[list[str], typer.Argument(metavar="IMAGE...", help="One picture, or several for a set.")]
 Preset = Annotated[str, typer.Option(help="mini, base or large; see 'codevqa models'.", envvar="CODEVQA_PRESET")]
@@ -33,6 +34,7 @@ def ask(
     language_model: LanguageModel = None,
     method: Annotated[str, typer.Option(help="codevqa, or pnpvqa: the baseline without a program.")] = "codevqa",
     as_set: Annotated[bool, typer.Option("--set", help="Treat even one picture as a set.")] = False,
+    trace: Trace = None,
     json: Json = False,
     evidence: Evidence = False,
     quiet: Quiet = False,
@@ -48,8 +50,10 @@ def ask(
         from ..errors import QuestionError
 
         raise QuestionError("The question is empty.", hint="Ask something about the picture.")
+    check_place(trace, images)
     with open_engine(preset, dataset, language_model, quiet) as vqa:
         answer = vqa.ask(pictures, question, form="set" if as_set else None, method=method)  # type: ignore[arg-type]
     if answer.fallback and answer.error is not None and not quiet:
         warn(f"the program failed ({answer.error.message}); plain PnP-VQA answered instead")
     print_answer(answer, json=json, evidence=evidence, quiet=quiet)
+    write_trace(answer, trace, quiet)  # last: a full disk should not cost the answer

@@ -1,0 +1,72 @@
+"""``--trace``: the page that shows how an answer came about."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from ..program import Answer
+
+Trace = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE.html",
+        help="Write a self-contained page too: the pictures, the program with the value at each line, and the evidence"
+        " behind each call.",
+    ),
+]
+
+
+def check_place(trace: Path | None, inputs: Iterable[str]) -> None:
+    """Checks, before any model is loaded, that the page can be written.
+
+    Args:
+        trace: where it goes; None where no page is wanted.
+        inputs: files of the user's that it must not replace.
+
+    Raises:
+        InputError: it cannot.
+    """
+    from ..errors import InputError
+
+    if trace is None:
+        return
+    try:
+        folder = trace.parent
+        if not folder.is_dir():
+            raise InputError(
+                f"Cannot write the trace {trace}: there is no folder {folder}.", hint="Make the folder first."
+            )
+        if trace.is_dir():
+            raise InputError(f"Cannot write the trace {trace}: it is a folder.", hint="Give a file, such as out.html.")
+        if not os.access(folder, os.W_OK):
+            raise InputError(f"Cannot write the trace {trace}: {folder} is not open to you.", hint="Give another one.")
+        if any(_is_same(trace, Path(name)) for name in inputs):
+            raise InputError(f"The trace would replace {trace}, which is read.", hint="Give another file for it.")
+    except (OSError, ValueError) as error:  # a name too long, or one that no file can have
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"Cannot write the trace {str(trace)!r}: {reason}.", hint="Give another file.") from None
+
+
+def write_trace(answer: Answer, trace: Path | None, quiet: bool) -> None:
+    """Writes the page of an answer, where one is wanted.
+
+    Raises:
+        SetupError: it cannot be written.
+    """
+    from .show import warn
+
+    if trace is None:
+        return
+    answer.save_html(trace)
+    if not quiet:
+        warn(f"trace written to {trace}")
+
+
+def _is_same(trace: Path, other: Path) -> bool:
+    return trace.exists() and other.exists() and trace.samefile(other)

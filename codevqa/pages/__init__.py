@@ -1,0 +1,29 @@
+"""Answers as HTML: the trace page, what a notebook shows, and the fragments that the demo shows while a question runs.
+
+Every page is self-contained: pictures are inline, there is no script, and nothing is asked of another machine. What
+comes from a user, a model or a picture is escaped by the template engine. Reading needs no JavaScript.
+"""
+
+from __future__ import annotations
+
+from .render import (
+    answer_fragment,
+    call_html,
+    evidence_html,
+    examples_html,
+    program_html,
+    running_html,
+    styles,
+    trace_page,
+)
+
+__all__ = [
+    "answer_fragment",
+    "call_html",
+    "evidence_html",
+    "examples_html",
+    "program_html",
+    "running_html",
+    "styles",
+    "trace_page",
+]

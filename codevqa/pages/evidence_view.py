@@ -1,0 +1,187 @@
+"""Evidence as the templates need it: heat maps drawn, captions beside the patches they saw, scores as bars."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..images import Picture
+from ..primitives.signature import GRID
+from ..program import Evidence, ImageRef
+from .heat import overlay, patch_view, peak_place, relevance_grid
+from .inline import data_uri
+from .shown import Shown, named, picture_of, shown_picture
+from .words import number
+
+__all__ = ["EvidenceView", "evidence_view"]
+
+HEAT_SIDE = 480
+"""Longest side of a heat map, in pixels."""
+PATCH_SIDE = 144
+THUMB = 160
+MOST_CAPTIONS = 24
+"""Captions of one picture that are shown with their patches; further ones are shown as text."""
+
+_TITLES = {
+    "pnpvqa": "Where it looked, and what it read there",
+    "gradcam": "Where it looked",
+    "itc": "How well each picture matches",
+    "detection": "What the detector found",
+}
+_TEXTS = {"pnpvqa": "Question", "gradcam": "Phrase", "itc": "Text", "detection": "Phrase"}
+
+
+@dataclass(frozen=True)
+class Caption:
+    """One caption, and the patches that its captioner saw."""
+
+    text: str
+    patches: Shown | None
+
+
+@dataclass(frozen=True)
+class Look:
+    """One picture with what was seen in it."""
+
+    label: str
+    heat: Shown | None
+    captions: tuple[Caption, ...]
+    note: str = ""
+    position: str = ""
+    place: str = ""
+    """The position in words."""
+    mapped: bool = False
+    """Whether it carries a heat map, which then needs its scale."""
+    ground: Shown | None = None
+    """The picture as it is, where there is no map."""
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One score as a bar; places in percent of the track."""
+
+    label: str
+    shown: str
+    left: float
+    width: float
+    best: bool
+    picture: Shown | None
+
+
+@dataclass(frozen=True)
+class EvidenceView:
+    """One piece of evidence."""
+
+    title: str
+    text_label: str
+    text: str
+    looks: tuple[Look, ...]
+    bars: tuple[Bar, ...]
+    scores: str
+    prompt: str
+    completion: str
+
+
+def evidence_view(evidence: Evidence, pictures: Sequence[Picture]) -> EvidenceView:
+    """Returns one piece of evidence; a kind that is not known is shown by what it holds."""
+    scored = bool(evidence.scores) and len(evidence.scores) == len(evidence.images) and not evidence.relevance
+    looks = tuple(_look(evidence, place, pictures) for place in range(len(evidence.images)))
+    return EvidenceView(
+        title=_TITLES.get(evidence.kind, evidence.kind),
+        text_label=_TEXTS.get(evidence.kind, "Asked"),
+        text=evidence.text,
+        looks=() if scored else looks,
+        bars=_bars(evidence, pictures) if scored else (),
+        scores="" if scored else _scores(evidence),
+        prompt=evidence.prompt,
+        completion=evidence.completion,
+    )
+
+
+def _look(evidence: Evidence, place: int, pictures: Sequence[Picture]) -> Look:
+    ref = evidence.images[place]
+    picture = picture_of(ref, pictures)
+    relevance = evidence.relevance[place] if place < len(evidence.relevance) else ()
+    position = evidence.position if place == 0 else None
+    grid = relevance_grid(relevance)
+    label = named(ref, pictures)
+    captions = _captions(evidence, place, picture, None if grid is None else (grid.shape[0], grid.shape[1]), label)
+    if grid is None and position is None:
+        flat = "The map shows no relevance anywhere." if relevance else ""
+        return Look(label, None, captions, flat, ground=shown_picture(ref, pictures, HEAT_SIDE))
+    drawn = data_uri(overlay(picture, relevance, HEAT_SIDE, position=position))
+    about = f" for “{evidence.text}”" if evidence.text else ""
+    alt = f"Heat map over {label}{about}: most relevant at {peak_place(relevance)}"
+    if grid is None:
+        alt = f"Position marked in {label}{about}"
+    return Look(
+        label,
+        Shown(drawn, alt, label),
+        captions,
+        "" if picture else "The picture itself is not at hand: the map alone.",
+        f"x = {number(position[0])}, y = {number(position[1])}" if position else "",
+        _place(position) if position else "",
+        grid is not None,
+    )
+
+
+def _place(position: tuple[float, float]) -> str:
+    x, y = position
+    across = "left" if x < GRID / 3 else "right" if x > 2 * GRID / 3 else "middle"
+    up = "lower" if y < GRID / 3 else "upper" if y > 2 * GRID / 3 else "middle"
+    where = "the middle" if across == up else f"{up} {across}"
+    return f"{where}, on a {GRID}×{GRID} grid counted from the bottom left"
+
+
+def _captions(
+    evidence: Evidence, place: int, picture: Picture | None, grid: tuple[int, int] | None, label: str
+) -> tuple[Caption, ...]:
+    captions = evidence.captions[place] if place < len(evidence.captions) else ()
+    subsets = evidence.patches[place] if place < len(evidence.patches) else ()
+    found = []
+    for index, text in enumerate(captions):
+        subset = subsets[index] if index < len(subsets) else ()
+        view = None
+        if grid and subset and index < MOST_CAPTIONS:
+            drawn = data_uri(patch_view(picture, subset, grid, PATCH_SIDE), quality=70)
+            view = Shown(drawn, f"The {len(subset)} of {grid[0] * grid[1]} patches of {label} it was drawn from", "")
+        found.append(Caption(text, view))
+    return tuple(found)
+
+
+def _bars(evidence: Evidence, pictures: Sequence[Picture]) -> tuple[Bar, ...]:
+    known = [score for score in evidence.scores if math.isfinite(score)]
+    low, high = min([0.0, *known]), max([0.0, *known])
+    reach = (high - low) or 1.0
+    best = max(known) if known else None
+    bars = []
+    for ref, score in zip(evidence.images, evidence.scores, strict=True):
+        drawn = score if math.isfinite(score) else 0.0
+        bars.append(
+            Bar(
+                named(ref, pictures),
+                f"{score:.4f}",
+                round(100 * (min(0.0, drawn) - low) / reach, 2),
+                round(100 * abs(drawn) / reach, 2),
+                score == best,
+                _small(ref, pictures),
+            )
+        )
+    first = next((place for place, bar in enumerate(bars) if bar.best), None)
+    # Of equal scores the first is taken, as the primitive does.
+    return tuple(
+        Bar(one.label, one.shown, one.left, one.width, place == first, one.picture) for place, one in enumerate(bars)
+    )
+
+
+def _small(ref: ImageRef, pictures: Sequence[Picture]) -> Shown | None:
+    shown = shown_picture(ref, pictures, THUMB)
+    return shown if shown.uri else None
+
+
+def _scores(evidence: Evidence) -> str:
+    if not evidence.scores:
+        return ""
+    name = {"gradcam": "match score", "detection": "score of each box"}.get(evidence.kind, "scores")
+    return f"{name}: {', '.join(number(score) for score in evidence.scores)}"

@@ -1,0 +1,182 @@
+"""Heat maps over pictures, marks at positions, and the patches that a caption saw.
+
+A relevance map lies over the whole picture: the models see every picture stretched to a square, so a cell of the grid
+is a rectangle of the picture's own proportions. Maps of any grid are drawn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image as PILImage
+from PIL import ImageDraw
+
+from ..images import Picture
+from ..primitives.signature import GRID
+from .colors import HEAT
+
+__all__ = ["overlay", "patch_view", "peak_place", "relevance_grid", "shrunk"]
+
+Relevance = Sequence[Sequence[float]] | npt.NDArray[np.floating]
+
+_COLORED = 0.6
+"""How much of the picture's own color stays under a heat map: a gray ground keeps the scale readable."""
+_LEAST, _MOST = 0.36, 0.74
+"""Opacity of the heat map where relevance is least and greatest."""
+_DIMMED = 0.28
+"""Brightness of the patches that a caption did not see."""
+_OUTLINE = (255, 214, 74)
+_SMOOTH = 3
+"""Marks are drawn that much larger and shrunk, for smooth edges."""
+
+
+def relevance_grid(relevance: Relevance) -> npt.NDArray[np.float64] | None:
+    """Returns a map as an array within 0..1, where 1 is its greatest value; None where there is nothing to draw.
+
+    Negative and non-finite relevance counts as none. A map that is everywhere zero, empty or ragged is no map.
+    """
+    try:
+        grid = np.asarray(relevance, dtype=np.float64)
+    except (TypeError, ValueError):
+        return None
+    if grid.ndim != 2 or not grid.size:
+        return None
+    grid = np.where(np.isfinite(grid), grid, 0.0).clip(min=0.0)
+    most = grid.max()
+    return grid / most if most > 0 else None
+
+
+def overlay(
+    picture: Picture | None,
+    relevance: Relevance,
+    size: int,
+    *,
+    position: tuple[float, float] | None = None,
+) -> PILImage.Image:
+    """Draws a heat map over a picture, bilinearly smoothed from its grid.
+
+    Args:
+        picture: what the map is about; None draws the map alone, on a square.
+        relevance: the map, top row first, of any grid; one without any relevance leaves the picture as it is.
+        size: longest side of the result in pixels; smaller pictures are not enlarged beyond it.
+        position: a point to mark, on the 24x24 grid of programs, y upwards.
+
+    Returns:
+        An RGB picture.
+    """
+    ground = shrunk(picture, size) if picture else PILImage.new("RGB", (size, size), (128, 128, 128))
+    if max(ground.size) < size:  # a tiny picture would show a tiny map
+        scale = size / max(ground.size)
+        larger = (max(1, round(ground.width * scale)), max(1, round(ground.height * scale)))
+        ground = ground.resize(larger, PILImage.Resampling.BICUBIC)
+    grid = relevance_grid(relevance)
+    if grid is not None:
+        ground = _blended(ground, grid)
+    if position is not None:
+        ground = _marked(ground, position)
+    return ground
+
+
+def patch_view(picture: Picture | None, patches: Sequence[int], grid: tuple[int, int], size: int) -> PILImage.Image:
+    """Draws a picture dimmed except at some patches, which are outlined.
+
+    Args:
+        picture: the picture; None shows the places alone.
+        patches: indices of patches, counted along the rows from the top left.
+        grid: rows and columns of patches.
+        size: longest side of the result in pixels.
+    """
+    rows, columns = grid
+    seen = np.zeros(rows * columns, dtype=bool)
+    seen[[index for index in patches if 0 <= index < seen.size]] = True
+    ground = shrunk(picture, size) if picture else PILImage.new("RGB", (size, size), (150, 150, 150))
+    width, height = ground.size
+    # Which patch each pixel belongs to.
+    down = np.minimum(np.arange(height) * rows // height, rows - 1)
+    across = np.minimum(np.arange(width) * columns // width, columns - 1)
+    mask = seen.reshape(rows, columns)[down][:, across]
+    pixels = np.asarray(ground, dtype=np.float32)
+    pixels = np.where(mask[..., None], pixels, pixels * _DIMMED)
+    inner = np.zeros_like(mask)
+    inner[1:-1, 1:-1] = mask[1:-1, 1:-1] & mask[:-2, 1:-1] & mask[2:, 1:-1] & mask[1:-1, :-2] & mask[1:-1, 2:]
+    pixels[mask & ~inner] = _OUTLINE
+    return PILImage.fromarray(pixels.round().astype(np.uint8))
+
+
+def peak_place(relevance: Relevance) -> str:
+    """Says in words where a map is greatest, such as ``the upper left``; empty where it has no relevance."""
+    grid = relevance_grid(relevance)
+    if grid is None:
+        return ""
+    row, column = divmod(int(np.argmax(grid)), grid.shape[1])
+    up = _third(row, grid.shape[0], ("upper", "", "lower"))
+    side = _third(column, grid.shape[1], ("left", "", "right"))
+    if up and side:
+        return f"the {up} {side}"
+    return {"upper": "the top", "lower": "the bottom"}.get(up) or (f"the {side}" if side else "the middle")
+
+
+def shrunk(picture: Picture, size: int) -> PILImage.Image:
+    """Returns a copy of a picture whose longest side is at most ``size`` pixels."""
+    small = picture.pixels.copy() if max(picture.pixels.size) <= size else picture.pixels
+    if max(small.size) > size:
+        scale = size / max(small.size)
+        fitting = (max(1, round(small.width * scale)), max(1, round(small.height * scale)))
+        small = small.resize(fitting, PILImage.Resampling.LANCZOS, reducing_gap=3.0)
+    return small
+
+
+def _third(index: int, count: int, names: tuple[str, str, str]) -> str:
+    return names[min(2, int(3 * (index + 0.5) / count))]
+
+
+def _blended(ground: PILImage.Image, grid: npt.NDArray[np.float64]) -> PILImage.Image:
+    # All in Pillow's own loops: this is done for every call while somebody watches.
+    smooth = PILImage.fromarray((255 * grid).astype(np.float32)).resize(ground.size, PILImage.Resampling.BILINEAR)
+    share = smooth.convert("L")
+    muted = PILImage.blend(ground.convert("L").convert("RGB"), ground, _COLORED)
+    color = share.copy()
+    color.putpalette(_palette())
+    alpha = share.point([round(255 * _LEAST + (_MOST - _LEAST) * step) for step in range(256)])
+    return PILImage.composite(color.convert("RGB"), muted, alpha)
+
+
+@cache
+def _palette() -> bytes:
+    steps, scale = np.linspace(0, 255, len(HEAT)), np.asarray(HEAT, dtype=np.float64)
+    channels = [np.interp(np.arange(256), steps, scale[:, channel]) for channel in range(3)]
+    return bytes(np.stack(channels, axis=-1).round().astype(np.uint8).tobytes())
+
+
+def _marked(ground: PILImage.Image, position: tuple[float, float]) -> PILImage.Image:
+    """Draws a ring with a cross through it, white in a dark edge: seen on any ground, by any eye."""
+    x, y = position
+    if not (math.isfinite(x) and math.isfinite(y)):
+        return ground
+    width, height = ground.size
+    center = (min(max(x / GRID, 0.0), 1.0) * width, (1 - min(max(y / GRID, 0.0), 1.0)) * height)
+    unit = max(width, height) / 100
+    reach = math.ceil(7.5 * unit)
+    corner = (math.floor(center[0]) - reach, math.floor(center[1]) - reach)
+    side = (2 * reach + 1) * _SMOOTH
+    tile = PILImage.new("RGBA", (side, side), (0, 0, 0, 0))
+    _ring(tile, ((center[0] - corner[0]) * _SMOOTH, (center[1] - corner[1]) * _SMOOTH), unit * _SMOOTH)
+    tile = tile.resize((2 * reach + 1, 2 * reach + 1), PILImage.Resampling.BOX)
+    ground.paste(tile, corner, tile)
+    return ground
+
+
+def _ring(tile: PILImage.Image, at: tuple[float, float], unit: float) -> None:
+    draw = ImageDraw.Draw(tile)
+    for color, thick in (((0, 0, 0, 255), 2.0), ((255, 255, 255, 255), 0.8)):
+        radius, line, grow = 3.2 * unit, max(1, round(thick * unit)), thick * unit / 2
+        box = (at[0] - radius - grow, at[1] - radius - grow, at[0] + radius + grow, at[1] + radius + grow)
+        draw.ellipse(box, outline=color, width=line)
+        for step in (-1, 1):
+            near, far = step * 2.0 * unit, step * (5.6 * unit + grow)
+            draw.line((at[0] + near, at[1], at[0] + far, at[1]), fill=color, width=line)
+            draw.line((at[0], at[1] + near, at[0], at[1] + far), fill=color, width=line)

@@ -1,0 +1,49 @@
+"""Pictures as data URIs of bounded size."""
+
+from __future__ import annotations
+
+import base64
+import io
+import threading
+from collections import OrderedDict
+
+from PIL import Image as PILImage
+from PIL import features
+
+from ..images import Picture
+from .heat import shrunk
+
+__all__ = ["data_uri", "picture_uri"]
+
+_KEPT = 128
+"""Shrunk pictures kept ready: the demo shows the same ones at every call."""
+
+_ready: OrderedDict[tuple[str, int], str] = OrderedDict()
+_lock = threading.Lock()
+
+
+def data_uri(image: PILImage.Image, quality: int = 82) -> str:
+    """Returns a picture as a data URI: WebP, or PNG where this Pillow cannot write WebP."""
+    data = io.BytesIO()
+    if features.check("webp"):
+        image.save(data, "WEBP", quality=quality, method=1)
+        kind = "webp"
+    else:
+        image.save(data, "PNG", optimize=True)
+        kind = "png"
+    return f"data:image/{kind};base64,{base64.b64encode(data.getvalue()).decode('ascii')}"
+
+
+def picture_uri(picture: Picture, size: int) -> str:
+    """Returns a picture, shrunk to at most ``size`` pixels a side, as a data URI. Safe from any thread."""
+    key = (picture.key, size)
+    with _lock:
+        if key in _ready:
+            _ready.move_to_end(key)
+            return _ready[key]
+    made = data_uri(shrunk(picture, size))  # by the key alone: the full picture is not held here
+    with _lock:
+        _ready[key] = made
+        while len(_ready) > _KEPT:
+            _ready.popitem(last=False)
+    return made

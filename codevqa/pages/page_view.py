@@ -1,0 +1,206 @@
+"""A whole answer as the templates need it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from markupsafe import Markup
+
+from ..errors import ErrorRecord
+from ..images import Picture
+from ..program import Answer, ImageRef, Program
+from .evidence_view import EvidenceView, evidence_view
+from .shown import Shown, shown_picture
+from .view import CallView, LineView, call_view, line_views
+from .words import call_words, seconds, value_words
+
+__all__ = ["ANSWER_ID", "PICTURES_ID", "PageView", "elsewhere", "page_view", "script_json"]
+
+PICTURE_SIDE = 640
+"""Longest side of a picture of the question on a page, in pixels."""
+OPEN_CALLS = 24
+"""A page with more calls shows them folded."""
+ANSWER_ID = "cv-answer-data"
+PICTURES_ID = "cv-pictures-data"
+
+BASELINE = "the plain baseline: captions are read, no program"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A program that failed before the last one was written, or the last one itself."""
+
+    lines: tuple[LineView, ...]
+    error: str
+    elsewhere: str
+    """The message, where no line of the program shows it."""
+    prompt: str
+    completion: str
+
+
+@dataclass(frozen=True)
+class Span:
+    """A part of the time line, in percent of the whole."""
+
+    index: int
+    """The call; 0 for everything else."""
+    width: float
+    label: str
+    time: str
+    wide: bool
+    """Whether its number fits in."""
+
+
+@dataclass(frozen=True)
+class PageView:
+    """Everything on the page."""
+
+    question: str
+    answer: str
+    outcome: Literal["answered", "fallback", "failed"]
+    error: str
+    method: str
+    pictures: tuple[Shown, ...]
+    lines: tuple[LineView, ...]
+    message: str
+    value: str
+    """What the program left in ``answer``; empty where there was none."""
+    calls: tuple[CallView, ...]
+    folded: bool
+    baseline: tuple[EvidenceView, ...]
+    facts: tuple[tuple[str, str], ...]
+    spans: tuple[Span, ...]
+    models: tuple[tuple[str, str], ...]
+    examples: tuple[str, ...]
+    prompt: str
+    completion: str
+    attempts: tuple[Attempt, ...]
+    printed: str
+    version: str
+    answer_json: Markup
+    pictures_json: Markup
+
+
+def page_view(answer: Answer, pictures: Sequence[Picture]) -> PageView:
+    """Returns what a page shows of an answer."""
+    from .. import __version__
+
+    program, trace = answer.program, answer.trace
+    lines = line_views(program.source, trace.calls, answer.error) if program else ()
+    count = max([len(pictures), *_numbers(answer)])
+    return PageView(
+        question=answer.question,
+        answer=answer.text,
+        outcome="fallback" if answer.fallback else "failed" if answer.error and not answer.text else "answered",
+        error=_error(answer.error),
+        method=_method(answer),
+        pictures=tuple(shown_picture(ImageRef(index), pictures, PICTURE_SIDE) for index in range(1, count + 1)),
+        lines=lines,
+        message=elsewhere(lines, answer.error),
+        value=value_words(answer.value) if program and answer.error is None else "",
+        calls=tuple(call_view(call, pictures) for call in trace.calls),
+        folded=len(trace.calls) > OPEN_CALLS,
+        baseline=tuple(evidence_view(one, pictures) for one in trace.baseline),
+        facts=tuple(_facts(answer)),
+        spans=_spans(answer),
+        models=tuple(answer.models.items()),
+        examples=program.examples if program else (),
+        prompt=program.prompt if program else "",
+        completion=program.completion if program else "",
+        attempts=tuple(_attempt(one, why) for one, why in _earlier(answer)),
+        printed=trace.printed,
+        version=__version__,
+        answer_json=script_json(answer.to_dict()),
+        pictures_json=script_json([_about(picture) for picture in pictures]),
+    )
+
+
+def _method(answer: Answer) -> str:
+    if answer.program is None or answer.fallback:
+        return BASELINE
+    # Nobody prompts for a program that a user wrote.
+    return "a program written for the question" if answer.program.prompt else "a program written by hand"
+
+
+def script_json(data: Any) -> Markup:
+    """Returns data as JSON that can stand inside a ``<script>`` element: nothing in it can end the element.
+
+    Text that is no valid Unicode is kept too, as escapes.
+    """
+    text = json.dumps(data, ensure_ascii=True, allow_nan=False)
+    for letter in "<>&":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return Markup(text)
+
+
+def _about(picture: Picture) -> dict[str, Any]:
+    width, height = picture.pixels.size
+    return {"name": picture.name, "key": picture.key, "width": width, "height": height}
+
+
+def _numbers(answer: Answer) -> list[int]:
+    """The number of every picture that evidence is about: they are named also where they are not at hand."""
+    evidence = [one for call in answer.trace.calls for one in call.evidence] + list(answer.trace.baseline)
+    return [ref.index for one in evidence for ref in one.images]
+
+
+def _facts(answer: Answer) -> list[tuple[str, str]]:
+    calls = answer.trace.calls
+    facts = [("time", seconds(answer.seconds))]
+    if answer.program is not None:
+        remembered = sum(call.remembered for call in calls)
+        facts.append(("calls", f"{len(calls):,}" + (f", {remembered:,} from memory" if remembered else "")))
+    if answer.tokens:
+        facts.append(("tokens", f"{answer.tokens:,}"))
+    return facts
+
+
+def _spans(answer: Answer) -> tuple[Span, ...]:
+    calls = answer.trace.calls
+    in_calls = sum(call.seconds for call in calls)
+    whole = max(answer.seconds, in_calls)
+    if whole <= 0:
+        return ()
+    rest = whole - in_calls
+    spans = [Span(0, round(100 * rest / whole, 3), _else(answer), seconds(rest), True)] if rest > 0 else []
+    for call in calls:
+        width = round(100 * call.seconds / whole, 3)
+        spans.append(
+            Span(call.index, width, call_words(call.name, call.arguments, 60), seconds(call.seconds), width >= 4)
+        )
+    return tuple(spans)
+
+
+def _else(answer: Answer) -> str:
+    """What an answer spends its time on beside calls."""
+    parts = ["the pictures"]
+    if answer.program is not None:
+        parts += ["writing the program"] if answer.program.prompt else []
+        parts += ["checking it" if answer.program.prompt else "checking the program"]
+    parts += ["the baseline"] if answer.trace.baseline else []
+    return f"everything else: {', '.join(parts)}"
+
+
+def _earlier(answer: Answer) -> list[tuple[Program, ErrorRecord]]:
+    """Attempts but the one that is the answer's own program, which is shown in full."""
+    attempts = list(answer.trace.attempts)
+    if attempts and attempts[-1] == (answer.program, answer.error):
+        attempts.pop()
+    return attempts
+
+
+def _attempt(program: Program, why: ErrorRecord) -> Attempt:
+    lines = line_views(program.source, (), why)
+    return Attempt(lines, _error(why), elsewhere(lines, why), program.prompt, program.completion)
+
+
+def _error(error: ErrorRecord | None) -> str:
+    return f"{error.type}: {error.message}" if error else ""
+
+
+def elsewhere(lines: Sequence[LineView], error: ErrorRecord | None) -> str:
+    """What is wrong, where no line shows it."""
+    return error.message if error and not any(line.failing for line in lines) else ""

@@ -1,0 +1,89 @@
+"""How values, calls and times read on a page."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+
+from ..program import Call, ImageRef, Plain
+
+__all__ = ["call_words", "clean", "images_in", "number", "seconds", "value_words"]
+
+MOST = 200
+"""Characters of a value before the rest is cut off."""
+
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069\ufeff]")
+
+
+def clean(text: str) -> str:
+    """Replaces characters that HTML cannot hold, that show nothing, or that reorder the text around them."""
+    return _UNSEEN.sub("\ufffd", text.replace("\r\n", "\n"))
+
+
+def value_words(value: Plain, most: int = MOST) -> str:
+    """Returns a value as a program would write it, pictures as ``image 1``, cut to ``most`` characters."""
+    text = _value(value)
+    return text if len(text) <= most else f"{text[: max(1, most - 1)].rstrip()}…"
+
+
+def call_words(name: str, arguments: Mapping[str, Plain], most: int = MOST) -> str:
+    """Returns a call as it reads in a program, such as ``query(image 1, 'What color is it?')``."""
+    return f"{name}({', '.join(value_words(value, most) for value in arguments.values())})"
+
+
+def images_in(value: Plain) -> Iterator[int]:
+    """Yields the number of every picture inside a value."""
+    if isinstance(value, ImageRef):
+        yield value.index
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from images_in(item)
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from images_in(item)
+
+
+def number(value: float) -> str:
+    """Returns a number with as many digits as a reader needs."""
+    return f"{value:.4g}" if math.isfinite(value) else str(value)
+
+
+def seconds(value: float) -> str:
+    """Returns a time: ``840 µs``, ``24 ms``, ``1.38 s`` or ``3 min 7 s``."""
+    if not math.isfinite(value) or value <= 0:
+        return "0 s"
+    if value < 0.001:
+        return f"{value * 1e6:.0f} µs"
+    if value < 0.9995:
+        return f"{value * 1e3:.0f} ms" if value >= 0.00995 else f"{value * 1e3:.1f} ms"
+    if value < 59.95:
+        return f"{value:.2f} s" if value < 9.995 else f"{value:.1f} s"
+    whole = round(value)
+    return f"{whole // 60} min {whole % 60} s"
+
+
+def outcome(call: Call, most: int = MOST) -> str:
+    """Returns what a call gave, or that it failed."""
+    return "failed" if call.error else value_words(call.value, most)
+
+
+def _value(value: Plain) -> str:
+    if isinstance(value, ImageRef):
+        return str(value)
+    if isinstance(value, list | tuple):
+        if len(value) > 1 and all(isinstance(item, ImageRef) for item in value):
+            return _run_of_images([item.index for item in value])
+        inner = ", ".join(map(_value, value))
+        return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' if len(value) == 1 else ''})"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_value(key)}: {_value(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, float) and math.isfinite(value):
+        return f"{value:g}"
+    return repr(value)
+
+
+def _run_of_images(numbers: list[int]) -> str:
+    if numbers == list(range(numbers[0], numbers[0] + len(numbers))):
+        return f"images {numbers[0]} to {numbers[-1]}" if len(numbers) > 2 else f"images {numbers[0]}, {numbers[1]}"
+    return "images " + ", ".join(map(str, numbers))

@@ -1,0 +1,467 @@
+"""Pages of answers: everything is there, nothing can break out, and eyes of all kinds can read it."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+from pages_kit import (
+    HOSTILE,
+    MATCHED,
+    PLACED,
+    READ,
+    SOURCE,
+    SYNTAX,
+    TYPE,
+    Read,
+    answer,
+    asked,
+    hostile,
+    opened,
+    peaked,
+    picture,
+)
+
+from codevqa.errors import ErrorRecord
+from codevqa.pages import (
+    answer_fragment,
+    call_html,
+    evidence_html,
+    examples_html,
+    program_html,
+    running_html,
+    styles,
+    trace_page,
+)
+from codevqa.program import Answer, Call, Evidence, ImageRef, Program, Trace
+from codevqa.watching import CallBegan, Shown
+
+PICTURES = (picture(60, 40, name="first.png"), picture(40, 40, "red", "second.png"), picture(30, 50, "green"))
+
+
+# -- nothing breaks out ----------------------------------------------------------------------------------------------
+
+
+def assert_harmless(html: str) -> Read:
+    page = Read(html)
+    for one in page.elements:
+        for name, value in one.attributes.items():
+            assert not name.startswith("on"), (one.tag, name)
+            if name in ("src", "href", "action", "data", "xlink:href", "srcset", "style"):
+                assert name != "src" or value.startswith("data:image/"), value[:50]
+                assert name != "href" or value.startswith("#"), value[:50]
+                assert name != "style" or re.fullmatch(r"((left|width):-?[\d.]+%;?)+", value), value
+                assert name in ("src", "href", "style"), name
+        assert one.tag not in ("iframe", "object", "embed", "link", "form", "base", "textarea")
+    assert all(one.attributes.get("type") == "application/json" for one in page.all("script"))
+    return page
+
+
+def test_nothing_from_user_model_or_picture_breaks_out_of_the_page() -> None:
+    found, pictures = hostile()
+    page = assert_harmless(trace_page(found, pictures))
+    assert page.one("h1").text == HOSTILE
+    assert page.one(cls="cv-answer").text == HOSTILE
+    assert len(page.all("script")) == 2 and len(page.all("style")) == 1
+    assert page.one("title").text.count(HOSTILE) == 2
+
+
+def test_nothing_breaks_out_of_the_fragments() -> None:
+    found, pictures = hostile()
+    assert found.program is not None
+    fragments = [
+        answer_fragment(found, pictures),
+        program_html(found.program.source, found.trace.calls, found.error),
+        examples_html([Shown(HOSTILE, HOSTILE, HOSTILE)]),
+        running_html(CallBegan(1, HOSTILE, {HOSTILE: HOSTILE}, 1), pictures),
+        *(call_html(call, pictures) for call in found.trace.calls),
+        *(evidence_html(one, pictures) for one in found.trace.calls[0].evidence),
+    ]
+    for fragment in fragments:
+        page = assert_harmless(fragment)
+        assert not page.all("script")
+        assert HOSTILE in "".join(one.text for one in page.elements) or MATCHED.kind in fragment
+
+
+def test_the_page_carries_its_answer_and_cannot_be_ended_by_it() -> None:
+    found, pictures = hostile()
+    found = replace(found, value="\ud800 \u2028 \x00 \x7f")  # text that is no valid Unicode, and controls
+    page = Read(trace_page(found, pictures))
+    data = page.one("script", id="cv-answer-data").text
+    assert "<" not in data and data.isascii()
+    assert Answer.from_json(data) == found
+    about = json.loads(page.one("script", id="cv-pictures-data").text)
+    assert [one["key"] for one in about] == [one.key for one in pictures]
+    assert about[0]["width"] == 40 and about[0]["height"] == 30
+
+
+def test_the_policy_of_the_page_forbids_scripts_and_requests() -> None:
+    page = Read(trace_page(answer(), PICTURES))
+    policy = page.one("meta", http_equiv="Content-Security-Policy").attributes["content"]
+    assert policy == "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+    order = [one.tag for one in page.elements]
+    assert order.index("style") > [one.attributes.get("http-equiv") for one in page.elements].index(
+        "Content-Security-Policy"
+    )
+    assert not re.search(r"@import|url\(|https?://", trace_page(answer(), PICTURES))
+
+
+def test_characters_that_deceive_the_eye_are_replaced() -> None:
+    for letter in ("\u202e", "\u2066", "\x00", "\x1b", "\ud800", "\x85"):
+        html = program_html(f'x = "a{letter}b"')
+        assert letter not in html and "a\ufffdb" in html
+        html.encode("utf-8")
+
+
+# -- everything is there ---------------------------------------------------------------------------------------------
+
+
+def test_the_page_shows_everything_an_answer_rests_on() -> None:
+    page = Read(trace_page(answer(), PICTURES))
+    text = page.one("body").text
+    for wanted in (
+        "Is it there?",
+        "a red cat",
+        "a cat on a mat",
+        "Context: A red cat.",
+        " Yes",
+        "THE PROMPT",
+        "THE COMPLETION",
+        "mini-7",
+        "it printed this",
+        "ProgramSyntaxError: line 1: '(' was never closed",
+        "first try",
+        "writing-model",
+        "reading-model",
+        "1,234",
+        "3.50 s",
+        "250 ms",
+        "x = 20.5, y = 18.5",
+        "match score: 3.25",
+        "first.png",
+        "answer = 'no'",
+    ):
+        assert wanted in text, wanted
+    assert [one.attributes["data-index"] for one in page.all(cls="cv-call")] == [str(n) for n in range(1, 10)]
+    assert page.one(cls="cv-answer").text == "no"
+    assert page.one(cls="cv-answer").attributes["data-outcome"] == "answered"
+    assert len(page.all("img", cls="cv-heat")) == 7
+    assert all(one.attributes["alt"] for one in page.all("img"))
+
+
+def test_a_fallback_is_marked_with_its_typed_error_and_its_evidence() -> None:
+    failed = answer(fallback=True, error=TYPE, text="perhaps", trace=Trace((), "", ((Program(SOURCE), TYPE),), (READ,)))
+    failed = replace(failed, trace=replace(failed.trace, attempts=((failed.program, TYPE),)))  # type: ignore[arg-type]
+    page = Read(trace_page(failed, PICTURES))
+    assert page.one(cls="cv-answer").attributes["data-outcome"] == "fallback"
+    assert page.one(cls="cv-answer").text == "perhaps"
+    note = page.one(cls="cv-fallback").text
+    assert "The program failed" in note and "ProgramTypeError: line 4: no name 'cat'" in note
+    assert page.one(cls="cv-failing").attributes["data-line"] == "4"
+    assert "What the baseline read instead" in page.one("body").text and "a cat on a mat" in page.one("body").text
+    assert "Written before" not in page.one("body").text  # its own program is shown once
+    assert "It left" not in page.one("body").text
+
+
+def test_no_answer_and_the_baseline_say_what_they_are() -> None:
+    failed = answer(text="", error=ErrorRecord("ProgramLimitError", "too many calls"))
+    page = Read(trace_page(failed, PICTURES))
+    assert page.one(cls="cv-answer").attributes["data-outcome"] == "failed"
+    assert "ProgramLimitError: too many calls" in page.one(cls="cv-verdict").text
+    plain = answer(program=None, method="pnpvqa", trace=Trace(baseline=(READ,)))
+    page = Read(trace_page(plain, PICTURES))
+    assert "plain baseline" in page.one(cls="cv-verdict").text and not page.all(cls="cv-program")
+    assert page.all("img", cls="cv-heat") and not page.all(cls="cv-call")
+    assert page.one(id="cv-program").tag == "section"  # the skip link leads somewhere
+    by_hand = answer(program=Program(SOURCE))
+    assert "written by hand" in Read(trace_page(by_hand, PICTURES)).one(cls="cv-verdict").text
+    assert "written for the question" in Read(trace_page(answer(), PICTURES)).one(cls="cv-verdict").text
+
+
+def test_what_is_not_at_hand_is_named() -> None:
+    page = Read(trace_page(answer(), ()))
+    assert [one.text for one in page.all(cls="cv-absent")][:3] == ["image 1", "image 2", "image 3"]
+    assert len(page.all("img", cls="cv-heat")) == 7  # the maps are still drawn
+    assert "not at hand" in page.one("body").text
+
+
+def test_pictures_are_shrunk() -> None:
+    large = picture(3000, 2000, name="large.png")
+    html = trace_page(answer(), (large, *PICTURES[1:]))
+    sizes = [opened(one.attributes["src"]).size for one in Read(html).all("img")]
+    assert max(max(size) for size in sizes) == 640 and (640, 427) in sizes and (480, 320) in sizes
+    assert len(html) < 200_000
+
+
+def test_the_time_line_adds_up() -> None:
+    page = Read(trace_page(answer(), PICTURES))
+    spans = page.all("span", cls="cv-span")
+    widths = [float(one.attributes["style"].removeprefix("width:").removesuffix("%")) for one in spans]
+    assert len(spans) == 10 and sum(widths) == pytest.approx(100, abs=0.1)
+    assert widths[0] == pytest.approx(100 * (3.5 - 2.1001) / 3.5, abs=0.01)  # everything else
+    assert spans[8].text == "8" and spans[1].text == ""  # a number only where it fits
+    assert widths[8] == pytest.approx(100 * 0.5 / 3.5, abs=0.01)
+    hasty = answer(seconds=0.0, trace=Trace((asked(1),)))
+    assert [one.attributes["style"] for one in Read(trace_page(hasty, ())).all(cls="cv-span")] == ["width:100.0%"]
+
+
+# -- programs --------------------------------------------------------------------------------------------------------
+
+
+def test_values_stand_beside_their_lines_a_few_and_then_a_count() -> None:
+    page = Read(program_html(SOURCE, answer().trace.calls))
+    lines = page.all("tr", cls="cv-line")
+    values = {
+        one.attributes["data-line"]: [v.text for v in page.all(cls="cv-value") if one in v.inside] for one in lines
+    }
+    assert values == {
+        "1": ["image 1"],
+        "2": [],
+        "3": ["'yes'", "'no'", "'red'", "'two'"],
+        "4": ["(20.5, 18.5)"],
+        "5": [],
+    }
+    assert page.one(cls="cv-more").text == "and 2 more"
+    assert not page.all(cls="cv-failing")
+
+
+def test_a_failed_call_and_a_failing_line_are_marked() -> None:
+    calls = [replace(asked(n), line=3, error=ErrorRecord("ValueError", "no") if n > 2 else None) for n in range(1, 8)]
+    page = Read(program_html(SOURCE, calls, ErrorRecord("ProgramRuntimeError", "line 3: <oh>", 3)))
+    failing = page.one(cls="cv-failing")
+    assert failing.attributes["data-line"] == "3" and "✗" in failing.text
+    assert page.one(cls="cv-why").text.strip() == "line 3: <oh>"
+    assert [one.text for one in page.all(cls="cv-value")] == ["'yes'", "'yes'", "failed", "failed"]
+    assert page.one(cls="cv-more").text == "and 3 more, 3 of them failed"
+
+
+def test_an_error_without_a_line_of_the_program_is_still_said() -> None:
+    for line in (None, 99):
+        page = Read(program_html("answer = 1", (), ErrorRecord("ProgramLimitError", "too slow", line)))
+        assert not page.all(cls="cv-failing") and "too slow" in page.one(cls="cv-error").text
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        SOURCE,
+        "answer = '''two\nlines <b>''' if x else \"it's # no comment\" # 'a comment'\nreturned = 3.5e-2",
+        'x = \'never closed\ny = """nor this\nz = 1',
+        "half = quer",
+        "é = 'ü' + r'\\n' + rb''",
+        "",
+        "\n\nx = 1",
+        "a\\\n  b",
+    ],
+)
+def test_a_program_reads_as_it_is(source: str) -> None:
+    page = Read(program_html(source + "\n\n"))
+    assert "\n".join(one.text for one in page.all("td", cls="cv-source")) == source.rstrip("\n")
+
+
+def test_keywords_strings_numbers_and_comments_are_told_apart() -> None:
+    page = Read(program_html("for x1 in f('for 1'):  # for 2\n    return 12"))
+    found = {kind: [one.text for one in page.all(cls=f"cv-token-{kind}")] for kind in ("keyword", "string", "number")}
+    assert found == {"keyword": ["for", "in", "return"], "string": ["'for 1'"], "number": ["12"]}
+    assert [one.text for one in page.all(cls="cv-token-comment")] == ["# for 2"]
+
+
+# -- calls and evidence ----------------------------------------------------------------------------------------------
+
+
+def test_cards_say_their_state() -> None:
+    error = ErrorRecord("ValueError", "it went wrong")
+    states = {
+        "computed": call_html(asked(3), PICTURES),
+        "remembered": call_html(asked(3, remembered=True), PICTURES),
+        "failed": call_html(asked(3, error=error), PICTURES),
+        "running": running_html(CallBegan(3, "query", asked(3).arguments, 3), PICTURES),
+    }
+    for state, html in states.items():
+        card = Read(html).one(cls="cv-call")
+        assert (card.attributes["data-index"], card.attributes["data-name"]) == ("3", "query")
+        assert card.attributes["data-state"] == state
+        assert "query(image 1, 'Is there a 3?')" in card.text
+        assert ("from memory" in card.text) == (state == "remembered")
+        assert ("'yes'" in card.text) == (state in ("computed", "remembered"))
+        assert ("ValueError: it went wrong" in card.text) == (state == "failed")
+        assert ("running" in card.text) == (state == "running")
+
+
+def test_cards_open_or_closed() -> None:
+    assert "open" in Read(call_html(asked(1), PICTURES)).one("details", cls="cv-call").attributes
+    assert "open" not in Read(call_html(asked(1), PICTURES, open=False)).one("details", cls="cv-call").attributes
+    many = answer(trace=Trace(tuple(asked(n) for n in range(1, 26))))
+    assert not any("open" in one.attributes for one in Read(trace_page(many, PICTURES)).all("details", cls="cv-call"))
+
+
+def test_a_card_without_evidence_shows_the_pictures_it_is_about() -> None:
+    call = Call(1, "open_images", {"path": "ImageSet1.jpg"}, [ImageRef(1), ImageRef(3)], 0.1, 1)
+    page = Read(call_html(call, PICTURES))
+    assert [one.attributes["alt"] for one in page.all("img")] == ["image 1, first.png", "image 3"]
+    assert "images 1, 3" in page.one(cls="cv-call").text
+    page = Read(running_html(CallBegan(1, "query", {"img": ImageRef(2), "question": "?"}, 1), PICTURES))
+    assert [one.attributes["alt"] for one in page.all("img")] == ["image 2, second.png"]
+
+
+def test_captions_stand_beside_the_patches_they_saw() -> None:
+    page = Read(evidence_html(READ, PICTURES))
+    items = [one for one in page.all("li") if any("cv-captions" in around.classes for around in one.inside)]
+    assert [one.text for one in items] == ["a red cat", "a cat on a mat"]
+    seen = page.all("img", cls="cv-patches")
+    assert [one.attributes["alt"] for one in seen] == [
+        f"The {count} of 256 patches of image 1, first.png it was drawn from" for count in (3, 2)
+    ]
+    assert seen[0].attributes["src"] != seen[1].attributes["src"]
+    heat = page.one("img", cls="cv-heat").attributes["alt"]
+    assert heat == "Heat map over image 1, first.png for “Is there a cat?”: most relevant at the upper left"
+    assert "less relevant" in page.one(cls="cv-scale").text
+
+
+def test_a_position_is_told_and_marked() -> None:
+    page = Read(evidence_html(PLACED, PICTURES))
+    said = page.one(cls="cv-position").text
+    assert "x = 20.5, y = 18.5" in said and "upper right" in said
+    unmarked = Read(evidence_html(replace(PLACED, position=None), PICTURES))
+    assert not unmarked.all(cls="cv-position")
+    marked_uri, plain_uri = (one.one("img", cls="cv-heat").attributes["src"] for one in (page, unmarked))
+    assert marked_uri != plain_uri
+
+
+def test_scores_of_all_pictures_stand_as_bars_and_the_first_of_the_best_is_marked() -> None:
+    page = Read(evidence_html(MATCHED, PICTURES))
+    bars = page.all("li", cls="cv-bar")
+    assert ["cv-best" in one.classes for one in bars] == [False, True, False]  # as find_matching_image picks
+    assert [one.text for one in page.all(cls="cv-bar-score")] == ["-0.1000", "0.3000", "0.3000"]
+    places = [one.attributes["style"] for one in page.all("i") if any("cv-bar" in a.classes for a in one.inside)]
+    assert places == ["left:0.0%;width:25.0%", "left:25.0%;width:75.0%", "left:25.0%;width:75.0%"]
+    assert len(page.all("img", cls="cv-thumb")) == 3
+    assert not page.all("img", cls="cv-heat")
+
+
+def test_scores_that_are_no_numbers_leave_the_rest_to_be_shown() -> None:
+    page = Read(evidence_html(replace(MATCHED, scores=(float("nan"), float("-inf"), -2.0)), PICTURES))
+    assert ["cv-best" in one.classes for one in page.all("li", cls="cv-bar")] == [False, False, True]
+    assert "nan" in page.all("li", cls="cv-bar")[0].text
+
+
+def test_evidence_of_a_kind_of_the_users_own_is_shown_by_what_it_holds() -> None:
+    own = Evidence("depth", (ImageRef(2),), "how far", scores=(0.5, 0.25), completion="near")
+    page = Read(evidence_html(own, PICTURES))
+    text = page.one(cls="cv-evidence").text
+    assert all(word in text for word in ("depth", "how far", "0.5, 0.25", "near", "image 2, second.png"))
+    ragged = Evidence("own", (ImageRef(1),), relevance=(((1.0,), (1.0, 2.0)),), patches=(((1,),),), captions=(("x",),))
+    page = Read(evidence_html(ragged, PICTURES))
+    assert "no relevance" in page.one(cls="cv-evidence").text and not page.all("img", cls="cv-heat")
+    assert Read(evidence_html(Evidence("empty"), ())).one("h4").text == "empty"
+
+
+def test_examples_open_to_their_programs() -> None:
+    page = Read(examples_html([Shown("mini-1", "Is it red?", "answer = 1"), Shown("mini-2", "Two?", "x = 2\ny = 3")]))
+    assert [one.text.split()[0] for one in page.all("summary")] == ["Is", "Two?"]
+    assert [one.text for one in page.all("pre")] == ["answer = 1", "x = 2\ny = 3"]
+    assert [one.text for one in page.all(cls="cv-id")] == ["mini-1", "mini-2"]
+
+
+def test_a_notebook_gets_one_piece_with_its_own_styles_and_no_names_to_clash() -> None:
+    page = Read(answer_fragment(answer(), PICTURES))
+    assert page.elements[0].tag == "div" and all(one.inside[0] is page.elements[0] for one in page.elements)
+    assert len(page.all("style")) == 1
+    assert not any("id" in one.attributes for one in page.elements)
+    assert not page.all("a") and not page.all("script")
+    assert page.one(cls="cv-answer").text == "no" and len(page.all(cls="cv-call")) == 9
+
+
+# -- eyes and hands --------------------------------------------------------------------------------------------------
+
+GROUNDS = ("paper", "sheet", "code")
+TEXTS = [
+    *((text, ground) for text in ("ink", "soft", "accent", "bad") for ground in GROUNDS),
+    *((text, "code") for text in ("keyword", "string", "number")),
+    *((text, "bad-soft") for text in ("ink", "keyword", "string", "number", "soft", "bad")),
+    ("good", "good-soft"),
+    ("warn", "warn-soft"),
+    ("accent", "accent-soft"),
+    ("ink", "track"),
+    ("sheet", "accent"),
+]
+
+
+def schemes() -> list[dict[str, str]]:
+    """The colors of the style sheet: light, dark by the system, light by the page around, dark by it."""
+    blocks = re.findall(r"\{((?:--cv-[\w-]+:#[0-9a-f]{6};)+)\}", styles())
+    return [dict(re.findall(r"--cv-([\w-]+):(#[0-9a-f]{6})", block)) for block in blocks]
+
+
+def luminance(color: str) -> float:
+    """Relative luminance after WCAG 2.2."""
+    parts = [int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize(("text", "ground"), TEXTS)
+def test_text_has_enough_contrast(text: str, ground: str) -> None:
+    for scheme in schemes():
+        bright, dim = sorted((luminance(scheme[text]), luminance(scheme[ground])), reverse=True)
+        assert (bright + 0.05) / (dim + 0.05) >= 4.5, (text, scheme[text], ground, scheme[ground])
+
+
+def test_dark_and_light_follow_the_system_and_the_page_around() -> None:
+    light, dark, again, forced = schemes()
+    assert light == again and dark == forced and light != dark and light.keys() == dark.keys()
+    sheet = styles()
+    assert "prefers-color-scheme:dark" in sheet and re.search(r"\.dark,[^{]*\{--cv-paper:#15171a", sheet)
+    used = set(re.findall(r"var\(--cv-([\w-]+)\)", sheet))
+    assert used <= light.keys(), used - light.keys()
+
+
+def test_every_class_is_prefixed_and_styled() -> None:
+    html = trace_page(*hostile()) + trace_page(answer(), PICTURES) + answer_fragment(answer(), PICTURES)
+    html = re.sub(r"<script.*?</script>|<!doctype html>", "", html, flags=re.DOTALL)
+    classes = {name for one in Read(f"<div>{html}</div>").elements for name in one.classes}
+    assert all(name.startswith("cv-") for name in classes), classes
+    foreign = set(re.findall(r"\.([a-zA-Z][\w-]*)(?=[^{}]*\{)", styles())) - classes
+    assert {name for name in foreign if not name.startswith("cv-")} == {
+        "dark",
+        "vscode-light",
+        "vscode-dark",
+        "gradio-container",
+    }
+
+
+def test_regions_that_scroll_can_be_reached_and_have_names() -> None:
+    page = Read(trace_page(answer(), PICTURES))
+    for one in [*page.all(cls="cv-scroll"), *page.all("pre")]:
+        assert one.attributes["tabindex"] == "0" and one.attributes["aria-label"], one.classes
+    assert page.one("html").attributes["lang"] == "en"
+    anchors = {one.attributes["href"].removeprefix("#") for one in page.all("a")}
+    assert anchors <= {one.attributes["id"] for one in page.elements if "id" in one.attributes}
+    assert "cv-call-8" in anchors
+    ids = [one.attributes["id"] for one in page.elements if "id" in one.attributes]
+    assert len(ids) == len(set(ids))
+
+
+def test_pages_load_no_models() -> None:
+    code = (
+        "import sys, codevqa.pages\n"
+        "heavy = {'torch', 'transformers', 'sentence_transformers', 'openai', 'pydantic_monty', 'gradio'}\n"
+        "sys.exit(f'imported: {heavy & set(sys.modules)}' if heavy & set(sys.modules) else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_map_of_any_grid_is_drawn() -> None:
+    for rows, columns in ((1, 1), (7, 3), (16, 16), (24, 24)):
+        one = replace(READ, relevance=(peaked(rows, columns, 0, 0),), patches=())
+        assert opened(Read(evidence_html(one, PICTURES)).one("img", cls="cv-heat").attributes["src"]).size == (480, 320)
+
+
+def test_syntax_error_of_an_attempt_marks_its_line() -> None:
+    page = Read(trace_page(answer(), PICTURES))
+    assert [one.attributes["data-line"] for one in page.all(cls="cv-failing")] == [str(SYNTAX.line)]

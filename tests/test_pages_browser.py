@@ -1,0 +1,139 @@
+"""Trace pages in a real browser: nothing runs, nothing is asked of anybody, and they can be read everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from browser_kit import CONTRAST, Visitor, browser
+from pages_kit import SOURCE, answer, hostile, picture
+
+from codevqa.errors import ErrorRecord
+from codevqa.pages import answer_fragment, program_html, styles, trace_page
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+__all__ = ["browser"]
+
+PICTURES = (picture(300, 200, name="first.png"), picture(200, 200, "red", "second.png"), picture(90, 150, "green"))
+PHONE = {"width": 360, "height": 740}
+
+
+@pytest.fixture
+def reader(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Visitor]]:
+    """Opens a page as a file; afterwards nothing may have been requested, complained about or asked."""
+    made: list[Visitor] = []
+    guilty: list[Visitor] = []
+
+    def make(html: str, *, innocent: bool = True, **options: Any) -> Visitor:
+        path = tmp_path / f"page-{len(made)}.html"
+        path.write_text(html, encoding="utf-8")
+        visitor = Visitor(browser.new_context(**{"viewport": {"width": 1280, "height": 900}} | options), None)
+        made.append(visitor)
+        visitor.page.goto(path.as_uri())
+        if innocent:
+            assert [url for url in visitor.requests if not url.startswith("data:")] == [path.as_uri()]
+        else:
+            guilty.append(visitor)
+        return visitor
+
+    yield make
+    for visitor in made:
+        visitor.context.close()
+    assert [one for visitor in made if visitor not in guilty for one in visitor.complaints] == []
+
+
+def fixed(html: str) -> str:
+    return f"<!doctype html><meta charset=utf-8><meta name=viewport content='width=device-width'><body>{html}"
+
+
+def test_a_hostile_answer_runs_nothing_and_requests_nothing(reader: Callable[..., Visitor]) -> None:
+    found, pictures = hostile()
+    seen = reader(trace_page(found, pictures))
+    assert seen.page.locator("img[onerror], img[src=x]").count() == 0
+    assert seen.page.locator("h1").inner_text() == found.question
+    reader(fixed(answer_fragment(found, pictures)))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("viewport", [PHONE, {"width": 1280, "height": 900}], ids=["phone", "desk"])
+def test_the_page_fits_and_its_text_has_contrast(reader: Callable[..., Visitor], viewport: Any, scheme: str) -> None:
+    failed = ErrorRecord("ProgramRuntimeError", "line 4: " + "a long story " * 20, 4)
+    pages = {
+        "answer": trace_page(answer(), PICTURES),
+        "fallback": trace_page(answer(fallback=True, error=failed), PICTURES),
+        "hostile": trace_page(*hostile()),
+        "fragment": fixed(answer_fragment(answer(), PICTURES)),
+        "long": fixed(f"<style>{styles()}</style>" + program_html(SOURCE + "x = '" + "long " * 80 + "'", (), failed)),
+    }
+    for name, html in pages.items():
+        seen = reader(html, viewport=viewport, color_scheme=scheme)
+        assert seen.overflow() <= 0, name
+        seen.page.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
+        assert seen.overflow() <= 0, name
+        if name != "fragment" and name != "long":  # their ground is that of the page around
+            poor = [one for one in seen.page.evaluate(f"({CONTRAST})('.cv-root :not(svg, svg *)')") if one[1] < 4.5]
+            assert poor == [], name
+        seen.shot(f"trace-{name}-{viewport['width']}-{scheme}")
+
+
+def test_a_page_around_decides_between_light_and_dark(reader: Callable[..., Visitor]) -> None:
+    look = """marks => {
+        document.body.className = marks;
+        return getComputedStyle(document.querySelector('.cv-program table')).color;
+    }"""
+    html = fixed(f"<style>{styles()}</style><div id=around>{program_html(SOURCE)}</div>")
+    colors = {}
+    for scheme in ("light", "dark"):
+        page = reader(html, color_scheme=scheme).page
+        for marks in ("", "dark", "vscode-light", "vscode-dark"):
+            colors[scheme, marks] = page.evaluate(look, marks)
+        page.evaluate("document.querySelector('#around').className = 'gradio-container'")
+        colors[scheme, "gradio"] = page.evaluate(look, "")
+    light, dark = colors["light", ""], colors["dark", ""]
+    assert light != dark
+    assert colors["light", "dark"] == colors["light", "vscode-dark"] == dark
+    assert colors["dark", "vscode-light"] == colors["light", "vscode-light"] == light
+    assert colors["dark", "gradio"] == light  # Gradio marks dark with its class
+
+
+def test_the_page_is_used_by_keyboard(reader: Callable[..., Visitor]) -> None:
+    seen = reader(trace_page(answer(), PICTURES))
+    page = seen.page
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "cv-skip"
+    page.keyboard.press("Enter")
+    assert page.url.endswith("#cv-program")
+    page.keyboard.press("Tab")  # the program, which may scroll
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "cv-value" and seen.outline() == "outline"
+    page.keyboard.press("Enter")
+    assert page.url.endswith("#cv-call-1")
+    card = page.locator("#cv-call-2")
+    assert card.evaluate("one => one.open")
+    card.locator("> summary").focus()
+    page.keyboard.press("Enter")
+    assert not card.evaluate("one => one.open")
+
+
+def test_print_shows_what_is_folded_on_white(reader: Callable[..., Visitor]) -> None:
+    seen = reader(trace_page(answer(), PICTURES), color_scheme="dark")
+    prompt = seen.page.locator(".cv-call pre").first
+    assert not prompt.is_visible()
+    seen.page.emulate_media(media="print")
+    assert prompt.is_visible()
+    assert seen.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert seen.page.evaluate("getComputedStyle(document.querySelector('h1')).color") == "rgb(29, 31, 33)"
+
+
+def test_the_policy_holds_where_escaping_would_not(reader: Callable[..., Visitor]) -> None:
+    evil = "<script>document.title = 'taken'</script><img src='x' onerror=\"document.title = 'taken'\"><main"
+    html = trace_page(answer(), PICTURES).replace("<main", evil, 1)
+    page = reader(html, innocent=False).page
+    page.wait_for_timeout(200)
+    assert page.title() == "no – Is it there?"
+    free = reader(html.replace('http-equiv="Content-Security-Policy"', 'name="none"'), innocent=False)
+    free.page.wait_for_function("document.title === 'taken'")  # the attack itself works
