@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install demo test lint format types check docs bench clean
+.PHONY: help install demo app test lint format types check docs bench clean
 
 help:  ## list the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -11,7 +11,7 @@ help:  ## list the commands
 $(VENV)/.installed: setup.cfg constraints.txt pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[demo]'
 	touch $@
 
 $(VENV)/.installed-test: $(VENV)/.installed
@@ -22,6 +22,9 @@ install: $(VENV)/.installed  ## create .venv and install the pinned dependencies
 
 demo: install  ## answer questions about the shipped pictures with the embedded models
 	$(BIN)/python examples/demo.py
+
+app: install  ## serve the page where you ask about your own pictures; ARGS are its options
+	$(BIN)/python app.py $(ARGS)
 
 test: $(VENV)/.installed-test  ## run the tests
 	$(BIN)/python -m pytest $(ARGS)
@@ -38,7 +41,7 @@ format: $(VENV)/.installed-test  ## format the code
 types: $(VENV)/.installed-test  ## strict mypy
 	$(BIN)/mypy -p codevqa
 	$(BIN)/mypy -p training
-	$(BIN)/mypy examples benchmarks docs
+	$(BIN)/mypy app.py examples benchmarks docs
 
 check: lint types  ## lint and types
 

@@ -36,10 +36,12 @@ def command_line() -> str:
         ["prompt"],
         ["models"],
         ["mini-data"],
+        ["demo"],
         ["eval"],
         ["export"],
         ["report"],
         ["diff"],
+        ["trace-diff"],
     ):
         shown = CliRunner().invoke(app, [*words, "--help"], prog_name="codevqa", env={"COLUMNS": "100"}).output
         text = "\n".join(line.rstrip() for line in shown.strip().splitlines())

@@ -15,6 +15,7 @@ import typer
 
 from ..errors import CodeVQAError, InputError, SetupError
 from .ask import ask
+from .demo import demo
 from .eval import evaluate
 from .export import export
 from .mini_data import mini_data
@@ -22,6 +23,7 @@ from .models import models
 from .prompt import prompt
 from .report import diff, report
 from .run import run
+from .trace_diff import trace_diff
 
 app = typer.Typer(
     name="codevqa",
@@ -36,10 +38,12 @@ app.command()(run)
 app.command()(prompt)
 app.command()(models)
 app.command("mini-data")(mini_data)
+app.command()(demo)
 app.command("eval")(evaluate)
 app.command()(export)
 app.command()(report)
 app.command()(diff)
+app.command("trace-diff")(trace_diff)
 
 
 def version(value: bool) -> None:

@@ -1,0 +1,217 @@
+"""Stands before Gradio: lets through what the page and its clients need, and nothing else.
+
+Gradio serves more than this page asks for. It fetches addresses that a request names, keeps a history, forwards to
+other machines. Here each path is allowed by name; requests are bounded; one that names a file by an address is refused;
+and the browser is told to fetch nothing from anywhere else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from .limits import DemoLimits
+
+__all__ = ["Gate", "loopback"]
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+GET = re.compile(
+    r"/|/config|/theme\.css|/favicon\.ico|/manifest\.json|/robots\.txt|/(assets|static|svelte)/[^\\]*"
+    r"|/gradio_api/(info|app_id|startup-events|theme\.css|user|login_check|queue/status|queue/data|upload_progress"
+    r"|heartbeat/\w+|call/(v2/)?\w+/\w+|file=.*)/?"
+)
+"""What may be read."""
+POST = re.compile(r"/gradio_api/(queue/join|cancel|reset|upload|call/(v2/)?\w+)/?")
+"""What may be sent."""
+ADDRESS = re.compile(r"\s*[a-z][a-z0-9+.-]+:/|\s*(//|\\)", re.IGNORECASE)
+"""What is an address rather than a path of this machine."""
+
+POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; style-src 'self' 'unsafe-inline';"
+    " img-src 'self' data: blob:; media-src 'self' data: blob:; font-src 'self' data:; connect-src 'self' data: blob:;"
+    " worker-src 'self' blob:; object-src 'none'; base-uri 'self'; form-action 'self'; frame-ancestors 'self'"
+)
+HEADERS = (
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"permissions-policy", b"camera=(self), microphone=(), geolocation=()"),
+)
+
+
+class Gate:
+    """ASGI middleware.
+
+    Args:
+        app: what it stands before.
+        limits: how large requests may be.
+        files: the folder of uploads.
+        hosts: names by which the server may be addressed; None allows all. A page of somebody else's that makes its
+            own name mean this machine is kept out by it.
+    """
+
+    def __init__(self, app: App, limits: DemoLimits, files: Path, hosts: frozenset[str] | None = None) -> None:
+        self._app = app
+        self._limits = limits
+        self._files = files
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        refused = "404 there is nothing here" if scope["type"] != "http" else self._refused(scope)
+        if refused:
+            await _refuse(scope, send, refused)
+            return
+        if scope["method"] == "POST":
+            body = await self._body(scope, receive)
+            if isinstance(body, str):
+                await _refuse(scope, send, body)
+                return
+            receive = body
+        await self._app(scope, receive, _with_headers(send))
+
+    def _refused(self, scope: Scope) -> str:
+        """Says why a request is refused by its head alone; empty where it is not."""
+        method, path = scope["method"], scope["path"]
+        if self._hosts is not None and _host(scope) not in self._hosts:
+            return "403 this server is not known by that name"
+        if method == "POST" and not _own_page(scope):
+            return "403 another page may not ask here"
+        allowed = {"GET": GET, "HEAD": GET, "POST": POST, "OPTIONS": POST}.get(method)
+        if allowed is None or not allowed.fullmatch(path):
+            return "404 there is nothing here"
+        _, named, file = path.partition("/gradio_api/file=")
+        if named and ADDRESS.match(file):
+            return "403 only files of this server are served"
+        return ""
+
+    def _uploaded(self, path: str) -> bool:
+        """Whether a path names a file among the uploads, as far as its text tells; it may be gone."""
+        if ADDRESS.match(path) or "\0" in path:
+            return False
+        return Path(os.path.normpath(path)).is_relative_to(self._files)
+
+    async def _body(self, scope: Scope, receive: Receive) -> Receive | str:
+        """Returns what the app receives, or why the request is refused."""
+        upload = scope["path"].rstrip("/").endswith("/upload")
+        limit = self._limits.upload_request_bytes if upload else self._limits.request_bytes
+        declared = dict(scope["headers"]).get(b"content-length", b"0")
+        if not declared.isdigit() or int(declared) > limit:
+            return "413 the request is too large"
+        if upload:
+            if _stored(self._files) + int(declared) > self._limits.stored_bytes:
+                return "503 too much has been uploaded: try again later"
+            return _bounded(receive, limit)
+        body = b""
+        while True:
+            message = await receive()
+            if message["type"] != "http.request":
+                return lambda: _later(message)
+            body += message.get("body", b"")
+            if len(body) > limit:
+                return "413 the request is too large"
+            if not message.get("more_body"):
+                break
+        if not all(self._uploaded(path) for path in _paths(body)):
+            return "400 pictures are uploaded, not named by an address or a path"
+        return _replay(body, receive)
+
+
+def loopback(host: str) -> bool:
+    """Whether only this machine reaches a server bound to this address."""
+    return host in ("localhost", "::1", "[::1]") or host.startswith("127.")
+
+
+def _host(scope: Scope) -> str:
+    value: str = dict(scope["headers"]).get(b"host", b"").decode("latin-1").lower()
+    return re.sub(r":\d+$", "", value)
+
+
+def _own_page(scope: Scope) -> bool:
+    """Whether the request comes from a page of this server, or from no browser at all."""
+    headers = dict(scope["headers"])
+    origin = headers.get(b"origin")
+    return origin is None or origin.partition(b"//")[2].lower() == headers.get(b"host", b"").lower()
+
+
+def _stored(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _paths(body: bytes) -> Iterator[str]:
+    """Yields each text under a key that Gradio takes for a file's place."""
+    try:
+        waiting: list[Any] = [json.loads(body)]
+    except (ValueError, RecursionError):
+        return  # which the app refuses
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            if isinstance(one.get("path"), str):
+                yield one["path"]
+            waiting.extend(one.values())
+        elif isinstance(one, list):
+            waiting.extend(one)
+
+
+def _bounded(receive: Receive, limit: int) -> Receive:
+    left = limit
+
+    async def bounded() -> Message:
+        nonlocal left
+        message = await receive()
+        left -= len(message.get("body", b""))
+        return message if left >= 0 else {"type": "http.disconnect"}
+
+    return bounded
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    sent = False
+
+    async def replay() -> Message:
+        nonlocal sent
+        if sent:
+            return await receive()
+        sent = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay
+
+
+async def _later(message: Message) -> Message:
+    return message
+
+
+def _with_headers(send: Send) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            known = {name.lower() for name, _ in message.get("headers", ())}
+            added = [pair for pair in HEADERS if pair[0] not in known]
+            message = {**message, "headers": [*message.get("headers", ()), *added]}
+        await send(message)
+
+    return sending
+
+
+async def _refuse(scope: Scope, send: Send, why: str) -> None:
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1008})
+        return
+    status, _, text = why.partition(" ")
+    body = json.dumps({"detail": f"{text[0].upper()}{text[1:]}."}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": int(status), "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,248 @@
+"""What the page's buttons do: they check what a visitor gave, start the engine and show what it tells."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import CodeVQAError, ErrorRecord, InputError, ProgramLimitError, QuestionError
+from ..images import Picture
+from ..pages import trace_page
+from ..program import Answer
+from ..watching import Answered, Event, Failed, Watch
+from .asking import Turn, follow
+from .engines import Engines
+from .limits import DemoLimits
+from .line import Line, Place
+from .live import Live, View, answer_box, status_box
+from .pictures import read_pictures
+from .visitor import Visitor, Visitors
+
+if TYPE_CHECKING:
+    from ..engine import CodeVQA, Method
+
+__all__ = ["Asked", "Desk", "Guest"]
+
+log = logging.getLogger(__name__)
+
+OWN_FAULT = "The demo itself failed; whoever runs it finds out why in its terminal."
+
+
+@dataclass(frozen=True)
+class Guest:
+    """Who asks."""
+
+    session: str
+    address: str
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One question, or one program to run, as it came from the page or from a client."""
+
+    pictures: Sequence[str]
+    """Files on this machine that the visitor uploaded."""
+    question: str
+    preset: str
+    method: str = "codevqa"
+    shots: int | None = None
+    program: str | None = None
+    """A program to run; None has one written."""
+
+
+class Desk:
+    """Serves visitors, each by themselves. Used on one event loop.
+
+    Args:
+        engines: the models.
+        limits: what visitors may use.
+        files: the folder of what they upload and download, and of nothing else.
+    """
+
+    def __init__(self, engines: Engines, limits: DemoLimits, files: Path) -> None:
+        self.engines = engines
+        self.limits = limits
+        self.visitors = Visitors(limits)
+        self.line = Line(limits)
+        self.files = files
+
+    async def serve(self, asked: Asked, guest: Guest) -> AsyncGenerator[tuple[View, Live | None], None]:
+        """Yields what to show, from the first look to the end; failures are shown, never raised.
+
+        Args:
+            asked: what is asked.
+            guest: who asks.
+        """
+        live: Live | None = None
+        place: Place | None = None
+        visitor: Visitor | None = None
+        try:
+            visitor = self.visitors.admit(guest.session, guest.address)
+            visitor.asking += 1
+            number = visitor.begin()
+            self.line.stir()  # an earlier question of theirs may wait, and ends now
+            asked, pictures = await self._checked(asked)
+            place = self.line.join()
+            while place.before and visitor.turn == number:
+                yield _waiting(f"Waiting: {place.before} before you."), None
+                await place.moved()
+            if not self.engines.loaded(asked.preset):
+                yield _waiting(f"Loading the models of {asked.preset}."), None
+            vqa = await asyncio.to_thread(self.engines.get, asked.preset)
+            if visitor.turn != number:  # stopped, or asked something else meanwhile
+                yield View(answer_box("Answer", note="none: stopped"), status=status_box("Stopped.")), None
+                return
+            compare = asked.program is None and asked.method == "codevqa"
+            live = Live(pictures, compared=compare, source=asked.program)
+            yield live.view, live
+            turn = Turn(_begin(vqa, asked, pictures, visitor), _baseline(vqa, asked, pictures, visitor, compare))
+            async with aclosing(follow(turn, live, visitor, self.limits.seconds)) as views:
+                async for view in views:
+                    yield view, live
+            visitor.answer, visitor.pictures = live.answer and _public(live.answer), pictures
+        except CodeVQAError as error:
+            yield _failed(live, error.record()), live
+        except Exception:
+            log.exception("a question of the demo failed")
+            yield _failed(live, ErrorRecord("CodeVQAError", OWN_FAULT)), live
+        finally:
+            if visitor is not None:
+                visitor.asking -= 1
+            if place is not None:
+                place.leave()
+
+    async def answer(self, asked: Asked, guest: Guest) -> Answer:
+        """Returns the answer alone, as a client of the API wants it; several of theirs may run side by side.
+
+        A program of the client's that failed gives an answer with empty text and its error.
+
+        Raises:
+            CodeVQAError: there is no answer; the message says why.
+        """
+        visitor = self.visitors.admit(guest.session, guest.address)
+        asked, pictures = await self._checked(asked)
+        place = self.line.join()
+        watch: Watch | None = None
+        last: Event | None = None
+        try:
+            while place.before:
+                await place.moved()
+            vqa = await asyncio.to_thread(self.engines.get, asked.preset)
+            watch = _begin(vqa, asked, pictures, visitor)
+            visitor.running.append(watch)
+            async with asyncio.timeout(self.limits.seconds):
+                async for event in watch:
+                    last = event
+        except TimeoutError:
+            raise InputError(f"Stopped: that took more than {self.limits.seconds:.0f} seconds.") from None
+        finally:
+            place.leave()
+            if watch is not None:
+                watch.cancel()
+                if watch in visitor.running:
+                    visitor.running.remove(watch)
+        if isinstance(last, Answered):
+            return _public(last.answer)
+        if isinstance(last, Failed):
+            if last.answer is None or asked.program is None:
+                raise InputError(last.error.message)
+            return _public(last.answer)
+        raise InputError("Stopped.")
+
+    async def page(self, guest: Guest) -> str | None:
+        """Writes the trace page of a visitor's last answer; returns its path, or None where there is no answer."""
+        visitor = self.visitors.known(guest.session)
+        if visitor is None or visitor.answer is None:
+            return None
+        return await asyncio.to_thread(self._write_page, visitor.answer, visitor.pictures)
+
+    def stop(self, guest: Guest) -> bool:
+        """Ends what runs for a visitor, also while it waits for its models; returns whether anything did."""
+        visitor = self.visitors.known(guest.session)
+        if visitor is None:
+            return False
+        visitor.begin()
+        self.line.stir()
+        return visitor.asking > 0
+
+    def forget(self, guest: Guest) -> None:
+        """Forgets a visitor who has gone."""
+        self.visitors.forget(guest.session)
+
+    def close(self) -> None:
+        """Ends everything that runs, and the engines."""
+        self.visitors.clear()
+        self.engines.close()
+
+    async def _checked(self, asked: Asked) -> tuple[Asked, tuple[Picture, ...]]:
+        """Returns what is asked, with the question in one line, and its pictures.
+
+        Raises:
+            InputError: something is missing, too long, or no picture.
+            ProgramLimitError: the program is too long.
+        """
+        question = " ".join(asked.question.split())
+        if len(question) > self.limits.question:
+            raise QuestionError(
+                f"The question has {len(question):,} characters.", hint=f"The limit is {self.limits.question:,}."
+            )
+        if asked.program is None and not question:
+            raise QuestionError("The question is empty.", hint="Ask something about the pictures.")
+        if asked.program is not None and not asked.program.strip():
+            raise InputError("The program is empty.", hint="Ask a question first, or write one.")
+        if len(asked.program or "") > self.limits.program:
+            raise ProgramLimitError(
+                f"the program has {len(asked.program or ''):,} characters",
+                hint=f"The limit is {self.limits.program:,}.",
+            )
+        if asked.method not in ("codevqa", "pnpvqa"):
+            raise InputError(f"No method {asked.method!r}.", hint="There are: codevqa, pnpvqa.")
+        if asked.shots is not None and not 0 <= asked.shots <= self.limits.shots:
+            raise InputError(f"{asked.shots} examples cannot be shown.", hint=f"The limit is {self.limits.shots}.")
+        pictures = await asyncio.to_thread(read_pictures, asked.pictures, self.limits, self.files)
+        return replace(asked, question=question, shots=asked.shots or None), pictures
+
+    def _write_page(self, answer: Answer, pictures: Sequence[Picture]) -> str:
+        folder = self.files / "pages" / secrets.token_hex(16)
+        folder.mkdir(parents=True)
+        path = folder / "codevqa-answer.html"
+        path.write_text(trace_page(answer, pictures), "utf-8")
+        return str(path)
+
+
+def _public(answer: Answer) -> Answer:
+    """Returns the answer without the folders of this machine that models were loaded from."""
+    names = {role: Path(name).name if Path(name).is_absolute() else name for role, name in answer.models.items()}
+    return replace(answer, models=names)
+
+
+def _begin(vqa: CodeVQA, asked: Asked, pictures: tuple[Picture, ...], visitor: Visitor) -> Watch:
+    if asked.program is not None:
+        return vqa.watch_run(asked.program, list(pictures), question=asked.question, memory=visitor.memory)
+    method: Method = "pnpvqa" if asked.method == "pnpvqa" else "codevqa"
+    return vqa.watch(list(pictures), asked.question, method=method, shots=asked.shots, memory=visitor.memory)
+
+
+def _baseline(
+    vqa: CodeVQA, asked: Asked, pictures: tuple[Picture, ...], visitor: Visitor, compare: bool
+) -> Watch | None:
+    if not compare:
+        return None
+    return vqa.watch(list(pictures), asked.question, method="pnpvqa", memory=visitor.memory)
+
+
+def _waiting(text: str) -> View:
+    return View(answer_box("Answer", note="waiting ..."), status=status_box(text))
+
+
+def _failed(live: Live | None, error: ErrorRecord) -> View:
+    if live is not None:
+        live.failed(error)
+        return live.view
+    return View.notice(error.message)

@@ -1,0 +1,52 @@
+"""What visitors of the demo may use: every number that keeps one of them from taking the machine from the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["DemoLimits"]
+
+
+@dataclass(frozen=True)
+class DemoLimits:
+    """Limits of one demo server; :mod:`codevqa.settings` has those of a program in the sandbox."""
+
+    upload_bytes: int = 10 << 20
+    """One picture file."""
+    pixels: int = 24_000_000
+    """One picture, told from its header before anything is decoded: a phone camera's largest."""
+    pictures: int = 8
+    """Pictures of one question."""
+    question: int = 300
+    """Characters of a question."""
+    program: int = 4_000
+    """Characters of a program that a visitor wrote."""
+    shots: int = 12
+    """In-context examples of one prompt."""
+    at_once: int = 4
+    """Questions of all visitors that are worked on at once; others wait in the queue."""
+    queue: int = 32
+    """Questions that wait; those that come when it is full are told to come back."""
+    seconds: float = 120.0
+    """One question, from its turn to its answer."""
+    per_minute: int = 30
+    """Questions and programs of one visitor in a minute."""
+    per_minute_address: int = 120
+    """The same of one network address, whose visitors may be many."""
+    visitors: int = 64
+    """Visitors remembered; beyond, the one who was away longest is forgotten."""
+    idle_seconds: float = 1800.0
+    """A visitor who asks nothing for so long is forgotten, and so are their pictures and finished calls."""
+    memory_bytes: int = 4 << 20
+    """Finished model calls kept for one visitor."""
+    request_bytes: int = 256 << 10
+    """One request that is no upload."""
+    stored_bytes: int = 1 << 30
+    """Uploaded pictures and written pages of all visitors together."""
+    keep_seconds: int = 1800
+    """Uploaded pictures and written pages are deleted after this."""
+
+    @property
+    def upload_request_bytes(self) -> int:
+        """One upload, which may bring all the pictures of a question."""
+        return self.pictures * self.upload_bytes + (64 << 10)

@@ -1,0 +1,76 @@
+"""Pictures of the demo: those that ship with it, and those of visitors, read with care."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image
+
+from ..errors import CodeVQAError, ImageError
+from ..images import Picture, load_picture
+from .limits import DemoLimits
+
+__all__ = ["Example", "examples", "read_pictures"]
+
+HERE = Path(__file__).resolve().parent / "pictures"
+NAME = 60
+"""Longest file name shown in a message."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A shipped question about shipped pictures."""
+
+    images: tuple[Path, ...]
+    question: str
+
+
+def examples() -> tuple[Example, ...]:
+    """Returns the examples that ship with the package."""
+    rows = json.loads((HERE / "questions.json").read_text("utf-8"))
+    return tuple(Example(tuple(HERE / name for name in row["images"]), row["question"]) for row in rows)
+
+
+def read_pictures(paths: Sequence[str], limits: DemoLimits, folder: Path) -> tuple[Picture, ...]:
+    """Reads the pictures of one question.
+
+    Args:
+        paths: the files.
+        limits: how many, and how large.
+        folder: where uploads lie: no other file of this machine is read, whatever a client names.
+
+    Raises:
+        ImageError: there is none, there are too many, or one cannot be used; the message names the file as the visitor
+            knows it, never a path of this machine.
+    """
+    if not paths:
+        raise ImageError("There is no picture yet.", hint="Drop one in, take one with the camera, or pick an example.")
+    if len(paths) > limits.pictures:
+        raise ImageError(f"These are {len(paths)} pictures.", hint=f"The limit is {limits.pictures}: take some away.")
+    inside = folder.resolve()
+    return tuple(_read(Path(path), limits, inside) for path in paths)
+
+
+def _read(path: Path, limits: DemoLimits, inside: Path) -> Picture:
+    name = path.name if len(path.name) <= NAME else f"{path.name[:NAME]}..."
+    try:
+        if not path.resolve().is_relative_to(inside):
+            raise ImageError("A picture was named that was not uploaded.", hint="gradio_client.handle_file uploads it.")
+        if path.stat().st_size > limits.upload_bytes:
+            raise ImageError(f"{name} is too large a file.", hint=f"The limit is {limits.upload_bytes >> 20} MB.")
+        with Image.open(path) as image:  # reads the header alone
+            width, height = image.size
+    except FileNotFoundError:
+        raise ImageError(f"{name} is no longer here.", hint="Give it again.") from None
+    except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError):
+        raise ImageError(f"{name} is not a picture this can read.", hint="Use PNG, JPEG or WebP.") from None
+    if width * height > limits.pixels:
+        raise ImageError(f"{name} is too large ({width}x{height}).", hint=f"The limit is {limits.pixels:,} pixels.")
+    try:
+        picture = load_picture(path)
+    except CodeVQAError as error:
+        raise ImageError(str(error).replace(str(path), name)) from None
+    return Picture(picture.pixels, picture.key, name)

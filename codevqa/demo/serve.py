@@ -1,0 +1,236 @@
+"""Starts the server: loads the default preset while the page is being made, and listens on this machine alone."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import SetupError
+from .engines import Engines, lacking
+from .gate import Gate, loopback
+from .limits import DemoLimits
+
+if TYPE_CHECKING:
+    import gradio
+
+__all__ = ["EXPOSED", "PORT", "Serving", "main", "serving"]
+
+PORT = 7860
+"""Where it listens where nothing else is said; the next free one up to ten further."""
+LOCAL = "127.0.0.1"
+EXPOSED = """
+WARNING: listening on {host}, so other machines can reach this page.
+  Everybody who can reach port {port} can ask questions and run programs in the sandbox: there is no password.
+  Their pictures and questions are sent to this machine, without encryption, and are kept for {minutes} minutes.
+  Limits: {upload} MB a picture, {at_once} questions at once, {per_minute} a minute for each visitor.
+  To be the only one, leave out --host. To let others in safely, put a proxy with TLS and a password before it.
+"""
+
+
+@dataclass(frozen=True)
+class Serving:
+    """A server that runs."""
+
+    url: str
+    port: int
+    blocks: gradio.Blocks
+
+
+def main(
+    preset: str = "mini",
+    *,
+    host: str = LOCAL,
+    port: int | None = None,
+    browser: bool = True,
+    language_model: str | None = None,
+    limits: DemoLimits | None = None,
+    say: Callable[[str], None],
+) -> None:
+    """Serves the page until interrupted.
+
+    Args:
+        preset: the preset chosen at first; it is loaded at once, and fetched where it is missing.
+        host: address to listen on.
+        port: port to listen on; None takes 7860, or the next that is free.
+        browser: whether to open the page.
+        language_model: in place of every preset's.
+        limits: what visitors may use.
+        say: tells whoever started it.
+
+    Raises:
+        SetupError: Gradio is not installed, or the port is taken.
+        UnknownNameError: no such preset or language model.
+    """
+    started = time.perf_counter()
+    with serving(preset, host=host, port=port, language_model=language_model, limits=limits, say=say) as served:
+        say(f"listening on {served.url} after {time.perf_counter() - started:.1f} s; end with Ctrl-C")
+        if not loopback(host):
+            say(_exposed(host, served.port, limits or DemoLimits()))
+        if browser:
+            import webbrowser
+
+            webbrowser.open(served.url)
+        try:
+            with _terminable():
+                threading.Event().wait()
+        except KeyboardInterrupt:
+            say("ended")
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Makes a service manager's request to end the same as Ctrl-C, so that uploads are deleted then too."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def serving(
+    preset: str = "mini",
+    *,
+    host: str = LOCAL,
+    port: int | None = None,
+    language_model: str | None = None,
+    limits: DemoLimits | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> Iterator[Serving]:
+    """Serves the page inside the block; see :func:`main`. One at a time in a process."""
+    if find_spec("gradio") is None:
+        raise SetupError("The demo needs Gradio.", hint="Install it: pip install 'codevqa[demo]'.")
+    limits = limits or DemoLimits()
+    port = _free_port(host, port)
+    offline = not lacking(preset, language_model)
+    files = Path(tempfile.mkdtemp(prefix="codevqa-demo-")).resolve()
+    try:
+        with _environment(files, offline):
+            engines = Engines(preset, language_model)
+            engines.start(say)
+            desk = _desk(engines, limits, files)
+            try:
+                blocks, url = _launch(desk, host, port)
+                try:
+                    yield Serving(url, port, blocks)
+                finally:
+                    blocks.close(verbose=False)
+            finally:
+                desk.close()
+    finally:
+        shutil.rmtree(files, ignore_errors=True)
+
+
+def _desk(engines: Engines, limits: DemoLimits, files: Path) -> Any:
+    from .handlers import Desk
+
+    return Desk(engines, limits, files)
+
+
+def _launch(desk: Any, host: str, port: int) -> tuple[gradio.Blocks, str]:
+    from starlette.middleware import Middleware
+
+    from .page import build
+    from .theme import head, theme
+
+    hosts = frozenset({"localhost", LOCAL, "[::1]", host}) if loopback(host) else None
+    gate = Middleware(Gate, limits=desk.limits, files=desk.files, hosts=hosts)
+    blocks = build(desk)
+    _, url, _ = blocks.launch(
+        server_name=f"[{host}]" if ":" in host and not host.startswith("[") else host,
+        server_port=port,
+        prevent_thread_lock=True,
+        quiet=True,
+        share=False,
+        inbrowser=False,
+        show_error=False,
+        allowed_paths=[str(Path(__file__).resolve().parent / "pictures")],
+        max_threads=desk.limits.at_once + desk.limits.queue + 8,
+        # Of what fits in one request the desk says by name which file is too large; Gradio would only flash a notice.
+        max_file_size=desk.limits.upload_request_bytes,
+        state_session_capacity=desk.limits.visitors,
+        enable_monitoring=False,
+        run_history=False,
+        mcp_server=False,
+        ssr_mode=False,
+        pwa=False,
+        footer_links=["api"],
+        theme=theme(),
+        head=head(),
+        app_kwargs={"middleware": [gate]},
+    )
+    return blocks, str(url)
+
+
+@contextmanager
+def _environment(files: Path, offline: bool) -> Iterator[None]:
+    """Sets what Gradio and the hub's client read when they are imported, and puts it back."""
+    ours = {"GRADIO_ANALYTICS_ENABLED": "False", "GRADIO_TEMP_DIR": str(files), "GRADIO_ALLOWED_PATHS": ""}
+    if offline:
+        # Nothing is to be fetched, so nothing needs to ask the hub whether its files have changed. Where the preset
+        # is still missing, it is fetched; the other presets are served only where they are complete.
+        ours["HF_HUB_OFFLINE"] = "1"
+    before = {name: os.environ.get(name) for name in ours}
+    os.environ.update(ours)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _free_port(host: str, wanted: int | None) -> int:
+    """Returns the port to listen on.
+
+    Raises:
+        SetupError: it is taken, or the address is not this machine's.
+    """
+    bare = host.strip("[]")
+    for port in [wanted] if wanted is not None else range(PORT, PORT + 11):
+        try:
+            family, kind, proto, _, address = socket.getaddrinfo(bare, port, type=socket.SOCK_STREAM)[0]
+        except OSError:
+            raise SetupError(f"{host!r} is no address.", hint="Give --host an address of this machine.") from None
+        with socket.socket(family, kind, proto) as probe:
+            if sys.platform != "win32":
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(address)
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise SetupError(
+                        f"Cannot listen on {host}, port {port}: {error.strerror or error}.",
+                        hint="Give --host an address of this machine, and --port one above 1023.",
+                    ) from None
+                continue
+            return int(probe.getsockname()[1])
+    if wanted is None:
+        raise SetupError(f"The ports {PORT} to {PORT + 10} are all taken.", hint="Give another with --port.")
+    raise SetupError(f"Cannot listen on {host}, port {wanted}: it is taken.", hint="Give another with --port.")
+
+
+def _exposed(host: str, port: int, limits: DemoLimits) -> str:
+    return EXPOSED.format(
+        host=host,
+        port=port,
+        minutes=limits.keep_seconds // 60,
+        upload=limits.upload_bytes >> 20,
+        at_once=limits.at_once,
+        per_minute=limits.per_minute,
+    ).strip("\n")

@@ -1,0 +1,41 @@
+"""How the page looks: fonts of the reader's system, nothing fetched, contrast enough in light and dark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gradio as gr
+
+from ..pages import styles
+
+__all__ = ["head", "theme"]
+
+CSS = Path(__file__).resolve().parent / "static" / "demo.css"
+SANS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica", "Arial", "sans-serif")
+MONO = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace")
+
+
+def theme() -> gr.themes.Base:
+    """Returns the theme."""
+    return gr.themes.Default(
+        primary_hue=gr.themes.colors.blue,
+        neutral_hue=gr.themes.colors.zinc,
+        font=[gr.themes.Font(name) for name in SANS],
+        font_mono=[gr.themes.Font(name) for name in MONO],
+    ).set(
+        button_primary_background_fill="*primary_700",
+        button_primary_background_fill_hover="*primary_800",
+        button_primary_background_fill_dark="*primary_700",
+        button_primary_text_color="white",
+        block_label_text_color="*neutral_700",
+        block_label_text_color_dark="*neutral_200",
+        block_info_text_color="*neutral_600",
+        block_info_text_color_dark="*neutral_300",
+        body_text_color_subdued="*neutral_600",
+        body_text_color_subdued_dark="*neutral_300",
+    )
+
+
+def head() -> str:
+    """Returns the style sheets, for the head of the page: Gradio rewrites those that it is given otherwise."""
+    return f"<style>{styles()}\n{CSS.read_text('utf-8')}</style>"

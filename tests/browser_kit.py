@@ -1,0 +1,402 @@
+"""Looks at the demo with a real browser, as visitors do, and watches what their browsers send where.
+
+Where Chromium, Playwright or Gradio is missing the tests are skipped and say what to install. With
+``CODEVQA_REQUIRE_BROWSER=1``, which continuous integration sets, that is a failure instead. Screenshots go to
+``CODEVQA_SCREENSHOTS``, or to build/screenshots.
+
+A test module names the fixtures ``browser``, ``server`` and ``visit`` as its own. Playwright's event loop lives as long
+as the module: nothing else in it may run one.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pytest
+from server_kit import Server, serve
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Locator, Page
+
+ROOT = Path(__file__).resolve().parent.parent
+PICTURES = ROOT / "examples" / "pictures"
+SCREENSHOTS = Path(os.environ.get("CODEVQA_SCREENSHOTS", ROOT / "build" / "screenshots"))
+PATIENCE = 60_000
+"""Milliseconds that anything on the page may take on a busy machine; nothing here measures speed."""
+
+STREAM = "/queue/data"
+FLAGS = [
+    "--no-sandbox",  # continuous integration is root in a container
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-default-apps",
+    "--disable-sync",
+    "--no-first-run",
+    "--metrics-recording-only",
+    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE localhost , EXCLUDE 127.0.0.1",
+]
+
+
+def chromium() -> str | None:
+    """Returns the browser's program, or None."""
+    named = os.environ.get("CODEVQA_CHROMIUM")
+    if named is not None:
+        return shutil.which(named)
+    found = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
+    return next((path for path in found if path), None)
+
+
+def missing() -> str:
+    """Says what a browser test lacks on this machine; empty where it lacks nothing."""
+    for module in ("gradio", "playwright"):
+        if importlib.util.find_spec(module) is None:
+            return f"{module} is not installed: pip install 'codevqa[demo,test]'"
+    return "" if chromium() else "there is no Chromium: apt-get install chromium"
+
+
+def need_browser() -> None:
+    """Skips the test where there is no browser; fails it where one was promised."""
+    reason = missing()
+    if reason and os.environ.get("CODEVQA_REQUIRE_BROWSER") == "1":
+        pytest.fail(f"CODEVQA_REQUIRE_BROWSER is set, but {reason}", pytrace=False)
+    if reason:
+        pytest.skip(reason)
+
+
+# -- the visitor -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CallCard:
+    """One call as the page shows it."""
+
+    name: str
+    state: str
+    text: str
+
+
+class Visitor:
+    """Somebody with the page open. Everything their browser requests or complains about is kept."""
+
+    def __init__(self, context: BrowserContext, server: Server | None) -> None:
+        self.context = context
+        self.server = server
+        self.requests: list[str] = []
+        self.complaints: list[str] = []
+        self.streams = 0
+        """Event streams of Gradio that are open: it closes its stream when nothing more is to come."""
+        context.on("request", self._requested)
+        for ended in ("requestfinished", "requestfailed"):
+            context.on(ended, self._ended)  # type: ignore[call-overload]
+        context.on("weberror", lambda error: self.complaints.append(f"uncaught: {error.error}"))
+        context.on("console", self._noted)
+        context.on("dialog", self._asked)
+        self.page: Page = context.new_page()
+        self.page.on("websocket", lambda socket: self.requests.append(socket.url))
+        self.page.set_default_timeout(PATIENCE)
+
+    def _requested(self, request: Any) -> None:
+        self.requests.append(request.url)
+        self.streams += STREAM in request.url
+
+    def _ended(self, request: Any) -> None:
+        self.streams -= STREAM in request.url
+
+    def _noted(self, message: Any) -> None:
+        if message.type == "error":
+            self.complaints.append(f"console: {message.text} {message.location.get('url', '')}")
+
+    def _asked(self, dialog: Any) -> None:
+        self.complaints.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
+    def open(self) -> Visitor:
+        """Opens the page, or loads it again, and waits until it can be used."""
+        assert self.server is not None
+        self.page.goto(self.server.url)
+        self["ask"].wait_for()
+        self["status"].get_by_role("status").wait_for()
+        return self
+
+    def __getitem__(self, name: str) -> Locator:
+        """The part of the page with the id ``cv-NAME``."""
+        return self.page.locator(f"#cv-{name}")
+
+    def field(self, name: str) -> Locator:
+        """The input of a part."""
+        return self.page.locator(f"#cv-{name} textarea, #cv-{name} input, textarea#cv-{name}, input#cv-{name}").first
+
+    def button(self, name: str) -> Locator:
+        return self.page.locator(f"button#cv-{name}, #cv-{name} button").first
+
+    # -- doing ---------------------------------------------------------------------------------------------------------
+
+    def example(self, number: int) -> None:
+        """Takes a shipped example; its question comes with it."""
+        before = self.field("question").input_value()
+        self.button(f"example-{number}").click()
+        self.until(lambda: self.field("question").input_value() not in ("", before), "the example's question")
+
+    def upload(self, *files: Path) -> None:
+        self["pictures"].locator("input[type=file]").first.set_input_files([str(file) for file in files])
+
+    def ask(self, question: str | None = None) -> None:
+        if question is not None:
+            self.field("question").fill(question)
+        self.mark()
+        self.button("ask").click()
+
+    def answered(self) -> str:
+        """Waits until the page says that it is done, whatever is still to come; returns the answer."""
+        self.until(lambda: not self.busy(), "the end of the question")
+        return self.answer()
+
+    def finished(self) -> str:
+        """Waits until nothing runs any more; returns the answer."""
+        self.until(lambda: not self.busy() and not self.streams, "the end of the question")
+        return self.answer()
+
+    def replace_program(self, source: str) -> None:
+        """Puts another program into the editor, as if pasted over the old one."""
+        self["program"].locator(".cm-content").click()
+        self.page.keyboard.press("Control+a")
+        self.page.keyboard.press("Delete")
+        self.page.keyboard.insert_text(source)
+        self.until(lambda: self.program().strip() == source.strip(), "the program in the editor")
+
+    def retype_line(self, number: int, line: str) -> None:
+        """Types a line of the program anew, key by key; the first is 1."""
+        self["program"].locator(".cm-line").nth(number - 1).click()
+        for keys in ("Home", "Shift+End", "Delete"):
+            self.page.keyboard.press(keys)
+        self.page.keyboard.type(line)
+        self.until(lambda: self.program().splitlines()[number - 1] == line, "the typed line")
+
+    def run(self) -> None:
+        self.mark()
+        self.button("run").click()
+
+    def press_enter(self) -> None:
+        """Presses Enter on what has the focus, to ask or to run."""
+        self.mark()
+        self.page.keyboard.press("Enter")
+
+    def mark(self) -> None:
+        """Before a question: what the page says of its progress now is of the one before."""
+        self["status"].locator("[role=status]").evaluate_all("all => all.forEach(one => one.dataset.old = '1')")
+
+    # -- looking -------------------------------------------------------------------------------------------------------
+
+    def busy(self) -> bool:
+        """Whether what was asked since :meth:`mark` has not ended."""
+        status = self["status"].locator("[role=status]:not([data-old])")
+        return not (status.count() and re.match("Done|Failed|Stopped|$", status.inner_text().strip()))
+
+    def answer(self) -> str:
+        return self["answer"].inner_text().strip()
+
+    def message(self) -> str:
+        """What went wrong, if anything is shown."""
+        return "\n".join(self["message"].get_by_role("alert").all_inner_texts()).strip()
+
+    def program(self) -> str:
+        return "\n".join(self["program"].locator(".cm-line").all_inner_texts()).replace("\u200b", "")
+
+    def calls(self) -> list[CallCard]:
+        """The calls' cards, in their order."""
+        found = (
+            self["live"]
+            .locator(".cv-call")
+            .evaluate_all("cards => cards.map(card => [card.dataset.name, card.dataset.state, card.innerText])")
+        )
+        return [CallCard(*one) for one in found]
+
+    def heat_maps(self) -> list[dict[str, Any]]:
+        """Size of each heat map, 0 where it is not loaded, and the share of its pixels that are vividly coloured."""
+        maps: list[dict[str, Any]] = self.page.locator("img.cv-heat").evaluate_all(MEASURE)
+        return maps
+
+    def until(self, done: Callable[[], bool], what: str) -> None:
+        """Waits for something the page is to show."""
+        end = time.monotonic() + PATIENCE / 1000
+        while not done():
+            if time.monotonic() > end:
+                self.shot(f"failed-{re.sub('[^a-z]+', '-', what.lower())}")
+                said = self.server.output[-2000:] if self.server else ""
+                raise AssertionError(
+                    f"{what} did not come.\nMessage: {self.message()}\nComplaints: {self.complaints}\nServer: {said}"
+                )
+            self.page.wait_for_timeout(50)
+
+    def watch_live(self) -> None:
+        """Notes from now on what shows before the answer does; see :meth:`seen_live`."""
+        self.page.evaluate(WATCH_LIVE)
+
+    def seen_live(self) -> list[str]:
+        """What appeared before the answer since :meth:`watch_live`, each once: ``line 2``, ``call 1 running`` ..."""
+        found: list[str] = self.page.evaluate("window.seenLive")
+        return found
+
+    def tab_stops(self, most: int = 80) -> list[str]:
+        """Parts of the page in the order the Tab key reaches them. Escape makes the editor let go of it."""
+        self.page.evaluate("document.activeElement.blur(); window.scrollTo(0, 0)")
+        reached: list[str] = []
+        for _ in range(most):
+            self.page.keyboard.press("Escape")
+            self.page.keyboard.press("Tab")
+            reached.append(self.focused())
+        return [name for place, name in enumerate(reached) if name and name not in reached[:place]]
+
+    def tab_to(self, name: str, most: int = 120) -> None:
+        """Presses Tab until a part has the focus. An editor that keeps Tab to itself is left with Escape."""
+        for _ in range(most):
+            if self.focused() == name:
+                return
+            self.page.keyboard.press("Escape")
+            self.page.keyboard.press("Tab")
+        raise AssertionError(f"the Tab key does not reach {name}")
+
+    def tab_to_text(self, text: str, most: int = 120) -> None:
+        """Presses Tab until something that says ``text`` has the focus."""
+        for _ in range(most):
+            if self.page.evaluate("document.activeElement.innerText.trim()").startswith(text):
+                return
+            self.page.keyboard.press("Escape")
+            self.page.keyboard.press("Tab")
+        raise AssertionError(f"the Tab key does not reach {text!r}")
+
+    def focused(self) -> str:
+        """The part that has the focus; empty where it has no name."""
+        found: str = self.page.evaluate("(document.activeElement.closest('[id^=cv-]') || {id: 'cv-'}).id.slice(3)")
+        return found
+
+    def outline(self) -> str:
+        """How the focus is shown; ``none`` where it is not."""
+        look = "style => style.outlineStyle !== 'none' ? 'outline' : style.boxShadow"
+        found: str = self.page.evaluate(f"({look})(getComputedStyle(document.activeElement))")
+        return found
+
+    def shot(self, name: str, *, whole: bool = True) -> Path:
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        path = SCREENSHOTS / f"{name}.png"
+        self.page.screenshot(path=path, full_page=whole)
+        return path
+
+    def overflow(self) -> int:
+        """Pixels that the page is wider than the window."""
+        script = "document.scrollingElement.scrollWidth - window.innerWidth"
+        return int(self.page.evaluate(script))
+
+    @property
+    def foreign(self) -> list[str]:
+        """Requests to other machines."""
+        inside = ("127.0.0.1", "localhost")
+        local = ("data", "blob", "file", "about")
+        return [
+            url for url in self.requests if urlsplit(url).scheme not in local and urlsplit(url).hostname not in inside
+        ]
+
+
+MEASURE = """
+images => images.map(image => {
+    const canvas = document.createElement('canvas');
+    canvas.width = image.naturalWidth; canvas.height = image.naturalHeight;
+    if (!canvas.width) return {width: 0, height: 0, vivid: 0};
+    const pen = canvas.getContext('2d');
+    pen.drawImage(image, 0, 0);
+    const data = pen.getImageData(0, 0, canvas.width, canvas.height).data;
+    let vivid = 0;
+    for (let at = 0; at < data.length; at += 4)
+        vivid += Math.max(data[at], data[at+1], data[at+2]) - Math.min(data[at], data[at+1], data[at+2]) > 80;
+    return {width: canvas.width, height: canvas.height, vivid: vivid / (data.length / 4)};
+})
+"""
+
+WATCH_LIVE = """
+() => {
+    window.seenLive = [];
+    document.querySelectorAll('#cv-live .cv-root').forEach(one => one.remove());
+    const note = text => window.seenLive.includes(text) || window.seenLive.push(text);
+    new MutationObserver(() => {
+        if (document.querySelector('#cv-answer .demo-big')) return;
+        document.querySelectorAll('#cv-live .cv-examples').forEach(() => note('examples'));
+        document.querySelectorAll('#cv-live .cv-line').forEach(line => note(`line ${line.dataset.line}`));
+        document.querySelectorAll('#cv-live .cv-call').forEach(
+            call => note(`call ${call.dataset.index} ${call.dataset.state}`));
+    }).observe(document.body, {childList: true, subtree: true, attributes: true});
+}
+"""
+
+CONTRAST = """
+selector => [...document.querySelectorAll(selector)].filter(one => one.innerText.trim() && one.offsetParent)
+  .map(one => {
+    const channel = byte => byte <= 10 ? byte / 255 / 12.92 : ((byte / 255 + 0.055) / 1.055) ** 2.4;
+    const light = rgb => 0.2126 * channel(rgb[0]) + 0.7152 * channel(rgb[1]) + 0.0722 * channel(rgb[2]);
+    const pen = Object.assign(document.createElement('canvas'), {width: 1, height: 1}).getContext('2d');
+    const parse = color => {
+        pen.clearRect(0, 0, 1, 1); pen.fillStyle = color; pen.fillRect(0, 0, 1, 1);
+        const [r, g, b, a] = pen.getImageData(0, 0, 1, 1).data;
+        return [r, g, b, a / 255];
+    };
+    const over = (top, below) => [0, 1, 2].map(i => top[i] * top[3] + below[i] * (1 - top[3]));
+    const layers = [];
+    for (let at = one; at; at = at.parentElement) layers.push(parse(getComputedStyle(at).backgroundColor));
+    let back = parse(getComputedStyle(document.documentElement).colorScheme.includes('dark') ? '#000' : '#fff');
+    for (const layer of layers.reverse()) back = over(layer, back);
+    const text = over(parse(getComputedStyle(one).color), back);
+    const [high, low] = [light(text), light(back)].sort((a, b) => b - a);
+    return [one.innerText.trim().slice(0, 40), (high + 0.05) / (low + 0.05)];
+  })
+"""
+"""WCAG contrast of each element that matches and shows text, against the backgrounds behind it."""
+
+
+# -- fixtures ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The demo with the mini preset. One for all tests of a module: visitors share nothing."""
+    need_browser()
+    with serve(tmp_path_factory.mktemp("demo")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    need_browser()
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def visit(browser: Browser, server: Server) -> Iterator[Callable[..., Visitor]]:
+    """Makes visitors, with the page open; afterwards none of them may have asked another machine or seen an error."""
+    made: list[Visitor] = []
+
+    def make(*, opened: bool = True, **options: Any) -> Visitor:
+        context = browser.new_context(viewport=options.pop("viewport", {"width": 1280, "height": 900}), **options)
+        visitor = Visitor(context, server)
+        made.append(visitor)
+        return visitor.open() if opened else visitor
+
+    yield make
+    for visitor in made:
+        visitor.context.close()
+    assert [url for visitor in made for url in visitor.foreign] == []
+    assert [one for visitor in made for one in visitor.complaints] == []

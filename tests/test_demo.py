@@ -1,0 +1,776 @@
+"""The demo's parts by themselves: limits, visitors, pictures, what is shown, engines, and what keeps strangers out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from codevqa.demo import serve as serve_module
+from codevqa.demo.asking import Turn, follow
+from codevqa.demo.engines import Engines, lacking
+from codevqa.demo.gate import Gate, loopback
+from codevqa.demo.handlers import Asked, Desk, Guest
+from codevqa.demo.limits import DemoLimits
+from codevqa.demo.live import Live, View
+from codevqa.demo.pictures import examples, read_pictures
+from codevqa.demo.visitor import Allowance, Visitors
+from codevqa.errors import CodeVQAError, ErrorRecord, ImageError, InputError, ModelNotFoundError, SetupError
+from codevqa.images import Picture, load_picture
+from codevqa.program import Answer, Call, Evidence, ImageRef, Program, Trace
+from codevqa.watching import (
+    Answered,
+    CallBegan,
+    CallEnded,
+    Event,
+    Failed,
+    Prepared,
+    Rejected,
+    Shown,
+    Watch,
+    Writing,
+    Wrote,
+)
+
+ROOT = Path(__file__).resolve().parent.parent
+GARDEN = ROOT / "examples" / "pictures" / "garden.png"
+GUEST = Guest("one", "127.0.0.1")
+EVIL = "<img src=x onerror=alert(1)>"
+
+
+def picture() -> Picture:
+    return load_picture(Image.new("RGB", (8, 8), "red"))
+
+
+def answer(text: str = "yes", *calls: Call, **fields: Any) -> Answer:
+    return Answer("Is it?", text, Program("answer = 1"), Trace(calls), seconds=0.5, tokens=12, **fields)
+
+
+def call(index: int = 1, **fields: Any) -> Call:
+    return Call(index, "query", {"question": "What?"}, "blue", 0.01, 1, **fields)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+# -- visitors --------------------------------------------------------------------------------------------------------
+
+
+def test_an_allowance_is_used_up_and_comes_back_after_a_minute() -> None:
+    clock = Clock()
+    allowance = Allowance(2, clock)
+    assert allowance.wait() == 0
+    allowance.take()
+    clock.now += 20
+    allowance.take()
+    assert allowance.wait() == 40
+    clock.now += 40
+    assert allowance.wait() == 0
+
+
+def test_visitors_share_nothing() -> None:
+    visitors = Visitors(DemoLimits())
+    one, other = visitors.get("one"), visitors.get("other")
+    one.memory.put("key", "value", 10)
+    one.answer = answer()
+    assert other.memory.get("key") is None
+    assert other.answer is None
+    assert visitors.get("one") is one
+
+
+def test_a_visitor_who_is_away_is_forgotten_and_what_runs_for_them_ends() -> None:
+    clock = Clock()
+    visitors = Visitors(DemoLimits(idle_seconds=60), clock)
+    watch = Endless()
+    visitors.get("one").running = [watch]
+    clock.now += 59
+    visitors.get("other")
+    assert visitors.known("one") is not None
+    clock.now += 2
+    visitors.get("other")
+    assert visitors.known("one") is None
+    assert watch.done
+
+
+def test_room_is_made_by_forgetting_who_was_away_longest_but_not_one_who_waits_for_an_answer() -> None:
+    visitors = Visitors(DemoLimits(visitors=2))
+    visitors.get("asks").running = [Endless()]
+    visitors.get("looks")
+    visitors.get("new")
+    assert visitors.known("asks") and visitors.known("new")
+    assert visitors.known("looks") is None
+    assert len(visitors) == 2
+
+
+def test_a_visitor_and_an_address_are_told_when_to_come_back() -> None:
+    clock = Clock()
+    visitors = Visitors(DemoLimits(per_minute=1, per_minute_address=2), clock)
+    visitors.admit("one", "here")
+    with pytest.raises(InputError, match="60 seconds"):
+        visitors.admit("one", "here")
+    visitors.admit("two", "here")
+    with pytest.raises(InputError, match="too much"):
+        visitors.admit("three", "here")
+    visitors.admit("three", "elsewhere")
+
+
+# -- pictures --------------------------------------------------------------------------------------------------------
+
+
+def test_the_shipped_examples_have_small_pictures_and_one_is_a_set() -> None:
+    shipped = examples()
+    assert 4 <= len(shipped) <= 6
+    assert any(len(one.images) > 1 for one in shipped)
+    for path in {path for one in shipped for path in one.images}:
+        assert path.stat().st_size < 50_000
+        assert path.read_bytes() == (ROOT / "examples" / "pictures" / path.name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "limits", "told"),
+    [
+        ("broken.png", b"not a picture", DemoLimits(), "broken.png is not a picture"),
+        ("cut.png", GARDEN.read_bytes()[:3000], DemoLimits(), "cut.png is damaged"),
+        ("large.png", GARDEN.read_bytes(), DemoLimits(pixels=100), "large.png is too large (256x256)"),
+        ("heavy.png", GARDEN.read_bytes(), DemoLimits(upload_bytes=2000), "heavy.png is too large a file"),
+        ("gone.png", None, DemoLimits(), "gone.png is no longer here"),
+    ],
+)
+def test_a_bad_picture_is_told_by_its_name(
+    tmp_path: Path, name: str, content: bytes | None, limits: DemoLimits, told: str
+) -> None:
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ImageError) as caught:
+        read_pictures([str(path)], limits, tmp_path)
+    assert str(caught.value).startswith(told)
+    assert str(tmp_path) not in str(caught.value)
+
+
+def test_pictures_are_counted_and_only_uploads_are_read(tmp_path: Path) -> None:
+    inside = tmp_path / "uploads"
+    inside.mkdir()
+    good = inside / "garden.png"
+    good.write_bytes(GARDEN.read_bytes())
+    assert read_pictures([str(good)], DemoLimits(), inside)[0].name == "garden.png"
+    for paths, told in (([], "no picture"), ([str(good)] * 3, "These are 3 pictures")):
+        with pytest.raises(ImageError, match=told):
+            read_pictures(paths, DemoLimits(pictures=2), inside)
+    link = inside / "link.png"
+    link.symlink_to(GARDEN)
+    for path in (GARDEN, link, inside / ".." / "secret.png", Path("/etc/passwd")):
+        with pytest.raises(ImageError, match="not uploaded"):
+            read_pictures([str(path)], DemoLimits(), inside)
+
+
+# -- what is shown ---------------------------------------------------------------------------------------------------
+
+
+def live(**options: Any) -> Live:
+    return Live([picture()], **{"compared": True} | options)
+
+
+def feed(shown: Live, *events: Event) -> View:
+    for event in events:
+        shown.feed(event)
+    return shown.view
+
+
+def test_a_question_is_shown_step_by_step() -> None:
+    shown = live()
+    assert "reading captions" in (shown.view.baseline or "")
+    view = feed(shown, Prepared((Shown("mini-001", "How many?", "answer = 2"),), "prompt"))
+    assert "1 example retrieved" in view.examples and "How many?" in view.examples and " open>" in view.examples
+    view = feed(shown, Writing("img = op"))
+    assert "img = op" in view.program
+    assert view.source is None
+    view = feed(shown, Wrote(Program("answer = query(img)")))
+    assert view.source == "answer = query(img)"
+    assert " open>" not in view.examples.split("</summary>")[0]
+    view = feed(shown, CallBegan(1, "query", {"question": "What?"}, 1))
+    assert 'data-state="running"' in view.running
+    view = feed(shown, CallEnded(call(1)))
+    assert view.running == ""
+    assert 'data-state="computed"' in view.calls and "cv-value" in view.program
+    before = view.calls
+    view = feed(shown, CallEnded(call(2, remembered=True)))
+    assert view.calls.startswith(before) and 'data-state="remembered"' in view.calls
+    view = feed(shown, Answered(answer("two", call(1), call(2, remembered=True))))
+    assert "two" in view.answer and "0.50 s, 12 tokens" in view.answer
+    assert "2 calls, 1 of them from memory" in view.status
+    shown.feed_baseline(Answered(answer("three", method="pnpvqa")))
+    assert "three" in (shown.view.baseline or "")
+
+
+def test_what_users_and_models_say_is_escaped() -> None:
+    shown = live()
+    view = feed(
+        shown,
+        Prepared((Shown("id", EVIL, EVIL),), EVIL),
+        Wrote(Program(f"x = '{EVIL}'")),
+        CallBegan(1, EVIL, {EVIL: EVIL}, 1),
+        CallEnded(Call(1, EVIL, {"question": EVIL}, EVIL, 0.1, 1)),
+        Rejected(Program(EVIL), ErrorRecord("ProgramTypeError", EVIL, 1), "fallback"),
+        Answered(answer(EVIL)),
+    )
+    shown.feed_baseline(Failed(ErrorRecord("ModelError", EVIL)))
+    everything = "".join(str(piece) for piece in vars(shown.view).values() if piece is not view.source)
+    assert "<img src=x" not in everything
+    assert everything.count("&lt;img src=x") >= 6
+
+
+def test_a_program_that_fails_has_its_line_marked() -> None:
+    shown = live(compared=False, source="a = 1\nb = c")
+    view = feed(shown, Wrote(Program("a = 1\nb = c")), Failed(ErrorRecord("ProgramTypeError", "line 2: no c", 2)))
+    assert "cv-failing" in view.program
+    assert 'role="alert"' in view.message and "line 2: no c" in view.message
+    assert view.source is None, "what the visitor wrote stays in the editor"
+    assert view.baseline is None, "and the baseline of the question stays beside it"
+
+
+def test_a_fallback_says_so() -> None:
+    shown = live()
+    rejected = Rejected(Program("b = c"), ErrorRecord("ProgramTypeError", "line 1: no c", 1), "fallback")
+    view = feed(shown, Wrote(Program("b = c")), rejected, Answered(answer("no", fallback=True)))
+    assert "cv-failing" in view.program
+    assert "Plain PnP-VQA answers instead" in view.message
+    assert "because the program failed" in view.answer
+
+
+def test_cards_past_the_limit_come_without_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("codevqa.demo.live.CARDS", 10)
+    evidence = (Evidence("pnpvqa", (ImageRef(1),), "What?", captions=(("a rare caption",),)),)
+    shown = live()
+    assert "a rare caption" in feed(shown, CallEnded(call(1, evidence=evidence))).calls
+    assert feed(shown, CallEnded(call(2, evidence=evidence))).calls.count("a rare caption") == 1
+
+
+# -- turns -----------------------------------------------------------------------------------------------------------
+
+
+class Endless(Watch):
+    """Tells what it is given, and ends only when it is cancelled."""
+
+    def __init__(self, *events: Event) -> None:
+        def begin(tell: Callable[[Event], None]) -> Future[Answer]:
+            future: Future[Answer] = Future()
+            for event in events:
+                tell(event)
+            if events and isinstance(events[-1], Answered | Failed):
+                future.set_result(answer())
+            return future
+
+        super().__init__(begin)
+
+
+class StubEngines:
+    """An engine whose questions end as they are told to."""
+
+    default = "mini"
+
+    def __init__(self, *events: Event) -> None:
+        self.events = events
+        self.watches: list[Watch] = []
+        self.options: list[dict[str, Any]] = []
+        self.closed = False
+
+    def loaded(self, name: str) -> bool:
+        return True
+
+    def get(self, name: str) -> StubEngines:
+        return self
+
+    def watch(self, images: object, question: str, **options: Any) -> Watch:
+        self.options.append({"question": question} | options)
+        self.watches.append(Endless(*self.events))
+        return self.watches[-1]
+
+    def watch_run(self, program: str, images: object, **options: Any) -> Watch:
+        return self.watch(images, program, **options)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def desk(tmp_path: Path, engines: Any, **limits: Any) -> Desk:
+    (tmp_path / "garden.png").write_bytes(GARDEN.read_bytes())
+    return Desk(engines, DemoLimits(**limits), tmp_path)
+
+
+def asked(tmp_path: Path, **fields: Any) -> Asked:
+    return Asked(**{"pictures": [str(tmp_path / "garden.png")], "question": "Is it?", "preset": "mini"} | fields)
+
+
+async def all_views(views: AsyncIterator[tuple[View, Live | None]]) -> list[View]:
+    return [view async for view, _ in views]
+
+
+async def last_view(views: AsyncIterator[tuple[View, Live | None]]) -> View:
+    return (await all_views(views))[-1]
+
+
+def test_the_question_and_the_baseline_are_asked_with_the_visitors_own_memory(tmp_path: Path) -> None:
+    engines = StubEngines(Answered(answer("blue")))
+    one = desk(tmp_path, engines)
+    view = asyncio.run(last_view(one.serve(asked(tmp_path, question="  Is\nit? ", shots=3), GUEST)))
+    assert "blue" in view.answer and "blue" in (view.baseline or "")
+    memory = one.visitors.get("one").memory
+    assert engines.options == [
+        {"question": "Is it?", "method": "codevqa", "shots": 3, "memory": memory},
+        {"question": "Is it?", "method": "pnpvqa", "memory": memory},
+    ]
+    assert one.visitors.get("one").running == []
+
+
+def test_stop_ends_the_question_and_the_baseline(tmp_path: Path) -> None:
+    engines = StubEngines(Writing("img ="))
+    one = desk(tmp_path, engines)
+
+    async def run() -> View:
+        views = one.serve(asked(tmp_path), GUEST)
+        asyncio.get_running_loop().call_later(0.3, one.stop, GUEST)
+        return await last_view(views)
+
+    view = asyncio.run(run())
+    assert "Stopped" in view.status and "stopped" in (view.answer or "") and "stopped" in (view.baseline or "")
+    assert len(engines.watches) == 2 and all(watch.done for watch in engines.watches)
+    assert not one.stop(GUEST), "nothing runs any more"
+    assert not one.stop(Guest("nobody", ""))
+
+
+def test_a_question_ends_when_its_time_is_up(tmp_path: Path) -> None:
+    engines = StubEngines()
+    one = desk(tmp_path, engines, seconds=0.2)
+    view = asyncio.run(last_view(one.serve(asked(tmp_path), GUEST)))
+    assert "more than 0 seconds" in view.status
+    assert all(watch.done for watch in engines.watches)
+    with pytest.raises(InputError, match="more than"):
+        asyncio.run(one.answer(asked(tmp_path), GUEST))
+    assert engines.watches[-1].done
+
+
+def test_leaving_ends_the_question(tmp_path: Path) -> None:
+    engines = StubEngines(Writing("img ="))
+    one = desk(tmp_path, engines)
+
+    async def leave() -> None:
+        views = one.serve(asked(tmp_path), GUEST)
+        async for _ in views:
+            if engines.watches:
+                break
+        await views.aclose()
+
+    asyncio.run(leave())
+    one.close()
+    assert all(watch.done for watch in engines.watches)
+    assert engines.closed
+
+
+def test_a_new_question_ends_the_one_before(tmp_path: Path) -> None:
+    engines = StubEngines(Writing("img ="))
+    one = desk(tmp_path, engines, seconds=5)
+
+    async def both() -> View:
+        first = asyncio.create_task(last_view(one.serve(asked(tmp_path), GUEST)))
+        await asyncio.sleep(0.2)
+        second = asyncio.create_task(last_view(one.serve(asked(tmp_path), GUEST)))
+        view = await first
+        one.stop(GUEST)
+        await second
+        return view
+
+    assert "Stopped" in asyncio.run(both()).status
+
+
+def test_questions_wait_in_line_and_are_told_how_many_are_before_them(tmp_path: Path) -> None:
+    engines = StubEngines(Writing("img ="))
+    one = desk(tmp_path, engines, at_once=1, queue=1)
+    first, second, third = (Guest(name, "127.0.0.1") for name in ("first", "second", "third"))
+
+    async def three() -> tuple[list[View], View]:
+        asking = asyncio.create_task(last_view(one.serve(asked(tmp_path), first)))
+        await asyncio.sleep(0.1)
+        waiting = asyncio.create_task(all_views(one.serve(asked(tmp_path), second)))
+        await asyncio.sleep(0.1)
+        refused = await last_view(one.serve(asked(tmp_path), third))
+        assert len(engines.watches) == 2, "the second waits"
+        one.stop(first)
+        await asking
+        await asyncio.sleep(0.1)
+        assert len(engines.watches) == 4, "its turn has come"
+        one.stop(second)
+        return await waiting, refused
+
+    views, refused = asyncio.run(three())
+    assert "Waiting: 1 before you" in views[0].status
+    assert "server is busy: 1 questions are waiting" in refused.message
+
+
+def test_stop_also_ends_the_wait(tmp_path: Path) -> None:
+    engines = StubEngines(Writing("img ="))
+    one = desk(tmp_path, engines, at_once=1)
+    other = Guest("other", "127.0.0.1")
+
+    async def both() -> View:
+        first = asyncio.create_task(last_view(one.serve(asked(tmp_path), GUEST)))
+        await asyncio.sleep(0.1)
+        second = asyncio.create_task(last_view(one.serve(asked(tmp_path), other)))
+        await asyncio.sleep(0.1)
+        one.stop(other)
+        view = await asyncio.wait_for(second, 5)
+        assert not first.done()
+        one.stop(GUEST)
+        await first
+        return view
+
+    assert "Stopped" in asyncio.run(both()).status
+    assert len(engines.watches) == 2
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"question": "  "}, "question is empty"),
+        ({"question": "x" * 301}, "301 characters"),
+        ({"pictures": []}, "no picture"),
+        ({"program": " \n"}, "program is empty"),
+        ({"program": "x" * 4001}, "4,001 characters"),
+        ({"method": "magic"}, "No method"),
+        ({"shots": 13}, "limit is 12"),
+    ],
+)
+def test_what_cannot_be_asked_is_said_and_not_asked(tmp_path: Path, fields: dict[str, Any], told: str) -> None:
+    engines = StubEngines(Answered(answer()))
+    one = desk(tmp_path, engines)
+    view = asyncio.run(last_view(one.serve(asked(tmp_path, **fields), GUEST)))
+    assert told in view.message and 'role="alert"' in view.message
+    with pytest.raises(CodeVQAError, match=told):
+        asyncio.run(one.answer(asked(tmp_path, **fields), GUEST))
+    assert engines.watches == []
+
+
+def test_a_fault_of_the_demo_itself_is_logged_and_shown_without_its_trace(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Faulty(StubEngines):
+        def get(self, name: str) -> StubEngines:
+            raise RuntimeError("a secret detail")
+
+    view = asyncio.run(last_view(desk(tmp_path, Faulty()).serve(asked(tmp_path), GUEST)))
+    assert "demo itself failed" in view.message and "secret" not in view.message
+    assert "a secret detail" in caplog.text
+
+
+def test_writing_is_shown_at_a_readable_pace() -> None:
+    events = [Writing("x" * n) for n in range(1, 200)]
+
+    class Typing(Watch):
+        def __init__(self) -> None:
+            def begin(tell: Callable[[Event], None]) -> Future[Answer]:
+                future: Future[Answer] = Future()
+
+                def type_all() -> None:
+                    for event in events:
+                        tell(event)
+                        time.sleep(0.003)
+                    tell(Answered(answer()))
+                    future.set_result(answer())
+
+                threading.Thread(target=type_all).start()
+                return future
+
+            super().__init__(begin)
+
+    async def count() -> int:
+        visitor = Visitors(DemoLimits()).get("one")
+        shown = Live([picture()], compared=False)
+        return len([view async for view in follow(Turn(Typing()), shown, visitor, 60)])
+
+    assert 3 <= asyncio.run(count()) <= 25
+
+
+def test_the_page_for_download_hides_where_models_lie(tmp_path: Path) -> None:
+    models = {"writer": "/home/somebody/models/lm", "reader": "gpt"}
+    one = desk(tmp_path, StubEngines(Answered(answer("blue", models=models))))
+    asyncio.run(last_view(one.serve(asked(tmp_path), GUEST)))
+    path = asyncio.run(one.page(GUEST))
+    assert path is not None and Path(path).is_relative_to(tmp_path)
+    text = Path(path).read_text("utf-8")
+    assert "blue" in text and "garden.png" in text
+    assert "somebody" not in text
+    assert asyncio.run(one.page(Guest("other", ""))) is None
+
+
+# -- engines ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_engine_is_loaded_once_for_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    loads: list[str] = []
+    engine = StubEngines()
+
+    def load(name: str, **options: Any) -> StubEngines:
+        loads.append(name)
+        time.sleep(0.1)
+        return engine
+
+    monkeypatch.setattr("codevqa.engine.CodeVQA.from_preset", load)
+    engines = Engines("mini")
+    got: list[Any] = []
+    threads = [threading.Thread(target=lambda: got.append(engines.get("mini"))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert loads == ["mini"] and got == [engine] * 4
+    assert engines.loaded("mini") and not engines.loaded("base")
+    engines.close()
+    assert engine.closed
+
+
+def test_a_load_that_failed_is_tried_again_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    outcomes: list[Any] = [SetupError("no disk"), SetupError("still none"), StubEngines()]
+
+    def load(name: str, **options: Any) -> Any:
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    monkeypatch.setattr("codevqa.engine.CodeVQA.from_preset", load)
+    engines = Engines("mini")
+    reported: list[str] = []
+    said = threading.Event()
+
+    def report(text: str) -> None:
+        reported.append(text)
+        said.set()
+
+    engines.start(report)
+    assert said.wait(10) and reported == ["no disk"]
+    with pytest.raises(SetupError, match="still none"):
+        engines.get("mini")
+    assert engines.get("mini") is not None
+
+
+def test_a_visitor_never_makes_the_server_download(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("codevqa.engine.CodeVQA.from_preset", lambda name, **options: pytest.fail("loaded"))
+    monkeypatch.setattr(
+        "codevqa.demo.engines.missing", lambda spec: "" if "@" in spec else "not downloaded yet: needs the network once"
+    )
+    engines = Engines("mini")
+    assert lacking("mini") == {}
+    with pytest.raises(ModelNotFoundError, match=r"blip-itm-base-coco, .*all-mpnet-base-v2 \(not downloaded yet"):
+        engines.get("base")
+    assert {value: shown for shown, value in engines.choices()}["base"] == "base (models not on this machine)"
+    view = asyncio.run(last_view(desk(tmp_path, engines).serve(asked(tmp_path, preset="base"), GUEST)))
+    assert "Salesforce/blip-itm-base-coco" in view.message
+    view = asyncio.run(last_view(desk(tmp_path, engines).serve(asked(tmp_path, preset="nope"), GUEST)))
+    assert "No preset" in view.message and "nope" in view.message
+
+
+# -- the gate --------------------------------------------------------------------------------------------------------
+
+
+def through(
+    gate_files: Path, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None, **limits: Any
+) -> tuple[int, dict[bytes, bytes], bytes]:
+    """Returns status and headers of a request through the gate, and the body that the app behind it received."""
+    received: list[bytes] = []
+    sent: list[Any] = []
+    chunks = [body[i : i + 1000] for i in range(0, len(body), 1000)] or [b""]
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return
+            received.append(message.get("body", b""))
+            if not message.get("more_body"):
+                break
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": chunks.pop(0), "more_body": bool(chunks)}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    told = {"host": "127.0.0.1:7860"} | (headers or {})
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "headers": [(name.encode(), value.encode()) for name, value in told.items()],
+    }
+    gate = Gate(app, DemoLimits(**limits), gate_files, frozenset({"127.0.0.1"}))
+    asyncio.run(gate(scope, receive, send))
+    if not sent:
+        return 0, {}, b""
+    return sent[0]["status"], dict(sent[0]["headers"]), b"".join(received)
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/config", "/assets/index.js", "/gradio_api/info", "/gradio_api/file=/tmp/x.png"]
+)
+def test_the_gate_lets_through_what_the_page_needs(tmp_path: Path, path: str) -> None:
+    status, headers, _ = through(tmp_path, "GET", path)
+    assert status == 200
+    assert b"connect-src 'self'" in headers[b"content-security-policy"]
+    assert headers[b"x-content-type-options"] == b"nosniff"
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/monitoring"),
+        ("GET", "/gradio_api/deep_link"),
+        ("GET", "/gradio_api/runs"),
+        ("GET", "/gradio_api/proxy=http://127.0.0.1:22/"),
+        ("GET", "/gradio_api/file=https://example.com/x"),
+        ("GET", "/gradio_api/file= HTTP://example.com/x"),
+        ("GET", "/gradio_api/file=file:///etc/passwd"),
+        ("GET", "/gradio_api/file=//example.com/x"),
+        ("GET", "/gradio_api/file/https://example.com/x"),
+        ("GET", "/docs"),
+        ("POST", "/gradio_api/run/ask"),
+        ("POST", "/gradio_api/api/ask"),
+        ("POST", "/gradio_api/component_server"),
+        ("POST", "/gradio_api/run-history/connect"),
+        ("DELETE", "/"),
+        ("PUT", "/gradio_api/upload"),
+    ],
+)
+def test_the_gate_keeps_out_the_rest(tmp_path: Path, method: str, path: str) -> None:
+    assert through(tmp_path, method, path)[0] in (403, 404)
+
+
+def test_the_gate_knows_this_server_by_its_names_and_its_own_page(tmp_path: Path) -> None:
+    join = "/gradio_api/queue/join"
+    assert through(tmp_path, "GET", "/", headers={"host": "rebound.example:7860"})[0] == 403
+    assert through(tmp_path, "POST", join, b"{}", {"origin": "https://evil.example"})[0] == 403
+    assert through(tmp_path, "POST", join, b"{}", {"origin": "null"})[0] == 403
+    assert through(tmp_path, "POST", join, b"{}", {"origin": "http://127.0.0.1:7860"})[0] == 200
+
+
+def test_the_gate_bounds_requests_and_refuses_addresses_of_pictures(tmp_path: Path) -> None:
+    join, upload = "/gradio_api/queue/join", "/gradio_api/upload"
+
+    def naming(path: str) -> bytes:
+        return json.dumps({"data": [[{"image": {"path": path, "meta": {}}}]]}).encode()
+
+    body = naming(f"{tmp_path}/x.png")
+    assert through(tmp_path, "POST", join, body) == (200, through(tmp_path, "POST", join)[1], body)
+    for path in (
+        "http://10.0.0.1/x.png",
+        "HTTPS://example.com/x",
+        " http://a/b",
+        "//a/b",
+        "ftp://a/b",
+        "file:///etc/x",
+    ):
+        assert through(tmp_path, "POST", join, naming(path))[0] == 400
+    assert through(tmp_path, "POST", join, b"x" * 3000, request_bytes=2000)[0] == 413
+    assert through(tmp_path, "POST", join, b"{}", {"content-length": "3000"}, request_bytes=2000)[0] == 413
+    large = DemoLimits(pictures=1, upload_bytes=1000).upload_request_bytes + 1000
+    assert through(tmp_path, "POST", upload, b"x" * large, pictures=1, upload_bytes=1000)[0] == 0, "cut off"
+    declared = {"content-length": str(large)}
+    assert through(tmp_path, "POST", upload, b"", declared, pictures=1, upload_bytes=1000)[0] == 413
+    (tmp_path / "stored").write_bytes(b"x" * 5000)
+    assert through(tmp_path, "POST", upload, b"x", {"content-length": "1"}, stored_bytes=5000)[0] == 503
+    assert through(tmp_path, "POST", upload, b"x", {"content-length": "1"}, stored_bytes=5001)[0] == 200
+
+
+# -- serving ---------------------------------------------------------------------------------------------------------
+
+
+def test_loopback_addresses() -> None:
+    assert all(map(loopback, ("127.0.0.1", "127.8.8.8", "localhost", "::1")))
+    assert not any(map(loopback, ("0.0.0.0", "192.168.1.5", "::", "example.com")))
+
+
+def test_a_port_that_is_taken_is_said_and_without_one_the_next_is_taken() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(SetupError, match=rf"port {port}: it is taken. Give another with --port"):
+            serve_module._free_port("127.0.0.1", port)
+    with pytest.raises(SetupError, match=r"Cannot listen on 192\.0\.2\.1, port 0: "):
+        serve_module._free_port("192.0.2.1", 0)
+    assert serve_module._free_port("127.0.0.1", None) in range(7860, 7871)
+    assert serve_module._free_port("127.0.0.1", 0) > 0
+
+
+def test_what_an_open_address_exposes_is_said() -> None:
+    told = serve_module._exposed("0.0.0.0", 7860, DemoLimits())
+    for words in ("no password", "pictures and questions", "run programs in the sandbox", "7860", "without encryption"):
+        assert words in told
+
+
+def test_without_gradio_one_line_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve_module, "find_spec", lambda name: None)
+    with pytest.raises(SetupError, match=r"pip install 'codevqa\[demo\]'"), serve_module.serving():
+        pass
+
+
+def test_the_environment_is_put_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRADIO_ALLOWED_PATHS", "/home")
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    with serve_module._environment(tmp_path, offline=True):
+        assert os.environ["GRADIO_ANALYTICS_ENABLED"] == "False"
+        assert os.environ["HF_HUB_OFFLINE"] == "1"
+        assert os.environ["GRADIO_ALLOWED_PATHS"] == ""
+    assert os.environ["GRADIO_ALLOWED_PATHS"] == "/home"
+    assert "HF_HUB_OFFLINE" not in os.environ
+    with serve_module._environment(tmp_path, offline=False):
+        assert "HF_HUB_OFFLINE" not in os.environ
+
+
+def test_the_command_line_stays_light() -> None:
+    code = "import sys, codevqa.cli.main, codevqa.demo; print('gradio' in sys.modules, 'torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.split() == ["False", "False"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+def test_app_py_serves_says_where_and_ends_cleanly(tmp_path: Path, ending: signal.Signals) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    words = [sys.executable, "app.py", "--no-browser", "--port", "0"]
+    with subprocess.Popen(words, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        assert line.startswith("codevqa: listening on http://127.0.0.1:")
+        port = line.split(":")[3].split("/")[0]
+        taken = subprocess.run([*words[:-1], port], cwd=ROOT, capture_output=True, text=True, env=environment)
+        assert taken.returncode == 2 and taken.stdout == ""
+        assert (
+            taken.stderr
+            == f"codevqa: Cannot listen on 127.0.0.1, port {port}: it is taken. Give another with --port.\n"
+        )
+        assert list(tmp_path.glob("codevqa-demo-*"))
+        process.send_signal(ending)
+        rest = process.stderr.read()
+        assert process.wait(30) == 0
+    assert rest == "codevqa: ended\n"
+    assert not list(tmp_path.glob("codevqa-demo-*")), "uploads are deleted"
