@@ -186,8 +186,7 @@ class CodeVQA:
             What happens, to iterate over (:mod:`codevqa.watching`). It never raises what :meth:`ask` raises: that is
             its last event, ``Failed``.
         """
-        asked = Asked(images, question, form, method, seed, shots, memory)
-        return Watch(lambda tell: self._loop.submit(answer(self._means, asked, tell)))
+        return self._watch(Asked(images, question, form, method, seed, shots, memory))
 
     def ask_many(self, questions: Iterable[Question], *, method: Method = "codevqa") -> list[Answer]:
         """Answers many questions at once, sharing batches; the answers come in the order of the questions.
@@ -270,7 +269,9 @@ class CodeVQA:
 
         A program that fails ends with ``Failed``, which holds the calls that ran until then.
         """
-        asked = _asked(program, images, question, form, seed, memory)
+        return self._watch(_asked(program, images, question, form, seed, memory))
+
+    def _watch(self, asked: Asked) -> Watch:
         return Watch(lambda tell: self._loop.submit(answer(self._means, asked, tell)))
 
     # -- the rest ----------------------------------------------------------------------------------------------------

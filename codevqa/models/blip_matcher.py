@@ -134,7 +134,7 @@ class BlipMatcher:
             ModelError: the network failed.
         """
         with self._lock:
-            return _in_picture_order(self._similarity, requests, self._batch())
+            return _in_picture_order(self._similarity, requests, self._batch(), self._release)
 
     def token_maps(self, requests: Sequence[MatchRequest]) -> list[tuple[Map, Map]]:
         """Returns GradCAM of every token, (tokens, grid, grid), and the ITM logits (no match, match) of each pair.
@@ -142,7 +142,7 @@ class BlipMatcher:
         For figures and parity checks; the focus is not looked at.
         """
         with self._lock:
-            return _in_picture_order(self._token_maps, requests, self._batch())
+            return _in_picture_order(self._token_maps, requests, self._batch(), self._release)
 
     def _match(self, requests: Sequence[MatchRequest]) -> list[Match]:
         encoded = self._tokens([request.text for request in requests])
@@ -244,13 +244,10 @@ class BlipMatcher:
     def _batch(self) -> int:
         if self._max_batch is not None:
             return self._max_batch
-        most = _GPU_PAIRS if self._at.device.type == "cuda" else _CPU_PAIRS
-        return fitting(self._at.device, self._text.row_bytes(1 + self.grid**2, self._max_length), most)
+        return fitting(self._at.device, self._text.row_bytes(1 + self.grid**2, self._max_length), self.batch)
 
 
-def _in_picture_order(
-    run: Any, requests: Sequence[Any], size: int, release: Callable[[], None] | None = None
-) -> list[Any]:
+def _in_picture_order(run: Any, requests: Sequence[Any], size: int, release: Callable[[], None]) -> list[Any]:
     """Runs requests with those on one picture side by side, so that a full cache still encodes each once."""
     first: dict[str, int] = {}
     for request in requests:

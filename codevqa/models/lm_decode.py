@@ -229,9 +229,8 @@ class SlotDecoder(OwnLoop):
         """Starts a round of steps for all texts."""
         texts = list(self._texts.values())
         steps = min(self.pace.steps, max(text.row.max_tokens - text.launched for text in texts))
-        places = {text.position for text in texts}
         # Texts stop moving at their limits, which are within memory.
-        length = min(_up(max(places) + steps, self.pace.grain), memory.length)
+        length = min(_up(max(text.position for text in texts) + steps, self.pace.grain), memory.length)
         count = max(text.slot for text in texts) + 1
         if self.device.type == "cuda":
             count = min(1 << (count - 1).bit_length(), memory.count)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -33,7 +32,6 @@ class OwnLoop:
         self.device: torch.device = model.device
         self._shapes: list[tuple[int, int, int]] = []
         self._dtype: torch.dtype = model.dtype
-        self._whole = "logits_to_keep" in inspect.signature(model.forward).parameters
 
     def supported(self) -> bool:
         """Tries the loop on a short text: does it give the logits of the model's own forward pass?"""

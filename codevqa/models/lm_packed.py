@@ -9,6 +9,7 @@ two threads for each product of matrices do, and waits for nobody where other pr
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -83,6 +84,7 @@ class PackedDecoder(OwnLoop):
         self.prefixes = PrefixTree(prefix_bytes)
         self._memories: list[Memory] = []
         self._drafts = Drafts()
+        self._keeps_some = "logits_to_keep" in inspect.signature(model.forward).parameters
         self._lock = threading.Lock()
         """Held by whoever changes what lanes have in common."""
         self._threads: ThreadPoolExecutor | None = None
@@ -248,12 +250,12 @@ class PackedDecoder(OwnLoop):
             at += len(part.tokens)
             places += range(at - count, at)
         kept = torch.tensor(places, dtype=torch.long, device=self.device)
-        given: dict[str, Any] = {"logits_to_keep": kept} if self._whole else {}
+        given: dict[str, Any] = {"logits_to_keep": kept} if self._keeps_some else {}
         with attention(phase):
             logits: torch.Tensor = self.model(
                 input_ids=phase.ids, position_ids=phase.positions, past_key_values=phase, use_cache=True, **given
             ).logits[0]
-        return logits if self._whole else logits[kept]
+        return logits if self._keeps_some else logits[kept]
 
     def _reserve(self, lanes: int, count: int, length: int) -> list[Memory]:
         """Returns so many slots of so many tokens for each lane; those of the last call where they suffice."""
