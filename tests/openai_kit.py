@@ -18,6 +18,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 Reply = tuple[int, Any, dict[str, str]]
 
 
@@ -156,3 +158,22 @@ def _answers(url: str) -> bool:
         return True
     except OSError:
         return False
+
+
+Serve = Callable[[Callable[[str, dict[str, Any], int], Reply]], FakeServer]
+
+
+@pytest.fixture
+def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    running = []
+
+    def start(answer: Callable[[str, dict[str, Any], int], Reply]) -> FakeServer:
+        running.append(FakeServer(answer))
+        return running[-1]
+
+    yield start
+    for server in running:
+        server.shutdown()
+        server.server_close()

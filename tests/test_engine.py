@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
+from engine_kit import Gate
 from PIL import Image as PILImage
 
 from codevqa import Answer, CodeVQA, Limits, Models, Program, QuerySettings, Question, Settings, Writer, WriterSettings
@@ -570,20 +571,6 @@ def test_closing_leaves_no_process_and_no_thread() -> None:
     assert not {one.name for one in set(threading.enumerate()) - threads}
     with pytest.raises(RuntimeError, match="closed"):
         vqa.ask(RED, "a?")
-
-
-class Gate:
-    """A reading model that waits to be let through."""
-
-    def __init__(self) -> None:
-        self.entered, self.open = threading.Event(), threading.Event()
-        self.questions: list[str] = []
-
-    def __call__(self, request: GenerationRequest) -> str:
-        self.questions.append(str(request.prompt).rsplit("Q: ", 1)[1].removesuffix("\nA:"))
-        self.entered.set()
-        assert self.open.wait(10), "the caller's loop stood still"
-        return " yes"
 
 
 def test_cancelling_an_ask_stops_its_program_and_leaves_the_engine_usable() -> None:

@@ -7,12 +7,12 @@ import socket
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from openai_kit import FakeServer, Reply, completion, failure, transformers_serve, turn
+from openai_kit import Reply, Serve, completion, failure, serve, transformers_serve, turn
 from tiny_lm import build_tiny_lm
 
 from codevqa.errors import ServerError, SetupError
@@ -20,25 +20,9 @@ from codevqa.models.base import GenerationRequest, Message
 from codevqa.models.openai_lm import OpenAILM
 from codevqa.models.transformers_lm import TransformersLM
 
+__all__ = ["serve"]
+
 KEY = "sk-verysecretkey0123456789"
-Serve = Callable[[Callable[[str, dict[str, Any], int], Reply]], FakeServer]
-
-
-@pytest.fixture
-def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    running = []
-
-    def start(answer: Callable[[str, dict[str, Any], int], Reply]) -> FakeServer:
-        running.append(FakeServer(answer))
-        return running[-1]
-
-    yield start
-    for server in running:
-        server.shutdown()
-        server.server_close()
-
 
 ASK = GenerationRequest("Say", 5)
 

@@ -419,6 +419,7 @@ def test_cancelled_runs_never_harm_others() -> None:
                     await asyncio.sleep(chance.uniform(0, 0.004))
                     task.cancel()
                     await asyncio.wait([task])
+                    assert task.cancelled() or task.result().value == "a 1"
 
             async def healthy() -> list[Any]:
                 return [(await box.run(source, answering, images=IMAGES)).value for _ in range(60)]
@@ -448,7 +449,7 @@ def test_a_worker_is_not_killed_once_it_is_given_back(monkeypatch: pytest.Monkey
         with ThreadPoolExecutor(1) as executor:
             run = Run(cast("Any", Session()), "answer = 1", answering, LIMITS, PRIMITIVES.names, executor)
             task = asyncio.create_task(run.finish(IMAGES, {}))
-            await asyncio.to_thread(giving_back.wait, 10)
+            assert await asyncio.to_thread(giving_back.wait, 10)
             run.kill()
             go_on.set()
             with pytest.raises(OverflowError):
@@ -472,7 +473,7 @@ def test_a_program_cancelled_while_it_waits_leaves_its_worker_alive() -> None:
             workers = set(_workers()) - before
             assert len(workers) == 1
             task = asyncio.create_task(box.run("answer = query(images[0], 'a')", never, images=IMAGES))
-            await called.wait()
+            await asyncio.wait_for(called.wait(), 10)
             task.cancel()
             await asyncio.wait([task])
             assert (await box.run("answer = 2", never)).value == 2
@@ -496,7 +497,7 @@ def test_closing_ends_programs_under_way() -> None:
         box = Sandbox(PRIMITIVES, Limits(seconds=60), workers=2)
         sources = ("while True: pass", "answer = query(images[0], 'a')", "answer = 'waiting for a worker'")
         tasks = [asyncio.create_task(box.run(source, host, images=IMAGES)) for source in sources]
-        await called.wait()
+        await asyncio.wait_for(called.wait(), 10)
         await asyncio.sleep(0.1)
         await asyncio.wait_for(box.aclose(), 5)
         go_on.set()

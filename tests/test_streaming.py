@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from openai_kit import FakeServer, Reply, completion, event, failure, streamed, transformers_serve, turn
+from openai_kit import Reply, Serve, completion, event, failure, serve, streamed, transformers_serve, turn
 from tiny_lm import build_tiny_lm
 
 from codevqa.errors import ServerError
@@ -21,6 +21,8 @@ from codevqa.models.lm_decode import Pace, SlotDecoder
 from codevqa.models.lm_stream import TextStream, certain
 from codevqa.models.openai_lm import OpenAILM
 from codevqa.models.transformers_lm import TransformersLM
+
+__all__ = ["serve"]
 
 PROMPTS = ["What color is the car?", "yes", "box_x, box_y = get_pos(img,", "Context: a dog on a sofa."]
 LATE = Pace(steps=3, late=1, prefill=200, worth=16, grain=8)
@@ -180,24 +182,6 @@ def test_memory_that_runs_out_does_not_take_text_back(
 
 
 # --- servers ---------------------------------------------------------------------------------------------------------
-
-Serve = Callable[[Callable[[str, dict[str, Any], int], Reply]], FakeServer]
-
-
-@pytest.fixture
-def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    running: list[FakeServer] = []
-
-    def start(answer: Callable[[str, dict[str, Any], int], Reply]) -> FakeServer:
-        running.append(FakeServer(answer))
-        return running[-1]
-
-    yield start
-    for server in running:
-        server.shutdown()
-        server.server_close()
-
 
 FORMS = pytest.mark.parametrize("form", ["completion", "chat"])
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from engine_kit import Gate
 from PIL import Image as PILImage
 
 from codevqa import CodeVQA, Memory, Models, QuerySettings, Settings, Watch, Writer, WriterSettings
@@ -56,20 +57,6 @@ class Streaming(ScriptedLM):
                 for end in range(self.letters, len(completion.text) + self.letters, self.letters):
                     request.on_text(completion.text[:end])
         return made
-
-
-class Gate:
-    """A reading model that waits to be let through."""
-
-    def __init__(self) -> None:
-        self.entered, self.open = threading.Event(), threading.Event()
-        self.questions: list[str] = []
-
-    def __call__(self, request: GenerationRequest) -> str:
-        self.questions.append(str(request.prompt).rsplit("Q: ", 1)[1].removesuffix("\nA:"))
-        self.entered.set()
-        assert self.open.wait(20), "nobody let it through"
-        return " yes"
 
 
 @contextmanager
