@@ -120,6 +120,14 @@ def test_room_is_made_by_forgetting_who_was_away_longest_but_not_one_who_waits_f
     assert len(visitors) == 2
 
 
+def test_room_is_not_made_by_forgetting_one_whose_question_waits() -> None:
+    visitors = Visitors(DemoLimits(visitors=2))
+    visitors.get("waits").asking = 1
+    visitors.get("looks")
+    visitors.get("new")
+    assert visitors.known("waits") and visitors.known("looks") is None
+
+
 def test_a_visitor_and_an_address_are_told_when_to_come_back() -> None:
     clock = Clock()
     visitors = Visitors(DemoLimits(per_minute=1, per_minute_address=2), clock)
@@ -236,6 +244,13 @@ def test_what_users_and_models_say_is_escaped() -> None:
     everything = "".join(str(piece) for piece in vars(shown.view).values() if piece is not view.source)
     assert "<img src=x" not in everything
     assert everything.count("&lt;img src=x") >= 6
+
+
+def test_a_failure_outside_of_the_question_ends_the_baseline_too() -> None:
+    shown = live()
+    assert "reading captions" in (shown.view.baseline or "")
+    shown.failed(ErrorRecord("ModelError", "it broke"))
+    assert "stopped" in (shown.view.baseline or "")
 
 
 def test_a_program_that_fails_has_its_line_marked() -> None:

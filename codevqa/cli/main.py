@@ -1,7 +1,7 @@
 """``codevqa``: the subcommands, and errors as one clear line.
 
-Exit status: 0 answered; 1 something failed (a program, a model); 2 what was asked cannot be done (a picture, a name,
-the command line itself); 130 interrupted.
+Exit status: 0 answered; 1 something failed (a program, a model), or trace-diff found a difference; 2 what was asked
+cannot be done (a picture, a name, the command line itself); 130 interrupted.
 """
 
 from __future__ import annotations

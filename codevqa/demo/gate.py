@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -147,7 +148,14 @@ def _own_page(scope: Scope) -> bool:
 
 
 def _stored(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    total = 0
+    for path in folder.rglob("*"):
+        try:
+            found = path.stat()
+        except FileNotFoundError:  # deleted meanwhile, as old uploads are
+            continue
+        total += found.st_size if stat.S_ISREG(found.st_mode) else 0
+    return total
 
 
 def _paths(body: bytes) -> Iterator[str]:

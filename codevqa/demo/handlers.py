@@ -92,11 +92,14 @@ class Desk:
             while place.before and visitor.turn == number:
                 yield _waiting(f"Waiting: {place.before} before you."), None
                 await place.moved()
+            if visitor.turn != number:  # a question that was stopped while it waited loads no models
+                yield _ended(), None
+                return
             if not self.engines.loaded(asked.preset):
                 yield _waiting(f"Loading the models of {asked.preset}."), None
             vqa = await asyncio.to_thread(self.engines.get, asked.preset)
             if visitor.turn != number:  # stopped, or asked something else meanwhile
-                yield View(answer_box("Answer", note="none: stopped"), status=status_box("Stopped.")), None
+                yield _ended(), None
                 return
             compare = asked.program is None and asked.method == "codevqa"
             live = Live(pictures, compared=compare, source=asked.program)
@@ -235,6 +238,10 @@ def _baseline(
     if not compare:
         return None
     return vqa.watch(list(pictures), asked.question, method="pnpvqa", memory=visitor.memory)
+
+
+def _ended() -> View:
+    return View(answer_box("Answer", note="none: stopped"), status=status_box("Stopped."))
 
 
 def _waiting(text: str) -> View:

@@ -114,13 +114,17 @@ class Live:
         """Shows that the question was ended before its answer."""
         if self.answer is None:
             self._show(answer=answer_box("Answer", note="none: stopped"))
-        if self._compares:
-            self._show(baseline=answer_box("Plain baseline", note="none: stopped"))
+        self._end_baseline()
         self._show(running="", status=status_box(why))
 
     def failed(self, error: ErrorRecord) -> None:
         """Shows a failure outside of the question itself."""
         self._failed(error, None)
+        self._end_baseline()
+
+    def _end_baseline(self) -> None:
+        if self._compares:
+            self._show(baseline=answer_box("Plain baseline", note="none: stopped"))
 
     # -- events ------------------------------------------------------------------------------------------------------
 

@@ -143,10 +143,11 @@ class Visitors:
         return visitor
 
     def _make_room(self, newest: str) -> None:
-        """Forgets whoever was away longest; those for whom something runs only where all of them wait."""
+        """Forgets whoever was away longest; those whose question waits or runs only where everybody's does."""
         while len(self._known) > self._limits.visitors:
             others = [session for session in self._known if session != newest]
-            self.forget(next((one for one in others if not self._known[one].running), others[0]))
+            idle = (one for one in others if not (self._known[one].running or self._known[one].asking))
+            self.forget(next(idle, others[0]))
 
     def _forget_idle(self, now: float) -> None:
         for session, visitor in list(self._known.items()):  # longest away first
