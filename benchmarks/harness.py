@@ -25,8 +25,10 @@ from typing import Any
 from PIL import Image
 
 from codevqa import CodeVQA, Models, QuerySettings, Settings, Writer, WriterSettings
+from codevqa.eval.local import Local
 from codevqa.eval.provenance import run_info
-from codevqa.eval.runner import Job, Local, Status, open_run, run
+from codevqa.eval.runner import open_run
+from codevqa.eval.session import Job, Status, run
 from codevqa.eval.store import FILE
 from codevqa.eval.task import Example, Method, PictureFile, Row
 from codevqa.models.base import GenerationRequest

@@ -24,11 +24,13 @@ from .. import __version__
 from ..errors import CodeVQAError, InputError, ModelError, SetupError
 from ..images import load_pictures
 from ..loop import LoopThread
+from .local import Evidence, failed
 from .provenance import data_hash, data_places
 from .ray_cluster import connect, last_line, line, room
 from .ray_worker import SAME, Answered, Plan, Worker
 from .run_info import RunInfo
-from .runner import METHODS, Evidence, Job, Progress, check, failed, seeds_of, stream
+from .runner import METHODS, check, seeds_of, stream
+from .session import Job, Progress
 from .store import Store
 from .task import DataSet, Example, Method, Row
 
@@ -62,7 +64,7 @@ class _Slot:
 
 
 class Pool:
-    """Actors that answer examples: an :class:`~codevqa.eval.runner.AskExample`. Use it in a ``with`` block.
+    """Actors that answer examples: an :class:`~codevqa.eval.session.AskExample`. Use it in a ``with`` block.
 
     Args:
         factory: makes an engine, in each actor; Ray sends it there.

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from .. import __version__
 from ..errors import CodeVQAError, ImageError, SetupError
+from .local import Evidence, Local
 from .provenance import run_info
 from .run_info import RunInfo
-from .runner import Evidence, Job, Local
+from .session import Job
 from .task import Example, Row
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class Worker:
     async def ask(
         self, example: Example, jobs: Sequence[Job], seeds: Sequence[int], evidence: Evidence
     ) -> Answered | CodeVQAError:
-        """Answers an example as :class:`~codevqa.eval.runner.Local` does."""
+        """Answers an example as :class:`~codevqa.eval.local.Local` does."""
         assert self.engine is not None
         ask, unread = Local(self.engine, seeds, evidence), ""
         try:

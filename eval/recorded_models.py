@@ -30,6 +30,7 @@ from ..models.base import (
     SimilarityRequest,
 )
 from ..retrieval import Retriever
+from ..services import BATCH
 from .calls import CallStore, State, Stored, key_of
 
 __all__ = [
@@ -61,6 +62,16 @@ class _Recorded(Generic[_Model]):
         self.model = model
         self._store = store
         self._identity = {"model": about["model"], "settings": about["settings"]}
+
+    @property
+    def batch(self) -> int:
+        """How many requests the model behind likes best at once."""
+        return int(getattr(self.model, "batch", BATCH))
+
+    @property
+    def flights(self) -> int:
+        """How many batches the model behind computes at once."""
+        return int(getattr(self.model, "flights", 1))
 
     def _ask(
         self,

@@ -21,7 +21,7 @@ from codevqa.errors import InputError, SetupError, UnknownNameError
 from codevqa.eval.choices import engine_for, methods_of, prompts_for, settings_for
 from codevqa.eval.exports import FORMATS, export
 from codevqa.eval.run_info import RunInfo
-from codevqa.eval.runner import Status
+from codevqa.eval.session import Status
 from codevqa.eval.store import Store
 from codevqa.eval.task import Row
 from codevqa.models.presets import preset

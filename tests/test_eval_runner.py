@@ -19,7 +19,8 @@ from codevqa import CodeVQA
 from codevqa.errors import InputError, ModelError, ServerError, SetupError
 from codevqa.eval import Store, evaluate
 from codevqa.eval.provenance import data_hash, prompt_hash, run_info
-from codevqa.eval.runner import Job, Status, open_run, run
+from codevqa.eval.runner import open_run
+from codevqa.eval.session import Job, Status, run
 from codevqa.eval.task import DataSet, Example, Held, PictureFile, Row
 from codevqa.models.base import GenerationRequest
 

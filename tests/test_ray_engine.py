@@ -29,7 +29,8 @@ from codevqa.eval.choices import engine_for
 from codevqa.eval.datasets import open_dataset
 from codevqa.eval.ray_engine import Pool
 from codevqa.eval.record import replay_engine
-from codevqa.eval.runner import Status, stream
+from codevqa.eval.runner import stream
+from codevqa.eval.session import Status
 from codevqa.eval.task import Example, Held
 from codevqa.models.base import GenerationRequest
 

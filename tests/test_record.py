@@ -341,6 +341,15 @@ def test_only_what_is_missing_goes_on_in_one_batch(store: CallStore) -> None:
     assert recorded.caption(many) == RecordedCaptioner(store, ABOUT).caption(many)
 
 
+def test_how_a_model_likes_its_batches_is_passed_on(store: CallStore) -> None:
+    class Choosy(FakeCaptioner):
+        batch, flights = 7, 3
+
+    recorded, plain = RecordedCaptioner(store, ABOUT, Choosy()), RecordedCaptioner(store, ABOUT, FakeCaptioner())
+    assert (recorded.batch, recorded.flights) == (7, 3)
+    assert (plain.batch, plain.flights) == (64, 1)
+
+
 def test_results_come_back_to_the_bit(store: CallStore) -> None:
     relevance = np.random.default_rng(0).random((6, 6)).astype(np.float32)
     relevance[0, :3] = np.nan, -0.0, 1e-42

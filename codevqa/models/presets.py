@@ -57,7 +57,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
                 language_model="transformers:@mini/weights/lm",
                 retriever="sentence:@mini/weights/retriever",
                 prompts=MappingProxyType({"image": "mini", "set": "mini"}),
-                settings=Settings(writer=WriterSettings(max_tokens=256, repairs=0)),
+                settings=Settings(writer=WriterSettings(max_tokens=256, repairs=0), workers=64),
                 options={"matcher": {"block": 2, "average": "all"}, "captioner": {"min_length": 0, "temperature": 0.5}},
             ),
             Preset(
@@ -77,6 +77,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
                 language_model="transformers:Qwen/Qwen2.5-Coder-7B-Instruct",
                 retriever="sentence:sentence-transformers/all-mpnet-base-v2",
                 prompts=_PAPER_PROMPTS,
+                settings=Settings(workers=128),  # a GPU likes full batches
             ),
         )
     }
