@@ -6,8 +6,9 @@
     python benchmarks/speed.py equality   answers of both on GQA, COVR and NLVR2 as drawn by `codevqa mini-data`
 
 ``query`` and ``mix`` take random weights, which cost as much as trained ones, and language models that are replayed at
-no cost; ``--size tiny`` tries them out on a CPU. The reference (``benchmarks/reference.py``) is slow, so it is measured
-on the few items given by ``--reference`` and stated for one item.
+no cost; ``--size tiny`` tries them out on a CPU. On a GPU several processes, which start at the same moment, share the
+pictures (``--processes``, ``processes.py``). The reference (``benchmarks/reference.py``) runs alone when they are gone.
+It is slow, so it is measured on the few items given by ``--reference`` and stated for one item.
 
 Further measurements: ``latency_set.py`` (a question about five images), ``overhead.py`` (everything but models),
 ``memory.py`` (100,000 questions), ``writing_speed.py`` (program writing), ``where_time_goes.py`` (a profile).
@@ -34,7 +35,8 @@ from typing import Any
 
 import torch
 from PIL import Image as PILImage
-from random_blip import ReplayedReader, ReplayedWriter, engine, fresh_pictures, networks, questions, served, writer
+from processes import COMMANDS, arguments, counts, measured, per_picture
+from random_blip import ReplayedReader, ReplayedWriter, fresh_pictures, networks, questions, writer
 from reference import Numbers, Release, engine_seeds, from_preset
 
 from codevqa import Answer, CodeVQA, Question
@@ -46,6 +48,8 @@ TFLOP_A_PICTURE = 0.76
 """Two ViT-L/16 forward passes at 384 pixels."""
 TFLOP_A_SECOND = 789.0
 """What an H200 reached on large bfloat16 matrix products of random numbers."""
+PROCESSES = 4
+"""On a GPU. One is bound by Python: on an H200, ``query`` was fastest with two to four and the mix with four."""
 
 Asked = tuple[Picture, str]
 Found = dict[str, Any]
@@ -62,17 +66,6 @@ def both_clocks(run: Callable[[], object]) -> tuple[float, float]:
     """Returns how long a call takes by the clock, and in time of this process on all cores."""
     start = time.process_time()
     return seconds(run), time.process_time() - start
-
-
-def work(vqa: CodeVQA) -> dict[str, int]:
-    """Returns what the models have done so far."""
-    matcher, captioner = vqa.models.matcher.stats, vqa.models.captioner.stats  # type: ignore[attr-defined]
-    return {
-        "matcher's vision forwards": matcher.vision_forwards,
-        "captioner's vision forwards": captioner.vision_forwards,
-        "texts matched": matcher.text_rows,
-        "captions": captioner.text_rows,
-    }
 
 
 def report(name: str, unit: str, ours: float, count: int, theirs: float, reference_count: int, **more: Any) -> Found:
@@ -100,33 +93,17 @@ def report(name: str, unit: str, ours: float, count: int, theirs: float, referen
     return found
 
 
-def large(name: str, options: argparse.Namespace) -> Found:
-    """Measures ``query`` or ``mix`` over random weights of a released size."""
+def large(options: argparse.Namespace) -> Found:
+    """Measures ``query`` or ``mix`` over random weights of a released size, and then the reference."""
+    found = measured(options, options.processes)
+    ours, count = found["seconds"], found["items"]
     matching, captioning = networks(options.size, options.device)
-    per_picture = 1 if name == "query" else options.questions
-    method: Any = "pnpvqa" if name == "query" else "codevqa"
-
-    def asked(pictures: int, seed: int) -> list[Asked]:
-        texts = questions(seed)
-        return [(one, next(texts)) for one in fresh_pictures(pictures, seed) for _ in range(per_picture)]
-
-    with engine(served(matching), served(captioning), at_once=options.at_once, batch=options.batch) as vqa:
-
-        def ask(items: Sequence[Asked]) -> list[Answer]:
-            return vqa.ask_many([Question(picture, text) for picture, text in items], method=method)
-
-        ask(asked(options.warm_up, 1))
-        items, before = asked(options.pictures, 2), work(vqa)
-        answers: list[Answer] = []
-        ours = seconds(lambda: answers.extend(ask(items)))
-        done = {key: round((value - before[key]) / len(items), 3) for key, value in work(vqa).items()}
-        failed = [answer for answer in answers if answer.error is not None]
     numbers = Numbers() if options.size != "tiny" else Numbers(patches=10)
     release = Release(matching, captioning, ReplayedReader(), writer(ReplayedWriter()), numbers)
     with release:
 
         def ask_reference(item: Asked) -> str:
-            if name == "query":
+            if options.command == "query":
                 return release.query([item[0]], item[1], "image", "image").text
             return release.ask(item[0], item[1])
 
@@ -134,14 +111,15 @@ def large(name: str, options: argparse.Namespace) -> Found:
         few = list(zip(fresh_pictures(options.reference + 1, 3), questions(3), strict=False))
         ask_reference(few[0])
         theirs = seconds(lambda: [ask_reference(item) for item in few[1:]])
-    floor = TFLOP_A_PICTURE / TFLOP_A_SECOND / per_picture
-    more: dict[str, Any] = {"done for each": done, "failed": len(failed)}
-    if failed:
-        more["first failure"] = f"{failed[0].question}: {failed[0].error}"
+    more: dict[str, Any] = {"processes": options.processes, "done for each": found["done for each"]}
+    more["failed"] = found["failed"]
+    if found["failed"]:
+        more["first failure"] = found["first failure"]
     if options.size == "large" and options.device.startswith("cuda"):
-        more["share of the vision towers' roofline"] = floor / (ours / len(items))
-    unit = "query" if name == "query" else "question"
-    return report(f"{name}, BLIP {options.size}", unit, ours, len(items), theirs, len(few) - 1, **more)
+        floor = TFLOP_A_PICTURE / TFLOP_A_SECOND / per_picture(options)
+        more["share of the vision towers' roofline"] = floor / (ours / count)
+    unit = "query" if options.command == "query" else "question"
+    return report(f"{options.command}, BLIP {options.size}", unit, ours, count, theirs, len(few) - 1, **more)
 
 
 def drawn(pictures: int, per_picture: int, seed: int) -> list[tuple[PILImage.Image, str]]:
@@ -172,7 +150,7 @@ def mini(options: argparse.Namespace) -> Found:
         first = drawn(2, options.questions, 0)
         ask(first)
         release.ask(*first[0])
-        before = work(vqa)
+        before = counts(vqa)
         for turn in range(1, options.turns + 1):
             items = drawn(options.pictures, options.questions, turn)
             few = random.Random(turn).sample(items, min(options.reference, len(items)))
@@ -181,7 +159,7 @@ def mini(options: argparse.Namespace) -> Found:
             wall, busy = both_clocks(partial(list, starmap(release.ask, few)))
             theirs = (theirs[0] + wall, theirs[1] + busy)
             count, few_count = count + len(items), few_count + len(few)
-        done = {key: round((value - before[key]) / count, 3) for key, value in work(vqa).items()}
+        done = {key: round((value - before[key]) / count, 3) for key, value in counts(vqa).items()}
     more = {
         "ratio in processor time, which company on the machine changes less": theirs[1] / few_count / ours[1] * count,
         "done for each": done,
@@ -242,20 +220,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     gpu = torch.cuda.is_available()
-    for name in ("query", "mix"):
+    for name in COMMANDS:
         one = commands.add_parser(name)
-        one.add_argument("--size", default="large", choices=["tiny", "base", "large"])
-        one.add_argument("--device", default="cuda" if gpu else "cpu")
-        one.add_argument("--pictures", type=int, default=(2048 if name == "query" else 256) if gpu else 8)
-        one.add_argument("--questions", type=int, default=8, help="questions a picture (mix)")
-        one.add_argument("--warm-up", type=int, default=256 if gpu else 2, help="pictures before the measured ones")
-        one.add_argument("--at-once", type=int, default=512 if gpu else 16, help="questions under way at once")
-        one.add_argument("--batch", type=int, help="rows in one batch at most; each model's own choice if left out")
+        arguments(one, gpu)
+        one.add_argument("--processes", type=int, default=PROCESSES if gpu else 1, help="each with its own engine")
         one.add_argument("--reference", type=int, default=25 if gpu else 3, help="items the reference is measured on")
     one = commands.add_parser("mini")
-    one.add_argument("--pictures", type=int, default=16, help="pictures a turn")
+    one.add_argument("--pictures", type=int, default=32, help="pictures a turn")
     one.add_argument("--questions", type=int, default=8, help="questions a picture")
-    one.add_argument("--turns", type=int, default=2)
+    one.add_argument("--turns", type=int, default=3)
     one.add_argument("--at-once", type=int, default=0, help="questions under way at once; 0 as the preset says")
     one.add_argument("--reference", type=int, default=10, help="questions a turn that the reference is measured on")
     one = commands.add_parser("equality")
@@ -267,10 +240,7 @@ def main() -> None:
         one.add_argument("--json", type=Path, help="file to append the figures to, one JSON object a line")
     options = parser.parse_args()
     sys.setswitchinterval(0.0005)
-    if options.command in ("query", "mix"):
-        found = large(options.command, options)
-    else:
-        found = {"mini": mini, "equality": equality}[options.command](options)
+    found = {"mini": mini, "equality": equality}.get(options.command, large)(options)
     if options.json:
         with options.json.open("a") as handle:
             handle.write(json.dumps(found) + "\n")

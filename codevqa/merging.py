@@ -7,7 +7,6 @@ is seeded by the request, and text is decoded greedily.
 from __future__ import annotations
 
 import asyncio
-import functools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -159,13 +158,14 @@ class _Wait:
             self.future.set_result(None)
 
 
-class _Flight(Generic[Result]):
+class _Flight(Generic[Request, Result]):
     """One call under way, who waits for it and where they want it kept, and then what it gave."""
 
-    __slots__ = ("callers", "ended", "error", "key", "land", "memories", "result", "waits")
+    __slots__ = ("callers", "ended", "error", "key", "land", "memories", "request", "result", "waits")
 
-    def __init__(self, key: Hashable, land: Callable[[_Flight[Result]], None]) -> None:
+    def __init__(self, key: Hashable, request: Request, land: Callable[[_Flight[Request, Result]], None]) -> None:
         self.key = key
+        self.request = request
         self.land = land
         self.callers = 0
         self.memories: list[Memory] = []
@@ -212,7 +212,7 @@ class Merging(Generic[Request, Result]):
         batcher: answers what is new.
         key: what of a request its result depends on, without pixels or long texts.
         size: bytes that key and result take, beside a fixed part.
-        keep: whether a result may be remembered.
+        keep: whether a result may be remembered; None keeps all.
         cost: tokens that a result stands for; counted for everyone who asks.
         memory: where finished calls are kept, unless the caller uses one of its own (:meth:`Memory.used`). May be
             shared by mergings whose keys differ.
@@ -227,7 +227,7 @@ class Merging(Generic[Request, Result]):
         *,
         memory: Memory,
         company: Company,
-        keep: Callable[[Result], bool] = lambda result: True,
+        keep: Callable[[Result], bool] | None = None,
         cost: Callable[[Result], int] | None = None,
     ) -> None:
         self.batcher = batcher
@@ -238,7 +238,7 @@ class Merging(Generic[Request, Result]):
         self._cost = cost
         self._memory = memory
         self._company = company
-        self._flights: dict[Hashable, _Flight[Result]] = {}
+        self._flights: dict[Hashable, _Flight[Request, Result]] = {}
         company.add(batcher)
 
     async def __call__(self, request: Request) -> Result:
@@ -250,7 +250,7 @@ class Merging(Generic[Request, Result]):
         own = _MEMORY.get()
         memory = self._memory if own is None else own
         results: list[Any] = [None] * len(requests)
-        waiting: list[tuple[int, _Flight[Result]]] = []
+        waiting: list[tuple[int, _Flight[Request, Result]]] = []
         for place, request in enumerate(requests):
             key = self._key(request)
             known = memory.get(key)
@@ -259,7 +259,8 @@ class Merging(Generic[Request, Result]):
                 continue
             flight = self._flights.get(key)
             if flight is None:
-                flight = self._begin(key, request)
+                flight = self._flights[key] = _Flight(key, request, self._landed)
+                self.batcher.put(request, flight)
             else:
                 self.stats.merged += 1
             flight.callers += 1
@@ -268,10 +269,7 @@ class Merging(Generic[Request, Result]):
             waiting.append((place, flight))
         self._count(len(requests), len(requests) - len(waiting))
         if waiting:
-            await self._wait([flight for _, flight in waiting])
-            for place, flight in waiting:
-                assert flight.result is not None
-                results[place] = flight.result[0]
+            await self._wait(waiting, results)
         if self._cost is not None:
             usage = _USAGE.get()
             if usage is not None:
@@ -286,40 +284,36 @@ class Merging(Generic[Request, Result]):
             usage.calls += calls
             usage.remembered += remembered
 
-    async def _wait(self, flights: Sequence[_Flight[Result]]) -> None:
-        """Waits until all have landed, or one has failed."""
+    async def _wait(self, flights: Sequence[tuple[int, _Flight[Request, Result]]], results: list[Any]) -> None:
+        """Waits until all have landed, or one has failed, and puts each result in its place."""
         wait = _Wait(len(flights))
-        for flight in flights:
+        for _, flight in flights:
             flight.waits.append(wait)
         leave = self._company.wait()
         try:
             await wait.future
-            for flight in flights:
+            for place, flight in flights:
                 if flight.error is not None:
                     # As if it were raised for the first time: others may raise it too.
                     raise flight.error.with_traceback(None)
+                if flight.result is not None:
+                    results[place] = flight.result[0]
         finally:
             leave()
-            for flight in flights:
+            for _, flight in flights:
                 flight.callers -= 1
                 if not flight.callers:
                     flight.cancel()
 
-    def _begin(self, key: Hashable, request: Request) -> _Flight[Result]:
-        flight: _Flight[Result] = _Flight(key, functools.partial(self._landed, request))
-        self._flights[key] = flight
-        self.batcher.put(request, flight)
-        return flight
-
-    def _landed(self, request: Request, flight: _Flight[Result]) -> None:
+    def _landed(self, flight: _Flight[Request, Result]) -> None:
         if self._flights.get(flight.key) is flight:  # a call that began after this one was cancelled stays
             del self._flights[flight.key]
         if flight.result is None:
             return
         result = flight.result[0]
         try:
-            if self._keep(result):
-                size = ENTRY + self._size(request, result)
+            if self._keep is None or self._keep(result):
+                size = ENTRY + self._size(flight.request, result)
                 for memory in flight.memories:
                     memory.put(flight.key, result, size)
         except Exception as error:  # noqa: BLE001 - a result of a wrong type is for its callers to find out

@@ -19,12 +19,13 @@ from .models.seeded_numbers import seeded_numbers
 
 __all__ = ["Drawing", "Patches", "draw_all", "draw_patches"]
 
-_MANY = 64
+_MANY = 32
 """Fewer subsets are faster one by one."""
 _AT_ONCE = 64
 """Subsets whose weights fit in a processor's cache."""
 
 Floats: TypeAlias = "npt.NDArray[np.float64]"
+Places: TypeAlias = "npt.NDArray[np.int64]"
 Subset: TypeAlias = "tuple[int, ...]"
 
 
@@ -104,34 +105,61 @@ def draw_all(wanted: Sequence[tuple[Patches, int]]) -> list[Subset]:
     if len(wanted) < _MANY or len({(chances.count, chances.relevance.size) for chances, _ in wanted}) > 1:
         return [chances.draw(seed) for chances, seed in wanted]
     _prepare([chances for chances in dict.fromkeys(chances for chances, _ in wanted) if chances._weights is None])
-    count = wanted[0][0].count
     # Twice as many numbers as patches are enough for nearly every subset.
-    numbers = seeded_numbers([seed for _, seed in wanted], 2 * count)
-    places = np.empty((len(wanted), count), np.int64)
-    first = 0
-    while first < len(wanted):  # subsets of one picture stand side by side
-        chances, last = wanted[first][0], first + 1
-        while last < len(wanted) and wanted[last][0] is chances:
-            last += 1
-        places[first:last] = chances.bounds.searchsorted(numbers[first:last, :count], side="right")
-        first = last
-    places.sort(axis=1)
-    missing = (places[:, 1:] == places[:, :-1]).sum(axis=1)
-    found: list[Subset] = [tuple(row) for row in places.tolist()]
-    again = np.flatnonzero(missing).tolist()
-    for begin in range(0, len(again), _AT_ONCE):
-        rows = again[begin : begin + _AT_ONCE]
-        # Places drawn already are dropped, and what is missing is drawn from the rest.
-        weights = np.stack([wanted[row][0].weights for row in rows])
-        np.put_along_axis(weights, places[rows], 0, axis=1)
-        bounds = np.cumsum(weights, axis=1, out=weights)
-        bounds /= bounds[:, -1:]
-        for row, rest in zip(rows, bounds, strict=True):
-            more = rest.searchsorted(numbers[row, count : count + int(missing[row])], side="right").tolist()
-            subset = {*found[row], *more}
-            # A third round is rare.
-            found[row] = tuple(sorted(subset)) if len(subset) == count else wanted[row][0].draw(wanted[row][1])
+    numbers = seeded_numbers([seed for _, seed in wanted], 2 * wanted[0][0].count)
+    found: list[Subset] = []
+    for first in range(0, len(wanted), _AT_ONCE):
+        found += _drawn(wanted[first : first + _AT_ONCE], numbers[first : first + _AT_ONCE])
     return found
+
+
+def _drawn(wanted: Sequence[tuple[Patches, int]], numbers: Floats) -> list[Subset]:
+    """Draws subsets of one size, each from numbers of its own: the first round of all, the second of all, and on."""
+    count, size = wanted[0][0].count, wanted[0][0].relevance.size
+    maps = {chances: place for place, chances in enumerate(dict.fromkeys(chances for chances, _ in wanted))}
+    whose = np.array([maps[chances] for chances, _ in wanted])
+    bounds, held = np.stack([chances.bounds for chances in maps]), whose
+    weights: Floats | None = None
+    missing, spent, rows = np.full(len(wanted), count), np.zeros(len(wanted), np.int64), np.arange(len(wanted))
+    found: list[Places] = []
+    while True:
+        need = missing[rows]
+        each = np.repeat(np.arange(len(rows)), need)
+        place = spent[rows][each] + np.arange(len(each)) - np.repeat(np.cumsum(need) - need, need)
+        drawn = search(bounds, held[each], numbers[rows[each], place])
+        spent[rows] += need
+        drawn += rows[each] * size
+        drawn.sort()
+        found.append(drawn[np.diff(drawn, prepend=-1) > 0])
+        missing -= np.bincount(found[-1] // size, minlength=len(wanted))
+        for row in np.flatnonzero((missing > 0) & (spent + missing > numbers.shape[1])).tolist():  # rare
+            found.insert(0, row * size + np.array(wanted[row][0].draw(wanted[row][1])))
+            missing[row] = 0
+        rows = np.flatnonzero(missing)
+        if not len(rows):
+            places = np.sort(np.concatenate(found))
+            places = places[np.diff(places, prepend=-1) > 0].reshape(-1, count) % size
+            return list(map(tuple, places.tolist()))
+        # Places drawn already are dropped, and what is missing is drawn from the rest.
+        weights = np.stack([chances.weights for chances in maps])[whose] if weights is None else weights
+        weights.reshape(-1)[found[-1]] = 0
+        bounds, held = np.cumsum(weights[rows], axis=1), np.arange(len(rows))
+        bounds /= bounds[:, -1:]
+
+
+def search(bounds: Floats, rows: Places, numbers: Floats) -> Places:
+    """Returns ``bounds[row].searchsorted(number, side="right")`` for each number and its row; bounds end with 1."""
+    size = bounds.shape[1]
+    # All rows are searched as one, each lifted by its number. That rounds: what it may have moved is searched again.
+    lifted = (bounds + np.arange(len(bounds))[:, None]).reshape(-1)
+    found = lifted.searchsorted(numbers + rows, side="right")
+    places: Places = found - rows * size
+    flat = bounds.reshape(-1)
+    right = (places >= 0) & (places < size) & (flat.take(found, mode="clip") > numbers)
+    right &= (places == 0) | (flat.take(found - 1, mode="clip") <= numbers)
+    for one in np.flatnonzero(~right).tolist():
+        places[one] = bounds[rows[one]].searchsorted(numbers[one], side="right")
+    return places
 
 
 class Drawing:

@@ -11,7 +11,7 @@ import asyncio
 import copy
 import functools
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from .errors import ModelError
@@ -172,7 +172,7 @@ class PnPVQA:
         drawn = 0
         while len(captions) < wanted and drawn < draws:
             count = min(wanted - len(captions), draws - drawn)
-            seeds = [_seed(self._seed, picture.key, text, place) for place in range(drawn, drawn + count)]
+            seeds = _seeds(range(drawn, drawn + count), self._seed, picture.key, text)
             subsets = await self._drawing(chances, seeds)
             requests = [CaptionRequest(picture, *pair) for pair in zip(subsets, seeds, strict=True)]
             drawn += count
@@ -218,7 +218,12 @@ def _sentence(caption: str) -> str:
     return text if text.endswith(".") else text + "."
 
 
-def _seed(*parts: object) -> int:
-    """Returns a seed that depends on every part and on nothing else."""
-    digest = hashlib.sha256("\x1f".join(map(str, parts)).encode()).digest()
-    return int.from_bytes(digest[:8], "big") >> 1
+def _seeds(places: Iterable[int], *parts: object) -> list[int]:
+    """Returns a seed for each place that depends on it, on every part and on nothing else."""
+    common = hashlib.sha256("".join(f"{part}\x1f" for part in parts).encode())
+    seeds = []
+    for place in places:
+        hashed = common.copy()
+        hashed.update(b"%d" % place)
+        seeds.append(int.from_bytes(hashed.digest()[:8], "big") >> 1)
+    return seeds

@@ -22,7 +22,7 @@ import pydantic_monty as monty
 from .errors import ProgramAnswerError, ProgramError, ProgramLimitError, ProgramRuntimeError
 from .primitives import CONSTANTS, Image
 from .sandbox_errors import explain, one_line
-from .sandbox_prelude import READ, prelude
+from .sandbox_prelude import CHECK, READ, prelude
 from .sandbox_values import Handles, Plain, answer_value
 from .settings import Limits
 
@@ -40,7 +40,6 @@ Host: TypeAlias = Callable[[str, "tuple[Any, ...]", "dict[str, Any]", "int | Non
 passed: bind them before use. A TypeError, ValueError or LookupError is raised inside the program; anything else ends
 the run and reaches the caller of :meth:`Sandbox.run` as it is."""
 
-_PROGRAM_FILE = "<python-input-1>"  # the second thing fed to a session; the prelude is the first
 _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 
@@ -108,6 +107,10 @@ class Run:
         self._executor = executor
         self._handles = Handles()
         self._printed = monty.CollectString(limits.output_bytes)
+        self._fed = 0
+        """What was fed to the session before the program."""
+        self._last = ""
+        """What was put at its end."""
         self._calls = 0
         self._turn = threading.Lock()
         """Held by whoever uses the session."""
@@ -195,11 +198,11 @@ class Run:
                         waiting = True
                         return state
                     state = _refused(state)
-                return Outcome(self._read_answer(), self._printed.output)
+                return Outcome(self._left(state), self._printed.output)
             except monty.MontyCrashedError:
                 raise
             except monty.MontyError as error:
-                raise explain(error, self._limits, 0, _PROGRAM_FILE) from None
+                raise self._explained(error) from None
             finally:
                 if not waiting:
                     self._close()
@@ -212,9 +215,19 @@ class Run:
             self._pid = self._session.worker_pid
             if self._killed:
                 raise gone()
-        self._session.feed_run(prelude(self._source))
+        before, self._last = prelude(self._source)
+        if before:
+            self._session.feed_run(before)
+            self._fed += 1
         inputs = self._globals(images, given)
-        return self._session.feed_start(self._source, inputs=inputs, print_callback=self._printed)
+        try:
+            return self._session.feed_start(self._source + self._last, inputs=inputs, print_callback=self._printed)
+        except monty.MontySyntaxError:
+            if not self._last:
+                raise
+            self._last = ""  # what is wrong is told of the program as it was written
+            self._fed += 1
+            return self._session.feed_start(self._source, inputs=inputs, print_callback=self._printed)
 
     def _give_back(self) -> None:
         with self._turn:
@@ -239,22 +252,36 @@ class Run:
     def _is_call(self, state: FunctionSnapshot) -> bool:
         return not state.is_os_function and state.object_id is None and state.function_name in self._names
 
-    def _read_answer(self) -> Plain:
+    def _explained(self, error: monty.MontyError) -> ProgramError:
+        if self._last and isinstance(error, monty.MontyRuntimeError):
+            frames = [(frame.filename, frame.line) for frame in error.traceback()[-1:]]
+            if frames == [(self._file, self._encoded.count(b"\n") + 2)]:
+                return _unreadable(error)
+        return explain(error, self._limits, 0, self._file)
+
+    def _left(self, state: monty.MontyComplete) -> Plain:
+        """Returns what the program left in ``answer``."""
+        if self._last and (value := state.output) is not None:
+            return answer_value(value)
         try:
-            read = self._session.feed_run(READ, print_callback=monty.CollectString(1024))
+            read = self._session.feed_run(
+                CHECK + READ if self._last else READ, print_callback=monty.CollectString(1024)
+            )
         except monty.MontyCrashedError:
             raise
         except monty.MontyError as error:
-            if isinstance(error.exception(), NameError):
-                raise ProgramAnswerError("the program ended without setting answer.") from None
-            raise ProgramAnswerError("what the program left in answer is too large to read.") from None
+            raise _unreadable(error) from None
         wrong, value = read if type(read) is tuple and len(read) == 2 else ("", read)
         if isinstance(wrong, str) and wrong:
             raise ProgramAnswerError(f"answer holds {one_line(wrong[:200])}.")
         return answer_value(value)
 
+    @property
+    def _file(self) -> str:
+        return f"<python-input-{self._fed}>"
+
     def _line_of(self, position: monty.SourceRange) -> int | None:
-        if position.filename != _PROGRAM_FILE:
+        if position.filename != self._file:
             return None
         return self._encoded.count(b"\n", 0, position.start) + 1
 
@@ -262,6 +289,12 @@ class Run:
 def gone() -> ProgramError:
     """Returns the error of a program whose sandbox was closed meanwhile."""
     return ProgramRuntimeError("the sandbox was closed while the program ran.", hint="Run it again.")
+
+
+def _unreadable(error: monty.MontyError) -> ProgramError:
+    if isinstance(error.exception(), NameError):
+        return ProgramAnswerError("the program ended without setting answer.")
+    return ProgramAnswerError("what the program left in answer is too large to read.")
 
 
 def _refused(state: Suspended) -> SyncSnapshot:

@@ -56,7 +56,7 @@ class Services:
         self._max_wait = max_wait
         self._company = Company(max_wait)
         self.memory = Memory(remember)
-        self._home = object()
+        self._home = home = object()
         """Begins the key of every call, since a memory may serve several engines with other models."""
         self._heard: dict[Hashable, _Listeners] = {}
         self._write = self._language(writer, "write")
@@ -64,19 +64,19 @@ class Services:
         self.match: Merging[MatchRequest, Match] = self._merging(
             models.matcher,
             lambda requests: _sealed(models.matcher.match(requests)),
-            lambda one: ("match", one.picture.key, one.text, one.focus),
+            lambda one: (home, "match", one.picture.key, one.text, one.focus),
             lambda one, match: 2 * len(one.text) + match.relevance.nbytes,
         )
         self.similarity: Merging[SimilarityRequest, float] = self._merging(
             models.matcher,
             models.matcher.similarity,
-            lambda one: ("similarity", one.picture.key, one.text),
+            lambda one: (home, "similarity", one.picture.key, one.text),
             lambda one, score: 2 * len(one.text),
         )
         self.caption: Merging[CaptionRequest, str] = self._merging(
             models.captioner,
             models.captioner.caption,
-            lambda one: ("caption", one.picture.key, one.patches, one.seed),
+            lambda one: (home, "caption", one.picture.key, one.patches, one.seed),
             lambda one, text: 8 * len(one.patches or ()) + 2 * len(text),
         )
         detector = models.detector
@@ -84,7 +84,7 @@ class Services:
             self._merging(
                 detector,
                 detector.detect,
-                lambda one: ("detect", one.picture.key, one.phrase),
+                lambda one: (home, "detect", one.picture.key, one.phrase),
                 lambda one, boxes: 2 * len(one.phrase) + 200 * len(boxes),
             )
             if detector
@@ -138,7 +138,7 @@ class Services:
         return self._merging(
             model,
             model.generate,
-            lambda one: (role, _digest(one), one.max_tokens, one.stop),
+            lambda one: (self._home, role, _digest(one), one.max_tokens, one.stop),
             lambda one, completion: 4 * len(completion.text),
             # Whoever reads nothing asks again, and a served model may answer then.
             lambda completion: bool(completion.text.strip()),
@@ -151,7 +151,7 @@ class Services:
         run: Callable[[Sequence[Request]], Sequence[Result]],
         key: Callable[[Request], Hashable],
         size: Callable[[Request, Result], int],
-        keep: Callable[[Result], bool] = lambda result: True,
+        keep: Callable[[Result], bool] | None = None,
         cost: Callable[[Result], int] | None = None,
     ) -> Merging[Request, Result]:
         thread = self._threads.get(id(model))
@@ -160,10 +160,9 @@ class Services:
             self._threads[id(model)] = thread
         liked: int = getattr(model, "batch", BATCH)
         batcher = Batcher(run, thread, max_size=self._max_batch or liked, max_wait=self._max_wait)
-        home = self._home
         return Merging(
             batcher,
-            lambda one: (home, key(one)),
+            key,
             size,
             memory=self.memory,
             company=self._company,

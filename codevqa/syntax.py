@@ -11,10 +11,13 @@ from collections.abc import Collection, Sequence
 
 from .primitives.signature import CONSTANTS
 
-__all__ = ["outline", "parse", "shape"]
+__all__ = ["MARK", "code", "marked", "outline", "parse", "shape"]
 
 MAX_SOURCE = 8192
 """Longest program that is looked at, in characters."""
+
+MARK = "\ue000"
+"""Begins a mark, which stands for a text; of the characters that nobody uses."""
 
 _KEPT = frozenset(dir(builtins)) | {"Any", "Image", "answer", "images", "img", *CONSTANTS}
 """Names that mean something to the static check."""
@@ -98,19 +101,61 @@ def outline(source: str, primitives: Collection[str]) -> str | None:
     Returns:
         The outline, which is no program; None where there is none.
     """
+    parts = _parted(source)
+    if parts is None:
+        return None
+    around, texts = parts
+    for place in _passed(around, primitives):
+        texts[place] = ""
+    return "\0".join(around) + "\0\0" + "\0".join(texts)  # no program holds a NUL
+
+
+def marked(source: str, primitives: Collection[str]) -> tuple[str, list[str]] | None:
+    """Returns the program with numbered marks in place of the plain texts passed straight to a primitive, and those.
+
+    Args:
+        source: the program.
+        primitives: names of the primitives it may call.
+
+    Returns:
+        A program that is the same for all of one :func:`outline`; None where there is no outline.
+    """
+    parts = None if MARK in source else _parted(source)
+    if parts is None:
+        return None
+    around, texts = parts
+    passed = []
+    for place in _passed(around, primitives):
+        passed.append(texts[place])
+        texts[place] = f"{MARK}{len(passed) - 1}"
+    return "".join(f'{before}"{text}"' for before, text in zip(around, texts, strict=False)) + around[-1], passed
+
+
+def code(source: str) -> str:
+    """Returns a program without what is certain to be plain text in it; it is no program any more."""
+    parts = _parted(source)
+    return source if parts is None else '""'.join(parts[0])
+
+
+def _parted(source: str) -> tuple[list[str], list[str]] | None:
+    """Returns what stands around the texts of a program, and the texts; None where that is not certain."""
     if len(source) > MAX_SOURCE:
         return None
     parts = source.split('"')
-    code, texts = parts[::2], parts[1::2]
-    if len(code) == len(texts) or _UNCERTAIN.search("\0".join(code)) or '""' in source:
+    around, texts = parts[::2], parts[1::2]
+    if len(around) == len(texts) or _UNCERTAIN.search("\0".join(around)) or '""' in source:
         return None
     if any("\\" in text or "\n" in text for text in texts):
         return None
+    return around, texts
+
+
+def _passed(around: Sequence[str], primitives: Collection[str]) -> list[int]:
+    """Returns the places of the texts that are passed straight to a primitive."""
     opened = _opened(tuple(primitives))
-    for place, before in enumerate(code[:-1]):
-        if opened.search(before) and code[place + 1].startswith(")"):
-            texts[place] = ""
-    return "\0".join(code) + "\0\0" + "\0".join(texts)  # no program holds a NUL
+    return [
+        place for place, before in enumerate(around[:-1]) if around[place + 1].startswith(")") and opened.search(before)
+    ]
 
 
 _UNCERTAIN = re.compile(r"['#\\]|\w\0")

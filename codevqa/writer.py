@@ -7,6 +7,7 @@ continues with the opening line and the program.
 
 from __future__ import annotations
 
+import functools
 import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -58,15 +59,15 @@ def header(question: str, form: Form, number: int) -> str:
 
 def render_completion(preamble: str, examples: Sequence[Example], question: str, form: Form) -> str:
     """Returns the completion prompt, byte for byte as described above (no newline at its end)."""
-    blocks = [preamble.rstrip("\n")]
-    for number, example in enumerate(examples, 1):
-        blocks += [
-            header(example.question, example.form, number),
-            opening_line(example.form, number),
-            example.program.strip("\n"),
-        ]
+    blocks = [preamble.rstrip("\n"), *map(_block, examples, range(1, len(examples) + 1))]
     blocks.append(header(question, form, len(examples) + 1))
     return "\n".join(blocks)
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _block(example: Example, number: int) -> str:
+    opening = opening_line(example.form, number)
+    return "\n".join((header(example.question, example.form, number), opening, example.program.strip("\n")))
 
 
 def render_chat(preamble: str, examples: Sequence[Example], question: str, form: Form) -> tuple[Message, ...]:

@@ -12,6 +12,7 @@ from ..images import Picture, load_pictures
 from ..program import Answer
 from .provenance import trace
 from .session import Job
+from .shared_pictures import SharedPictures
 from .task import Example, Row
 
 __all__ = ["Evidence", "Local", "failed"]
@@ -27,12 +28,20 @@ class Local:
         seeds: seed of each repetition.
         evidence: ``calls`` keeps each call with its value, captions and completions; ``full`` adds relevance maps,
             patches and prompts, which are long.
+        shared: pictures that examples have in common; None shares none with others of this class.
     """
 
-    def __init__(self, engine: CodeVQA, seeds: Sequence[int], evidence: Evidence = "calls") -> None:
+    def __init__(
+        self,
+        engine: CodeVQA,
+        seeds: Sequence[int],
+        evidence: Evidence = "calls",
+        shared: SharedPictures | None = None,
+    ) -> None:
         self.engine = engine
         self.seeds = tuple(seeds)
         self.evidence = evidence
+        self._shared = shared or SharedPictures()
 
     async def __call__(self, example: Example, jobs: Sequence[Job]) -> list[Row]:
         """Returns one row a job; the pictures are loaded once for all of them."""
@@ -53,8 +62,9 @@ class Local:
             ImageError: one is missing or unreadable.
         """
         load = getattr(self.engine, "load", None)
-        sources = load(example) if load is not None else [image.load() for image in example.images]
-        return load_pictures(sources)
+        if load is not None or not example.images:
+            return load_pictures(load(example) if load is not None else ())
+        return tuple(map(self._shared.load, example.images))
 
     async def _row(self, example: Example, pictures: Sequence[Picture], job: Job) -> Row:
         method, repeat = job

@@ -19,6 +19,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 from .. import __version__
 from ..errors import CodeVQAError, InputError, ModelError, SetupError
@@ -117,6 +118,14 @@ class Pool:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def fill(self) -> None:
+        """Waits until every actor is ready, as a measurement must; else the first to be ready begins.
+
+        Raises:
+            SetupError: an engine cannot be made.
+        """
+        self._loop.run(self._fill())
+
     def close(self) -> None:
         """Ends the actors, and Ray where it was started here. Safe to call twice."""
         if self._loop.closed:
@@ -155,7 +164,7 @@ class Pool:
         return [failed(example, job, fatal) for job in jobs]
 
     async def _ask(self, example: Example, jobs: Sequence[Job]) -> Answered:
-        slot = await self._free()
+        slot = await self._free(example.cluster or example.id)
         actor = slot.actor
         slot.load += 1
         try:
@@ -172,19 +181,38 @@ class Pool:
         assert isinstance(result, Answered)
         return result
 
-    async def _free(self) -> _Slot:
-        """Returns the actor with the least to do, waiting for one to start where there is none."""
+    async def _free(self, cluster: str) -> _Slot:
+        """Returns the actor that a cluster belongs to, or the one with the least to do; waits where none has started.
+
+        What is asked about the same pictures goes to the same actor, which keeps their features, unless another would
+        run dry.
+        """
         while True:
             if self._error is not None:
                 raise self._error
-            for slot in self._slots:
-                if slot.starting is None and not slot.ready:
-                    slot.starting = asyncio.ensure_future(self._start(slot))
-                elif slot.starting is not None and slot.starting.done():
-                    slot.starting.result()  # raises what is an error of the code
+            starting = self._starting()
             if ready := [slot for slot in self._slots if slot.ready]:
-                return min(ready, key=lambda slot: slot.load)
-            await asyncio.wait([slot.starting for slot in self._slots if slot.starting], return_when="FIRST_COMPLETED")
+                least = min(ready, key=lambda slot: slot.load)
+                home = self._slots[crc32(cluster.encode()) % len(self._slots)]
+                near = home.ready and home.load <= least.load + int(self.info.settings["workers"])
+                return home if near else least
+            await asyncio.wait(starting, return_when="FIRST_COMPLETED")
+
+    def _starting(self) -> list[asyncio.Task[None]]:
+        """Starts what is neither ready nor starting, and returns all that start."""
+        for slot in self._slots:
+            if slot.starting is None and not slot.ready:
+                slot.starting = asyncio.ensure_future(self._start(slot))
+            elif slot.starting is not None and slot.starting.done():
+                slot.starting.result()  # raises what is an error of the code
+        return [slot.starting for slot in self._slots if slot.starting]
+
+    async def _fill(self) -> None:
+        while not all(slot.ready for slot in self._slots):
+            if starting := [task for task in self._starting() if not task.done()]:
+                await asyncio.wait(starting)
+            if self._error is not None:
+                raise self._error
 
     # -- actors ------------------------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from .local import Evidence, Local
 from .provenance import run_info
 from .run_info import RunInfo
 from .session import Job
+from .shared_pictures import SharedPictures
 from .task import Example, Row
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class Worker:
 
     def __init__(self) -> None:
         self.engine: CodeVQA | None = None
+        self.pictures = SharedPictures()
 
     async def place(self) -> str:
         """Returns the process's id, as soon as it has found room."""
@@ -103,7 +105,7 @@ class Worker:
     ) -> Answered | CodeVQAError:
         """Answers an example as :class:`~codevqa.eval.local.Local` does."""
         assert self.engine is not None
-        ask, unread = Local(self.engine, seeds, evidence), ""
+        ask, unread = Local(self.engine, seeds, evidence, self.pictures), ""
         try:
             rows = await ask(example, jobs)
             if any(row.error == ImageError.__name__ for row in rows):  # its picture's, or a program's?

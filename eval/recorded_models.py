@@ -68,11 +68,6 @@ class _Recorded(Generic[_Model]):
         """How many requests the model behind likes best at once."""
         return int(getattr(self.model, "batch", BATCH))
 
-    @property
-    def flights(self) -> int:
-        """How many batches the model behind computes at once."""
-        return int(getattr(self.model, "flights", 1))
-
     def _ask(
         self,
         kind: str,

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from codevqa.models.base import Map
-from codevqa.patches import Drawing, Patches, draw_all, draw_patches
+from codevqa.patches import Drawing, Patches, draw_all, draw_patches, search
 
 
 def choice(relevance: Map, count: int, seed: int) -> tuple[int, ...]:
@@ -69,3 +69,31 @@ def test_questions_of_one_turn_draw_together(monkeypatch: pytest.MonkeyPatch) ->
 
     asyncio.run(run())
     assert together == [24, 1]
+
+
+def test_rows_that_run_out_of_numbers_begin_again_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone: list[int] = []
+
+    def noted(chances: Patches, seed: int) -> tuple[int, ...]:
+        alone.append(seed)
+        return choice(chances.relevance, chances.count, seed)
+
+    one = np.full((12, 12), 1e-9, np.float32)
+    one[3, :10] = 1  # ten places have nearly all the weight, and twenty are wanted
+    even = np.ones((12, 12), np.float32)
+    wanted = [(Patches(one if seed % 3 else even, 20), seed) for seed in range(70)]
+    monkeypatch.setattr(Patches, "draw", noted)
+    assert draw_all(wanted) == [choice(chances.relevance, 20, seed) for chances, seed in wanted]
+    assert alone and all(seed % 3 for seed in alone)
+
+
+def test_rows_are_searched_as_one_by_one_where_a_number_is_a_bound_or_beside_it() -> None:
+    random = np.random.default_rng(5)
+    bounds = np.cumsum(random.random((70, 50)) ** 30, axis=1)
+    bounds[:, 20:23] = bounds[:, 20:21]
+    bounds /= bounds[:, -1:]
+    rows = np.repeat(np.arange(70), 3 * 49 + 1)
+    near = [np.nextafter(bounds[:, :-1], 0), bounds[:, :-1], np.nextafter(bounds[:, :-1], 1), np.zeros((70, 1))]
+    numbers = np.minimum(np.concatenate(near, axis=1), np.nextafter(1, 0)).reshape(-1)
+    expected = [bounds[row].searchsorted(number, side="right") for row, number in zip(rows, numbers, strict=True)]
+    assert search(bounds, rows, numbers).tolist() == expected

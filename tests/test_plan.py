@@ -8,7 +8,7 @@ import pytest
 from PIL import Image as PILImage
 
 from codevqa.images import load_picture
-from codevqa.plan import plan
+from codevqa.plan import _walked, plan
 from codevqa.primitives.kinds import Image
 from codevqa.primitives.visual import VISUAL
 from codevqa.syntax import outline, shape
@@ -191,3 +191,31 @@ def test_whatever_may_count_is_part_of_the_outline(one: str, two: str) -> None:
 )
 def test_programs_without_an_outline(source: str) -> None:
     assert outline(source, NAMES) is None
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'img = open_image("Image7.jpg")\nx, y = get_pos(img, "WORD")\nif query(img, "is it WORD?") == "yes":\n    get_pos(img, "other WORD")',
+        'images = open_images("ImageSet2.jpg")\nimg = find_matching_image(images, "WORD")\nanswer = [query(i, "a WORD") for i in images]',
+        'for t in ["WORD", "dog"]:\n    get_pos(images[0], t)\nquery(images[1], "WORD")',
+        'img = open_image("ImageWORD.jpg")\nquery(img, "WORD")',
+        'query = "WORD"\nanswer = query("WORD")\nget_pos(images[0], "WORD")',
+        'a = query(images[0], "WORD")\nb = get_pos(images[0], f"WORD {a}")\nc = get_pos(images[0], "a" "WORD")',
+        'query(images[0], "WORD \ue0000")',
+        'query(images[0], "WORD"',
+    ],
+)
+def test_programs_that_differ_in_words_alone_are_walked_once_and_planned_as_if_each_were(source: str) -> None:
+    for word, count in (("cat", 3), ("2", 3), ("dog", 1), ("cat", 1), ("'quoted'", 3), ("\ue0000", 3)):
+        text = source.replace("WORD", word)
+        assert plan(text, PICTURES[:count], WANTED) == _walked(text, PICTURES[:count], WANTED)
+        for one in plan(text, PICTURES[:count], WANTED):
+            assert all(held.picture is PICTURES[held.index - 1].picture for held in one.args if isinstance(held, Image))
+
+
+def test_the_second_program_of_a_kind_is_not_walked(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = 'img, x = images[0], 12345\nanswer = query(img, "WORD")'
+    assert calls(source.replace("WORD", "a")) == ["query #1 a"]
+    monkeypatch.setattr("codevqa.plan.parse", lambda source: pytest.fail("it was read again"))
+    assert calls(source.replace("WORD", "b")) == ["query #1 b"]

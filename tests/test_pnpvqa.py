@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import dataclasses
+import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from codevqa.errors import ModelError
 from codevqa.images import load_picture
 from codevqa.models.base import CaptionRequest, GenerationRequest, Models
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
-from codevqa.pnpvqa import PnPVQA, Reading, draw_patches, render_reading
+from codevqa.pnpvqa import PnPVQA, Reading, _seeds, draw_patches, render_reading
 from codevqa.program import Form, ImageRef
 from codevqa.prompts import PromptSet, ReadingExample
 from codevqa.prompts import load as load_prompts
@@ -199,6 +200,14 @@ def test_settings_come_before_the_prompt_set_s_numbers() -> None:
     with pytest.raises(ModelError, match="empty answer 2 times"):
         answer(reader, distinct(), settings=QuerySettings(attempts=2, max_tokens=7))
     assert [request.max_tokens for request in reader.requests] == [7, 7]
+
+
+def test_a_seed_is_a_hash_of_seed_picture_question_and_draw() -> None:
+    def seed(place: int) -> int:
+        digest = hashlib.sha256(f"7\x1fpicture\x1fwhat is it\x1f{place}".encode()).digest()
+        return int.from_bytes(digest[:8], "big") >> 1
+
+    assert _seeds(range(8, 12), 7, "picture", "what is it") == [seed(place) for place in range(8, 12)]
 
 
 def test_each_picture_question_and_draw_has_a_seed_of_its_own() -> None:

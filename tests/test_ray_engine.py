@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 from eval_kit import Numbered, fake_engine
+from PIL import Image
 from test_eval_runner import Broken, Counted, asked, timeless
 
 from codevqa import CodeVQA
@@ -94,6 +95,40 @@ def timeless_or_failed(store: Store) -> list[Any]:
         )
         for row in rows
     ]
+
+
+def test_questions_about_one_picture_go_to_one_actor(ray: Any, tmp_path: Path) -> None:
+    data = Numbered(tmp_path, 60)  # two about each
+    factory = make(fake_engine, read=own_process, workers=40)
+    with Pool(factory, data, actors=2) as pool:
+        pool.seeds = (0,)
+        pool.fill()
+        info = dataclasses.replace(pool.info, methods=("pnpvqa",), seeds=pool.seeds)
+        with stream(tmp_path / "run", data, pool, info, workers=20) as store:
+            found: dict[str, set[str]] = {}
+            for example, row in store.pairs("pnpvqa"):
+                found.setdefault(example.cluster, set()).add(row.prediction)
+    assert all(len(one) == 1 for one in found.values()) and len(found) == 30
+    assert len(set.union(*found.values())) == 2  # both have something to do
+
+
+def test_no_actor_runs_dry_for_the_sake_of_one_picture(ray: Any, tmp_path: Path) -> None:
+    data = OnePicture(tmp_path, 60)
+    with Pool(make(fake_engine, read=own_process, workers=2), data, actors=2) as pool:
+        pool.seeds = (0,)
+        pool.fill()
+        info = dataclasses.replace(pool.info, methods=("pnpvqa",), seeds=pool.seeds)
+        with stream(tmp_path / "run", data, pool, info, workers=20) as store:
+            assert len({row.prediction for row in store.rows("pnpvqa")}) == 2
+
+
+class OnePicture(Numbered):
+    def __iter__(self) -> Iterator[Example]:
+        return (dataclasses.replace(one, cluster="the picture") for one in super().__iter__())
+
+
+def own_process(request: GenerationRequest) -> str:
+    return f" {os.getpid()}\n"
 
 
 @pytest.mark.slow
@@ -173,7 +208,6 @@ def run_of(pool: Pool) -> Any:
 
 
 def test_pictures_in_memory_travel(ray: Any, tmp_path: Path) -> None:
-    from PIL import Image
 
     class InMemory(Numbered):
         def __iter__(self) -> Iterator[Example]:

@@ -442,7 +442,7 @@ def test_a_worker_is_not_killed_once_it_is_given_back(monkeypatch: pytest.Monkey
             giving_back.set()
             assert go_on.wait(10)
 
-        def feed_run(self, source: str) -> None:
+        def feed_start(self, source: str, **_: object) -> None:
             raise OverflowError
 
     async def main() -> None:

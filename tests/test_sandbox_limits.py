@@ -22,6 +22,7 @@ from codevqa.errors import (
     ProgramSyntaxError,
 )
 from codevqa.sandbox import Limits, Sandbox
+from codevqa.sandbox_run import Run
 
 __all__ = ["kit"]
 
@@ -313,3 +314,75 @@ def test_int_of_an_answer(kit: Kit, text: str, outcome: int | None) -> None:
             kit.value("answer = int(query(images[0], 'how many?'))", host)
     else:
         assert kit.value("answer = int(query(images[0], 'how many?'))", host) == outcome
+
+
+PLAIN = [
+    'img = images[0]\nanswer = query(img, "What type of str is next to max?")',
+    "answer = str(len(images))",
+    "answer = 1 == 1",
+]
+
+
+@pytest.mark.parametrize("source", PLAIN)
+def test_most_programs_are_all_that_is_run(kit: Kit, monkeypatch: pytest.MonkeyPatch, source: str) -> None:
+    fed: list[str] = []
+    begin, left = Run._begin, Run._left
+
+    def noted(run: Run, *args: Any) -> Any:
+        state = begin(run, *args)
+        fed.append(run._file)
+        return state
+
+    def read(run: Run, state: Any) -> Any:
+        found = left(run, state)
+        assert state.output == found  # nothing was asked afterwards
+        return found
+
+    monkeypatch.setattr(Run, "_begin", noted)
+    monkeypatch.setattr(Run, "_left", read)
+    assert kit.value(source) in ("What type of str is next to max? 1", "3", True)
+    assert fed == ["<python-input-0>"]
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("type = lambda given: str\nanswer = len", None),
+        ("str = query(images[0], 'a')\nanswer = str", "a 1"),
+        ("len = 3\nanswer = 'a'", "a"),
+        ("def type(given):\n    return str\nanswer = [1]", [1]),
+        ("bool = int\nanswer = True", True),
+        ("answer = 'a' * 1001", "a" * 1001),
+        ("answer = 7", 7),
+        ("answer = 1.5", 1.5),
+        ("answer = [images[1], 'a']", [IMAGES[1], "a"]),
+        ("answer = images[0]", IMAGES[0]),
+        ("answer = 'before'\nreturn 'after'", "before"),
+        ("answer = 'a'  # the end", "a"),
+        ("if True:\n    answer = 'a'\n    ", "a"),
+        ("x = 1", None),
+        ("answer = len", None),
+    ],
+)
+def test_an_answer_is_read_however_the_program_leaves_it(kit: Kit, source: str, expected: object) -> None:
+    if expected is None:
+        with pytest.raises(ProgramAnswerError):
+            kit.value(source)
+    else:
+        found = kit.value(source)
+        assert found == expected and type(found) is type(expected)
+
+
+@pytest.mark.parametrize(
+    ("source", "line"), [("answer = 1 + \\", 1), ("answer = (1", 1), ("x = 1\nif x:", 2), ("answer = '''a", 1)]
+)
+def test_what_does_not_parse_is_told_of_the_program_alone(kit: Kit, source: str, line: int) -> None:
+    with pytest.raises(ProgramSyntaxError) as caught:
+        kit.value(source)
+    assert caught.value.line == line
+
+
+def test_the_line_of_an_error_after_the_answer_was_set_is_the_program_s(kit: Kit) -> None:
+    with pytest.raises(ProgramRuntimeError) as caught:
+        kit.value("answer = 'a'\nmissing")
+    assert caught.value.line == 2 and "missing" in caught.value.message

@@ -1,8 +1,8 @@
 """The one seam to everything that costs a GPU or a network: small batch protocols.
 
 Each method takes a sequence of requests and returns as many results, in order. A result for one request must not
-depend on what else is in its batch, beyond rounding. Back ends are called from one thread at a time, except one that
-says in an attribute ``flights`` from how many; how many requests it likes best in one call it may say in ``batch``.
+depend on what else is in its batch, beyond rounding. Back ends are called from one thread at a time. One may say how
+many requests it likes best in one call, in an attribute ``batch``.
 """
 
 from __future__ import annotations

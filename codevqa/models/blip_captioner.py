@@ -19,7 +19,9 @@ from ..errors import ModelError, SetupError
 from .base import CaptionRequest
 from .blip_checkpoint import Checkpoint, DType, load_checkpoint
 from .blip_common import DEFAULT_CACHE_BYTES, BlipStats, VisionTower, fitting, in_batches
-from .blip_decode import CaptionDecoder, CaptionRules, Drafts, write_captions
+from .blip_cores import Cores
+from .blip_decode import CaptionDecoder, CaptionRules, Drafts
+from .blip_decode_cpu import CaptionWriter
 from .blip_decode_graphs import ROWS, CaptionGraphs, unrecorded
 from .blip_sampling import numbers_of
 from .caption_text import CaptionText
@@ -66,6 +68,8 @@ class BlipCaptioner:
         self._text = CaptionText(tokenizer)
         self._decoder = CaptionDecoder(checkpoint.model.text_decoder, self._rules)
         self._graphs = _stretches(self._decoder, checkpoint.device)
+        self._writer = CaptionWriter(self._decoder)
+        self._cores = Cores(checkpoint.model.text_decoder, len(self._decoder.layers), checkpoint.device)
         self._max_batch = max_batch
         self._vision = VisionTower(
             checkpoint, self.stats, feature_cache_bytes, cache_dir=feature_cache_dir, max_batch=max_batch
@@ -185,12 +189,15 @@ class BlipCaptioner:
         if self._graphs is not None:
             self._graphs.release()
 
-    def _seen(self, requests: Sequence[CaptionRequest], room: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def _seen(
+        self, requests: Sequence[CaptionRequest], room: int, features: dict[str, torch.Tensor] | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """What captions see: each distinct embedding once, (embeddings, width), and (captions, room) indices into it.
 
-        Padding names the first of them.
+        Padding names the first of them. Features are asked for where they are not given.
         """
-        features = self._vision.features([request.picture for request in requests])
+        if features is None:
+            features = self._features(requests)
         pictures = {key: place for place, key in enumerate(features)}
         length = 1 + self.grid**2
         wanted = np.zeros((len(requests), room), np.int64)
@@ -233,14 +240,28 @@ class BlipCaptioner:
             with torch.cuda.device(self._at.device):
                 tokens = self._graphs.write(len(requests), room, masked, fill)
         else:
-            drafts = self._decoder.blank(len(requests), room, masked)
-            fill(drafts)
-            tokens = write_captions(self._decoder, drafts)
+            kept = torch.tensor(counts) if masked else None
+            tokens = self._cores.run(self._write_here, requests, room, self._features(requests), kept, numbers)
         self.stats.text_rows += len(requests)
         self.stats.text_batches += 1
         end = self._rules.end
         rows = cast("list[list[int]]", tokens.tolist())
         return [ids[: ids.index(end) + 1] if end in ids else ids for ids in rows]
+
+    @torch.inference_mode()
+    def _write_here(
+        self,
+        requests: Sequence[CaptionRequest],
+        room: int,
+        features: dict[str, torch.Tensor],
+        counts: torch.Tensor | None,
+        numbers: torch.Tensor,
+    ) -> torch.Tensor:
+        """Writes on the CPU."""
+        return self._writer.write(*self._seen(requests, room, features), counts, numbers)
+
+    def _features(self, requests: Sequence[CaptionRequest]) -> dict[str, torch.Tensor]:
+        return self._vision.features([request.picture for request in requests])
 
 
 def _stretches(decoder: CaptionDecoder, device: torch.device) -> CaptionGraphs | None:

@@ -20,6 +20,7 @@ import torch
 from ..errors import ModelError
 from ..images import Picture
 from .blip_checkpoint import Checkpoint, first_line
+from .blip_cores import Cores
 from .blip_pictures import PictureReader, threads
 from .blip_vision import VisionForward
 from .cuda_graphs import free_cached_memory
@@ -29,6 +30,9 @@ DEFAULT_CACHE_BYTES = 256 * 2**20
 """Vision features kept, in bytes: about 150 pictures at BLIP-base size in float32."""
 
 _CPU_PICTURES = 16
+
+_LARGE_TOWER = 1 << 20
+"""Weights of a block from which on all cores encode pictures: every weight meets hundreds of patches."""
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -82,6 +86,7 @@ class VisionTower:
         self._max_batch = max_batch
         self._reader = PictureReader(checkpoint.processor, checkpoint.device, checkpoint.dtype)
         self._forward = VisionForward(tower, self._reader)
+        self._cores = Cores(tower, len(tower.encoder.layers), checkpoint.device, large=_LARGE_TOWER, spread=True)
         self._shape = (1 + checkpoint.grid**2, int(tower.config.hidden_size))
         self._store = (
             FeatureStore(cache_dir, fingerprint(tower, checkpoint.processor, checkpoint.dtype))
@@ -144,13 +149,16 @@ class VisionTower:
         most = self._forward.rows if self._at.device.type == "cuda" else _CPU_PICTURES
         return fitting(self._at.device, self._forward.row_bytes(), most)
 
-    @torch.inference_mode()
-    def _encode(self, pictures: Sequence[Picture]) -> list[torch.Tensor]:
-        features = self._forward(self._reader.read(pictures))
+    def _encode(self, pictures: Sequence[Picture]) -> Sequence[torch.Tensor]:
+        features = self._cores.run(self._encoded, self._reader.read(pictures))
         self._stats.vision_forwards += len(pictures)
         self._stats.vision_batches += 1
+        return features
+
+    @torch.inference_mode()
+    def _encoded(self, pixels: torch.Tensor) -> Sequence[torch.Tensor]:
         # Copies, or each kept picture would hold its whole batch in memory.
-        rows: Sequence[torch.Tensor] = torch.unbind_copy(features)  # type: ignore[assignment, func-returns-value]
+        rows: Sequence[torch.Tensor] = torch.unbind_copy(self._forward(pixels))  # type: ignore[assignment, func-returns-value]
         return list(rows)
 
     def _keep(self, key: str, features: torch.Tensor) -> None:

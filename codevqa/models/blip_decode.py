@@ -68,18 +68,6 @@ class Drafts:
     logits: torch.Tensor | None = None
     """Of the next token, (rows, vocabulary)."""
 
-    def keep(self, rows: torch.Tensor) -> Drafts:
-        """Returns these rows alone."""
-        return Drafts(
-            self.own[:, rows],
-            self.seen[:, rows],
-            None if self.hidden_patches is None else self.hidden_patches[rows],
-            self.numbers[rows],
-            self.tokens[rows],
-            self.done[rows],
-            None if self.logits is None else self.logits[rows],
-        )
-
 
 @dataclass(frozen=True)
 class _Norm:
@@ -102,7 +90,7 @@ class _Norm:
 
 
 @dataclass(frozen=True)
-class _Layer:
+class DecoderLayer:
     """Weights of one block; those applied to the same input are one matrix."""
 
     own: Weights
@@ -118,7 +106,8 @@ class _Layer:
     norm: _Norm
 
     @classmethod
-    def of(cls, layer: Any, patches: Weights) -> _Layer:
+    def of(cls, layer: Any, patches: Weights) -> DecoderLayer:
+        """Returns the weights of a block, with those that make keys and values of patches."""
         own, seen = layer.attention, layer.crossattention
         return cls(
             _joined(own.self.query, own.self.key, own.self.value),
@@ -155,7 +144,7 @@ class CaptionDecoder:
         # Keys and values of the patches in all layers, of which each layer has its part.
         self._seen = _joined(*(module for look in looks for module in (look.key, look.value)))
         parts = zip(*(joined.chunk(len(layers)) for joined in self._seen), strict=True)
-        self._layers = [_Layer.of(layer, part) for layer, part in zip(layers, parts, strict=True)]
+        self.layers = [DecoderLayer.of(layer, part) for layer, part in zip(layers, parts, strict=True)]
         self._embedding_norm = _Norm.of(self._embeddings.LayerNorm)
         self._head = network.cls.predictions
         self._prompt = torch.tensor(rules.prompt, device=self._like.device)
@@ -169,19 +158,19 @@ class CaptionDecoder:
 
     @property
     def _like(self) -> torch.Tensor:
-        return self._layers[0].own[0]
+        return self.layers[0].own[0]
 
     def row_bytes(self, patches: int) -> int:
         """Returns about how much memory one caption of so many patches needs."""
         copies = 4 if self._fast else 2  # those of all layers at a time, or of one
-        numbers = len(self._layers) * 2 * self.heads * self.depth * (self.rules.max_length + copies * patches)
+        numbers = len(self.layers) * 2 * self.heads * self.depth * (self.rules.max_length + copies * patches)
         # Logits and what sampling makes of them.
         vocabulary = int(self._head.decoder.weight.shape[0]) * 32
         return int(numbers * self._like.element_size()) + vocabulary
 
     def blank(self, rows: int, patches: int, masked: bool) -> Drafts:
         """Returns memory for a batch of captions, each of at most ``patches`` patches; every row is done."""
-        like, rules, layers = self._like, self.rules, len(self._layers)
+        like, rules, layers = self._like, self.rules, len(self.layers)
         # A GPU pads batches with rows that are computed though nobody filled them: they must be numbers.
         made = like.new_zeros if like.is_cuda else like.new_empty
         return Drafts(
@@ -208,21 +197,21 @@ class CaptionDecoder:
         rows, count = index.shape
         flat = index.reshape(-1)
         if self._fast:  # in three launches
-            shape = (rows, count, len(self._layers), 2, self.heads, self.depth)
+            shape = (rows, count, len(self.layers), 2, self.heads, self.depth)
             projected = functional.linear(patches, *self._seen).index_select(0, flat).view(shape)
             drafts.seen[:, :rows, :count] = projected.permute(2, 0, 1, 3, 4, 5)
             return
-        for layer, seen in zip(self._layers, drafts.seen, strict=True):
+        for layer, seen in zip(self.layers, drafts.seen, strict=True):
             projected = functional.linear(patches, *layer.seen)
             seen[:rows, :count] = projected.index_select(0, flat).view(rows, count, 2, self.heads, self.depth)
 
     def read_prompt(self, drafts: Drafts) -> torch.Tensor:
         """Returns the logits after each token of the prompt, (rows, prompt tokens, vocabulary)."""
-        return self._logits(self._after_prompt(drafts))
+        return self.logits(self._after_prompt(drafts))
 
     def begin(self, drafts: Drafts) -> None:
         """Reads the prompt."""
-        drafts.logits = self._logits(self._after_prompt(drafts)[:, -1])
+        drafts.logits = self.logits(self._after_prompt(drafts)[:, -1])
 
     def step(self, drafts: Drafts, number: int) -> None:
         """Draws the token of one step, from 0, and reads it unless it is the last."""
@@ -236,15 +225,23 @@ class CaptionDecoder:
         drafts.done |= token == rules.end
         if number + 1 < rules.steps:
             position = len(rules.prompt) + number
-            embedded = functional.embedding(token, self._embeddings.word_embeddings.weight)
-            embedded = embedded + self._embeddings.position_embeddings.weight[position]
-            drafts.logits = self._logits(self._read(drafts, self._embedding_norm(embedded)[:, None], position)[:, 0])
+            drafts.logits = self.logits(self._read(drafts, self.embedded(token, position)[:, None], position)[:, 0])
+
+    def embedded_prompt(self) -> torch.Tensor:
+        """Returns the prompt's embeddings, (prompt tokens, width)."""
+        embedded = self._embeddings.word_embeddings.weight[self._prompt]
+        embedded = embedded + self._embeddings.position_embeddings.weight[: len(self._prompt)]
+        return self._embedding_norm(embedded)
+
+    def embedded(self, token: torch.Tensor, position: int) -> torch.Tensor:
+        """Returns the embeddings, (rows, width), of a token a row, (rows,)."""
+        embedded = functional.embedding(token, self._embeddings.word_embeddings.weight)
+        embedded = embedded + self._embeddings.position_embeddings.weight[position]
+        return self._embedding_norm(embedded)
 
     def _after_prompt(self, drafts: Drafts) -> torch.Tensor:
         """The last hidden state of each token of the prompt, (rows, prompt tokens, width)."""
-        embedded = self._embeddings.word_embeddings.weight[self._prompt]
-        embedded = embedded + self._embeddings.position_embeddings.weight[: len(self._prompt)]
-        return self._read(drafts, self._embedding_norm(embedded).repeat(len(drafts.done), 1, 1), 0)
+        return self._read(drafts, self.embedded_prompt().repeat(len(drafts.done), 1, 1), 0)
 
     def _read(self, drafts: Drafts, hidden: torch.Tensor, start: int) -> torch.Tensor:
         """Runs the blocks over tokens at positions from ``start`` on: one each row, or the prompt.
@@ -255,7 +252,7 @@ class CaptionDecoder:
             start: position of the first.
         """
         fast = self._fast
-        for layer, own, seen in zip(self._layers, drafts.own, drafts.seen, strict=True):
+        for layer, own, seen in zip(self.layers, drafts.own, drafts.seen, strict=True):
             mixed = self._attend_own(functional.linear(hidden, *layer.own), own, start)
             hidden = layer.own_norm.after(hidden, functional.linear(mixed, *layer.own_out), fast)
             mixed = self._attend_seen(functional.linear(hidden, *layer.look), seen, drafts.hidden_patches)
@@ -289,32 +286,10 @@ class CaptionDecoder:
         )
         return _merged(mixed)
 
-    def _logits(self, hidden: torch.Tensor) -> torch.Tensor:
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Returns the logits of what follows, (..., vocabulary), from last hidden states, (..., width)."""
         head = self._head
         return functional.linear(head.transform(hidden), head.decoder.weight, head.decoder.bias)
-
-
-def write_captions(decoder: CaptionDecoder, drafts: Drafts) -> torch.Tensor:
-    """Writes a batch of captions step by step, leaving out rows that have ended; returns its tokens, (rows, steps).
-
-    For the CPU: asking after every step whether rows have ended costs nothing there.
-    """
-    tokens = drafts.tokens.clone()
-    rows = torch.arange(len(tokens), device=tokens.device)
-    decoder.begin(drafts)
-    for number in range(decoder.rules.steps):
-        decoder.step(drafts, number)
-        if number < decoder.rules.first_end:
-            continue
-        going = (~drafts.done).nonzero()[:, 0]
-        # Leaving rows out copies those that stay: worth it where at least half of them go.
-        if 2 * len(going) <= len(rows):
-            tokens[rows] = drafts.tokens
-            if not len(going):
-                return tokens
-            drafts, rows = drafts.keep(going), rows[going]
-    tokens[rows] = drafts.tokens
-    return tokens
 
 
 def _merged(mixed: torch.Tensor) -> torch.Tensor:

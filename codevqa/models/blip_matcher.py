@@ -19,6 +19,7 @@ from ..errors import SetupError
 from .base import Map, Match, MatchRequest, SimilarityRequest
 from .blip_checkpoint import Checkpoint, DType, load_checkpoint
 from .blip_common import DEFAULT_CACHE_BYTES, BlipStats, VisionTower, fitting, in_batches
+from .blip_cores import Cores
 from .blip_text import Seen, TextForward, TextGraphs
 from .cuda_graphs import enabled
 
@@ -61,6 +62,7 @@ class BlipMatcher:
             checkpoint, self.stats, feature_cache_bytes, cache_dir=feature_cache_dir, max_batch=max_batch
         )
         self._text = TextForward(checkpoint.model.text_encoder, block)
+        self._cores = Cores(checkpoint.model.text_encoder, blocks, checkpoint.device)
         self._graphs = (
             TextGraphs(self._text, checkpoint.model.itm_head, 1 + checkpoint.grid**2)
             if enabled(checkpoint.device)
@@ -153,20 +155,26 @@ class BlipMatcher:
             weights[row, chosen] = 1 / len(chosen)
         found = self._replayed(requests, encoded, weights)
         if found is None:
-            maps, logits = self._gradcam(requests, encoded)
-            relevance = torch.einsum("rt,rtyx->ryx", weights.to(maps.device), maps).flatten(1)
-            found = torch.cat([relevance, logits[:, 1:] - logits[:, :1]], 1).cpu()
+            found = self._cores.run(self._averaged, requests, encoded, weights, self._features(requests))
         numbers = found.numpy()
         margins = numbers[:, -1].tolist()
         return [
             Match(row[:-1].reshape(self.grid, self.grid), margin) for row, margin in zip(numbers, margins, strict=True)
         ]
 
+    def _averaged(
+        self, requests: Sequence[MatchRequest], encoded: Any, weights: torch.Tensor, features: dict[str, torch.Tensor]
+    ) -> torch.Tensor:
+        """GradCAM averaged with weights, and margins."""
+        maps, logits = self._gradcam(requests, encoded, features)
+        relevance = torch.einsum("rt,rtyx->ryx", weights.to(maps.device), maps).flatten(1)
+        return torch.cat([relevance, logits[:, 1:] - logits[:, :1]], 1).cpu()
+
     def _replayed(self, requests: Sequence[MatchRequest], encoded: Any, weights: torch.Tensor) -> torch.Tensor | None:
         """GradCAM averaged with weights, and margins, by a recorded graph; None where there is none."""
         if self._graphs is None:
             return None
-        features = self._vision.features([request.picture for request in requests])
+        features = self._features(requests)
         found = self._graphs.relevance(
             self._opened(encoded["input_ids"]),
             encoded["attention_mask"],
@@ -180,7 +188,7 @@ class BlipMatcher:
 
     def _token_maps(self, requests: Sequence[MatchRequest]) -> list[tuple[Map, Map]]:
         encoded = self._tokens([request.text for request in requests])
-        maps, logits = self._gradcam(requests, encoded)
+        maps, logits = self._cores.run(self._gradcam, requests, encoded, self._features(requests))
         lengths = encoded["attention_mask"].sum(1).tolist()
         return [(maps[row, :length].cpu().numpy(), logits[row].cpu().numpy()) for row, length in enumerate(lengths)]
 
@@ -196,14 +204,18 @@ class BlipMatcher:
             return_tensors="pt",
         )
 
-    def _gradcam(self, requests: Sequence[MatchRequest], encoded: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    def _features(self, requests: Sequence[MatchRequest] | Sequence[SimilarityRequest]) -> dict[str, torch.Tensor]:
+        return self._vision.features([request.picture for request in requests])
+
+    def _gradcam(
+        self, requests: Sequence[MatchRequest], encoded: Any, features: dict[str, torch.Tensor]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Computes (rows, tokens, grid, grid) maps and (rows, 2) ITM logits, both float32.
 
         The gradient graph starts at the cross-attention probabilities of the chosen block, so only the text blocks
         above it are differentiated: neither vision tower nor lower blocks depend on those probabilities.
         """
         device = self._at.device
-        features = self._vision.features([request.picture for request in requests])
         order = {key: index for index, key in enumerate(dict.fromkeys(request.picture.key for request in requests))}
         # Stacked here, outside inference mode: autograd may keep the copy.
         seen = Seen([features[key] for key in order], [order[request.picture.key] for request in requests])
@@ -221,10 +233,12 @@ class BlipMatcher:
         ids[:, 0] = self._at.enc_id
         return ids
 
-    @torch.inference_mode()
     def _similarity(self, requests: Sequence[SimilarityRequest]) -> list[float]:
+        return self._cores.run(self._compared, requests, self._features(requests))
+
+    @torch.inference_mode()
+    def _compared(self, requests: Sequence[SimilarityRequest], features: dict[str, torch.Tensor]) -> list[float]:
         model, device = self._at.model, self._at.device
-        features = self._vision.features([request.picture for request in requests])
         texts = list(dict.fromkeys(request.text for request in requests))
         rows = {text: row for row, text in enumerate(texts)}
         encoded = self._tokens(texts)

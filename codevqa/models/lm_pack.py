@@ -72,7 +72,22 @@ class Pack(Phase):
         self.positions = torch.tensor([[at for part in parts for at in range(part.start, part.end)]], device=device)
         self._slots = torch.tensor([part.slot for part in parts for _ in part.tokens], device=device)
         self._layer = 0
+        self._asked = [len(part.tokens) for part in parts]
         self._masks: list[torch.Tensor | None] = []
+
+    def narrow(self, wanted: Sequence[int]) -> torch.Tensor:
+        """Attends from now on for the last ``wanted`` tokens of each part only; returns where in the row they are."""
+        self._asked, self._masks = list(wanted), []
+        return self.last(wanted)
+
+    def last(self, wanted: Sequence[int]) -> torch.Tensor:
+        """Returns where in the row the last ``wanted`` tokens of each part are."""
+        at = 0
+        places: list[int] = []
+        for part, count in zip(self.parts, wanted, strict=True):
+            at += len(part.tokens)
+            places += range(at - count, at)
+        return torch.tensor(places, dtype=torch.long, device=self.memory.device)
 
     def update(self, key_states: Any, value_states: Any, layer_idx: int, *_: object, **__: object) -> Pair:
         """Puts new keys and values into their slots."""
@@ -86,11 +101,14 @@ class Pack(Phase):
         heads, width = key.shape[1], query.shape[3]
         many = query.shape[1] // heads
         if not self._masks:
-            self._masks = [self._mask(part, many, query.dtype) for part in self.parts]
+            pairs = zip(self.parts, self._asked, strict=True)
+            self._masks = [self._mask(part, count, many, query.dtype) for part, count in pairs]
         keys, values = self.memory.keys[self._layer], self.memory.values[self._layer]
         read, at = [], 0
-        for part, mask in zip(self.parts, self._masks, strict=True):
-            count, slot = len(part.tokens), part.slot
+        for part, count, mask in zip(self.parts, self._asked, self._masks, strict=True):
+            if not count:
+                continue
+            slot = part.slot
             asked = query[:, :, at : at + count]
             if many > 1:
                 asked = asked.reshape(1, heads, many * count, width)
@@ -101,13 +119,14 @@ class Pack(Phase):
                 attn_mask=mask,
                 scale=scale,
             )
-            read.append(found.reshape(1, heads * many, count, value.shape[3]))
+            read.append(found.reshape(1, heads * many, count, value.shape[3]).transpose(1, 2))
             at += count
-        return torch.cat(read, 2)
+        # Token by token, as it is read next.
+        return torch.cat(read, 1).transpose(1, 2)
 
-    def _mask(self, part: Part, many: int, dtype: torch.dtype) -> torch.Tensor | None:
-        count = len(part.tokens)
-        if count == 1:
+    def _mask(self, part: Part, count: int, many: int, dtype: torch.dtype) -> torch.Tensor | None:
+        """Returns what the last ``count`` tokens of a part must not see."""
+        if count <= 1:
             return None
         hidden = torch.full((count, part.end), float("-inf"), dtype=dtype, device=self.memory.device)
-        return hidden.triu_(part.start + 1).repeat(many, 1)
+        return hidden.triu_(part.end - count + 1).repeat(many, 1)

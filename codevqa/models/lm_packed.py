@@ -4,7 +4,8 @@ Each pass takes what is next of every text, laid end to end without padding: the
 beginning (:mod:`.lm_tree`), or the last token and a guess at those that follow (:mod:`.lm_drafts`), of which the model
 confirms as many as it would have written itself (speculative decoding: Leviathan et al., 2023; greedy, so the text is
 the same). New prompts join as texts end. Two threads share the prompts: at these sizes that keeps two cores busier than
-two threads for each product of matrices do, and waits for nobody where other programs want the cores, too.
+two threads for each product of matrices do, and waits for nobody where other programs want the cores, too. Models
+built like Llama take a shorter way through their layers than that of transformers (:mod:`.lm_layers`).
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ from typing import Any
 import torch
 
 from .lm_drafts import Drafts
+from .lm_layers import Layers
 from .lm_own import Ends, OwnLoop
 from .lm_pack import Memory, Pack, Part
 from .lm_rows import LMStats, Row, common
 from .lm_slots import Prefill, UnsupportedError, attention
 from .lm_tree import PrefixTree
 
-_PASS = 256
+_PASS = 448
 """Tokens in one pass, about: more cost as much each, fewer cost more."""
 _SHARE = 16
 """A prompt waits a pass for another that begins with so many tokens more of it than are known."""
@@ -84,12 +86,22 @@ class PackedDecoder(OwnLoop):
         self.prefixes = PrefixTree(prefix_bytes)
         self._memories: list[Memory] = []
         self._drafts = Drafts()
+        self._layers = Layers(model) if Layers.fits(model) else None
         self._keeps_some = "logits_to_keep" in inspect.signature(model.forward).parameters
         self._lock = threading.Lock()
         """Held by whoever changes what lanes have in common."""
         self._threads: ThreadPoolExecutor | None = None
         weights = sum(weight.numel() for weight in model.base_model.parameters())
         self._large = weights >= _LARGE * getattr(model.config.get_text_config(), "num_hidden_layers", 1)
+
+    def supported(self) -> bool:
+        """Tries the loop on a short text, if need be through the model's own modules."""
+        if super().supported():
+            return True
+        if self._layers is None:
+            return False
+        self._layers = None
+        return super().supported()
 
     def release(self) -> None:
         """Gives slots and kept prefixes back."""
@@ -244,12 +256,9 @@ class PackedDecoder(OwnLoop):
     def _forward(self, memory: Memory, parts: Sequence[Part], wanted: Sequence[int]) -> torch.Tensor:
         """Runs a pass; returns the logits of the last ``wanted`` tokens of each part, one after another."""
         phase = Pack(memory, parts)
-        at = 0
-        places: list[int] = []
-        for part, count in zip(parts, wanted, strict=True):
-            at += len(part.tokens)
-            places += range(at - count, at)
-        kept = torch.tensor(places, dtype=torch.long, device=self.device)
+        if self._layers is not None:
+            return self._layers(phase, wanted)
+        kept = phase.last(wanted)
         given: dict[str, Any] = {"logits_to_keep": kept} if self._keeps_some else {}
         with attention(phase):
             logits: torch.Tensor = self.model(

@@ -21,6 +21,7 @@ from .lm_loading import first_line, load, quiet
 from .lm_packed import PackedDecoder
 from .lm_rows import CONTEXT, LMStats, Row, common, end_of
 from .lm_stream import stream_of
+from .load import computing
 
 __all__ = ["LMStats", "TransformersLM"]
 
@@ -147,7 +148,7 @@ class TransformersLM:
             return []
         try:
             own = self.own_loop
-            with torch.inference_mode(), quiet():
+            with computing(), torch.inference_mode(), quiet():
                 made = (
                     self._own.run(rows, self._end_of)
                     if own

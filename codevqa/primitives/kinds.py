@@ -7,6 +7,7 @@ duck), and everything with a size is bounded.
 from __future__ import annotations
 
 import math
+import re
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ MAX_ITEMS = 1000
 MAX_INT = 2**63
 """Whole numbers a program passes to a primitive are smaller than this in magnitude."""
 
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
 _SUPPORTED = "Use str, int, float, bool, Image, list[...], tuple[...] or Optional[...]."
 
 
@@ -101,7 +103,7 @@ def _text(value: object, where: str, max_text: int) -> object:
         raise _wrong(where, "str", value)
     if len(value) > max_text:
         raise ValueError(f"{where} is {len(value):,} characters long; the limit is {max_text:,}")
-    if "\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
+    if (not value.isascii() or "\0" in value) and _NO_TEXT.search(value):
         raise ValueError(f"{where} contains a character that no text has (NUL or half a surrogate pair)")
     return value
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import functools
 import inspect
 import keyword
 import types
@@ -87,9 +88,8 @@ class Primitive:
         if len(args) > len(self.parameters):
             raise TypeError(f"{self.name}() takes {len(self.parameters)} arguments but {len(args)} were given")
         given = {parameter.name: value for parameter, value in zip(self.parameters, args, strict=False)}
-        known = {parameter.name for parameter in self.parameters}
         for name, value in kwargs.items():
-            if name not in known:
+            if all(name != parameter.name for parameter in self.parameters):
                 raise TypeError(f"{self.name}() got an unexpected keyword argument {name[:80]!r}")
             if name in given:
                 raise TypeError(f"{self.name}() got multiple values for argument {name!r}")
@@ -106,6 +106,10 @@ class Primitive:
                 raise TypeError(f"{self.name}() missing required argument {parameter.name!r}")
         return bound
 
+    @functools.cached_property
+    def _is_async(self) -> bool:
+        return inspect.iscoroutinefunction(self.function)
+
     async def call(self, context: object, arguments: Mapping[str, object]) -> object:
         """Runs the implementation on bound arguments and checks what it returns.
 
@@ -115,7 +119,7 @@ class Primitive:
             TypeError: the result is not of the declared type. Whatever the implementation raises passes through.
         """
         first = (context,) if self.takes_context else ()
-        if inspect.iscoroutinefunction(self.function):
+        if self._is_async:
             result = await self.function(*first, **arguments)
         else:
             result = await asyncio.to_thread(self.function, *first, **arguments)

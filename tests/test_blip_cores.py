@@ -1,0 +1,120 @@
+"""Small networks are computed in threads of one core; others, and what they compute, are as they were."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from tiny import noise_picture, write_blip
+from tiny_lm import build_tiny_lm
+
+from codevqa.models.base import CaptionRequest, GenerationRequest, MatchRequest, SimilarityRequest
+from codevqa.models.blip import BlipCaptioner, BlipMatcher
+from codevqa.models.blip_cores import Cores
+from codevqa.models.load import computing
+from codevqa.models.transformers_lm import TransformersLM
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def two_cores() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def where() -> tuple[str, int]:
+    return threading.current_thread().name, torch.get_num_threads()
+
+
+def test_a_small_network_has_a_thread_of_one_core() -> None:
+    cores = Cores(torch.nn.Linear(30, 10), 1, CPU, large=1000)
+    name, count = cores.run(where)
+    assert name.startswith("codevqa-blip-core") and count == 1
+    assert torch.get_num_threads() == 2
+    with pytest.raises(ZeroDivisionError):
+        cores.run(lambda: 1 // 0)
+
+
+def test_other_threads_begin_with_all_cores() -> None:
+    Cores(torch.nn.Linear(30, 10), 1, CPU)
+    found: list[int] = []
+    thread = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
+    thread.start()
+    thread.join()
+    assert found == [2]
+
+
+def test_a_large_network_has_all_cores() -> None:
+    network = torch.nn.Linear(30, 10)  # 310 weights
+    assert Cores(network, 1, CPU, large=310).run(where) == (threading.current_thread().name, 2)
+    assert Cores(network, 2, CPU, large=310).run(where)[1] == 1  # 155 a block
+    assert Cores(network, 1, torch.device("cuda")).run(where)[1] == 2
+
+
+def test_whoever_is_alone_may_have_all_cores() -> None:
+    cores = Cores(torch.nn.Linear(30, 10), 1, CPU, spread=True)
+    assert cores.run(where)[1] == 2
+    with computing() as others:
+        assert others == 0 and cores.run(where)[1] == 1
+    with computing() as others:
+        assert others == 0
+    assert cores.run(lambda: cores.run(where)[1]) == 1
+
+
+def test_a_language_model_counts_as_company(tmp_path: Path) -> None:
+    lm = TransformersLM.from_pretrained(build_tiny_lm(tmp_path), device="cpu")
+    found: list[int] = []
+
+    def told(text: str) -> None:
+        with computing() as others:
+            found.append(others)
+
+    lm.generate([GenerationRequest("a b c", 3, on_text=told)])
+    assert found and set(found) == {1}
+
+
+def test_with_one_core_no_thread_is_asked() -> None:
+    cores = Cores(torch.nn.Linear(30, 10), 1, CPU)
+    torch.set_num_threads(1)
+    assert cores.run(where) == (threading.current_thread().name, 1)
+
+
+def test_captions_maps_and_pictures_are_computed_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    captioner = BlipCaptioner.from_pretrained(write_blip(tmp_path / "captioner", "captioner"), device="cpu")
+    matcher = BlipMatcher.from_pretrained(write_blip(tmp_path / "matcher", "matcher"), device="cpu", block=1)
+    counts: list[tuple[str, int]] = []
+
+    def noted(owner: object, method: str) -> None:
+        function = getattr(owner, method)
+
+        def run(*args: object, **kwargs: object) -> object:
+            counts.append((method, torch.get_num_threads()))
+            return function(*args, **kwargs)
+
+        monkeypatch.setattr(owner, method, run)
+
+    for owner, method in (
+        (captioner._writer, "write"),
+        (captioner._vision._forward, "_forward"),
+        (matcher._vision._forward, "_forward"),
+        (matcher._text, "gradcam"),
+        (matcher._text, "first_token"),
+    ):
+        noted(owner, method)
+    picture = noise_picture(0)
+    with computing():  # somebody else
+        captioner.caption([CaptionRequest(picture, (1, 2), 3)])
+        matcher.match([MatchRequest(picture, "a dog")])
+        matcher.token_maps([MatchRequest(picture, "a dog")])
+        matcher.similarity([SimilarityRequest(picture, "a dog")])
+    assert [method for method, _ in counts] == ["_forward", "write", "_forward", "gradcam", "gradcam", "first_token"]
+    assert {count for _, count in counts} == {1}
+    counts.clear()
+    captioner.caption([CaptionRequest(noise_picture(1), (1, 2), 3)])
+    assert counts == [("_forward", 2), ("write", 1)]  # pictures are waited for
