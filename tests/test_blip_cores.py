@@ -14,7 +14,7 @@ from tiny_lm import build_tiny_lm
 from codevqa.models.base import CaptionRequest, GenerationRequest, MatchRequest, SimilarityRequest
 from codevqa.models.blip import BlipCaptioner, BlipMatcher
 from codevqa.models.blip_cores import Cores
-from codevqa.models.load import computing
+from codevqa.models.cores import computing
 from codevqa.models.transformers_lm import TransformersLM
 
 CPU = torch.device("cpu")

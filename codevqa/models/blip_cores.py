@@ -9,10 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import torch
 
-from .load import computing
-
-LARGE_TEXT = 1 << 23
-"""Weights of a block of text from which on all cores compute it."""
+from .cores import LARGE, compute_with, computing
 
 _starting = threading.Lock()
 """Held while a thread starts: what it sets is for a moment what other new threads would begin with."""
@@ -34,7 +31,7 @@ class Cores:
     """
 
     def __init__(
-        self, network: Any, blocks: int, device: torch.device, large: int = LARGE_TEXT, *, spread: bool = False
+        self, network: Any, blocks: int, device: torch.device, large: int = LARGE, *, spread: bool = False
     ) -> None:
         self._spread = spread
         weights = sum(weight.numel() for weight in network.parameters())
@@ -44,7 +41,7 @@ class Cores:
         with _starting:
             cores = torch.get_num_threads()
             if cores > 1:
-                self._thread = ThreadPoolExecutor(1, "codevqa-blip-core", initializer=_compute_alone)
+                self._thread = ThreadPoolExecutor(1, "codevqa-blip-core", initializer=compute_with, initargs=(1,))
                 self._thread.submit(int).result()
                 # That also set what threads begin with that have not computed anything yet.
                 torch.set_num_threads(cores)
@@ -55,9 +52,3 @@ class Cores:
             if self._thread is None or torch.get_num_threads() == 1 or (self._spread and not others):
                 return function(*args, **kwargs)
             return self._thread.submit(function, *args, **kwargs).result()
-
-
-def _compute_alone() -> None:
-    # A thread that has never asked takes the number of whoever set one last, at its first computation.
-    torch.get_num_threads()
-    torch.set_num_threads(1)

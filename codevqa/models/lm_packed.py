@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from .cores import LARGE, compute_with
 from .lm_drafts import Drafts
 from .lm_layers import Layers
 from .lm_own import Ends, OwnLoop
@@ -40,9 +41,6 @@ _GRAIN = 64
 """Lengths of slots are rounded up to multiples of this."""
 _LANES = 2
 """Threads that decode."""
-_LARGE = 1 << 23
-"""Weights of a layer from which on a text alone is computed with all cores: where there are fewer, waiting for one
-another eats that up."""
 
 
 @dataclass(eq=False)
@@ -92,7 +90,7 @@ class PackedDecoder(OwnLoop):
         """Held by whoever changes what lanes have in common."""
         self._threads: ThreadPoolExecutor | None = None
         weights = sum(weight.numel() for weight in model.base_model.parameters())
-        self._large = weights >= _LARGE * getattr(model.config.get_text_config(), "num_hidden_layers", 1)
+        self._large = weights >= LARGE * getattr(model.config.get_text_config(), "num_hidden_layers", 1)
 
     def supported(self) -> bool:
         """Tries the loop on a short text, if need be through the model's own modules."""
@@ -165,7 +163,7 @@ class PackedDecoder(OwnLoop):
         """Returns the threads of the lanes, which share the cores."""
         if self._threads is None:
             each = max(1, cores // _LANES)
-            self._threads = ThreadPoolExecutor(_LANES, "codevqa-lm-lane", initializer=_compute_with, initargs=(each,))
+            self._threads = ThreadPoolExecutor(_LANES, "codevqa-lm-lane", initializer=compute_with, initargs=(each,))
             together = threading.Barrier(_LANES)
             wait([self._threads.submit(together.wait) for _ in range(_LANES)])
             # That also set what threads begin with that have not computed anything yet.
@@ -277,9 +275,3 @@ class PackedDecoder(OwnLoop):
         shape = self._shape()
         self._memories = [Memory(shape, count, length, self._dtype, self.device) for _ in range(lanes)]
         return self._memories
-
-
-def _compute_with(cores: int) -> None:
-    # A thread that has never asked takes the number of whoever set one last, at its first computation.
-    torch.get_num_threads()
-    torch.set_num_threads(cores)

@@ -15,13 +15,13 @@ import torch
 
 from ..errors import ModelError, SetupError
 from .base import Completion, GenerationRequest, Message, cut_at_stop
+from .cores import computing
 from .lm_decode import SlotDecoder
 from .lm_generate import GenerateDecoder
 from .lm_loading import first_line, load, quiet
 from .lm_packed import PackedDecoder
 from .lm_rows import CONTEXT, LMStats, Row, common, end_of
 from .lm_stream import stream_of
-from .load import computing
 
 __all__ = ["LMStats", "TransformersLM"]
 
