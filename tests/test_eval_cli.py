@@ -7,6 +7,7 @@ import dataclasses
 import json
 import os
 import pty
+import select
 import signal
 import subprocess
 import sys
@@ -222,7 +223,9 @@ def test_progress_is_one_changing_line_on_a_terminal_and_plain_lines_elsewhere(
         monkeypatch.setattr(sys, "stderr", terminal)
         with Bar() as bar:
             bar(Status(total=2, examples=1, seconds=1))
-        shown = os.read(ours, 4096).decode()
+        shown = ""
+        while not shown.endswith("\n") and select.select([ours], [], [], 5)[0]:  # it may come in pieces
+            shown += os.read(ours, 4096).decode()
     os.close(ours)
     assert shown.startswith("\r1 of 2 questions") and shown.endswith("\n") and shown.count("\n") == 1
 
