@@ -203,6 +203,7 @@ def test_programs_without_an_outline(source: str) -> None:
         'query = "WORD"\nanswer = query("WORD")\nget_pos(images[0], "WORD")',
         'a = query(images[0], "WORD")\nb = get_pos(images[0], f"WORD {a}")\nc = get_pos(images[0], "a" "WORD")',
         'query(images[0], "WORD \ue0000")',
+        'a = "\ue0000"\nquery(images[0], "WORD")\nget_pos(images[0], a)',
         'query(images[0], "WORD"',
     ],
 )
