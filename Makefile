@@ -32,7 +32,7 @@ test: $(VENV)/.installed-test  ## run the tests
 lint: $(VENV)/.installed-test  ## ruff, formatting, prompt banks
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/python -m codevqa.prompts.lint
+	$(BIN)/python -m codevqa.writing.lint
 
 format: $(VENV)/.installed-test  ## format the code
 	$(BIN)/ruff check --fix .

@@ -22,7 +22,7 @@ from PIL import Image
 
 from codevqa import Answer, CodeVQA, Question
 from codevqa.eval.statistics import compare, proportion
-from codevqa.models.presets import preset
+from codevqa.presets.presets import preset
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class Gold:
 
 def drawn(count: int, form: str, seed: int) -> list[Gold]:
     """Returns fresh questions about drawn scenes."""
-    from codevqa.mini.questions import sample_question
-    from codevqa.mini.questions_set import sample_set
-    from codevqa.mini.world import draw, sample_scene
+    from codevqa.miniworld.questions import sample_question
+    from codevqa.miniworld.questions_set import sample_set
+    from codevqa.miniworld.world import draw, sample_scene
 
     found: list[Gold] = []
     for place in range(count):

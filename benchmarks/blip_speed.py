@@ -21,10 +21,10 @@ from PIL import Image as PILImage
 from transformers import BertTokenizer, BlipConfig, BlipForConditionalGeneration, BlipForImageTextRetrieval
 from transformers.models.blip.image_processing_pil_blip import BlipImageProcessorPil
 
-from codevqa.images import load_picture
+from codevqa.core.images import load_picture
 from codevqa.models.base import CaptionRequest, MatchRequest, SimilarityRequest
 from codevqa.models.blip import BlipCaptioner, BlipMatcher
-from codevqa.models.blip_checkpoint import Checkpoint
+from codevqa.models.blip.checkpoint import Checkpoint
 
 VISION = {
     "base": {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12},

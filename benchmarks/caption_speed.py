@@ -33,13 +33,13 @@ from transformers import (
 )
 from transformers.models.blip.image_processing_pil_blip import BlipImageProcessorPil
 
-from codevqa.images import load_picture
+from codevqa.core.images import load_picture
 from codevqa.models.base import CaptionRequest
 from codevqa.models.blip import BlipCaptioner
-from codevqa.models.blip_checkpoint import Checkpoint, load_checkpoint
+from codevqa.models.blip.checkpoint import Checkpoint, load_checkpoint
 from codevqa.models.cuda_graphs import enabled
-from codevqa.models.presets import preset
-from codevqa.models.registry import resolve
+from codevqa.presets.assembly import resolve
+from codevqa.presets.presets import preset
 
 VISION = {
     "tiny": {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4},

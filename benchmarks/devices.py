@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from codevqa.images import load_picture
+from codevqa.core.images import load_picture
 from codevqa.models.base import CaptionRequest, GenerationRequest, MatchRequest, SimilarityRequest
-from codevqa.models.presets import preset
-from codevqa.models.registry import load, prompt_sets, quiet_libraries
-from codevqa.writer import Writer
+from codevqa.presets.assembly import load, prompt_sets, quiet_libraries
+from codevqa.presets.presets import preset
+from codevqa.writing.writer import Writer
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 

@@ -25,15 +25,15 @@ from typing import Any
 from PIL import Image
 
 from codevqa import CodeVQA, Models, QuerySettings, Settings, Writer, WriterSettings
-from codevqa.eval.local import Local
-from codevqa.eval.provenance import run_info
-from codevqa.eval.runner import open_run
-from codevqa.eval.session import Job, Status, run
-from codevqa.eval.store import FILE
+from codevqa.core.answer import Form
+from codevqa.eval.run.local import Local
+from codevqa.eval.run.provenance import run_info
+from codevqa.eval.run.runner import open_run
+from codevqa.eval.run.session import Job, Status, run
+from codevqa.eval.run.store import FILE
 from codevqa.eval.task import Example, Method, PictureFile, Row
 from codevqa.models.base import GenerationRequest
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
-from codevqa.program import Form
 from codevqa.prompts import PromptSet
 from codevqa.prompts import load as load_prompts
 

@@ -18,8 +18,8 @@ import time
 from dataclasses import replace
 
 from codevqa import CodeVQA, Program
-from codevqa.images import Picture, load_picture
-from codevqa.models.presets import preset
+from codevqa.core.images import Picture, load_picture
+from codevqa.presets.presets import preset
 
 TARGET = 3.0
 
@@ -49,7 +49,7 @@ answer = "yes" if count >= 2 else "no\"""",
 
 def pictures(rng: random.Random, count: int) -> list[Picture]:
     """Draws a set of pictures."""
-    from codevqa.mini.world import draw, sample_scene
+    from codevqa.miniworld.world import draw, sample_scene
 
     return [load_picture(draw(sample_scene(rng, split="test"))) for _ in range(count)]
 

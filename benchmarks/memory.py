@@ -20,7 +20,7 @@ from overhead import engine, gqa_like, new_shapes
 from PIL import Image
 
 from codevqa import CodeVQA
-from codevqa.images import load_picture
+from codevqa.core.images import load_picture
 
 AT_ONCE = 64
 ALLOWED = 4.0

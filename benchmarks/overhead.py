@@ -29,9 +29,9 @@ import numpy as np
 from PIL import Image
 
 from codevqa import CodeVQA, Models, QuerySettings, Settings, Writer, WriterSettings
-from codevqa.images import Picture, load_picture
+from codevqa.core.answer import Form
+from codevqa.core.images import Picture, load_picture
 from codevqa.models.base import CaptionRequest, Completion, GenerationRequest, Match, MatchRequest, SimilarityRequest
-from codevqa.program import Form
 from codevqa.prompts import PromptSet
 from codevqa.prompts import load as load_prompts
 

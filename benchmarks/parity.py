@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load_file
 
-from codevqa.images import load_picture
+from codevqa.core.images import load_picture
 from codevqa.models.base import CaptionRequest, MatchRequest, SimilarityRequest
 from codevqa.models.blip import BlipCaptioner, BlipMatcher
-from codevqa.models.lavis_names import convert_lavis
+from codevqa.models.blip.lavis_names import convert_lavis
 
 
 @dataclass(frozen=True)

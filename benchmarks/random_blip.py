@@ -22,12 +22,12 @@ from transformers import BertTokenizer, BlipConfig, BlipForConditionalGeneration
 from transformers.models.blip.image_processing_pil_blip import BlipImageProcessorPil
 
 from codevqa import CodeVQA, Models, Settings, Writer, WriterSettings
-from codevqa.images import Picture, load_picture
+from codevqa.core.images import Picture, load_picture
+from codevqa.core.text import sentence_case
 from codevqa.models.base import Completion, GenerationRequest, LanguageModel
 from codevqa.models.blip import BlipCaptioner, BlipMatcher
-from codevqa.models.blip_checkpoint import Checkpoint
+from codevqa.models.blip.checkpoint import Checkpoint
 from codevqa.prompts import load as load_prompts
-from codevqa.writer import sentence_case
 
 PIECES = 30_522
 VISION: dict[str, dict[str, int]] = {

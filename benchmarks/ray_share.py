@@ -1,6 +1,6 @@
 """The work of ``processes.py`` as an evaluation on Ray: ``scaling.py --engine ray`` runs it.
 
-Examples go through :class:`codevqa.eval.ray_engine.Pool` and rows into a store, as with ``codevqa eval --engine ray``.
+Examples go through :class:`codevqa.eval.ray.engine.Pool` and rows into a store, as with ``codevqa eval --engine ray``.
 Pictures lie as JPEG files of the size of most of GQA's, which actors read and decode.
 """
 
@@ -22,8 +22,8 @@ from processes import Found, per_picture, pictures
 from random_blip import engine, networks, questions, served
 
 from codevqa import CodeVQA
-from codevqa.eval.ray_engine import Pool
-from codevqa.eval.runner import stream
+from codevqa.eval.ray.engine import Pool
+from codevqa.eval.run.runner import stream
 from codevqa.eval.task import Example, Method, PictureFile
 
 

@@ -31,21 +31,21 @@ import torch
 from reference_text import Coupled, PlainLM
 from transformers import BlipForConditionalGeneration, BlipForImageTextRetrieval, LogitsProcessorList
 
-from codevqa.errors import ModelError, ProgramError
-from codevqa.images import ImageSource, Picture, load_pictures
+from codevqa.core.answer import Form
+from codevqa.core.errors import ModelError, ProgramError
+from codevqa.core.images import ImageSource, Picture, load_pictures
+from codevqa.engine.answer_text import answer_text
 from codevqa.models.base import Completion, GenerationRequest, LanguageModel
-from codevqa.models.blip_checkpoint import Checkpoint, load_checkpoint
-from codevqa.models.presets import preset
-from codevqa.models.registry import load, prompt_sets, quiet_libraries, resolve
-from codevqa.pnpvqa import draw_patches, render_reading
+from codevqa.models.blip.checkpoint import Checkpoint, load_checkpoint
+from codevqa.models.retrieval import ExampleIndex
+from codevqa.presets.assembly import load, prompt_sets, quiet_libraries, resolve
+from codevqa.presets.presets import preset
 from codevqa.primitives.kinds import Image
+from codevqa.primitives.pnpvqa import draw_patches, render_reading
 from codevqa.primitives.visual import VISUAL
-from codevqa.program import Form
 from codevqa.prompts import PromptSet, ReadingExample
-from codevqa.retrieval import ExampleIndex
-from codevqa.sandbox import Sandbox
-from codevqa.values import answer_text
-from codevqa.writer import Writer
+from codevqa.sandbox.sandbox import Sandbox
+from codevqa.writing.writer import Writer
 
 __all__ = ["Numbers", "PlainLM", "Reading", "Release", "Seeds", "engine_seeds", "from_preset"]
 

@@ -40,9 +40,9 @@ from random_blip import ReplayedReader, ReplayedWriter, fresh_pictures, networks
 from reference import Numbers, Release, engine_seeds, from_preset
 
 from codevqa import Answer, CodeVQA, Question
-from codevqa.images import Picture
+from codevqa.core.images import Picture
 from codevqa.models.cuda_graphs import enabled
-from codevqa.models.presets import preset
+from codevqa.presets.presets import preset
 
 TFLOP_A_PICTURE = 0.76
 """Two ViT-L/16 forward passes at 384 pixels."""
@@ -124,8 +124,8 @@ def large(options: argparse.Namespace) -> Found:
 
 def drawn(pictures: int, per_picture: int, seed: int) -> list[tuple[PILImage.Image, str]]:
     """Returns questions about drawn pictures, several about each."""
-    from codevqa.mini.questions import sample_question
-    from codevqa.mini.world import draw, sample_scene
+    from codevqa.miniworld.questions import sample_question
+    from codevqa.miniworld.world import draw, sample_scene
 
     found = []
     for place in range(pictures):
@@ -171,7 +171,7 @@ def mini(options: argparse.Namespace) -> Found:
 def equality(options: argparse.Namespace) -> Found:
     """Compares the answers of both paths, question by question, given the same seeds."""
     from codevqa.eval.datasets import open_dataset
-    from codevqa.mini.export import write
+    from codevqa.miniworld.export import write
 
     chosen = preset("mini")
     settings = chosen.settings

@@ -26,13 +26,13 @@ from PIL import Image as PILImage
 from transformers import BertTokenizer, BlipConfig, BlipForImageTextRetrieval
 from transformers.models.blip.image_processing_pil_blip import BlipImageProcessorPil
 
-from codevqa.images import Picture, load_picture
+from codevqa.core.images import Picture, load_picture
 from codevqa.models.base import MatchRequest
-from codevqa.models.blip_checkpoint import Checkpoint
-from codevqa.models.blip_matcher import BlipMatcher
-from codevqa.models.blip_pictures import PictureReader
-from codevqa.models.blip_text import TextForward
-from codevqa.models.blip_vision import VisionForward
+from codevqa.models.blip.checkpoint import Checkpoint
+from codevqa.models.blip.fast.text_encoder import TextForward
+from codevqa.models.blip.fast.vision_encoder import VisionForward
+from codevqa.models.blip.matcher import BlipMatcher
+from codevqa.models.blip.picture_input import PictureReader
 from codevqa.models.cuda_graphs import enabled
 
 SIZES: dict[str, dict[str, int]] = {

@@ -26,7 +26,7 @@ from random_blip import ReplayedReader, ReplayedWriter, engine, fresh_pictures, 
 from speed import drawn
 
 from codevqa import CodeVQA, Question
-from codevqa.models.presets import preset
+from codevqa.presets.presets import preset
 
 
 class Busy:
@@ -127,7 +127,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=18, help="entries of each table")
     options = parser.parse_args()
     from codevqa.models.blip import BlipCaptioner, BlipMatcher
-    from codevqa.models.transformers_lm import TransformersLM
+    from codevqa.models.causal_lm.transformers_lm import TransformersLM
 
     busy = Busy()
     for thing, methods in (

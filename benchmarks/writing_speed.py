@@ -25,12 +25,12 @@ from typing import Any
 
 import torch
 
+from codevqa.core.settings import WriterSettings
 from codevqa.models.base import Completion, GenerationRequest
+from codevqa.models.causal_lm.transformers_lm import TransformersLM
 from codevqa.models.cuda_graphs import enabled
-from codevqa.models.transformers_lm import TransformersLM
 from codevqa.prompts import load
-from codevqa.settings import WriterSettings
-from codevqa.writer import Writer
+from codevqa.writing.writer import Writer
 
 CHARACTERS = 3
 """Characters of a program that a token of a real tokenizer stands for."""

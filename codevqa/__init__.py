@@ -11,39 +11,41 @@ Nothing heavy is imported before it is needed.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+
+from .core.answer import AnswerPages, draw_with
 
 if TYPE_CHECKING:
-    from .engine import CodeVQA, Question
-    from .errors import CodeVQAError
-    from .merging import Memory
+    from .batching.call_cache import Memory
+    from .core.answer import Answer, Call, Evidence, Program, Trace
+    from .core.errors import CodeVQAError
+    from .core.settings import Limits, QuerySettings, Settings, WriterSettings
+    from .engine.codevqa import CodeVQA, Question
+    from .engine.watch import Watch
     from .models.base import Models
     from .primitives import Image, primitive
-    from .program import Answer, Call, Evidence, Program, Trace
-    from .settings import Limits, QuerySettings, Settings, WriterSettings
-    from .watching import Watch
-    from .writer import Writer
+    from .writing.writer import Writer
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Answer": "program",
-    "Call": "program",
-    "CodeVQA": "engine",
-    "CodeVQAError": "errors",
-    "Evidence": "program",
+    "Answer": "core.answer",
+    "Call": "core.answer",
+    "CodeVQA": "engine.codevqa",
+    "CodeVQAError": "core.errors",
+    "Evidence": "core.answer",
     "Image": "primitives",
-    "Limits": "settings",
-    "Memory": "merging",
+    "Limits": "core.settings",
+    "Memory": "batching.call_cache",
     "Models": "models.base",
-    "Program": "program",
-    "QuerySettings": "settings",
-    "Question": "engine",
-    "Settings": "settings",
-    "Trace": "program",
-    "Watch": "watching",
-    "Writer": "writer",
-    "WriterSettings": "settings",
+    "Program": "core.answer",
+    "QuerySettings": "core.settings",
+    "Question": "engine.codevqa",
+    "Settings": "core.settings",
+    "Trace": "core.answer",
+    "Watch": "engine.watch",
+    "Writer": "writing.writer",
+    "WriterSettings": "core.settings",
     "primitive": "primitives",
 }
 
@@ -67,6 +69,9 @@ __all__ = [
     "WriterSettings",
     "primitive",
 ]
+
+
+draw_with(lambda: cast(AnswerPages, import_module(".pages.answer_page", __name__)))
 
 
 def __getattr__(name: str) -> Any:

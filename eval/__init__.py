@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .datasets import open_dataset
     from .metrics import metric_for
-    from .run_info import RunInfo
-    from .runner import evaluate
-    from .store import Store
+    from .run.run_info import RunInfo
+    from .run.runner import evaluate
+    from .run.store import Store
     from .task import DataSet, Example, Row
 
 _HOMES = {
     "DataSet": "task",
     "Example": "task",
     "Row": "task",
-    "RunInfo": "run_info",
-    "Store": "store",
-    "evaluate": "runner",
+    "RunInfo": "run.run_info",
+    "Store": "run.store",
+    "evaluate": "run.runner",
     "metric_for": "metrics",
     "open_dataset": "datasets",
 }

@@ -15,9 +15,9 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from PIL import Image
 
-from ..errors import ImageError
-from ..images import ImageSource
-from ..program import Form
+from ..core.answer import Form
+from ..core.errors import ImageError
+from ..core.images import ImageSource
 
 __all__ = ["DataSet", "EvalImage", "Example", "Held", "Method", "PictureFile", "Row"]
 
@@ -78,7 +78,7 @@ class PictureFile:
                 raise ImageError(f"Cannot read {self.member} in {self.path}: {error}.") from None
         if self.crop is None:
             return source
-        from ..images import load_picture
+        from ..core.images import load_picture
 
         return load_picture(source).pixels.crop(self.crop)
 

@@ -10,7 +10,7 @@ A set is a folder:
 ``reading.jsonl``  ``{"id", "question", "captions", "answer"}`` a line; captions are a list, or one list a picture
 =================  ====================================================================================================
 
-``python -m codevqa.prompts.lint`` checks the sets of this package.
+``python -m codevqa.writing.lint`` checks the sets of this package.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, get_args
 
-from ..errors import SetupError, UnknownNameError
-from ..program import Form
+from ..core.answer import Form
+from ..core.errors import SetupError, UnknownNameError
 
 __all__ = ["Example", "PromptSet", "ReadingExample", "available", "load", "load_examples", "load_reading"]
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from PIL import Image
 
+from codevqa.core.images import load_picture
 from codevqa.eval.task import Example
-from codevqa.images import load_picture
 
 SUIT = {
     "semantic": [

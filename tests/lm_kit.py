@@ -11,7 +11,7 @@ import torch
 from tiny_lm import build_tokenizer
 
 from codevqa.models.base import Completion, GenerationRequest
-from codevqa.models.transformers_lm import TransformersLM
+from codevqa.models.causal_lm.transformers_lm import TransformersLM
 
 CONTEXT = 160
 HEAD = "img = open_image(\n# Image 1: Is the red ball left of the box?\n"

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from PIL import Image as PILImage
 
-from codevqa.images import load_picture
+from codevqa.core.images import load_picture
 from codevqa.primitives import Image, PrimitiveSet, primitive
-from codevqa.sandbox import Host, Limits, Outcome, Sandbox
+from codevqa.sandbox.sandbox import Host, Limits, Outcome, Sandbox
 
 
 @primitive

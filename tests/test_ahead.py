@@ -19,12 +19,12 @@ import pytest
 from PIL import Image as PILImage
 
 from codevqa import Answer, CodeVQA, Limits, Models, QuerySettings, Question, Settings, Writer, WriterSettings
-from codevqa.errors import CodeVQAError, ModelError, ProgramLimitError, ProgramRuntimeError, ServerError
+from codevqa.core.errors import CodeVQAError, ModelError, ProgramLimitError, ProgramRuntimeError, ServerError
 from codevqa.models.base import GenerationRequest
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 from codevqa.primitives import Image, primitive
 from codevqa.prompts import load as load_prompts
-from codevqa.sandbox import Sandbox
+from codevqa.sandbox.sandbox import Sandbox
 
 PICTURES = [PILImage.new("RGB", (60, 40), (40 * number, 90, 10)) for number in range(5)]
 LOOP = 'images = open_images("ImageSet7.jpg")\nn = 0\nfor img in images:\n    if query(img, "Is there a dog?") == "yes":\n        n = n + 1\nanswer = str(n)'
@@ -288,7 +288,7 @@ def test_a_check_shared_by_shape_says_what_a_check_of_the_program_says() -> None
                 checks += 1
                 return await real(source, given)
 
-            from codevqa.sandbox_check import variables
+            from codevqa.sandbox.static_check import variables
 
             for source in sources:
                 direct = await real(source, variables({}))
@@ -304,7 +304,7 @@ def test_a_check_shared_by_shape_says_what_a_check_of_the_program_says() -> None
             assert checks == before + 1  # one check for twenty programs
             await box.check('new = query(img, "a?")\nanswer = new.upper()')
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("codevqa.sandbox.shape", None)  # programs of one outline are not even parsed
+                patch.setattr("codevqa.sandbox.sandbox.shape", None)  # programs of one outline are not even parsed
                 await box.check('new = query(img, "b?")\nanswer = new.upper()')
                 await box.check('new = query(img, "c?")\nanswer = new.upper()')
 
@@ -312,9 +312,9 @@ def test_a_check_shared_by_shape_says_what_a_check_of_the_program_says() -> None
 
 
 def drawn(count: int) -> list[Question]:
-    from codevqa.mini.questions import sample_question
-    from codevqa.mini.questions_set import sample_set
-    from codevqa.mini.world import draw, sample_scene
+    from codevqa.miniworld.questions import sample_question
+    from codevqa.miniworld.questions_set import sample_set
+    from codevqa.miniworld.world import draw, sample_scene
 
     found = []
     for place in range(count):

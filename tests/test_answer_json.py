@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from codevqa.answer_json import digest
-from codevqa.errors import ErrorRecord, InputError
-from codevqa.program import Answer, Call, Evidence, ImageRef, Program, Trace
+from codevqa.core.answer import Answer, Call, Evidence, ImageRef, Program, Trace
+from codevqa.core.answer_json import digest
+from codevqa.core.errors import ErrorRecord, InputError
 
 EVIDENCE = Evidence(
     kind="pnpvqa",

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from codevqa.batching import Batcher
-from codevqa.errors import ModelError, ServerError
+from codevqa.batching.batcher import Batcher
+from codevqa.core.errors import ModelError, ServerError
 
 
 class Doubler:

@@ -9,12 +9,12 @@ import pytest
 import torch
 from tiny import GRID, WORDS, noise_picture, write_blip
 
-from codevqa.errors import ModelError, SetupError
-from codevqa.images import Picture
+from codevqa.core.errors import ModelError, SetupError
+from codevqa.core.images import Picture
 from codevqa.models.base import Captioner, CaptionRequest, Matcher, MatchRequest, SimilarityRequest
 from codevqa.models.blip import BlipCaptioner, BlipMatcher
-from codevqa.models.blip_common import in_batches
-from codevqa.models.blip_sampling import draw, numbers_of
+from codevqa.models.blip.fast.sampling import draw, numbers_of
+from codevqa.models.blip.vision_tower import in_batches
 
 PICTURES = [noise_picture(seed) for seed in range(3)]
 TEXTS = ["a dog", "is there any yellow ball on the large car", "two cats in the park", "red", "a dog"]

@@ -13,9 +13,9 @@ from tiny_lm import build_tiny_lm
 
 from codevqa.models.base import CaptionRequest, GenerationRequest, MatchRequest, SimilarityRequest
 from codevqa.models.blip import BlipCaptioner, BlipMatcher
-from codevqa.models.blip_cores import Cores
-from codevqa.models.cores import computing
-from codevqa.models.transformers_lm import TransformersLM
+from codevqa.models.causal_lm.transformers_lm import TransformersLM
+from codevqa.models.core_pool import Cores
+from codevqa.models.cpu_threads import computing
 
 CPU = torch.device("cpu")
 

@@ -16,16 +16,17 @@ import torch
 from tiny import GRID, WORDS, noise_picture, write_blip
 from transformers import BertTokenizer
 
-from codevqa.errors import ModelError, SetupError
-from codevqa.models import blip_captioner, blip_decode_graphs
+from codevqa.core.errors import ModelError, SetupError
 from codevqa.models.base import CaptionRequest
 from codevqa.models.blip import BlipCaptioner
-from codevqa.models.blip_decode_graphs import CaptionGraphs, unrecorded
-from codevqa.models.blip_sampling import draw, numbers_of
-from codevqa.models.caption_text import CaptionText
-from codevqa.models.presets import preset
-from codevqa.models.registry import resolve
+from codevqa.models.blip import captioner as blip_captioner
+from codevqa.models.blip.fast.caption_text import CaptionText
+from codevqa.models.blip.fast.sampling import draw, numbers_of
+from codevqa.models.blip.gpu import caption_graphs as blip_decode_graphs
+from codevqa.models.blip.gpu.caption_graphs import CaptionGraphs, unrecorded
 from codevqa.models.seeded_numbers import seeded_numbers
+from codevqa.presets.assembly import resolve
+from codevqa.presets.presets import preset
 
 PICTURES = [noise_picture(seed) for seed in range(4)]
 SEP = WORDS.index("[SEP]")

@@ -15,17 +15,17 @@ from safetensors.torch import load_file
 from tiny import GRID, noise_picture, write_blip
 
 import codevqa
-from codevqa.errors import ModelError, SetupError
-from codevqa.images import Picture, load_picture
-from codevqa.models import blip_pictures
+from codevqa.core.errors import ModelError, SetupError
+from codevqa.core.images import Picture, load_picture
 from codevqa.models.base import MatchRequest, SimilarityRequest
 from codevqa.models.blip import BlipMatcher
-from codevqa.models.blip_common import BlipStats, VisionTower, fitting
-from codevqa.models.blip_pictures import PictureReader
-from codevqa.models.blip_text import Seen, TextForward, TextGraphs
-from codevqa.models.blip_vision import VisionForward
+from codevqa.models.blip import picture_input as blip_pictures
+from codevqa.models.blip.fast.text_encoder import Seen, TextForward, TextGraphs
+from codevqa.models.blip.fast.vision_encoder import VisionForward
+from codevqa.models.blip.feature_store import FeatureStore, fingerprint
+from codevqa.models.blip.picture_input import PictureReader
+from codevqa.models.blip.vision_tower import BlipStats, VisionTower, fitting
 from codevqa.models.cuda_graphs import avoid_cudnn_attention, bucket, enabled
-from codevqa.models.feature_store import FeatureStore, fingerprint
 
 MINI = Path(codevqa.__file__).parent / "mini" / "weights" / "matcher"
 BLOCK = 1
@@ -189,7 +189,7 @@ class Replayed:
 
 
 def test_batches_are_replayed_at_a_few_sizes(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("codevqa.models.blip_vision.Recorded", Replayed)
+    monkeypatch.setattr("codevqa.models.blip.fast.vision_encoder.Recorded", Replayed)
     monkeypatch.setattr(Replayed, "made", [], raising=False)
     pictures = [noise_picture(seed) for seed in range(19)]
     expected = load(folder)._vision.features(pictures)
@@ -210,7 +210,7 @@ def test_where_nothing_can_be_recorded_the_work_goes_on(
     def refused(*_: Any) -> Any:
         raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
 
-    monkeypatch.setattr("codevqa.models.blip_vision.Recorded", refused)
+    monkeypatch.setattr("codevqa.models.blip.fast.vision_encoder.Recorded", refused)
     matcher = load(folder)
     matcher._vision._forward._records = True
     for pictures in (PICTURES[:1], PICTURES[1:3]):
@@ -243,7 +243,7 @@ def test_a_gpu_attends_without_cudnn() -> None:
 def test_the_tower_records_where_that_is_asked_for(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     tower = load(folder)._vision._forward
     for on in (False, True):
-        monkeypatch.setattr("codevqa.models.blip_vision.enabled", lambda _, on=on: on)
+        monkeypatch.setattr("codevqa.models.blip.fast.vision_encoder.enabled", lambda _, on=on: on)
         assert VisionForward(tower._tower, tower._reader)._records is on
 
 
@@ -252,7 +252,7 @@ def test_buckets() -> None:
 
 
 def test_gradcam_is_replayed_over_padding(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("codevqa.models.blip_text.Recorded", Replayed)
+    monkeypatch.setattr("codevqa.models.blip.fast.text_encoder.Recorded", Replayed)
     monkeypatch.setattr(Replayed, "made", [], raising=False)
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)
     expected, matcher = load(folder), load(folder)
@@ -276,7 +276,7 @@ def test_gradcam_that_cannot_be_recorded_is_launched(
     def refused(*_: Any) -> Any:
         raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
 
-    monkeypatch.setattr("codevqa.models.blip_text.Recorded", refused)
+    monkeypatch.setattr("codevqa.models.blip.fast.text_encoder.Recorded", refused)
     expected, matcher = load(folder), load(folder)
     matcher._graphs = TextGraphs(matcher._text, matcher._at.model.itm_head, 1 + matcher.grid**2)
     request = MatchRequest(PICTURES[0], TEXTS[0])
@@ -539,7 +539,7 @@ def test_a_full_disk_ends_the_keeping_and_not_the_run(
         raise OSError(28, "No space left on device")
 
     matcher = load(folder, feature_cache_dir=tmp_path)
-    monkeypatch.setattr("codevqa.models.feature_store.tempfile.mkstemp", full)
+    monkeypatch.setattr("codevqa.models.blip.feature_store.tempfile.mkstemp", full)
     scores = matcher.similarity([SimilarityRequest(picture, "a dog") for picture in PICTURES])
     matcher._vision.flush()
     matcher.similarity([SimilarityRequest(noise_picture(99), "a dog")])
@@ -619,7 +619,7 @@ def test_batches_are_chosen_by_free_memory(folder: str, monkeypatch: pytest.Monk
     picture, pair = matcher._vision._forward.row_bytes(), matcher._text.row_bytes(1 + GRID**2)
     assert picture == (1 + GRID**2) * (6 * 32 + 2 * 64) * 4 and pair > 0
     for budget, expected in ((10**12, [5]), (2 * 2 * picture, [2, 2, 1]), (0, [1] * 5)):
-        monkeypatch.setattr("codevqa.models.blip_common._free_bytes", lambda _, budget=budget: budget)
+        monkeypatch.setattr("codevqa.models.blip.vision_tower._free_bytes", lambda _, budget=budget: budget)
         with monkeypatch.context() as patch:
             batches = starve(patch, 99)
             load(folder)._vision.features(PICTURES)

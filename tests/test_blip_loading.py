@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny import noise_picture, write_blip
 
-from codevqa.errors import ModelNotFoundError, SetupError
+from codevqa.core.errors import ModelNotFoundError, SetupError
 from codevqa.models.base import CaptionRequest, MatchRequest
 from codevqa.models.blip import BlipCaptioner, BlipMatcher
 

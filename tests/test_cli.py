@@ -189,7 +189,7 @@ def test_an_interrupt_ends_it_quietly_with_the_status_of_one() -> None:
     ) as process:
         assert process.stderr is not None and process.stdin is not None
         for line in process.stderr:
-            if "codevqa.images" in line:  # the last import before it waits for the program
+            if "codevqa.core.images" in line:  # the last import before it waits for the program
                 break
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)

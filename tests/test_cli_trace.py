@@ -15,9 +15,9 @@ from test_cli import GARDEN, SHELF, assert_one_clear_line, codevqa
 from codevqa import CodeVQA, Models, QuerySettings, Settings, Writer, WriterSettings
 from codevqa.cli.ask import ask
 from codevqa.cli.run import run
-from codevqa.errors import ProgramError, SetupError
+from codevqa.core.answer import Answer
+from codevqa.core.errors import ProgramError, SetupError
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
-from codevqa.program import Answer
 from codevqa.prompts import load as load_prompts
 
 

@@ -17,15 +17,15 @@ from typing import Any
 import pytest
 
 from codevqa import Answer, CodeVQA, Models, Question, Settings, Writer, WriterSettings
-from codevqa.images import Picture, load_picture
-from codevqa.mini.world import draw, sample_scene
+from codevqa.core.images import Picture, load_picture
+from codevqa.core.text import sentence_case
+from codevqa.miniworld.world import draw, sample_scene
 from codevqa.models.base import CaptionRequest, GenerationRequest, MatchRequest
 from codevqa.models.fakes import ScriptedLM
-from codevqa.models.presets import preset
-from codevqa.models.registry import load, prompt_sets
-from codevqa.pnpvqa import draw_patches
+from codevqa.presets.assembly import load, prompt_sets
+from codevqa.presets.presets import preset
+from codevqa.primitives.pnpvqa import draw_patches
 from codevqa.prompts import load as load_prompts
-from codevqa.writer import sentence_case
 
 PICTURES = 3
 COLOR, THERE = "What color is the star?", "Is there a red ball?"

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from data_files import BOX, GLASS, PHONES, SUIT, dump, lines, only, paint
 
-from codevqa.errors import ImageError, InputError, SetupError, UnknownNameError
+from codevqa.core.errors import ImageError, InputError, SetupError, UnknownNameError
+from codevqa.core.images import load_picture
 from codevqa.eval.datasets import NAMES, as_question, open_dataset, splits
 from codevqa.eval.datasets.files import Located
 from codevqa.eval.datasets.stream import CHUNK, rows
-from codevqa.images import load_picture
 
 
 def measured(count: Callable[[], int]) -> tuple[int, int]:

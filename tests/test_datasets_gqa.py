@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from data_files import SUIT, dump, only, pack, paint, seen
 
-from codevqa.errors import InputError, SetupError
+from codevqa.core.errors import InputError, SetupError
+from codevqa.core.images import load_picture
 from codevqa.eval.datasets import open_dataset
 from codevqa.eval.datasets.gqa import choices
 from codevqa.eval.datasets.gqa_groups import groups
 from codevqa.eval.task import PictureFile
-from codevqa.images import load_picture
-from codevqa.mini.export import write as write_mini
+from codevqa.miniworld.export import write as write_mini
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,10 @@ import pytest
 from data_files import BOX, GLASS, PHONES, dump, lines, only, pack, paint, seen
 from PIL import Image
 
+from codevqa.core.images import load_picture
 from codevqa.eval.datasets import open_dataset
 from codevqa.eval.task import PictureFile
-from codevqa.images import load_picture
-from codevqa.mini.export import write as write_mini
+from codevqa.miniworld.export import write as write_mini
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 needs_data = pytest.mark.skipif(not SHARED.is_dir(), reason="the real NLVR and NLVR2 files are not beside the checkout")

@@ -10,7 +10,7 @@ import pytest
 from data_files import SUIT, dump, only, pack, paint, seen
 from PIL import Image
 
-from codevqa.errors import InputError, SetupError, UnknownNameError
+from codevqa.core.errors import InputError, SetupError, UnknownNameError
 from codevqa.eval.datasets import open_dataset
 from codevqa.eval.datasets.hub import Rows, image_index
 

@@ -19,31 +19,20 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from codevqa.core.answer import Answer, Call, Evidence, ImageRef, Program, Trace
+from codevqa.core.errors import CodeVQAError, ErrorRecord, ImageError, InputError, ModelNotFoundError, SetupError
+from codevqa.core.events import Answered, CallBegan, CallEnded, Event, Failed, Prepared, Rejected, Shown, Writing, Wrote
+from codevqa.core.images import Picture, load_picture
 from codevqa.demo import serve as serve_module
-from codevqa.demo.asking import Turn, follow
 from codevqa.demo.engines import Engines, lacking
 from codevqa.demo.gate import Gate, loopback
 from codevqa.demo.handlers import Asked, Desk, Guest
 from codevqa.demo.limits import DemoLimits
 from codevqa.demo.live import Live, View
 from codevqa.demo.pictures import examples, read_pictures
+from codevqa.demo.turn import Turn, follow
 from codevqa.demo.visitor import Allowance, Visitors
-from codevqa.errors import CodeVQAError, ErrorRecord, ImageError, InputError, ModelNotFoundError, SetupError
-from codevqa.images import Picture, load_picture
-from codevqa.program import Answer, Call, Evidence, ImageRef, Program, Trace
-from codevqa.watching import (
-    Answered,
-    CallBegan,
-    CallEnded,
-    Event,
-    Failed,
-    Prepared,
-    Rejected,
-    Shown,
-    Watch,
-    Writing,
-    Wrote,
-)
+from codevqa.engine.watch import Watch
 
 ROOT = Path(__file__).resolve().parent.parent
 GARDEN = ROOT / "examples" / "pictures" / "garden.png"
@@ -547,7 +536,7 @@ def test_an_engine_is_loaded_once_for_all_threads(monkeypatch: pytest.MonkeyPatc
         time.sleep(0.1)
         return engine
 
-    monkeypatch.setattr("codevqa.engine.CodeVQA.from_preset", load)
+    monkeypatch.setattr("codevqa.engine.codevqa.CodeVQA.from_preset", load)
     engines = Engines("mini")
     got: list[Any] = []
     threads = [threading.Thread(target=lambda: got.append(engines.get("mini"))) for _ in range(4)]
@@ -570,7 +559,7 @@ def test_a_load_that_failed_is_tried_again_and_reported(monkeypatch: pytest.Monk
             raise outcome
         return outcome
 
-    monkeypatch.setattr("codevqa.engine.CodeVQA.from_preset", load)
+    monkeypatch.setattr("codevqa.engine.codevqa.CodeVQA.from_preset", load)
     engines = Engines("mini")
     reported: list[str] = []
     said = threading.Event()
@@ -587,7 +576,7 @@ def test_a_load_that_failed_is_tried_again_and_reported(monkeypatch: pytest.Monk
 
 
 def test_a_visitor_never_makes_the_server_download(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("codevqa.engine.CodeVQA.from_preset", lambda name, **options: pytest.fail("loaded"))
+    monkeypatch.setattr("codevqa.engine.codevqa.CodeVQA.from_preset", lambda name, **options: pytest.fail("loaded"))
     monkeypatch.setattr(
         "codevqa.demo.engines.missing", lambda spec: "" if "@" in spec else "not downloaded yet: needs the network once"
     )

@@ -244,8 +244,8 @@ def test_no_file_of_the_server_comes_back_through_a_result(served: str) -> None:
 
 
 def test_values_of_a_result_hold_no_others() -> None:
+    from codevqa.core.answer import Call, ImageRef
     from codevqa.demo.api import _call
-    from codevqa.program import Call, ImageRef
 
     file = {"path": "/etc/passwd", "meta": {"_type": "gradio.FileData"}}
     arguments = {"path": "Image1.jpg", "number": 2, "file": file, "img": ImageRef(2), "places": [(0.5, float("nan"))]}

@@ -17,8 +17,20 @@ import pytest
 from engine_kit import Gate
 from PIL import Image as PILImage
 
-from codevqa import Answer, CodeVQA, Limits, Models, Program, QuerySettings, Question, Settings, Writer, WriterSettings
-from codevqa.errors import (
+from codevqa import (
+    Answer,
+    CodeVQA,
+    Limits,
+    Models,
+    Program,
+    QuerySettings,
+    Question,
+    Settings,
+    Writer,
+    WriterSettings,
+)
+from codevqa.core.answer import ImageRef
+from codevqa.core.errors import (
     CodeVQAError,
     ImageError,
     InputError,
@@ -35,7 +47,6 @@ from codevqa.errors import (
 from codevqa.models.base import Box, GenerationRequest, Map, MatchRequest
 from codevqa.models.fakes import FakeCaptioner, FakeDetector, FakeMatcher, ScriptedLM
 from codevqa.primitives import Image, primitive
-from codevqa.program import ImageRef
 from codevqa.prompts import load as load_prompts
 
 RED, GREEN, BLUE = (PILImage.new("RGB", (60, 40), color) for color in ("red", "green", "blue"))
@@ -134,7 +145,7 @@ def test_find_matching_image_takes_the_highest_score() -> None:
     scores = {"red": 0.1, "green": 0.9, "blue": -0.3}
     keys: dict[str, str] = {}
     matcher = FakeMatcher(6, similarity=lambda request: scores[keys[request.picture.key]])
-    from codevqa.images import load_picture
+    from codevqa.core.images import load_picture
 
     pictures = {name: load_picture(PILImage.new("RGB", (9, 9), name)) for name in scores}
     keys.update({picture.key: name for name, picture in pictures.items()})

@@ -18,14 +18,14 @@ import pytest
 from eval_kit import Numbered
 
 from codevqa.cli.progress import Bar, clock, line
-from codevqa.errors import InputError, SetupError, UnknownNameError
-from codevqa.eval.choices import engine_for, methods_of, prompts_for, settings_for
-from codevqa.eval.exports import FORMATS, export
-from codevqa.eval.run_info import RunInfo
-from codevqa.eval.session import Status
-from codevqa.eval.store import Store
+from codevqa.core.errors import InputError, SetupError, UnknownNameError
+from codevqa.eval.report.exports import FORMATS, export
+from codevqa.eval.run.choices import engine_for, methods_of, prompts_for, settings_for
+from codevqa.eval.run.run_info import RunInfo
+from codevqa.eval.run.session import Status
+from codevqa.eval.run.store import Store
 from codevqa.eval.task import Row
-from codevqa.models.presets import preset
+from codevqa.presets.presets import preset
 
 
 def environment() -> dict[str, str]:

@@ -16,11 +16,11 @@ import pytest
 from eval_kit import PROGRAM, Numbered, fake_engine
 
 from codevqa import CodeVQA
-from codevqa.errors import InputError, ModelError, ServerError, SetupError
+from codevqa.core.errors import InputError, ModelError, ServerError, SetupError
 from codevqa.eval import Store, evaluate
-from codevqa.eval.provenance import data_hash, prompt_hash, run_info
-from codevqa.eval.runner import open_run
-from codevqa.eval.session import Job, Status, run
+from codevqa.eval.run.provenance import data_hash, prompt_hash, run_info
+from codevqa.eval.run.runner import open_run
+from codevqa.eval.run.session import Job, Status, run
 from codevqa.eval.task import DataSet, Example, Held, PictureFile, Row
 from codevqa.models.base import GenerationRequest
 
@@ -368,7 +368,7 @@ def test_a_disk_that_fills_ends_the_run_with_one_clear_error(tmp_path: Path) -> 
 import resource, sys
 from pathlib import Path
 from eval_kit import Numbered, fake_engine
-from codevqa.errors import SetupError
+from codevqa.core.errors import SetupError
 from codevqa.eval import evaluate
 folder = Path(sys.argv[1])
 data = Numbered(folder, 100_000)

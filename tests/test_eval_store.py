@@ -16,9 +16,9 @@ import pytest
 from eval_kit import Numbered
 from PIL import Image
 
-from codevqa.errors import ImageError, InputError, SetupError
-from codevqa.eval.run_info import RunInfo
-from codevqa.eval.store import Store
+from codevqa.core.errors import ImageError, InputError, SetupError
+from codevqa.eval.run.run_info import RunInfo
+from codevqa.eval.run.store import Store
 from codevqa.eval.task import Example, Held, PictureFile, Row
 
 INFO = RunInfo(
@@ -95,7 +95,7 @@ def test_examples_come_in_the_order_of_the_data_set_however_they_finish(tmp_path
 
 def test_reading_needs_no_sort_in_memory(tmp_path: Path) -> None:
     with Store.create(tmp_path / "run", INFO) as store:
-        from codevqa.eval.store import JOIN, ROW
+        from codevqa.eval.run.store import JOIN, ROW
 
         plan = store._db.execute(f"EXPLAIN QUERY PLAN SELECT {ROW} {JOIN}", ("codevqa", 0)).fetchall()
     assert not any("TEMP B-TREE" in str(step) for step in plan), plan
@@ -154,7 +154,7 @@ def test_readers_see_what_is_committed_while_a_writer_goes_on(tmp_path: Path) ->
 def test_rows_are_committed_by_the_second_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second, third = Numbered(tmp_path, 3)
     now = [100.0]
-    monkeypatch.setattr("codevqa.eval.store.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("codevqa.eval.run.store.time.monotonic", lambda: now[0])
     with Store.create(tmp_path / "run", INFO) as store, Store.open(tmp_path / "run") as reader:
         store.add(first, [row(first.id)])
         assert len(reader) == 0
@@ -212,7 +212,7 @@ def test_a_read_only_folder_can_be_read(tmp_path: Path) -> None:
     with Store.create(tmp_path / "run", INFO) as store:
         store.add(example, [row(example.id)])
     code = (
-        "import os, sys\nfrom pathlib import Path\nfrom codevqa.eval.store import Store\n"
+        "import os, sys\nfrom pathlib import Path\nfrom codevqa.eval.run.store import Store\n"
         "if os.getuid() == 0: os.setuid(65534)\n"
         "with Store.open(sys.argv[1]) as store: print(store.counts())"
     )
@@ -234,8 +234,8 @@ import resource, sys
 from pathlib import Path
 from eval_kit import Numbered
 from test_eval_store import INFO, row
-from codevqa.errors import SetupError
-from codevqa.eval.store import Store
+from codevqa.core.errors import SetupError
+from codevqa.eval.run.store import Store
 folder = Path(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
 acknowledged = 0
@@ -269,7 +269,7 @@ import sys
 from pathlib import Path
 from eval_kit import Numbered
 from test_eval_store import INFO, row
-from codevqa.eval.store import Store
+from codevqa.eval.run.store import Store
 folder = Path(sys.argv[1])
 run = folder / "run"
 store = Store.open(run, writable=True) if Store.exists(run) else Store.create(run, INFO)

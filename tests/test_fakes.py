@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from codevqa.errors import ModelError
-from codevqa.images import Picture, load_picture
+from codevqa.core.errors import ModelError
+from codevqa.core.images import Picture, load_picture
 from codevqa.models.base import (
     Box,
     Captioner,

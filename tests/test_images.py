@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image, PngImagePlugin
 
-from codevqa import images
-from codevqa.errors import ImageError
-from codevqa.images import ImageSource, load_picture, load_pictures
+from codevqa.core import images
+from codevqa.core.errors import ImageError
+from codevqa.core.images import ImageSource, load_picture, load_pictures
 
 
 def png(image: Image.Image, **options: object) -> bytes:

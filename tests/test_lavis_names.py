@@ -8,8 +8,8 @@ import pytest
 import torch
 from tiny import WORDS
 
-from codevqa.errors import ModelNotFoundError, SetupError
-from codevqa.models.lavis_names import convert_lavis, rename_lavis
+from codevqa.core.errors import ModelNotFoundError, SetupError
+from codevqa.models.blip.lavis_names import convert_lavis, rename_lavis
 
 
 def test_names_and_what_only_training_needs() -> None:

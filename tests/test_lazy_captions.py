@@ -21,14 +21,14 @@ from PIL import Image
 from tiny import noise_picture
 
 from codevqa import Models, QuerySettings
-from codevqa.images import load_picture
+from codevqa.batching.model_services import Services
+from codevqa.core.answer import ImageRef
+from codevqa.core.images import load_picture
 from codevqa.models.base import CaptionRequest
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
-from codevqa.models.registry import build
-from codevqa.pnpvqa import PnPVQA
-from codevqa.program import ImageRef
+from codevqa.presets.assembly import build
+from codevqa.primitives.pnpvqa import PnPVQA
 from codevqa.prompts import load as load_prompts
-from codevqa.services import Services
 
 Kept: TypeAlias = "tuple[str, ...]"
 Rule: TypeAlias = Callable[[Sequence[str], int], Kept]

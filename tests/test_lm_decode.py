@@ -11,13 +11,15 @@ import pytest
 import torch
 from lm_kit import CONTEXT, HEAD, alibi, alone, capped, gpt2, llama, mixed, qwen2, sliding
 
-from codevqa.errors import ModelError
-from codevqa.models import lm_decode, lm_slots
+from codevqa.core.errors import ModelError
 from codevqa.models.base import GenerationRequest
-from codevqa.models.lm_decode import Pace, SlotDecoder
-from codevqa.models.lm_plan import Node, plan
-from codevqa.models.lm_rows import PrefixStore, Row
-from codevqa.models.transformers_lm import TransformersLM
+from codevqa.models.causal_lm import phases
+from codevqa.models.causal_lm.gpu import decoder as lm_decode
+from codevqa.models.causal_lm.gpu import slots
+from codevqa.models.causal_lm.gpu.decoder import Pace, SlotDecoder
+from codevqa.models.causal_lm.gpu.prefix_plan import Node, plan
+from codevqa.models.causal_lm.rows import PrefixStore, Row
+from codevqa.models.causal_lm.transformers_lm import TransformersLM
 
 LATE = Pace(steps=3, late=1, prefill=200, worth=16, grain=8)
 """As on a GPU: the host looks at what was made when more is under way."""
@@ -50,17 +52,17 @@ def test_other_kinds_of_attention_go_through_generate(make: Callable[[], Any]) -
     requests = [GenerationRequest(HEAD + word, 8, shared=len(HEAD)) for word in ("red", "ball box")]
     assert lm.generate(requests) == plain.generate(requests)
     assert not lm.own_loop and lm.stats.generate_calls > 0
-    assert lm.model.config._attn_implementation != lm_slots.NAME
+    assert lm.model.config._attn_implementation != phases.NAME
 
 
 def test_the_probe_notices_another_scale_and_another_mask(monkeypatch: pytest.MonkeyPatch) -> None:
     assert build(llama)._own.supported()
-    attend = lm_slots.Step.attend
+    attend = slots.Step.attend
     with monkeypatch.context() as patch:
-        patch.setattr(lm_slots.Step, "attend", lambda self, q, k, v, scale: attend(self, q, k, v, 0.5 * scale))
+        patch.setattr(slots.Step, "attend", lambda self, q, k, v, scale: attend(self, q, k, v, 0.5 * scale))
         assert not build(llama)._own.supported()
     with monkeypatch.context() as patch:
-        patch.setattr(lm_slots.Prefill, "attend", lambda self, q, k, v, scale: attend_all(q, k, v, scale))
+        patch.setattr(phases.Prefill, "attend", lambda self, q, k, v, scale: attend_all(q, k, v, scale))
         assert not build(llama)._own.supported()
 
 
@@ -184,7 +186,7 @@ def test_out_of_memory_halves_the_slots_and_goes_on(scarce: Any) -> None:
 def test_out_of_memory_on_the_way_keeps_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     lm = build(llama, max_batch=4)
     assert lm.own_loop
-    run, calls = lm_slots.Step.run, [0]
+    run, calls = slots.Step.run, [0]
 
     def fails_once(self: Any, model: Any) -> None:
         calls[0] += 1
@@ -192,7 +194,7 @@ def test_out_of_memory_on_the_way_keeps_what_is_done(monkeypatch: pytest.MonkeyP
             raise torch.OutOfMemoryError("CUDA out of memory")
         run(self, model)
 
-    monkeypatch.setattr(lm_slots.Step, "run", fails_once)
+    monkeypatch.setattr(slots.Step, "run", fails_once)
     begun: list[int] = []
     monkeypatch.setattr(lm._own, "_run", noted(lm._own._run, begun))
     assert lm.generate(mixed()) == alone(llama)

@@ -9,9 +9,9 @@ import pytest
 import torch
 from lm_kit import alone, build, gpt2, llama, mixed, qwen2, sizes
 
-from codevqa.models import lm_layers
-from codevqa.models.lm_layers import Layers
-from codevqa.models.lm_pack import Memory, Pack, Part
+from codevqa.models.causal_lm.cpu import llama_layers as lm_layers
+from codevqa.models.causal_lm.cpu.forward_pass import KeyValues, Pack, Part
+from codevqa.models.causal_lm.cpu.llama_layers import Layers
 
 
 def gelu() -> Any:
@@ -34,11 +34,11 @@ def scaled() -> Any:
     return GraniteForCausalLM(GraniteConfig(**sizes(), num_key_value_heads=2, residual_multiplier=0.5))
 
 
-def memory(model: Any) -> Memory:
+def memory(model: Any) -> KeyValues:
     config = model.config
     width = config.hidden_size // config.num_attention_heads
     shape = (config.num_hidden_layers, config.num_key_value_heads, width, width)
-    return Memory(shape, 2, 64, torch.float32, torch.device("cpu"))
+    return KeyValues(shape, 2, 64, torch.float32, torch.device("cpu"))
 
 
 @pytest.mark.parametrize("make", [llama, qwen2, gelu])

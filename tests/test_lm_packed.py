@@ -11,13 +11,15 @@ import pytest
 import torch
 from lm_kit import CONTEXT, HEAD, alibi, alone, build, capped, gpt2, llama, mixed, qwen2, sliding
 
-from codevqa.errors import ModelError
-from codevqa.models import lm_pack, lm_packed, lm_slots
+from codevqa.core.errors import ModelError
 from codevqa.models.base import GenerationRequest
-from codevqa.models.lm_drafts import Drafts
-from codevqa.models.lm_packed import PackedDecoder
-from codevqa.models.lm_tree import Bank, PrefixTree
-from codevqa.models.transformers_lm import TransformersLM
+from codevqa.models.causal_lm import phases
+from codevqa.models.causal_lm.cpu import decoder as lm_packed
+from codevqa.models.causal_lm.cpu import forward_pass as lm_pack
+from codevqa.models.causal_lm.cpu.decoder import PackedDecoder
+from codevqa.models.causal_lm.cpu.prefix_cache import Bank, PrefixTree
+from codevqa.models.causal_lm.cpu.speculation import Drafts
+from codevqa.models.causal_lm.transformers_lm import TransformersLM
 
 
 @pytest.fixture(params=[1, 2], ids=["one lane", "two lanes"])
@@ -62,7 +64,7 @@ def test_other_kinds_of_attention_go_through_generate(make: Callable[[], Any]) -
     requests = [GenerationRequest(HEAD + word, 8, shared=len(HEAD)) for word in ("red", "ball box")]
     assert lm.generate(requests) == plain.generate(requests)
     assert not lm.own_loop and lm.stats.generate_calls > 0
-    assert lm.model.config._attn_implementation != lm_slots.NAME
+    assert lm.model.config._attn_implementation != phases.NAME
 
 
 def test_the_probe_notices_another_scale_another_mask_and_another_slot(monkeypatch: pytest.MonkeyPatch) -> None:

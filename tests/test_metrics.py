@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from codevqa.errors import InputError, UnknownNameError
+from codevqa.core.errors import InputError, UnknownNameError
 from codevqa.eval.metrics import VARIANTS, Metric, metric_for
 from codevqa.eval.metrics import text as rewriting
 from codevqa.eval.metrics.statements import nlvr2_group, nlvr_group

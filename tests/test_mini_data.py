@@ -16,10 +16,10 @@ import pytest
 from data_programs import Interpreter, covr_run, spoken
 from PIL import Image
 
-from codevqa.errors import InputError, SetupError
-from codevqa.mini import export, export_covr, export_nlvr2
-from codevqa.mini.export import SPLITS, write
-from codevqa.mini.world import HELD_OUT, draw
+from codevqa.core.errors import InputError, SetupError
+from codevqa.miniworld import export, export_covr, export_nlvr2
+from codevqa.miniworld.export import SPLITS, write
+from codevqa.miniworld.world import HELD_OUT, draw
 
 IMAGES = 40
 GQA = ("train", "val", "testdev", "testdev_combinations", "testdev_wording")
@@ -167,7 +167,7 @@ def test_pictures_show_what_the_scene_graph_says(data, truths):
 
 
 def test_covr_rows_have_the_official_fields_and_true_answers(data, truths):
-    from codevqa.mini.oracle import run_program
+    from codevqa.miniworld.oracle import run_program
 
     rows = covr(data)
     assert len(rows) == len(truths["covr"]) == IMAGES * 6
@@ -212,7 +212,7 @@ def test_nlvr2_sentences_come_with_four_pairs_two_of_each_label(data, truths):
 
 
 def test_nlvr2_labels_are_true(data, truths):
-    from codevqa.mini.oracle import run_program
+    from codevqa.miniworld.oracle import run_program
 
     for row, (item, pair, _) in zip(nlvr2(data), truths["nlvr2"], strict=True):
         assert {"yes": "True", "no": "False"}[run_program(item.program, pair, "set")] == row["label"], row

@@ -15,10 +15,10 @@ import pytest
 from openai_kit import Reply, Serve, completion, failure, serve, transformers_serve, turn
 from tiny_lm import build_tiny_lm
 
-from codevqa.errors import ServerError, SetupError
+from codevqa.core.errors import ServerError, SetupError
 from codevqa.models.base import GenerationRequest, Message
+from codevqa.models.causal_lm.transformers_lm import TransformersLM
 from codevqa.models.openai_lm import OpenAILM
-from codevqa.models.transformers_lm import TransformersLM
 
 __all__ = ["serve"]
 

@@ -26,7 +26,9 @@ from pages_kit import (
     picture,
 )
 
-from codevqa.errors import ErrorRecord
+from codevqa.core.answer import Answer, Call, Evidence, ImageRef, Program, Trace
+from codevqa.core.errors import ErrorRecord
+from codevqa.core.events import CallBegan, Shown
 from codevqa.pages import (
     answer_fragment,
     call_html,
@@ -37,8 +39,6 @@ from codevqa.pages import (
     styles,
     trace_page,
 )
-from codevqa.program import Answer, Call, Evidence, ImageRef, Program, Trace
-from codevqa.watching import CallBegan, Shown
 
 PICTURES = (picture(60, 40, name="first.png"), picture(40, 40, "red", "second.png"), picture(30, 50, "green"))
 

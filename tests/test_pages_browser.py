@@ -10,7 +10,7 @@ import pytest
 from browser_kit import CONTRAST, Visitor, browser
 from pages_kit import SOURCE, answer, hostile, picture
 
-from codevqa.errors import ErrorRecord
+from codevqa.core.errors import ErrorRecord
 from codevqa.pages import answer_fragment, program_html, styles, trace_page
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ import numpy.typing as npt
 import pytest
 from pages_kit import peaked, picture
 
-from codevqa.images import Picture
+from codevqa.core.answer import ImageRef
+from codevqa.core.images import Picture
 from codevqa.models.base import Match
 from codevqa.pages.heat import overlay, patch_view, peak_place, relevance_grid
 from codevqa.pages.words import call_words, number, seconds, value_words
 from codevqa.primitives.visual import peak
-from codevqa.program import ImageRef
 
 GRAY = "#808080"
 

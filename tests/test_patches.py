@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from codevqa.models.base import Map
-from codevqa.patches import Drawing, Patches, draw_all, draw_patches, search
+from codevqa.primitives.patches import Drawing, Patches, draw_all, draw_patches, search
 
 
 def choice(relevance: Map, count: int, seed: int) -> tuple[int, ...]:
@@ -53,7 +53,7 @@ def test_questions_of_one_turn_draw_together(monkeypatch: pytest.MonkeyPatch) ->
         together.append(len(wanted))
         return draw_all(wanted)
 
-    monkeypatch.setattr("codevqa.patches.draw_all", noted)
+    monkeypatch.setattr("codevqa.primitives.patches.draw_all", noted)
     drawing = Drawing()
 
     async def run() -> None:

@@ -7,11 +7,11 @@ from __future__ import annotations
 import pytest
 from PIL import Image as PILImage
 
-from codevqa.images import load_picture
-from codevqa.plan import _walked, plan
+from codevqa.core.images import load_picture
+from codevqa.engine.call_plan import _walked, plan
 from codevqa.primitives.kinds import Image
 from codevqa.primitives.visual import VISUAL
-from codevqa.syntax import outline, shape
+from codevqa.sandbox.program_shape import outline, shape
 
 WANTED = {"query", "get_pos", "find_matching_image"}
 PICTURES = tuple(Image(number, load_picture(PILImage.new("RGB", (8, 8), (number, 0, 0)))) for number in range(1, 4))
@@ -218,5 +218,5 @@ def test_programs_that_differ_in_words_alone_are_walked_once_and_planned_as_if_e
 def test_the_second_program_of_a_kind_is_not_walked(monkeypatch: pytest.MonkeyPatch) -> None:
     source = 'img, x = images[0], 12345\nanswer = query(img, "WORD")'
     assert calls(source.replace("WORD", "a")) == ["query #1 a"]
-    monkeypatch.setattr("codevqa.plan.parse", lambda source: pytest.fail("it was read again"))
+    monkeypatch.setattr("codevqa.engine.call_plan.parse", lambda source: pytest.fail("it was read again"))
     assert calls(source.replace("WORD", "b")) == ["query #1 b"]

@@ -12,17 +12,17 @@ import numpy.typing as npt
 import pytest
 from PIL import Image
 
-from codevqa.errors import ModelError
-from codevqa.images import load_picture
+from codevqa.batching.model_services import Services
+from codevqa.core.answer import Form, ImageRef
+from codevqa.core.errors import ModelError
+from codevqa.core.images import load_picture
+from codevqa.core.settings import QuerySettings
 from codevqa.models.base import CaptionRequest, GenerationRequest, Models
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
-from codevqa.pnpvqa import PnPVQA, Reading, _seeds, draw_patches, render_reading
-from codevqa.program import Form, ImageRef
+from codevqa.models.retrieval import Retriever
+from codevqa.primitives.pnpvqa import PnPVQA, Reading, _seeds, draw_patches, render_reading
 from codevqa.prompts import PromptSet, ReadingExample
 from codevqa.prompts import load as load_prompts
-from codevqa.retrieval import Retriever
-from codevqa.services import Services
-from codevqa.settings import QuerySettings
 
 RED = ReadingExample("1", "what COLOR is it?", ("a red car", "the street"), "red")
 PAIR = ReadingExample("2", "Both dogs?", (("a dog",), ("a cat", "a mat")), "no")

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from codevqa.errors import SetupError, UnknownNameError
+from codevqa.core.errors import SetupError, UnknownNameError
 from codevqa.primitives import Image, PrimitiveSet, primitive
 from codevqa.primitives.visual import VISUAL
 from codevqa.prompts import Example, PromptSet, ReadingExample, available, load, load_examples, load_reading
-from codevqa.prompts.lint import Finding, lint, main
-from codevqa.prompts.outcomes import Outcomes, blank_images, explore, is_yes_no
-from codevqa.prompts.rules import faults
-from codevqa.writer import render_completion
+from codevqa.writing.lint import Finding, lint, main
+from codevqa.writing.lint_outcomes import Outcomes, blank_images, explore, is_yes_no
+from codevqa.writing.lint_rules import faults
+from codevqa.writing.writer import render_completion
 
 PACKAGE = Path(__file__).resolve().parents[1] / "prompts"
 
@@ -432,7 +432,7 @@ def test_the_command_reports_and_exits(folder: Path, capsys: pytest.CaptureFixtu
 
 
 def test_the_command_ends_cleanly_in_its_own_process() -> None:
-    command = [sys.executable, "-m", "codevqa.prompts.lint", "gqa"]
+    command = [sys.executable, "-m", "codevqa.writing.lint", "gqa"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "gqa: 50 programs, 0 findings\n"

@@ -8,12 +8,12 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from codevqa.mini import oracle
-from codevqa.mini.conditions import only_two
-from codevqa.mini.questions import Item, Phrase, families, sample_question
-from codevqa.mini.questions_image import FAMILIES
-from codevqa.mini.questions_set import sample_set
-from codevqa.mini.world import HELD_OUT, Scene, Thing, sample_scene
+from codevqa.miniworld import oracle
+from codevqa.miniworld.conditions import only_two
+from codevqa.miniworld.questions import Item, Phrase, families, sample_question
+from codevqa.miniworld.questions_image import FAMILIES
+from codevqa.miniworld.questions_set import sample_set
+from codevqa.miniworld.world import HELD_OUT, Scene, Thing, sample_scene
 from codevqa.prompts import load
 
 

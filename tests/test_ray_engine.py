@@ -24,14 +24,16 @@ from PIL import Image
 from test_eval_runner import Broken, Counted, asked, timeless
 
 from codevqa import CodeVQA
-from codevqa.errors import ImageError, InputError, ModelError, ServerError, SetupError
-from codevqa.eval import Store, evaluate, ray_cluster, ray_engine
-from codevqa.eval.choices import engine_for
+from codevqa.core.errors import ImageError, InputError, ModelError, ServerError, SetupError
+from codevqa.eval import Store, evaluate
 from codevqa.eval.datasets import open_dataset
-from codevqa.eval.ray_engine import Pool
-from codevqa.eval.record import replay_engine
-from codevqa.eval.runner import stream
-from codevqa.eval.session import Status
+from codevqa.eval.ray import cluster as ray_cluster
+from codevqa.eval.ray import engine as ray_engine
+from codevqa.eval.ray.engine import Pool
+from codevqa.eval.run.choices import engine_for
+from codevqa.eval.run.record import replay_engine
+from codevqa.eval.run.runner import stream
+from codevqa.eval.run.session import Status
 from codevqa.eval.task import Example, Held
 from codevqa.models.base import GenerationRequest
 
@@ -153,7 +155,7 @@ def alike(one: Any, other: Any) -> bool:
 
 @pytest.fixture(scope="module")
 def mini(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from codevqa.mini.export import write
+    from codevqa.miniworld.export import write
 
     folder = tmp_path_factory.mktemp("data") / "mini"
     write(folder, images=6, splits=["val"])
@@ -439,7 +441,7 @@ def test_without_ray_one_line_says_how_to_get_it(tmp_path: Path, monkeypatch: py
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "127.0.0.1", ""])
 def test_an_address_where_no_cluster_is(address: str, tmp_path: Path) -> None:
-    code = "import sys; from codevqa.eval.ray_engine import *; from eval_kit import *\n" + (
+    code = "import sys; from codevqa.eval.ray.engine import *; from eval_kit import *\n" + (
         "try: Pool(fake_engine, Numbered(Path(sys.argv[1]), 1), address=sys.argv[2])\n"
         "except Exception as error: print(type(error).__name__, error)"
     )
@@ -554,9 +556,9 @@ import functools, json, os, sys
 from pathlib import Path
 os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0")
 from ray.cluster_utils import Cluster
-from codevqa.errors import CodeVQAError
+from codevqa.core.errors import CodeVQAError
 from codevqa.eval import evaluate, ray_engine
-from codevqa.eval.choices import engine_for
+from codevqa.eval.run.choices import engine_for
 from eval_kit import Numbered, fake_engine
 from test_ray_engine import gathered
 folder, data = Path(sys.argv[1]), Numbered(Path(sys.argv[1]), 200)

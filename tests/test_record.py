@@ -21,17 +21,11 @@ import pytest
 from PIL import Image as PILImage
 
 from codevqa import Answer, Models, QuerySettings, Question, Settings, Writer, WriterSettings
-from codevqa.answer_json import digest
-from codevqa.errors import (
-    ImageError,
-    InputError,
-    ModelError,
-    ReplayMissError,
-    ServerError,
-    SetupError,
-)
-from codevqa.eval.calls import CallStore, key_of
-from codevqa.eval.record import (
+from codevqa.core.answer_json import digest
+from codevqa.core.errors import ImageError, InputError, ModelError, ReplayMissError, ServerError, SetupError
+from codevqa.core.images import Picture, load_picture
+from codevqa.eval.run.calls import CallStore, key_of
+from codevqa.eval.run.record import (
     RecordedCodeVQA,
     has_record,
     record_engine,
@@ -39,7 +33,7 @@ from codevqa.eval.record import (
     recorded_settings,
     replay_engine,
 )
-from codevqa.eval.recorded_models import (
+from codevqa.eval.run.recorded_models import (
     RecordedCaptioner,
     RecordedDetector,
     RecordedLM,
@@ -47,9 +41,8 @@ from codevqa.eval.recorded_models import (
     RecordedRetriever,
 )
 from codevqa.eval.task import Example, PictureFile
-from codevqa.images import Picture, load_picture
-from codevqa.mini.questions import sample_question
-from codevqa.mini.world import draw, sample_scene
+from codevqa.miniworld.questions import sample_question
+from codevqa.miniworld.world import draw, sample_scene
 from codevqa.models.base import (
     Box,
     CaptionRequest,
@@ -122,8 +115,8 @@ def test_a_replay_imports_no_model_library(run: Recorded) -> None:
     code = """
 import json, sys
 from codevqa import Question
-from codevqa.answer_json import digest
-from codevqa.eval.record import replay_engine
+from codevqa.core.answer_json import digest
+from codevqa.eval.run.record import replay_engine
 if __name__ == "__main__":
     folder, questions = sys.argv[1], [Question(images, text) for images, text in json.loads(sys.argv[2])]
     with replay_engine(folder) as vqa:
@@ -486,9 +479,9 @@ def test_a_kill_loses_no_result_that_was_seen(tmp_path: Path) -> None:
 import sys
 from pathlib import Path
 from PIL import Image
-from codevqa.eval.calls import CallStore
-from codevqa.eval.recorded_models import RecordedCaptioner
-from codevqa.images import load_picture
+from codevqa.eval.run.calls import CallStore
+from codevqa.eval.run.recorded_models import RecordedCaptioner
+from codevqa.core.images import load_picture
 from codevqa.models.base import CaptionRequest
 from codevqa.models.fakes import FakeCaptioner
 red = load_picture(Image.new("RGB", (60, 40), "red"))
@@ -544,7 +537,7 @@ class _Server(BaseHTTPRequestHandler):
 
 @pytest.mark.parametrize("user", ["", "user:hunter2hunter2@"])
 def test_no_key_or_password_gets_into_the_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: str) -> None:
-    from codevqa.models import presets
+    from codevqa.presets import presets
 
     key = "sk-verysecretkey0123456789"
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Server)

@@ -15,12 +15,12 @@ import pytest
 import torch
 
 from codevqa import Answer, CodeVQA, Question
-from codevqa.images import Picture, load_picture
-from codevqa.mini.questions import sample_question
-from codevqa.mini.questions_set import sample_set
-from codevqa.mini.world import draw, sample_scene
+from codevqa.core.images import Picture, load_picture
+from codevqa.miniworld.questions import sample_question
+from codevqa.miniworld.questions_set import sample_set
+from codevqa.miniworld.world import draw, sample_scene
 from codevqa.models.base import CaptionRequest, MatchRequest
-from codevqa.pnpvqa import draw_patches
+from codevqa.primitives.pnpvqa import draw_patches
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 import reference

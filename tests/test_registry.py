@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from huggingface_hub import constants
 
-from codevqa.errors import UnknownNameError
-from codevqa.models import registry
-from codevqa.models.presets import PRESETS, preset
-from codevqa.models.registry import build, missing, parse, prompt_sets
-from codevqa.settings import Settings, WriterSettings
+from codevqa.core.errors import UnknownNameError
+from codevqa.core.settings import Settings, WriterSettings
+from codevqa.presets import assembly as registry
+from codevqa.presets.assembly import build, missing, parse, prompt_sets
+from codevqa.presets.presets import PRESETS, preset
 
 
 def test_downloads_stay_visible_after_loading() -> None:

@@ -19,17 +19,17 @@ from PIL import Image
 from test_cli import assert_one_clear_line, codevqa
 
 from codevqa import CodeVQA
-from codevqa.errors import InputError, SetupError
+from codevqa.core.errors import InputError, SetupError
 from codevqa.eval import Store, evaluate
 from codevqa.eval.datasets import open_dataset
-from codevqa.eval.diff import compare_runs, describe
 from codevqa.eval.metrics import metric_for
-from codevqa.eval.report import judge_for, summary_of, write
-from codevqa.eval.report_cases import KINDS, call_text, choose, thumbnail
-from codevqa.eval.run_info import RunInfo
-from codevqa.eval.store import Gone
+from codevqa.eval.report.cases import KINDS, call_text, choose, thumbnail
+from codevqa.eval.report.diff import compare_runs, describe
+from codevqa.eval.report.report import judge_for, summary_of, write
+from codevqa.eval.run.run_info import RunInfo
+from codevqa.eval.run.store import Gone
 from codevqa.eval.task import Example, Held, Method, PictureFile, Row
-from codevqa.mini.export import write as write_data
+from codevqa.miniworld.export import write as write_data
 
 EVIL = "</code></pre><script>alert('x')</script><img src=x onerror=alert(1)>"
 URLS = 'style="background:url(https://example.org/a.png)" {{ 7*7 }} {% raw %} javascript:alert(1)'

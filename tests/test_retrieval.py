@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from codevqa.errors import ModelNotFoundError
-from codevqa.retrieval import ExampleIndex, SentenceRetriever
+from codevqa.core.errors import ModelNotFoundError
+from codevqa.models.retrieval import ExampleIndex, SentenceRetriever
 
 WORDS = ("[UNK]", "dog", "cat", "tree")
 
@@ -79,5 +79,5 @@ def test_a_folder_that_is_missing_or_holds_no_model_is_one_clear_line(tmp_path: 
 
 
 def test_importing_it_loads_no_model_library() -> None:
-    code = "import sys, codevqa.retrieval; sys.exit(int('sentence_transformers' in sys.modules))"
+    code = "import sys, codevqa.models.retrieval; sys.exit(int('sentence_transformers' in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

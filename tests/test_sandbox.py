@@ -18,7 +18,7 @@ from typing import Any, cast
 import pytest
 from sandbox_kit import IMAGES, LIMITS, PRIMITIVES, Kit, answering, kit
 
-from codevqa.errors import (
+from codevqa.core.errors import (
     CodeVQAError,
     ModelError,
     ProgramAnswerError,
@@ -29,8 +29,8 @@ from codevqa.errors import (
     ProgramTypeError,
 )
 from codevqa.primitives import Image
-from codevqa.sandbox import Limits, Sandbox
-from codevqa.sandbox_run import Run
+from codevqa.sandbox.run import Run
+from codevqa.sandbox.sandbox import Limits, Sandbox
 
 __all__ = ["kit"]
 
@@ -456,7 +456,7 @@ def test_a_worker_is_not_killed_once_it_is_given_back(monkeypatch: pytest.Monkey
                 await task
 
     killed: list[int] = []
-    monkeypatch.setattr("codevqa.sandbox_run.os.kill", lambda pid, signal: killed.append(pid))
+    monkeypatch.setattr("codevqa.sandbox.run.os.kill", lambda pid, signal: killed.append(pid))
     asyncio.run(main())
     assert killed == []
 
@@ -567,7 +567,7 @@ def test_a_check_that_hangs_ends(monkeypatch: pytest.MonkeyPatch) -> None:
                 await box.check("answer = 2")
             await box.check("answer = 2 + 1")
 
-    monkeypatch.setattr("codevqa.sandbox.GRACE", 0.5)
+    monkeypatch.setattr("codevqa.sandbox.sandbox.GRACE", 0.5)
     before = set(_workers())
     asyncio.run(asyncio.wait_for(main(), 20))
 
@@ -587,7 +587,7 @@ ENDING = """
 import asyncio, sys
 sys.path.insert(0, {tests!r})
 from sandbox_kit import IMAGES, PRIMITIVES, answering
-from codevqa.sandbox import Sandbox
+from codevqa.sandbox.sandbox import Sandbox
 async def main():
     box = Sandbox(PRIMITIVES, workers=8)
     runs = [box.run("answer = query(images[0], 'a')", answering, images=IMAGES) for _ in range(16)]

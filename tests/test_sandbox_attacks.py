@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from sandbox_kit import IMAGES, PRIMITIVES, Kit, answering, kit
 
-from codevqa.errors import ProgramError
-from codevqa.sandbox import Sandbox
+from codevqa.core.errors import ProgramError
+from codevqa.sandbox.sandbox import Sandbox
 
 __all__ = ["kit"]
 
@@ -65,7 +65,7 @@ REFUSED = {
     "quit": "quit()\nanswer = 1",
     "memoryview": "answer = memoryview(b'a')",
     "host names": "answer = SECRET",
-    "host modules": "answer = codevqa.sandbox",
+    "host modules": "answer = codevqa.sandbox.sandbox",
     "import codevqa": "import codevqa\nanswer = codevqa.__file__",
     "import host dependency": "import pydantic_monty\nanswer = pydantic_monty.__file__",
     "random._os": "import random\nanswer = random._os",

@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 from sandbox_kit import IMAGES, LIMITS, PRIMITIVES, Kit, kit
 
-from codevqa.errors import (
+from codevqa.core.errors import (
     ProgramAnswerError,
     ProgramError,
     ProgramLimitError,
     ProgramRuntimeError,
     ProgramSyntaxError,
 )
-from codevqa.sandbox import Limits, Sandbox
-from codevqa.sandbox_run import Run
+from codevqa.sandbox.run import Run
+from codevqa.sandbox.sandbox import Limits, Sandbox
 
 __all__ = ["kit"]
 

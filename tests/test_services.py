@@ -10,9 +10,10 @@ from collections.abc import Sequence
 import pytest
 from PIL import Image
 
-from codevqa.errors import ModelError, SetupError
-from codevqa.images import load_picture
-from codevqa.merging import Memory
+from codevqa.batching.call_cache import Memory
+from codevqa.batching.model_services import BATCH, Services, Usage
+from codevqa.core.errors import ModelError, SetupError
+from codevqa.core.images import load_picture
 from codevqa.models.base import (
     CaptionRequest,
     Completion,
@@ -25,7 +26,6 @@ from codevqa.models.base import (
     SimilarityRequest,
 )
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
-from codevqa.services import BATCH, Services, Usage
 
 PICTURE = load_picture(Image.new("RGB", (4, 4)))
 

@@ -12,12 +12,12 @@ import pytest
 from eval_kit import Numbered, fake_engine
 from PIL import Image
 
-from codevqa.errors import ImageError
-from codevqa.eval import shared_pictures
-from codevqa.eval.local import Local
-from codevqa.eval.shared_pictures import SharedPictures
+from codevqa.core.errors import ImageError
+from codevqa.core.images import load_picture
+from codevqa.eval.run import shared_pictures
+from codevqa.eval.run.local import Local
+from codevqa.eval.run.shared_pictures import SharedPictures
 from codevqa.eval.task import Example, Held, PictureFile
-from codevqa.images import load_picture
 
 
 def test_a_picture_is_decoded_once_while_questions_are_about_it(

@@ -9,8 +9,8 @@ from typing import Any, Optional
 import pytest
 from PIL import Image as PILImage
 
-from codevqa.errors import UnknownNameError
-from codevqa.images import load_picture
+from codevqa.core.errors import UnknownNameError
+from codevqa.core.images import load_picture
 from codevqa.primitives import CONSTANTS, Image, Primitive, PrimitiveSet, primitive
 from codevqa.primitives.kinds import MAX_ITEMS, MAX_TEXT
 

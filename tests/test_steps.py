@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from codevqa.errors import InputError
+from codevqa.core.errors import InputError
 from codevqa.eval.datasets.files import Located
-from codevqa.eval.scene_graphs import Phrase, SceneGraphs, find_scene_graphs, load_scene_graphs, singular
-from codevqa.eval.steps import StepJudge, image_id, outcome, summarize_steps
+from codevqa.eval.metrics.scene_graphs import Phrase, SceneGraphs, find_scene_graphs, load_scene_graphs, singular
+from codevqa.eval.metrics.steps import StepJudge, image_id, outcome, summarize_steps
+from codevqa.eval.metrics.truth import Gold, Scene, gold_of
 from codevqa.eval.task import Example, PictureFile, Row
-from codevqa.eval.truth import Gold, Scene, gold_of
-from codevqa.mini import oracle
-from codevqa.mini.export_gqa import _graph
-from codevqa.mini.export_gqa_programs import Picture
-from codevqa.mini.questions import sample_question
-from codevqa.mini.world import sample_scene
+from codevqa.miniworld import oracle
+from codevqa.miniworld.export_gqa import _graph
+from codevqa.miniworld.export_gqa_programs import Picture
+from codevqa.miniworld.questions import sample_question
+from codevqa.miniworld.world import sample_scene
 
 STREET: dict[str, Any] = {
     "width": 480,

@@ -15,12 +15,12 @@ import torch
 from openai_kit import Reply, Serve, completion, event, failure, serve, streamed, transformers_serve, turn
 from tiny_lm import build_tiny_lm
 
-from codevqa.errors import ServerError
+from codevqa.core.errors import ServerError
 from codevqa.models.base import Completion, GenerationRequest, LanguageModel, Message
-from codevqa.models.lm_decode import Pace, SlotDecoder
-from codevqa.models.lm_stream import TextStream, certain
+from codevqa.models.causal_lm.gpu.decoder import Pace, SlotDecoder
+from codevqa.models.causal_lm.text_stream import TextStream, certain
+from codevqa.models.causal_lm.transformers_lm import TransformersLM
 from codevqa.models.openai_lm import OpenAILM
-from codevqa.models.transformers_lm import TransformersLM
 
 __all__ = ["serve"]
 

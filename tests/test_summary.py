@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from codevqa.eval.metrics import metric_for
-from codevqa.eval.paper import PAPER, reported
-from codevqa.eval.plain_pass import is_plain_pass
+from codevqa.eval.report.paper import PAPER, reported
+from codevqa.eval.report.plain_pass import is_plain_pass
+from codevqa.eval.report.summary import Summary, joined, summarize
 from codevqa.eval.statistics import Paired, wilson
-from codevqa.eval.summary import Summary, joined, summarize
 from codevqa.eval.task import Example, Method, Row
 
 QUESTION = "Is the dog to the left of the cat?"

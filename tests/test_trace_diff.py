@@ -12,11 +12,11 @@ from pages_kit import PLACED, READ, SOURCE, SYNTAX, TYPE, answer, asked, hostile
 from typer.testing import CliRunner
 
 from codevqa.cli.main import app, main
-from codevqa.errors import ErrorRecord
+from codevqa.core.answer import Answer, Call, Evidence, ImageRef, Program, Trace
+from codevqa.core.errors import ErrorRecord
 from codevqa.pages import trace_page
 from codevqa.pages.differences import compare, describe
 from codevqa.pages.reading import Told
-from codevqa.program import Answer, Call, Evidence, ImageRef, Program, Trace
 
 PICTURES = (picture(60, 40, name="first.png"), picture(40, 40, "red", "second.png"), picture(30, 50, "green"))
 

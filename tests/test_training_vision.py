@@ -61,11 +61,11 @@ def test_fast_forward_equals_transformers(pair: Any, batch: dict[str, Any]) -> N
 
 
 def test_relevance_equals_the_package(pair: Any, batch: dict[str, Any], tmp_path: Path) -> None:
-    from codevqa.images import load_picture
-    from codevqa.mini.world import draw, sample_scene
+    from codevqa.core.images import load_picture
+    from codevqa.miniworld.world import draw, sample_scene
     from codevqa.models.base import CaptionRequest, MatchRequest
-    from codevqa.models.blip_captioner import BlipCaptioner
-    from codevqa.models.blip_matcher import BlipMatcher
+    from codevqa.models.blip.captioner import BlipCaptioner
+    from codevqa.models.blip.matcher import BlipMatcher
     from training.vision import export
     from training.vision_data import PROMPT, Maker
     from training.vision_texts import query
@@ -105,8 +105,8 @@ def test_encoder_gives_the_tokenizer_s_ids(tmp_path: Path) -> None:
 
 
 def test_texts_tell_the_truth() -> None:
-    from codevqa.mini.truth import is_true
-    from codevqa.mini.world import sample_scene
+    from codevqa.miniworld.truth import is_true
+    from codevqa.miniworld.world import sample_scene
     from training.vision_texts import contrast, in_question, keeps_out, matching, mentions, query, shows, statements
 
     rng = random.Random(1)
@@ -207,9 +207,9 @@ def test_weights_that_do_not_fit_are_refused(pair: Any, tmp_path: Path) -> None:
 
 
 def test_every_word_of_the_world_is_a_token() -> None:
-    from codevqa.mini.captions import captions
-    from codevqa.mini.questions_image import FAMILIES
-    from codevqa.mini.world import sample_scene
+    from codevqa.miniworld.captions import captions
+    from codevqa.miniworld.questions_image import FAMILIES
+    from codevqa.miniworld.world import sample_scene
     from training.vision_words import Encoder
 
     rng, encoder = random.Random(2), Encoder()
@@ -226,7 +226,7 @@ def test_twins_differ_by_one_change() -> None:
     from collections import Counter
     from itertools import pairwise
 
-    from codevqa.mini.world import HELD_OUT, sample_scene
+    from codevqa.miniworld.world import HELD_OUT, sample_scene
     from training.vision_data import Maker
     from training.vision_twins import CHANGES, crowded, twin
 
@@ -256,7 +256,7 @@ def test_twins_differ_by_one_change() -> None:
 
 
 def test_contrast_texts_are_mostly_false_of_twins() -> None:
-    from codevqa.mini.world import sample_scene
+    from codevqa.miniworld.world import sample_scene
     from training.vision_texts import contrast
     from training.vision_twins import twin
 
@@ -292,8 +292,8 @@ def test_contrast_loss_knows_which_pictures_a_text_is_true_of(pair: Any, monkeyp
 
 
 def test_relations_are_made_false_in_three_ways() -> None:
-    from codevqa.mini.truth import is_true
-    from codevqa.mini.world import sample_scene
+    from codevqa.miniworld.truth import is_true
+    from codevqa.miniworld.world import sample_scene
     from training.vision_texts import mentions, relation_pair
 
     rng = random.Random(6)

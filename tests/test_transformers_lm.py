@@ -13,9 +13,9 @@ import pytest
 import torch
 from tiny_lm import build_tiny_lm
 
-from codevqa.errors import ModelError, ModelNotFoundError, SetupError
+from codevqa.core.errors import ModelError, ModelNotFoundError, SetupError
 from codevqa.models.base import GenerationRequest, Message
-from codevqa.models.transformers_lm import TransformersLM
+from codevqa.models.causal_lm.transformers_lm import TransformersLM
 
 HEAD = '# Image 1: Is the red ball left of the box?\nimg = open_image("Image1.jpg")\nanswer = query(img, "What?")\n'
 PROMPTS = [
@@ -382,7 +382,7 @@ def test_silent(tmp_path: Path) -> None:
     (tmp_path / "generation_config.json").write_text(json.dumps(settings))
     code = (
         "import sys; from codevqa.models.base import GenerationRequest as R;"
-        "from codevqa.models.transformers_lm import TransformersLM;"
+        "from codevqa.models.causal_lm.transformers_lm import TransformersLM;"
         "lm = TransformersLM.from_pretrained(sys.argv[1], device='cpu');"
         "assert len(lm.generate([R('some words ' * 9 + 'x' * i, 480, shared=90) for i in range(2)])) == 2"
     )

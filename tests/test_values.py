@@ -7,11 +7,11 @@ import json
 import pytest
 from PIL import Image as PILImage
 
-from codevqa.errors import ErrorRecord, ProgramAnswerError
-from codevqa.images import load_picture
+from codevqa.core.answer import Answer, Call, Evidence, ImageRef, Program, Trace
+from codevqa.core.errors import ErrorRecord, ProgramAnswerError
+from codevqa.core.images import load_picture
+from codevqa.engine.answer_text import answer_text, plain
 from codevqa.primitives import Image
-from codevqa.program import Answer, Call, Evidence, ImageRef, Program, Trace
-from codevqa.values import answer_text, plain
 
 PICTURE = Image(2, load_picture(PILImage.new("RGB", (3, 3))))
 

@@ -18,12 +18,9 @@ from engine_kit import Gate
 from PIL import Image as PILImage
 
 from codevqa import CodeVQA, Memory, Models, QuerySettings, Settings, Watch, Writer, WriterSettings
-from codevqa.errors import InputError, ProgramError, ProgramRuntimeError, ServerError
-from codevqa.models.base import Completion, GenerationRequest
-from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
-from codevqa.program import Call
-from codevqa.prompts import load as load_prompts
-from codevqa.watching import (
+from codevqa.core.answer import Call
+from codevqa.core.errors import InputError, ProgramError, ProgramRuntimeError, ServerError
+from codevqa.core.events import (
     Answered,
     CallBegan,
     CallEnded,
@@ -33,8 +30,11 @@ from codevqa.watching import (
     Rejected,
     Writing,
     Wrote,
-    _Inbox,
 )
+from codevqa.engine.watch import _Inbox
+from codevqa.models.base import Completion, GenerationRequest
+from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
+from codevqa.prompts import load as load_prompts
 
 RED, GREEN = (PILImage.new("RGB", (60, 40), color) for color in ("red", "green"))
 OPEN = 'img = open_image("Image13.jpg")\n'
@@ -563,7 +563,7 @@ def test_seed_and_form_of_a_program_that_is_run() -> None:
 
 
 def test_the_mini_models_tell_a_question_and_an_edited_program() -> None:
-    from codevqa.mini.world import draw, sample_scene
+    from codevqa.miniworld.world import draw, sample_scene
 
     picture, mine = draw(sample_scene(random.Random("watched"), split="test")), Memory(8 << 20)
     with CodeVQA.from_preset("mini") as vqa:

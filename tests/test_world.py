@@ -13,10 +13,10 @@ import numpy.typing as npt
 import pytest
 from PIL import Image
 
-from codevqa.mini.captions import MARGIN, captions, place, related
-from codevqa.mini.draw import PATTERNS, SHAPES, mask, pattern_mask
-from codevqa.mini.truth import is_true, parse
-from codevqa.mini.world import (
+from codevqa.miniworld.captions import MARGIN, captions, place, related
+from codevqa.miniworld.draw import PATTERNS, SHAPES, mask, pattern_mask
+from codevqa.miniworld.truth import is_true, parse
+from codevqa.miniworld.world import (
     BOX_COLORS,
     BOX_KINDS,
     CANVAS,
@@ -331,7 +331,7 @@ def test_places_and_relations_have_a_margin() -> None:
 
 
 def test_world_needs_no_torch() -> None:
-    code = "import sys, codevqa.mini.world, codevqa.mini.captions, codevqa.mini.truth; sys.exit('torch' in sys.modules)"
+    code = "import sys\nfrom codevqa.miniworld import captions, truth, world\nsys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

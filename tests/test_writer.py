@@ -9,15 +9,16 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from codevqa.errors import InputError, ProgramTypeError, SetupError
+from codevqa.core.errors import InputError, ProgramTypeError, SetupError
+from codevqa.core.events import Event, Prepared, Shown, Writing
+from codevqa.core.settings import WriterSettings
+from codevqa.core.text import sentence_case
 from codevqa.models.base import Completion, GenerationRequest
 from codevqa.models.fakes import ScriptedLM
 from codevqa.primitives import primitive
 from codevqa.prompts import Example, PromptSet
 from codevqa.prompts import load as load_prompts
-from codevqa.settings import WriterSettings
-from codevqa.watching import Event, Prepared, Shown, Writing
-from codevqa.writer import Writer, extract_program, prompt_text, render_chat, render_completion, sentence_case
+from codevqa.writing.writer import Writer, extract_program, prompt_text, render_chat, render_completion
 
 CAT = Example("1", "Is the CAT black?", 'answer = query(img, "Is the cat black?")\n')
 DOGS = Example("2", "how many dogs are there?", 'answer = query(img, "How many dogs are there?")')

@@ -11,7 +11,7 @@ from PIL import Image as PILImage
 from transformers import BertTokenizer, BlipConfig, BlipForConditionalGeneration, BlipForImageTextRetrieval
 from transformers.models.blip.image_processing_pil_blip import BlipImageProcessorPil
 
-from codevqa.images import Picture, load_picture
+from codevqa.core.images import Picture, load_picture
 
 _VOCABULARY = """
 [PAD] [UNK] [CLS] [SEP] [MASK] a the is of to left right above below in on picture image red green blue yellow black

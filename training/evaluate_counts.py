@@ -18,10 +18,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from codevqa import CodeVQA
-from codevqa.errors import CodeVQAError
+from codevqa.core.errors import CodeVQAError
 from codevqa.eval.statistics import proportion
-from codevqa.mini.questions import Phrase, ask_count, colors_of, kinds_of
-from codevqa.mini.world import Scene, draw, sample_scene
+from codevqa.miniworld.questions import Phrase, ask_count, colors_of, kinds_of
+from codevqa.miniworld.world import Scene, draw, sample_scene
 
 MOST = 5
 

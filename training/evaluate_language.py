@@ -23,12 +23,12 @@ from typing import Any
 import torch
 
 from codevqa.eval.statistics import proportion
-from codevqa.mini.questions import Item, sample_question
-from codevqa.mini.questions_set import sample_set
-from codevqa.mini.world import Scene
-from codevqa.pnpvqa import render_reading
+from codevqa.miniworld.questions import Item, sample_question
+from codevqa.miniworld.questions_set import sample_set
+from codevqa.miniworld.world import Scene
+from codevqa.primitives.pnpvqa import render_reading
 from codevqa.prompts import Example, load
-from codevqa.writer import extract_program, opening_line, render_completion
+from codevqa.writing.writer import extract_program, opening_line, render_completion
 
 from .language_data import (
     Question,
@@ -118,7 +118,7 @@ def selector(folder: Path | None) -> Select:
     if folder is None or not folder.is_dir():
         rng = random.Random(0)
         return lambda question, form, count: rng.sample(list(bank(form)), count)
-    from codevqa.retrieval import ExampleIndex, SentenceRetriever
+    from codevqa.models.retrieval import ExampleIndex, SentenceRetriever
 
     retriever = SentenceRetriever.from_pretrained(folder)
     indexes = {form: ExampleIndex(retriever, [one.question for one in bank(form)]) for form in ("image", "set")}

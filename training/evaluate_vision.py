@@ -18,14 +18,14 @@ from pathlib import Path
 
 import numpy as np
 
+from codevqa.core.images import Picture, load_picture
 from codevqa.eval.statistics import proportion
-from codevqa.images import Picture, load_picture
-from codevqa.mini.captions import captions, relation_caption
-from codevqa.mini.truth import is_true, parse
-from codevqa.mini.world import CANVAS, HELD_OUT, Scene, Thing, draw, sample_scene
+from codevqa.miniworld.captions import captions, relation_caption
+from codevqa.miniworld.truth import is_true, parse
+from codevqa.miniworld.world import CANVAS, HELD_OUT, Scene, Thing, draw, sample_scene
 from codevqa.models.base import CaptionRequest, Match, MatchRequest, SimilarityRequest
-from codevqa.models.blip_captioner import BlipCaptioner
-from codevqa.models.blip_matcher import Average, BlipMatcher
+from codevqa.models.blip.captioner import BlipCaptioner
+from codevqa.models.blip.matcher import Average, BlipMatcher
 
 from .vision_texts import (
     GENERIC,

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from codevqa.mini.export_draw import skeleton
+from codevqa.miniworld.export_draw import skeleton
 
 _NUMBER = re.compile(r"\b(\d+|zero|one|two|three|four|five|six|seven|eight|nine|ten)\b")
 TRAIN = {

@@ -32,7 +32,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from codevqa.mini.world import KINDS, plural
+from codevqa.miniworld.world import KINDS, plural
 
 from . import language_tokenizer
 from .language_data import Piece, Pool, Question, ReadingPool, load_questions, sample_program

@@ -17,11 +17,11 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import islice
 from pathlib import Path
 
-from codevqa.images import Picture, load_picture
-from codevqa.mini.world import draw
+from codevqa.core.images import Picture, load_picture
+from codevqa.miniworld.world import draw
 from codevqa.models.base import CaptionRequest, MatchRequest
-from codevqa.models.presets import PRESETS
-from codevqa.pnpvqa import draw_patches
+from codevqa.presets.presets import PRESETS
+from codevqa.primitives.pnpvqa import draw_patches
 
 from .language_data import Question, draw_question
 

@@ -1,7 +1,7 @@
 """Texts the mini language model learns from: prompts with programs, and captions with questions and answers.
 
-A text is a list of pieces, each marked as given or as learnt; it is exactly what ``codevqa.writer`` and
-``codevqa.pnpvqa`` show a model, since it is made by the same functions.
+A text is a list of pieces, each marked as given or as learnt; it is exactly what ``codevqa.writing.writer`` and
+``codevqa.primitives.pnpvqa`` show a model, since it is made by the same functions.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from codevqa.mini import oracle
-from codevqa.mini.captions import captions
-from codevqa.mini.questions import UNSEEN, Item, sample_question
-from codevqa.mini.questions_image import FAMILIES
-from codevqa.mini.questions_set import sample_set
-from codevqa.mini.world import COLORS, KINDS, Scene, Thing, sample_scene
-from codevqa.pnpvqa import INSTRUCTION, render_context
+from codevqa.core.text import sentence_case
+from codevqa.miniworld import oracle
+from codevqa.miniworld.captions import captions
+from codevqa.miniworld.questions import UNSEEN, Item, sample_question
+from codevqa.miniworld.questions_image import FAMILIES
+from codevqa.miniworld.questions_set import sample_set
+from codevqa.miniworld.world import COLORS, KINDS, Scene, Thing, sample_scene
+from codevqa.primitives.pnpvqa import INSTRUCTION, render_context
 from codevqa.primitives.visual import VISUAL
 from codevqa.prompts import Example, load
-from codevqa.writer import header, opening_line, sentence_case
+from codevqa.writing.writer import header, opening_line
 
 from .language_facts import Fact, facts_of, telling
 from .language_words import general, misspell, rename, reword
@@ -119,7 +120,7 @@ STYLES: tuple[Callable[[str], str], ...] = (_long_form, *map(_renamed, _NAMES))
 
 
 def program_text(preamble_text: str, shots: Sequence[Example], target: Item, learn_shots: bool = True) -> list[Piece]:
-    """The prompt of ``codevqa.writer.render_completion`` with the program that continues it."""
+    """The prompt of ``codevqa.writing.writer.render_completion`` with the program that continues it."""
     pieces = [Piece(preamble_text.rstrip("\n"), False)]
     examples = [*shots, Example("", target.question, target.program, target.form)]
     for number, example in enumerate(examples, 1):
@@ -395,7 +396,7 @@ class ReadingPool:
 
 
 def reading_text(form: str, blocks: Sequence[Reading]) -> list[Piece]:
-    """The prompt of ``codevqa.pnpvqa.render_reading``, every answer learnt."""
+    """The prompt of ``codevqa.primitives.pnpvqa.render_reading``, every answer learnt."""
     pieces = [Piece(f"{INSTRUCTION}\n===\n", False)]
     for number, (contexts, question, answer) in enumerate(blocks):
         context = render_context(contexts, "image" if form == "image" else "set")

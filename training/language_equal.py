@@ -8,9 +8,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from codevqa.mini import oracle
-from codevqa.mini.questions import Item
-from codevqa.mini.world import Scene
+from codevqa.miniworld import oracle
+from codevqa.miniworld.questions import Item
+from codevqa.miniworld.world import Scene
 
 from .language_data import corrupt
 from .language_words import reworded_program

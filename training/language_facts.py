@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from codevqa.mini import oracle
-from codevqa.mini.captions import RELATIONS, captions, relation_caption
-from codevqa.mini.questions import Phrase
-from codevqa.mini.truth import NounPhrase, parse
-from codevqa.mini.world import Scene, Thing
+from codevqa.miniworld import oracle
+from codevqa.miniworld.captions import RELATIONS, captions, relation_caption
+from codevqa.miniworld.questions import Phrase
+from codevqa.miniworld.truth import NounPhrase, parse
+from codevqa.miniworld.world import Scene, Thing
 
 MOST = 10
 """Captions of one picture at most."""

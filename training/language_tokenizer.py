@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from codevqa.mini.captions import captions
-from codevqa.mini.world import COLORS, KINDS, SIZES, plural
-from codevqa.pnpvqa import INSTRUCTION
+from codevqa.miniworld.captions import captions
+from codevqa.miniworld.world import COLORS, KINDS, SIZES, plural
+from codevqa.primitives.pnpvqa import INSTRUCTION
 
 from .language_data import EOS, bank, draw_item, preamble, program_text
 from .language_words import GENERAL

@@ -9,8 +9,8 @@ import random
 import re
 from collections.abc import Mapping
 
-from codevqa.mini.questions import Item
-from codevqa.mini.world import COLORS, KINDS, plural
+from codevqa.miniworld.questions import Item
+from codevqa.miniworld.world import COLORS, KINDS, plural
 
 NOUNS: tuple[str, ...] = tuple(
     """

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from codevqa.mini.questions import Item
+from codevqa.miniworld.questions import Item
 
 from . import language_tokenizer
 from .language_data import bank, draw_item

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from codevqa.mini.captions import captions
-from codevqa.mini.world import CANVAS, COLORS, KINDS, SIZES, Scene, draw, sample_scene
+from codevqa.miniworld.captions import captions
+from codevqa.miniworld.world import CANVAS, COLORS, KINDS, SIZES, Scene, draw, sample_scene
 
 from .vision_texts import contrast, in_question, matching, query
 from .vision_twins import MOST, crowded, twin

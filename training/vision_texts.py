@@ -13,9 +13,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from codevqa.mini.captions import NUMBERS, RELATIONS, captions, related, relation_caption
-from codevqa.mini.truth import is_true
-from codevqa.mini.world import BOX_COLORS, BOX_KINDS, COLORS, HELD_OUT, KINDS, SIZES, Scene, Thing, plural
+from codevqa.miniworld.captions import NUMBERS, RELATIONS, captions, related, relation_caption
+from codevqa.miniworld.truth import is_true
+from codevqa.miniworld.world import BOX_COLORS, BOX_KINDS, COLORS, HELD_OUT, KINDS, SIZES, Scene, Thing, plural
 
 from .vision_forms import ALL, NO_COLOR, NO_NOUN, NO_SIZE, ONE, TOWER, TWO
 
@@ -146,7 +146,9 @@ _made: list[object] = []
 def _families() -> list:  # type: ignore[type-arg]
     if not _made:
         try:
-            _made.extend(make for _, make in importlib.import_module("codevqa.mini.questions_image").FAMILIES.values())
+            _made.extend(
+                make for _, make in importlib.import_module("codevqa.miniworld.questions_image").FAMILIES.values()
+            )
         except ImportError:
             _made.append(None)
     return [] if _made[0] is None else _made

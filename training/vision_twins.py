@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from codevqa.mini.world import (
+from codevqa.miniworld.world import (
     BOX_COLORS,
     BOX_KINDS,
     BOX_SIDE,

@@ -11,8 +11,8 @@ import string
 from collections.abc import Iterable
 from pathlib import Path
 
-from codevqa.mini.captions import NUMBERS
-from codevqa.mini.world import COLORS, KINDS, SIZES, plural
+from codevqa.miniworld.captions import NUMBERS
+from codevqa.miniworld.world import COLORS, KINDS, SIZES, plural
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[DEC]", "[ENC]")
 PAD, UNK, CLS, SEP, MASK, DEC, ENC = range(7)

@@ -40,14 +40,14 @@ def ask(
     quiet: Quiet = False,
 ) -> None:
     """Answer a question about one picture or several."""
-    from ..errors import InputError
-    from ..images import load_pictures
+    from ..core.errors import InputError
+    from ..core.images import load_pictures
 
     if method not in ("codevqa", "pnpvqa"):
         raise InputError(f"No method {method!r}.", hint="There are: codevqa, pnpvqa.")
     pictures = load_pictures(images)  # before any model is loaded: a wrong path should not cost seconds
     if not question.strip():
-        from ..errors import QuestionError
+        from ..core.errors import QuestionError
 
         raise QuestionError("The question is empty.", hint="Ask something about the picture.")
     check_place(trace, images)

@@ -15,7 +15,7 @@ from .ask import LanguageModel, Preset, Quiet
 from .show import warn
 
 if TYPE_CHECKING:
-    from ..eval.store import Store
+    from ..eval.run.store import Store
 
 
 def evaluate(
@@ -50,11 +50,11 @@ def evaluate(
     An interrupted run goes on with --resume, which skips what is there. Options that change what the run finds must
     then be the same.
     """
-    from ..errors import InputError
-    from ..eval.choices import engine_for, methods_of, preset_of
+    from ..core.errors import InputError
     from ..eval.datasets import open_dataset, splits
     from ..eval.metrics import metric_for
-    from ..eval.table import summary_lines
+    from ..eval.report.table import summary_lines
+    from ..eval.run.choices import engine_for, methods_of, preset_of
     from .progress import Bar
 
     if evidence not in ("calls", "full"):
@@ -106,17 +106,17 @@ def _runner(where: str, address: str | None, actors: int | None, record: bool) -
     Raises:
         InputError: there is no such engine, or options are for another.
     """
-    from ..errors import InputError
+    from ..core.errors import InputError
 
     if where not in ("local", "ray"):
         raise InputError(f"No engine {where!r}.", hint="There are: local, ray.")
     if where == "ray":
-        from ..eval.ray_engine import evaluate as spread
+        from ..eval.ray.engine import evaluate as spread
 
         return partial(spread, address=address, actors=actors, one_machine=record)
     if address is not None or actors is not None:
         raise InputError("The local engine has no actors.", hint="Give --engine ray.")
-    from ..eval.runner import evaluate as run
+    from ..eval.run.runner import evaluate as run
 
     return run
 

@@ -18,9 +18,9 @@ def export(
     repeat: Annotated[int, typer.Option(min=0, help="Which repetition, from 0.")] = 0,
 ) -> None:
     """Write a run's answers to a file in another program's format."""
-    from ..errors import InputError
-    from ..eval.exports import export as write
-    from ..eval.store import Store
+    from ..core.errors import InputError
+    from ..eval.report.exports import export as write
+    from ..eval.run.store import Store
     from .show import warn
 
     if method not in (None, "codevqa", "pnpvqa"):

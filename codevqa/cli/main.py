@@ -13,7 +13,7 @@ os.environ.setdefault("TYPER_USE_RICH", "0")  # plain help: rich costs more than
 
 import typer
 
-from ..errors import CodeVQAError, InputError, SetupError
+from ..core.errors import CodeVQAError, InputError, SetupError
 from .ask import ask
 from .demo import demo
 from .eval import evaluate

@@ -19,7 +19,7 @@ def mini_data(
     force: Annotated[bool, typer.Option("--force", help="Replace a folder that this command wrote before.")] = False,
 ) -> None:
     """Write drawn pictures with questions as data sets in the file formats of GQA, COVR and NLVR2."""
-    from ..mini.export import write
+    from ..miniworld.export import write
 
     def progress(line: str) -> None:
         print(f"codevqa: {line}", file=sys.stderr)

@@ -11,8 +11,8 @@ def models(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """List the presets, what each needs, and what is missing on this machine. Loads and fetches nothing."""
-    from ..models.presets import PRESETS
-    from ..models.registry import missing
+    from ..presets.assembly import missing
+    from ..presets.presets import PRESETS
 
     rows = {
         name: {

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..eval.session import Status
+    from ..eval.run.session import Status
 
 
 class Bar:

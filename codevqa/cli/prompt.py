@@ -22,13 +22,13 @@ def prompt(
 
     The nearest examples depend on the preset's embedding model.
     """
-    from ..errors import InputError, QuestionError
+    from ..core.errors import InputError, QuestionError
+    from ..core.settings import WriterSettings
     from ..models.fakes import ScriptedLM
-    from ..models.presets import preset as find
-    from ..models.registry import load
+    from ..presets.assembly import load
+    from ..presets.presets import preset as find
     from ..prompts import load as load_prompts
-    from ..settings import WriterSettings
-    from ..writer import Writer, by_form, prompt_text
+    from ..writing.writer import Writer, by_form, prompt_text
 
     if not question.strip():
         raise QuestionError("The question is empty.", hint="Ask something about the picture.")

@@ -26,7 +26,7 @@ def report(
     ] = False,
 ) -> None:
     """Write a report on one run, or on several beside each other: a self-contained HTML page, and Markdown."""
-    from ..eval.report import write
+    from ..eval.report.report import write
 
     written = write(runs, out, data=data, scene_graphs=scene_graphs, complete=complete_graphs, examples=examples)
     for path in written:
@@ -41,9 +41,9 @@ def diff(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Compare two runs on the same questions: what changed, and whether it is more than chance."""
-    from ..errors import InputError
-    from ..eval.diff import compare_runs, describe
-    from ..eval.store import Store
+    from ..core.errors import InputError
+    from ..eval.report.diff import compare_runs, describe
+    from ..eval.run.store import Store
 
     if method not in ("codevqa", "pnpvqa"):
         raise InputError(f"No method {method!r}.", hint="There are: codevqa, pnpvqa.")

@@ -23,8 +23,8 @@ def run(
     quiet: Quiet = False,
 ) -> None:
     """Run a program you wrote or edited over pictures."""
-    from ..errors import ProgramError, SetupError
-    from ..images import load_pictures
+    from ..core.errors import ProgramError, SetupError
+    from ..core.images import load_pictures
 
     source = _read(program)
     pictures = load_pictures(images)
@@ -47,7 +47,7 @@ def _read(name: str) -> str:
     import sys
     from pathlib import Path
 
-    from ..errors import InputError
+    from ..core.errors import InputError
 
     if name == "-":
         return sys.stdin.read()

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..engine import CodeVQA
-    from ..program import Answer
+    from ..core.answer import Answer
+    from ..engine.codevqa import CodeVQA
 
 
 def warn(message: str) -> None:
@@ -21,14 +21,14 @@ def warn(message: str) -> None:
 @contextmanager
 def open_engine(preset: str, prompts: str | None, language_model: str | None, quiet: bool) -> Iterator[CodeVQA]:
     """Opens an engine, saying how long it took."""
-    from ..models.presets import PRESETS
-    from ..models.presets import preset as find
+    from ..presets.presets import PRESETS
+    from ..presets.presets import preset as find
 
     find(preset)  # an unknown name is reported before anything heavy is imported
     if not quiet:
         warn(f"loading {preset} ({PRESETS[preset].about}) ...")
     started = time.perf_counter()
-    from ..engine import CodeVQA
+    from ..engine.codevqa import CodeVQA
 
     with CodeVQA.from_preset(preset, prompts=prompts, language_model=language_model) as vqa:
         if not quiet:

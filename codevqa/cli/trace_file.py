@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from ..program import Answer
+    from ..core.answer import Answer
 
 Trace = Annotated[
     Path | None,
@@ -32,7 +32,7 @@ def check_place(trace: Path | None, inputs: Iterable[str]) -> None:
     Raises:
         InputError: it cannot.
     """
-    from ..errors import InputError
+    from ..core.errors import InputError
 
     if trace is None:
         return

@@ -10,9 +10,9 @@ from typing import Any, Literal, TypeAlias, TypedDict
 import gradio as gr
 from gradio.events import api as offer
 
-from ..errors import CodeVQAError, ErrorRecord
+from ..core.answer import Answer, Call, Plain
+from ..core.errors import CodeVQAError, ErrorRecord
 from ..pages.words import value_words
-from ..program import Answer, Call, Plain
 from .handlers import Asked, Desk, Guest
 
 __all__ = ["AnswerDetails", "Api", "CallDetails", "ErrorDetails", "PictureFile"]

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
-from ..errors import CodeVQAError, ModelNotFoundError
-from ..models.presets import PRESETS, preset
-from ..models.registry import choose, missing
+from ..core.errors import CodeVQAError, ModelNotFoundError
+from ..presets.assembly import choose, missing
+from ..presets.presets import PRESETS, preset
 
 if TYPE_CHECKING:
-    from ..engine import CodeVQA
+    from ..engine.codevqa import CodeVQA
 
 __all__ = ["Engines", "lacking"]
 
@@ -114,7 +114,7 @@ class Engines:
             lacks = lacking(name, self.language_model)
             if lacks:
                 raise ModelNotFoundError(_told(name, lacks), hint=HINT)
-        from ..engine import CodeVQA
+        from ..engine.codevqa import CodeVQA
 
         return CodeVQA.from_preset(name, language_model=self.language_model)
 

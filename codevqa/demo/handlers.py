@@ -11,21 +11,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import CodeVQAError, ErrorRecord, InputError, ProgramLimitError, QuestionError
-from ..images import Picture
+from ..core.answer import Answer
+from ..core.errors import CodeVQAError, ErrorRecord, InputError, ProgramLimitError, QuestionError
+from ..core.events import Answered, Event, Failed
+from ..core.images import Picture
+from ..engine.watch import Watch
 from ..pages import trace_page
-from ..program import Answer
-from ..watching import Answered, Event, Failed, Watch
-from .asking import Turn, follow
 from .engines import Engines
 from .limits import DemoLimits
-from .line import Line, Place
 from .live import Live, View, answer_box, status_box
 from .pictures import read_pictures
+from .turn import Turn, follow
 from .visitor import Visitor, Visitors
+from .waiting_line import Line, Place
 
 if TYPE_CHECKING:
-    from ..engine import CodeVQA, Method
+    from ..engine.codevqa import CodeVQA, Method
 
 __all__ = ["Asked", "Desk", "Guest"]
 

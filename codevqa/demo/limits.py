@@ -9,7 +9,7 @@ __all__ = ["DemoLimits"]
 
 @dataclass(frozen=True)
 class DemoLimits:
-    """Limits of one demo server; :mod:`codevqa.settings` has those of a program in the sandbox."""
+    """Limits of one demo server; :mod:`codevqa.core.settings` has those of a program in the sandbox."""
 
     upload_bytes: int = 10 << 20
     """One picture file."""

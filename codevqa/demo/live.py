@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from html import escape
 
 from .. import pages
-from ..errors import ErrorRecord
-from ..images import Picture
-from ..program import Answer, Call
-from ..watching import Answered, CallBegan, CallEnded, Event, Failed, Prepared, Rejected, Shown, Writing, Wrote
+from ..core.answer import Answer, Call
+from ..core.errors import ErrorRecord
+from ..core.events import Answered, CallBegan, CallEnded, Event, Failed, Prepared, Rejected, Shown, Writing, Wrote
+from ..core.images import Picture
 
 __all__ = ["Live", "View", "answer_box", "message_box", "status_box"]
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import gradio as gr
 
-from ..errors import ImageError
+from ..core.errors import ImageError
 from .api import Api
 from .handlers import Asked, Desk, Guest
 from .live import View, answer_box, message_box, status_box

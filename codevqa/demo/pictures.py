@@ -9,8 +9,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from ..errors import CodeVQAError, ImageError
-from ..images import Picture, load_picture
+from ..core.errors import CodeVQAError, ImageError
+from ..core.images import Picture, load_picture
 from .limits import DemoLimits
 
 __all__ = ["Example", "examples", "read_pictures"]

@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import SetupError
+from ..core.errors import SetupError
 from .engines import Engines, lacking
 from .gate import Gate, loopback
 from .limits import DemoLimits

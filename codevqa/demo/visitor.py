@@ -7,11 +7,11 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ..errors import InputError
-from ..images import Picture
-from ..merging import Memory
-from ..program import Answer
-from ..watching import Watch
+from ..batching.call_cache import Memory
+from ..core.answer import Answer
+from ..core.errors import InputError
+from ..core.images import Picture
+from ..engine.watch import Watch
 from .limits import DemoLimits
 
 __all__ = ["Allowance", "Visitor", "Visitors"]

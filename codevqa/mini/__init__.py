@@ -1,1 +1,1 @@
-"""The embedded default: tiny weights, and the drawn world they were trained in."""
+"""The weights of the `mini` preset: data only. The world they were trained in is :mod:`codevqa.miniworld`."""

@@ -14,7 +14,7 @@ from typing import Literal, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..images import Picture
+from ..core.images import Picture
 
 Map: TypeAlias = "npt.NDArray[np.float32]"
 

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from ..errors import ModelError
+from ..core.errors import ModelError
 from .base import (
     Box,
     CaptionRequest,

@@ -14,9 +14,9 @@ from typing import Any, Literal, NoReturn, TypeVar
 
 import openai
 
-from ..errors import ServerError, SetupError
+from ..core.errors import ServerError, SetupError
 from .base import Completion, GenerationRequest, Message, cut_at_stop
-from .lm_stream import TextStream, stream_of
+from .causal_lm.text_stream import TextStream, stream_of
 
 MAX_STOPS = 4
 """Stop strings a server is asked to watch for, the limit of OpenAI's; the rest are cut off here."""

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..images import Picture
+from ..core.answer import Evidence, ImageRef
+from ..core.images import Picture
 from ..primitives.signature import GRID
-from ..program import Evidence, ImageRef
 from .heat import overlay, patch_view, peak_place, relevance_grid
 from .inline import data_uri
 from .shown import Shown, named, picture_of, shown_picture

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from PIL import Image as PILImage
 from PIL import ImageDraw
 
-from ..images import Picture
+from ..core.images import Picture
 from ..primitives.signature import GRID
 from .colors import HEAT
 

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from PIL import Image as PILImage
 from PIL import features
 
-from ..images import Picture
+from ..core.images import Picture
 from .heat import shrunk
 
 __all__ = ["data_uri", "picture_uri"]

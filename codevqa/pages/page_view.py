@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 from markupsafe import Markup
 
-from ..errors import ErrorRecord
-from ..images import Picture
-from ..program import Answer, ImageRef, Program
+from ..core.answer import Answer, ImageRef, Program
+from ..core.errors import ErrorRecord
+from ..core.images import Picture
 from .evidence_view import EvidenceView, evidence_view
 from .shown import Shown, shown_picture
 from .view import CallView, LineView, call_view, line_views

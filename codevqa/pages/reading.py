@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError
-from ..program import Answer
+from ..core.answer import Answer
+from ..core.errors import InputError
 from .page_view import ANSWER_ID, PICTURES_ID
 
 __all__ = ["Told", "read_answer"]

@@ -7,10 +7,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ErrorRecord
-from ..images import Picture
-from ..program import Answer, Call, Evidence
-from ..watching import CallBegan, Shown
+from ..core.answer import Answer, Call, Evidence
+from ..core.errors import ErrorRecord
+from ..core.events import CallBegan, Shown
+from ..core.images import Picture
 from .code import code_lines
 from .colors import DARK, LIGHT, heat_gradient
 from .evidence_view import evidence_view

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..images import Picture
-from ..program import ImageRef
+from ..core.answer import ImageRef
+from ..core.images import Picture
 from .inline import picture_uri
 
 __all__ = ["Shown", "named", "picture_of", "shown_picture"]

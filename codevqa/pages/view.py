@@ -8,10 +8,10 @@ from typing import Literal
 
 from markupsafe import Markup
 
-from ..errors import ErrorRecord
-from ..images import Picture
-from ..program import Call, ImageRef, Plain
-from ..watching import CallBegan
+from ..core.answer import Call, ImageRef, Plain
+from ..core.errors import ErrorRecord
+from ..core.events import CallBegan
+from ..core.images import Picture
 from .code import code_lines
 from .evidence_view import EvidenceView, evidence_view
 from .shown import Shown, shown_picture

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..pnpvqa import PnPVQA
-from ..program import Evidence, Form, ImageRef
-from ..services import Services
-from ..settings import Settings
+from ..batching.model_services import Services
+from ..core.answer import Evidence, Form, ImageRef
+from ..core.settings import Settings
 from .kinds import Image
+from .pnpvqa import PnPVQA
 
 __all__ = ["CallContext"]
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Union, get_args, get_origin
 
-from ..images import Picture
+from ..core.images import Picture
 
 MAX_TEXT = 1000
 """Longest text a program may pass to a primitive, in characters."""

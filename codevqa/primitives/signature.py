@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, overload
 
-from ..errors import UnknownNameError
+from ..core.errors import UnknownNameError
 from .kinds import MAX_RESULT_TEXT, MAX_TEXT, Image, Kind, parse_kind
 
 __all__ = ["CONSTANTS", "GRID", "Image", "Parameter", "Primitive", "PrimitiveSet", "primitive"]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..core.answer import Evidence, ImageRef
 from ..models.base import DetectRequest, Match, MatchRequest, SimilarityRequest
-from ..program import Evidence, ImageRef
 from .kinds import Image
 from .signature import GRID, PrimitiveSet, primitive
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ...errors import InputError, UnknownNameError
+from ...core.errors import InputError, UnknownNameError
 from . import covr, gqa, nlvr, nlvr2, okvqa, vqav2
 from .files import Folder, plain
 from .split import Info, Split

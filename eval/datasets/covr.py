@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...errors import SetupError
+from ...core.errors import SetupError
 from ..task import Example
 from .files import Folder, Located, Pictures
 from .split import Info, Split, answer_text, read, unknown_split

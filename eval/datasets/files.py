@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from ...errors import SetupError
+from ...core.errors import SetupError
 from ..task import PictureFile
 
 __all__ = ["Folder", "Located", "Pictures", "plain"]

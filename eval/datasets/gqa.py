@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
-from ...errors import InputError, SetupError
+from ...core.errors import InputError, SetupError
 from ..task import EvalImage, Example
 from .files import Folder, Located, Pictures
 from .gqa_groups import groups

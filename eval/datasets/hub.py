@@ -21,7 +21,7 @@ from typing import Any
 
 from PIL import Image
 
-from ...errors import InputError, UnknownNameError
+from ...core.errors import InputError, UnknownNameError
 from ..task import EvalImage, Example, Held
 from . import gqa, nlvr2, okvqa, vqav2
 from .split import Info, truth

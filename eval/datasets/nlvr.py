@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ...errors import InputError, SetupError
+from ...core.errors import InputError, SetupError
 from ..task import Example
 from .files import Folder, Located, Pictures
 from .split import Info, Split, read, truth, unknown_split

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from zlib import crc32
 
-from ...errors import SetupError
+from ...core.errors import SetupError
 from ..task import Example
 from .files import Folder, Located, Pictures
 from .split import Info, Split, read, truth, unknown_split

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from ...errors import InputError
+from ...core.errors import InputError
 from ..task import EvalImage, Example
 from .files import Folder, Located
 from .split import Info, Split, answer_text

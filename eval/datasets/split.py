@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from ...errors import InputError, SetupError
+from ...core.errors import InputError, SetupError
 from ..task import Example, PictureFile
 from .files import Folder, Located, Pictures
 from .stream import Row, rows

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import IO, Any, TypeAlias
 
-from ...errors import InputError
+from ...core.errors import InputError
 from .files import Located
 
 __all__ = ["Row", "rows"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from ...errors import SetupError
+from ...core.errors import SetupError
 from ..task import EvalImage, Example
 from .files import Folder, Located, Pictures
 from .split import Info, Split, answer_text, foreign, read, unknown_split

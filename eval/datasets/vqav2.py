@@ -20,7 +20,7 @@ The files of LAVIS and CodeVQA's authors, such as ``vqa_val4000.json``, are list
 
 from __future__ import annotations
 
-from ...errors import InputError
+from ...core.errors import InputError
 from ..task import EvalImage, Example
 from .files import Folder, Located
 from .split import Info, Split, answer_text, foreign

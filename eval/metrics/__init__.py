@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from ...errors import UnknownNameError
+from ...core.errors import UnknownNameError
 from .base import BaseMetric, Metric, Tally
 from .gqa import GQA_VARIANTS, Choices, GQAMetric
 from .statements import COVRMetric, NLVR2Metric, NLVRMetric

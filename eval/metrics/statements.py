@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from ...errors import InputError
+from ...core.errors import InputError
 from ..task import Example
 from . import text
 from .base import ExactMatch

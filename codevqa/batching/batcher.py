@@ -1,0 +1,279 @@
+"""Joins calls that are made at the same time into one batch. Knows nothing of models."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from ..core.errors import CodeVQAError, ModelError, ServerError
+
+__all__ = ["BatchStats", "Batcher", "Company", "Slot"]
+
+Request = TypeVar("Request")
+Result = TypeVar("Result")
+
+
+@dataclass
+class BatchStats:
+    """Counts since the batcher was made."""
+
+    requests: int = 0
+    batches: int = 0
+    largest: int = 0
+
+
+class Slot(Protocol):
+    """Where the result of one request goes: a future, or as much of one as this."""
+
+    def done(self) -> bool:
+        """Returns whether nobody waits for the result any more."""
+        ...
+
+    def set_result(self, result: Any, /) -> None:
+        """Takes the result."""
+        ...
+
+    def set_exception(self, error: Exception, /) -> None:
+        """Takes the reason why there is none."""
+        ...
+
+    def cancel(self) -> object:
+        """Is told that there will be neither."""
+        ...
+
+
+class Batcher(Generic[Request, Result]):
+    """Collects requests for one batch function and hands each caller its own result.
+
+    A batch starts when it is full, when ``max_wait`` has passed since its first request, when :meth:`hurry` says that
+    nobody else will join, or as soon as the one before it ends: while a batch runs, the next one fills. One batch runs
+    at a time, in ``executor``. Requests keep their order. If a batch fails, each of its requests is tried alone, so
+    that only the one at fault fails; a server that is down fails all of them at once.
+
+    Must be used from one event loop. It runs on plain callbacks: a task for every batch, and futures that forward to
+    futures, would cost more than all else here.
+
+    Args:
+        run: takes a sequence of requests, returns as many results in order; called in ``executor``.
+        executor: where ``run`` runs; share a one-thread executor between functions of one model.
+        max_size: requests in one batch at most.
+        max_wait: seconds the first request of a batch waits for others.
+    """
+
+    def __init__(
+        self,
+        run: Callable[[Sequence[Request]], Sequence[Result]],
+        executor: Executor,
+        *,
+        max_size: int = 64,
+        max_wait: float = 0.003,
+    ) -> None:
+        self.stats = BatchStats()
+        self.busy = False
+        """Whether a batch is running."""
+        self._run = run
+        self._executor = executor
+        self._max_size = max_size
+        self._max_wait = max_wait
+        self._waiting: deque[tuple[Request, Slot]] = deque()
+        self._alone: deque[tuple[Request, Slot]] = deque()
+        self._timer: asyncio.Handle | None = None
+        self._hurried = False
+
+    async def __call__(self, request: Request) -> Result:
+        """Returns the result of one request, computed together with others made meanwhile."""
+        return await self.submit(request)
+
+    def submit(self, request: Request) -> asyncio.Future[Result]:
+        """Returns the future of one request's result. One that is cancelled before its batch starts costs nothing."""
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self.put(request, future)
+        return future
+
+    def put(self, request: Request, slot: Slot) -> None:
+        """Takes a request whose result goes to ``slot``; one that is done before its batch starts costs nothing."""
+        self._waiting.append((request, slot))
+        if not self.busy:
+            if len(self._waiting) >= self._max_size:
+                self._start()
+            elif self._timer is None:
+                self._timer = asyncio.get_running_loop().call_later(self._max_wait, self._start)
+
+    def hurry(self) -> None:
+        """Starts the batch that fills, as soon as those have joined who are about to in this turn of the loop."""
+        if self._timer is not None and not self._hurried:
+            self._timer.cancel()
+            self._timer = asyncio.get_running_loop().call_soon(self._start)
+            self._hurried = True
+
+    def _start(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._hurried = False
+        if not self.busy:
+            self.busy = True
+            asyncio.get_running_loop().call_soon(self._next)  # who asks before that still joins
+
+    def _next(self) -> None:
+        """Hands the next batch to the executor; the batcher rests where there is none."""
+        while batch := self._picked():
+            self.stats.requests += len(batch)
+            self.stats.batches += 1
+            self.stats.largest = max(self.stats.largest, len(batch))
+            loop = asyncio.get_running_loop()
+            try:
+                running = self._executor.submit(self._run, [request for request, _ in batch])
+            except RuntimeError as error:  # it was shut down
+                self._failed(batch, error)
+                continue
+            running.add_done_callback(functools.partial(_tell, loop, self._landed, batch))
+            return
+        self.busy = False
+
+    def _picked(self) -> list[tuple[Request, Slot]]:
+        """Takes the requests of the next batch; a caller that was cancelled needs no answer."""
+        while self._alone:
+            pair = self._alone.popleft()
+            if not pair[1].done():
+                return [pair]
+        batch: list[tuple[Request, Slot]] = []
+        while self._waiting and len(batch) < self._max_size:
+            pair = self._waiting.popleft()
+            if not pair[1].done():
+                batch.append(pair)
+        return batch
+
+    def _landed(self, batch: Sequence[tuple[Request, Slot]], ran: Future[Sequence[Result]]) -> None:
+        """Hands out what a batch gave, and starts the next."""
+        if ran.cancelled():
+            for _, slot in batch:
+                slot.cancel()
+        elif (error := ran.exception()) is not None:
+            if len(batch) > 1 and not isinstance(error, ServerError):
+                self._alone.extend(batch)
+            else:
+                self._failed(batch, error)
+        elif len(results := ran.result()) != len(batch):
+            self._failed(batch, ModelError(f"A model returned {len(results)} results for {len(batch)} requests."))
+        else:
+            for (_, slot), result in zip(batch, results, strict=True):
+                if not slot.done():
+                    slot.set_result(result)
+        self._next()
+
+    def _failed(self, batch: Sequence[tuple[Request, Slot]], error: BaseException) -> None:
+        # Whatever a back end raises belongs to its callers.
+        shown = error if isinstance(error, CodeVQAError) else ModelError(f"{type(error).__name__}: {error}")
+        shown.__cause__ = None if shown is error else error
+        for _, slot in batch:
+            if not slot.done():
+                slot.set_exception(shown)
+
+
+def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *args: object) -> None:
+    with suppress(RuntimeError):  # the loop has ended, and nobody waits any more
+        loop.call_soon_threadsafe(callback, *args)
+
+
+class _Member:
+    """One member of a company and how many results it waits for."""
+
+    __slots__ = ("pending",)
+
+    def __init__(self) -> None:
+        self.pending = 0
+
+
+_MEMBER: ContextVar[_Member | None] = ContextVar("codevqa-member", default=None)
+
+
+class Company:
+    """Who could still join a batch.
+
+    Waiting pays only while somebody may come with another request. Once every member waits for a result and no batch is
+    running that would give one, each batch that fills is as full as it will get: then all batchers hurry. So a question
+    asked alone does not wait for company, and many asked at once wait for one another, ``max_wait`` at most.
+    A member that left a moment ago is likely to be followed by another, as where so many questions are kept under way:
+    until then its place is kept.
+
+    Must be used from one event loop.
+
+    Args:
+        patience: seconds the place of a member that left is kept.
+    """
+
+    def __init__(self, patience: float = 0.003) -> None:
+        self._patience = patience
+        self._left: deque[float] = deque()
+        self._members = 0
+        self._waiting = 0
+        self._batchers: list[Batcher[Any, Any]] = []
+
+    def add(self, batcher: Batcher[Any, Any]) -> None:
+        """Adds a batcher that its members use."""
+        self._batchers.append(batcher)
+
+    @contextmanager
+    def member(self) -> Iterator[None]:
+        """Makes this task, and those it starts, one member for the length of the block."""
+        token = _MEMBER.set(_Member())
+        self._members += 1
+        if self._left:
+            self._left.popleft()
+        try:
+            yield
+        finally:
+            _MEMBER.reset(token)
+            self._members -= 1
+            self._left.append(time.monotonic())
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Says that this task's member waits for a result for the length of the block."""
+        leave = self.wait()
+        try:
+            yield
+        finally:
+            leave()
+
+    def wait(self) -> Callable[[], None]:
+        """Says that this task's member waits for a result, until what this returns is called."""
+        member = _MEMBER.get()
+        if member is None:  # a caller from outside: nobody waits for it
+            self._changed()
+            return _nothing
+        member.pending += 1
+        if member.pending == 1:
+            self._waiting += 1
+        self._changed()
+        return functools.partial(self._leave, member)
+
+    def _leave(self, member: _Member) -> None:
+        member.pending -= 1
+        if member.pending == 0:
+            self._waiting -= 1
+
+    def _changed(self) -> None:
+        left = self._left
+        while left and left[0] < time.monotonic() - self._patience:
+            left.popleft()
+        if self._waiting < self._members + len(left):
+            return
+        for batcher in self._batchers:
+            if batcher.busy:
+                return
+        for batcher in self._batchers:
+            batcher.hurry()
+
+
+def _nothing() -> None:
+    pass

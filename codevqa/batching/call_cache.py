@@ -1,0 +1,320 @@
+"""No call is made twice: equal calls under way are one, and finished ones are remembered. Knows nothing of models.
+
+This rests on results that depend on the request alone, which the contract of every model back end promises: sampling
+is seeded by the request, and text is decoded greedily.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from .batcher import Batcher, Company
+
+__all__ = ["Memory", "MergeStats", "Merging", "Usage"]
+
+Request = TypeVar("Request")
+Result = TypeVar("Result")
+
+ENTRY = 400
+"""Bytes that one remembered call takes besides its key and its result: dict entry, tuples, numbers."""
+
+
+class Memory:
+    """Finished calls of all kinds, the least recently used forgotten first.
+
+    One may serve several engines at once: calls of one are never taken for those of another.
+
+    Args:
+        limit: bytes kept at most, as estimated by those who put them here; 0 keeps nothing.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.size = 0
+        """Bytes kept now."""
+        self._kept: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+        self._guard = threading.Lock()  # each engine has a thread of its own
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, key: Hashable) -> tuple[Any] | None:
+        """Returns the result in a tuple of one; None where there is none."""
+        with self._guard:
+            found = self._kept.get(key)
+            if found is None:
+                return None
+            self._kept.move_to_end(key)
+            return (found[0],)
+
+    def put(self, key: Hashable, result: object, size: int) -> None:
+        """Keeps a result, unless it alone is over the limit, and forgets what no longer fits."""
+        if size > self.limit:
+            return
+        with self._guard:
+            if key in self._kept:
+                self.size -= self._kept.pop(key)[1]
+            self._kept[key] = (result, size)
+            self.size += size
+            while self.size > self.limit:
+                _, (_, freed) = self._kept.popitem(last=False)
+                self.size -= freed
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        with self._guard:
+            self._kept.clear()
+            self.size = 0
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """Makes the calls of this task, and of those it starts, be kept and looked up here and nowhere else."""
+        token = _MEMORY.set(self)
+        try:
+            yield
+        finally:
+            _MEMORY.reset(token)
+
+
+_MEMORY: ContextVar[Memory | None] = ContextVar("codevqa-memory", default=None)
+
+
+@dataclass
+class Usage:
+    """What somebody has asked of models so far, one question or one call of a primitive.
+
+    A call counts in full for everyone who makes it, also where it was shared or remembered: what is reported with an
+    answer is what it costs by itself, and does not depend on what else was asked.
+    """
+
+    tokens: int = 0
+    """Tokens the language models read and wrote for it."""
+    calls: int = 0
+    """Model calls."""
+    remembered: int = 0
+    """Those of them that were answered from memory."""
+
+    @classmethod
+    def begin(cls) -> Usage:
+        """Returns a new usage, to which this task's calls are added from now on."""
+        usage = cls()
+        usage.count()
+        return usage
+
+    def count(self) -> None:
+        """Adds this task's calls to this usage from now on."""
+        _USAGE.set(self)
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Adds this task's calls to this usage for the length of the block."""
+        token = _USAGE.set(self)
+        try:
+            yield
+        finally:
+            _USAGE.reset(token)
+
+    def add(self, other: Usage) -> None:
+        """Adds what another has counted."""
+        self.tokens += other.tokens
+        self.calls += other.calls
+        self.remembered += other.remembered
+
+
+_USAGE: ContextVar[Usage | None] = ContextVar("codevqa-usage", default=None)
+
+
+@dataclass
+class MergeStats:
+    """Counts since the start; those neither merged nor remembered went to the batcher."""
+
+    calls: int = 0
+    merged: int = 0
+    """Calls that shared the result of an equal one under way."""
+    remembered: int = 0
+    """Calls answered from memory."""
+
+
+class _Wait:
+    """Somebody who waits for several flights, until all have landed or one has failed."""
+
+    __slots__ = ("future", "left")
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def landed(self, failed: bool) -> None:
+        """Takes note that one of them has come to its end."""
+        self.left -= 1
+        if (failed or not self.left) and not self.future.done():
+            self.future.set_result(None)
+
+
+class _Flight(Generic[Request, Result]):
+    """One call under way, who waits for it and where they want it kept, and then what it gave."""
+
+    __slots__ = ("callers", "ended", "error", "key", "land", "memories", "request", "result", "waits")
+
+    def __init__(self, key: Hashable, request: Request, land: Callable[[_Flight[Request, Result]], None]) -> None:
+        self.key = key
+        self.request = request
+        self.land = land
+        self.callers = 0
+        self.memories: list[Memory] = []
+        self.waits: list[_Wait] = []
+        self.ended = False
+        self.result: tuple[Result] | None = None
+        self.error: BaseException | None = None
+
+    def done(self) -> bool:
+        """Returns whether it has come to its end, or nobody waits for it any more."""
+        return self.ended
+
+    def set_result(self, result: Result, /) -> None:
+        """Lands with a result."""
+        self.result = (result,)
+        self._end()
+
+    def set_exception(self, error: BaseException, /) -> None:
+        """Lands with a failure."""
+        self.error = error
+        self._end()
+
+    def cancel(self) -> None:
+        """Ends without either."""
+        if not self.ended:
+            self.error = asyncio.CancelledError()
+            self._end()
+
+    def _end(self) -> None:
+        self.ended = True
+        failed = self.error is not None
+        for wait in self.waits:
+            wait.landed(failed)
+        self.land(self)
+
+
+class Merging(Generic[Request, Result]):
+    """A batcher that is asked each thing once.
+
+    A caller that is cancelled leaves the others their result; when the last is cancelled, so is the call. A failure
+    reaches all who wait for it and is forgotten.
+
+    Args:
+        batcher: answers what is new.
+        key: what of a request its result depends on, without pixels or long texts.
+        size: bytes that key and result take, beside a fixed part.
+        keep: whether a result may be remembered; None keeps all.
+        cost: tokens that a result stands for; counted for everyone who asks.
+        memory: where finished calls are kept, unless the caller uses one of its own (:meth:`Memory.used`). May be
+            shared by mergings whose keys differ.
+        company: knows who could still join a batch.
+    """
+
+    def __init__(
+        self,
+        batcher: Batcher[Request, Result],
+        key: Callable[[Request], Hashable],
+        size: Callable[[Request, Result], int],
+        *,
+        memory: Memory,
+        company: Company,
+        keep: Callable[[Result], bool] | None = None,
+        cost: Callable[[Result], int] | None = None,
+    ) -> None:
+        self.batcher = batcher
+        self.stats = MergeStats()
+        self._key = key
+        self._size = size
+        self._keep = keep
+        self._cost = cost
+        self._memory = memory
+        self._company = company
+        self._flights: dict[Hashable, _Flight[Request, Result]] = {}
+        company.add(batcher)
+
+    async def __call__(self, request: Request) -> Result:
+        """Returns the result of a request: remembered, from an equal call under way, or computed."""
+        return (await self.many((request,)))[0]
+
+    async def many(self, requests: Sequence[Request]) -> list[Result]:
+        """Returns the results of several requests, in their order; raises what the first to fail raises."""
+        own = _MEMORY.get()
+        memory = self._memory if own is None else own
+        results: list[Any] = [None] * len(requests)
+        waiting: list[tuple[int, _Flight[Request, Result]]] = []
+        for place, request in enumerate(requests):
+            key = self._key(request)
+            known = memory.get(key)
+            if known is not None:
+                results[place] = known[0]
+                continue
+            flight = self._flights.get(key)
+            if flight is None:
+                flight = self._flights[key] = _Flight(key, request, self._landed)
+                self.batcher.put(request, flight)
+            else:
+                self.stats.merged += 1
+            flight.callers += 1
+            if memory not in flight.memories:
+                flight.memories.append(memory)
+            waiting.append((place, flight))
+        self._count(len(requests), len(requests) - len(waiting))
+        if waiting:
+            await self._wait(waiting, results)
+        if self._cost is not None:
+            usage = _USAGE.get()
+            if usage is not None:
+                usage.tokens += sum(map(self._cost, results))
+        return results
+
+    def _count(self, calls: int, remembered: int) -> None:
+        self.stats.calls += calls
+        self.stats.remembered += remembered
+        usage = _USAGE.get()
+        if usage is not None:
+            usage.calls += calls
+            usage.remembered += remembered
+
+    async def _wait(self, flights: Sequence[tuple[int, _Flight[Request, Result]]], results: list[Any]) -> None:
+        """Waits until all have landed, or one has failed, and puts each result in its place."""
+        wait = _Wait(len(flights))
+        for _, flight in flights:
+            flight.waits.append(wait)
+        leave = self._company.wait()
+        try:
+            await wait.future
+            for place, flight in flights:
+                if flight.error is not None:
+                    # As if it were raised for the first time: others may raise it too.
+                    raise flight.error.with_traceback(None)
+                if flight.result is not None:
+                    results[place] = flight.result[0]
+        finally:
+            leave()
+            for _, flight in flights:
+                flight.callers -= 1
+                if not flight.callers:
+                    flight.cancel()
+
+    def _landed(self, flight: _Flight[Request, Result]) -> None:
+        if self._flights.get(flight.key) is flight:  # a call that began after this one was cancelled stays
+            del self._flights[flight.key]
+        if flight.result is None:
+            return
+        result = flight.result[0]
+        try:
+            if self._keep is None or self._keep(result):
+                size = ENTRY + self._size(flight.request, result)
+                for memory in flight.memories:
+                    memory.put(flight.key, result, size)
+        except Exception as error:  # noqa: BLE001 - a result of a wrong type is for its callers to find out
+            asyncio.get_running_loop().call_exception_handler({"message": "a result is not kept", "exception": error})

@@ -1,0 +1,196 @@
+"""The models of an engine, each behind a batcher that all programs now running share, and asked each thing once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from ..core.errors import SetupError
+from ..models.base import (
+    Box,
+    CaptionRequest,
+    Completion,
+    DetectRequest,
+    GenerationRequest,
+    LanguageModel,
+    Match,
+    MatchRequest,
+    Models,
+    SimilarityRequest,
+)
+from .batcher import Batcher, Company
+from .call_cache import Memory, Merging, Usage
+
+__all__ = ["Services", "Usage"]
+
+Request = TypeVar("Request")
+Result = TypeVar("Result")
+
+BATCH = 64
+"""Requests in one batch of a model that does not say how many it likes."""
+
+
+class Services:
+    """Async, batched calls of each model. Made and used on the engine's event loop.
+
+    Calls of one model object never overlap, even when it plays two roles. Equal calls under way are made once, and
+    finished ones remembered, except failures and completions that say nothing.
+
+    Args:
+        models: reader, matcher, captioner and perhaps a detector.
+        writer: the language model that writes programs; may be the reader.
+        max_batch: requests in one batch at most; None takes each model's ``batch``, or :data:`BATCH`.
+        max_wait: seconds a first request waits for company, where somebody could still join it.
+        remember: bytes of finished calls that are kept.
+    """
+
+    def __init__(
+        self, models: Models, writer: LanguageModel, *, max_batch: int | None, max_wait: float, remember: int = 64 << 20
+    ) -> None:
+        self._threads: dict[int, ThreadPoolExecutor] = {}
+        self._max_batch = max_batch
+        self._max_wait = max_wait
+        self._company = Company(max_wait)
+        self.memory = Memory(remember)
+        self._home = home = object()
+        """Begins the key of every call, since a memory may serve several engines with other models."""
+        self._heard: dict[Hashable, _Listeners] = {}
+        self._write = self._language(writer, "write")
+        self._read = self._write if models.reader is writer else self._language(models.reader, "read")
+        self.match: Merging[MatchRequest, Match] = self._merging(
+            models.matcher,
+            lambda requests: _sealed(models.matcher.match(requests)),
+            lambda one: (home, "match", one.picture.key, one.text, one.focus),
+            lambda one, match: 2 * len(one.text) + match.relevance.nbytes,
+        )
+        self.similarity: Merging[SimilarityRequest, float] = self._merging(
+            models.matcher,
+            models.matcher.similarity,
+            lambda one: (home, "similarity", one.picture.key, one.text),
+            lambda one, score: 2 * len(one.text),
+        )
+        self.caption: Merging[CaptionRequest, str] = self._merging(
+            models.captioner,
+            models.captioner.caption,
+            lambda one: (home, "caption", one.picture.key, one.patches, one.seed),
+            lambda one, text: 8 * len(one.patches or ()) + 2 * len(text),
+        )
+        detector = models.detector
+        self._detect: Merging[DetectRequest, tuple[Box, ...]] | None = (
+            self._merging(
+                detector,
+                detector.detect,
+                lambda one: (home, "detect", one.picture.key, one.phrase),
+                lambda one, boxes: 2 * len(one.phrase) + 200 * len(boxes),
+            )
+            if detector
+            else None
+        )
+
+    @contextmanager
+    def question(self, memory: Memory | None = None) -> Iterator[None]:
+        """Makes the calls of this task, and of those it starts, one question's: batches wait for its next calls.
+
+        Args:
+            memory: where they are looked up and kept; None takes that of all questions.
+        """
+        with self._company.member(), (self.memory if memory is None else memory).used():
+            yield
+
+    async def write(self, request: GenerationRequest) -> Completion:
+        """Returns what the model that writes programs makes of a prompt; whoever listens hears it being written."""
+        if request.on_text is None:
+            return await self._write(request)
+        key = (_digest(request), request.max_tokens, request.stop)
+        heard = self._heard.setdefault(key, _Listeners())
+        heard.listeners.append(request.on_text)
+        try:
+            return await self._write(replace(request, on_text=heard))
+        finally:
+            heard.listeners.remove(request.on_text)
+            if not heard.listeners and self._heard.get(key) is heard:
+                del self._heard[key]
+
+    async def read(self, request: GenerationRequest) -> Completion:
+        """Returns what the model that reads captions makes of a prompt."""
+        return await self._read(request)
+
+    async def detect(self, request: DetectRequest) -> tuple[Box, ...]:
+        """Returns the boxes of a phrase.
+
+        Raises:
+            SetupError: this engine has no detector.
+        """
+        if self._detect is None:
+            raise SetupError("find_object needs a detector.", hint="Give Models(detector=...).")
+        return await self._detect(request)
+
+    def close(self) -> None:
+        """Ends the threads; calls still running finish first."""
+        for thread in self._threads.values():
+            thread.shutdown(wait=True, cancel_futures=True)
+
+    def _language(self, model: LanguageModel, role: str) -> Merging[GenerationRequest, Completion]:
+        return self._merging(
+            model,
+            model.generate,
+            lambda one: (self._home, role, _digest(one), one.max_tokens, one.stop),
+            lambda one, completion: 4 * len(completion.text),
+            # Whoever reads nothing asks again, and a served model may answer then.
+            lambda completion: bool(completion.text.strip()),
+            lambda completion: completion.prompt_tokens + completion.completion_tokens,
+        )
+
+    def _merging(
+        self,
+        model: Any,
+        run: Callable[[Sequence[Request]], Sequence[Result]],
+        key: Callable[[Request], Hashable],
+        size: Callable[[Request, Result], int],
+        keep: Callable[[Result], bool] | None = None,
+        cost: Callable[[Result], int] | None = None,
+    ) -> Merging[Request, Result]:
+        thread = self._threads.get(id(model))
+        if thread is None:
+            thread = ThreadPoolExecutor(1, thread_name_prefix=f"codevqa-{type(model).__name__}")
+            self._threads[id(model)] = thread
+        liked: int = getattr(model, "batch", BATCH)
+        batcher = Batcher(run, thread, max_size=self._max_batch or liked, max_wait=self._max_wait)
+        return Merging(
+            batcher,
+            key,
+            size,
+            memory=self.memory,
+            company=self._company,
+            keep=keep,
+            cost=cost,
+        )
+
+
+class _Listeners:
+    """All who hear one text being written: equal calls under way are one, and each of those who make it may listen."""
+
+    def __init__(self) -> None:
+        self.listeners: list[Callable[[str], None]] = []
+
+    def __call__(self, text: str) -> None:
+        for listener in tuple(self.listeners):  # it may change meanwhile: this runs in the model's thread
+            listener(text)
+
+
+def _sealed(matches: Sequence[Match]) -> Sequence[Match]:
+    # Several calls may share a map: whoever wants to change one makes a copy.
+    for match in matches:
+        match.relevance.setflags(write=False)
+    return matches
+
+
+def _digest(request: GenerationRequest) -> bytes:
+    # Prompts are long and many: a hash of theirs is kept in their place.
+    prompt = request.prompt if isinstance(request.prompt, str) else repr(request.prompt)
+    form = b"text" if isinstance(request.prompt, str) else b"chat"
+    return hashlib.sha256(form + prompt.encode("utf-8", "surrogatepass")).digest()

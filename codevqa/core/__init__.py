@@ -1,0 +1,1 @@
+"""What all else rests on: answers as data, events, errors, pictures, settings. Imports no other room."""

@@ -1,0 +1,156 @@
+"""Everything that can go wrong, as one tree.
+
+::
+
+    CodeVQAError
+    ├── InputError              what the user gave cannot be used
+    │   ├── ImageError          a picture is missing, unreadable, too large or animated
+    │   └── QuestionError       a question is empty or too long
+    ├── SetupError              something this machine lacks
+    │   ├── UnknownNameError    no preset, prompt set or model back end of that name
+    │   └── ModelNotFoundError  a checkpoint is not here and cannot be fetched
+    ├── ModelError              a model failed while it was asked
+    │   ├── ServerError         a model server is down, refuses, or does not answer in time
+    │   └── ReplayMissError     a replay needs a call that was not recorded
+    └── ProgramError            a program failed; carries the line
+        ├── ProgramSyntaxError  it does not parse
+        ├── ProgramTypeError    the static check found an unknown name or a wrong argument
+        ├── ProgramRuntimeError it raised while running
+        ├── ProgramLimitError   it ran past its time, memory, calls or output
+        └── ProgramAnswerError  it ended without a usable ``answer``
+
+A failure that is part of a result travels as an :class:`ErrorRecord`, plain data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .answer import Answer
+
+__all__ = [
+    "CodeVQAError",
+    "ErrorRecord",
+    "ImageError",
+    "InputError",
+    "ModelError",
+    "ModelNotFoundError",
+    "ProgramAnswerError",
+    "ProgramError",
+    "ProgramLimitError",
+    "ProgramRuntimeError",
+    "ProgramSyntaxError",
+    "ProgramTypeError",
+    "QuestionError",
+    "ReplayMissError",
+    "ServerError",
+    "SetupError",
+    "UnknownNameError",
+    "record",
+]
+
+
+@dataclass(frozen=True)
+class ErrorRecord:
+    """A failure as plain data, kept beside the answer it spoilt."""
+
+    type: str
+    """Name of the exception class, e.g. ``ProgramTypeError``."""
+    message: str
+    """One line: what is wrong."""
+    line: int | None = None
+    """Program line it happened on, counted from 1, where there is one."""
+
+
+class CodeVQAError(Exception):
+    """Root of the tree. ``str(error)`` is one line: what is wrong and what to do."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(f"{message} {hint}".strip())
+        self.message = message
+        self.hint = hint
+
+    def record(self) -> ErrorRecord:
+        """Returns the failure as plain data."""
+        return ErrorRecord(type(self).__name__, str(self), getattr(self, "line", None))
+
+
+def record(error: Exception) -> ErrorRecord:
+    """Returns any exception as plain data: ours, or one that a primitive of the user's raised."""
+    if isinstance(error, CodeVQAError):
+        return error.record()
+    return ErrorRecord(type(error).__name__, " ".join(str(error).split()))
+
+
+class InputError(CodeVQAError):
+    """What the user gave cannot be used."""
+
+
+class ImageError(InputError):
+    """A picture is missing, unreadable, too large or animated."""
+
+
+class QuestionError(InputError):
+    """A question is empty or too long."""
+
+
+class SetupError(CodeVQAError):
+    """Something this machine lacks."""
+
+
+class UnknownNameError(SetupError):
+    """No preset, prompt set or model back end of that name."""
+
+
+class ModelNotFoundError(SetupError):
+    """A checkpoint is not on this machine and cannot be fetched."""
+
+
+class ModelError(CodeVQAError):
+    """A model failed while it was asked."""
+
+    def __init__(self, message: str, *, hint: str = "", retryable: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.retryable = retryable
+
+
+class ServerError(ModelError):
+    """A model server is down, refuses, or does not answer in time."""
+
+
+class ReplayMissError(ModelError):
+    """A replay, which has no models, needs a call that was not recorded."""
+
+
+class ProgramError(CodeVQAError):
+    """A program failed. ``line`` counts from 1; None where it cannot be told."""
+
+    def __init__(self, message: str, *, line: int | None = None, hint: str = "") -> None:
+        where = f"line {line}: " if line is not None else ""
+        super().__init__(f"{where}{message}", hint=hint)
+        self.message = message
+        self.line = line
+        self.answer: Answer | None = None
+        """What was done until then, where :meth:`codevqa.CodeVQA.run` raises it: its trace holds the calls that ran."""
+
+
+class ProgramSyntaxError(ProgramError):
+    """The program does not parse."""
+
+
+class ProgramTypeError(ProgramError):
+    """The static check found an unknown name or a wrong argument."""
+
+
+class ProgramRuntimeError(ProgramError):
+    """The program raised while running."""
+
+
+class ProgramLimitError(ProgramError):
+    """The program ran past its time, memory, calls or output."""
+
+
+class ProgramAnswerError(ProgramError):
+    """The program ended without a usable ``answer``."""

@@ -1,0 +1,129 @@
+"""What one question does, told while it does it.
+
+:meth:`codevqa.CodeVQA.watch` yields these events in the order things happen; the last one carries the answer, or the
+error that ended the question. They are frozen data: whoever shows them needs nothing else.
+
+    with vqa.watch("picture.png", "What color is the star?") as watch:
+        for event in watch:
+            match event:
+                case Writing(source):
+                    ...
+                case CallEnded(call):
+                    ...
+                case Answered(answer):
+                    ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from .answer import Answer, Call, Plain, Program
+from .errors import ErrorRecord
+
+__all__ = [
+    "Answered",
+    "CallBegan",
+    "CallEnded",
+    "Event",
+    "Failed",
+    "Prepared",
+    "Rejected",
+    "Shown",
+    "Tell",
+    "Writing",
+    "Wrote",
+]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One in-context example that the language model is shown."""
+
+    id: str
+    question: str
+    program: str
+    """With the line that opens its image, as the prompt shows it."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The pictures are read and the prompt is made: these examples were picked, in the order shown.
+
+    Not told where there is no prompt: of the baseline, and of a program that the user wrote.
+    """
+
+    examples: tuple[Shown, ...]
+    prompt: str
+    """Exactly what the language model sees."""
+
+
+@dataclass(frozen=True)
+class Writing:
+    """The program as far as it is written; each replaces the one before.
+
+    Language models that cannot tell skip this, and so do programs that come from memory. Where nobody takes events for
+    a while, only the newest of these is kept.
+    """
+
+    source: str
+
+
+@dataclass(frozen=True)
+class Wrote:
+    """A program is written, or was given by the user, and goes to the check and then runs."""
+
+    program: Program
+
+
+@dataclass(frozen=True)
+class CallBegan:
+    """The program calls a primitive and waits for it."""
+
+    index: int
+    """Counted from 1, as in the :class:`~codevqa.Call` that ends it."""
+    name: str
+    arguments: Mapping[str, Plain]
+    line: int | None
+
+
+@dataclass(frozen=True)
+class CallEnded:
+    """The primitive has answered, or failed."""
+
+    call: Call
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A program failed its check or its run. Another may be written, or the plain answer take its place."""
+
+    program: Program
+    error: ErrorRecord
+    next: Literal["repair", "fallback", "nothing"]
+
+
+@dataclass(frozen=True)
+class Answered:
+    """The end, with everything. Its trace holds all calls told before."""
+
+    answer: Answer
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The end without an answer: the pictures, the question, a model or (where the user wrote it) the program."""
+
+    error: ErrorRecord
+    answer: Answer | None = None
+    """What was done until then, with an empty text and this error: its trace holds the calls that ran, which are not
+    lost. None where the pictures or the question could not be used at all."""
+
+
+Event: TypeAlias = Prepared | Writing | Wrote | CallBegan | CallEnded | Rejected | Answered | Failed
+"""Any of them; tell them apart with ``match``."""
+
+Tell: TypeAlias = Callable[[Event], None]
+"""Takes an event; called from the engine's thread, or from a model's. Quick, and never raises."""

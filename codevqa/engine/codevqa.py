@@ -1,0 +1,329 @@
+"""CodeVQA: the engine as users meet it. The course of a question, step by step, is in :mod:`.question_run`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+
+from ..batching.call_cache import Memory
+from ..batching.model_services import Services
+from ..core.answer import Answer, Form, Program, Trace
+from ..core.errors import CodeVQAError
+from ..core.images import ImageSource
+from ..core.loop_thread import LoopThread
+from ..core.settings import Settings
+from ..models.base import Models
+from ..primitives.pnpvqa import PnPVQA
+from ..primitives.signature import Primitive, PrimitiveSet
+from ..primitives.visual import VISUAL, find_object
+from ..sandbox.sandbox import Sandbox
+from ..writing.writer import Writer, prompt_text
+from .question_run import Asked, Means, Method, answer, checked
+from .watch import Watch
+
+__all__ = ["CodeVQA", "Method", "Question"]
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question for :meth:`CodeVQA.ask_many`."""
+
+    images: ImageSource | Sequence[ImageSource]
+    text: str
+    form: Form | None = None
+    """None: one image is a question about an image, several are a set."""
+
+
+class CodeVQA:
+    """Answers questions about pictures by writing and running programs.
+
+    Args:
+        writer: writes the programs; holds the language model, the prompt sets and the retriever.
+        models: the models behind the primitives.
+        settings: every number of the method.
+        primitives: primitives of your own, made with :func:`codevqa.primitive`, offered beside the visual ones.
+
+    One engine serves many threads and tasks at once; their calls share batches. Close it, or use it in a ``with``
+    block, to end its worker processes.
+    """
+
+    def __init__(
+        self, writer: Writer, models: Models, settings: Settings = Settings(), *, primitives: Iterable[Primitive] = ()
+    ) -> None:
+        own = ([find_object] if models.detector else []) + list(primitives)
+        self.writer = writer.with_extra(own)
+        self.models = models
+        self.settings = settings
+        self.primitives: PrimitiveSet = VISUAL.extend(own)
+        self._loop = LoopThread("codevqa")
+        self._services = Services(
+            models,
+            writer.language_model,
+            max_batch=settings.max_batch,
+            max_wait=settings.batch_wait,
+            remember=settings.remember,
+        )
+        self._means = Means(
+            self.writer,
+            settings,
+            self.primitives,
+            frozenset(item.name for item in self.primitives if item.ahead),
+            Sandbox(self.primitives, settings.limits, workers=settings.workers),
+            self._services,
+            PnPVQA(self._services, self.writer.prompts, settings.query, writer.retriever, settings.seed),
+            self.model_names,
+        )
+        self._slots = asyncio.Semaphore(settings.workers)
+
+    @classmethod
+    def from_preset(
+        cls,
+        name: str = "mini",
+        *,
+        prompts: str | None = None,
+        settings: Settings | None = None,
+        primitives: Iterable[Primitive] = (),
+        language_model: str | None = None,
+        matcher: str | None = None,
+        captioner: str | None = None,
+        retriever: str | None = None,
+    ) -> CodeVQA:
+        """Builds an engine from a named preset: ``mini`` (embedded, offline), ``base`` or ``large``.
+
+        Args:
+            name: the preset; ``codevqa models`` lists them.
+            prompts: prompt set in place of the preset's, such as ``nlvr2``.
+            settings: numbers in place of the preset's.
+            primitives: primitives of your own.
+            language_model: in place of the preset's, e.g. ``openai-chat:gpt-4.1-mini`` or ``transformers:FOLDER``.
+            matcher: in place of the preset's, e.g. ``blip:Salesforce/blip-itm-large-coco``.
+            captioner: in place of the preset's.
+            retriever: in place of the preset's, e.g. ``sentence:all-MiniLM-L6-v2``.
+
+        Raises:
+            UnknownNameError: no such preset, prompt set or back end.
+            ModelNotFoundError: a checkpoint is not here and cannot be fetched.
+        """
+        from ..presets.assembly import build
+
+        parts = {
+            "language_model": language_model,
+            "matcher": matcher,
+            "captioner": captioner,
+            "retriever": retriever,
+        }
+        writer, models, used = build(name, prompts=prompts, settings=settings, parts=parts)
+        return cls(writer, models, used, primitives=primitives)
+
+    # -- asking ------------------------------------------------------------------------------------------------------
+
+    def ask(
+        self,
+        images: ImageSource | Sequence[ImageSource],
+        question: str,
+        *,
+        form: Form | None = None,
+        method: Method = "codevqa",
+        seed: int | None = None,
+        shots: int | None = None,
+        memory: Memory | None = None,
+    ) -> Answer:
+        """Answers a question about one picture or several.
+
+        Args:
+            images: a path, encoded bytes or PIL image, or a list of them.
+            question: a question, or a statement to be judged (yes or no).
+            form: ``image`` or ``set``; None decides by the number of images.
+            method: ``codevqa``, or ``pnpvqa`` for the baseline without a program.
+            seed: seed of patch and caption sampling for this question alone; None takes the settings'.
+            shots: in-context examples that the language model is shown when it writes the program, from 0 to all there
+                are; None takes the settings' number, or the prompt set's.
+            memory: where finished model calls are looked up and kept, in place of the engine's own: nothing is taken
+                over from questions with another memory.
+
+        Returns:
+            The answer with program and trace. A program that failed is marked: ``fallback`` and ``error``.
+
+        Raises:
+            ImageError: a picture cannot be used.
+            QuestionError: the question is empty or too long.
+            InputError: there are fewer examples than ``shots``.
+            ModelError: a model failed; ServerError when a model server is down.
+        """
+        return self._loop.run(answer(self._means, Asked(images, question, form, method, seed, shots, memory)))
+
+    async def ask_async(
+        self,
+        images: ImageSource | Sequence[ImageSource],
+        question: str,
+        *,
+        form: Form | None = None,
+        method: Method = "codevqa",
+        seed: int | None = None,
+        shots: int | None = None,
+        memory: Memory | None = None,
+    ) -> Answer:
+        """Async twin of :meth:`ask`; call it from any event loop."""
+        asked = Asked(images, question, form, method, seed, shots, memory)
+        return await self._loop.wait(answer(self._means, asked))
+
+    def watch(
+        self,
+        images: ImageSource | Sequence[ImageSource],
+        question: str,
+        *,
+        form: Form | None = None,
+        method: Method = "codevqa",
+        seed: int | None = None,
+        shots: int | None = None,
+        memory: Memory | None = None,
+    ) -> Watch:
+        """Answers a question as :meth:`ask` does, and tells every step of it while it is made.
+
+        Returns:
+            What happens, to iterate over (:mod:`codevqa.core.events`). It never raises what :meth:`ask` raises: that is
+            its last event, ``Failed``.
+        """
+        return self._watch(Asked(images, question, form, method, seed, shots, memory))
+
+    def ask_many(self, questions: Iterable[Question], *, method: Method = "codevqa") -> list[Answer]:
+        """Answers many questions at once, sharing batches; the answers come in the order of the questions.
+
+        A question that cannot be answered at all gives an answer with empty ``text`` and its ``error`` set, so that
+        one bad picture loses nothing.
+        """
+        return self._loop.run(self._ask_many(questions, method))
+
+    async def ask_many_async(self, questions: Iterable[Question], *, method: Method = "codevqa") -> list[Answer]:
+        """Async twin of :meth:`ask_many`."""
+        return await self._loop.wait(self._ask_many(questions, method))
+
+    async def _ask_many(self, questions: Iterable[Question], method: Method) -> list[Answer]:
+        async def one(question: Question) -> Answer:
+            async with self._slots:
+                try:
+                    return await answer(self._means, Asked(question.images, question.text, question.form, method))
+                except CodeVQAError as error:
+                    return Answer(question.text, "", None, Trace(), method=method, error=error.record())
+
+        return list(await asyncio.gather(*map(one, questions)))
+
+    # -- programs of the user's --------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        program: Program | str,
+        images: ImageSource | Sequence[ImageSource],
+        *,
+        question: str = "",
+        form: Form | None = None,
+        seed: int | None = None,
+        memory: Memory | None = None,
+    ) -> Answer:
+        """Runs a program that a user wrote or edited. Nothing falls back.
+
+        Args:
+            program: the program, or its source. It may leave out the line that opens the images: ``img`` and
+                ``images`` are there already.
+            images: as for :meth:`ask`.
+            question: kept with the answer; ``get_pos`` may use it.
+            form: as for :meth:`ask`; None takes ``set`` where the program was written for one.
+            seed: as for :meth:`ask`.
+            memory: as for :meth:`ask`.
+
+        Raises:
+            ProgramError: the program does not parse, does not check, or fails while running. Its ``answer`` has an
+                empty text and the trace of all that ran until then.
+            QuestionError: the question is too long.
+            ImageError: a picture cannot be used.
+            ModelError: a model failed.
+        """
+        return self._loop.run(answer(self._means, _asked(program, images, question, form, seed, memory)))
+
+    async def run_async(
+        self,
+        program: Program | str,
+        images: ImageSource | Sequence[ImageSource],
+        *,
+        question: str = "",
+        form: Form | None = None,
+        seed: int | None = None,
+        memory: Memory | None = None,
+    ) -> Answer:
+        """Async twin of :meth:`run`."""
+        return await self._loop.wait(answer(self._means, _asked(program, images, question, form, seed, memory)))
+
+    def watch_run(
+        self,
+        program: Program | str,
+        images: ImageSource | Sequence[ImageSource],
+        *,
+        question: str = "",
+        form: Form | None = None,
+        seed: int | None = None,
+        memory: Memory | None = None,
+    ) -> Watch:
+        """Runs a program as :meth:`run` does, and tells every step of it; see :meth:`watch`.
+
+        A program that fails ends with ``Failed``, which holds the calls that ran until then.
+        """
+        return self._watch(_asked(program, images, question, form, seed, memory))
+
+    def _watch(self, asked: Asked) -> Watch:
+        return Watch(lambda tell: self._loop.submit(answer(self._means, asked, tell)))
+
+    # -- the rest ----------------------------------------------------------------------------------------------------
+
+    def prompt(self, question: str, *, form: Form = "image", shots: int | None = None) -> str:
+        """Returns exactly what the language model would see for a question."""
+        request, _ = self.writer.request(checked(question, self.settings.max_question), form, shots)
+        return prompt_text(request.prompt)
+
+    def close(self) -> None:
+        """Ends worker processes and threads. Safe to call twice."""
+        if self._loop.closed:
+            return
+        self._loop.run(self._means.sandbox.aclose())
+        self._services.close()
+        self._loop.close()
+
+    def __enter__(self) -> CodeVQA:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def model_names(self) -> dict[str, str]:
+        """Model ids by role."""
+        names = {
+            "writer": self.writer.language_model.name,
+            "reader": self.models.reader.name,
+            "matcher": self.models.matcher.name,
+            "captioner": self.models.captioner.name,
+        }
+        if self.models.detector:
+            names["detector"] = self.models.detector.name
+        if self.writer.retriever:
+            names["retriever"] = self.writer.retriever.name
+        return names
+
+
+def _asked(
+    program: Program | str,
+    images: ImageSource | Sequence[ImageSource],
+    question: str,
+    form: Form | None,
+    seed: int | None,
+    memory: Memory | None,
+) -> Asked:
+    """Returns what is wanted where the user brings the program."""
+    if isinstance(program, str):
+        program = Program(program, question)
+    if form is None and program.form == "set":
+        form = "set"
+    return Asked(images, question or program.question, form, seed=seed, memory=memory, program=program)

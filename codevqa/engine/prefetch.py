@@ -1,0 +1,102 @@
+"""Begins the calls a program is going to make before it makes them, so that they share batches.
+
+A program makes one call at a time. Those that can be read off its source (:mod:`.call_plan`) begin when it starts;
+when it gets there, it takes over the one that runs already, with its result or failure, evidence and cost, exactly as
+if it had begun there. What it never asks for is cancelled, and leaves no trace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ..batching.model_services import Usage
+from ..primitives.context import CallContext
+from ..primitives.kinds import Image
+from ..primitives.signature import Primitive, PrimitiveSet
+from .call_plan_values import Planned
+
+__all__ = ["AT_ONCE", "Ahead", "Early"]
+
+AT_ONCE = 32
+"""Calls of one program under way ahead of it at most."""
+
+
+@dataclass
+class Early:
+    """A call under way that its program has not made yet."""
+
+    task: asyncio.Task[object]
+    context: CallContext
+    usage: Usage = field(default_factory=Usage)
+
+
+class Ahead:
+    """The calls of one program that have begun ahead of it.
+
+    Args:
+        primitives: what the program may call.
+        context: makes the surroundings of one call.
+    """
+
+    def __init__(self, primitives: PrimitiveSet, context: Callable[[], CallContext]) -> None:
+        self._primitives = primitives
+        self._context = context
+        self._planned: deque[tuple[Hashable, Primitive, dict[str, object]]] = deque()
+        self._early: dict[Hashable, Early] = {}
+
+    def begin(self, planned: Iterable[Planned]) -> None:
+        """Begins calls in order, :data:`AT_ONCE` at a time; a call whose arguments are wrong is left to the program."""
+        seen: set[Hashable] = set()
+        for one in planned:
+            try:
+                arguments = self._primitives.bind(one.name, one.args, one.kwargs)
+            except (TypeError, ValueError, LookupError):
+                continue
+            key = _key(one.name, arguments)
+            if key not in seen:
+                seen.add(key)
+                self._planned.append((key, self._primitives.get(one.name), arguments))
+        self._fill()
+
+    def take(self, name: str, arguments: Mapping[str, object]) -> Early | None:
+        """Hands over the call that the program makes now, once; None where it has not begun."""
+        if not self._early:
+            return None
+        early = self._early.pop(_key(name, arguments), None)
+        if early is not None:
+            self._fill()
+        return early
+
+    def close(self) -> None:
+        """Cancels what the program did not ask for, and silences what of it has failed."""
+        self._planned.clear()
+        for early in self._early.values():
+            early.task.cancel()
+        self._early.clear()
+
+    def _fill(self) -> None:
+        while self._planned and len(self._early) < AT_ONCE:
+            key, primitive, arguments = self._planned.popleft()
+            context, usage = self._context(), Usage()
+            task = asyncio.get_running_loop().create_task(_call(primitive, context, arguments, usage))
+            self._early[key] = Early(task, context, usage)
+
+
+async def _call(primitive: Primitive, context: CallContext, arguments: Mapping[str, object], usage: Usage) -> object:
+    usage.count()
+    return await primitive.call(context, arguments)
+
+
+def _key(name: str, arguments: Mapping[str, object]) -> Hashable:
+    return (name, *((parameter, _value(value)) for parameter, value in arguments.items()))
+
+
+def _value(value: object) -> Hashable:
+    if isinstance(value, Image):
+        return (value.index, value.picture.key)
+    if isinstance(value, list | tuple):
+        return (type(value), *map(_value, value))
+    return (type(value), value)

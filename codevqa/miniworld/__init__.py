@@ -1,0 +1,1 @@
+"""The embedded default: tiny weights, and the drawn world they were trained in."""

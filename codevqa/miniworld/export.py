@@ -1,0 +1,105 @@
+"""Writes the drawn world out as data sets in the file formats of GQA, COVR and NLVR2.
+
+The files are complete before they are seen: everything goes into a folder beside the target, which then takes its name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ..core.errors import InputError, SetupError
+from . import export_covr, export_gqa, export_nlvr2
+from .export_draw import SPLITS, Halt
+
+__all__ = ["SPLITS", "write"]
+
+ABOUT = "mini-data.json"
+"""File at the root that says how the folder was made, and that it was made here."""
+WRITERS = {
+    "gqa": export_gqa.write_split,
+    "covr": export_covr.write_split,
+    "nlvr2": export_nlvr2.write_split,
+}
+FOLDERS = ("gqa/questions1.2", "gqa/sceneGraphs", "gqa/images", "covr/images/VG_100K", "nlvr2/data", "nlvr2/images")
+LARGEST = 10_000
+
+
+def write(
+    out: Path,
+    *,
+    images: int = 120,
+    seed: int = 0,
+    splits: Sequence[str] = SPLITS,
+    force: bool = False,
+    progress: Callable[[str], None] = lambda line: None,
+) -> dict[str, int]:
+    """Writes the data sets.
+
+    Args:
+        out: Folder to make; must be absent or empty.
+        images: Pictures (GQA, five questions each), sets (COVR) and pairs (NLVR2) of each split; "train" has twice as
+            many.
+        seed: The same seed gives the same bytes, whichever splits are asked for.
+        splits: Some of ``SPLITS``.
+        force: Replace a folder that this function wrote before.
+        progress: Told what is being written.
+
+    Returns:
+        How many questions each file has.
+
+    Raises:
+        InputError: a split is unknown, the number is out of range, or the folder has something in it.
+        SetupError: the folder cannot be written.
+    """
+    unknown = [split for split in splits if split not in SPLITS]
+    if unknown or not splits:
+        raise InputError(f"No split {', '.join(unknown) or 'given'}.", hint=f"There are: {', '.join(SPLITS)}.")
+    if not 4 <= images <= LARGEST:
+        raise InputError(f"{images} pictures a split.", hint=f"From 4 to {LARGEST} can be drawn.")
+    out = Path(os.path.abspath(out))  # noqa: PTH100 - a link stays a link
+    try:
+        _check(out, force)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as held:
+            made = Path(held) / "new"
+            counts = _fill(made, images, seed, [one for one in SPLITS if one in splits], progress)
+            if out.exists():
+                out.rename(Path(held) / "old")
+            made.rename(out)
+    except OSError as error:
+        raise SetupError(f"Cannot write {out}: {error.strerror or error}.", hint="Give another folder.") from error
+    return counts
+
+
+def _check(out: Path, force: bool) -> None:
+    if not os.path.lexists(out):
+        return
+    if not out.is_dir() or out.is_symlink():
+        raise InputError(f"{out} is not a folder.", hint="Give a folder that does not exist yet.")
+    if any(out.iterdir()) and not force:
+        raise InputError(f"{out} is not empty.", hint="Give another folder, or --force to replace data written before.")
+    if any(out.iterdir()) and not (out / ABOUT).is_file():
+        raise InputError(
+            f"{out} was not written by mini-data.", hint="Give another folder: --force replaces only its own."
+        )
+
+
+def _fill(root: Path, images: int, seed: int, splits: Sequence[str], progress: Callable[[str], None]) -> dict[str, int]:
+    for folder in FOLDERS:
+        (root / folder).mkdir(parents=True)
+    counts: dict[str, int] = {}
+    for split in splits:
+        many = images * 2 if split == "train" else images
+        for name, write_split in WRITERS.items():
+            progress(f"{name}: {split}")
+            try:
+                counts |= write_split(root / name, split, many, seed, SPLITS.index(split))
+            except Halt as halt:
+                raise InputError(f"Too few questions are left for {halt}.", hint="Ask for fewer pictures.") from halt
+    about = {"images": images, "seed": seed, "splits": list(splits), "questions": counts}
+    (root / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+    return counts

@@ -1,0 +1,308 @@
+"""GPU kernels for what PyTorch's own spend their time on in BLIP: one query's attention, drawing a token, norms.
+
+Written in Triton, which comes with PyTorch for NVIDIA GPUs; where it is missing (:data:`HERE` is false) and for shapes
+that are not meant, the same is done with PyTorch's operators. Each function says what it stands for.
+
+- A caption's next token asks with a single query. Fused attention of PyTorch computes 128 queries at a time, whatever
+  there are; here a program answers one query of one head, so that little but memory is read.
+- Sampling needs the k-th largest logit, no order: it is found bit by bit, by counting.
+- A residual is added and normalised in one pass over memory.
+"""
+
+# Triton reads the kernels' source, where only its own annotations are allowed.
+# mypy: disable-error-code="no-untyped-def, no-untyped-call"
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+
+HERE = importlib.util.find_spec("triton") is not None
+"""Whether Triton is installed."""
+
+LONGEST = 128
+"""Keys that :func:`attend_own` looks at, at most."""
+
+_F = TypeVar("_F")
+
+if TYPE_CHECKING or not HERE:
+    tl: Any = None
+
+    def _compiled(*plain: str) -> Callable[[_F], Any]:
+        return lambda function: function
+
+else:
+    import triton
+    import triton.language as tl
+
+    def _compiled(*plain: str) -> Any:
+        """Compiles a kernel; the integers named are never made part of the code."""
+        return triton.jit(do_not_specialize=list(plain))
+
+
+def usable(tensor: torch.Tensor, depth: int = 64) -> bool:
+    """Whether the kernels take tensors like this one, in heads of so many numbers."""
+    return HERE and tensor.is_cuda and 16 <= depth <= 128 and depth & (depth - 1) == 0
+
+
+def attend_own(joined: torch.Tensor, own: torch.Tensor, start: int) -> torch.Tensor:
+    """Keeps keys and values of new tokens, and attends causally from each to all before it and itself.
+
+    Args:
+        joined: queries, keys and values of the new tokens, (rows, tokens, 3, heads, depth), contiguous.
+        own: keys and values kept, (rows, 2, heads, length, depth), contiguous; completed at ``start`` and after.
+        start: position of the first new token.
+
+    Returns:
+        What attention brings, (rows, tokens, heads * depth).
+    """
+    rows, count, _, heads, depth = joined.shape
+    length = own.shape[3]
+    out = joined.new_empty((rows, count, heads * depth))
+    grid = (rows * count, heads)
+    block, new = _power(length), _power(count)
+    _own_kernel[grid](joined, own, out, start, count, depth**-0.5, heads, depth, length, block, new, num_warps=2)
+    return out
+
+
+def attend_seen(queries: torch.Tensor, seen: torch.Tensor, hidden: torch.Tensor | None) -> torch.Tensor:
+    """Attends from each token to the patches of its row.
+
+    Args:
+        queries: (rows, tokens, heads * depth), contiguous.
+        seen: keys and values, (rows, patches, 2, heads, depth), contiguous.
+        hidden: added to the scores of each row, (rows, 1, 1, patches); None adds nothing.
+
+    Returns:
+        What attention brings, shaped as the queries.
+    """
+    rows, count, _ = queries.shape
+    _, patches, _, heads, depth = seen.shape
+    out = torch.empty_like(queries)
+    block = min(64, _power(patches))
+    given = queries if hidden is None else hidden
+    _seen_kernel[(rows * count, heads)](
+        queries, seen, given, out, count, depth**-0.5, patches, heads, depth, block, hidden is not None, num_warps=2
+    )
+    return out
+
+
+def draw(logits: torch.Tensor, numbers: torch.Tensor, top_k: int, temperature: float) -> torch.Tensor:
+    """Draws a token a row, as :func:`.sampling.draw` does; ties with the last candidate all stay."""
+    rows, vocabulary = logits.shape
+    drawn = torch.empty(rows, dtype=torch.int64, device=logits.device)
+    top_k = min(top_k, vocabulary)
+    block = _power(vocabulary)
+    # A number of 16 bits has nothing below its upper half once it is widened.
+    bits = 32 if logits.dtype == torch.float32 else 16 if logits.dtype == torch.bfloat16 else 19
+    _draw_kernel[(rows,)](
+        logits,
+        numbers,
+        drawn,
+        vocabulary,
+        logits.stride(0),
+        numbers.stride(0),
+        top_k,
+        1 / temperature,
+        block,
+        min(128, block),
+        bits,
+        num_warps=32 if vocabulary > 4096 else 4,
+    )
+    return drawn
+
+
+def add_norm(
+    hidden: torch.Tensor,
+    more: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor,
+    eps: float,
+    *,
+    keep_sum: bool = False,
+) -> torch.Tensor:
+    """Returns the layer norm of ``hidden + more``, (..., width), both contiguous.
+
+    ``keep_sum`` puts the sum where ``hidden`` was.
+    """
+    width = hidden.shape[-1]
+    out = torch.empty_like(hidden)
+    rows = hidden.numel() // width
+    _add_norm_kernel[(rows,)](hidden, more, weight, bias, out, eps, width, _power(width), keep_sum, num_warps=4)
+    return out
+
+
+def _power(number: int) -> int:
+    """The next power of two."""
+    return 1 << max(0, number - 1).bit_length()
+
+
+@_compiled("start")
+def _own_kernel(
+    joined,
+    own,
+    out,
+    start,
+    count,
+    scale,
+    HEADS: tl.constexpr,
+    DEPTH: tl.constexpr,
+    LENGTH: tl.constexpr,
+    BLOCK: tl.constexpr,
+    NEW: tl.constexpr,
+):
+    token, head = tl.program_id(0), tl.program_id(1)
+    row = token // count
+    width = HEADS * DEPTH
+    depths = tl.arange(0, DEPTH)
+    mine = joined + token.to(tl.int64) * 3 * width + head * DEPTH + depths
+    query = tl.load(mine).to(tl.float32) * scale
+    kept = own + row.to(tl.int64) * 2 * width * LENGTH + head * LENGTH * DEPTH
+    place = (start + token % count) * DEPTH + depths
+    tl.store(kept + place, tl.load(mine + width))
+    tl.store(kept + width * LENGTH + place, tl.load(mine + 2 * width))
+    # Tokens of this call are read where they came from: other programs are keeping them meanwhile.
+    news = tl.arange(0, NEW)
+    given = news <= token % count
+    fresh = joined + (row.to(tl.int64) * count + news[:, None]) * 3 * width + head * DEPTH + depths[None, :]
+    new_keys = tl.load(fresh + width, mask=given[:, None], other=0.0).to(tl.float32)
+    new_values = tl.load(fresh + 2 * width, mask=given[:, None], other=0.0).to(tl.float32)
+    places = tl.arange(0, BLOCK)
+    there = places < start
+    old = kept + places[:, None] * DEPTH + depths[None, :]
+    keys = tl.load(old, mask=there[:, None], other=0.0).to(tl.float32)
+    values = tl.load(old + width * LENGTH, mask=there[:, None], other=0.0).to(tl.float32)
+    scores = tl.where(there, tl.sum(query[None, :] * keys, 1), float("-inf"))
+    new_scores = tl.where(given, tl.sum(query[None, :] * new_keys, 1), float("-inf"))
+    most = tl.maximum(tl.max(scores, 0), tl.max(new_scores, 0))
+    shares, new_shares = tl.exp(scores - most), tl.exp(new_scores - most)
+    total = tl.sum(shares, 0) + tl.sum(new_shares, 0)
+    brought = tl.sum(shares[:, None] * values, 0) + tl.sum(new_shares[:, None] * new_values, 0)
+    tl.store(out + token.to(tl.int64) * width + head * DEPTH + depths, (brought / total).to(out.dtype.element_ty))
+
+
+@_compiled()
+def _seen_kernel(
+    queries,
+    seen,
+    hidden,
+    out,
+    count,
+    scale,
+    PATCHES: tl.constexpr,
+    HEADS: tl.constexpr,
+    DEPTH: tl.constexpr,
+    BLOCK: tl.constexpr,
+    MASKED: tl.constexpr,
+):
+    token, head = tl.program_id(0), tl.program_id(1)
+    row = (token // count).to(tl.int64)
+    width = HEADS * DEPTH
+    depths = tl.arange(0, DEPTH)
+    at = token.to(tl.int64) * width + head * DEPTH + depths
+    query = tl.load(queries + at).to(tl.float32) * scale
+    base = seen + row * PATCHES * 2 * width + head * DEPTH
+    most = tl.full((), float("-inf"), tl.float32)
+    total = tl.zeros((), tl.float32)
+    brought = tl.zeros((DEPTH,), tl.float32)
+    for first in range(0, PATCHES, BLOCK):
+        places = first + tl.arange(0, BLOCK)
+        there = places < PATCHES
+        keys_at = base + places[:, None] * 2 * width + depths[None, :]
+        keys = tl.load(keys_at, mask=there[:, None], other=0.0).to(tl.float32)
+        values = tl.load(keys_at + width, mask=there[:, None], other=0.0).to(tl.float32)
+        scores = tl.sum(query[None, :] * keys, 1)
+        if MASKED:
+            scores += tl.load(hidden + row * PATCHES + places, mask=there, other=0.0).to(tl.float32)
+        scores = tl.where(there, scores, float("-inf"))
+        higher = tl.maximum(most, tl.max(scores, 0))
+        shares, fading = tl.exp(scores - higher), tl.exp(most - higher)
+        total = total * fading + tl.sum(shares, 0)
+        brought = brought * fading + tl.sum(shares[:, None] * values, 0)
+        most = higher
+    tl.store(out + at, (brought / total).to(out.dtype.element_ty))
+
+
+@_compiled()
+def _draw_kernel(
+    logits,
+    numbers,
+    drawn,
+    vocabulary,
+    logits_row,
+    numbers_row,
+    top_k,
+    coldness,
+    BLOCK: tl.constexpr,
+    PIECE: tl.constexpr,
+    BITS: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    places = tl.arange(0, BLOCK)
+    values = tl.load(logits + row * logits_row + places, mask=places < vocabulary, other=float("-inf")).to(tl.float32)
+    # Integers in the order of the numbers they are made of.
+    order = values.to(tl.int32, bitcast=True)
+    order = order ^ ((order >> 31) & 0x7FFFFFFF)
+    order = order >> (32 - BITS)
+    least = tl.full((), -(1 << (BITS - 1)), tl.int32)
+    # The sign, then the other bits from the highest: raised as long as enough numbers are at least so large.
+    if tl.sum((order >= 0).to(tl.int32), 0) >= top_k:
+        least = tl.zeros((), tl.int32)
+    for place in range(1, BITS):
+        raised = least + (1 << (BITS - 1 - place))
+        enough = tl.sum((order >= raised).to(tl.int32), 0) >= top_k
+        least = tl.where(enough, raised, least)
+    highest = tl.max(values, 0)
+    # The cumulative share: of whole pieces first, and then within the one that the number falls into.
+    shares = tl.where(order >= least, tl.exp((values - highest) * coldness), 0.0)
+    pieces = tl.sum(tl.reshape(shares, (BLOCK // PIECE, PIECE)), 1).to(tl.float64)
+    below = tl.cumsum(pieces, 0)
+    number = tl.load(numbers + row * numbers_row)
+    target = number * tl.sum(pieces, 0)
+    which = tl.arange(0, BLOCK // PIECE)
+    piece = tl.min(tl.where((below > target) & (pieces > 0), which, BLOCK // PIECE - 1), 0)
+    before = tl.sum(tl.where(which < piece, pieces, 0.0), 0)
+    within = piece * PIECE + tl.arange(0, PIECE)
+    few = tl.load(logits + row * logits_row + within, mask=within < vocabulary, other=float("-inf")).to(tl.float32)
+    few_order = few.to(tl.int32, bitcast=True)
+    few_order = (few_order ^ ((few_order >> 31) & 0x7FFFFFFF)) >> (32 - BITS)
+    few_shares = tl.where(few_order >= least, tl.exp((few - highest) * coldness), 0.0).to(tl.float64)
+    hit = (before + tl.cumsum(few_shares, 0) > target) & (few_shares > 0)
+    token = tl.min(tl.where(hit, within, BLOCK), 0)
+    # Rounding may leave the number just beyond its piece: then it falls on the last token there.
+    last = tl.max(tl.where(few_shares > 0, within, 0), 0)
+    token = tl.where(token == BLOCK, last, token)
+    likeliest = tl.min(tl.where(values == highest, places, BLOCK), 0)
+    # A row of numbers that are none has no token: any place in the vocabulary will do.
+    token = tl.minimum(tl.where(number < 0, likeliest, token), vocabulary - 1)
+    tl.store(drawn + row, token.to(tl.int64))
+
+
+@_compiled()
+def _add_norm_kernel(
+    hidden,
+    more,
+    weight,
+    bias,
+    out,
+    eps,
+    WIDTH: tl.constexpr,
+    BLOCK: tl.constexpr,
+    KEEP: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64) * WIDTH
+    places = tl.arange(0, BLOCK)
+    there = places < WIDTH
+    total = tl.load(hidden + row + places, mask=there, other=0.0).to(tl.float32)
+    total += tl.load(more + row + places, mask=there, other=0.0).to(tl.float32)
+    if KEEP:
+        tl.store(hidden + row + places, total.to(hidden.dtype.element_ty), mask=there)
+    mean = tl.sum(total, 0) / WIDTH
+    apart = tl.where(there, total - mean, 0.0)
+    scale = 1 / tl.sqrt(tl.sum(apart * apart, 0) / WIDTH + eps)
+    weights = tl.load(weight + places, mask=there, other=0.0).to(tl.float32)
+    biases = tl.load(bias + places, mask=there, other=0.0).to(tl.float32)
+    tl.store(out + row + places, (apart * scale * weights + biases).to(out.dtype.element_ty), mask=there)

@@ -1,0 +1,1 @@
+"""Local causal language models through transformers, and the loops that decode them."""

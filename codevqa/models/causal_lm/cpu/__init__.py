@@ -1,0 +1,1 @@
+"""Decoding on a CPU: packed passes over known prefixes, with guesses."""

@@ -1,0 +1,132 @@
+"""One forward pass over parts of many texts laid end to end, and the memory their keys and values are in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from ..phases import Pair, Phase
+from .prefix_cache import Bank
+
+
+class KeyValues:
+    """Keys and values of several texts, one slot each.
+
+    Args:
+        shape: layers, heads, width of a key and width of a value.
+        count: how many slots.
+        length: tokens a slot holds.
+        dtype: of keys and values.
+        device: where.
+    """
+
+    def __init__(
+        self, shape: tuple[int, int, int, int], count: int, length: int, dtype: torch.dtype, device: torch.device
+    ) -> None:
+        layers, heads, key, value = shape
+        self.count, self.length, self.device = count, length, device
+        self.keys = torch.empty(layers, count, heads, length, key, dtype=dtype, device=device)
+        self.values = torch.empty(layers, count, heads, length, value, dtype=dtype, device=device)
+
+    def fill(self, slot: int, banks: Sequence[Bank]) -> None:
+        """Puts runs of keys and values into a slot, one after another from its start."""
+        at = 0
+        for key, value in banks:
+            end = at + key.shape[2]
+            self.keys[:, slot, :, at:end] = key
+            self.values[:, slot, :, at:end] = value
+            at = end
+
+    def copy(self, slot: int, start: int, end: int) -> Bank:
+        """Returns a copy of what is in some places of a slot."""
+        return self.keys[:, slot, :, start:end].clone(), self.values[:, slot, :, start:end].clone()
+
+
+@dataclass(frozen=True)
+class Part:
+    """Tokens of one text in a pass."""
+
+    slot: int
+    start: int
+    """Position of the first one; everything before it is in the slot."""
+    tokens: list[int]
+
+    @property
+    def end(self) -> int:
+        """Position after the last one."""
+        return self.start + len(self.tokens)
+
+
+class Pack(Phase):
+    """A pass over parts of texts laid end to end as one row; each attends to its own text only."""
+
+    def __init__(self, memory: KeyValues, parts: Sequence[Part]) -> None:
+        super().__init__()
+        self.memory, self.parts = memory, parts
+        device = memory.device
+        self.ids = torch.tensor([[token for part in parts for token in part.tokens]], device=device)
+        self.positions = torch.tensor([[at for part in parts for at in range(part.start, part.end)]], device=device)
+        self._slots = torch.tensor([part.slot for part in parts for _ in part.tokens], device=device)
+        self._layer = 0
+        self._asked = [len(part.tokens) for part in parts]
+        self._masks: list[torch.Tensor | None] = []
+
+    def narrow(self, wanted: Sequence[int]) -> torch.Tensor:
+        """Attends from now on for the last ``wanted`` tokens of each part only; returns where in the row they are."""
+        self._asked, self._masks = list(wanted), []
+        return self.last(wanted)
+
+    def last(self, wanted: Sequence[int]) -> torch.Tensor:
+        """Returns where in the row the last ``wanted`` tokens of each part are."""
+        at = 0
+        places: list[int] = []
+        for part, count in zip(self.parts, wanted, strict=True):
+            at += len(part.tokens)
+            places += range(at - count, at)
+        return torch.tensor(places, dtype=torch.long, device=self.memory.device)
+
+    def update(self, key_states: Any, value_states: Any, layer_idx: int, *_: object, **__: object) -> Pair:
+        """Puts new keys and values into their slots."""
+        self._layer, places = layer_idx, self.positions[0]
+        self.memory.keys[layer_idx][self._slots, :, places] = key_states[0].transpose(0, 1)
+        self.memory.values[layer_idx][self._slots, :, places] = value_states[0].transpose(0, 1)
+        return key_states, value_states
+
+    def attend(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float | None) -> torch.Tensor:
+        """Causal attention of each part to its slot: heads that read the same keys are queries of one head."""
+        heads, width = key.shape[1], query.shape[3]
+        many = query.shape[1] // heads
+        if not self._masks:
+            pairs = zip(self.parts, self._asked, strict=True)
+            self._masks = [self._mask(part, count, many, query.dtype) for part, count in pairs]
+        keys, values = self.memory.keys[self._layer], self.memory.values[self._layer]
+        read, at = [], 0
+        for part, count, mask in zip(self.parts, self._asked, self._masks, strict=True):
+            if not count:
+                continue
+            slot = part.slot
+            asked = query[:, :, at : at + count]
+            if many > 1:
+                asked = asked.reshape(1, heads, many * count, width)
+            found = functional.scaled_dot_product_attention(
+                asked,
+                keys[slot : slot + 1, :, : part.end],
+                values[slot : slot + 1, :, : part.end],
+                attn_mask=mask,
+                scale=scale,
+            )
+            read.append(found.reshape(1, heads * many, count, value.shape[3]).transpose(1, 2))
+            at += count
+        # Token by token, as it is read next.
+        return torch.cat(read, 1).transpose(1, 2)
+
+    def _mask(self, part: Part, count: int, many: int, dtype: torch.dtype) -> torch.Tensor | None:
+        """Returns what the last ``count`` tokens of a part must not see."""
+        if count <= 1:
+            return None
+        hidden = torch.full((count, part.end), float("-inf"), dtype=dtype, device=self.memory.device)
+        return hidden.triu_(part.end - count + 1).repeat(many, 1)

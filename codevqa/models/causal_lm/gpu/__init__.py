@@ -1,0 +1,1 @@
+"""Decoding on a GPU: continuous batches in slots, recorded as CUDA graphs."""

@@ -1,0 +1,186 @@
+"""Keys and values of many texts in fixed memory, one slot a text, and the pass that makes one token for each.
+
+The shapes of that pass stay the same from token to token, so that on a GPU it can be recorded once as a CUDA graph and
+replayed: at these sizes launching the kernels one by one costs far more than running them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from ...cuda_graphs import CAPTURING, avoid_cudnn_attention, enabled
+from ..phases import Pair, Past, Phase, attention
+
+_log = logging.getLogger(__name__)
+
+
+class Step(Phase):
+    """The pass that makes one token for each of the first ``count`` slots, reading ``length`` places of each.
+
+    Args:
+        memory: the slots.
+        count: how many slots.
+        length: places of a slot that are looked at; all positions must be below it.
+    """
+
+    def __init__(self, memory: Slots, count: int, length: int) -> None:
+        super().__init__()
+        self.memory, self.count, self.length = memory, count, length
+        self._places = torch.arange(length, device=memory.device)
+        self._bias: torch.Tensor | None = None
+        self._at: torch.Tensor = self._places
+
+    def run(self, model: Any) -> None:
+        """Makes one token for each slot and moves on; reads and writes memory only, so it can be recorded."""
+        memory, count = self.memory, self.count
+        positions = memory.positions[:count]
+        # A slot whose text has ended goes on moving until it is taken, and may be past what is looked at.
+        self._at = positions.clamp(max=self.length - 1).view(count, 1, 1, 1)
+        hidden = (self._places > positions[:, None]).view(count, 1, 1, self.length)
+        self._bias = torch.zeros_like(hidden, dtype=memory.dtype).masked_fill_(hidden, float("-inf"))
+        with attention(self):
+            logits = model(
+                input_ids=memory.tokens[:count, None],
+                position_ids=positions[:, None],
+                past_key_values=self,
+                use_cache=True,
+            ).logits
+        made = logits[:, -1].argmax(-1)
+        memory.made[:, :count].index_copy_(0, memory.tick, made[None])
+        memory.tick.add_(1)
+        memory.tokens[:count].copy_(made)
+        positions.copy_(torch.minimum(positions + 1, memory.limits[:count]))
+
+    def update(self, key_states: Any, value_states: Any, layer_idx: int, *_: object, **__: object) -> Pair:
+        """Puts one key and value of each slot into its place; returns views of all places looked at."""
+        pair = []
+        for kept, new in zip(self.memory.pairs[layer_idx], (key_states, value_states), strict=True):
+            seen = kept[: self.count, :, : self.length]
+            seen.scatter_(2, self._at.expand_as(new), new)
+            pair.append(seen)
+        return pair[0], pair[1]
+
+    def attend(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float | None) -> torch.Tensor:
+        """Attention of one query a slot: heads that read the same keys are queries of one head."""
+        rows, heads, _, width = query.shape
+        many = heads // key.shape[1]
+        query = query.view(rows, key.shape[1], many, width)
+        bias = None if self._bias is None else self._bias.expand(-1, key.shape[1], many, -1)
+        read = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias, scale=scale)
+        return read.reshape(rows, heads, 1, value.shape[3])
+
+
+class Slots:
+    """Slots on one device, and the state of the text in each.
+
+    Args:
+        shapes: heads, width of a key and width of a value, for each layer.
+        count: how many slots.
+        length: tokens a slot holds.
+        ahead: steps whose tokens are kept until they are read.
+        dtype: of keys and values.
+        device: where.
+    """
+
+    def __init__(
+        self,
+        shapes: Sequence[tuple[int, int, int]],
+        count: int,
+        length: int,
+        ahead: int,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:
+        self.count, self.length, self.dtype, self.device = count, length, dtype, device
+        # Zeros, not whatever was there: a place that is masked must still be a number.
+        self.pairs: Past = [
+            (
+                torch.zeros(count, heads, length, key, dtype=dtype, device=device),
+                torch.zeros(count, heads, length, value, dtype=dtype, device=device),
+            )
+            for heads, key, value in shapes
+        ]
+        self.tokens = torch.zeros(count, dtype=torch.long, device=device)
+        self.positions = torch.zeros(count, dtype=torch.long, device=device)
+        self.limits = torch.zeros(count, dtype=torch.long, device=device)
+        """The last position each slot moves on to."""
+        self.made = torch.zeros(ahead, count, dtype=torch.long, device=device)
+        self.tick = torch.zeros(1, dtype=torch.long, device=device)
+        self._graphs: dict[tuple[int, int], Any] = {}
+        self._pool: Any = None
+        self.recordable = enabled(device)
+        avoid_cudnn_attention(device)
+
+    def write(self, layer: int, slots: torch.Tensor, pair: Pair) -> None:
+        """Puts the keys and values of texts, from their start, into slots."""
+        for kept, new in zip(self.pairs[layer], pair, strict=True):
+            kept[:, :, : new.shape[2]].index_copy_(0, slots, new.expand(len(slots), -1, -1, -1))
+
+    def begin(
+        self, slots: torch.Tensor, tokens: Sequence[int], positions: Sequence[int], limits: Sequence[int]
+    ) -> None:
+        """Says which token each slot goes on with, where it stands, and up to which position it may move."""
+        for kept, new in ((self.tokens, tokens), (self.positions, positions), (self.limits, limits)):
+            kept.index_copy_(0, slots, put(new, self.device))
+
+    def advance(self, model: Any, steps: int, count: int, length: int) -> torch.Tensor:
+        """Makes ``steps`` tokens for each of the first ``count`` slots; shape (steps, count), on the device."""
+        self.tick.zero_()
+        run = self._recorded(model, count, length) if self.recordable else None
+        for _ in range(steps):
+            if run is not None:
+                run()
+            else:
+                Step(self, count, length).run(model)
+        return self.made[:steps, :count]
+
+    def _recorded(self, model: Any, count: int, length: int) -> Any | None:
+        if (count, length) not in self._graphs:
+            step = Step(self, count, length)
+            state = (self.tokens, self.positions, self.tick)
+            before = [part.clone() for part in state]
+            graph = torch.cuda.CUDAGraph()
+            # The warm-up is guarded too: streams come from a small pool, and this may be one that is being recorded.
+            with CAPTURING:
+                side: Any = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call, unused-ignore]
+                side.wait_stream(torch.cuda.current_stream(self.device))
+                with torch.cuda.stream(side):
+                    # Libraries set themselves up in the first passes, which must not be recorded.
+                    for _ in range(2):
+                        for part, old in zip(state, before, strict=True):
+                            part.copy_(old)
+                        step.run(model)
+                    for part, old in zip(state, before, strict=True):
+                        part.copy_(old)
+                torch.cuda.current_stream(self.device).wait_stream(side)
+                try:
+                    # Other threads run other models meanwhile, and may ask for memory.
+                    with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+                        step.run(model)
+                except torch.OutOfMemoryError:
+                    raise
+                except RuntimeError as error:
+                    # A model that looks at its own numbers on the way cannot be recorded.
+                    self.recordable = False
+                    _log.warning("steps are not recorded as CUDA graphs: %s", error)
+                    self._graphs.clear()
+                    return None
+            self._pool = self._pool or graph.pool()
+            self._graphs[count, length] = (graph, step)
+        return self._graphs[count, length][0].replay
+
+
+def bytes_a_token(shapes: Sequence[tuple[int, int, int]], dtype: torch.dtype) -> int:
+    """Returns how much memory one token of one text takes."""
+    return sum(heads * (key + value) for heads, key, value in shapes) * dtype.itemsize
+
+
+def put(numbers: Sequence[Any], device: torch.device) -> torch.Tensor:
+    """Returns whole numbers on the device, without waiting for what is under way there."""
+    here = torch.tensor(numbers, dtype=torch.long)
+    return here.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else here.to(device)

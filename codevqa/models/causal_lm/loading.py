@@ -1,0 +1,112 @@
+"""Loads a causal language model and its tokenizer with transformers; whatever is wrong is one typed error."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ...core.errors import ModelNotFoundError, SetupError
+
+
+def load(model: str | os.PathLike[str], device: str | None, dtype: str | None) -> tuple[Any, Any, str]:
+    """Returns a network on its device, its tokenizer, and the name it goes by.
+
+    Args:
+        model: a folder, or a model id of the hub.
+        device: where it runs; None takes a GPU if there is one.
+        dtype: name of a torch dtype; None takes bfloat16 on a GPU and float32 elsewhere.
+
+    Raises:
+        ModelNotFoundError: it is not here, not complete, or not a causal language model.
+        SetupError: the device or the dtype does not exist.
+    """
+    folder = Path(model).expanduser()
+    local = folder.is_dir()
+    looks_local = isinstance(model, os.PathLike) or model.startswith(("/", ".", "~")) or model.count("/") > 1
+    if not local and looks_local:
+        raise ModelNotFoundError(f"No model folder at {model}.", hint="Check the path.")
+    place, number = _resolve(device, dtype)
+    source = str(folder) if local else str(model)
+    with quiet(progress=not local):
+        network, tokenizer = _load(source, number)
+        try:
+            network = network.to(place)
+        except (torch.OutOfMemoryError, RuntimeError, AssertionError) as error:
+            raise SetupError(f"Cannot move {source} to {place}: {first_line(error)}") from None
+    return network, tokenizer, folder.resolve().name if local else str(model)
+
+
+def first_line(error: BaseException) -> str:
+    """First line of a message, without the advice that often follows it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    first = lines[0].rstrip(":")[:300] if lines else ""
+    return f"{type(error).__name__} {first}".strip() if isinstance(error, KeyError) or not first else first
+
+
+def _resolve(device: str | None, dtype: str | None) -> tuple[torch.device, torch.dtype]:
+    try:
+        place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    except RuntimeError as error:
+        raise SetupError(f"Unknown device {device!r}: {first_line(error)}", hint="Use cpu or cuda.") from None
+    if dtype is None:
+        return place, torch.bfloat16 if place.type == "cuda" else torch.float32
+    number = getattr(torch, dtype, None)
+    if not isinstance(number, torch.dtype) or not number.is_floating_point:
+        raise SetupError(f"Unknown dtype {dtype!r}.", hint="Use float32, bfloat16 or float16.")
+    return place, number
+
+
+def _load(source: str, dtype: torch.dtype) -> tuple[Any, Any]:
+    from safetensors import SafetensorError
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    wrong = (OSError, ValueError, RuntimeError, KeyError, TypeError, ImportError, SafetensorError)
+    # The model first: where nothing of that name exists, its message says so best.
+    try:
+        network, report = AutoModelForCausalLM.from_pretrained(
+            source, dtype=dtype, trust_remote_code=False, output_loading_info=True, ignore_mismatched_sizes=True
+        )
+    except wrong as error:
+        raise ModelNotFoundError(f"Cannot load the language model {source}: {first_line(error)}") from None
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+    except wrong as error:
+        raise ModelNotFoundError(
+            f"Cannot load the tokenizer of {source}: {first_line(error)}",
+            hint="Is its tokenizer.json there, and whole?",
+        ) from None
+    # transformers would go on with random weights in the place of these.
+    for kind, keys in (("missing", report["missing_keys"]), ("not of the shape config.json says", _mismatched(report))):
+        if keys:
+            raise ModelNotFoundError(
+                f"The language model {source} is not complete: {len(keys)} weights are {kind}, e.g. {min(keys)}."
+            )
+    return network, tokenizer
+
+
+def _mismatched(report: Any) -> list[str]:
+    # Entries are (name, shape on disk, shape expected).
+    return [key if isinstance(key, str) else key[0] for key in report["mismatched_keys"]]
+
+
+@contextlib.contextmanager
+def quiet(*, progress: bool = False) -> Iterator[None]:
+    """Keeps transformers' advice off the terminal; with ``progress`` download bars stay."""
+    from transformers.utils import logging
+
+    level = logging.get_verbosity()
+    bars = logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    if not progress and bars:
+        logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if not progress and bars:
+            logging.enable_progress_bar()

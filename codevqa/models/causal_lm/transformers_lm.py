@@ -1,0 +1,238 @@
+"""Any causal language model of transformers, run in this process: greedy, batched, shared prompt prefixes kept.
+
+Models whose every layer attends over the whole text are decoded by a loop of our own, in slots on a GPU
+(:mod:`.gpu.decoder`) and in packed passes with guesses elsewhere (:mod:`.cpu.decoder`); all others by
+``model.generate`` (:mod:`.generate`). All end each row at its own token limit and stop strings, and give the same
+completions.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ...core.errors import ModelError, SetupError
+from ..base import Completion, GenerationRequest, Message, cut_at_stop
+from ..cpu_threads import computing
+from .cpu.decoder import PackedDecoder
+from .generate import GenerateDecoder
+from .gpu.decoder import SlotDecoder
+from .loading import first_line, load, quiet
+from .rows import CONTEXT, LMStats, Row, common, end_of
+from .text_stream import stream_of
+
+__all__ = ["LMStats", "TransformersLM"]
+
+_MIN_PREFIX = 8
+"""Prefixes of fewer tokens are not worth a forward pass of their own."""
+_SLOTS_CPU, _SLOTS_GPU = 16, 64
+
+
+class TransformersLM:
+    """A causal language model of transformers as a :class:`~codevqa.models.base.LanguageModel`.
+
+    Completions are plain greedy decoding: sampling settings and repetition penalties that a checkpoint carries are
+    not applied. A completion ends at the model's end token, its stop strings, ``max_tokens``, or a full context.
+
+    The prefix that :attr:`GenerationRequest.shared` marks is computed once and kept. Packed passes need no mark: they
+    keep every prompt. Models whose layers do not all attend over the whole text (sliding windows, linear attention) get
+    the same results without that reuse.
+
+    Args:
+        model: the network.
+        tokenizer: its tokenizer.
+        name: id reported with answers.
+        max_batch: most prompts decoded together; None takes 64 on a GPU and 16 elsewhere. Fewer where memory is short.
+        prefix_cache_bytes: memory for prompt prefixes kept between calls; 0 keeps none.
+        loop: False decodes with ``model.generate`` whatever the model; None tries our own loop on a short text first.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        *,
+        name: str,
+        max_batch: int | None = None,
+        prefix_cache_bytes: int = 256 * 2**20,
+        loop: bool | None = None,
+    ) -> None:
+        from transformers import GenerationConfig
+
+        if max_batch is None:
+            max_batch = _SLOTS_GPU if model.device.type == "cuda" else _SLOTS_CPU
+        if max_batch < 1:
+            raise SetupError(f"max_batch is {max_batch}; it must be at least 1.")
+        self.name = name
+        self.model = model.eval()
+        self.tokenizer = tokenizer
+        self.max_batch = max_batch
+        self.stats = LMStats()
+        own = model.generation_config
+        ends = own.eos_token_id if own.eos_token_id is not None else tokenizer.eos_token_id
+        self._ends: set[int] = set(ends) if isinstance(ends, list | tuple) else set() if ends is None else {ends}
+        candidates = (tokenizer.pad_token_id, own.pad_token_id, *sorted(self._ends), 0)
+        pad: int = next(token for token in candidates if token is not None)
+        # generate() fills what a call leaves open from here: a checkpoint's sampling settings must not seep in.
+        self.model.generation_config = GenerationConfig(
+            do_sample=False, eos_token_id=sorted(self._ends) or None, pad_token_id=pad
+        )
+        self.context: int | None = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+        """Tokens that prompt and completion may take together; None where the architecture has no limit."""
+        options: dict[str, Any] = {"max_batch": max_batch, "prefix_bytes": prefix_cache_bytes, "stats": self.stats}
+        self._whole = GenerateDecoder(model, pad=pad, **options)
+        self._own: SlotDecoder | PackedDecoder
+        if model.device.type == "cuda":
+            self._own = SlotDecoder(model, pad=pad, **options)
+        else:
+            self._own = PackedDecoder(model, **options)
+        self._loop = loop
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        model: str | os.PathLike[str],
+        *,
+        device: str | None = None,
+        dtype: str | None = None,
+        max_batch: int | None = None,
+        prefix_cache_bytes: int = 256 * 2**20,
+        name: str | None = None,
+        loop: bool | None = None,
+    ) -> TransformersLM:
+        """Loads a model and its tokenizer from a folder or the Hugging Face hub.
+
+        Args:
+            model: a folder, or a model id of the hub.
+            device: where it runs, e.g. ``"cuda:0"``; None takes a GPU if there is one.
+            dtype: e.g. ``"float32"``; None takes bfloat16 on a GPU and float32 elsewhere, whatever the file holds.
+            max_batch: most prompts decoded together.
+            prefix_cache_bytes: memory for prompt prefixes kept between calls; 0 keeps none.
+            name: id reported with answers; None takes the model id or the folder's name.
+            loop: False decodes with ``model.generate`` whatever the model.
+
+        Raises:
+            ModelNotFoundError: it is not here, not complete, or not a causal language model.
+            SetupError: the device or the dtype does not exist.
+        """
+        network, tokenizer, given = load(model, device, dtype)
+        return cls(
+            network,
+            tokenizer,
+            name=name or given,
+            max_batch=max_batch,
+            prefix_cache_bytes=prefix_cache_bytes,
+            loop=loop,
+        )
+
+    @property
+    def own_loop(self) -> bool:
+        """Whether the model is decoded by our own loop."""
+        if self._loop is None:
+            with quiet():
+                self._loop = self._own.supported()
+        return self._loop
+
+    def generate(self, requests: Sequence[GenerationRequest]) -> list[Completion]:
+        """Continues each prompt greedily; batched results equal those of one request at a time.
+
+        Raises:
+            ModelError: a prompt is empty or longer than the context, or memory ran out.
+            SetupError: a chat prompt, and the tokenizer has no chat template.
+        """
+        prefixes: dict[str, list[int]] = {}
+        rows = [self._tokenise(index, request, prefixes) for index, request in enumerate(requests)]
+        if not rows:
+            return []
+        try:
+            own = self.own_loop
+            with computing(), torch.inference_mode(), quiet():
+                made = (
+                    self._own.run(rows, self._end_of)
+                    if own
+                    else self._whole.run(rows, self._ends, self._decode, self.completion_text, self._tell)
+                )
+        except torch.OutOfMemoryError:
+            longest = max(len(row.tokens) for row in rows)
+            raise ModelError(
+                f"{self.name} ran out of memory on one prompt of up to {longest} tokens.",
+                hint="Show fewer examples, or free memory of the device.",
+            ) from None
+        self.stats.requests += len(rows)
+        return [self._finish(row, made[row.index]) for row in rows]
+
+    def completion_text(self, prompt: Sequence[int], tokens: Sequence[int]) -> str:
+        """Returns the text that ``tokens`` add after the tokens of ``prompt``."""
+        context = list(prompt[-CONTEXT:])
+        before = self._decode(context)
+        both = self._decode([*context, *tokens])
+        if both.startswith(before):
+            return both[len(before) :]
+        return self._decode(tokens)
+
+    def _decode(self, tokens: Sequence[int]) -> str:
+        return str(self.tokenizer.decode(list(tokens), skip_special_tokens=True))
+
+    def _end_of(self, row: Row, tokens: Sequence[int], fresh: int) -> int | None:
+        end = end_of(row, tokens, fresh, self._ends, self._decode, self.completion_text)
+        if row.stream is not None:
+            self._tell(row, tokens[:end], end is not None)
+        return end
+
+    def _tell(self, row: Row, tokens: Sequence[int], ended: bool) -> None:
+        """Tells who listens to a row what has been written of it."""
+        if row.stream is None:
+            return
+        if ended or tokens[-1] in self._ends:
+            row.stream.finish(self._finish(row, tokens).text)
+        elif row.stream.due(len(tokens)):
+            row.stream.tell(self._finish(row, tokens).text)
+
+    def _tokenise(self, index: int, request: GenerationRequest, prefixes: dict[str, list[int]]) -> Row:
+        prefix = 0
+        if isinstance(request.prompt, str):
+            tokens: list[int] = self.tokenizer(request.prompt)["input_ids"]
+            if request.shared > 0:
+                head = request.prompt[: request.shared]
+                if head not in prefixes:
+                    prefixes[head] = self.tokenizer(head)["input_ids"]
+                # The last token of the head may join with what follows it, and one token must be left to continue.
+                prefix = min(common(prefixes[head], tokens), len(tokens) - 1)
+        else:
+            tokens = self.tokenizer(self._render(request.prompt), add_special_tokens=False)["input_ids"]
+        if not tokens:
+            raise ModelError("The prompt is empty.", hint="Give the model something to continue.")
+        if request.max_tokens < 1:
+            raise ModelError(f"max_tokens is {request.max_tokens}; it must be at least 1.")
+        room = request.max_tokens
+        if self.context is not None:
+            if len(tokens) >= self.context:
+                raise ModelError(
+                    f"The prompt is {len(tokens)} tokens long; {self.name} has a context of {self.context}.",
+                    hint="Show fewer in-context examples or use a model with a longer context.",
+                )
+            room = min(room, self.context - len(tokens))
+        stop = tuple(s for s in request.stop if s)
+        return Row(index, tokens, prefix if prefix >= _MIN_PREFIX else 0, room, stop, stream_of(request))
+
+    def _render(self, messages: Sequence[Message]) -> str:
+        from jinja2 import TemplateError
+
+        if not self.tokenizer.chat_template:
+            raise SetupError(
+                f"{self.name} has no chat template, so it cannot read chat prompts.",
+                hint="Use the completion form, or an instruction-tuned model.",
+            )
+        turns = [{"role": message.role, "content": message.content} for message in messages]
+        try:
+            return str(self.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True))
+        except TemplateError as error:
+            raise SetupError(f"The chat template of {self.name} refuses this prompt: {first_line(error)}") from None
+
+    def _finish(self, row: Row, tokens: Sequence[int]) -> Completion:
+        count = next((i for i, token in enumerate(tokens) if token in self._ends), len(tokens))
+        text = cut_at_stop(self.completion_text(row.tokens, tokens[:count]), row.stop)
+        return Completion(text, prompt_tokens=len(row.tokens), completion_tokens=min(count + 1, len(tokens)))

@@ -1,0 +1,92 @@
+"""Answers as pages: the pictures are read again, :mod:`codevqa.pages` draws, and a page is whole or not there."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..core.answer import Answer, ImageRef
+from ..core.errors import CodeVQAError, InputError, SetupError
+from ..core.images import ImageSource, Picture, load_pictures
+
+__all__ = ["fragment", "pictures_of", "save"]
+
+
+def save(
+    answer: Answer, path: str | os.PathLike[str], images: ImageSource | Sequence[ImageSource] | None = None
+) -> None:
+    """Writes an answer's page, first beside its place and then into it. See :meth:`codevqa.Answer.save_html`."""
+    from . import trace_page
+
+    page = trace_page(answer, pictures_of(answer, images))
+    target = Path(path)
+    beside = target.with_name(f".{secrets.token_hex(8)}.part") if target.name else target
+    try:
+        try:
+            beside.write_text(page, encoding="utf-8", newline="\n")
+            beside.replace(target)
+        finally:
+            beside.unlink(missing_ok=True)
+    except (OSError, ValueError) as error:  # the latter for a path that no file can have
+        reason = getattr(error, "strerror", None) or error
+        raise SetupError(f"Cannot write {os.fspath(path)}: {reason}.", hint="Give another file.") from None
+
+
+def fragment(answer: Answer) -> str:
+    """Returns what a notebook shows of an answer."""
+    from . import answer_fragment
+
+    try:
+        return answer_fragment(answer, pictures_of(answer))
+    except CodeVQAError:  # the pictures are gone; the rest can still be shown
+        return answer_fragment(answer, ())
+
+
+def pictures_of(answer: Answer, images: ImageSource | Sequence[ImageSource] | None = None) -> tuple[Picture, ...]:
+    """Reads the pictures of an answer.
+
+    Args:
+        answer: the answer.
+        images: its pictures; None takes those it was asked about.
+
+    Raises:
+        InputError: there are none, or fewer than it speaks of.
+        ImageError: one cannot be read.
+    """
+    if images is None and not answer.sources:
+        raise InputError(
+            "This answer has no pictures with it: they are not part of its JSON.", hint="Give them as images=[...]."
+        )
+    pictures = load_pictures(answer.sources if images is None else images)
+    needed = max(_numbers(answer), default=0)
+    if needed > len(pictures):
+        raise InputError(
+            f"This answer is about {needed} images or more, and {len(pictures)} were given.",
+            hint="Give all of them, in the order of the question.",
+        )
+    return pictures
+
+
+def _numbers(answer: Answer) -> Iterator[int]:
+    """Yields the number of every picture an answer speaks of."""
+    trace = answer.trace
+    for evidence in (*trace.baseline, *(one for call in trace.calls for one in call.evidence)):
+        yield from (image.index for image in evidence.images)
+    for call in trace.calls:
+        yield from _within(call.value)
+        for value in call.arguments.values():
+            yield from _within(value)
+
+
+def _within(value: Any) -> Iterator[int]:
+    if isinstance(value, ImageRef):
+        yield value.index
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _within(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _within(item)

@@ -1,0 +1,1 @@
+"""From a name to everything an engine needs: presets, and the assembly of their parts."""

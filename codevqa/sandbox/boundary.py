@@ -1,0 +1,136 @@
+"""What crosses the boundary of the sandbox, in both directions.
+
+Inwards, images become opaque handles. Outwards, a value is compared with a closed list of exact types and copied, with
+bounds on depth, count and length, before anything else looks at it: it may be deep, shared a billion times over, or a
+stand-in for an object of the program.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from pydantic_monty import ClassInstance, ClassType
+
+from ..core.errors import ProgramAnswerError
+from ..primitives.kinds import Image, describe
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Handles", "Plain", "answer_value"]
+
+Plain: TypeAlias = Any
+"""None, bool, int, float, str, Image, and lists, tuples and dicts of these."""
+
+MAX_DEPTH = 20
+MAX_VALUES = 10_000
+MAX_TEXT = 64 << 10
+MAX_BITS = 1024
+
+_IMAGE_TYPE = ClassType(Image)
+
+
+class _Handle(ClassInstance):
+    """An image as the program holds it."""
+
+    serial: int = 0
+
+    def get_eager_attrs(self) -> dict[str, Any]:
+        # The interpreter compares handles by these, so two pictures of one size must differ in something.
+        return {
+            "index": self.value.index,
+            "width": self.value.width,
+            "height": self.value.height,
+            "number": self.serial,
+        }
+
+
+class Handles:
+    """The images one run has given its program, each under one handle."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[int, _Handle] = {}
+
+    @property
+    def image_type(self) -> ClassType:
+        """The class Image as programs see it: for annotations and isinstance, not to be called."""
+        return _IMAGE_TYPE
+
+    def enter(self, value: object, depth: int = 0) -> object:
+        """Returns a host value as the program receives it.
+
+        Raises:
+            TypeError: it is not plain data and not an image.
+        """
+        if depth > MAX_DEPTH:
+            raise TypeError("a value is nested too deeply for a program")
+        kind = type(value)
+        if value is None or kind in (bool, int, float, str):
+            return value
+        if isinstance(value, Image):
+            handle = self._by_id.get(id(value))
+            if handle is None:
+                handle = _Handle(value, class_type=_IMAGE_TYPE if kind is Image else None)
+                handle.serial = len(self._by_id) + 1
+                self._by_id[id(value)] = handle
+            return handle
+        if isinstance(value, list):
+            return [self.enter(item, depth + 1) for item in value]
+        if isinstance(value, tuple):
+            return tuple(self.enter(item, depth + 1) for item in value)
+        raise TypeError(f"a program cannot hold a {describe(value)}")
+
+    def enter_all(self, images: Sequence[Image]) -> list[object]:
+        """Returns the handles of several images."""
+        return [self.enter(image) for image in images]
+
+
+class _Copier:
+    def __init__(self) -> None:
+        self.values = 0
+        self.text = 0
+
+    def copy(self, value: object, depth: int) -> Plain:
+        self.values += 1
+        if self.values > MAX_VALUES:
+            raise ProgramAnswerError(f"answer holds more than {MAX_VALUES:,} values.")
+        if depth > MAX_DEPTH:
+            raise ProgramAnswerError(f"answer is nested more than {MAX_DEPTH} deep.")
+        kind = type(value)
+        if value is None or kind is bool or kind is Image:
+            return value
+        if kind in (list, tuple):
+            items = [self.copy(item, depth + 1) for item in value]  # type: ignore[attr-defined]
+            return items if kind is list else tuple(items)
+        if kind is dict:
+            pairs = value.items()  # type: ignore[attr-defined]
+            return {self.copy(key, depth + 1): self.copy(item, depth + 1) for key, item in pairs}
+        return self.scalar(value)
+
+    def scalar(self, value: object) -> Plain:
+        kind = type(value)
+        if kind is int:
+            if value.bit_length() > MAX_BITS:  # type: ignore[attr-defined]
+                raise ProgramAnswerError("answer holds a number too large to write down.")
+            return value
+        if kind is float:
+            if not math.isfinite(value):  # type: ignore[arg-type]
+                raise ProgramAnswerError(f"answer holds {value}, which is not a number.")
+            return value
+        if kind is str:
+            self.text += len(value)  # type: ignore[arg-type]
+            if self.text > MAX_TEXT:
+                raise ProgramAnswerError(f"answer holds more than {MAX_TEXT:,} characters.")
+            # No text has these, and whoever writes the answer down would stumble over them.
+            return "".join("\ufffd" if c == "\0" or "\ud800" <= c <= "\udfff" else c for c in value)  # type: ignore[attr-defined]
+        raise ProgramAnswerError(f"answer holds a {describe(value)}, which is not plain data.")
+
+
+def answer_value(value: object) -> Plain:
+    """Returns a copy of what a program left in ``answer``.
+
+    Raises:
+        ProgramAnswerError: it is not plain data or an image, or it is out of bounds.
+    """
+    return _Copier().copy(value, 0)

@@ -1,0 +1,63 @@
+"""Errors of the interpreter as ours."""
+
+from __future__ import annotations
+
+import pydantic_monty as monty
+
+from ..core.errors import ProgramError, ProgramLimitError, ProgramRuntimeError, ProgramSyntaxError
+from ..core.settings import Limits
+
+__all__ = ["crash", "explain", "one_line"]
+
+_UNSUPPORTED = "The monty syntax parser does not yet support "
+_SUSPENDED_IN_BUILTIN = "cannot suspend in this synchronous context"
+
+
+def crash(error: monty.MontyCrashedError) -> ProgramError:
+    """Returns the error of a program whose worker is gone."""
+    if error.timed_out:
+        return ProgramLimitError("the program did not react to its time limit and was ended.")
+    return ProgramRuntimeError("the process running the program died.", hint="Run it again.")
+
+
+def explain(error: monty.MontyError, limits: Limits, offset: int, filename: str) -> ProgramError:
+    """Maps an error of the interpreter to ours; lines lose ``offset``."""
+    if not isinstance(error, monty.MontySyntaxError | monty.MontyRuntimeError):
+        return ProgramRuntimeError(one_line(str(error)))
+    lines = [frame.line - offset for frame in error.traceback() if frame.filename == filename]
+    line = lines[-1] if lines and lines[-1] > 0 else None
+    text = one_line(error.display("msg"))
+    if isinstance(error, monty.MontySyntaxError):
+        return ProgramSyntaxError(text, line=line)
+    inner = error.exception()
+    if isinstance(inner, NotImplementedError) and text.startswith(_UNSUPPORTED):
+        what = text.removeprefix(_UNSUPPORTED)
+        return ProgramSyntaxError(f"programs cannot use {what}.", line=line)
+    exceeded = _exceeded(inner, text, limits)
+    if exceeded:
+        return ProgramLimitError(exceeded, line=line)
+    if isinstance(inner, NotImplementedError) and _SUSPENDED_IN_BUILTIN in text:
+        hint = "Call it before, or use sorted(..., key=...) or a comprehension."
+        return ProgramRuntimeError("a primitive cannot be called from inside this builtin.", line=line, hint=hint)
+    return ProgramRuntimeError(one_line(error.display("type-msg")), line=line)
+
+
+def _exceeded(inner: BaseException, text: str, limits: Limits) -> str:
+    """Says which limit an error of the interpreter stands for; empty where it stands for none."""
+    if isinstance(inner, TimeoutError) and "time limit exceeded" in text:
+        return f"the program computed longer than {limits.seconds:g} seconds."
+    if isinstance(inner, MemoryError) and "memory limit" in text:
+        if text.endswith(f"> {limits.output_bytes} bytes"):
+            return f"the program printed more than {limits.output_bytes:,} bytes."
+        return f"the program used more than {limits.memory_bytes:,} bytes of memory."
+    if isinstance(inner, RecursionError):
+        return f"the program called itself more than {limits.recursion} deep."
+    if isinstance(inner, RuntimeError) and text.startswith("suspension limit"):
+        return "the program asked its host too often."
+    return ""
+
+
+def one_line(text: str) -> str:
+    """Returns a text in one line of bounded length."""
+    text = " ".join(text.split())
+    return text if len(text) <= 500 else text[:497] + "..."

@@ -1,0 +1,136 @@
+"""Python that every program finds already run: what lets primitives be called from inside common builtins.
+
+The interpreter can suspend a program at a primitive only when every frame above it is Python. ``sorted(images,
+key=lambda i: query(i, "..."))`` would call the primitive from inside a builtin, so the builtins that take a function
+are written here in Python and call it themselves. They keep the arguments, results and errors of the originals, except
+that ``map`` and ``filter`` return lists, like every generator expression in this interpreter.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .program_shape import code
+
+__all__ = ["CHECK", "READ", "prelude"]
+
+_CHECK = "__answer__"
+
+READ = f"""("", answer) if not (__wrong__ := {_CHECK}(answer, Image)) else (__wrong__, None)"""
+"""Expression that gives what is wrong with the value of ``answer``, empty text where nothing is, and the value."""
+
+_BUILTINS = """
+def map(function, *iterables, strict=False):
+    if not iterables:
+        raise TypeError("map() must have at least two arguments.")
+    if function is None:
+        raise TypeError("'NoneType' object is not callable")
+    if len(iterables) == 1:
+        return [function(item) for item in iterables[0]]
+    return [function(*items) for items in zip(*iterables, strict=strict)]
+
+
+def filter(function, iterable):
+    if function is None:
+        return [item for item in iterable if item]
+    return [item for item in iterable if function(item)]
+
+
+def __order__(items, key, reverse, sorted=sorted):
+    # Equal keys keep their order, backwards too, and the items themselves are never compared.
+    if reverse:
+        keyed = [(key(item), -i) for i, item in enumerate(items)]
+    else:
+        keyed = [(key(item), i) for i, item in enumerate(items)]
+    return [items[abs(i)] for _, i in sorted(keyed, reverse=reverse)]
+
+
+def sorted(iterable, /, *, key=None, reverse=False, __sorted=sorted):
+    if key is None:
+        return __sorted(iterable, reverse=reverse)
+    return __order__(list(iterable), key, bool(reverse))
+
+
+def __best__(name, builtin, better, args, key, rest):
+    if key is None:
+        return builtin(*args, **rest)
+    if not args:
+        raise TypeError(name + " expected at least 1 argument, got 0")
+    items = list(args) if len(args) > 1 else list(args[0])
+    if not items:
+        return builtin(items, **rest)
+    best = items[0]
+    score = key(best)
+    for item in items[1:]:
+        other = key(item)
+        if better(other, score):
+            best, score = item, other
+    return best
+
+
+def max(*args, key=None, __max=max, **rest):
+    return __best__("max", __max, lambda a, b: a > b, args, key, rest)
+
+
+def min(*args, key=None, __min=min, **rest):
+    return __best__("min", __min, lambda a, b: a < b, args, key, rest)
+
+
+def next(iterator, *default, __next=next):
+    # Generator expressions are lists here, which the builtin refuses.
+    if type(iterator) is not list:
+        return __next(iterator, *default)
+    if iterator:
+        return iterator.pop(0)
+    if default:
+        return default[0]
+    raise StopIteration
+"""
+
+CHECK = f"""
+def {_CHECK}(value, Image, isinstance=isinstance, type=type, len=len, str=str):
+    # Names the first thing in the value that is not plain data; functions and the like would cross as text.
+    waiting = [value]
+    seen = 0
+    while waiting:
+        item = waiting.pop()
+        seen += 1
+        if seen > 10000:
+            return "more than 10,000 values"
+        if item is None or isinstance(item, (str, int, float, bool, Image)):
+            continue
+        if isinstance(item, (list, tuple)):
+            if len(item) > 10000:
+                return "more than 10,000 values"
+            waiting.extend(item)
+        elif isinstance(item, dict):
+            if len(item) > 10000:
+                return "more than 10,000 values"
+            waiting.extend(item.keys())
+            waiting.extend(item.values())
+        else:
+            return "a " + type(item).__name__ + ", which is not plain data"
+    return ""
+"""
+"""What :data:`READ` calls. Defined before the program runs, it keeps the builtins that the program may hide from it."""
+
+_LAST = "\nanswer if type(answer) is bool or type(answer) is str and len(answer) <= 1000 else None\n"
+
+_CALLING = re.compile(r"\b(?:exec|eval|filter|map|max|min|next|sorted)\b")
+_HIDING = re.compile(
+    r"__|\b(?:exec|eval|return)\b|\b(?:def|class)\s+(?:bool|isinstance|len|str|type)\b"
+    r"|\b(?:bool|isinstance|len|str|type)\b(?!\()|[^\0-\x7f]|\\\s*\Z"
+)
+"""A program in which this occurs may have other builtins at its end, or another end."""
+
+
+def prelude(source: str) -> tuple[str, str]:
+    """Returns what is run before a program and what is put at its end, as little as it takes.
+
+    The end gives the answer where it is a short text or a truth value, as nearly always, and None otherwise. That
+    saves defining the check for every program, and asking for the answer afterwards: a quarter of what a program costs
+    here. It is empty where the check comes before, because what the end needs may be hidden by then.
+    """
+    shown = code(source)
+    before = _BUILTINS if _CALLING.search(shown) else ""
+    return (before + CHECK, "") if _HIDING.search(shown) else (before, _LAST)

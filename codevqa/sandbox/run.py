@@ -1,0 +1,323 @@
+"""One program on its way through a worker.
+
+The interpreter's calls block, each for as long as the program computes. So they are made in threads, and the event loop
+sees a program only where it calls a primitive: one hand-over there and back is all that a call costs beside the call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import os
+import signal
+import threading
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import pydantic_monty as monty
+
+from ..core.errors import ProgramAnswerError, ProgramError, ProgramLimitError, ProgramRuntimeError
+from ..core.settings import Limits
+from ..primitives import CONSTANTS, Image
+from .boundary import Handles, Plain, answer_value
+from .error_mapping import explain, one_line
+from .prelude import CHECK, READ, prelude
+
+if TYPE_CHECKING:
+    from pydantic_monty import FunctionSnapshot, MontySession, SyncSnapshot
+
+    Suspended: TypeAlias = FunctionSnapshot | monty.NameLookupSnapshot | monty.FutureSnapshot
+
+__all__ = ["Host", "Outcome", "Run", "gone", "in_thread"]
+
+Result = TypeVar("Result")
+
+Host: TypeAlias = Callable[[str, "tuple[Any, ...]", "dict[str, Any]", "int | None"], Awaitable[object]]
+"""``await host(name, args, kwargs, line)`` answers one call of a primitive. The arguments are whatever the program
+passed: bind them before use. A TypeError, ValueError or LookupError is raised inside the program; anything else ends
+the run and reaches the caller of :meth:`Sandbox.run` as it is."""
+
+_KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a program left."""
+
+    value: Plain
+    """The value of ``answer``: plain data, images as the host's Image objects."""
+    printed: str = ""
+    """What it printed."""
+
+
+async def in_thread(executor: Executor, work: Callable[..., Result], *args: object) -> Result:
+    """Runs blocking work in an executor and returns its result.
+
+    Like ``loop.run_in_executor``, without a second future and the callbacks between the two.
+    """
+    loop = asyncio.get_running_loop()
+    waiting: asyncio.Future[None] = loop.create_future()
+
+    def wake() -> None:
+        if not waiting.done():
+            waiting.set_result(None)
+
+    def ended(_: Future[Result]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits any more
+            loop.call_soon_threadsafe(wake)
+
+    future = executor.submit(work, *args)
+    future.add_done_callback(ended)
+    await waiting
+    return future.result()
+
+
+class Run:
+    """One program in a session of its own.
+
+    Args:
+        session: Not entered yet.
+        source: The program.
+        host: Answers its calls of primitives.
+        limits: What it may use.
+        names: Names of the primitives.
+        executor: Has a thread to spare for it.
+    """
+
+    def __init__(
+        self,
+        session: MontySession,
+        source: str,
+        host: Host,
+        limits: Limits,
+        names: Collection[str],
+        executor: Executor,
+    ) -> None:
+        self.line: int | None = None
+        """Program line of the call last made."""
+        self._session = session
+        self._source = source
+        self._encoded = source.encode()
+        self._host = host
+        self._limits = limits
+        self._names = names
+        self._executor = executor
+        self._handles = Handles()
+        self._printed = monty.CollectString(limits.output_bytes)
+        self._fed = 0
+        """What was fed to the session before the program."""
+        self._last = ""
+        """What was put at its end."""
+        self._calls = 0
+        self._turn = threading.Lock()
+        """Held by whoever uses the session."""
+        self._lock = threading.Lock()
+        """Guards the next two."""
+        self._pid: int | None = None
+        self._killed = False
+        self._begun = self._closed = False
+
+    # -- on the event loop -------------------------------------------------------------------------------------------
+
+    async def finish(self, images: Sequence[Image], given: Mapping[str, object]) -> Outcome:
+        """Runs it to its end.
+
+        Raises:
+            ProgramError: as :meth:`Sandbox.run` says.
+            MontyCrashedError: its worker died.
+        """
+        self._begun = True
+        state = await self._go(self._begin, images, given)
+        while not isinstance(state, Outcome):
+            state = await self._go(state.resume, await self._reply(state))
+        return state
+
+    def end(self, then: Callable[[], object]) -> None:
+        """Gives the worker back, by force where it computes, and calls ``then`` on this event loop once it has."""
+        if self._closed or not self._begun:
+            then()
+            return
+        if self._turn.locked():
+            self.kill()
+        loop = asyncio.get_running_loop()
+
+        def closed(_: object) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(then)
+
+        try:
+            self._executor.submit(self._give_back).add_done_callback(closed)
+        except RuntimeError:  # the sandbox was closed, its workers killed: nothing to wait for
+            self._give_back()
+            then()
+
+    def kill(self) -> None:
+        """Ends the worker's process, whatever it does."""
+        with self._lock:
+            self._killed = True
+            if self._pid is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self._pid, _KILL)
+
+    async def _go(self, work: Callable[..., SyncSnapshot], *args: object) -> FunctionSnapshot | Outcome:
+        try:
+            return await in_thread(self._executor, self._step, work, *args)
+        except RuntimeError:
+            if not self._killed:
+                raise
+            raise gone() from None  # no thread is left for it
+
+    async def _reply(self, state: FunctionSnapshot) -> Any:
+        """Returns the answer to a call of a primitive, in the interpreter's form."""
+        self._calls += 1
+        if self._calls > self._limits.calls:
+            raise ProgramLimitError(f"the program made more than {self._limits.calls} calls.", line=self.line)
+        try:
+            value = await self._host(str(state.function_name), state.args, state.kwargs, self.line)
+            return {"return_value": self._handles.enter(value)}
+        except (TypeError, ValueError, LookupError) as error:
+            # Under its plain name: a program has no use for subclasses, and they may hold anything.
+            kinds = ((TypeError, "TypeError"), (ValueError, "ValueError"), (LookupError, "LookupError"))
+            kind = next(text for real, text in kinds if isinstance(error, real))
+            return {"exc_type": kind, "message": str(error.args[0] if error.args else error)[:500]}
+
+    # -- in a thread -------------------------------------------------------------------------------------------------
+
+    def _step(self, work: Callable[..., SyncSnapshot], *args: object) -> FunctionSnapshot | Outcome:
+        """Goes on to the next call of a primitive, or to the end, where it gives the worker back."""
+        with self._turn:
+            waiting = False
+            try:
+                state = work(*args)
+                while not isinstance(state, monty.MontyComplete):
+                    self.line = self._line_of(state.position) or self.line
+                    if isinstance(state, monty.FunctionSnapshot) and self._is_call(state):
+                        waiting = True
+                        return state
+                    state = _refused(state)
+                return Outcome(self._left(state), self._printed.output)
+            except monty.MontyCrashedError:
+                raise
+            except monty.MontyError as error:
+                raise self._explained(error) from None
+            finally:
+                if not waiting:
+                    self._close()
+
+    def _begin(self, images: Sequence[Image], given: Mapping[str, object]) -> SyncSnapshot:
+        if self._killed or self._closed:
+            raise gone()
+        self._session.__enter__()
+        with self._lock:
+            self._pid = self._session.worker_pid
+            if self._killed:
+                raise gone()
+        before, self._last = prelude(self._source)
+        if before:
+            self._session.feed_run(before)
+            self._fed += 1
+        inputs = self._globals(images, given)
+        try:
+            return self._session.feed_start(self._source + self._last, inputs=inputs, print_callback=self._printed)
+        except monty.MontySyntaxError:
+            if not self._last:
+                raise
+            self._last = ""  # what is wrong is told of the program as it was written
+            self._fed += 1
+            return self._session.feed_start(self._source, inputs=inputs, print_callback=self._printed)
+
+    def _give_back(self) -> None:
+        with self._turn:
+            self._close()
+
+    def _close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            with self._lock:
+                self._pid = None  # from now on it may be another program's
+            self._session.__exit__(None, None, None)
+
+    def _globals(self, images: Sequence[Image], given: Mapping[str, object]) -> dict[str, object]:
+        entered = self._handles.enter_all(images)
+        inputs: dict[str, object] = {"Image": self._handles.image_type, **CONSTANTS, "images": entered}
+        if len(entered) == 1:
+            inputs["img"] = entered[0]
+        inputs.update({name: self._handles.enter(value) for name, value in given.items()})
+        inputs.update({name: _placeholder(name) for name in self._names})
+        return inputs
+
+    def _is_call(self, state: FunctionSnapshot) -> bool:
+        return not state.is_os_function and state.object_id is None and state.function_name in self._names
+
+    def _explained(self, error: monty.MontyError) -> ProgramError:
+        if self._last and isinstance(error, monty.MontyRuntimeError):
+            frames = [(frame.filename, frame.line) for frame in error.traceback()[-1:]]
+            if frames == [(self._file, self._encoded.count(b"\n") + 2)]:
+                return _unreadable(error)
+        return explain(error, self._limits, 0, self._file)
+
+    def _left(self, state: monty.MontyComplete) -> Plain:
+        """Returns what the program left in ``answer``."""
+        if self._last and (value := state.output) is not None:
+            return answer_value(value)
+        try:
+            read = self._session.feed_run(
+                CHECK + READ if self._last else READ, print_callback=monty.CollectString(1024)
+            )
+        except monty.MontyCrashedError:
+            raise
+        except monty.MontyError as error:
+            raise _unreadable(error) from None
+        wrong, value = read if type(read) is tuple and len(read) == 2 else ("", read)
+        if isinstance(wrong, str) and wrong:
+            raise ProgramAnswerError(f"answer holds {one_line(wrong[:200])}.")
+        return answer_value(value)
+
+    @property
+    def _file(self) -> str:
+        return f"<python-input-{self._fed}>"
+
+    def _line_of(self, position: monty.SourceRange) -> int | None:
+        if position.filename != self._file:
+            return None
+        return self._encoded.count(b"\n", 0, position.start) + 1
+
+
+def gone() -> ProgramError:
+    """Returns the error of a program whose sandbox was closed meanwhile."""
+    return ProgramRuntimeError("the sandbox was closed while the program ran.", hint="Run it again.")
+
+
+def _unreadable(error: monty.MontyError) -> ProgramError:
+    if isinstance(error.exception(), NameError):
+        return ProgramAnswerError("the program ended without setting answer.")
+    return ProgramAnswerError("what the program left in answer is too large to read.")
+
+
+def _refused(state: Suspended) -> SyncSnapshot:
+    """Goes on from where a program asked for what it cannot have."""
+    if isinstance(state, monty.NameLookupSnapshot):
+        return state.resume()  # NameError, or AttributeError on a handle
+    if isinstance(state, monty.FutureSnapshot):
+        return state.resume({})
+    if state.is_os_function:
+        return state.resume_not_handled()
+    name = str(state.function_name)
+    if state.object_id is None:
+        return state.resume({"exc_type": "NameError", "message": f"name {name!r} is not defined"})
+    if name == "__call__":
+        return state.resume({"exc_type": "TypeError", "message": "a program cannot make an Image"})
+    return state.resume({"exc_type": "AttributeError", "message": f"'Image' object has no attribute {name!r}"})
+
+
+@functools.cache
+def _placeholder(name: str) -> Callable[[], None]:
+    # The interpreter takes the name of a function and nothing else of it.
+    def primitive() -> None:
+        """Stands for a primitive."""
+
+    primitive.__name__ = primitive.__qualname__ = name
+    return primitive

@@ -1,0 +1,299 @@
+"""Runs programs that a language model wrote.
+
+Programs run in pydantic-monty, a Python interpreter without file system, network or environment, each in a worker
+process of its own. A primitive that a program calls suspends it; the caller's ``host`` answers, and the program goes
+on. While it waits it costs nothing but its worker, so many programs can wait for one batch.
+
+The interpreter is the boundary, and its process bounds the damage of a fault in it. Workers run as the user who
+started them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import functools
+import os
+import re
+import time
+import unicodedata
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import TYPE_CHECKING, TypeAlias
+
+import pydantic_monty as monty
+
+from ..core.errors import ProgramAnswerError, ProgramError, ProgramLimitError, ProgramSyntaxError, SetupError
+from ..core.settings import Limits
+from ..primitives import Image, PrimitiveSet
+from .error_mapping import crash, explain
+from .program_shape import outline, shape
+from .run import Host, Outcome, Run, gone, in_thread
+from .static_check import CHECKED_AS, finding, prefix, stubs, variables
+
+if TYPE_CHECKING:
+    from pydantic_monty import MontySession
+
+__all__ = ["Host", "Limits", "Outcome", "Sandbox"]
+
+_Key: TypeAlias = "tuple[str, tuple[tuple[str, str], ...]]"
+
+CHECKS_KEPT = 2048
+"""Results of the static check that are remembered."""
+GRACE = 5.0
+"""Seconds past its time limit after which a worker that does not react is killed."""
+DRAIN = 0.05
+"""Seconds a process that used the sandbox waits before it ends, so that the interpreter's threads come to rest."""
+
+
+class _Workers:
+    """A pool of worker processes, with threads that wait for those that compute."""
+
+    def __init__(self, count: int, grace: float) -> None:
+        self.pool = monty.Monty(max_processes=count, request_timeout=grace)
+        # More of them only get in one another's way: a program that waits for its host needs none.
+        threads = min(count, max(8, 2 * (os.cpu_count() or 1)))
+        self.threads = ThreadPoolExecutor(threads, thread_name_prefix="codevqa-sandbox")
+        self.slots = asyncio.Semaphore(count)
+
+    async def start(self) -> None:
+        try:
+            await in_thread(self.threads, self.pool.__enter__)
+        except (monty.MontyError, OSError, RuntimeError) as error:
+            self.threads.shutdown()
+            raise SetupError(f"The sandbox cannot start: {error}.", hint="Reinstall pydantic-monty.") from error
+
+    async def close(self) -> None:
+        self.pool.__exit__(None, None, None)
+        await asyncio.to_thread(self.threads.shutdown)
+
+
+class Sandbox:
+    """A pool of workers that check and run programs.
+
+    It starts with its first use, or by ``async with`` or :meth:`start`, and belongs to the event loop it started in.
+
+    Args:
+        primitives: What programs may call.
+        limits: What one program may use.
+        workers: Programs that can be under way at once; a program waiting for its host keeps its worker.
+    """
+
+    def __init__(self, primitives: PrimitiveSet, limits: Limits = Limits(), *, workers: int = 8) -> None:
+        self.primitives = primitives
+        self.limits = limits
+        self.workers = workers
+        self._runners: _Workers | None = None
+        self._checkers: _Workers | None = None
+        self._starting = asyncio.Lock()
+        self._runs: set[Run] = set()
+        self._checked: OrderedDict[_Key, ProgramError | None] = OrderedDict()
+        self._checking: dict[_Key, asyncio.Task[ProgramError | None]] = {}
+
+    async def start(self) -> None:
+        """Starts the workers, unless they run already.
+
+        Raises:
+            SetupError: they cannot be started on this machine.
+        """
+        await self._started()
+
+    async def aclose(self) -> None:
+        """Ends the workers; programs under way fail."""
+        all_workers, self._runners, self._checkers = (self._runners, self._checkers), None, None
+        for run in self._runs:
+            run.kill()
+        for workers in all_workers:
+            if workers is not None:
+                await workers.close()
+
+    async def __aenter__(self) -> Sandbox:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def check(self, source: str, *, given: Mapping[str, str] | None = None) -> None:
+        """Checks a program without running any of it.
+
+        Results are remembered, also for programs that differ only in words and names (:func:`.program_shape.shape`, and
+        :func:`.program_shape.outline` where it is words alone).
+
+        Args:
+            source: The program.
+            given: Annotations of the globals it will have beside ``img``, ``images`` and the grid's edges.
+
+        Raises:
+            ProgramSyntaxError: it does not parse.
+            ProgramTypeError: an unknown name, or a use that is certain to fail.
+            ProgramAnswerError: it never mentions ``answer``.
+            ProgramLimitError: it is too long, or too much for the checker.
+        """
+        source = self._readable(source)
+        alike = None if given else outline(source, self.primitives.names)
+        if alike is not None and (alike, ()) in self._checked:  # nothing is wrong with a program so alike
+            self._checked.move_to_end((alike, ()))
+            return
+        error = await self._verdict(source, given or {})
+        if error is not None:
+            # A fresh one each time: an exception that is raised collects its traceback and context.
+            raise type(error)(error.message, line=error.line, hint=error.hint)
+
+    async def run(
+        self,
+        source: str,
+        host: Host,
+        *,
+        images: Sequence[Image] = (),
+        given: Mapping[str, object] | None = None,
+    ) -> Outcome:
+        """Runs a program to its end.
+
+        Args:
+            source: The program. It finds ``images``, and ``img`` where there is one image only.
+            host: Answers its calls of primitives.
+            images: The question's pictures.
+            given: Further globals: plain data and images.
+
+        Raises:
+            ProgramSyntaxError: it does not parse.
+            ProgramRuntimeError: it raised, or its worker died.
+            ProgramLimitError: it ran past a limit.
+            ProgramAnswerError: it ended without a usable ``answer``.
+            CodeVQAError: whatever ``host`` raised.
+        """
+        source = self._readable(source)
+        workers = await self._started()
+        await workers.slots.acquire()
+        session = self._checkout(workers.pool)
+        run = Run(session, source, host, self.limits, self.primitives.names, workers.threads)
+        self._runs.add(run)
+        try:
+            if workers is not self._runners:
+                raise gone()
+            async with asyncio.timeout(self.limits.wall_seconds) as clock:
+                return await run.finish(images, given or {})
+        except TimeoutError:
+            if not clock.expired():
+                raise
+            limit = f"{self.limits.wall_seconds:g} seconds, models included"
+            raise ProgramLimitError(f"the program ran longer than {limit}.", line=run.line) from None
+        except monty.MontyCrashedError as error:
+            raise crash(error) from None
+        finally:
+            self._runs.discard(run)
+            run.end(workers.slots.release)
+
+    # -- parts -------------------------------------------------------------------------------------------------------
+
+    async def _started(self) -> _Workers:
+        if self._runners is None:
+            async with self._starting:
+                if self._runners is None:
+                    self._runners = await self._start_workers(self.workers)
+        return self._runners
+
+    async def _start_workers(self, count: int) -> _Workers:
+        _drain_at_exit()
+        workers = _Workers(count, self.limits.seconds + GRACE)
+        await workers.start()
+        return workers
+
+    async def _verdict(self, source: str, given: Mapping[str, str]) -> ProgramError | None:
+        """Returns what is wrong with a program, remembered or found."""
+        key = (source, tuple(sorted(given.items())))
+        if key in self._checked:
+            self._checked.move_to_end(key)
+            return self._checked[key]
+        if key not in self._checking:
+            self._checking[key] = asyncio.create_task(self._find(source, given))
+            self._checking[key].add_done_callback(lambda _: self._checking.pop(key))
+        # Whoever began it may be cancelled; others wait for it too.
+        error = await asyncio.shield(self._checking[key])
+        self._remember(key, error)
+        return error
+
+    def _remember(self, key: _Key, error: ProgramError | None) -> None:
+        self._checked[key] = error
+        if len(self._checked) > CHECKS_KEPT:
+            self._checked.popitem(last=False)
+
+    async def _find(self, source: str, given: Mapping[str, str]) -> ProgramError | None:
+        """Returns what is wrong with a program; nothing where nothing is wrong with those of its shape."""
+        like = None if given else shape(source, self.primitives.names)
+        if like is not None and like != source and await self._verdict(like, given) is None:
+            alike = outline(source, self.primitives.names)
+            if alike is not None:
+                self._remember((alike, ()), None)
+            return None
+        return await self._check(source, variables(given))
+
+    def _checkout(self, pool: monty.Monty, stub_source: str | None = None) -> MontySession:
+        return pool.checkout(
+            script_name=CHECKED_AS,
+            limits={
+                "max_memory": self.limits.memory_bytes,
+                "max_feed_duration_secs": self.limits.seconds,
+                "max_recursion_depth": self.limits.recursion,
+                # Calls of primitives are counted here; names looked up in vain, and the like, are bounded too.
+                "max_suspensions": 2 * self.limits.calls + 100,
+            },
+            os_policy={"sleep": "zero", "random_start": {"seed": 0}},
+            type_check=stub_source is not None,
+            type_check_stubs=stub_source,
+            type_check_format="json",
+        )
+
+    def _readable(self, source: str) -> str:
+        source = source.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+        try:
+            size = len(source.encode())
+        except UnicodeEncodeError:
+            raise ProgramSyntaxError("the program contains half a surrogate pair, which no text has.") from None
+        if "\0" in source:
+            line = source[: source.index("\0")].count("\n") + 1
+            raise ProgramSyntaxError("the program contains a NUL character.", line=line)
+        if size > self.limits.source_bytes:
+            raise ProgramLimitError(f"the program is {size:,} bytes long; the limit is {self.limits.source_bytes:,}.")
+        return source
+
+    async def _check(self, source: str, given: Mapping[str, str]) -> ProgramError | None:
+        # Checking is work for the processor, waiting for a model is none: as many checkers as there are processors
+        # keep warm, where one of many workers would be cold most times.
+        async with self._starting:
+            if self._checkers is None:
+                self._checkers = await self._start_workers(min(self.workers, os.cpu_count() or 1))
+            workers = self._checkers
+        return await in_thread(workers.threads, self._check_now, workers.pool, source, given)
+
+    def _check_now(self, pool: monty.Monty, source: str, given: Mapping[str, str]) -> ProgramError | None:
+        """Checks a program, in a thread of the checkers."""
+        before = prefix(given)
+        try:
+            with self._checkout(pool, stubs(self.primitives, given)) as session:
+                state = session.feed_start(before + source, print_callback=monty.CollectString(0))
+                while isinstance(state, monty.FunctionSnapshot) and state.is_os_function:
+                    # The checker asks for the declarations of a module it does not know: there are none.
+                    state = state.resume_not_handled()
+        except monty.MontyTypingError as error:
+            found = finding(error.display(), source, before.count("\n"))
+            if found is not None:
+                return found
+        except (monty.MontySyntaxError, monty.MontyRuntimeError) as error:
+            return explain(error, self.limits, before.count("\n"), "<python-input-0>")
+        except monty.MontyCrashedError:
+            return ProgramLimitError("the program is too much for the static check.", hint="Write it more simply.")
+        if re.search(r"\banswer\b", unicodedata.normalize("NFKC", source)) is None:
+            return ProgramAnswerError("the program never sets answer.")
+        return None
+
+
+@functools.cache
+def _drain_at_exit() -> None:
+    # The pool's threads call into Python after their last result; meeting a Python that is ending, they abort it.
+    atexit.register(time.sleep, DRAIN)

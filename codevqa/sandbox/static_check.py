@@ -1,0 +1,121 @@
+"""The static check: what the type checker is shown, and which of its findings count.
+
+A finding counts only when the program is sure to fail if it gets there. A wrong annotation never stops a program, and
+a value that *may* be None is usually not, so neither is reported.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+from ..core.errors import ProgramError, ProgramSyntaxError, ProgramTypeError
+from ..primitives import CONSTANTS, PrimitiveSet
+
+__all__ = ["CHECKED_AS", "finding", "prefix", "stubs"]
+
+CHECKED_AS = "program"
+"""File name the program has in the checker's eyes."""
+
+SHOWN = 3
+"""How many findings an error reports."""
+
+_CERTAIN = {
+    "call-non-callable",
+    "index-out-of-bounds",
+    "invalid-argument-type",
+    "missing-argument",
+    "no-matching-overload",
+    "not-iterable",
+    "not-subscriptable",
+    "parameter-already-assigned",
+    "too-many-positional-arguments",
+    "unknown-argument",
+    "unresolved-attribute",
+    "unresolved-import",
+    "unresolved-reference",
+    "unsupported-operator",
+}
+_UNPACKING = re.compile(r"(Not enough|Too many) values to unpack")
+# A union, or a choice of literals: some of its members may well be fine.
+_UNION = re.compile(r" \| |in union |Literal\[[^\]]*, ")
+
+# Builtins that programs have and the checker has not heard of.
+_BUILTINS = """\
+from typing import Any
+def map(function: Any, *iterables: Any, strict: bool = False) -> list[Any]: ...
+def filter(function: Any, iterable: Any) -> list[Any]: ...
+def format(value: object, spec: str = "") -> str: ...
+def getattr(o: object, name: str, default: Any = None) -> Any: ...
+def hasattr(o: object, name: str) -> bool: ...
+def setattr(o: object, name: str, value: Any) -> None: ...
+class ImportError(Exception): ...
+class ModuleNotFoundError(ImportError): ...
+class PermissionError(OSError): ...
+class FileNotFoundError(OSError): ...
+class UnboundLocalError(NameError): ...
+"""
+
+
+def variables(extra: Mapping[str, str]) -> dict[str, str]:
+    """Returns the annotation of every global a program is given."""
+    return {"img": "Image", "images": "list[Image]", **dict.fromkeys(CONSTANTS, "int"), **extra}
+
+
+def stubs(primitives: PrimitiveSet, given: Mapping[str, str]) -> str:
+    """Returns the declarations the checker knows beside the program's own."""
+    return _BUILTINS + primitives.stubs({f"given_{name}": annotation for name, annotation in given.items()})
+
+
+def prefix(given: Mapping[str, str]) -> str:
+    """Returns the lines put before a program that is checked.
+
+    Assigned here, the globals have a type that the program may change, which declared names have not. None of the
+    ``given_`` names exists at run time: should the check pass, execution stops at the first of these lines.
+    """
+    return "".join(f"{name} = given_{name}\n" for name in given)
+
+
+def finding(report: str, source: str, offset: int) -> ProgramError | None:
+    """Turns the checker's JSON report into an error.
+
+    Args:
+        report: The diagnostics as JSON.
+        source: The program.
+        offset: Number of lines that were put before it.
+
+    Returns:
+        None when nothing in the report is certain to fail.
+    """
+    last = source.count("\n") + 1
+    found: list[tuple[int, str, str]] = []
+    for item in json.loads(report):
+        code, message = str(item["code"]), str(item["message"])
+        line = min(max(int(item["location"]["row"]) - offset, 1), last)
+        if item["severity"] == "error" and _counts(code, message):
+            found.append((line, code, message))
+    if not found:
+        return None
+    found.sort(key=lambda each: (each[1] != "invalid-syntax", each[0]))
+    line, code, message = found[0]
+    if code == "invalid-syntax":
+        return ProgramSyntaxError(_clean(message), line=line)
+    others = dict.fromkeys(f"line {other}: {_clean(text)}" for other, _, text in found[1:])
+    return ProgramTypeError("; ".join([_clean(message), *list(others)[: SHOWN - 1]]), line=line)
+
+
+def _counts(code: str, message: str) -> bool:
+    if code == "invalid-syntax":
+        return True
+    if code == "invalid-assignment":
+        return _UNPACKING.search(message) is not None
+    if code not in _CERTAIN:
+        return False
+    # In "Expected `A | B`, found `C`" only what was found may be uncertain.
+    return _UNION.search(message.rsplit("found `", 1)[-1]) is None
+
+
+def _clean(message: str) -> str:
+    text = " ".join(message.split()).replace("`", "'").removesuffix(".")
+    return text if len(text) <= 300 else text[:297] + "..."

@@ -1,0 +1,232 @@
+"""Scene graphs in the format of GQA, and what a noun phrase stands for in one.
+
+A sample record, of a file that is one object of them by image id
+(https://cs.stanford.edu/people/dorarad/gqa/download.html)::
+
+    {"2407890": {"width": 640, "height": 480, "objects": {
+        "271881": {"name": "chair", "x": 220, "y": 310, "w": 50, "h": 80,
+                   "attributes": ["brown", "wooden"], "relations": [{"name": "near", "object": "317609"}]}}}}
+
+Pixels count from the top left corner. Annotations made by people leave things out, so nothing is taken for absent only
+because no graph lists it, unless the graphs are said to be complete.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...core.errors import InputError
+from ..datasets.files import Folder, Located
+from ..datasets.stream import rows
+
+__all__ = [
+    "BROAD",
+    "FAMILIES",
+    "GENERIC",
+    "Phrase",
+    "SceneGraph",
+    "SceneGraphs",
+    "SceneObject",
+    "canonical",
+    "find_scene_graphs",
+    "load_scene_graphs",
+    "singular",
+]
+
+FAMILIES: Mapping[str, frozenset[str]] = {
+    "color": frozenset(
+        re.findall(
+            r"\w+",
+            "red orange yellow green blue purple violet pink brown black white gray silver gold tan beige maroon teal "
+            "turquoise cream blond",
+        )
+    ),
+    "size": frozenset(("small", "medium", "large")),
+}
+"""Attributes of which one excludes the others, for want of which a thing cannot be judged."""
+GENERIC = frozenset(("object", "thing", "item"))
+"""Nouns that name anything."""
+BROAD = frozenset(
+    re.findall(
+        r"\w+",
+        "person player animal pet bird vehicle clothing clothes furniture food fruit vegetable dessert drink plant "
+        "building appliance device toy container utensil",
+    )
+)
+"""Nouns for which an object may be meant that the graph calls by a narrower name."""
+
+_EXCLUSIVE = frozenset().union(*FAMILIES.values())
+_SPELLINGS = {"grey": "gray", "golden": "gold", "blonde": "blond", "big": "large", "little": "small", "wood": "wooden"}
+_PLURALS = {
+    "men": "man",
+    "women": "woman",
+    "children": "child",
+    "people": "person",
+    "feet": "foot",
+    "teeth": "tooth",
+    "leaves": "leaf",
+    "knives": "knife",
+    "shelves": "shelf",
+    "buses": "bus",
+}
+_PAIRS = frozenset(("glasses", "sunglasses", "pants", "jeans", "shorts", "scissors", "goggles", "tights"))
+"""Words that end in s and are no plural of the word without it."""
+
+
+def canonical(word: str) -> str:
+    """Returns the spelling by which an attribute is compared: ``grey`` is ``gray``, ``big`` is ``large``."""
+    return _SPELLINGS.get(word, word)
+
+
+def singular(name: str) -> str:
+    """Returns a name with its last word in the singular, as far as simple rules go."""
+    head, _, word = name.rpartition(" ")
+    if word in _PLURALS:
+        word = _PLURALS[word]
+    elif word not in _PAIRS and not word.endswith(("ss", "us", "is")):
+        for ending, instead in (("ies", "y"), ("ches", "ch"), ("shes", "sh"), ("xes", "x"), ("sses", "ss"), ("s", "")):
+            if word.endswith(ending) and len(word) > len(ending) + 1:
+                word = word.removesuffix(ending) + instead
+                break
+    return f"{head} {word}".strip()
+
+
+@dataclass(frozen=True)
+class Phrase:
+    """``large red stars``: a noun in the singular with attributes in their canonical spelling."""
+
+    noun: str
+    attributes: frozenset[str] = frozenset()
+
+    def __str__(self) -> str:
+        return " ".join([*sorted(self.attributes), self.noun])
+
+
+@dataclass(frozen=True)
+class SceneObject:
+    """One annotated object."""
+
+    id: str
+    name: str
+    """In the singular."""
+    box: tuple[float, float, float, float]
+    """Left, top, right, bottom in pixels."""
+    attributes: frozenset[str] = frozenset()
+    relations: frozenset[tuple[str, str]] = frozenset()
+    """Name of the relation and id of the other object."""
+
+    def shows(self, attribute: str, *, complete: bool) -> bool | None:
+        """Whether it has an attribute; None where the annotation does not tell."""
+        if attribute in self.attributes:
+            return True
+        family = next((words for words in FAMILIES.values() if attribute in words), frozenset[str]())
+        return False if complete or self.attributes & family else None
+
+
+@dataclass(frozen=True)
+class SceneGraph:
+    """What is in one picture."""
+
+    width: int
+    height: int
+    objects: Mapping[str, SceneObject]
+
+
+@dataclass
+class SceneGraphs(Mapping[str, SceneGraph]):
+    """Graphs by image id, with the vocabulary of the file they come from."""
+
+    graphs: dict[str, SceneGraph] = field(default_factory=dict)
+    names: set[str] = field(default_factory=set)
+    attributes: set[str] = field(default_factory=set)
+    relations: set[str] = field(default_factory=set)
+
+    def __getitem__(self, key: str) -> SceneGraph:
+        return self.graphs[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.graphs)
+
+    def __len__(self) -> int:
+        return len(self.graphs)
+
+    def add(self, key: str, record: Mapping[str, Any], *, keep: bool = True) -> None:
+        """Reads one record; one that is not kept still adds to the vocabulary.
+
+        Raises:
+            InputError: it is no scene graph.
+        """
+        try:
+            objects = {str(name): _object(str(name), one) for name, one in record["objects"].items()}
+            graph = SceneGraph(int(record["width"]), int(record["height"]), objects)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InputError(f"The scene graph of image {key} lacks something: {error!r}.") from None
+        for one in objects.values():
+            self.names.add(one.name)
+            self.attributes |= one.attributes
+            self.relations |= {name for name, _ in one.relations}
+        if keep:
+            self.graphs[key] = graph
+
+    def parse(self, text: str, nouns: Collection[str] = ()) -> Phrase | None:
+        """Reads ``the large red stars``; None where a word is not in the vocabulary.
+
+        Args:
+            text: lower case, without punctuation.
+            nouns: nouns known besides the names of objects.
+        """
+        words = re.sub(r"^(?:an?|the|any|some)\s+", "", text.strip()).split()
+        for cut in range(len(words)):
+            noun = singular(" ".join(words[cut:]))
+            if noun in self.names or noun in nouns or noun in GENERIC:
+                attributes = frozenset(map(canonical, words[:cut]))
+                known = all(one in self.attributes or one in _EXCLUSIVE for one in attributes)
+                return Phrase(noun, attributes) if known else None
+        return None
+
+
+def _object(key: str, record: Mapping[str, Any]) -> SceneObject:
+    left, top = float(record["x"]), float(record["y"])
+    return SceneObject(
+        key,
+        singular(str(record["name"]).lower()),
+        (left, top, left + float(record["w"]), top + float(record["h"])),
+        frozenset(canonical(str(one).lower()) for one in record.get("attributes", ())),
+        frozenset((str(one["name"]).lower(), str(one["object"])) for one in record.get("relations", ())),
+    )
+
+
+def find_scene_graphs(folder: Path, split: str) -> Located | None:
+    """Returns the file of scene graphs that belongs to a split, or None where there is none.
+
+    Args:
+        folder: where the data set was read from.
+        split: such as ``val_balanced``; the graphs of ``val_balanced`` and ``val_all`` are those of ``val``.
+
+    Raises:
+        SetupError: there is no such folder.
+        InputError: a zip archive in it is damaged.
+    """
+    name = f"{re.sub(r'_(balanced|all)$', '', split)}_sceneGraphs.json"
+    return Folder(folder, "gqa", title="scene graphs").find(f"sceneGraphs/{name}", name)
+
+
+def load_scene_graphs(file: Located, wanted: Collection[str] | None = None) -> SceneGraphs:
+    """Reads a file of scene graphs, one record at a time.
+
+    Args:
+        file: the JSON file, or where it is in an archive.
+        wanted: image ids to keep; None keeps all. The vocabulary is that of the whole file.
+
+    Raises:
+        InputError: the file is not what it should be.
+        SetupError: it cannot be opened.
+    """
+    found = SceneGraphs()
+    for key, record in rows(file, keyed=True):
+        found.add(key, record, keep=wanted is None or key in wanted)
+    return found

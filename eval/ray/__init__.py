@@ -1,0 +1,1 @@
+"""Evaluation on many GPUs or machines, with Ray."""

@@ -1,0 +1,209 @@
+"""Two runs on the same questions: what changed, and whether it is more than chance.
+
+Questions are matched by id; the second run is compared with the first, so a gain is the second one's.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ...core.errors import InputError
+from ..metrics import Metric, metric_for
+from ..run.store import Store
+from ..statistics import Interval, Paired, compare, mean, proportion
+from ..task import Example, Method, Row
+from .view import percent, points
+
+__all__ = ["Change", "Difference", "compare_runs", "describe", "require_same_data"]
+
+
+@dataclass(frozen=True)
+class Change:
+    """A question that the two runs answer differently."""
+
+    id: str
+    question: str
+    gold: tuple[str, ...]
+    first: str
+    second: str
+    first_program: str | None
+    second_program: str | None
+    first_score: float | None
+    second_score: float | None
+    first_error: str | None = None
+    second_error: str | None = None
+
+
+@dataclass
+class Difference:
+    """What one method does in two runs."""
+
+    dataset: str
+    split: str
+    method: Method
+    metric: str
+    questions: int
+    """Answered in both."""
+    only_first: int
+    only_second: int
+    changed_answers: int = 0
+    changed_programs: int = 0
+    errors: tuple[int, int] = (0, 0)
+    """Questions with an error, fallbacks included, in the first and in the second, of those in both."""
+    first: Interval | None = None
+    """Accuracy on the questions in both; None where gold answers are hidden."""
+    second: Interval | None = None
+    paired: Paired | None = None
+    """Second minus first."""
+    settings: list[str] = field(default_factory=list)
+    """What differs between the settings of the two."""
+    better: list[Change] = field(default_factory=list)
+    worse: list[Change] = field(default_factory=list)
+    other: list[Change] = field(default_factory=list)
+    """Changed without being better or worse."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns plain JSON-ready data."""
+        return asdict(self)
+
+
+def require_same_data(first: Store, second: Store) -> None:
+    """Checks that two runs were made on the same questions.
+
+    Raises:
+        InputError: they were not.
+    """
+    one, two = first.info, second.info
+    if (one.dataset, one.split) != (two.dataset, two.split):
+        raise InputError(
+            f"The runs are on different data: {one.dataset} {one.split} and {two.dataset} {two.split}.",
+            hint="Compare runs on the same split.",
+        )
+    if one.data_hash != two.data_hash:
+        raise InputError(
+            f"The runs are on different versions of {one.dataset} {one.split}: their annotations differ.",
+            hint="Compare runs on the same files.",
+        )
+
+
+def compare_runs(
+    first: Store,
+    second: Store,
+    *,
+    method: Method = "codevqa",
+    repeat: int = 0,
+    metric: Metric | None = None,
+    keep: int = 5,
+) -> Difference:
+    """Compares two runs question by question.
+
+    Args:
+        first: the run compared with.
+        second: the run that is judged.
+        method: which method's answers.
+        repeat: which repetition.
+        metric: the metric for both; None takes the first run's.
+        keep: how many changed questions of each kind to keep, the first of them.
+
+    Raises:
+        InputError: the runs are not on the same data, or share no question.
+    """
+    require_same_data(first, second)
+    metric = metric or metric_for(first.info.dataset, first.info.variant)
+    result = Difference(first.info.dataset, first.info.split, method, metric.name, 0, 0, 0)
+    scores, clusters, errors = (array("d"), array("d")), [], [0, 0]
+    for example, row in first.pairs(method, repeat):
+        other = second.row(example.id, method, repeat)
+        if other is None:
+            continue
+        result.questions += 1
+        errors[0] += row.error is not None
+        errors[1] += other.error is not None
+        result.changed_programs += _lines(row.program) != _lines(other.program)
+        before, after = metric.score(example, row.prediction), metric.score(example, other.prediction)
+        if before is not None and after is not None:
+            scores[0].append(before)
+            scores[1].append(after)
+            clusters.append(example.cluster or example.id)
+        if row.prediction != other.prediction:
+            result.changed_answers += 1
+            _keep(result, Change(*_texts(example, row, other), before, after, row.error, other.error), keep)
+    if not result.questions:
+        raise InputError(f"The runs share no question answered by {method}.", hint="Look at them with codevqa report.")
+    result.only_first = first.counts().get((method, repeat), 0) - result.questions
+    result.only_second = second.counts().get((method, repeat), 0) - result.questions
+    result.errors = (errors[0], errors[1])
+    result.settings = first.info.differences(second.info)
+    if scores[0]:
+        result.first, result.second = _share(scores[0]), _share(scores[1])
+        result.paired = compare(scores[1], scores[0], clusters=clusters)
+    return result
+
+
+def _texts(
+    example: Example, row: Row, other: Row
+) -> tuple[str, str, tuple[str, ...], str, str, str | None, str | None]:
+    return (
+        example.id,
+        example.question,
+        tuple(dict.fromkeys(example.gold)),
+        row.prediction,
+        other.prediction,
+        row.program,
+        other.program,
+    )
+
+
+def _keep(result: Difference, change: Change, keep: int) -> None:
+    before, after = change.first_score, change.second_score
+    kind = result.other
+    if before is not None and after is not None and before != after:
+        kind = result.better if after > before else result.worse
+    if len(kind) < keep:
+        kind.append(change)
+
+
+def _lines(program: str | None) -> list[str]:
+    """A program without the blank lines and trailing spaces that make no difference."""
+    return [line.rstrip() for line in (program or "").splitlines() if line.strip()]
+
+
+def _share(scores: array[float]) -> Interval:
+    if all(score in (0.0, 1.0) for score in scores):
+        return proportion([score == 1.0 for score in scores])
+    return mean(scores)
+
+
+def describe(found: Difference) -> Iterator[str]:
+    """Yields lines that say what differs, for a terminal."""
+    yield f"{found.dataset} {found.split}, {found.method}, {found.metric}: {found.questions:,} questions in both runs"
+    if found.only_first or found.only_second:
+        yield f"  only in the first: {found.only_first:,}; only in the second: {found.only_second:,}"
+    yield from (f"  {line}" for line in found.settings)
+    if found.paired:
+        yield f"first      {percent(found.first)}"
+        yield f"second     {percent(found.second)}"
+        test = "" if found.paired.p_value is None else f", McNemar p = {found.paired.p_value:.2g}"
+        yield f"difference {points(found.paired.difference)} points{test}"
+        yield f"better {found.paired.better:,}, worse {found.paired.worse:,}"
+    yield f"answers changed: {found.changed_answers:,}; programs changed: {found.changed_programs:,}"
+    yield f"errors: {found.errors[0]:,} before, {found.errors[1]:,} now"
+    for title, changes in (("better", found.better), ("worse", found.worse), ("changed", found.other)):
+        for change in changes:
+            gold = ", ".join(change.gold) or "hidden"
+            yield f"{title}: {change.id} {_line(change.question)}  (gold: {_line(gold)})"
+            for run, answer, program, error in (
+                ("first", change.first, change.first_program, change.first_error),
+                ("second", change.second, change.second_program, change.second_error),
+            ):
+                yield f"  {run}: {_line(answer) or '(nothing)'}{f'  [{error}]' if error else ''}"
+                if change.first_program != change.second_program:
+                    yield from (f"    | {_line(line)}" for line in (program or "").splitlines())
+
+
+def _line(text: str) -> str:
+    """Text on one line without control characters, which a terminal would obey."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)

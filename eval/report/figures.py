@@ -1,0 +1,108 @@
+"""The figures of a run as frozen data; :mod:`codevqa.eval.report.summary` computes them, reports show them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ..statistics import Interval, Paired
+from ..task import Method
+
+__all__ = ["ErrorLine", "Group", "MethodSummary", "Repeats", "Summary"]
+
+
+@dataclass(frozen=True)
+class ErrorLine:
+    """One type of error, over all rows of a method."""
+
+    type: str
+    count: int
+    share: float
+    """Of all rows."""
+    fallback: int
+    """How many of them the baseline answered; the rest have no answer."""
+    accuracy: float | None
+    """Mean score of those with a gold answer."""
+    id: str
+    """The first example it happened on."""
+    message: str
+    """Its message there."""
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """Accuracy over repetitions with other sampling seeds, on the questions each has answered."""
+
+    values: tuple[float, ...]
+    """One accuracy a repetition, the first run included."""
+    mean: float
+    spread: float
+    """Standard deviation of the values, over n - 1."""
+
+
+@dataclass(frozen=True)
+class MethodSummary:
+    """One method by itself, over the first repetition."""
+
+    rows: int
+    accuracy: Interval | None
+    """Mean score of rows with a gold answer: Wilson's interval for scores of 0 and 1, else bootstrapped by cluster;
+    None where every answer is hidden."""
+    fallback: Interval
+    """Share of rows that the baseline answered in the place of a program that failed."""
+    unanswered: int
+    """Rows without any answer; they score as wrong."""
+    own: Interval | None
+    """Accuracy of the rows that are no fallback and have an answer."""
+    programs: int
+    """Rows with a program."""
+    plain: Interval | None
+    """Share of those whose program merely passes the question to one ``query``."""
+    errors: tuple[ErrorLine, ...]
+    """Most frequent first."""
+    seconds: Mapping[str, float]
+    """``mean``, ``median`` and ``p95`` of wall time."""
+    tokens: float
+    """Mean number of tokens the language models read and wrote."""
+    corpus: Mapping[str, float | None]
+    """Figures about the whole run, such as consistency; None where an input is missing."""
+    reasons: Mapping[str, str]
+    """Why those that are None are."""
+    repeats: Repeats | None = None
+    """None where there was one repetition."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """One line of a breakdown."""
+
+    key: str
+    value: str
+    n: int
+    """Examples of it with a score by some method."""
+    accuracy: Mapping[Method, Interval]
+    paired: Paired | None
+    """Where both methods scored some of its examples."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A whole run."""
+
+    metric: str
+    examples: int
+    hidden: int
+    """Examples without a gold answer."""
+    methods: Mapping[Method, MethodSummary]
+    paired: Paired | None
+    """CodeVQA against PnP-VQA on the questions both answered, resampled by cluster."""
+    clusters: int
+    breakdown: Mapping[str, tuple[Group, ...]]
+    """By group key: numbers in their order, other values the most frequent first."""
+    notes: tuple[str, ...] = ()
+    """How intervals were made."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns plain JSON-ready data with the names of the fields."""
+        return asdict(self)

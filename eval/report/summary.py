@@ -1,0 +1,288 @@
+"""What a run amounts to: accuracy with intervals, breakdowns, the paired comparison, errors, fallbacks and cost.
+
+Pure computation over examples with their rows and a metric. Rows are read once and forgotten: what stays is a few numpy
+columns, so a million rows take tens of megabytes.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..metrics.base import Metric, Tally
+from ..statistics import ROUNDS, Interval, Paired, compare, mean, wilson
+from ..task import Example, Method, Row
+from .figures import ErrorLine, Group, MethodSummary, Repeats, Summary
+from .plain_pass import is_plain_pass
+
+__all__ = ["ErrorLine", "Group", "MethodSummary", "Repeats", "Summary", "joined", "summarize"]
+
+GROUP_ROUNDS = 2_000
+"""Bootstrap resamples of one line of a breakdown; the main figures take ten thousand."""
+MOST_VALUES = 200
+"""Values of a group key that are shown by themselves; rarer ones go together."""
+OTHER = "(other)"
+METHODS: tuple[Method, ...] = ("codevqa", "pnpvqa")
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+
+def joined(
+    examples: Iterable[Example], rows: Mapping[Method, Iterable[Row]]
+) -> Iterator[tuple[Example, dict[Method, Row]]]:
+    """Yields each example with its row of each method, where it has one.
+
+    Args:
+        examples: in the order of the data set.
+        rows: for each method, in the same order; some may be missing, as in a run that was interrupted.
+    """
+    sources = {method: iter(one) for method, one in rows.items()}
+    heads = {method: next(source, None) for method, source in sources.items()}
+    for example in examples:
+        found: dict[Method, Row] = {}
+        for method, source in sources.items():
+            head = heads[method]
+            if head is not None and head.id == example.id:
+                found[method] = head
+                heads[method] = next(source, None)
+        if found:
+            yield example, found
+
+
+def summarize(
+    pairs: Iterable[tuple[Example, Mapping[Method, Row]]], metric: Metric, *, rounds: int = ROUNDS, seed: int = 0
+) -> Summary:
+    """Summarises a run.
+
+    Args:
+        pairs: each example once, with its row of each method. Rows of later repetitions (``repeat`` above 0) may come
+            with their example again, in any order; they go into ``repeats`` and nothing else.
+        metric: scores them.
+        rounds: bootstrap resamples of the main figures.
+        seed: seed of the bootstrap.
+    """
+    table = _Table(metric)
+    for example, rows in pairs:
+        table.add(example, rows)
+    return table.summary(rounds, seed)
+
+
+class _Column:
+    """One method's rows, gathered: 21 bytes a row."""
+
+    def __init__(self, tally: Tally) -> None:
+        self.tally = tally
+        self.places, self.scores = array("q"), array("d")
+        self.seconds, self.own = array("f"), array("b")
+        self.fallback, self.unanswered, self.programs, self.plain, self.tokens = 0, 0, 0, 0, 0
+        self.errors: dict[str, list[float]] = {}
+        """Type to count, fallbacks, scored rows and sum of scores."""
+        self.first: dict[str, tuple[str, str]] = {}
+
+    def add(self, place: int, example: Example, row: Row, score: float) -> None:
+        self.places.append(place)
+        self.scores.append(score)
+        self.seconds.append(row.seconds)
+        silent = not row.prediction and row.error is not None
+        self.own.append(not (row.fallback or silent))
+        self.fallback += row.fallback
+        self.unanswered += silent
+        self.tokens += row.tokens
+        if row.program is not None:
+            self.programs += 1
+            self.plain += is_plain_pass(row.program, example.question)
+        if row.error is not None:
+            line = self.errors.setdefault(row.error, [0, 0, 0, 0.0])
+            scored = score == score
+            for index, more in enumerate((1, row.fallback, scored, score if scored else 0.0)):
+                line[index] += more
+            self.first.setdefault(row.error, (row.id, row.message))
+        self.tally.add(example, row.prediction)
+
+    def lines(self) -> tuple[ErrorLine, ...]:
+        ordered = sorted(self.errors.items(), key=lambda item: (-item[1][0], item[0]))
+        return tuple(
+            ErrorLine(
+                type,
+                int(count),
+                count / len(self.places),
+                int(fallback),
+                total / scored if scored else None,
+                *self.first[type],
+            )
+            for type, (count, fallback, scored, total) in ordered
+        )
+
+
+class _Table:
+    """All rows as columns; an example's place is its position in them."""
+
+    def __init__(self, metric: Metric) -> None:
+        self.metric = metric
+        self.columns: dict[Method, _Column] = {}
+        self.clusters = array("q")
+        self.hidden = 0
+        self.codes: dict[str, array[int]] = {}
+        self.values: dict[str, dict[str, int]] = {}
+        self.repeats: dict[Method, dict[int, list[float]]] = {}
+
+    def add(self, example: Example, rows: Mapping[Method, Row]) -> None:
+        first = {method: row for method, row in rows.items() if row.repeat == 0}
+        for method, row in rows.items():
+            score = self.metric.score(example, row.prediction)
+            if score is not None:
+                total = self.repeats.setdefault(method, {}).setdefault(row.repeat, [0, 0.0])
+                total[0] += 1
+                total[1] += score
+            if row.repeat == 0:
+                column = self.columns.get(method)
+                if column is None:
+                    column = self.columns[method] = _Column(self.metric.tally())
+                column.add(len(self.clusters), example, row, float("nan") if score is None else score)
+        if first:
+            self._place(example)
+
+    def _place(self, example: Example) -> None:
+        place = len(self.clusters)
+        self.clusters.append(hash(example.cluster or ("alone", place)))
+        self.hidden += not example.gold
+        for key, value in example.groups.items():
+            if key not in self.codes:
+                self.codes[key], self.values[key] = array("i"), {}
+            codes, values = self.codes[key], self.values[key]
+            codes.extend([-1] * (place - len(codes)))
+            codes.append(values.setdefault(value, len(values)))
+
+    def summary(self, rounds: int, seed: int) -> Summary:
+        n = len(self.clusters)
+        _, clusters = np.unique(np.frombuffer(self.clusters, dtype=np.int64), return_inverse=True)
+        scores = {method: self._scores(column, n) for method, column in self.columns.items()}
+        methods = sorted(self.columns, key=METHODS.index)
+        slices = _Slices(scores, clusters, seed)
+        return Summary(
+            metric=self.metric.name,
+            examples=n,
+            hidden=self.hidden,
+            methods={method: self._method(method, clusters, rounds, seed) for method in methods},
+            paired=slices.paired(None, rounds),
+            clusters=int(clusters.max()) + 1 if n else 0,
+            breakdown={key: self._breakdown(key, slices, n) for key in self.codes},
+            notes=_notes(scores, rounds),
+        )
+
+    def _scores(self, column: _Column, n: int) -> Floats:
+        scores = np.full(n, np.nan)
+        scores[np.frombuffer(column.places, dtype=np.int64)] = np.frombuffer(column.scores, dtype=np.float64)
+        return scores
+
+    def _method(self, method: Method, clusters: Codes, rounds: int, seed: int) -> MethodSummary:
+        column = self.columns[method]
+        n = len(column.places)
+        scores = np.frombuffer(column.scores, dtype=np.float64)
+        mine = clusters[np.frombuffer(column.places, dtype=np.int64)]
+        seconds = np.frombuffer(column.seconds, dtype=np.float32)
+        own = np.frombuffer(column.own, dtype=np.int8).astype(bool)
+        corpus = column.tally.result()
+        return MethodSummary(
+            rows=n,
+            accuracy=_accuracy(scores, mine, rounds, seed),
+            fallback=wilson(column.fallback, n),
+            unanswered=column.unanswered,
+            own=_accuracy(scores[own], mine[own], rounds, seed),
+            programs=column.programs,
+            plain=wilson(column.plain, column.programs) if column.programs else None,
+            errors=column.lines(),
+            seconds={
+                "mean": float(seconds.mean(dtype=np.float64)),
+                "median": float(np.median(seconds)),
+                "p95": float(np.percentile(seconds, 95)),
+            },
+            tokens=column.tokens / n,
+            corpus=corpus,
+            reasons={name: self.metric.reasons.get(name, "") for name, figure in corpus.items() if figure is None},
+            repeats=self._repeats(method),
+        )
+
+    def _repeats(self, method: Method) -> Repeats | None:
+        found = self.repeats.get(method, {})
+        if len(found) < 2:
+            return None
+        values = tuple(total / count for _, (count, total) in sorted(found.items()))
+        return Repeats(values, fmean(values), stdev(values))
+
+    def _breakdown(self, key: str, slices: _Slices, n: int) -> tuple[Group, ...]:
+        codes = np.full(n, -1, dtype=np.int32)
+        codes[: len(self.codes[key])] = np.frombuffer(self.codes[key], dtype=np.int32)
+        names = list(self.values[key])
+        counts = Counter(dict(enumerate(np.bincount(codes[codes >= 0], minlength=len(names)).tolist())))
+        shown = [code for code, _ in counts.most_common(MOST_VALUES)]
+        if all(name.isdecimal() for name in names):
+            shown.sort(key=lambda code: int(names[code]))
+        order = np.argsort(codes, kind="stable")
+        starts = np.searchsorted(codes[order], np.arange(len(names) + 1))
+        parts = [(names[code], order[starts[code] : starts[code + 1]]) for code in shown]
+        if len(names) > MOST_VALUES:
+            rest = np.setdiff1d(np.arange(len(names)), shown)
+            parts.append((OTHER, np.flatnonzero(np.isin(codes, rest))))
+        lines = (slices.group(key, name, places) for name, places in parts)
+        return tuple(line for line in lines if line.n)
+
+
+@dataclass(frozen=True)
+class _Slices:
+    """Figures of some of the examples."""
+
+    scores: Mapping[Method, Floats]
+    """One score an example, NaN where there is none."""
+    clusters: Codes
+    seed: int
+
+    def group(self, key: str, value: str, places: Codes) -> Group:
+        """Figures of one line of a breakdown."""
+        found = {method: scores[places] for method, scores in self.scores.items()}
+        known = {method: ~np.isnan(scores) for method, scores in found.items()}
+        accuracy = {
+            method: _accuracy(scores, self.clusters[places], GROUP_ROUNDS, self.seed)
+            for method, scores in found.items()
+        }
+        n = int(np.logical_or.reduce(list(known.values())).sum())
+        shown = {method: interval for method in METHODS if (interval := accuracy.get(method)) is not None}
+        return Group(key, value, n, shown, self.paired(places, GROUP_ROUNDS))
+
+    def paired(self, places: Codes | None, rounds: int) -> Paired | None:
+        """CodeVQA against PnP-VQA where both have a score; None where they never do."""
+        if not set(METHODS) <= self.scores.keys():
+            return None
+        ours, theirs = (self.scores[method] if places is None else self.scores[method][places] for method in METHODS)
+        clusters = self.clusters if places is None else self.clusters[places]
+        both = ~(np.isnan(ours) | np.isnan(theirs))
+        if not both.any():
+            return None
+        return compare(ours[both], theirs[both], clusters=clusters[both], rounds=rounds, seed=self.seed)
+
+
+def _accuracy(scores: Floats, clusters: Codes, rounds: int, seed: int) -> Interval | None:
+    """Wilson's interval for scores of 0 and 1, else the bootstrap's; None where nothing is scored."""
+    known = ~np.isnan(scores)
+    found = scores[known]
+    if not len(found):
+        return None
+    if np.isin(found, (0, 1)).all():
+        return wilson(int(found.sum()), len(found))
+    return mean(found, clusters=clusters[known], rounds=rounds, seed=seed)
+
+
+def _notes(scores: Mapping[Method, Floats], rounds: int) -> tuple[str, ...]:
+    counted = all(np.isin(one[~np.isnan(one)], (0, 1)).all() for one in scores.values())
+    kind = "Wilson's score interval, questions taken one by one" if counted else "a percentile bootstrap over clusters"
+    return (
+        f"Intervals are 95 %. Accuracy: {kind}.",
+        f"Differences: percentile bootstrap over clusters, {rounds:,} rounds; {GROUP_ROUNDS:,} in breakdowns.",
+    )

@@ -1,0 +1,1 @@
+"""A run: which engine, which examples, every row kept; record and replay."""

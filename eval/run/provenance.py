@@ -1,0 +1,160 @@
+"""What a run is told apart by: its settings, prompts, models and data, and what is kept of each answer."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import platform
+import sys
+import zipfile
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from ... import __version__
+from ...core.answer import Answer
+from ...core.errors import SetupError
+from ...engine.codevqa import CodeVQA
+from ...presets.assembly import resolve
+from ..task import DataSet, Method
+from .run_info import RunInfo
+
+__all__ = ["data_hash", "data_places", "machine", "prompt_hash", "prompt_names", "run_info", "trace"]
+
+SAMPLED = 100
+"""Examples that are looked at to tell data sets apart."""
+_COLUMNS = ("question", "answer", "program", "fallback", "error", "seconds", "models", "method", "tokens")
+"""Keys of an answer that a row has columns for, or that belong to the run."""
+_LONG = ("relevance", "patches", "prompt")
+
+
+def run_info(
+    engine: CodeVQA,
+    dataset: DataSet,
+    *,
+    methods: tuple[Method, ...],
+    seeds: tuple[int, ...],
+    limit: int | None = None,
+    offset: int = 0,
+    preset: str = "",
+    variant: str = "",
+) -> RunInfo:
+    """Describes a run that is about to begin.
+
+    Raises:
+        SetupError: a file of the data set cannot be read.
+    """
+    return RunInfo(
+        dataset=dataset.name,
+        split=dataset.split,
+        methods=methods,
+        preset=preset,
+        models={role: portable(name) for role, name in engine.model_names.items()},
+        settings=dataclasses.asdict(engine.settings),
+        prompts=prompt_names(engine),
+        prompt_hash=prompt_hash(engine),
+        seeds=seeds,
+        offset=offset,
+        limit=limit,
+        variant=variant,
+        version=__version__,
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        machine=machine(),
+        data=data_places(dataset),
+        data_hash=data_hash(dataset),
+    )
+
+
+def portable(name: str) -> str:
+    """Returns a model's name; a folder inside this package as presets write it, wherever the package lies."""
+    package = f"{resolve('@')}/"
+    return f"@{name.removeprefix(package)}" if name.startswith(package) else name
+
+
+def prompt_names(engine: CodeVQA) -> str:
+    """Returns the name of the engine's prompt set, or of the set for each form."""
+    names = {form: prompts.name for form, prompts in sorted(engine.writer.prompts.items())}
+    if len(set(names.values())) == 1:
+        return next(iter(names.values()))
+    return ", ".join(f"{form}: {name}" for form, name in names.items())
+
+
+def prompt_hash(engine: CodeVQA) -> str:
+    """Returns the SHA-256 of all that prompts are made from: preambles as shown, both banks, and their numbers."""
+    shown = {
+        form: {**dataclasses.asdict(prompts), "preamble": engine.writer.preamble(form), "licence": "", "about": ""}
+        for form, prompts in engine.writer.prompts.items()
+    }
+    return hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()
+
+
+def data_places(dataset: DataSet) -> str:
+    """Returns the files a data set was read from."""
+    sources = getattr(dataset, "sources", ())
+    return ", ".join(dict.fromkeys(str(Path(one.path).absolute()) for one in sources))
+
+
+def data_hash(dataset: DataSet) -> str:
+    """Returns the SHA-256 of a data set's annotations, the same wherever and however packed they lie.
+
+    It covers the content of the files (``sources``; a second a gigabyte), and ids, questions and answers of the first
+    examples, which tell apart what is read from the same files with other options.
+
+    Raises:
+        SetupError: a file cannot be read.
+    """
+    whole = hashlib.sha256()
+    for source in getattr(dataset, "sources", ()):
+        whole.update(_file_hash(Path(source.path), getattr(source, "member", "")))
+    for example in islice(dataset, SAMPLED):
+        whole.update(json.dumps([example.id, example.question, list(example.gold)]).encode())
+    return whole.hexdigest()
+
+
+def _file_hash(path: Path, member: str) -> bytes:
+    try:
+        if not member:
+            with path.open("rb") as file:
+                return hashlib.file_digest(file, "sha256").digest()
+        digest = hashlib.sha256()
+        with zipfile.ZipFile(path) as archive, archive.open(member) as packed:
+            while block := packed.read(1 << 20):
+                digest.update(block)
+        return digest.digest()
+    except (OSError, KeyError, zipfile.BadZipFile) as error:
+        raise SetupError(f"Cannot read {member or path}: {error}.", hint="Check the file.") from None
+
+
+def machine() -> str:
+    """Returns what this machine is: system, processors, and the accelerator where PyTorch is loaded and sees one."""
+    shown = f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPUs"
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        shown += f", {torch.cuda.device_count()} x {torch.cuda.get_device_name(0)}"
+    return shown
+
+
+def trace(answer: Answer, *, full: bool = False) -> dict[str, Any]:
+    """Returns what a store keeps of an answer beside its columns: calls, failed attempts, the baseline's evidence.
+
+    Args:
+        answer: the answer.
+        full: whether to keep relevance maps, patches and prompts too.
+    """
+    shown = answer.to_dict()
+    kept = {key: value for key, value in shown.items() if key not in _COLUMNS}
+    for call in kept["calls"]:
+        del call["remembered"]  # depends on what was asked before, and a run that was broken off asks in another order
+    if not full:
+        for item in (*kept["baseline"], *(item for call in kept["calls"] for item in call["evidence"])):
+            for name in _LONG:
+                item.pop(name, None)
+        for program in (kept["written"], *(attempt["program"] for attempt in kept["attempts"])):
+            if program is not None:
+                del program["prompt"]
+    if kept["written"] is not None:
+        del kept["written"]["source"], kept["written"]["question"]  # columns of the row and of the example
+    return kept

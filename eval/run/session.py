@@ -1,0 +1,244 @@
+"""One session of an evaluation: asks every example that a store lacks, a window of them at a time.
+
+What an example brings - an answer, a picture that cannot be read - is a row; what is wrong with the machine - a server
+that is down, a full disk - ends the session with every finished row kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Protocol, TypeAlias
+
+from ...core.errors import CodeVQAError, InputError, ModelError, ReplayMissError, ServerError, SetupError
+from ...core.loop_thread import LoopThread
+from ..task import DataSet, Example, Method, Row
+from .run_info import RunInfo
+from .store import Store
+
+__all__ = ["AskExample", "Job", "Progress", "Status", "run"]
+
+Job: TypeAlias = tuple[Method, int]
+"""A method and the number of a repetition."""
+Progress: TypeAlias = "Callable[[Status], None]"
+PATIENCE = 16
+"""Model failures in a row, with no answer between them, that end a run; more where the window is larger."""
+
+
+class AskExample(Protocol):
+    """Answers one example in several ways: :class:`.local.Local`, or something that asks another machine."""
+
+    async def __call__(self, example: Example, jobs: Sequence[Job]) -> list[Row]:
+        """Returns one row a job.
+
+        Raises:
+            ServerError: a model server is down.
+            SetupError: this machine lacks something; no example can be answered.
+        """
+        ...
+
+
+@dataclass
+class Status:
+    """How far a run is."""
+
+    total: int | None = None
+    """Examples of this run, as far as the data set says."""
+    examples: int = 0
+    """Examples that are finished, those of earlier sessions included."""
+    skipped: int = 0
+    """Examples that were finished before this session."""
+    rows: int = 0
+    """Rows of this session."""
+    errors: int = 0
+    """Rows of this session with an error, fallbacks included."""
+    repeated: int = 0
+    """Examples left out because their id came before."""
+    seconds: float = 0.0
+    """Since this session began."""
+
+    @property
+    def rate(self) -> float:
+        """Examples a second in this session."""
+        return (self.examples - self.skipped) / self.seconds if self.seconds else 0.0
+
+    @property
+    def left(self) -> float | None:
+        """Seconds left at this rate; None where that cannot be told."""
+        if self.total is None or not self.rate:
+            return None
+        return max(0, self.total - self.examples) / self.rate
+
+
+def run(
+    store: Store,
+    dataset: DataSet,
+    ask: AskExample,
+    info: RunInfo,
+    *,
+    window: int,
+    progress: Progress | None = None,
+) -> Status:
+    """Asks every example that a store lacks, from any thread.
+
+    Args:
+        store: where rows go; opened for writing.
+        dataset: where examples come from.
+        ask: what answers them.
+        info: methods, seeds, offset and limit of this session.
+        window: examples under way at a time.
+        progress: told how far the run is, after each example.
+
+    Raises:
+        ServerError: a model server went down.
+        ModelError: a model failed for as many questions as the window holds, and answered none.
+        SetupError: the disk is full, or nothing can be answered on this machine.
+        InputError: the data set holds other questions than the run.
+    """
+    loop = LoopThread("codevqa-eval")
+    session = _Session(store, dataset, ask, info, window, progress)
+    try:
+        loop.run(session.drive())
+    finally:
+        loop.close()  # what an interrupt cancelled ends here, before rows are committed for the last time
+        store.flush()
+    return session.status
+
+
+class _Session:
+    """One session of a run."""
+
+    def __init__(
+        self, store: Store, dataset: DataSet, ask: AskExample, info: RunInfo, window: int, progress: Progress | None
+    ) -> None:
+        self.store, self.ask, self.window, self.progress = store, ask, window, progress
+        self.jobs: list[Job] = [(method, n) for n in range(len(info.seeds)) for method in info.methods]
+        self.status = Status(total=_total(dataset, info.offset, info.limit))
+        self.begun = time.monotonic()
+        self.stopped: CodeVQAError | None = None
+        self.suspects: list[tuple[int, Example, list[Row]]] = []
+        """Examples whose every row is a ModelError, held back until another is answered."""
+        self.answered = any(store.counts().values())
+        self.under_way: dict[str, str] = {}
+        """Question by id."""
+        end = None if info.limit is None else info.offset + info.limit
+        self.source = enumerate(islice(dataset, info.offset, end), info.offset)
+
+    async def drive(self) -> None:
+        """Asks until the data set or something else ends."""
+        work = [asyncio.ensure_future(self._worker()) for _ in range(self.window)]
+        done, timer = asyncio.ensure_future(_all(work)), asyncio.ensure_future(self._commit())
+        try:
+            await asyncio.wait((done, timer), return_when=asyncio.FIRST_COMPLETED)
+            if timer.done():
+                timer.result()
+            await done
+        finally:
+            for task in (*work, done, timer):
+                task.cancel()
+            await asyncio.gather(*work, done, timer, return_exceptions=True)
+        self._settle()
+        if self.stopped is not None:
+            raise self._explained(self.stopped)
+
+    async def _worker(self) -> None:
+        """Answers examples until there are none, or something ends the run; others then finish theirs."""
+        try:
+            for place, example, jobs in self._wanted():
+                if not jobs:
+                    await asyncio.sleep(0)  # lets an interrupt in while millions are skipped
+                    continue
+                try:
+                    rows = await self.ask(example, jobs)
+                finally:
+                    del self.under_way[example.id]
+                self._keep(place, example, rows)
+        except (InputError, ReplayMissError, ServerError, SetupError) as error:
+            self.stopped = self.stopped or error
+
+    def _wanted(self) -> Iterator[tuple[int, Example, list[Job]]]:
+        """Yields examples with what is to be asked of them; now and then nothing, so that the caller may pause."""
+        for place, example in self.source:
+            if self.stopped is not None:
+                return
+            known = self.store.known(example.id)
+            asked = known[1] if known is not None else self.under_way.get(example.id)
+            if asked not in (None, example.question):
+                raise InputError(
+                    f"Question {example.id} reads {example.question!r} in the data set and {asked!r} in the run: the"
+                    " data have changed, or use an id twice."
+                )
+            if example.id in self.under_way or (known is not None and known[0] != place):
+                self.status.repeated += 1
+                continue
+            jobs = self.jobs if known is None else [job for job in self.jobs if not self.store.has(example.id, *job)]
+            if jobs:
+                self.under_way[example.id] = example.question
+                yield place, example, jobs
+                continue
+            self.status.skipped += 1
+            self._told(1)
+            if self.status.skipped % 256 == 0:
+                yield place, example, []
+
+    def _keep(self, place: int, example: Example, rows: list[Row]) -> None:
+        if rows and all(row.error == ModelError.__name__ and not row.fallback for row in rows):
+            self.suspects.append((place, example, rows))
+            if len(self.suspects) >= max(PATIENCE, self.window):
+                self.stopped = self.stopped or ModelError(rows[0].message)
+            return
+        self.answered = True
+        self._release()
+        self._save(place, example, rows)
+
+    def _release(self) -> None:
+        for held in self.suspects:
+            self._save(*held)
+        self.suspects.clear()
+
+    def _save(self, place: int, example: Example, rows: list[Row]) -> None:
+        self.store.add(example, rows, place=place)
+        self.status.rows += len(rows)
+        self.status.errors += sum(row.error is not None for row in rows)
+        self._told(1)
+
+    def _settle(self) -> None:
+        """The last failures are the questions' where others were answered; else the model's, and the run's."""
+        if not self.suspects or self.stopped is not None:
+            return
+        if self.answered:
+            self._release()
+        else:
+            self.stopped = ModelError(self.suspects[0][2][0].message)
+
+    def _explained(self, error: CodeVQAError) -> CodeVQAError:
+        kept = sum(self.store.counts().values())
+        return type(error)(str(error), hint=f"Stopped with {kept:,} rows kept; --resume goes on.")
+
+    def _told(self, examples: int) -> None:
+        self.status.examples += examples
+        self.status.seconds = time.monotonic() - self.begun
+        if self.progress is not None:
+            self.progress(self.status)
+
+    async def _commit(self) -> None:
+        """Commits each second, so that slow rows do not wait for others to fill a batch."""
+        while True:
+            await asyncio.sleep(1)
+            self.store.flush()
+
+
+async def _all(tasks: Sequence[asyncio.Future[None]]) -> None:
+    await asyncio.gather(*tasks)
+
+
+def _total(dataset: DataSet, offset: int, limit: int | None) -> int | None:
+    """Returns how many examples there are to ask, where the data set knows its length."""
+    length = getattr(dataset, "__len__", None)
+    if length is None:
+        return limit
+    left = max(0, int(length()) - offset)
+    return left if limit is None else min(left, limit)

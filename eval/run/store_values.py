@@ -1,0 +1,105 @@
+"""Between examples and rows as data, and as values of the store's tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...core.errors import ImageError
+from ...core.images import ImageSource
+from ..task import EvalImage, Example, PictureFile, Row
+
+__all__ = ["Gone", "example_values", "row_values", "to_example", "to_row"]
+
+
+@dataclass(frozen=True)
+class Gone:
+    """A picture that was in memory when the run was made: its name is all that the store keeps."""
+
+    name: str
+
+    def load(self) -> ImageSource:
+        """Fails always.
+
+        Raises:
+            ImageError: the picture is not in the store.
+        """
+        raise ImageError(f"The picture {self.name} was not kept with the run.", hint="Open the data set itself.")
+
+
+def _clean(text: str) -> str:
+    """Returns text that UTF-8 can hold: half a surrogate pair, which JSON can smuggle in, becomes a question mark."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _json(value: Any) -> str:
+    return _clean(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+
+def example_values(example: Example, place: int | None) -> tuple[Any, ...]:
+    """Returns an example as a row of its table."""
+    images = _json([_picture(image) for image in example.images])
+    gold, groups, record = _json(list(example.gold)), _json(dict(example.groups)), _json(dict(example.record))
+    return (place, example.id, _clean(example.question), example.form, images, gold, groups, example.cluster, record)
+
+
+def _picture(image: EvalImage) -> dict[str, Any]:
+    if not isinstance(image, PictureFile):
+        return {"name": image.name}
+    shown: dict[str, Any] = {"path": str(image.path.absolute())}
+    if image.member:
+        shown["member"] = image.member
+    if image.crop is not None:
+        shown["crop"] = list(image.crop)
+    return shown
+
+
+def _image(shown: Mapping[str, Any]) -> EvalImage:
+    if "path" not in shown:
+        return Gone(shown["name"])
+    crop = shown.get("crop")
+    box = None if crop is None else (int(crop[0]), int(crop[1]), int(crop[2]), int(crop[3]))
+    return PictureFile(Path(shown["path"]), shown.get("member", ""), box)
+
+
+def to_example(values: tuple[Any, ...]) -> Example:
+    """Returns an example as it was; pictures that were in memory alone come back as :class:`Gone`."""
+    id, question, form, images, gold, groups, cluster, record = values
+    return Example(
+        id=id,
+        question=question,
+        images=tuple(map(_image, json.loads(images))),
+        form=form,
+        gold=tuple(json.loads(gold)),
+        groups=json.loads(groups),
+        cluster=cluster,
+        record=json.loads(record),
+    )
+
+
+def row_values(row: Row) -> tuple[Any, ...]:
+    """Returns a row as a row of its table."""
+    program = None if row.program is None else _clean(row.program)
+    head = (row.id, row.method, row.repeat, _clean(row.prediction), int(row.fallback), row.error, _clean(row.message))
+    return (*head, program, _json(dict(row.trace)), row.seconds, row.tokens)
+
+
+def to_row(values: tuple[Any, ...]) -> Row:
+    """Returns a row as it was."""
+    id, method, repeat, prediction, fallback, error, message, program, trace, seconds, tokens = values
+    return Row(
+        id=id,
+        method=method,
+        repeat=repeat,
+        prediction=prediction,
+        fallback=bool(fallback),
+        error=error,
+        message=message,
+        program=program,
+        trace=json.loads(trace),
+        seconds=seconds,
+        tokens=tokens,
+    )
