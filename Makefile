@@ -2,11 +2,12 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
+PYTEST_WORKERS ?= 2
 
-.PHONY: help install demo app test lint format types check docs bench clean
+.PHONY: help install demo app test test-all lint format types imports check docs bench clean
 
 help:  ## list the commands
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 $(VENV)/.installed: setup.cfg constraints.txt pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11"; exit 1; }
@@ -26,8 +27,17 @@ demo: install  ## answer questions about the shipped pictures with the embedded 
 app: install  ## serve the page where you ask about your own pictures; ARGS are its options
 	$(BIN)/python app.py $(ARGS)
 
-test: $(VENV)/.installed-test  ## run the tests
-	$(BIN)/python -m pytest $(ARGS)
+# What measures time runs by itself afterwards; where ARGS choose nothing of it, pytest says so with status 5.
+define pytest
+	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal -m "not timing$(1)" $(ARGS)
+	$(BIN)/python -m pytest -m "timing$(1)" $(ARGS) || test $$? -eq 5
+endef
+
+test: $(VENV)/.installed-test  ## run the tests but the slow ones; ARGS are pytest's
+	$(call pytest, and not slow)
+
+test-all: $(VENV)/.installed-test  ## run all tests: training, notebook, Ray, wheel and floors of the weights too
+	$(call pytest)
 
 lint: $(VENV)/.installed-test  ## ruff, formatting, prompt banks
 	$(BIN)/ruff check .
@@ -41,9 +51,12 @@ format: $(VENV)/.installed-test  ## format the code
 types: $(VENV)/.installed-test  ## strict mypy
 	$(BIN)/mypy -p codevqa
 	$(BIN)/mypy -p training
-	$(BIN)/mypy app.py examples benchmarks docs
+	$(BIN)/mypy app.py examples benchmarks docs tests
 
-check: lint types  ## lint and types
+imports: $(VENV)/.installed-test  ## what may import what
+	$(BIN)/lint-imports
+
+check: lint types imports  ## lint, types and imports
 
 docs: $(VENV)/.installed-test  ## write the generated pages of docs/
 	$(BIN)/python docs/generate.py

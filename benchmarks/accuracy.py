@@ -37,8 +37,8 @@ class Gold:
 
 def drawn(count: int, form: str, seed: int) -> list[Gold]:
     """Returns fresh questions about drawn scenes."""
-    from codevqa.miniworld.questions import sample_question
     from codevqa.miniworld.questions_set import sample_set
+    from codevqa.miniworld.sampling import sample_question
     from codevqa.miniworld.world import draw, sample_scene
 
     found: list[Gold] = []

@@ -56,7 +56,7 @@ def wait_for_page(url: str) -> None:
 
 def ask(client: Any, asked: dict[str, Any]) -> float:
     """Asks one question; returns the seconds until its answer was there, the upload of its pictures included."""
-    from gradio_client import handle_file  # type: ignore[import-untyped]
+    from gradio_client import handle_file
 
     before = time.perf_counter()
     images = [handle_file(EXAMPLES / "pictures" / name) for name in asked["images"]]

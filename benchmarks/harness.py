@@ -25,19 +25,19 @@ from typing import Any
 from PIL import Image
 
 from codevqa import CodeVQA, Models, QuerySettings, Settings, Writer, WriterSettings
-from codevqa.core.answer import Form
-from codevqa.eval.run.local import Local
-from codevqa.eval.run.provenance import run_info
+from codevqa.core.trace import Form
+from codevqa.eval.run.local import LocalAnswerer
+from codevqa.eval.run.provenance import engine_info, run_info
+from codevqa.eval.run.request import EvalRequest
 from codevqa.eval.run.runner import open_run
-from codevqa.eval.run.session import Job, Status, run
+from codevqa.eval.run.session import Status, run
 from codevqa.eval.run.store import FILE
-from codevqa.eval.task import Example, Method, PictureFile, Row
+from codevqa.eval.task import METHODS, Example, Job, PictureFile, Row
 from codevqa.models.base import GenerationRequest
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 from codevqa.prompts import PromptSet
 from codevqa.prompts import load as load_prompts
 
-METHODS: tuple[Method, ...] = ("codevqa", "pnpvqa")
 PROGRAM = 'img = open_image("Image1.jpg")\nanswer = query(img, "Is it red?")'
 
 
@@ -147,8 +147,8 @@ def measure(folder: Path, count: int, engine: bool) -> dict[str, object]:
             print(f"{status.examples:,} examples, {status.rate:,.0f}/s, {resident():.0f} MiB", file=sys.stderr)
 
     with fakes.engine() as vqa:
-        info = run_info(vqa, data, methods=METHODS, seeds=(0,))
-        ask = Local(vqa, (0,)) if engine else Instant()
+        info = run_info(engine_info(vqa), data, EvalRequest(METHODS, seeds=(0,)))
+        ask = LocalAnswerer(vqa, (0,)) if engine else Instant()
         with open_run(folder / "run", info) as store:
             began = time.perf_counter()
             run(store, data, ask, info, window=vqa.settings.workers, progress=progress)

@@ -29,8 +29,8 @@ import numpy as np
 from PIL import Image
 
 from codevqa import CodeVQA, Models, QuerySettings, Settings, Writer, WriterSettings
-from codevqa.core.answer import Form
 from codevqa.core.images import Picture, load_picture
+from codevqa.core.trace import Form
 from codevqa.models.base import CaptionRequest, Completion, GenerationRequest, Match, MatchRequest, SimilarityRequest
 from codevqa.prompts import PromptSet
 from codevqa.prompts import load as load_prompts

@@ -1,6 +1,7 @@
 """The work of ``processes.py`` as an evaluation on Ray: ``scaling.py --engine ray`` runs it.
 
-Examples go through :class:`codevqa.eval.ray.engine.Pool` and rows into a store, as with ``codevqa eval --engine ray``.
+Examples go through :class:`codevqa.eval.ray.actor_pool.ActorPool` and rows into a store, as with
+``codevqa eval --engine ray``.
 Pictures lie as JPEG files of the size of most of GQA's, which actors read and decode.
 """
 
@@ -12,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +23,9 @@ from processes import Found, per_picture, pictures
 from random_blip import engine, networks, questions, served
 
 from codevqa import CodeVQA
-from codevqa.eval.ray.engine import Pool
+from codevqa.eval.ray.actor_pool import ActorPool
+from codevqa.eval.run.provenance import run_info
+from codevqa.eval.run.request import EvalRequest
 from codevqa.eval.run.runner import stream
 from codevqa.eval.task import Example, Method, PictureFile
 
@@ -77,10 +80,10 @@ def measured(options: argparse.Namespace, each: int, gpus: int = 1) -> Found:
         folder, per = Path(scratch), per_picture(options)
         warm = Drawn(folder, options.warm_up * gpus, per, 1).write()
         data = Drawn(folder, pictures(options) * gpus, per, 2).write()
-        with Pool(factory, data, actors=gpus * each) as pool:
+        with ActorPool(factory, actors=gpus * each) as pool:
             pool.seeds = (0,)
             pool.fill()
-            info = replace(pool.info, methods=(method,), seeds=(0,))
+            info = run_info(pool.info, data, EvalRequest(methods=(method,), seeds=(0,)))
             together = len(pool) * workers
             stream(folder / "warm", warm, pool, info, workers=together).close()
             began, busy = time.perf_counter(), time.process_time()

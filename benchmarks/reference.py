@@ -31,9 +31,9 @@ import torch
 from reference_text import Coupled, PlainLM
 from transformers import BlipForConditionalGeneration, BlipForImageTextRetrieval, LogitsProcessorList
 
-from codevqa.core.answer import Form
 from codevqa.core.errors import ModelError, ProgramError
 from codevqa.core.images import ImageSource, Picture, load_pictures
+from codevqa.core.trace import Form
 from codevqa.engine.answer_text import answer_text
 from codevqa.models.base import Completion, GenerationRequest, LanguageModel
 from codevqa.models.blip.checkpoint import Checkpoint, load_checkpoint

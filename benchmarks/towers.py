@@ -29,8 +29,9 @@ from transformers.models.blip.image_processing_pil_blip import BlipImageProcesso
 from codevqa.core.images import Picture, load_picture
 from codevqa.models.base import MatchRequest
 from codevqa.models.blip.checkpoint import Checkpoint
-from codevqa.models.blip.fast.text_encoder import TextForward
-from codevqa.models.blip.fast.vision_encoder import VisionForward
+from codevqa.models.blip.choice import vision_encoder
+from codevqa.models.blip.fast.text_encoder import FastTextEncoder
+from codevqa.models.blip.forwards import VisionEncoder
 from codevqa.models.blip.matcher import BlipMatcher
 from codevqa.models.blip.picture_input import PictureReader
 from codevqa.models.cuda_graphs import enabled
@@ -106,13 +107,11 @@ def distances(size: str, device: torch.device, dtype: torch.dtype, folder: Path)
     for precision in dict.fromkeys((torch.float32, dtype)):
         at = checkpoint(size, device, precision, folder)
         reader = PictureReader(at.processor, device, precision)
-        forward = VisionForward(at.model.vision_model, reader)
+        plain, fast = (vision_encoder(at, fast=fast) for fast in (False, True))
         pixels = reader.read(pictures)
-        with torch.inference_mode():
-            theirs = at.model.vision_model(pixel_values=batch.to(device, precision)).last_hidden_state
-            direct = forward._forward(pixels)
-            replayed = torch.cat([forward(pixels[:1]).clone(), forward(pixels[1:4]).clone(), forward(pixels[4:])])
-        apart = [float((one.float() - expected).norm() / expected.norm()) for one in (theirs, direct, replayed)]
+        small = torch.cat([fast(pixels[:1]).clone(), fast(pixels[1:4]).clone(), fast(pixels[4:])])
+        found = (plain(pixels), fast(pixels).clone(), small)
+        apart = [float((one.float() - expected).norm() / expected.norm()) for one in found]
         print(
             f"{str(precision)[6:]}: from transformers' float32: theirs {apart[0]:.1e}, ours {apart[1]:.1e}, "
             f"in small batches {apart[2]:.1e}"
@@ -122,16 +121,16 @@ def distances(size: str, device: torch.device, dtype: torch.dtype, folder: Path)
 def towers(at: Checkpoint, batches: list[int], roof: float, repeats: int) -> None:
     """Prints pictures a second by batch size."""
     reader = PictureReader(at.processor, at.device, at.dtype)
-    forward = VisionForward(at.model.vision_model, reader)
+    plain, fast = (vision_encoder(at, fast=fast) for fast in (False, True))
     work = flop(at.model.vision_model.config) / 1e12
-    for rows in batches:
+
+    def measure(name: str, encoder: VisionEncoder, rows: int, repeats: int) -> None:
         pixels = torch.randint(0, 256, (rows, reader.size, reader.size, 3), dtype=torch.uint8, device=at.device)
-        took = seconds(lambda pixels=pixels: forward(pixels), at.device, repeats)  # type: ignore[misc]
-        _rate(f"ours, batch {rows}", rows, took, work, roof)
-    numbers = torch.randn(batches[-1], 3, reader.size, reader.size, device=at.device, dtype=at.dtype)
-    with torch.inference_mode():
-        took = seconds(lambda: at.model.vision_model(pixel_values=numbers), at.device, max(1, repeats // 3))
-    _rate(f"transformers, batch {batches[-1]}", batches[-1], took, work, roof)
+        _rate(f"{name}, batch {rows}", rows, seconds(lambda: encoder(pixels), at.device, repeats), work, roof)
+
+    for rows in batches:
+        measure("ours", fast, rows, repeats)
+    measure("transformers", plain, batches[-1], max(1, repeats // 3))
 
 
 def _rate(name: str, rows: int, took: float, work: float, roof: float) -> None:
@@ -152,7 +151,6 @@ def end_to_end(matcher: BlipMatcher, count: int) -> None:
         _wait(matcher._at.device)
         _rate(name, count, time.perf_counter() - start, work, 789)
     matcher._vision._kept.clear()
-    matcher._vision.kept_bytes = 0
     start = time.perf_counter()
     matcher._vision.features(pictures[-64:])
     _wait(matcher._at.device)
@@ -165,19 +163,19 @@ def gradcam(matcher: BlipMatcher, pairs: int, repeats: int) -> None:
     pictures = photos(pairs, generator)
     texts = [" ".join(generator.permutation(WORDS)) for _ in range(pairs)]
     matcher._vision.features(pictures)
-    chosen = TextForward.absorbs
+    chosen = FastTextEncoder.absorbs
     for rows, each in ((1, 1), (8, 1), (pairs, 1), (pairs, 4), (pairs, 8), (pairs, pairs)):
         requests = [MatchRequest(pictures[row // each], texts[row]) for row in range(rows)]
         found = []
         for way in (chosen, lambda *_: True, lambda *_: False):
-            TextForward.absorbs = way  # type: ignore[method-assign]
+            FastTextEncoder.absorbs = way  # type: ignore[method-assign]
             took = seconds(lambda requests=requests: matcher.match(requests), matcher._at.device, repeats)  # type: ignore[misc]
             found.append(f"{1000 * took / rows:8.3f}")
         print(
             f"GradCAM, {rows:3d} pairs, {each:3d} a picture: {found[0]} ms a pair "
             f"(absorbed {found[1]}, projected {found[2]})"
         )
-    TextForward.absorbs = chosen  # type: ignore[method-assign]
+    FastTextEncoder.absorbs = chosen  # type: ignore[method-assign]
 
 
 @contextlib.contextmanager

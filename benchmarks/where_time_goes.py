@@ -127,7 +127,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=18, help="entries of each table")
     options = parser.parse_args()
     from codevqa.models.blip import BlipCaptioner, BlipMatcher
-    from codevqa.models.causal_lm.transformers_lm import TransformersLM
+    from codevqa.models.causal_lm import TransformersLM
 
     busy = Busy()
     for thing, methods in (

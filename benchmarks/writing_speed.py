@@ -27,7 +27,7 @@ import torch
 
 from codevqa.core.settings import WriterSettings
 from codevqa.models.base import Completion, GenerationRequest
-from codevqa.models.causal_lm.transformers_lm import TransformersLM
+from codevqa.models.causal_lm import TransformersLM
 from codevqa.models.cuda_graphs import enabled
 from codevqa.prompts import load
 from codevqa.writing.writer import Writer
@@ -115,10 +115,10 @@ def alike(left: Sequence[Completion], right: Sequence[Completion]) -> dict[str, 
 
 def slots(lm: TransformersLM) -> dict[str, Any]:
     """Returns how many texts were decoded at once, and whether that was recorded; empty where there are no slots."""
-    memory = getattr(lm._own, "memory", None)
+    memory = getattr(lm._loop, "memory", None)
     if memory is None:
         return {}
-    return {"recorded": memory.recordable, "why not": memory.refusal, "slots": memory.count}
+    return {"recorded": memory.recordable, "slots": memory.count}
 
 
 def main() -> None:

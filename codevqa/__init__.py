@@ -14,12 +14,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from .core.answer import AnswerPages, draw_with
+from .core.moved_modules import find_moved_modules
 
 if TYPE_CHECKING:
     from .batching.call_cache import Memory
-    from .core.answer import Answer, Call, Evidence, Program, Trace
+    from .core.answer import Answer
     from .core.errors import CodeVQAError
     from .core.settings import Limits, QuerySettings, Settings, WriterSettings
+    from .core.trace import Call, Evidence, Program, Trace
     from .engine.codevqa import CodeVQA, Question
     from .engine.watch import Watch
     from .models.base import Models
@@ -30,19 +32,19 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Answer": "core.answer",
-    "Call": "core.answer",
+    "Call": "core.trace",
     "CodeVQA": "engine.codevqa",
     "CodeVQAError": "core.errors",
-    "Evidence": "core.answer",
+    "Evidence": "core.trace",
     "Image": "primitives",
     "Limits": "core.settings",
     "Memory": "batching.call_cache",
     "Models": "models.base",
-    "Program": "core.answer",
+    "Program": "core.trace",
     "QuerySettings": "core.settings",
     "Question": "engine.codevqa",
     "Settings": "core.settings",
-    "Trace": "core.answer",
+    "Trace": "core.trace",
     "Watch": "engine.watch",
     "Writer": "writing.writer",
     "WriterSettings": "core.settings",
@@ -71,6 +73,7 @@ __all__ = [
 ]
 
 
+find_moved_modules()
 draw_with(lambda: cast(AnswerPages, import_module(".pages.answer_page", __name__)))
 
 

@@ -11,17 +11,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from PIL import Image
 
-from ..core.answer import Form
 from ..core.errors import ImageError
-from ..core.images import ImageSource
+from ..core.images import ImageSource, load_picture
+from ..core.trace import Form, Method
 
-__all__ = ["DataSet", "EvalImage", "Example", "Held", "Method", "PictureFile", "Row"]
+__all__ = ["METHODS", "DataSet", "EvalImage", "Example", "Held", "Job", "Method", "PictureFile", "Row"]
 
-Method: TypeAlias = Literal["codevqa", "pnpvqa"]
+METHODS: tuple[Method, ...] = ("codevqa", "pnpvqa")
+Job: TypeAlias = tuple[Method, int]
+"""A method and the number of a repetition."""
 
 
 class EvalImage(Protocol):
@@ -78,8 +80,6 @@ class PictureFile:
                 raise ImageError(f"Cannot read {self.member} in {self.path}: {error}.") from None
         if self.crop is None:
             return source
-        from ..core.images import load_picture
-
         return load_picture(source).pixels.crop(self.crop)
 
 

@@ -4,8 +4,7 @@ Where Chromium, Playwright or Gradio is missing the tests are skipped and say wh
 ``CODEVQA_REQUIRE_BROWSER=1``, which continuous integration sets, that is a failure instead. Screenshots go to
 ``CODEVQA_SCREENSHOTS``, or to build/screenshots.
 
-A test module names the fixtures ``browser``, ``server`` and ``visit`` as its own. Playwright's event loop lives as long
-as the module: nothing else in it may run one.
+The fixtures ``browser``, ``server`` and ``visit`` are in conftest.py.
 """
 
 from __future__ import annotations
@@ -15,17 +14,17 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
-from server_kit import Server, serve
+from server_kit import Server
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Locator, Page
+    from playwright.sync_api import BrowserContext, Locator, Page
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "examples" / "pictures"
@@ -98,7 +97,7 @@ class Visitor:
         """Event streams of Gradio that are open: it closes its stream when nothing more is to come."""
         context.on("request", self._requested)
         for ended in ("requestfinished", "requestfailed"):
-            context.on(ended, self._ended)  # type: ignore[call-overload]
+            context.on(ended, self._ended)
         context.on("weberror", lambda error: self.complaints.append(f"uncaught: {error.error}"))
         context.on("console", self._noted)
         context.on("dialog", self._asked)
@@ -360,43 +359,3 @@ selector => [...document.querySelectorAll(selector)].filter(one => one.innerText
   })
 """
 """WCAG contrast of each element that matches and shows text, against the backgrounds behind it."""
-
-
-# -- fixtures ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """The demo with the mini preset. One for all tests of a module: visitors share nothing."""
-    need_browser()
-    with serve(tmp_path_factory.mktemp("demo")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    need_browser()
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
-        yield running
-        running.close()
-
-
-@pytest.fixture
-def visit(browser: Browser, server: Server) -> Iterator[Callable[..., Visitor]]:
-    """Makes visitors, with the page open; afterwards none of them may have asked another machine or seen an error."""
-    made: list[Visitor] = []
-
-    def make(*, opened: bool = True, **options: Any) -> Visitor:
-        context = browser.new_context(viewport=options.pop("viewport", {"width": 1280, "height": 900}), **options)
-        visitor = Visitor(context, server)
-        made.append(visitor)
-        return visitor.open() if opened else visitor
-
-    yield make
-    for visitor in made:
-        visitor.context.close()
-    assert [url for visitor in made for url in visitor.foreign] == []
-    assert [one for visitor in made for one in visitor.complaints] == []

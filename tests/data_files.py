@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from PIL import Image
 
 from codevqa.core.images import load_picture
 from codevqa.eval.task import Example
+
+One = TypeVar("One")
 
 SUIT = {
     "semantic": [
@@ -77,11 +80,12 @@ def pack(folder: Path, archive: Path) -> None:
     shutil.rmtree(folder)
 
 
-def only(examples: Any) -> Example:
-    (one,) = examples
+def only(found: Iterable[One]) -> One:
+    (one,) = found
     return one
 
 
 def seen(example: Example) -> list[tuple[int, ...]]:
     """The top left pixel of every picture of an example."""
-    return [load_picture(image.load()).pixels.getpixel((0, 0)) for image in example.images]
+    pixels = [load_picture(image.load()).pixels.getpixel((0, 0)) for image in example.images]
+    return [pixel for pixel in pixels if isinstance(pixel, tuple)]

@@ -43,9 +43,9 @@ class Interpreter:
         if sort in ("hposition", "vposition"):
             return self.position(key, sort)
         if sort == "name":
-            return self.objects[key]["name"]
+            return str(self.objects[key]["name"])
         sizes = ("small", "medium", "large")
-        return next(one for one in self.objects[key]["attributes"] if (one in sizes) == (sort == "size"))
+        return next(str(one) for one in self.objects[key]["attributes"] if (one in sizes) == (sort == "size"))
 
     def step(self, operation: str, argument: str, inputs: list[Any], words: str) -> tuple[Any, str]:
         verb, _, sort = operation.partition(" ")
@@ -107,7 +107,7 @@ def covr_run(steps: list[dict[str, Any]], scenes: list[Any]) -> Any:
     values: list[Any] = []
     for step in steps:
         inputs = [values[place] for place in step["dependencies"]]
-        words = step["arguments"]
+        words: list[Any] = step["arguments"]
         match step["operation"]:
             case "python":
                 return None
@@ -123,6 +123,6 @@ def covr_run(steps: list[dict[str, Any]], scenes: list[Any]) -> Any:
             case "count":
                 values.append(len(inputs[0]))
             case sign:
-                one, two = (*inputs, *words)
+                one, two = *inputs, *words
                 values.append({"geq": one >= two, "eq": one == two, "gt": one > two, "lt": one < two}[sign])
     return values[-1]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from PIL import Image
 
 from codevqa import CodeVQA, Models, QuerySettings, Settings, Writer, WriterSettings
-from codevqa.eval.task import Example, PictureFile
+from codevqa.eval import Store
+from codevqa.eval.task import Example, PictureFile, Row
 from codevqa.models.base import GenerationRequest
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 from codevqa.prompts import load as load_prompts
@@ -47,6 +49,34 @@ class Numbered:
             )
 
 
+class Broken(Numbered):
+    """Some pictures cannot be read, and one question is empty."""
+
+    def __iter__(self) -> Iterator[Example]:
+        for example in super().__iter__():
+            if example.id == "000001":
+                example = dataclasses.replace(example, images=(PictureFile(self.folder / "missing.png"),))
+            if example.id == "000002":
+                (self.folder / "text.png").write_text("no picture")
+                example = dataclasses.replace(example, images=(PictureFile(self.folder / "text.png"),))
+            if example.id == "000003":
+                example = dataclasses.replace(example, question=" ")
+            if example.id == "000004":
+                example = dataclasses.replace(example, images=example.images * 2)
+            yield example
+
+
+class Counted(Numbered):
+    """Counts the examples that were drawn from it."""
+
+    drawn = 0
+
+    def __iter__(self) -> Iterator[Example]:
+        for example in super().__iter__():
+            self.drawn += 1
+            yield example
+
+
 def fake_engine(
     program: str | Callable[[GenerationRequest], str] = PROGRAM,
     read: str | Callable[[GenerationRequest], str] = " yes\n",
@@ -67,3 +97,18 @@ def fake_engine(
     models = Models(ScriptedLM(read, name="reader"), FakeMatcher(6), captioner)
     settings = Settings(query=QuerySettings(captions=captions, patches=5, shots=1), workers=workers, seed=seed)
     return CodeVQA(writer, models, settings)
+
+
+def asked(store: Store) -> list[tuple[str, str, int]]:
+    """Which question each row answers, by which method, in which repetition."""
+    return [(row.id, row.method, row.repeat) for key in store.counts() for row in store.rows(*key)]
+
+
+def timeless(store: Store) -> list[Row]:
+    """Every row without what a clock says."""
+
+    def plain(row: Row) -> Row:
+        calls = [{**call, "seconds": 0} for call in row.trace["calls"]]
+        return dataclasses.replace(row, seconds=0, trace={**row.trace, "calls": calls})
+
+    return [plain(row) for key in sorted(store.counts()) for row in store.rows(*key)]

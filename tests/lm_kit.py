@@ -11,7 +11,7 @@ import torch
 from tiny_lm import build_tokenizer
 
 from codevqa.models.base import Completion, GenerationRequest
-from codevqa.models.causal_lm.transformers_lm import TransformersLM
+from codevqa.models.causal_lm import TransformersLM
 
 CONTEXT = 160
 HEAD = "img = open_image(\n# Image 1: Is the red ball left of the box?\n"
@@ -57,6 +57,31 @@ def alibi() -> Any:
     from transformers import BloomConfig, BloomForCausalLM
 
     return BloomForCausalLM(BloomConfig(vocab_size=400, hidden_size=32, n_layer=2, n_head=4, initializer_range=0.25))
+
+
+def maskless() -> Any:
+    """Falcon with ALiBi counts on a mask."""
+    from transformers import FalconConfig, FalconForCausalLM
+
+    config = FalconConfig(vocab_size=400, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, alibi=True)
+    return FalconForCausalLM(config)
+
+
+def uncached() -> Any:
+    """The first GPT keeps no keys and values."""
+    from transformers import OpenAIGPTConfig, OpenAIGPTLMHeadModel
+
+    return OpenAIGPTLMHeadModel(OpenAIGPTConfig(vocab_size=400, n_positions=CONTEXT, n_embd=32, n_layer=2, n_head=4))
+
+
+OTHERS: dict[Callable[[], Any], str] = {
+    sliding: "not every layer attends over the whole text",
+    capped: "UnsupportedError: Gemma2Attention needs more than causal attention",
+    alibi: "logits differ by|RuntimeError",
+    maskless: "TypeError: unsupported operand",
+    uncached: "UnsupportedError: no keys and values to keep",
+}
+"""Models that are not for our own loops, and what is said of the reason."""
 
 
 def sizes() -> dict[str, Any]:

@@ -18,9 +18,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 Reply = tuple[int, Any, dict[str, str]]
+Answer = Callable[[str, dict[str, Any], int], Reply]
 
 
 def completion(text: str) -> Reply:
@@ -63,7 +62,7 @@ def pieces(texts: Sequence[str], chat: bool, finish: str | None) -> Iterator[str
         yield event({**kind, "choices": [{"index": 0, **said, "finish_reason": None}], "usage": None})
     if finish is None:
         return
-    last = {"delta": {}} if chat else {"text": ""}
+    last: dict[str, Any] = {"delta": {}} if chat else {"text": ""}
     yield event({**kind, "choices": [{"index": 0, **last, "finish_reason": finish}]})
     usage = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
     yield event({**kind, "choices": [], "usage": usage})
@@ -76,13 +75,16 @@ class FakeServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, answer: Callable[[str, dict[str, Any], int], Reply]) -> None:
+    def __init__(self, answer: Answer) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.answer = answer
         self.seen: list[tuple[str, dict[str, Any], dict[str, str]]] = []
         self.lock = threading.Lock()
         self.url = f"http://127.0.0.1:{self.server_address[1]}/v1"
         threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
+
+
+Serve = Callable[[Answer], FakeServer]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -135,7 +137,7 @@ def transformers_serve(log: Path) -> Iterator[str]:
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, env=environment, start_new_session=True)
     try:
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + 300
         while not _answers(f"http://127.0.0.1:{port}/health"):
             if process.poll() is not None or time.monotonic() > deadline:
                 raise AssertionError(f"transformers serve did not start:\n{log.read_text()[-2000:]}")
@@ -158,22 +160,3 @@ def _answers(url: str) -> bool:
         return True
     except OSError:
         return False
-
-
-Serve = Callable[[Callable[[str, dict[str, Any], int], Reply]], FakeServer]
-
-
-@pytest.fixture
-def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    running = []
-
-    def start(answer: Callable[[str, dict[str, Any], int], Reply]) -> FakeServer:
-        running.append(FakeServer(answer))
-        return running[-1]
-
-    yield start
-    for server in running:
-        server.shutdown()
-        server.server_close()

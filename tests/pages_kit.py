@@ -9,9 +9,10 @@ from html.parser import HTMLParser
 
 from PIL import Image
 
-from codevqa.core.answer import Answer, Call, Evidence, ImageRef, Program, Trace
+from codevqa.core.answer import Answer
 from codevqa.core.errors import ErrorRecord
 from codevqa.core.images import Picture, load_picture
+from codevqa.core.trace import Call, Evidence, ImageRef, Program, Trace
 
 HOSTILE = '</script></style></title></textarea><img src=x onerror="alert(1)">\'"`{{7*7}}<!--<b>&amp;]]>'
 SOURCE = """img = open_image("Image1.jpg")

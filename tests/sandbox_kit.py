@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import pytest
 from PIL import Image as PILImage
 
 from codevqa.core.images import load_picture
 from codevqa.primitives import Image, PrimitiveSet, primitive
-from codevqa.sandbox.sandbox import Host, Limits, Outcome, Sandbox
+from codevqa.sandbox import Host, Limits, Outcome, Sandbox
 
 
 @primitive
@@ -72,11 +71,3 @@ class Kit:
         """Ends the workers and the loop."""
         self.runner.run(self.box.aclose())
         self.runner.close()
-
-
-@pytest.fixture(scope="module")
-def kit() -> Iterator[Kit]:
-    """A started sandbox, shared by the tests of one file."""
-    made = Kit()
-    yield made
-    made.close()

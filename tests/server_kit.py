@@ -68,7 +68,7 @@ def serve(folder: Path, *words: str) -> Iterator[Server]:
                 process.wait()
 
 
-def wait_for_page(server: Server, seconds: float = 120) -> None:
+def wait_for_page(server: Server, seconds: float = 300) -> None:
     """Waits until the page is served.
 
     Raises:

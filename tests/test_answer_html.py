@@ -9,9 +9,9 @@ import pytest
 from PIL import Image as PILImage
 
 from codevqa import Answer, CodeVQAError
-from codevqa.core.answer import Call, Evidence, ImageRef, Program, Trace
 from codevqa.core.errors import ImageError, InputError, SetupError
 from codevqa.core.images import load_picture
+from codevqa.core.trace import Call, Evidence, ImageRef, Program, Trace
 from codevqa.pages.answer_page import fragment, pictures_of
 
 RED, GREEN = (PILImage.new("RGB", (60, 40), color) for color in ("red", "green"))

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from codevqa.core.answer import Answer, Call, Evidence, ImageRef, Program, Trace
+from codevqa.core.answer import Answer
 from codevqa.core.answer_json import digest
 from codevqa.core.errors import ErrorRecord, InputError
+from codevqa.core.trace import Call, Evidence, ImageRef, Program, Trace
 
 EVIDENCE = Evidence(
     kind="pnpvqa",

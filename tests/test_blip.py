@@ -13,8 +13,8 @@ from codevqa.core.errors import ModelError, SetupError
 from codevqa.core.images import Picture
 from codevqa.models.base import Captioner, CaptionRequest, Matcher, MatchRequest, SimilarityRequest
 from codevqa.models.blip import BlipCaptioner, BlipMatcher
-from codevqa.models.blip.fast.sampling import draw, numbers_of
-from codevqa.models.blip.vision_tower import in_batches
+from codevqa.models.blip.batches import run_in_batches
+from codevqa.models.blip.sampling import draw, numbers_of
 
 PICTURES = [noise_picture(seed) for seed in range(3)]
 TEXTS = ["a dog", "is there any yellow ball on the large car", "two cats in the park", "red", "a dog"]
@@ -117,8 +117,9 @@ def full_gradcam(matcher: BlipMatcher, picture: Picture, text: str) -> tuple[np.
     return cam.reshape(-1, GRID, GRID).numpy(), logits[0].detach().numpy()
 
 
-def test_gradcam_through_the_text_alone_is_the_full_one(matcher_folder: str) -> None:
-    matcher = load_matcher(matcher_folder)
+@pytest.mark.parametrize("fast", [True, False])
+def test_gradcam_through_the_text_alone_is_the_full_one(matcher_folder: str, fast: bool) -> None:
+    matcher = load_matcher(matcher_folder, fast=fast)
     for request, (maps, logits) in zip(pairs(), matcher.token_maps(pairs()), strict=True):
         expected, expected_logits = full_gradcam(matcher, request.picture, request.text)
         assert maps.shape == expected.shape
@@ -239,9 +240,10 @@ def test_patches_change_a_caption_and_their_order_does_not(captioner_folder: str
 def test_chosen_patches_are_those_after_cls(captioner_folder: str) -> None:
     captioner = load_captioner(captioner_folder)
     features = captioner._vision.features([PICTURES[0]])[PICTURES[0].key]
-    embeddings, index = captioner._seen([CaptionRequest(PICTURES[0], (0, 15))], 2)
+    kept = {PICTURES[0].key: features}
+    embeddings, index = captioner._shown([CaptionRequest(PICTURES[0], (0, 15))], 2, kept)
     assert torch.equal(embeddings[index[0]], features[[1, 16]])
-    embeddings, index = captioner._seen([CaptionRequest(PICTURES[0])], 17)
+    embeddings, index = captioner._shown([CaptionRequest(PICTURES[0])], 17, kept)
     assert torch.equal(embeddings[index[0]], features)
 
 
@@ -306,8 +308,10 @@ def test_batches_are_halved_when_memory_runs_out() -> None:
             raise torch.OutOfMemoryError("CUDA out of memory.")
         return [2 * row for row in rows]
 
-    assert in_batches(double, list(range(10)), 8) == [2 * row for row in range(10)]
-    assert sizes == [8, 4, 2, 2, 2, 2, 2]
+    released: list[int] = []
+    found = run_in_batches(double, list(range(10)), 8, lambda: released.append(len(sizes)))
+    assert found == [2 * row for row in range(10)]
+    assert sizes == [8, 4, 2, 2, 2, 2, 2] and released == [1, 2]
 
 
 def test_a_row_too_large_and_other_failures_are_model_errors() -> None:
@@ -318,6 +322,6 @@ def test_a_row_too_large_and_other_failures_are_model_errors() -> None:
         raise RuntimeError("mat1 and mat2 differ\nmore")
 
     with pytest.raises(ModelError, match="out of memory on a single row"):
-        in_batches(starve, [1, 2], 2)
+        run_in_batches(starve, [1, 2], 2, lambda: None)
     with pytest.raises(ModelError, match=r"mat1 and mat2 differ[.]$"):
-        in_batches(fail, [1, 2], 2)
+        run_in_batches(fail, [1, 2], 2, lambda: None)

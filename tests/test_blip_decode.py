@@ -1,7 +1,8 @@
-"""The library's own caption decoding writes what transformers' ``generate`` writes, whatever shares the batch."""
+"""Captions are those of transformers' own forward pass and its ``generate``, however they are decoded."""
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import importlib.util
 import sys
@@ -18,12 +19,15 @@ from transformers import BertTokenizer
 
 from codevqa.core.errors import ModelError, SetupError
 from codevqa.models.base import CaptionRequest
-from codevqa.models.blip import BlipCaptioner
-from codevqa.models.blip import captioner as blip_captioner
-from codevqa.models.blip.fast.caption_text import CaptionText
-from codevqa.models.blip.fast.sampling import draw, numbers_of
-from codevqa.models.blip.gpu import caption_graphs as blip_decode_graphs
-from codevqa.models.blip.gpu.caption_graphs import CaptionGraphs, unrecorded
+from codevqa.models.blip import BlipCaptioner, choice
+from codevqa.models.blip.caption_text import CaptionText
+from codevqa.models.blip.fast.caption_decoder import FastCaptionDecoder
+from codevqa.models.blip.gpu import caption_decoder as gpu_caption_decoder
+from codevqa.models.blip.gpu.caption_decoder import GpuCaptionDecoder
+from codevqa.models.blip.gpu.caption_steps import CaptionSteps
+from codevqa.models.blip.options import CaptionerOptions
+from codevqa.models.blip.plain import PlainCaptionDecoder
+from codevqa.models.blip.sampling import draw, numbers_of
 from codevqa.models.seeded_numbers import seeded_numbers
 from codevqa.presets.assembly import resolve
 from codevqa.presets.presets import preset
@@ -65,9 +69,23 @@ def wanted(count: int, seed: int, most: int = GRID**2) -> list[CaptionRequest]:
     return requests
 
 
+def alone(captioner: BlipCaptioner, requests: Sequence[CaptionRequest]) -> list[list[int]]:
+    """What transformers' own forward pass writes, over the same network and by the same rules."""
+    decoder = PlainCaptionDecoder(captioner._at.model.text_decoder, captioner._rules)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(captioner, "_decoder", decoder)
+        patch.setattr(captioner, "_max_batch", None)
+        return captioner.token_ids(requests)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     return write_blip(tmp_path_factory.mktemp("blip") / "captioner", "captioner", seed=1)
+
+
+def decoding_as_on_a_gpu(captioner: BlipCaptioner, record: Any = None) -> BlipCaptioner:
+    captioner._decoder = GpuCaptionDecoder(captioner._at.model.text_decoder, captioner._rules, record)
+    return captioner
 
 
 def load(folder: str, **options: Any) -> BlipCaptioner:
@@ -80,30 +98,38 @@ def load(folder: str, **options: Any) -> BlipCaptioner:
 # The same tokens
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"min_length": 0, "temperature": 0.5},
-        {"min_length": 15, "max_length": 19, "top_k": 3},
-        {"min_length": 0, "max_length": 5, "top_k": 1},
-        {"top_k": 500, "temperature": 3.0, "prompt": ""},
-        {"max_batch": 3, "max_length": 40, "temperature": 2.0},
-    ],
-    ids=str,
-)
-def test_the_tokens_are_those_of_generate(folder: str, options: dict[str, Any]) -> None:
+OPTIONS: list[CaptionerOptions] = [
+    {},
+    {"min_length": 0, "temperature": 0.5},
+    {"min_length": 15, "max_length": 19, "top_k": 3},
+    {"min_length": 0, "max_length": 5, "top_k": 1},
+    {"top_k": 500, "temperature": 3.0, "prompt": ""},
+    {"max_batch": 3, "max_length": 40, "temperature": 2.0},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_the_tokens_are_those_of_transformers(folder: str, options: CaptionerOptions) -> None:
     captioner = load(folder, **options)
     requests = wanted(100, seed=len(str(options)))
     ours = captioner.token_ids(requests)
-    assert ours == generated(captioner, requests)
+    assert ours == alone(captioner, requests)
     lengths = {len(ids) for ids in ours}
     assert max(lengths) <= captioner._rules.steps
     if captioner._rules.steps > 2:
         assert len(lengths) > 1  # some ended early
 
 
-def test_the_embedded_captioner_writes_what_generate_writes() -> None:
+@pytest.mark.parametrize("options", OPTIONS[:2], ids=str)
+def test_transformers_forward_is_called_as_generate_calls_it(folder: str, options: CaptionerOptions) -> None:
+    captioner = load(folder, fast=False, **options)
+    requests = wanted(30, seed=4)
+    ours = captioner.token_ids(requests)
+    assert ours == generated(captioner, requests)
+    assert len({len(ids) for ids in ours}) > 1
+
+
+def test_the_embedded_captioner_writes_what_transformers_writes() -> None:
     embedded = preset("mini")
     name = resolve(embedded.captioner.partition(":")[2])
     for options in (dict(embedded.options["captioner"]), {}):
@@ -113,7 +139,7 @@ def test_the_embedded_captioner_writes_what_generate_writes() -> None:
             CaptionRequest(PICTURES[place % 4], tuple(rng.permutation(captioner.grid**2)[:20].tolist()), place)
             for place in range(40)
         ]
-        assert captioner.token_ids(requests) == generated(captioner, requests)
+        assert captioner.token_ids(requests) == alone(captioner, requests)
 
 
 def test_the_prompt_s_logits_are_those_of_transformers(folder: str) -> None:
@@ -126,14 +152,15 @@ def test_the_prompt_s_logits_are_those_of_transformers(folder: str) -> None:
             expected = network(
                 input_ids=torch.tensor([captioner._rules.prompt]), encoder_hidden_states=seen[None], use_cache=False
             ).logits[0]
-        found = captioner.prompt_logits(CaptionRequest(PICTURES[0], patches))
-        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+        for one in (captioner, load(folder, fast=False), decoding_as_on_a_gpu(load(folder))):
+            found = one.prompt_logits(CaptionRequest(PICTURES[0], patches))
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_bfloat16(folder: str) -> None:
     captioner = load(folder, dtype="bfloat16")
     requests = wanted(60, seed=5)
-    ours, theirs = captioner.token_ids(requests), generated(captioner, requests)
+    ours, theirs = captioner.token_ids(requests), alone(captioner, requests)
     # Rounding differs, and one token changes all that follow.
     assert sum(one[0] == other[0] for one, other in zip(ours, theirs, strict=True)) > 50
 
@@ -155,21 +182,10 @@ def run_as_recorded(captioner: BlipCaptioner) -> list[str]:
 
         return replay
 
-    captioner._graphs = CaptionGraphs(captioner._decoder, record)
+    decoding_as_on_a_gpu(captioner, record)
     return log
 
 
-@pytest.fixture
-def no_gpu_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Here:
-        def __init__(self, device: torch.device) -> None: ...
-        def __enter__(self) -> None: ...
-        def __exit__(self, *_: object) -> None: ...
-
-    monkeypatch.setattr(blip_captioner.torch.cuda, "device", Here)
-
-
-@pytest.mark.usefixtures("no_gpu_needed")
 @pytest.mark.parametrize("options", [{}, {"min_length": 0}, {"min_length": 20}, {"max_length": 5, "min_length": 0}])
 def test_recorded_steps_write_the_same(folder: str, options: dict[str, Any]) -> None:
     expected, captioner = load(folder, **options), load(folder, **options)
@@ -180,7 +196,6 @@ def test_recorded_steps_write_the_same(folder: str, options: dict[str, Any]) -> 
     assert log.count("recorded") < log.count("ran")
 
 
-@pytest.mark.usefixtures("no_gpu_needed")
 def test_stretches_are_recorded_once_and_left_out_when_all_rows_have_ended(folder: str) -> None:
     captioner = load(folder, min_length=10)
     log = run_as_recorded(captioner)
@@ -198,42 +213,42 @@ def test_stretches_are_recorded_once_and_left_out_when_all_rows_have_ended(folde
     assert log == ["ran"]
 
 
-@pytest.mark.usefixtures("no_gpu_needed")
 def test_rows_without_a_caption_keep_nobody_waiting(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     captioner = load(folder)
     with torch.no_grad():  # no caption ends before it must
         captioner._at.model.text_decoder.cls.predictions.decoder.bias[SEP] -= 100
     run_as_recorded(captioner)
-    begin, done = captioner._decoder.begin, []
+    assert isinstance(captioner._decoder, GpuCaptionDecoder)
+    begin, done = captioner._decoder.steps.begin, []
 
-    def noted(drafts: Any) -> None:
-        done.append(drafts.done.tolist())
-        begin(drafts)
+    def noted(batch: Any) -> None:
+        done.append(batch.done.tolist())
+        begin(batch)
 
-    monkeypatch.setattr(captioner._decoder, "begin", noted)
+    monkeypatch.setattr(captioner._decoder.steps, "begin", noted)
     for rows in (8, 5):
         captioner.token_ids([CaptionRequest(PICTURES[0], (1, 2), seed) for seed in range(rows)])
     assert done[1:] == [[False] * 8, [False] * 5 + [True] * 3]  # after the recording
 
 
-@pytest.mark.usefixtures("no_gpu_needed")
 def test_a_gpu_without_recordings_writes_the_same_and_seldom_waits(
     folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected, captioner = load(folder), load(folder)
-    captioner._graphs = unrecorded(captioner._decoder)
+    expected, captioner = load(folder), decoding_as_on_a_gpu(load(folder))
+    decoder = captioner._decoder
+    assert isinstance(decoder, GpuCaptionDecoder)
     steps: list[int] = []
-    step = captioner._decoder.step
+    step = decoder.steps.step
 
-    def counted(drafts: Any, number: int) -> None:
+    def counted(batch: Any, number: int) -> None:
         steps.append(number)
-        step(drafts, number)
+        step(batch, number)
 
-    monkeypatch.setattr(captioner._decoder, "step", counted)
+    monkeypatch.setattr(decoder.steps, "step", counted)
     for count, seed in ((60, 1), (3, 2), (1, 5)):
         requests = wanted(count, seed)
         assert captioner.token_ids(requests) == expected.token_ids(requests)
-        assert not captioner._graphs._kept  # memory is given back
+        assert not decoder._kept  # memory is given back
     del steps[:]
     with torch.no_grad():
         captioner._at.model.text_decoder.cls.predictions.decoder.bias[SEP] += 100
@@ -242,24 +257,30 @@ def test_a_gpu_without_recordings_writes_the_same_and_seldom_waits(
 
 
 def test_how_each_device_decodes(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    decoder, choose = load(folder)._decoder, blip_captioner._stretches
-    gpu = torch.device("cuda")
-    assert choose(decoder, torch.device("cpu")) is None
-    monkeypatch.delenv("CODEVQA_CUDA_GRAPHS", raising=False)
-    on = choose(decoder, gpu)
-    monkeypatch.setenv("CODEVQA_CUDA_GRAPHS", "0")
-    off = choose(decoder, gpu)
+    captioner = load(folder)
+    at, rules = captioner._at, captioner._rules
+    assert isinstance(captioner._decoder, FastCaptionDecoder)
+    # No GPU is needed to see which decoder is made for one.
+    monkeypatch.setattr(choice, "_chosen", lambda what, make, plain, probe, at, parts: make(at))
+    gpu = dataclasses.replace(at, device=torch.device("cuda"))
+    assert isinstance(choice.caption_decoder(gpu, rules, fast=True), GpuCaptionDecoder)
+    decoders = []
+    for on in (True, False):
+        monkeypatch.setattr(gpu_caption_decoder, "enabled", lambda _, on=on: on)
+        decoders.append(GpuCaptionDecoder(at.model.text_decoder, rules))
 
     def stretch() -> None:
         pass
 
-    assert off is not None and off._record(stretch) is stretch and off._limit == 0
-    assert on is not None and on._limit > 0
+    recorded, launched = decoders
+    assert launched._record(stretch) is stretch and launched._limit == 0
+    assert recorded._limit > 0
 
 
 def test_a_recording_keeps_all_that_it_reads_and_writes(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # A graph knows addresses alone: memory that nobody else keeps is given to others, and the replay dies of it.
-    decoder = load(folder)._decoder
+    captioner = load(folder)
+    decoder = CaptionSteps(captioner._at.model.text_decoder, captioner._rules)
     blank, made = decoder.blank_logits, []
 
     def noted(rows: int) -> torch.Tensor:
@@ -272,22 +293,21 @@ def test_a_recording_keeps_all_that_it_reads_and_writes(folder: str, monkeypatch
         return lambda: None  # as a graph, it does not refer to the function
 
     monkeypatch.setattr(decoder, "blank_logits", noted)
-    recording = blip_decode_graphs._Recording(decoder, decoder.blank(8, 2, False), record)
+    recording = gpu_caption_decoder._Recording(decoder, decoder.blank(8, 2, False), record)
     gc.collect()
     assert made and all(logits() is not None for logits in made) and len(recording._stretches) > 1
 
 
-@pytest.mark.usefixtures("no_gpu_needed")
 def test_recordings_over_the_limit_are_forgotten_together(folder: str) -> None:
     expected, captioner = load(folder), load(folder)
     log = run_as_recorded(captioner)
-    graphs = captioner._graphs
-    assert graphs is not None
-    graphs._limit = 2
+    decoder = captioner._decoder
+    assert isinstance(decoder, GpuCaptionDecoder)
+    decoder._limit = 2
     for rows, kept in ((3, 1), (9, 2), (3, 2), (20, 1), (3, 2)):
         requests = [CaptionRequest(PICTURES[0], (1, 2), seed) for seed in range(rows)]
         assert captioner.token_ids(requests) == expected.token_ids(requests)
-        assert len(graphs._kept) == kept
+        assert len(decoder._kept) == kept
     assert log.count("recorded") == 4 * 4
 
 
@@ -297,13 +317,14 @@ def test_recordings_over_the_limit_are_forgotten_together(folder: str) -> None:
 def test_each_patch_is_projected_once(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     captioner = load(folder)
     projected: list[int] = []
-    begin = captioner._writer._begin
+    assert isinstance(captioner._decoder, FastCaptionDecoder)
+    begin = captioner._decoder._begin
 
     def counted(patches: torch.Tensor, *rest: Any) -> Any:
         projected.append(len(patches))
         return begin(patches, *rest)
 
-    monkeypatch.setattr(captioner._writer, "_begin", counted)
+    monkeypatch.setattr(captioner._decoder, "_begin", counted)
     captioner.token_ids([CaptionRequest(PICTURES[0], (seed % 4, 5, 6, 7), seed) for seed in range(20)])
     assert projected == [7]
     captioner.token_ids([CaptionRequest(PICTURES[number], (0, 1, 2), 0) for number in (0, 1, 0)])
@@ -313,13 +334,14 @@ def test_each_patch_is_projected_once(folder: str, monkeypatch: pytest.MonkeyPat
 def test_rows_that_have_ended_are_left_out(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     captioner = load(folder, min_length=0)
     rows: list[int] = []
-    read = captioner._writer.read
+    assert isinstance(captioner._decoder, FastCaptionDecoder)
+    read = captioner._decoder.read
 
-    def counted(drafts: Any, token: torch.Tensor, position: int) -> torch.Tensor:
+    def counted(under_way: Any, token: torch.Tensor, position: int) -> torch.Tensor:
         rows.append(len(token))
-        return read(drafts, token, position)
+        return read(under_way, token, position)
 
-    monkeypatch.setattr(captioner._writer, "read", counted)
+    monkeypatch.setattr(captioner._decoder, "read", counted)
     ids = captioner.token_ids([CaptionRequest(PICTURES[0], (1, 2), seed) for seed in range(40)])
     assert len({tuple(row) for row in ids}) > 10
     # What is drawn last, be it the end or not, is not read any more.
@@ -331,7 +353,7 @@ def test_out_of_memory_halves_the_batch(folder: str, monkeypatch: pytest.MonkeyP
     captioner = load(folder)
     requests = wanted(30, seed=8, most=8)
     expected = captioner.token_ids(requests)
-    write, sizes = captioner._writer.write, []
+    write, sizes = captioner._decoder.write, []
 
     def starve(patches: torch.Tensor, index: torch.Tensor, *rest: Any) -> torch.Tensor:
         sizes.append(len(index))
@@ -339,7 +361,7 @@ def test_out_of_memory_halves_the_batch(folder: str, monkeypatch: pytest.MonkeyP
             raise torch.OutOfMemoryError("CUDA out of memory.")
         return write(patches, index, *rest)
 
-    monkeypatch.setattr(captioner._writer, "write", starve)
+    monkeypatch.setattr(captioner._decoder, "write", starve)
     assert captioner.token_ids(requests) == expected
     assert max(sizes) > 4 and sizes[-1] <= 4
 

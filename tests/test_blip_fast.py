@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,17 @@ from tiny import GRID, noise_picture, write_blip
 import codevqa
 from codevqa.core.errors import ModelError, SetupError
 from codevqa.core.images import Picture, load_picture
-from codevqa.models.base import MatchRequest, SimilarityRequest
+from codevqa.models.base import Map, MatchRequest, SimilarityRequest
 from codevqa.models.blip import BlipMatcher
 from codevqa.models.blip import picture_input as blip_pictures
-from codevqa.models.blip.fast.text_encoder import Seen, TextForward, TextGraphs
-from codevqa.models.blip.fast.vision_encoder import VisionForward
+from codevqa.models.blip.batches import rows_that_fit
+from codevqa.models.blip.fast.text_encoder import FastTextEncoder, PictureBatch
+from codevqa.models.blip.fast.vision_encoder import FastVisionEncoder
 from codevqa.models.blip.feature_store import FeatureStore, fingerprint
+from codevqa.models.blip.gpu.text_encoder import GpuTextEncoder
+from codevqa.models.blip.gpu.vision_encoder import GpuVisionEncoder
 from codevqa.models.blip.picture_input import PictureReader
-from codevqa.models.blip.vision_tower import BlipStats, VisionTower, fitting
+from codevqa.models.blip.vision_tower import BlipStats, VisionTower
 from codevqa.models.cuda_graphs import avoid_cudnn_attention, bucket, enabled
 
 MINI = Path(codevqa.__file__).parent / "mini" / "weights" / "matcher"
@@ -48,7 +51,7 @@ def photo(seed: int, width: int = 200, height: int = 150) -> Picture:
     return load_picture(PILImage.fromarray(noise))
 
 
-def slow_features(matcher: BlipMatcher, pictures: list[Picture]) -> torch.Tensor:
+def own_features(matcher: BlipMatcher, pictures: list[Picture]) -> torch.Tensor:
     """What transformers' own processor and vision model say."""
     at = matcher._at
     batch = at.processor(images=[picture.pixels for picture in pictures], return_tensors="pt")
@@ -57,26 +60,9 @@ def slow_features(matcher: BlipMatcher, pictures: list[Picture]) -> torch.Tensor
     return features
 
 
-def slow_match(matcher: BlipMatcher, request: MatchRequest, block: int) -> tuple[np.ndarray, np.ndarray]:
-    """GradCAM of every token by transformers' own text model, with autograd through all of it."""
-    at = matcher._at
-    encoded = at.tokenizer(request.text, return_tensors="pt")
-    encoded["input_ids"][:, 0] = at.enc_id
-    at.model.text_encoder.requires_grad_(True)
-    try:
-        output = at.model.text_encoder(
-            input_ids=encoded["input_ids"],
-            attention_mask=encoded["attention_mask"],
-            encoder_hidden_states=slow_features(matcher, [request.picture]),
-            output_attentions=True,
-        )
-        logits = at.model.itm_head(output.last_hidden_state[:, 0])
-        probabilities = output.cross_attentions[block]
-        (gradient,) = torch.autograd.grad(logits[0, 1], probabilities)
-    finally:
-        at.model.text_encoder.requires_grad_(False)
-    cam = (probabilities * gradient.clamp(min=0))[0, :, :, 1:].mean(0).detach().float().numpy()
-    return cam, logits[0].detach().float().numpy()
+def features_of(matcher: BlipMatcher, pictures: list[Picture]) -> torch.Tensor:
+    found = matcher._vision.features(pictures)
+    return torch.stack([found[picture.key].float() for picture in pictures])
 
 
 # Pictures
@@ -130,26 +116,26 @@ def test_resized_pictures_keep_to_their_bytes() -> None:
         kept.keep((name, 4, 0), np.zeros((4, 4, 3), np.uint8))
         kept.keep((name, 4, 0), np.zeros((4, 4, 3), np.uint8))
     assert [kept.get((name, 4, 0)) is not None for name in "abc"] == [False, True, True]
-    assert kept._held == 96
+    assert kept.get(("a", 4, 0)) is None and kept._kept.currsize == 96
 
 
 # The vision tower
 
 
-def tower_gap(matcher: BlipMatcher, pictures: list[Picture]) -> float:
-    found = matcher._vision.features(pictures)
-    expected = slow_features(matcher, pictures).float()
-    apart = torch.stack([found[picture.key].float() for picture in pictures]) - expected
-    return float(apart.abs().max() / expected.abs().max())
+def apart(found: torch.Tensor, expected: torch.Tensor) -> float:
+    return float((found - expected).abs().max() / expected.abs().max())
 
 
-def test_features_are_those_of_transformers(folder: str) -> None:
-    assert tower_gap(load(folder), PICTURES) < 1e-5
-    assert tower_gap(load(folder), [photo(7)]) < 1e-5
+@pytest.mark.parametrize("fast", [True, False])
+def test_features_are_those_of_transformers(folder: str, fast: bool) -> None:
+    matcher = load(folder, fast=fast)
+    for pictures in (PICTURES, [photo(7)]):
+        assert apart(features_of(matcher, pictures), own_features(matcher, pictures)) < 1e-5
 
 
 def test_features_of_the_mini_weights() -> None:
-    assert tower_gap(load(str(MINI)), [photo(seed) for seed in range(3)]) < 1e-5
+    pictures = [photo(seed) for seed in range(3)]
+    assert apart(features_of(load(str(MINI)), pictures), features_of(load(str(MINI), fast=False), pictures)) < 1e-5
 
 
 def relative(found: Any, expected: Any) -> float:
@@ -158,19 +144,19 @@ def relative(found: Any, expected: Any) -> float:
 
 def test_features_in_bfloat16_are_as_near_as_transformers() -> None:
     pictures = [photo(seed) for seed in range(4)]
-    exact, rough = load(str(MINI)), load(str(MINI), dtype="bfloat16")
-    expected = slow_features(exact, pictures).numpy()
-    features = rough._vision.features(pictures)
-    ours = relative(torch.stack([features[picture.key] for picture in pictures]).float().numpy(), expected)
-    theirs = relative(slow_features(rough, pictures).float().numpy(), expected)
+    expected = features_of(load(str(MINI), fast=False), pictures).numpy()
+    ours, theirs = (
+        relative(features_of(load(str(MINI), dtype="bfloat16", fast=fast), pictures).numpy(), expected)
+        for fast in (True, False)
+    )
     assert ours < 0.01 and ours < 1.2 * theirs
 
 
 def test_the_network_is_left_as_it_was_loaded(folder: str) -> None:
     matcher = load(folder)
-    before = slow_features(matcher, PICTURES[:1])
+    before = own_features(matcher, PICTURES[:1])
     matcher.match([MatchRequest(PICTURES[0], "a dog")])
-    assert torch.equal(before, slow_features(matcher, PICTURES[:1]))
+    assert torch.equal(before, own_features(matcher, PICTURES[:1]))
     assert type(matcher._at.model.vision_model.encoder.layers[0].self_attn).__name__ == "BlipAttention"
 
 
@@ -188,15 +174,29 @@ class Replayed:
         return self._function(*self.inputs)  # type: ignore[no-any-return]
 
 
+def recording_tower(matcher: BlipMatcher) -> GpuVisionEncoder:
+    """Gives a matcher the vision encoder of a GPU, which records."""
+    encoder = matcher._vision._encoder = GpuVisionEncoder(matcher._at.model.vision_model, matcher._vision._reader)
+    encoder._records = True
+    return encoder
+
+
+def recording_texts(matcher: BlipMatcher) -> GpuTextEncoder:
+    """Gives a matcher the text encoder of a GPU, which records."""
+    model = matcher._at.model
+    encoder = matcher._text = GpuTextEncoder(model.text_encoder, model.itm_head, BLOCK, 1 + matcher.grid**2)
+    encoder._records = True
+    return encoder
+
+
 def test_batches_are_replayed_at_a_few_sizes(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("codevqa.models.blip.fast.vision_encoder.Recorded", Replayed)
+    monkeypatch.setattr("codevqa.models.blip.gpu.vision_encoder.Recorded", Replayed)
     monkeypatch.setattr(Replayed, "made", [], raising=False)
     pictures = [noise_picture(seed) for seed in range(19)]
     expected = load(folder)._vision.features(pictures)
     matcher = load(folder)
-    matcher._vision._forward._records = True
+    assert recording_tower(matcher).rows == 16
     start = 0
-    assert matcher._vision._forward.rows == 16
     for rows in (3, 1, 4, 9, 2):
         for key, features in matcher._vision.features(pictures[start : start + rows]).items():
             torch.testing.assert_close(features, expected[key], rtol=0, atol=1e-5)
@@ -210,12 +210,12 @@ def test_where_nothing_can_be_recorded_the_work_goes_on(
     def refused(*_: Any) -> Any:
         raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
 
-    monkeypatch.setattr("codevqa.models.blip.fast.vision_encoder.Recorded", refused)
+    monkeypatch.setattr("codevqa.models.blip.gpu.vision_encoder.Recorded", refused)
     matcher = load(folder)
-    matcher._vision._forward._records = True
+    recording_tower(matcher)
     for pictures in (PICTURES[:1], PICTURES[1:3]):
         matcher._vision.features(pictures)
-    assert tower_gap(matcher, PICTURES) < 1e-5
+    assert apart(features_of(matcher, PICTURES), own_features(matcher, PICTURES)) < 1e-5
     assert len(caplog.records) == 1 and "not recorded as a CUDA graph" in caplog.text
 
 
@@ -229,22 +229,23 @@ def test_recording_can_be_turned_off(value: str | None, on: bool, monkeypatch: p
 
 
 def test_a_gpu_attends_without_cudnn() -> None:
-    before = torch.backends.cuda.cudnn_sdp_enabled()
+    allowed: Callable[[], bool] = torch.backends.cuda.cudnn_sdp_enabled
+    before = allowed()
     try:
         torch.backends.cuda.enable_cudnn_sdp(True)
         avoid_cudnn_attention(torch.device("cpu"))
-        assert torch.backends.cuda.cudnn_sdp_enabled()
+        assert allowed()
         avoid_cudnn_attention(torch.device("cuda"))
-        assert not torch.backends.cuda.cudnn_sdp_enabled()
+        assert not allowed()
     finally:
         torch.backends.cuda.enable_cudnn_sdp(before)
 
 
 def test_the_tower_records_where_that_is_asked_for(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    tower = load(folder)._vision._forward
+    matcher = load(folder)
     for on in (False, True):
-        monkeypatch.setattr("codevqa.models.blip.fast.vision_encoder.enabled", lambda _, on=on: on)
-        assert VisionForward(tower._tower, tower._reader)._records is on
+        monkeypatch.setattr("codevqa.models.blip.gpu.vision_encoder.enabled", lambda _, on=on: on)
+        assert GpuVisionEncoder(matcher._at.model.vision_model, matcher._vision._reader)._records is on
 
 
 def test_buckets() -> None:
@@ -252,13 +253,12 @@ def test_buckets() -> None:
 
 
 def test_gradcam_is_replayed_over_padding(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("codevqa.models.blip.fast.text_encoder.Recorded", Replayed)
+    monkeypatch.setattr("codevqa.models.blip.gpu.text_encoder.Recorded", Replayed)
     monkeypatch.setattr(Replayed, "made", [], raising=False)
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)
     expected, matcher = load(folder), load(folder)
-    length = 1 + matcher.grid**2
-    assert length % 8  # there is padding after the patches
-    matcher._graphs = TextGraphs(matcher._text, matcher._at.model.itm_head, length)
+    assert (1 + matcher.grid**2) % 8  # there is padding after the patches
+    encoder = recording_texts(matcher)
     # The second batch leaves rows, tokens and pictures of the first behind it.
     for pairs in ([(0, 0), (0, 1), (1, 2), (2, 0), (1, 1)], [(2, 1), (0, 2), (1, 0)], [(1, 0)] * 2 + [(0, 1)] * 3):
         requests = [MatchRequest(PICTURES[picture], TEXTS[text], (0, 3)) for picture, text in pairs]
@@ -266,8 +266,8 @@ def test_gradcam_is_replayed_over_padding(folder: str, monkeypatch: pytest.Monke
             np.testing.assert_allclose(one.relevance, other.relevance, rtol=1e-4, atol=1e-7)
             assert one.logit == pytest.approx(other.logit, abs=1e-4)
     assert 1 < len(Replayed.made) < 4 and matcher.stats.text_rows == 13
-    matcher._release()
-    assert not matcher._graphs._kept
+    encoder.release()
+    assert not encoder._kept
 
 
 def test_gradcam_that_cannot_be_recorded_is_launched(
@@ -276,9 +276,9 @@ def test_gradcam_that_cannot_be_recorded_is_launched(
     def refused(*_: Any) -> Any:
         raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
 
-    monkeypatch.setattr("codevqa.models.blip.fast.text_encoder.Recorded", refused)
+    monkeypatch.setattr("codevqa.models.blip.gpu.text_encoder.Recorded", refused)
     expected, matcher = load(folder), load(folder)
-    matcher._graphs = TextGraphs(matcher._text, matcher._at.model.itm_head, 1 + matcher.grid**2)
+    recording_texts(matcher)
     request = MatchRequest(PICTURES[0], TEXTS[0])
     for _ in range(2):
         assert np.array_equal(matcher.match([request])[0].relevance, expected.match([request])[0].relevance)
@@ -323,49 +323,65 @@ def requests_by_layout(layout: str) -> list[MatchRequest]:
 @pytest.fixture(params=["as chosen", "absorbed", "projected"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     if request.param != "as chosen":
-        monkeypatch.setattr(TextForward, "absorbs", lambda *_: request.param == "absorbed")
+        monkeypatch.setattr(FastTextEncoder, "absorbs", lambda *_: request.param == "absorbed")
     yield request.param
+
+
+def same_maps(fast: BlipMatcher, plain: BlipMatcher, requests: list[MatchRequest]) -> None:
+    """Checks GradCAM of every token, and the logits; the plain one computes each text alone."""
+    for request, (maps, logits) in zip(requests, fast.token_maps(requests), strict=True):
+        ((expected, expected_logits),) = plain.token_maps([request])
+        np.testing.assert_allclose(maps, expected, rtol=0, atol=2e-5 * expected.max())
+        np.testing.assert_allclose(logits, expected_logits, rtol=0, atol=3e-5)
 
 
 @pytest.mark.parametrize("layout", ["one each", "even", "uneven"])
 @pytest.mark.parametrize("block", [0, 1, 2])
 def test_gradcam_is_that_of_transformers(folder: str, way: str, layout: str, block: int) -> None:
-    matcher = load(folder, block=block)
     requests = requests_by_layout(layout)
-    for request, (maps, logits) in zip(requests, matcher.token_maps(requests), strict=True):
-        expected, expected_logits = slow_match(matcher, request, block)
-        flat = maps.reshape(len(maps), -1)
-        np.testing.assert_allclose(flat, expected, rtol=0, atol=2e-5 * expected.max())
-        np.testing.assert_allclose(logits, expected_logits, rtol=0, atol=3e-5)
+    same_maps(load(folder, block=block), load(folder, block=block, fast=False), requests)
 
 
 def test_gradcam_of_the_mini_weights(way: str) -> None:
-    matcher = load(str(MINI), block=2)
     requests = [MatchRequest(photo(seed), text) for seed in range(2) for text in ("a red ball", "is there a green cat")]
-    for request, (maps, logits) in zip(requests, matcher.token_maps(requests), strict=True):
-        expected, expected_logits = slow_match(matcher, request, 2)
-        np.testing.assert_allclose(maps.reshape(len(maps), -1), expected, rtol=0, atol=2e-5 * expected.max())
-        np.testing.assert_allclose(logits, expected_logits, rtol=0, atol=3e-5)
+    same_maps(load(str(MINI), block=2), load(str(MINI), block=2, fast=False), requests)
 
 
-def test_gradcam_in_bfloat16_is_as_near_as_transformers(way: str) -> None:
-    exact, rough = load(str(MINI), block=2), load(str(MINI), block=2, dtype="bfloat16")
-    requests = [MatchRequest(photo(seed), text) for seed in range(4) for text in ("a red ball", "is there a green cat")]
-    ours, theirs = [], []
-    for request, (maps, logits) in zip(requests, rough.token_maps(requests), strict=True):
-        expected, expected_logits = slow_match(exact, request, 2)
-        ours.append(relative(maps.reshape(len(maps), -1), expected))
-        theirs.append(relative(slow_match(rough, request, 2)[0], expected))
+MINI_REQUESTS = [
+    MatchRequest(photo(seed), text) for seed in range(4) for text in ("a red ball", "is there a green cat")
+]
+
+
+@pytest.fixture(scope="module")
+def exact_maps() -> list[tuple[Map, Map]]:
+    return load(str(MINI), block=2, fast=False).token_maps(MINI_REQUESTS)
+
+
+@pytest.fixture(scope="module")
+def plain_error(exact_maps: list[tuple[Map, Map]]) -> float:
+    """How far transformers' own GradCAM in bfloat16 is from that in float32."""
+    plain = load(str(MINI), block=2, dtype="bfloat16", fast=False).token_maps(MINI_REQUESTS)
+    return float(np.mean([relative(found[0], one[0]) for found, one in zip(plain, exact_maps, strict=True)]))
+
+
+def test_gradcam_in_bfloat16_is_as_near_as_transformers(
+    way: str, exact_maps: list[tuple[Map, Map]], plain_error: float
+) -> None:
+    ours = []
+    found = load(str(MINI), block=2, dtype="bfloat16").token_maps(MINI_REQUESTS)
+    for (maps, logits), (expected, expected_logits) in zip(found, exact_maps, strict=True):
+        ours.append(relative(maps, expected))
         np.testing.assert_allclose(logits, expected_logits, rtol=0, atol=0.06)
-    assert max(ours) < 0.04 and np.mean(ours) < 1.3 * np.mean(theirs)
+    assert max(ours) < 0.04 and np.mean(ours) < 1.3 * plain_error
 
 
-def test_similarity_is_that_of_transformers(folder: str) -> None:
-    matcher = load(folder)
+@pytest.mark.parametrize("fast", [True, False])
+def test_similarity_is_that_of_transformers(folder: str, fast: bool) -> None:
+    matcher = load(folder, fast=fast)
     at = matcher._at
     found = matcher.similarity([SimilarityRequest(picture, text) for picture in PICTURES for text in TEXTS])
     with torch.no_grad():
-        cls = at.model.vision_proj(slow_features(matcher, PICTURES)[:, 0])
+        cls = at.model.vision_proj(own_features(matcher, PICTURES)[:, 0])
         texts = []
         for text in TEXTS:
             encoded = at.tokenizer(text, return_tensors="pt")
@@ -375,19 +391,28 @@ def test_similarity_is_that_of_transformers(folder: str) -> None:
     assert found == pytest.approx(expected.flatten().tolist(), abs=1e-5)
 
 
+def test_relevance_is_averaged_alike(folder: str) -> None:
+    requests = requests_by_layout("uneven")
+    fast, plain = load(folder).match(requests), load(folder, fast=False).match(requests)
+    for one, other in zip(fast, plain, strict=True):
+        np.testing.assert_allclose(one.relevance, other.relevance, rtol=1e-4, atol=1e-7)
+        assert one.logit == pytest.approx(other.logit, abs=3e-5)
+
+
 def test_few_texts_project_their_queries_and_many_the_patches(folder: str) -> None:
-    forward = load(folder)._text
+    encoder = load(folder)._text
+    assert isinstance(encoder, FastTextEncoder)
     features = torch.zeros(2, *SHAPE)
-    assert forward.absorbs(Seen(list(features), [0, 1]), 6)
-    assert not forward.absorbs(Seen(list(features), [0] * 20 + [1] * 20), 6)
+    assert encoder.absorbs(PictureBatch(list(features), [0, 1]), 6)
+    assert not encoder.absorbs(PictureBatch(list(features), [0] * 20 + [1] * 20), 6)
 
 
 def test_pictures_are_copied_only_where_texts_are_uneven() -> None:
     features = [torch.full((3, 2), float(picture)) for picture in range(2)]
-    even, uneven = Seen(features, [0, 0, 1, 1]), Seen(features, [0, 1, 1])
+    even, uneven = PictureBatch(features, [0, 0, 1, 1]), PictureBatch(features, [0, 1, 1])
     assert even.texts_each == 2 and even.rows() is even.features
     assert uneven.texts_each == 1 and uneven.rows()[:, 0, 0].tolist() == [0, 1, 1]
-    assert Seen(features, [1, 0]).rows()[:, 0, 0].tolist() == [1, 0]
+    assert PictureBatch(features, [1, 0]).rows()[:, 0, 0].tolist() == [1, 0]
 
 
 def test_only_what_is_asked_for_is_computed(folder: str) -> None:
@@ -432,7 +457,7 @@ def test_pairs_go_in_batches_of_the_size_given(folder: str) -> None:
 
 def tower(folder: str, store: Path, **options: Any) -> tuple[VisionTower, BlipStats]:
     stats = BlipStats()
-    return VisionTower(load(folder, **options)._at, stats, 0, cache_dir=store), stats
+    return VisionTower(load(folder, **options)._at, stats, feature_cache_bytes=0, feature_cache_dir=store), stats
 
 
 def test_features_survive_on_disk(folder: str, tmp_path: Path) -> None:
@@ -560,16 +585,16 @@ def test_a_folder_that_cannot_be_used(folder: str, tmp_path: Path) -> None:
 
 def starve(monkeypatch: pytest.MonkeyPatch, most: int) -> list[int]:
     """Lets the vision tower run out of memory with more than so many pictures; returns the batches it saw."""
-    forward = VisionForward._forward
+    forward = FastVisionEncoder.forward
     batches: list[int] = []
 
-    def limited(self: VisionForward, pixels: torch.Tensor) -> torch.Tensor:
+    def limited(self: FastVisionEncoder, pixels: torch.Tensor) -> torch.Tensor:
         batches.append(len(pixels))
         if len(pixels) > most:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB.")
         return forward(self, pixels)
 
-    monkeypatch.setattr(VisionForward, "_forward", limited)
+    monkeypatch.setattr(FastVisionEncoder, "forward", limited)
     return batches
 
 
@@ -592,10 +617,10 @@ def test_a_picture_that_does_not_fit_alone_is_a_model_error(folder: str, monkeyp
 
 
 def test_texts_that_run_out_of_memory_halve_too(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    gradcam = TextForward.gradcam
+    gradcam = FastTextEncoder.gradcam
     rows: list[int] = []
 
-    def limited(self: TextForward, ids: torch.Tensor, *others: Any) -> Any:
+    def limited(self: FastTextEncoder, ids: torch.Tensor, *others: Any) -> Any:
         rows.append(len(ids))
         if len(ids) > 2:
             raise torch.OutOfMemoryError("CUDA out of memory.")
@@ -603,8 +628,8 @@ def test_texts_that_run_out_of_memory_halve_too(folder: str, monkeypatch: pytest
 
     requests = requests_by_layout("uneven")
     expected = load(folder).match(requests)
-    monkeypatch.setattr(TextForward, "gradcam", limited)
     matcher = load(folder)
+    monkeypatch.setattr(FastTextEncoder, "gradcam", limited)
     for one, other in zip(expected, matcher.match(requests), strict=True):
         assert one.logit == pytest.approx(other.logit, abs=3e-5)
     assert rows == [7, 3, 1, 1, 1, 1, 1, 1, 1]
@@ -613,13 +638,13 @@ def test_texts_that_run_out_of_memory_halve_too(folder: str, monkeypatch: pytest
 
 def test_batches_are_chosen_by_free_memory(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     cpu = torch.device("cpu")
-    free = fitting(cpu, 1, 2**60)
+    free = rows_that_fit(cpu, 1, 2**60)
     assert 2**20 < free < 2**50  # half of what the machine has
     matcher = load(folder)
-    picture, pair = matcher._vision._forward.row_bytes(), matcher._text.row_bytes(1 + GRID**2)
+    picture, pair = matcher._vision._encoder.row_bytes(), matcher._text.row_bytes(1 + GRID**2, 35)
     assert picture == (1 + GRID**2) * (6 * 32 + 2 * 64) * 4 and pair > 0
     for budget, expected in ((10**12, [5]), (2 * 2 * picture, [2, 2, 1]), (0, [1] * 5)):
-        monkeypatch.setattr("codevqa.models.blip.vision_tower._free_bytes", lambda _, budget=budget: budget)
+        monkeypatch.setattr("codevqa.models.blip.batches._free_bytes", lambda _, budget=budget: budget)
         with monkeypatch.context() as patch:
             batches = starve(patch, 99)
             load(folder)._vision.features(PICTURES)

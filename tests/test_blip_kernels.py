@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from codevqa.models.blip.fast.sampling import draw
 from codevqa.models.blip.gpu import kernels as blip_kernels
+from codevqa.models.blip.sampling import draw
 
 pytestmark = pytest.mark.skipif(
     not (blip_kernels.HERE and torch.cuda.is_available()), reason="needs Triton and a CUDA device"

@@ -6,12 +6,10 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-import browser_kit
 import pytest
 from browser_kit import PICTURES, Visitor, missing, need_browser
 from PIL import Image
 
-browser, server, visit = browser_kit.browser, browser_kit.server, browser_kit.visit
 pytestmark = pytest.mark.timeout(300)
 
 Visit = Callable[..., Visitor]

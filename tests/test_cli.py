@@ -1,10 +1,9 @@
-"""The command line as its user meets it: real processes, and the embedded models wherever one has to answer."""
+"""The command line as its user meets it, with the embedded models wherever one has to answer."""
 
 from __future__ import annotations
 
 import io
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -15,36 +14,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cli_kit import GARDEN, ROOT, SHELF, CommandLine, assert_one_clear_line, spawn
 from PIL import Image, PngImagePlugin
 
 from codevqa import CodeVQA, Models, QuerySettings, Settings, Writer, WriterSettings
 from codevqa.cli.ask import ask
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 from codevqa.prompts import load as load_prompts
-
-ROOT = Path(__file__).resolve().parent.parent
-GARDEN = ROOT / "examples" / "pictures" / "garden.png"
-SHELF = [str(ROOT / "examples" / "pictures" / f"shelf-{number}.png") for number in (1, 2, 3)]
-
-
-def codevqa(*words: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("CODEVQA", "OPENAI"))}
-    return subprocess.run(
-        [sys.executable, "-m", "codevqa", *words],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**clean, "HF_HUB_OFFLINE": "1", **environment},
-    )
-
-
-def assert_one_clear_line(done: subprocess.CompletedProcess[str], words: str, status: int = 2) -> None:
-    lines = [line for line in done.stderr.splitlines() if not line.startswith(("codevqa: loading", "codevqa: ready"))]
-    assert done.returncode == status, done.stderr
-    assert done.stdout == ""
-    assert len(lines) == 1 and lines[0].startswith("codevqa: "), done.stderr
-    assert words in lines[0]
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -60,15 +36,17 @@ def test_help_imports_nothing_heavy() -> None:
         assert name in done.stdout
 
 
-def test_ask_prints_the_answer_on_stdout_and_the_rest_on_stderr() -> None:
+def test_ask_prints_the_answer_on_stdout_and_the_rest_on_stderr(codevqa: CommandLine) -> None:
     done = codevqa("ask", str(GARDEN), "-q", "Is the red house to the left of the green tree?")
     assert done.returncode == 0, done.stderr
     assert done.stdout == "yes\n"
     assert "get_pos(" in done.stderr and "answer" in done.stderr
 
 
-def test_ask_json_has_exactly_the_promised_keys() -> None:
-    done = codevqa("ask", *SHELF, "-q", "How many pictures contain a purple cup?", "--json", "--quiet")
+def test_the_installed_command_answers_with_exactly_the_promised_keys() -> None:
+    installed = str(Path(sys.executable).with_name("codevqa"))
+    words = ("ask", *SHELF, "-q", "How many pictures contain a purple cup?", "--json", "--quiet")
+    done = spawn(*words, program=(installed,))
     assert done.returncode == 0 and done.stderr == "", done.stderr
     answer = json.loads(done.stdout)
     assert list(answer) == ["question", "answer", "program", "calls", "fallback", "error", "seconds", "models"]
@@ -77,7 +55,7 @@ def test_ask_json_has_exactly_the_promised_keys() -> None:
     assert set(answer["models"]) == {"writer", "reader", "matcher", "captioner", "retriever"}
 
 
-def test_evidence_is_printed_where_it_is_asked_for(tmp_path: Path) -> None:
+def test_evidence_is_printed_where_it_is_asked_for(tmp_path: Path, codevqa: CommandLine) -> None:
     path = tmp_path / "program.py"
     path.write_text('answer = query(images[0], "What color is the house?")\n')
     words = ("run", str(path), str(GARDEN), "-q", "Which color?", "--json", "--quiet")
@@ -86,7 +64,7 @@ def test_evidence_is_printed_where_it_is_asked_for(tmp_path: Path) -> None:
     assert "evidence" not in plain["calls"][0] and full["calls"][0]["evidence"][0]["captions"][0]
 
 
-def test_one_picture_asked_about_as_a_set() -> None:
+def test_one_picture_asked_about_as_a_set(codevqa: CommandLine) -> None:
     data = json.loads(codevqa("ask", str(GARDEN), "-q", "Is it red?", "--set", "--json", "--quiet").stdout)
     assert data["program"].startswith("images = open_images(")
 
@@ -112,13 +90,13 @@ def test_a_fallback_is_said_on_stderr_unless_quiet(
     assert quiet.err == "" and json.loads(quiet.out)["fallback"] is True
 
 
-def test_baseline() -> None:
+def test_baseline(codevqa: CommandLine) -> None:
     done = codevqa("ask", str(GARDEN), "-q", "What color is the house?", "--method", "pnpvqa", "--json", "--quiet")
     answer = json.loads(done.stdout)
     assert answer["program"] is None and answer["calls"] == [] and answer["answer"] == "red"
 
 
-def test_run_a_program_from_a_file_and_from_standard_input(tmp_path: Path) -> None:
+def test_run_a_program_from_a_file_and_from_standard_input(tmp_path: Path, codevqa: CommandLine) -> None:
     source = 'img = open_image("Image1.jpg")\nanswer = query(img, "What color is the house?")\n'
     path = tmp_path / "program.py"
     path.write_text(source)
@@ -126,7 +104,7 @@ def test_run_a_program_from_a_file_and_from_standard_input(tmp_path: Path) -> No
     assert codevqa("run", "-", str(GARDEN), "--quiet", stdin=source).stdout == "red\n"
 
 
-def test_prompt_is_exactly_what_the_model_would_see() -> None:
+def test_prompt_is_exactly_what_the_model_would_see(codevqa: CommandLine) -> None:
     done = codevqa("prompt", "-q", "IS the cat LEFT of the dog?", "--dataset", "gqa", "--selection", "fixed")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("\n# Image ") == 13
@@ -136,7 +114,7 @@ def test_prompt_is_exactly_what_the_model_would_see() -> None:
     assert nearest.stdout.endswith("\n# Image Set 7: Are there two dogs in every image?")
 
 
-def test_prompt_forms() -> None:
+def test_prompt_forms(codevqa: CommandLine) -> None:
     chat = codevqa("prompt", "-q", "what  IS it?", "--chat", "--selection", "fixed")
     assert chat.stdout.startswith("[system]\n") and chat.stdout.endswith("[user]\n# Image 13: What is it?")
     as_set = codevqa("prompt", "-q", "are all red?", "--dataset", "mini", "--set", "--selection", "fixed")
@@ -145,7 +123,7 @@ def test_prompt_forms() -> None:
     assert one.stdout.rsplit("\n", 1)[1].startswith("# Image ") and "Set" not in one.stdout.rsplit("\n", 1)[1]
 
 
-def test_the_preset_may_come_from_the_environment() -> None:
+def test_the_preset_may_come_from_the_environment(codevqa: CommandLine) -> None:
     done = codevqa("ask", str(GARDEN), "-q", "What is it?", CODEVQA_PRESET="huge")
     assert_one_clear_line(done, "No preset 'huge'")
     done = codevqa("ask", str(GARDEN), "-q", "What is it?", CODEVQA_LANGUAGE_MODEL="gpt-4")
@@ -164,13 +142,15 @@ def test_the_preset_may_come_from_the_environment() -> None:
         (("run", "-", "none.png"), "No picture at none.png"),
     ],
 )
-def test_what_cannot_be_done_is_said_before_any_model_is_loaded(words: tuple[str, ...], said: str) -> None:
+def test_what_cannot_be_done_is_said_before_any_model_is_loaded(
+    words: tuple[str, ...], said: str, codevqa: CommandLine
+) -> None:
     done = codevqa(*words, stdin="answer = 1\n")
     assert_one_clear_line(done, said)
     assert "loading" not in done.stderr
 
 
-def test_version() -> None:
+def test_version(codevqa: CommandLine) -> None:
     from codevqa import __version__
 
     done = codevqa("--version")
@@ -201,7 +181,7 @@ def test_an_interrupt_ends_it_quietly_with_the_status_of_one() -> None:
     assert "Traceback" not in rest
 
 
-def test_models_lists_every_preset_and_what_is_missing() -> None:
+def test_models_lists_every_preset_and_what_is_missing(codevqa: CommandLine) -> None:
     done = codevqa("models", "--json")
     presets = json.loads(done.stdout)
     assert set(presets) == {"mini", "base", "large"}
@@ -234,40 +214,40 @@ def bad_pictures(folder: Path) -> dict[str, tuple[Path, str]]:
 
 
 @pytest.mark.parametrize("kind", ["missing", "folder", "text", "truncated", "animated", "bomb"])
-def test_bad_pictures(kind: str, tmp_path: Path) -> None:
+def test_bad_pictures(kind: str, tmp_path: Path, codevqa: CommandLine) -> None:
     path, words = bad_pictures(tmp_path)[kind]
     assert_one_clear_line(codevqa("ask", str(path), "-q", "What is it?"), words)
 
 
-def test_empty_question() -> None:
+def test_empty_question(codevqa: CommandLine) -> None:
     assert_one_clear_line(codevqa("ask", str(GARDEN), "-q", "  "), "The question is empty")
 
 
-def test_unknown_preset() -> None:
+def test_unknown_preset(codevqa: CommandLine) -> None:
     done = codevqa("ask", str(GARDEN), "-q", "What is it?", "--preset", "huge")
     assert_one_clear_line(done, "No preset 'huge'. There are: mini, base, large.")
 
 
-def test_unknown_prompt_set() -> None:
+def test_unknown_prompt_set(codevqa: CommandLine) -> None:
     done = codevqa("ask", str(GARDEN), "-q", "What is it?", "--dataset", "coco")
     assert_one_clear_line(done, "No prompt set 'coco'")
 
 
-def test_unknown_back_end() -> None:
+def test_unknown_back_end(codevqa: CommandLine) -> None:
     done = codevqa("ask", str(GARDEN), "-q", "What is it?", "--lm", "gpt-4")
     assert_one_clear_line(done, "Write one of: transformers:ID, openai:ID, openai-chat:ID.")
 
 
-def test_missing_model_folder(tmp_path: Path) -> None:
+def test_missing_model_folder(tmp_path: Path, codevqa: CommandLine) -> None:
     done = codevqa("ask", str(GARDEN), "-q", "What is it?", "--lm", f"transformers:{tmp_path / 'none'}")
     assert_one_clear_line(done, "none")
 
 
-def test_no_network_for_a_hub_model() -> None:
+def test_no_network_for_a_hub_model(codevqa: CommandLine) -> None:
     assert_one_clear_line(codevqa("ask", str(GARDEN), "-q", "What is it?", "--preset", "base"), "Salesforce/")
 
 
-def test_server_down() -> None:
+def test_server_down(codevqa: CommandLine) -> None:
     done = codevqa(
         "ask",
         str(GARDEN),
@@ -282,18 +262,18 @@ def test_server_down() -> None:
     assert "secret" not in done.stderr
 
 
-def test_a_program_that_never_ends() -> None:
+def test_a_program_that_never_ends(codevqa: CommandLine) -> None:
     done = codevqa("run", "-", str(GARDEN), stdin="while True:\n    answer = 1\n")
     assert_one_clear_line(done, "computed longer than 2 seconds", status=1)
 
 
-def test_a_program_that_fails_names_its_line() -> None:
+def test_a_program_that_fails_names_its_line(codevqa: CommandLine) -> None:
     done = codevqa("run", "-", str(GARDEN), stdin="a = []\nanswer = a[0]\n")
     assert_one_clear_line(done, "line 2: IndexError", status=1)
 
 
 def test_missing_program() -> None:
-    assert_one_clear_line(codevqa("run", "none.py", str(GARDEN)), "Cannot read the program none.py")
+    assert_one_clear_line(spawn("run", "none.py", str(GARDEN)), "Cannot read the program none.py")
 
 
 def test_full_disk() -> None:
@@ -305,6 +285,6 @@ def test_full_disk() -> None:
     assert "Traceback" not in done.stderr and "No space left" in done.stderr
 
 
-def test_usage_errors_are_not_tracebacks() -> None:
+def test_usage_errors_are_not_tracebacks(codevqa: CommandLine) -> None:
     done = codevqa("ask", str(GARDEN))
     assert done.returncode == 2 and "Traceback" not in done.stderr and "--question" in done.stderr

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from cli_kit import GARDEN, SHELF, CommandLine, assert_one_clear_line
 from pages_kit import Read
-from test_cli import GARDEN, SHELF, assert_one_clear_line, codevqa
 
 from codevqa import CodeVQA, Models, QuerySettings, Settings, Writer, WriterSettings
 from codevqa.cli.ask import ask
@@ -45,7 +45,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return script
 
 
-def test_ask_writes_the_page_of_the_answer_it_prints(tmp_path: Path) -> None:
+def test_ask_writes_the_page_of_the_answer_it_prints(tmp_path: Path, codevqa: CommandLine) -> None:
     trace = tmp_path / "out.html"
     words = (
         "ask",
@@ -119,7 +119,7 @@ def test_no_page_without_being_asked(tmp_path: Path, scripted: list[str], monkey
     assert not list(tmp_path.iterdir())
 
 
-def test_a_place_that_cannot_be_written_is_told_before_models_are_loaded(tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_told_before_models_are_loaded(tmp_path: Path, codevqa: CommandLine) -> None:
     program = tmp_path / "p.py"
     program.write_text("answer = 1\n")
     places = {

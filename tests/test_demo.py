@@ -19,24 +19,25 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from codevqa.core.answer import Answer, Call, Evidence, ImageRef, Program, Trace
+from codevqa.core.answer import Answer
 from codevqa.core.errors import CodeVQAError, ErrorRecord, ImageError, InputError, ModelNotFoundError, SetupError
 from codevqa.core.events import Answered, CallBegan, CallEnded, Event, Failed, Prepared, Rejected, Shown, Writing, Wrote
 from codevqa.core.images import Picture, load_picture
+from codevqa.core.trace import Call, Evidence, ImageRef, Program, Trace
 from codevqa.demo import serve as serve_module
 from codevqa.demo.engines import Engines, lacking
 from codevqa.demo.gate import Gate, loopback
-from codevqa.demo.handlers import Asked, Desk, Guest
 from codevqa.demo.limits import DemoLimits
-from codevqa.demo.live import Live, View
-from codevqa.demo.pictures import examples, read_pictures
+from codevqa.demo.live import LiveQuestion, PageUpdate
+from codevqa.demo.pictures import read_pictures, shipped_questions
+from codevqa.demo.service import DemoRequest, DemoService, VisitorId
 from codevqa.demo.turn import Turn, follow
 from codevqa.demo.visitor import Allowance, Visitors
 from codevqa.engine.watch import Watch
 
 ROOT = Path(__file__).resolve().parent.parent
 GARDEN = ROOT / "examples" / "pictures" / "garden.png"
-GUEST = Guest("one", "127.0.0.1")
+VISITOR = VisitorId("one", "127.0.0.1")
 EVIL = "<img src=x onerror=alert(1)>"
 
 
@@ -133,7 +134,7 @@ def test_a_visitor_and_an_address_are_told_when_to_come_back() -> None:
 
 
 def test_the_shipped_examples_have_small_pictures_and_one_is_a_set() -> None:
-    shipped = examples()
+    shipped = shipped_questions()
     assert 4 <= len(shipped) <= 6
     assert any(len(one.images) > 1 for one in shipped)
     for path in {path for one in shipped for path in one.images}:
@@ -182,11 +183,11 @@ def test_pictures_are_counted_and_only_uploads_are_read(tmp_path: Path) -> None:
 # -- what is shown ---------------------------------------------------------------------------------------------------
 
 
-def live(**options: Any) -> Live:
-    return Live([picture()], **{"compared": True} | options)
+def live(**options: Any) -> LiveQuestion:
+    return LiveQuestion([picture()], **{"compared": True} | options)
 
 
-def feed(shown: Live, *events: Event) -> View:
+def feed(shown: LiveQuestion, *events: Event) -> Any:
     for event in events:
         shown.feed(event)
     return shown.view
@@ -315,27 +316,27 @@ class StubEngines:
         self.closed = True
 
 
-def desk(tmp_path: Path, engines: Any, **limits: Any) -> Desk:
+def service(tmp_path: Path, engines: Any, **limits: Any) -> DemoService:
     (tmp_path / "garden.png").write_bytes(GARDEN.read_bytes())
-    return Desk(engines, DemoLimits(**limits), tmp_path)
+    return DemoService(engines, DemoLimits(**limits), tmp_path)
 
 
-def asked(tmp_path: Path, **fields: Any) -> Asked:
-    return Asked(**{"pictures": [str(tmp_path / "garden.png")], "question": "Is it?", "preset": "mini"} | fields)
+def asked(tmp_path: Path, **fields: Any) -> DemoRequest:
+    return DemoRequest(**{"pictures": [str(tmp_path / "garden.png")], "question": "Is it?", "preset": "mini"} | fields)
 
 
-async def all_views(views: AsyncIterator[tuple[View, Live | None]]) -> list[View]:
+async def all_views(views: AsyncIterator[tuple[PageUpdate, LiveQuestion | None]]) -> list[Any]:
     return [view async for view, _ in views]
 
 
-async def last_view(views: AsyncIterator[tuple[View, Live | None]]) -> View:
+async def last_view(views: AsyncIterator[tuple[PageUpdate, LiveQuestion | None]]) -> Any:
     return (await all_views(views))[-1]
 
 
 def test_the_question_and_the_baseline_are_asked_with_the_visitors_own_memory(tmp_path: Path) -> None:
     engines = StubEngines(Answered(answer("blue")))
-    one = desk(tmp_path, engines)
-    view = asyncio.run(last_view(one.serve(asked(tmp_path, question="  Is\nit? ", shots=3), GUEST)))
+    one = service(tmp_path, engines)
+    view = asyncio.run(last_view(one.serve(asked(tmp_path, question="  Is\nit? ", shots=3), VISITOR)))
     assert "blue" in view.answer and "blue" in (view.baseline or "")
     memory = one.visitors.get("one").memory
     assert engines.options == [
@@ -347,37 +348,37 @@ def test_the_question_and_the_baseline_are_asked_with_the_visitors_own_memory(tm
 
 def test_stop_ends_the_question_and_the_baseline(tmp_path: Path) -> None:
     engines = StubEngines(Writing("img ="))
-    one = desk(tmp_path, engines)
+    one = service(tmp_path, engines)
 
-    async def run() -> View:
-        views = one.serve(asked(tmp_path), GUEST)
-        asyncio.get_running_loop().call_later(0.3, one.stop, GUEST)
+    async def run() -> Any:
+        views = one.serve(asked(tmp_path), VISITOR)
+        asyncio.get_running_loop().call_later(0.3, one.stop, VISITOR)
         return await last_view(views)
 
     view = asyncio.run(run())
     assert "Stopped" in view.status and "stopped" in (view.answer or "") and "stopped" in (view.baseline or "")
     assert len(engines.watches) == 2 and all(watch.done for watch in engines.watches)
-    assert not one.stop(GUEST), "nothing runs any more"
-    assert not one.stop(Guest("nobody", ""))
+    assert not one.stop(VISITOR), "nothing runs any more"
+    assert not one.stop(VisitorId("nobody", ""))
 
 
 def test_a_question_ends_when_its_time_is_up(tmp_path: Path) -> None:
     engines = StubEngines()
-    one = desk(tmp_path, engines, seconds=0.2)
-    view = asyncio.run(last_view(one.serve(asked(tmp_path), GUEST)))
+    one = service(tmp_path, engines, seconds=0.2)
+    view = asyncio.run(last_view(one.serve(asked(tmp_path), VISITOR)))
     assert "more than 0 seconds" in view.status
     assert all(watch.done for watch in engines.watches)
     with pytest.raises(InputError, match="more than"):
-        asyncio.run(one.answer(asked(tmp_path), GUEST))
+        asyncio.run(one.answer(asked(tmp_path), VISITOR))
     assert engines.watches[-1].done
 
 
 def test_leaving_ends_the_question(tmp_path: Path) -> None:
     engines = StubEngines(Writing("img ="))
-    one = desk(tmp_path, engines)
+    one = service(tmp_path, engines)
 
     async def leave() -> None:
-        views = one.serve(asked(tmp_path), GUEST)
+        views = one.serve(asked(tmp_path), VISITOR)
         async for _ in views:
             if engines.watches:
                 break
@@ -391,14 +392,14 @@ def test_leaving_ends_the_question(tmp_path: Path) -> None:
 
 def test_a_new_question_ends_the_one_before(tmp_path: Path) -> None:
     engines = StubEngines(Writing("img ="))
-    one = desk(tmp_path, engines, seconds=5)
+    one = service(tmp_path, engines, seconds=5)
 
-    async def both() -> View:
-        first = asyncio.create_task(last_view(one.serve(asked(tmp_path), GUEST)))
+    async def both() -> Any:
+        first = asyncio.create_task(last_view(one.serve(asked(tmp_path), VISITOR)))
         await asyncio.sleep(0.2)
-        second = asyncio.create_task(last_view(one.serve(asked(tmp_path), GUEST)))
+        second = asyncio.create_task(last_view(one.serve(asked(tmp_path), VISITOR)))
         view = await first
-        one.stop(GUEST)
+        one.stop(VISITOR)
         await second
         return view
 
@@ -407,10 +408,10 @@ def test_a_new_question_ends_the_one_before(tmp_path: Path) -> None:
 
 def test_questions_wait_in_line_and_are_told_how_many_are_before_them(tmp_path: Path) -> None:
     engines = StubEngines(Writing("img ="))
-    one = desk(tmp_path, engines, at_once=1, queue=1)
-    first, second, third = (Guest(name, "127.0.0.1") for name in ("first", "second", "third"))
+    one = service(tmp_path, engines, at_once=1, queue=1)
+    first, second, third = (VisitorId(name, "127.0.0.1") for name in ("first", "second", "third"))
 
-    async def three() -> tuple[list[View], View]:
+    async def three() -> tuple[list[Any], Any]:
         asking = asyncio.create_task(last_view(one.serve(asked(tmp_path), first)))
         await asyncio.sleep(0.1)
         waiting = asyncio.create_task(all_views(one.serve(asked(tmp_path), second)))
@@ -431,18 +432,18 @@ def test_questions_wait_in_line_and_are_told_how_many_are_before_them(tmp_path: 
 
 def test_stop_also_ends_the_wait(tmp_path: Path) -> None:
     engines = StubEngines(Writing("img ="))
-    one = desk(tmp_path, engines, at_once=1)
-    other = Guest("other", "127.0.0.1")
+    one = service(tmp_path, engines, at_once=1)
+    other = VisitorId("other", "127.0.0.1")
 
-    async def both() -> View:
-        first = asyncio.create_task(last_view(one.serve(asked(tmp_path), GUEST)))
+    async def both() -> Any:
+        first = asyncio.create_task(last_view(one.serve(asked(tmp_path), VISITOR)))
         await asyncio.sleep(0.1)
         second = asyncio.create_task(last_view(one.serve(asked(tmp_path), other)))
         await asyncio.sleep(0.1)
         one.stop(other)
         view = await asyncio.wait_for(second, 5)
         assert not first.done()
-        one.stop(GUEST)
+        one.stop(VISITOR)
         await first
         return view
 
@@ -464,11 +465,11 @@ def test_stop_also_ends_the_wait(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_asked_is_said_and_not_asked(tmp_path: Path, fields: dict[str, Any], told: str) -> None:
     engines = StubEngines(Answered(answer()))
-    one = desk(tmp_path, engines)
-    view = asyncio.run(last_view(one.serve(asked(tmp_path, **fields), GUEST)))
+    one = service(tmp_path, engines)
+    view = asyncio.run(last_view(one.serve(asked(tmp_path, **fields), VISITOR)))
     assert told in view.message and 'role="alert"' in view.message
     with pytest.raises(CodeVQAError, match=told):
-        asyncio.run(one.answer(asked(tmp_path, **fields), GUEST))
+        asyncio.run(one.answer(asked(tmp_path, **fields), VISITOR))
     assert engines.watches == []
 
 
@@ -479,7 +480,7 @@ def test_a_fault_of_the_demo_itself_is_logged_and_shown_without_its_trace(
         def get(self, name: str) -> StubEngines:
             raise RuntimeError("a secret detail")
 
-    view = asyncio.run(last_view(desk(tmp_path, Faulty()).serve(asked(tmp_path), GUEST)))
+    view = asyncio.run(last_view(service(tmp_path, Faulty()).serve(asked(tmp_path), VISITOR)))
     assert "demo itself failed" in view.message and "secret" not in view.message
     assert "a secret detail" in caplog.text
 
@@ -506,7 +507,7 @@ def test_writing_is_shown_at_a_readable_pace() -> None:
 
     async def count() -> int:
         visitor = Visitors(DemoLimits()).get("one")
-        shown = Live([picture()], compared=False)
+        shown = LiveQuestion([picture()], compared=False)
         return len([view async for view in follow(Turn(Typing()), shown, visitor, 60)])
 
     assert 3 <= asyncio.run(count()) <= 25
@@ -514,14 +515,14 @@ def test_writing_is_shown_at_a_readable_pace() -> None:
 
 def test_the_page_for_download_hides_where_models_lie(tmp_path: Path) -> None:
     models = {"writer": "/home/somebody/models/lm", "reader": "gpt"}
-    one = desk(tmp_path, StubEngines(Answered(answer("blue", models=models))))
-    asyncio.run(last_view(one.serve(asked(tmp_path), GUEST)))
-    path = asyncio.run(one.page(GUEST))
+    one = service(tmp_path, StubEngines(Answered(answer("blue", models=models))))
+    asyncio.run(last_view(one.serve(asked(tmp_path), VISITOR)))
+    path = asyncio.run(one.page(VISITOR))
     assert path is not None and Path(path).is_relative_to(tmp_path)
     text = Path(path).read_text("utf-8")
     assert "blue" in text and "garden.png" in text
     assert "somebody" not in text
-    assert asyncio.run(one.page(Guest("other", ""))) is None
+    assert asyncio.run(one.page(VisitorId("other", ""))) is None
 
 
 # -- engines ---------------------------------------------------------------------------------------------------------
@@ -585,9 +586,9 @@ def test_a_visitor_never_makes_the_server_download(tmp_path: Path, monkeypatch: 
     with pytest.raises(ModelNotFoundError, match=r"blip-itm-base-coco, .*all-mpnet-base-v2 \(not downloaded yet"):
         engines.get("base")
     assert {value: shown for shown, value in engines.choices()}["base"] == "base (models not on this machine)"
-    view = asyncio.run(last_view(desk(tmp_path, engines).serve(asked(tmp_path, preset="base"), GUEST)))
+    view = asyncio.run(last_view(service(tmp_path, engines).serve(asked(tmp_path, preset="base"), VISITOR)))
     assert "Salesforce/blip-itm-base-coco" in view.message
-    view = asyncio.run(last_view(desk(tmp_path, engines).serve(asked(tmp_path, preset="nope"), GUEST)))
+    view = asyncio.run(last_view(service(tmp_path, engines).serve(asked(tmp_path, preset="nope"), VISITOR)))
     assert "No preset" in view.message and "nope" in view.message
 
 
@@ -761,7 +762,15 @@ def test_the_command_line_stays_light() -> None:
 def test_app_py_serves_says_where_and_ends_cleanly(tmp_path: Path, ending: signal.Signals) -> None:
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     words = [sys.executable, "app.py", "--no-browser", "--port", "0"]
-    with subprocess.Popen(words, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        words,
+        cwd=ROOT,
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Where the tests run in the background of a shell, interrupts are ignored, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    ) as process:
         assert process.stderr is not None
         line = process.stderr.readline()
         assert line.startswith("codevqa: listening on http://127.0.0.1:")
@@ -775,6 +784,6 @@ def test_app_py_serves_says_where_and_ends_cleanly(tmp_path: Path, ending: signa
         assert list(tmp_path.glob("codevqa-demo-*"))
         process.send_signal(ending)
         rest = process.stderr.read()
-        assert process.wait(30) == 0
+        assert process.wait(30) == 0, rest
     assert rest == "codevqa: ended\n"
     assert not list(tmp_path.glob("codevqa-demo-*")), "uploads are deleted"

@@ -163,6 +163,7 @@ def test_what_cannot_be_answered_is_one_line(client: Client, fields: dict[str, A
     assert "Traceback" not in str(caught.value) and "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_visitors_who_ask_too_much_are_told_to_wait() -> None:
     with demo_server(per_minute=2) as server:
         client = Client(server, verbose=False)
@@ -244,7 +245,7 @@ def test_no_file_of_the_server_comes_back_through_a_result(served: str) -> None:
 
 
 def test_values_of_a_result_hold_no_others() -> None:
-    from codevqa.core.answer import Call, ImageRef
+    from codevqa.core.trace import Call, ImageRef
     from codevqa.demo.api import _call
 
     file = {"path": "/etc/passwd", "meta": {"_type": "gradio.FileData"}}

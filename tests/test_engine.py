@@ -29,7 +29,6 @@ from codevqa import (
     Writer,
     WriterSettings,
 )
-from codevqa.core.answer import ImageRef
 from codevqa.core.errors import (
     CodeVQAError,
     ImageError,
@@ -44,6 +43,7 @@ from codevqa.core.errors import (
     ServerError,
     SetupError,
 )
+from codevqa.core.trace import ImageRef
 from codevqa.models.base import Box, GenerationRequest, Map, MatchRequest
 from codevqa.models.fakes import FakeCaptioner, FakeDetector, FakeMatcher, ScriptedLM
 from codevqa.primitives import Image, primitive

@@ -9,12 +9,11 @@ import os
 import pty
 import select
 import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from cli_kit import CommandLine
 from eval_kit import Numbered
 
 from codevqa.cli.progress import Bar, clock, line
@@ -28,18 +27,8 @@ from codevqa.eval.task import Row
 from codevqa.presets.presets import preset
 
 
-def environment() -> dict[str, str]:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("CODEVQA", "OPENAI"))}
-    return {**clean, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-
-
-def codevqa(*words: object, timeout: float = 240) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "codevqa", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment())
-
-
 @pytest.fixture(scope="module")
-def mini(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def data(tmp_path_factory: pytest.TempPathFactory, codevqa: CommandLine) -> Path:
     folder = tmp_path_factory.mktemp("data") / "mini"
     done = codevqa("mini-data", folder, "--images", 6, "--splits", "val")
     assert done.returncode == 0, done.stderr
@@ -49,8 +38,8 @@ def mini(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # -- the command -----------------------------------------------------------------------------------------------------
 
 
-def test_from_data_to_table_and_back_again(mini: Path, tmp_path: Path) -> None:
-    words = ("eval", "gqa", "--data", mini, "--split", "val_balanced", "--out", tmp_path / "run", "--method", "both")
+def test_from_data_to_table_and_back_again(data: Path, tmp_path: Path, codevqa: CommandLine) -> None:
+    words = ("eval", "gqa", "--data", data, "--split", "val_balanced", "--out", tmp_path / "run", "--method", "both")
     done = codevqa(*words, "--limit", 4)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("gqa val_balanced: 4 questions; exact match\n")
@@ -76,9 +65,9 @@ def test_from_data_to_table_and_back_again(mini: Path, tmp_path: Path) -> None:
     assert len(after) == 12 and all(row in after for row in before)  # the old rows are the same, times included
 
 
-def test_statements_about_pairs(mini: Path, tmp_path: Path) -> None:
+def test_statements_about_pairs(data: Path, tmp_path: Path, codevqa: CommandLine) -> None:
     done = codevqa(
-        "eval", "nlvr2", "--data", mini, "--split", "dev", "--out", tmp_path / "run", "--limit", 3, "--quiet"
+        "eval", "nlvr2", "--data", data, "--split", "dev", "--out", tmp_path / "run", "--limit", 3, "--quiet"
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == "" and "nlvr2 dev: 3 questions" in done.stdout
@@ -87,8 +76,8 @@ def test_statements_about_pairs(mini: Path, tmp_path: Path) -> None:
     assert len(rows) == 3 and {value for _, value in rows} <= {"True", "False"}
 
 
-def test_recorded_and_replayed_without_models(mini: Path, tmp_path: Path) -> None:
-    words = ("eval", "gqa", "--data", mini, "--split", "val_balanced", "--limit", 2, "--quiet")
+def test_recorded_and_replayed_without_models(data: Path, tmp_path: Path, codevqa: CommandLine) -> None:
+    words = ("eval", "gqa", "--data", data, "--split", "val_balanced", "--limit", 2, "--quiet")
     recorded = codevqa(*words, "--out", tmp_path / "a", "--record")
     replayed = codevqa(*words, "--out", tmp_path / "b", "--replay", tmp_path / "a")
     assert recorded.returncode == replayed.returncode == 0, replayed.stderr
@@ -101,44 +90,26 @@ def test_recorded_and_replayed_without_models(mini: Path, tmp_path: Path) -> Non
     assert both[0] == both[1] and len(both[0]) == 4
 
 
-def test_interrupted_from_the_keyboard(mini: Path, tmp_path: Path) -> None:
-    words = [
-        "eval",
-        "gqa",
-        "--data",
-        str(mini),
-        "--split",
-        "val_balanced",
-        "--out",
-        str(tmp_path / "run"),
-        "--workers",
-        "1",
-    ]
-    command = [sys.executable, "-m", "codevqa", *words]
-    with subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(),
-        # Where the tests run in the background of a shell, interrupts are ignored.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    ) as process:
-        until = time.monotonic() + 120
-        while time.monotonic() < until and process.poll() is None:
-            time.sleep(0.2)
-            if Store.exists(tmp_path / "run"):
-                with Store.open(tmp_path / "run") as store:
-                    if store.counts():
-                        break
-        process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=60)
-    assert process.returncode == 130, errors
-    assert "Traceback" not in errors and output == ""
-    last = errors.splitlines()[-1]
+@pytest.mark.usefixtures("interruptible")
+def test_interrupted_from_the_keyboard_it_tells_how_to_go_on(
+    data: Path, tmp_path: Path, codevqa: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(bar: Bar, status: Status) -> None:
+        if status.examples:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    words = ["eval", "gqa", "--data", data, "--split", "val_balanced", "--out", tmp_path / "run", "--workers", 1]
+    with monkeypatch.context() as patch:
+        patch.setattr(Bar, "__call__", interrupt)
+        done = codevqa(*words)
+    assert done.returncode == 130 and done.stdout == "", done.stderr
+    last = done.stderr.splitlines()[-1]
     assert last.startswith("codevqa: stopped; every finished row is in ") and last.endswith("--workers 1 --resume")
     with Store.open(tmp_path / "run") as store:
-        assert 0 < len(store) < 30
+        kept = len(store)
+        assert 0 < kept < 30
+    done = codevqa(*words, "--limit", kept, "--resume")
+    assert done.returncode == 0 and "done before" in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize(
@@ -153,14 +124,14 @@ def test_interrupted_from_the_keyboard(mini: Path, tmp_path: Path) -> None:
         (["gqa", "--data", "MINI", "--split", "val_balanced", "--out", "x", "--workers", "0"], "0 workers"),
     ],
 )
-def test_what_cannot_be_done_is_one_line(mini: Path, words: list[str], said: str) -> None:
-    done = codevqa("eval", *(str(mini) if word == "MINI" else word for word in words))
+def test_what_cannot_be_done_is_one_line(data: Path, words: list[str], said: str, codevqa: CommandLine) -> None:
+    done = codevqa("eval", *(str(data) if word == "MINI" else word for word in words))
     assert done.returncode == 2 and done.stdout == ""
     assert len(done.stderr.splitlines()) == 1 and said in done.stderr, done.stderr
     assert not Path("x").exists()
 
 
-def test_what_is_no_run_cannot_be_exported(tmp_path: Path) -> None:
+def test_what_is_no_run_cannot_be_exported(tmp_path: Path, codevqa: CommandLine) -> None:
     done = codevqa("export", tmp_path, "--format", "gqa", "--out", tmp_path / "p.json")
     assert done.returncode == 2 and "is no run" in done.stderr and len(done.stderr.splitlines()) == 1
 

@@ -13,32 +13,19 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from eval_kit import PROGRAM, Numbered, fake_engine
+from eval_kit import PROGRAM, Broken, Counted, Numbered, asked, fake_engine, timeless
 
 from codevqa import CodeVQA
 from codevqa.core.errors import InputError, ModelError, ServerError, SetupError
 from codevqa.eval import Store, evaluate
-from codevqa.eval.run.provenance import data_hash, prompt_hash, run_info
+from codevqa.eval.run.provenance import data_hash, engine_info, prompt_hash, run_info
+from codevqa.eval.run.request import EvalRequest
 from codevqa.eval.run.runner import open_run
-from codevqa.eval.run.session import Job, Status, run
-from codevqa.eval.task import DataSet, Example, Held, PictureFile, Row
+from codevqa.eval.run.session import Status, run
+from codevqa.eval.task import DataSet, Example, Held, Job, Method, Row
 from codevqa.models.base import GenerationRequest
 
 HERE = Path(__file__).parent
-
-
-def asked(store: Store) -> list[tuple[str, str, int]]:
-    return [(row.id, row.method, row.repeat) for key in store.counts() for row in store.rows(*key)]
-
-
-def timeless(store: Store) -> list[Row]:
-    """Every row without what a clock says."""
-
-    def plain(row: Row) -> Row:
-        calls = [{**call, "seconds": 0} for call in row.trace["calls"]]
-        return dataclasses.replace(row, seconds=0, trace={**row.trace, "calls": calls})
-
-    return [plain(row) for key in sorted(store.counts()) for row in store.rows(*key)]
 
 
 def test_both_methods_on_the_same_questions(tmp_path: Path) -> None:
@@ -97,27 +84,10 @@ def test_seeds_repeat_the_sampling_of_captions(tmp_path: Path) -> None:
         assert captions(store, "codevqa", 0) == second  # a repetition is a run with that seed
 
 
-class Broken(Numbered):
-    """Some pictures cannot be read, and one question is empty."""
-
-    def __iter__(self) -> Iterator[Example]:
-        for example in super().__iter__():
-            if example.id == "000001":
-                example = dataclasses.replace(example, images=(PictureFile(self.folder / "missing.png"),))
-            if example.id == "000002":
-                (self.folder / "text.png").write_text("no picture")
-                example = dataclasses.replace(example, images=(PictureFile(self.folder / "text.png"),))
-            if example.id == "000003":
-                example = dataclasses.replace(example, question=" ")
-            if example.id == "000004":
-                example = dataclasses.replace(example, images=example.images * 2)
-            yield example
-
-
 def test_what_cannot_be_asked_is_a_row_with_its_error(tmp_path: Path) -> None:
     with fake_engine() as vqa, evaluate(vqa, Broken(tmp_path, 6), tmp_path / "run") as store:
         for method in ("codevqa", "pnpvqa"):
-            rows = list(store.rows(method))  # type: ignore[arg-type]
+            rows = list(store.rows(method))
             assert [row.error for row in rows] == [
                 None,
                 "ImageError",
@@ -186,14 +156,6 @@ def test_a_model_that_fails_for_one_question_is_that_question_s_row(tmp_path: Pa
         evaluate(vqa, Numbered(tmp_path, 8), tmp_path / "run", methods=["pnpvqa"]) as store,
     ):
         assert [row.error for row in store.rows("pnpvqa")] == [None] * 7 + ["ModelError"]
-
-
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """Where the tests run in the background of a shell, interrupts are ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("interruptible")
@@ -302,7 +264,7 @@ def test_pictures_in_memory_and_a_running_loop(tmp_path: Path) -> None:
             for example in super().__iter__():
                 yield dataclasses.replace(example, images=(Held("a row", Image.new("RGB", (9, 9))),))
 
-    async def main() -> dict[tuple[str, int], int]:
+    async def main() -> dict[tuple[Method, int], int]:
         with fake_engine() as vqa, evaluate(vqa, InMemory(tmp_path, 3), tmp_path / "run") as store:
             return dict(store.counts())
 
@@ -339,19 +301,10 @@ class Instant:
         return [Row(example.id, method, repeat, "yes", trace={"calls": []}) for method, repeat in jobs]
 
 
-class Counted(Numbered):
-    drawn = 0
-
-    def __iter__(self) -> Iterator[Example]:
-        for example in super().__iter__():
-            self.drawn += 1
-            yield example
-
-
 def test_the_window_bounds_what_is_under_way(tmp_path: Path) -> None:
     data, ask, ahead = Counted(tmp_path, 300), Instant(), []
     with fake_engine() as vqa:
-        info = run_info(vqa, data, methods=("codevqa",), seeds=(0,))
+        info = run_info(engine_info(vqa), data, EvalRequest(("codevqa",)))
     data.drawn = 0
 
     def progress(status: Status) -> None:
@@ -447,7 +400,7 @@ def peaks(folder: Path, count: int) -> tuple[int, int]:
     """Returns resident memory in KiB after a tenth of a run and at its end."""
     data = Numbered(folder, count)
     with fake_engine() as vqa:
-        info = run_info(vqa, data, methods=("codevqa", "pnpvqa"), seeds=(0,))
+        info = run_info(engine_info(vqa), data, EvalRequest())
     early = 0
 
     def resident() -> int:

@@ -21,9 +21,9 @@ from PIL import Image
 from tiny import noise_picture
 
 from codevqa import Models, QuerySettings
-from codevqa.batching.model_services import Services
-from codevqa.core.answer import ImageRef
+from codevqa.batching.model_services import ModelServices
 from codevqa.core.images import load_picture
+from codevqa.core.trace import ImageRef
 from codevqa.models.base import CaptionRequest
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 from codevqa.presets.assembly import build
@@ -62,7 +62,7 @@ def drawn_by_the_library(runs: int = RUNS, draws: int = DRAWN) -> list[Kept]:
     async def main() -> list[Kept]:
         reader = ScriptedLM("x")
         models = Models(reader, FakeMatcher(3, relevance=RELEVANCE), FakeCaptioner(caption, grid=3))
-        services = Services(models, reader, max_batch=4096, max_wait=0.001)
+        services = ModelServices(models, reader, max_batch=4096, max_wait=0.001)
         bank = dataclasses.replace(load_prompts("gqa"), captions=READ, caption_draws=draws, reading_shots=0)
         method = PnPVQA(services, {"image": bank}, QuerySettings(patches=PATCHES), None, 0)
         question = [(ImageRef(1), PICTURE)]
@@ -191,7 +191,7 @@ def test_the_embedded_models_read_what_a_hundred_drawn_at_once_would_give() -> N
             return words.caption(requests)
 
     async def ask(read: int) -> list[tuple[str, ...]]:
-        services = Services(Models(reader, models.matcher, Noted()), reader, max_batch=128, max_wait=0.001)
+        services = ModelServices(Models(reader, models.matcher, Noted()), reader, max_batch=128, max_wait=0.001)
         bank = dataclasses.replace(writer.prompts_for("image"), captions=read, caption_draws=DRAWN, reading_shots=0)
         method = PnPVQA(services, {"image": bank}, QuerySettings(), None, 5)
         try:

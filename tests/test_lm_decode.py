@@ -3,67 +3,78 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import lm_kit
 import pytest
 import torch
-from lm_kit import CONTEXT, HEAD, alibi, alone, capped, gpt2, llama, mixed, qwen2, sliding
+from lm_kit import CONTEXT, HEAD, OTHERS, alone, gpt2, llama, mixed, qwen2
 
 from codevqa.core.errors import ModelError
 from codevqa.models.base import GenerationRequest
-from codevqa.models.causal_lm import phases
-from codevqa.models.causal_lm.gpu import decoder as lm_decode
+from codevqa.models.causal_lm import TransformersLM, phases
+from codevqa.models.causal_lm.gpu import decoder as gpu_decoder
 from codevqa.models.causal_lm.gpu import slots
-from codevqa.models.causal_lm.gpu.decoder import Pace, SlotDecoder
-from codevqa.models.causal_lm.gpu.prefix_plan import Node, plan
-from codevqa.models.causal_lm.rows import PrefixStore, Row
-from codevqa.models.causal_lm.transformers_lm import TransformersLM
+from codevqa.models.causal_lm.gpu.decoder import Schedule, SlotDecoder
+from codevqa.models.causal_lm.gpu.prefix_plan import PrefixNode, plan_prefixes
+from codevqa.models.causal_lm.marked_prefixes import MarkedPrefixes
+from codevqa.models.causal_lm.tokenised_request import TokenisedRequest
 
-LATE = Pace(steps=3, late=1, prefill=200, worth=16, grain=8)
+LATE = Schedule(steps=3, rounds_in_flight=1, prefill_tokens=200, least_saving=16, length_multiple=8)
 """As on a GPU: the host looks at what was made when more is under way."""
-EACH = Pace(steps=1, late=0, prefill=256, worth=64, grain=1)
-PACES = {"each": EACH, "late": LATE, "long": Pace(steps=8, late=2, prefill=10**6, worth=10**6, grain=64)}
+EACH = Schedule(steps=1, rounds_in_flight=0, prefill_tokens=256, least_saving=64, length_multiple=1)
+SCHEDULES = {
+    "each": EACH,
+    "late": LATE,
+    "long": Schedule(steps=8, rounds_in_flight=2, prefill_tokens=10**6, least_saving=10**6, length_multiple=64),
+}
 
 
-def build(make: Callable[[], Any], *, pace: Pace = EACH, **given: Any) -> TransformersLM:
+def build(make: Callable[[], Any], *, schedule: Schedule = EACH, **given: Any) -> TransformersLM:
     """A model decoded in slots, as on a GPU."""
     lm = lm_kit.build(make, **given)
-    lm._own = SlotDecoder(lm.model, pad=0, max_batch=lm.max_batch, prefix_bytes=256 * 2**20, stats=lm.stats, pace=pace)
+    lm._loop = SlotDecoder(
+        lm.model, pad=0, max_batch=lm.max_batch, prefix_bytes=256 * 2**20, stats=lm.stats, schedule=schedule
+    )
     return lm
 
 
-@pytest.mark.parametrize("pace", PACES.values(), ids=PACES)
+@pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=SCHEDULES)
 @pytest.mark.parametrize("slots", [1, 3, 16])
 @pytest.mark.parametrize("make", [llama, qwen2, gpt2])
-def test_equals_generate_one_by_one(make: Callable[[], Any], slots: int, pace: Pace) -> None:
+def test_equals_generate_one_by_one(make: Callable[[], Any], slots: int, schedule: Schedule) -> None:
     expected = alone(make)
-    lm = build(make, max_batch=slots, pace=pace)
+    lm = build(make, max_batch=slots, schedule=schedule)
     assert lm.own_loop
     assert lm.generate(mixed()) == expected
     assert lm.generate(list(reversed(mixed()))) == expected[::-1], "slots of the last call were not begun afresh"
     assert lm.stats.generate_calls == 0 and lm.stats.steps > 0
 
 
-@pytest.mark.parametrize("make", [sliding, capped, alibi])
-def test_other_kinds_of_attention_go_through_generate(make: Callable[[], Any]) -> None:
+@pytest.mark.parametrize(("make", "reason"), OTHERS.items())
+def test_other_kinds_of_attention_go_through_generate(
+    make: Callable[[], Any], reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
     lm, plain = build(make), build(make, loop=False)
     requests = [GenerationRequest(HEAD + word, 8, shared=len(HEAD)) for word in ("red", "ball box")]
     assert lm.generate(requests) == plain.generate(requests)
     assert not lm.own_loop and lm.stats.generate_calls > 0
+    (said,) = caplog.messages
+    assert re.fullmatch(f"{type(lm.model).__name__} is decoded by generate, .*({reason}).*", said)
     assert lm.model.config._attn_implementation != phases.NAME
 
 
 def test_the_probe_notices_another_scale_and_another_mask(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert build(llama)._own.supported()
+    assert build(llama)._loop.supported()
     attend = slots.Step.attend
     with monkeypatch.context() as patch:
         patch.setattr(slots.Step, "attend", lambda self, q, k, v, scale: attend(self, q, k, v, 0.5 * scale))
-        assert not build(llama)._own.supported()
+        assert not build(llama)._loop.supported()
     with monkeypatch.context() as patch:
         patch.setattr(phases.Prefill, "attend", lambda self, q, k, v, scale: attend_all(q, k, v, scale))
-        assert not build(llama)._own.supported()
+        assert not build(llama)._loop.supported()
 
 
 def attend_all(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float) -> torch.Tensor:
@@ -82,7 +93,7 @@ def test_the_model_is_left_as_it_was() -> None:
 
 def test_a_full_context_ends_the_row_however_late_one_looks() -> None:
     # GPT-2 has no position past its context: to step there would be an error.
-    lm, plain = build(gpt2, pace=PACES["long"]), build(gpt2, loop=False)
+    lm, plain = build(gpt2, schedule=SCHEDULES["long"]), build(gpt2, loop=False)
     longest = "<s>"
     while len(lm.tokenizer(longest)["input_ids"]) < CONTEXT - 7:
         longest += " x="
@@ -93,16 +104,16 @@ def test_a_full_context_ends_the_row_however_late_one_looks() -> None:
 
 def test_end_token_and_stop_string_inside_a_round() -> None:
     (free,) = build(llama, loop=False).generate([GenerationRequest(HEAD, 30)])
-    lm = build(llama, pace=PACES["long"])
+    lm = build(llama, schedule=SCHEDULES["long"])
     for place in (2, 5, 11):
         stop = free.text[place : place + 6]
         (cut,) = lm.generate([GenerationRequest(HEAD, 30, (stop,))])
         assert cut.text == free.text[: free.text.index(stop)]
         plain = build(llama, loop=False).generate([GenerationRequest(HEAD, 30, (stop,))])
         assert plain == [cut], "tokens past the end were counted"
-    rows = [Row(0, lm.tokenizer(HEAD)["input_ids"], 0, 30, ())]
+    rows = [TokenisedRequest(0, lm.tokenizer(HEAD)["input_ids"], 0, 30, ())]
     with torch.inference_mode():
-        tokens = lm._own.run(rows, lm._end_of)[0]
+        tokens = lm._loop.run(rows, lm._find_end)[0]
     lm._ends = {tokens[9]}
     (ended,) = lm.generate([GenerationRequest(HEAD, 30)])
     assert ended.completion_tokens == tokens.index(tokens[9]) + 1
@@ -114,7 +125,11 @@ def test_a_slot_left_far_behind_does_not_disturb_shorter_texts() -> None:
     plain = build(llama, loop=False)
     stop = plain.generate([GenerationRequest(long, 4)])[0].text[:1]
     requests = [GenerationRequest("red", 40), GenerationRequest("box", 40), GenerationRequest(long, 50, (stop,))]
-    lm = build(llama, pace=Pace(steps=2, late=1, prefill=10**6, worth=10**6, grain=8), max_batch=4)
+    lm = build(
+        llama,
+        schedule=Schedule(steps=2, rounds_in_flight=1, prefill_tokens=10**6, least_saving=10**6, length_multiple=8),
+        max_batch=4,
+    )
     assert lm.generate(requests) == [plain.generate([request])[0] for request in requests]
     assert lm.generate(requests)[2].completion_tokens == 1
 
@@ -132,20 +147,20 @@ def test_a_slot_is_taken_again_while_the_others_go_on() -> None:
     # longest row would need 40 + 3 * 5 steps. The first token of each comes with its prompt, where it is computed
     # alone.
     assert lm.stats.steps <= 41
-    assert lm._own.memory is not None and lm._own.memory.count == 2
+    assert isinstance(lm._loop, SlotDecoder) and lm._loop.memory is not None and lm._loop.memory.count == 2
 
 
 def test_slots_are_kept_from_call_to_call_and_grow_with_need(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[tuple[int, int]] = []
-    whole = lm_decode.Memory
+    whole = slots.Slots
 
     def counted(shapes: Any, count: int, length: int, *given: Any) -> Any:
         made.append((count, length))
         return whole(shapes, count, length, *given)
 
-    lm = build(llama, pace=LATE)
+    lm = build(llama, schedule=LATE)
     assert lm.own_loop
-    monkeypatch.setattr(lm_decode, "Memory", counted)
+    monkeypatch.setattr(gpu_decoder, "Slots", counted)
     short = [GenerationRequest("red", 8), GenerationRequest("box", 8)]
     lm.generate(short)
     lm.generate(short[:1])
@@ -155,14 +170,63 @@ def test_slots_are_kept_from_call_to_call_and_grow_with_need(monkeypatch: pytest
     lm.generate(short)
     assert len(made) == 3
     assert [count for count, _ in made] == [2, 2, 4]
-    assert made[0][1] < made[1][1] == made[2][1] and all(length % LATE.grain == 0 for _, length in made)
+    assert made[0][1] < made[1][1] == made[2][1] and all(length % LATE.length_multiple == 0 for _, length in made)
+
+
+class Recorder:
+    """In the place of CUDA graphs: warms up as they do, and runs the function where they are replayed."""
+
+    made = 0
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def __call__(self, function: Callable[[], None], undo: Callable[[], None]) -> tuple[Callable[[], None], None]:
+        Recorder.made += 1
+        for _ in range(2):
+            function()
+            undo()
+        return function, None
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "Recorder", Recorder)
+    monkeypatch.setattr(slots, "enabled", lambda device: True)
+    monkeypatch.setattr(Recorder, "made", 0)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=SCHEDULES)
+def test_recording_a_step_makes_no_token(schedule: Schedule, recorded: None) -> None:
+    lm = build(llama, schedule=schedule, max_batch=3)
+    assert lm.generate(mixed()) == alone(llama)
+    shapes = Recorder.made
+    assert 0 < shapes < lm.stats.steps, "a step is recorded each time"
+    assert lm.generate(mixed()) == alone(llama)
+    assert Recorder.made == shapes, "recordings are not kept from call to call"
+
+
+def test_steps_that_cannot_be_recorded_are_launched(
+    recorded: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refused(*_: Any) -> Any:
+        raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(Recorder, "__call__", refused)
+    lm = build(llama)
+    for _ in range(2):
+        assert lm.generate(mixed()) == alone(llama)
+    assert caplog.messages == [
+        "Decoding steps are not recorded as CUDA graphs: CUDA error: operation not permitted when stream is capturing."
+    ]
+    assert isinstance(lm._loop, SlotDecoder) and lm._loop.memory is not None and not lm._loop.memory.recordable
 
 
 @pytest.fixture
 def scarce(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """Memory for two slots and no more."""
     tried: list[int] = []
-    whole = lm_decode.Memory
+    whole = slots.Slots
 
     def scarcely(shapes: Any, count: int, *given: Any) -> Any:
         tried.append(count)
@@ -170,14 +234,14 @@ def scarce(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return whole(shapes, count, *given)
 
-    monkeypatch.setattr(lm_decode, "Memory", scarcely)
-    return iter([tried])  # type: ignore[return-value]
+    monkeypatch.setattr(gpu_decoder, "Slots", scarcely)
+    return iter([tried])
 
 
 def test_out_of_memory_halves_the_slots_and_goes_on(scarce: Any) -> None:
     lm = build(llama, max_batch=16)
-    lm._loop = True
-    lm._own._shapes = [(2, 8, 8)] * 2
+    lm._use_loop = True
+    lm._loop._shapes = [(2, 8, 8)] * 2
     assert lm.generate(mixed()) == alone(llama)
     assert next(scarce) == [16, 8, 4, 2]
     assert lm.generate(mixed()) == alone(llama)
@@ -196,14 +260,14 @@ def test_out_of_memory_on_the_way_keeps_what_is_done(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(slots.Step, "run", fails_once)
     begun: list[int] = []
-    monkeypatch.setattr(lm._own, "_run", noted(lm._own._run, begun))
+    monkeypatch.setattr(lm._loop, "_run", noted(lm._loop._run, begun))
     assert lm.generate(mixed()) == alone(llama)
     assert len(begun) == 2 and begun[1] < begun[0] == len(mixed()), "texts that were done were decoded again"
-    assert lm._own.max_batch == 2
+    assert lm._loop.max_batch == 2
 
 
 def noted(run: Callable[..., None], begun: list[int]) -> Callable[..., None]:
-    def noting(rows: Sequence[Row], *given: Any) -> None:
+    def noting(rows: Sequence[TokenisedRequest], *given: Any) -> None:
         begun.append(len(rows))
         run(rows, *given)
 
@@ -216,7 +280,7 @@ def test_no_memory_for_one_row_is_one_clear_line(monkeypatch: pytest.MonkeyPatch
 
     lm = build(llama)
     assert lm.own_loop
-    monkeypatch.setattr(lm_decode, "Memory", never)
+    monkeypatch.setattr(gpu_decoder, "Slots", never)
     with pytest.raises(ModelError, match="ran out of memory"):
         lm.generate([GenerationRequest("red", 4)] * 3)
     whole = build(llama, loop=False, max_batch=4)
@@ -237,49 +301,49 @@ def test_generate_halves_its_batches_too(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(lm.model, "generate", scarcely)
     assert lm.generate(mixed()) == alone(llama)
-    assert max(sizes) > 2 and lm._whole.max_batch == 2
+    assert max(sizes) > 2 and lm._reference.max_batch == 2
 
 
 # --- beginnings in common --------------------------------------------------------------------------------------------
 
 
-def row(index: int, text: str, prefix: int = 0) -> Row:
-    return Row(index, [ord(letter) for letter in text], prefix, 4, ())
+def row(index: int, text: str, prefix: int = 0) -> TokenisedRequest:
+    return TokenisedRequest(index, [ord(letter) for letter in text], prefix, 4, ())
 
 
-def shape(node: Node) -> Any:
-    return ("".join(map(chr, node.tokens)), [r.index for r in node.rows], [shape(child) for child in node.children])
+def shape(node: PrefixNode) -> Any:
+    return ("".join(map(chr, node.tokens)), [r.index for r in node.requests], [shape(child) for child in node.children])
 
 
 def test_plan_is_a_tree_of_beginnings() -> None:
     rows = [row(0, "abcdXX"), row(1, "abcdYYY"), row(2, "abZ"), row(3, "q"), row(4, "abcdXXcd"), row(5, "abZ")]
     # Of two that are the same all but the last token is common.
-    assert [shape(node) for node in plan(rows, 1)] == [
+    assert [shape(node) for node in plan_prefixes(rows, 1)] == [
         ("", [3], [("ab", [2, 5], [("abcd", [1], [("abcdX", [0, 4], [])])])])
     ]
     # Four share "ab" (6 tokens saved); "abcd" saves 4 more for three.
-    assert [shape(node) for node in plan(rows, 5)] == [("", [3], [("ab", [2, 5, 0, 1, 4], [])])]
-    assert [shape(node) for node in plan(rows, 100)] == [("", [3, 2, 5, 0, 1, 4], [])]
+    assert [shape(node) for node in plan_prefixes(rows, 5)] == [("", [3], [("ab", [2, 5, 0, 1, 4], [])])]
+    assert [shape(node) for node in plan_prefixes(rows, 100)] == [("", [3, 2, 5, 0, 1, 4], [])]
 
 
 def test_plan_holds_every_row_once_and_leaves_a_token() -> None:
     draw = random.Random(0)
     for worth in (1, 3, 10, 40):
         rows = [row(i, "".join(draw.choices("ab", k=draw.randint(1, 12)))) for i in range(200)]
-        nodes = [node for root in plan(rows, worth) for node in root.walk()]
-        assert sorted(r.index for node in nodes for r in node.rows) == list(range(200))
+        nodes = [node for root in plan_prefixes(rows, worth) for node in root.walk()]
+        assert sorted(r.index for node in nodes for r in node.requests) == list(range(200))
         for node in nodes:
-            for member in node.rows:
+            for member in node.requests:
                 assert member.tokens[: len(node.tokens)] == node.tokens and len(node.tokens) < len(member.tokens)
             if node.parent is not None:
-                below = sum(len(n.rows) for n in node.walk())
+                below = sum(len(n.requests) for n in node.walk())
                 assert (below - 1) * (len(node.tokens) - len(node.parent.tokens)) >= worth
-            assert [len(r.tokens) for r in node.rows] == sorted(len(r.tokens) for r in node.rows)
+            assert [len(r.tokens) for r in node.requests] == sorted(len(r.tokens) for r in node.requests)
 
 
 def test_marked_prefixes_are_roots() -> None:
     rows = [row(0, "abcdefgh-x", 8), row(1, "abcdefgh-y", 8), row(2, "abcdefgh-z")]
-    roots = plan(rows, 1000)
+    roots = plan_prefixes(rows, 1000)
     assert [(shape(root), root.marked) for root in roots] == [
         (("abcdefgh", [0, 1], []), True),
         (("", [2], []), False),
@@ -293,7 +357,8 @@ def test_common_beginnings_are_computed_once() -> None:
     prompts = [lm.tokenizer(str(request.prompt))["input_ids"] for request in requests]
     # Every different beginning is one token to compute.
     distinct = {tuple(tokens[:end]) for tokens in prompts for end in range(1, len(tokens) + 1)}
-    lm._own.pace = Pace(steps=1, late=0, prefill=256, worth=1, grain=1)
+    assert isinstance(lm._loop, SlotDecoder)
+    lm._loop.schedule = Schedule(steps=1, rounds_in_flight=0, prefill_tokens=256, least_saving=1, length_multiple=1)
     assert lm.own_loop
     before = lm.stats.prefilled_tokens
     lm.generate(requests)
@@ -301,11 +366,11 @@ def test_common_beginnings_are_computed_once() -> None:
     assert len(distinct) < sum(map(len, prompts)) / 2
 
 
-def test_prefix_store_forgets_the_oldest() -> None:
-    store: PrefixStore[str] = PrefixStore(10)
-    for key, size in (((1,), 4), ((2,), 4), ((1,), 5), ((3,), 4), ((4,), 11)):
-        store.put(key, f"{key}", size)
-    assert [store.get((key,)) for key in (1, 2, 3, 4)] == ["(1,)", None, "(3,)", None]
-    assert store.size == 9
-    store.clear()
-    assert store.get((1,)) is None and store.size == 0
+def test_the_oldest_marked_prefix_is_forgotten() -> None:
+    kept = MarkedPrefixes(10, len)
+    for key, past in ((1, "1111"), (2, "2222"), (1, "11111"), (3, "3333"), (4, "4" * 11)):
+        kept.keep((key,), past)
+    assert [kept.get((key,)) for key in (1, 2, 3, 4)] == ["11111", None, "3333", None]
+    assert kept.currsize == 9
+    kept.clear()
+    assert kept.get((1,)) is None and kept.currsize == 0

@@ -9,9 +9,9 @@ import pytest
 import torch
 from lm_kit import alone, build, gpt2, llama, mixed, qwen2, sizes
 
-from codevqa.models.causal_lm.cpu import llama_layers as lm_layers
+from codevqa.models.causal_lm.cpu import llama_layers
 from codevqa.models.causal_lm.cpu.forward_pass import KeyValues, Pack, Part
-from codevqa.models.causal_lm.cpu.llama_layers import Layers
+from codevqa.models.causal_lm.cpu.llama_layers import LlamaLayers
 
 
 def gelu() -> Any:
@@ -52,7 +52,7 @@ def test_logits_are_those_of_the_model(make: Callable[[], Any]) -> None:
     texts = torch.randint(3, 400, (2, 30))
     expected = model(input_ids=texts).logits
     first, second = texts.tolist()
-    layers, slots = Layers(model), memory(model)
+    layers, slots = LlamaLayers(model), memory(model)
     seen = layers(Pack(slots, [Part(1, 0, second[:11]), Part(0, 0, first[:7])]), [1, 7])
     assert torch.allclose(seen, torch.cat([expected[1, 10:11], expected[0, :7]]), atol=1e-4)
     seen = layers(Pack(slots, [Part(0, 7, first[7:20]), Part(1, 11, second[11:])]), [0, 5])
@@ -64,7 +64,7 @@ def test_logits_are_those_of_the_model(make: Callable[[], Any]) -> None:
 @torch.inference_mode()
 def test_the_last_layer_is_for_those_who_are_asked_only() -> None:
     model = llama().eval()
-    layers, slots = Layers(model), memory(model)
+    layers, slots = LlamaLayers(model), memory(model)
     rows: list[tuple[str, int]] = []
     for layer, name in zip(model.base_model.layers, ("first", "last"), strict=True):
         for part in (layer.self_attn.k_proj, layer.self_attn.q_proj, layer.mlp.down_proj):
@@ -77,26 +77,29 @@ def test_the_last_layer_is_for_those_who_are_asked_only() -> None:
 
 
 def test_which_models_it_fits() -> None:
-    assert all(Layers.fits(make()) for make in (llama, qwen2, gelu))
-    assert not any(Layers.fits(make()) for make in (gpt2, normed))
-    assert not Layers.fits(llama().bfloat16()), "half precision rounds at every step"
+    assert all(LlamaLayers.fits(make()) for make in (llama, qwen2, gelu))
+    assert not any(LlamaLayers.fits(make()) for make in (gpt2, normed))
+    assert not LlamaLayers.fits(llama().bfloat16()), "half precision rounds at every step"
     hooked = llama()
     hooked.base_model.layers[1].register_forward_hook(lambda *given: None)
-    assert not Layers.fits(hooked)
+    assert not LlamaLayers.fits(hooked)
 
 
-def test_a_model_that_looks_the_same_and_is_not_goes_through_its_modules() -> None:
+def test_a_model_that_looks_the_same_and_is_not_goes_through_its_modules(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "codevqa")
     lm, plain = build(scaled), build(scaled, loop=False)
-    assert Layers.fits(lm.model) and lm.own_loop
-    assert lm._own._layers is None  # type: ignore[union-attr]
+    assert LlamaLayers.fits(lm.model) and lm.own_loop
+    assert lm._loop._layers is None  # type: ignore[union-attr]
+    (said,) = caplog.messages
+    assert said.startswith("GraniteForCausalLM goes through its own modules, not the short way: logits differ by ")
     asked = mixed()
     assert lm.generate(asked) == [plain.generate([request])[0] for request in asked]
 
 
 def test_what_the_probe_compares_is_this_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     lm = build(llama)
-    assert lm.own_loop and lm._own._layers is not None  # type: ignore[union-attr]
-    monkeypatch.setattr(lm_layers, "_rotated", lambda heads, turn: heads)
+    assert lm.own_loop and lm._loop._layers is not None  # type: ignore[union-attr]
+    monkeypatch.setattr(llama_layers, "_rotated", lambda heads, turn: heads)
     lm = build(llama)
-    assert lm.own_loop and lm._own._layers is None  # type: ignore[union-attr]
+    assert lm.own_loop and lm._loop._layers is None  # type: ignore[union-attr]
     assert lm.generate(mixed()) == alone(llama)

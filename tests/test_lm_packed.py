@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 import torch
-from lm_kit import CONTEXT, HEAD, alibi, alone, build, capped, gpt2, llama, mixed, qwen2, sliding
+from lm_kit import CONTEXT, HEAD, OTHERS, alone, build, gpt2, llama, mixed, qwen2
 
 from codevqa.core.errors import ModelError
 from codevqa.models.base import GenerationRequest
-from codevqa.models.causal_lm import phases
-from codevqa.models.causal_lm.cpu import decoder as lm_packed
-from codevqa.models.causal_lm.cpu import forward_pass as lm_pack
+from codevqa.models.causal_lm import TransformersLM, phases
+from codevqa.models.causal_lm.cpu import decoder as cpu_decoder
+from codevqa.models.causal_lm.cpu import forward_pass
 from codevqa.models.causal_lm.cpu.decoder import PackedDecoder
-from codevqa.models.causal_lm.cpu.prefix_cache import Bank, PrefixTree
-from codevqa.models.causal_lm.cpu.speculation import Drafts
-from codevqa.models.causal_lm.transformers_lm import TransformersLM
+from codevqa.models.causal_lm.cpu.prefix_cache import KeyValueBlock, PrefixCache
+from codevqa.models.causal_lm.cpu.speculation import Drafter
 
 
-@pytest.fixture(params=[1, 2], ids=["one lane", "two lanes"])
-def lanes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+@pytest.fixture(params=[1, 2], ids=["one worker", "two workers"])
+def workers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """The number of cores, and so of threads that decode."""
     before = torch.get_num_threads()
     monkeypatch.setattr(PackedDecoder, "_cores", lambda self: request.param)
@@ -35,9 +35,9 @@ def lanes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
 @pytest.mark.parametrize("slots", [1, 3, 16])
 @pytest.mark.parametrize("make", [llama, qwen2, gpt2])
 def test_equals_generate_one_by_one(
-    make: Callable[[], Any], slots: int, tokens: int, lanes: int, monkeypatch: pytest.MonkeyPatch
+    make: Callable[[], Any], slots: int, tokens: int, workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lm_packed, "_PASS", tokens)
+    monkeypatch.setattr(cpu_decoder, "_PASS", tokens)
     expected = alone(make)
     lm = build(make, max_batch=slots)
     assert lm.own_loop
@@ -47,7 +47,7 @@ def test_equals_generate_one_by_one(
     assert lm.stats.confirmed_tokens > 0 and lm.stats.reused_tokens > 0
 
 
-def test_many_calls_forget_and_split_what_is_kept(lanes: int) -> None:
+def test_many_calls_forget_and_split_what_is_kept(workers: int) -> None:
     # So little memory that beginnings are forgotten all the time.
     lm = build(llama, prefix_cache_bytes=30_000, max_batch=4)
     draw = random.Random(1)
@@ -55,31 +55,35 @@ def test_many_calls_forget_and_split_what_is_kept(lanes: int) -> None:
     for _ in range(12):
         asked = draw.choices(mixed(), k=6)
         assert lm.generate(asked) == [expected[repr(request)] for request in asked]
-        assert 0 < lm._own.prefixes.size <= 30_000
+        assert isinstance(lm._loop.prefixes, PrefixCache) and 0 < lm._loop.prefixes.size <= 30_000
 
 
-@pytest.mark.parametrize("make", [sliding, capped, alibi])
-def test_other_kinds_of_attention_go_through_generate(make: Callable[[], Any]) -> None:
+@pytest.mark.parametrize(("make", "reason"), OTHERS.items())
+def test_other_kinds_of_attention_go_through_generate(
+    make: Callable[[], Any], reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
     lm, plain = build(make), build(make, loop=False)
     requests = [GenerationRequest(HEAD + word, 8, shared=len(HEAD)) for word in ("red", "ball box")]
     assert lm.generate(requests) == plain.generate(requests)
     assert not lm.own_loop and lm.stats.generate_calls > 0
+    (said,) = caplog.messages
+    assert re.fullmatch(f"{type(lm.model).__name__} is decoded by generate, .*({reason}).*", said)
     assert lm.model.config._attn_implementation != phases.NAME
 
 
 def test_the_probe_notices_another_scale_another_mask_and_another_slot(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert build(llama)._own.supported()
-    attend, mask, part = lm_pack.Pack.attend, lm_pack.Pack._mask, lm_packed.Part
+    assert build(llama)._loop.supported()
+    attend, mask, part = forward_pass.Pack.attend, forward_pass.Pack._mask, forward_pass.Part
     with monkeypatch.context() as patch:
-        patch.setattr(lm_pack.Pack, "attend", lambda self, q, k, v, scale: attend(self, q, k, v, 0.5 * scale))
-        assert not build(llama)._own.supported()
+        patch.setattr(forward_pass.Pack, "attend", lambda self, q, k, v, scale: attend(self, q, k, v, 0.5 * scale))
+        assert not build(llama)._loop.supported()
     with monkeypatch.context() as patch:
-        patch.setattr(lm_pack.Pack, "_mask", lambda self, *given: None)
-        assert not build(llama)._own.supported()
+        patch.setattr(forward_pass.Pack, "_mask", lambda self, *given: None)
+        assert not build(llama)._loop.supported()
     with monkeypatch.context() as patch:
-        patch.setattr(lm_packed, "Part", lambda slot, *given: part(1, *given))
-        assert not build(llama)._own.supported()
-    assert mask is lm_pack.Pack._mask
+        patch.setattr(cpu_decoder, "Part", lambda slot, *given: part(1, *given))
+        assert not build(llama)._loop.supported()
+    assert mask is forward_pass.Pack._mask
 
 
 def test_the_model_is_left_as_it_was() -> None:
@@ -95,11 +99,11 @@ def test_the_model_is_left_as_it_was() -> None:
 def guessing(
     lm: TransformersLM, monkeypatch: pytest.MonkeyPatch, guess: Callable[[Sequence[int], int], list[int]]
 ) -> None:
-    assert isinstance(lm._own, PackedDecoder)
-    monkeypatch.setattr(lm._own._drafts, "guess", guess)
+    assert isinstance(lm._loop, PackedDecoder)
+    monkeypatch.setattr(lm._loop._drafter, "guess", guess)
 
 
-def test_wrong_guesses_change_nothing(monkeypatch: pytest.MonkeyPatch, lanes: int) -> None:
+def test_wrong_guesses_change_nothing(monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
     lm = build(llama)
     draw = random.Random(0)
     guessing(lm, monkeypatch, lambda text, count: [draw.randrange(3, 400) for _ in range(count)])
@@ -107,7 +111,7 @@ def test_wrong_guesses_change_nothing(monkeypatch: pytest.MonkeyPatch, lanes: in
     assert lm.stats.guessed_tokens > 5 * lm.stats.confirmed_tokens
 
 
-def test_what_has_been_written_is_guessed_from(lanes: int) -> None:
+def test_what_has_been_written_is_guessed_from(workers: int) -> None:
     lm = build(llama)
     steps = []
     for _ in range(2):
@@ -122,7 +126,7 @@ def test_right_guesses_save_passes_and_end_where_the_text_ends(monkeypatch: pyte
     requests = [GenerationRequest(HEAD + word, 30) for word in ("red", "box", "img")]
     monkeypatch.setattr(PackedDecoder, "_cores", lambda self: 1)
     lm = build(llama)
-    lm._loop = False
+    lm._use_loop = False
     lm._ends = set()
     lm.model.generation_config.eos_token_id = None
     prompts = [lm.tokenizer(r.prompt)["input_ids"] for r in requests]
@@ -131,7 +135,7 @@ def test_right_guesses_save_passes_and_end_where_the_text_ends(monkeypatch: pyte
         given = torch.tensor([ids])
         whole.append(lm.model.generate(given, attention_mask=torch.ones_like(given), max_new_tokens=60)[0].tolist())
     plain = lm.generate(requests)
-    lm._loop = None
+    lm._use_loop = None
     draw = random.Random(0)
 
     def guess(text: Sequence[int], count: int) -> list[int]:
@@ -161,48 +165,48 @@ def test_a_full_context_ends_the_row_whatever_is_guessed() -> None:
 
 
 def test_guesses_follow_what_was_written_lately_then_the_prompt() -> None:
-    drafts = Drafts()
-    assert drafts.guess([], 4) == [] == drafts.guess([1, 2, 3], 4)
+    drafter = Drafter()
+    assert drafter.guess([], 4) == [] == drafter.guess([1, 2, 3], 4)
     # The first place in the prompt: the most similar example comes first.
-    assert drafts.guess([7, 1, 2, 3, 9, 1, 2, 4, 1, 2], 3) == [3, 9, 1]
-    assert drafts.guess([7, 1, 2, 3, 9, 1, 2, 4, 1, 2], 0) == []
-    drafts.learn([5, 1, 2], [8, 8, 6])
-    assert drafts.guess([7, 1, 2, 3, 9, 1, 2], 9) == [8, 8, 6], "one text went on into the next"
-    drafts.learn([1, 2], [4, 4])
-    assert drafts.guess([7, 1, 2, 3, 9, 1, 2], 2) == [4, 4], "the latest counts"
-    assert drafts.guess([5, 1, 2], 2) == [8, 8], "a longer match, though it is older"
-    assert drafts.guess([1, 30, 9, 1], 2) == [2, 4]
-    assert drafts.guess([6, 30, 9, 6], 2) == [30, 9], "a text ended there, the prompt goes on"
+    assert drafter.guess([7, 1, 2, 3, 9, 1, 2, 4, 1, 2], 3) == [3, 9, 1]
+    assert drafter.guess([7, 1, 2, 3, 9, 1, 2, 4, 1, 2], 0) == []
+    drafter.learn([5, 1, 2], [8, 8, 6])
+    assert drafter.guess([7, 1, 2, 3, 9, 1, 2], 9) == [8, 8, 6], "one text went on into the next"
+    drafter.learn([1, 2], [4, 4])
+    assert drafter.guess([7, 1, 2, 3, 9, 1, 2], 2) == [4, 4], "the latest counts"
+    assert drafter.guess([5, 1, 2], 2) == [8, 8], "a longer match, though it is older"
+    assert drafter.guess([1, 30, 9, 1], 2) == [2, 4]
+    assert drafter.guess([6, 30, 9, 6], 2) == [30, 9], "a text ended there, the prompt goes on"
 
 
 def test_guesses_match_whole_tokens_only() -> None:
-    drafts = Drafts()
+    drafter = Drafter()
     # As bytes 256 holds a 1 and then zeros, across the bounds of tokens.
-    assert drafts.guess([256, 0, 3, 1], 2) == []
-    drafts.learn([256, 0], [3, 3])
-    assert drafts.guess([2, 1, 0], 2) == [3, 3]
-    assert drafts.guess([2, 2, 1], 2) == []
+    assert drafter.guess([256, 0, 3, 1], 2) == []
+    drafter.learn([256, 0], [3, 3])
+    assert drafter.guess([2, 1, 0], 2) == [3, 3]
+    assert drafter.guess([2, 2, 1], 2) == []
 
 
 def test_what_was_written_is_bounded() -> None:
-    drafts = Drafts()
+    drafter = Drafter()
     for number in range(3000):
-        drafts.learn([number, number + 1], [number + 2] * 20)
-    assert len(drafts._written) <= 4 * (1 << 14)
-    assert drafts.guess([2999, 3000], 1) == [3001]
-    assert drafts.guess([1, 2], 1) == []
+        drafter.learn([number, number + 1], [number + 2] * 20)
+    assert len(drafter._written) <= 4 * (1 << 14)
+    assert drafter.guess([2999, 3000], 1) == [3001]
+    assert drafter.guess([1, 2], 1) == []
 
 
 # --- beginnings ------------------------------------------------------------------------------------------------------
 
 
-def bank(tokens: Sequence[int], start: int) -> Bank:
+def bank(tokens: Sequence[int], start: int) -> KeyValueBlock:
     """Something to keep for each token that says which beginning it belongs to."""
     sums = torch.tensor([float(sum(tokens[: end + 1]) * 7 + end) for end in range(start, len(tokens))])
     return sums.view(1, 1, -1, 1).clone(), -sums.view(1, 1, -1, 1).clone()
 
 
-def found(tree: PrefixTree, tokens: Sequence[int]) -> int:
+def found(tree: PrefixCache, tokens: Sequence[int]) -> int:
     """How much of some tokens is known; what is kept must be theirs."""
     known, banks = tree.find(tokens)
     key, value = bank(tokens[:known], 0)
@@ -214,7 +218,7 @@ def found(tree: PrefixTree, tokens: Sequence[int]) -> int:
 
 def test_tree_knows_the_longest_beginning() -> None:
     draw = random.Random(0)
-    tree = PrefixTree(10**9)
+    tree = PrefixCache(10**9)
     kept: list[list[int]] = []
     for _ in range(300):
         tokens = [draw.randrange(2) for _ in range(draw.randint(1, 14))]
@@ -230,7 +234,7 @@ def test_tree_knows_the_longest_beginning() -> None:
 
 
 def test_tree_forgets_the_least_recently_used_ends_first() -> None:
-    tree = PrefixTree(8 * 12)
+    tree = PrefixCache(8 * 12)
     for tokens in ([1, 2, 3, 4], [1, 2, 5, 6], [9, 9, 9]):
         tree.add(tokens, lambda start, tokens=tokens: bank(tokens, start))  # type: ignore[misc]
     assert tree.size == 8 * 9
@@ -245,7 +249,7 @@ def test_tree_forgets_the_least_recently_used_ends_first() -> None:
 
 def test_tree_stays_within_its_bytes() -> None:
     draw = random.Random(2)
-    tree = PrefixTree(8 * 40)
+    tree = PrefixCache(8 * 40)
     for _ in range(500):
         tokens = [draw.randrange(3) for _ in range(draw.randint(1, 20))]
         found(tree, tokens)
@@ -274,7 +278,8 @@ def test_each_beginning_is_computed_once_and_kept() -> None:
 def test_nothing_is_kept_where_nothing_may_be() -> None:
     lm = build(llama, prefix_cache_bytes=0)
     assert lm.generate(mixed()) == alone(llama)
-    assert lm._own.prefixes.size == 0 and lm.stats.reused_tokens == 0
+    assert isinstance(lm._loop.prefixes, PrefixCache) and lm._loop.prefixes.size == 0
+    assert lm.stats.reused_tokens == 0
 
 
 # --- slots -----------------------------------------------------------------------------------------------------------
@@ -289,13 +294,13 @@ def test_a_slot_is_taken_again_while_the_others_go_on(monkeypatch: pytest.Monkey
     completions = lm.generate(requests)
     assert [completion.completion_tokens for completion in completions] == limits
     assert lm.stats.steps == 40, "seven short texts pass through one slot, one after another, beside the long one"
-    (memory,) = lm._own._memories  # type: ignore[union-attr]
+    (memory,) = lm._loop._memories  # type: ignore[union-attr]
     assert memory.count == 2
 
 
 def test_slots_are_kept_from_call_to_call_and_grow_with_need(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[tuple[int, int]] = []
-    whole = lm_packed.Memory
+    whole = forward_pass.KeyValues
 
     def counted(shape: Any, count: int, length: int, *given: Any) -> Any:
         made.append((count, length))
@@ -304,7 +309,7 @@ def test_slots_are_kept_from_call_to_call_and_grow_with_need(monkeypatch: pytest
     lm = build(llama)
     assert lm.own_loop
     monkeypatch.setattr(PackedDecoder, "_cores", lambda self: 1)
-    monkeypatch.setattr(lm_packed, "Memory", counted)
+    monkeypatch.setattr(cpu_decoder, "KeyValues", counted)
     short = [GenerationRequest("red", 8), GenerationRequest("box", 8)]
     lm.generate(short)
     lm.generate(short[:1])
@@ -315,10 +320,10 @@ def test_slots_are_kept_from_call_to_call_and_grow_with_need(monkeypatch: pytest
     assert made == [(2, 64), (2, 128), (4, 128)]
 
 
-def test_out_of_memory_halves_the_slots_and_keeps_what_is_done(monkeypatch: pytest.MonkeyPatch, lanes: int) -> None:
+def test_out_of_memory_halves_the_slots_and_keeps_what_is_done(monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
     lm = build(llama, max_batch=4)
     assert lm.own_loop
-    forward, calls = lm._own._forward, [0]  # type: ignore[union-attr]
+    forward, calls = lm._loop._forward, [0]
 
     def fails_once(*given: Any) -> Any:
         calls[0] += 1
@@ -326,18 +331,18 @@ def test_out_of_memory_halves_the_slots_and_keeps_what_is_done(monkeypatch: pyte
             raise torch.OutOfMemoryError("out of memory")
         return forward(*given)
 
-    monkeypatch.setattr(lm._own, "_forward", fails_once)
+    monkeypatch.setattr(lm._loop, "_forward", fails_once)
     begun: list[int] = []
-    run = lm._own._run
+    run = lm._loop._run
 
     def noting(rows: Sequence[Any], *given: Any) -> None:
         begun.append(len(rows))
         run(rows, *given)
 
-    monkeypatch.setattr(lm._own, "_run", noting)
+    monkeypatch.setattr(lm._loop, "_run", noting)
     assert lm.generate(mixed()) == alone(llama)
     assert len(begun) == 2 and begun[1] < begun[0] == len(mixed()), "texts that were done were decoded again"
-    assert lm._own.max_batch == 2
+    assert lm._loop.max_batch == 2
 
 
 def test_no_memory_for_one_row_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -346,52 +351,52 @@ def test_no_memory_for_one_row_is_one_clear_line(monkeypatch: pytest.MonkeyPatch
 
     lm = build(llama)
     assert lm.own_loop
-    monkeypatch.setattr(lm_packed, "Memory", never)
+    monkeypatch.setattr(cpu_decoder, "KeyValues", never)
     with pytest.raises(ModelError, match="ran out of memory"):
         lm.generate([GenerationRequest("red", 4)] * 3)
 
 
-def test_a_failure_in_one_lane_is_the_failure_of_the_call(monkeypatch: pytest.MonkeyPatch, lanes: int) -> None:
+def test_a_failure_in_one_worker_is_the_failure_of_the_call(monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
     lm = build(llama)
     assert lm.own_loop
-    forward, calls = lm._own._forward, [0]  # type: ignore[union-attr]
+    forward, calls = lm._loop._forward, [0]
 
     def fails_once(memory: Any, *given: Any) -> Any:
         calls[0] += 1
-        if memory is lm._own._memories[0] and len(calls) == 1:  # type: ignore[union-attr]
+        if memory is lm._loop._memories[0] and len(calls) == 1:  # type: ignore[union-attr]
             calls.append(1)
             raise RuntimeError("broken")
         time.sleep(0.01)
         return forward(memory, *given)
 
-    monkeypatch.setattr(lm._own, "_forward", fails_once)
+    monkeypatch.setattr(lm._loop, "_forward", fails_once)
     with pytest.raises(RuntimeError, match="broken"):
         lm.generate(mixed())
     stopped = calls[0]
     time.sleep(0.1)
-    assert calls[0] == stopped, "the other lane went on behind the caller's back"
+    assert calls[0] == stopped, "the other worker went on behind the caller's back"
     assert lm.generate(mixed()) == alone(llama), "the next call begins afresh"
 
 
-def test_lanes_leave_other_threads_their_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_leave_other_threads_their_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     before = torch.get_num_threads()
     seen: list[int] = []
     try:
         torch.set_num_threads(2)
         lm = build(llama)
         assert lm.own_loop
-        forward = lm._own._forward  # type: ignore[union-attr]
+        forward = lm._loop._forward
 
         def watched(*given: Any) -> Any:
             seen.append(torch.get_num_threads())
             return forward(*given)
 
-        monkeypatch.setattr(lm._own, "_forward", watched)
+        monkeypatch.setattr(lm._loop, "_forward", watched)
         lm.generate(mixed())
         assert set(seen) == {1} and torch.get_num_threads() == 2
         for large in (True, False):
             seen.clear()
-            lm._own._large = large  # type: ignore[union-attr]
+            lm._loop._large = large  # type: ignore[union-attr]
             lm.generate(mixed()[:1])
             assert set(seen) == {2 if large else 1}, "a text alone has all cores where they help"
     finally:

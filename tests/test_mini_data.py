@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_kit import CommandLine
 from data_programs import Interpreter, covr_run, spoken
 from PIL import Image
 
@@ -60,11 +61,13 @@ def data(tmp_path_factory: pytest.TempPathFactory, truths: dict[str, Any]) -> It
 
 
 def gqa(data: Path, name: str) -> dict[str, Any]:
-    return json.loads((data / "gqa" / "questions1.2" / f"{name}_questions.json").read_text())
+    found: dict[str, Any] = json.loads((data / "gqa" / "questions1.2" / f"{name}_questions.json").read_text())
+    return found
 
 
 def graphs(data: Path, name: str) -> dict[str, Any]:
-    return json.loads((data / "gqa" / "sceneGraphs" / f"{name}_sceneGraphs.json").read_text())
+    found: dict[str, Any] = json.loads((data / "gqa" / "sceneGraphs" / f"{name}_sceneGraphs.json").read_text())
+    return found
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -80,10 +83,10 @@ def nlvr2(data: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", GQA)
-def test_functional_programs_reach_the_answer_over_the_scene_graph(data, name):
+def test_functional_programs_reach_the_answer_over_the_scene_graph(data: Path, name: str) -> None:
     known = graphs(data, name)
     questions = gqa(data, f"{name}_balanced" if name == "train" else f"{name}_all")
-    operations = Counter()
+    operations: Counter[str] = Counter()
     for key, one in questions.items():
         assert spoken(Interpreter(known[one["imageId"]]).run(one["semantic"])) == one["answer"], (key, one)
         operations.update(step["operation"] for step in one["semantic"])
@@ -94,7 +97,7 @@ def test_functional_programs_reach_the_answer_over_the_scene_graph(data, name):
 
 
 @pytest.mark.parametrize("name", GQA)
-def test_gqa_records_have_every_field(data, name):
+def test_gqa_records_have_every_field(data: Path, name: str) -> None:
     known, questions = graphs(data, name), gqa(data, f"{name}_balanced")
     everything = questions if name == "train" else gqa(data, f"{name}_all")
     assert len(questions) > IMAGES * 2 and questions.items() <= everything.items()
@@ -126,14 +129,14 @@ def test_gqa_records_have_every_field(data, name):
     assert "->and:  [" in "".join(one["semanticStr"] for one in questions.values())
 
 
-def test_gqa_ids_may_start_with_zero_and_never_repeat(data):
+def test_gqa_ids_may_start_with_zero_and_never_repeat(data: Path) -> None:
     keys = [key for name in GQA for key in gqa(data, f"{name}_balanced")]
     pictures = [key for name in GQA for key in graphs(data, name)]
     assert len(keys) == len(set(keys)) and any(key.startswith("0") for key in keys)
     assert len(pictures) == len(set(pictures)) == IMAGES * 6
 
 
-def test_entailed_questions_follow(data):
+def test_entailed_questions_follow(data: Path) -> None:
     questions = gqa(data, "testdev_all")
     seen = 0
     for key, one in questions.items():
@@ -146,7 +149,7 @@ def test_entailed_questions_follow(data):
     assert seen > 10
 
 
-def test_every_picture_is_there_and_opens(data):
+def test_every_picture_is_there_and_opens(data: Path) -> None:
     wanted = [data / "gqa" / "images" / f"{key}.jpg" for name in GQA for key in graphs(data, name)]
     wanted += [data / "covr" / "images" / "VG_100K" / f"{key}.jpg" for row in covr(data) for key in row["scenes"]]
     stems = {row["identifier"].rpartition("-")[0] for row in nlvr2(data)}
@@ -158,7 +161,7 @@ def test_every_picture_is_there_and_opens(data):
             assert picture.size == (128, 128) and picture.format == ("PNG" if path.suffix == ".png" else "JPEG")
 
 
-def test_pictures_show_what_the_scene_graph_says(data, truths):
+def test_pictures_show_what_the_scene_graph_says(data: Path, truths: dict[str, Any]) -> None:
     asked = truths["covr"][0]
     with Image.open(data / "covr" / "images" / "VG_100K" / f"{covr(data)[0]['scenes'][0]}.jpg") as picture:
         true = draw(asked.scenes[0])
@@ -166,7 +169,7 @@ def test_pictures_show_what_the_scene_graph_says(data, truths):
         assert sum(abs(one - two) for one, two in pixels) / (128 * 128) < 4
 
 
-def test_covr_rows_have_the_official_fields_and_true_answers(data, truths):
+def test_covr_rows_have_the_official_fields_and_true_answers(data: Path, truths: dict[str, Any]) -> None:
     from codevqa.miniworld.oracle import run_program
 
     rows = covr(data)
@@ -195,7 +198,7 @@ def truths_in_file_order(asked: list[Any], rows: list[dict[str, Any]]) -> list[A
     return asked
 
 
-def test_nlvr2_sentences_come_with_four_pairs_two_of_each_label(data, truths):
+def test_nlvr2_sentences_come_with_four_pairs_two_of_each_label(data: Path, truths: dict[str, Any]) -> None:
     rows = nlvr2(data)
     groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row, (item, pair, _) in zip(rows, truths["nlvr2"], strict=True):
@@ -211,19 +214,20 @@ def test_nlvr2_sentences_come_with_four_pairs_two_of_each_label(data, truths):
         assert len({row["sentence"] for row in group}) == 1
 
 
-def test_nlvr2_labels_are_true(data, truths):
+def test_nlvr2_labels_are_true(data: Path, truths: dict[str, Any]) -> None:
     from codevqa.miniworld.oracle import run_program
 
     for row, (item, pair, _) in zip(nlvr2(data), truths["nlvr2"], strict=True):
         assert {"yes": "True", "no": "False"}[run_program(item.program, pair, "set")] == row["label"], row
         if "find_matching_image" in item.program:
-            mark = re.search(r'find_matching_image\(images, "([\w ]+)"', item.program)[1]
-            words = mark.split()
+            mark = re.search(r'find_matching_image\(images, "([\w ]+)"', item.program)
+            assert mark is not None
+            words = mark[1].split()
             shown = [any({t.kind, t.color, t.size} >= set(words) for t in scene.things) for scene in pair]
             assert sum(shown) == 1, row
 
 
-def test_new_combinations_and_wordings_stay_out_of_the_other_splits(data, truths):
+def test_new_combinations_and_wordings_stay_out_of_the_other_splits(data: Path, truths: dict[str, Any]) -> None:
     names = [split for split in SPLITS for _ in range(IMAGES * (2 if split == "train" else 1))]
     for split, asked in zip(names, truths["covr"], strict=True):
         shown = {(thing.color, thing.kind) for scene in asked.scenes for thing in scene.things}
@@ -239,7 +243,7 @@ def test_new_combinations_and_wordings_stay_out_of_the_other_splits(data, truths
             assert not any(f"{color} {kind}" in one["question"] for color, kind in HELD_OUT), one["question"]
 
 
-def test_answers_are_even(data):
+def test_answers_are_even(data: Path) -> None:
     for name in GQA:
         questions = gqa(data, f"{name}_balanced").values()
         told = Counter(one["answer"] for one in questions if one["answer"] in ("yes", "no"))
@@ -268,7 +272,7 @@ def test_answers_are_even(data):
     assert len(choices) > 20 and abs(first - len(choices) / 2) <= 3
 
 
-def test_question_only_guessing_stays_near_chance(data):
+def test_question_only_guessing_stays_near_chance(data: Path) -> None:
     from training import guess
 
     train = guess.read(data / "gqa" / guess.TRAIN["gqa"], "gqa")
@@ -284,9 +288,9 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def test_the_same_seed_gives_the_same_bytes(tmp_path):
+def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
     for name, seed, splits in (("a", 3, SPLITS), ("b", 3, SPLITS), ("c", 4, SPLITS), ("d", 3, ("val",))):
-        write(tmp_path / name, images=8, seed=seed, splits=splits)
+        write(tmp_path / name, images=4, seed=seed, splits=splits)
     a, b, c, d = (contents(tmp_path / name) for name in "abcd")
     assert a == b
     assert a.keys() != c.keys() or a != c
@@ -296,19 +300,15 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path):
     }
 
 
-def test_hash_seeds_do_not_matter(tmp_path):
+def test_hash_seeds_do_not_matter(tmp_path: Path) -> None:
     for seed in ("1", "2"):
         words = [sys.executable, "-m", "codevqa", "mini-data", str(tmp_path / seed), "--images", "8", "--splits", "val"]
         subprocess.run(words, check=True, capture_output=True, env={**os.environ, "PYTHONHASHSEED": seed})
     assert contents(tmp_path / "1") == contents(tmp_path / "2")
 
 
-def command(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "codevqa", "mini-data", *words], capture_output=True, text=True)
-
-
-def test_the_command_prints_counts_and_leaves_nothing_behind(tmp_path):
-    done = command(str(tmp_path / "new" / "out"), "--images", "8", "--splits", "val,test")
+def test_the_command_prints_counts_and_leaves_nothing_behind(tmp_path: Path, codevqa: CommandLine) -> None:
+    done = codevqa("mini-data", str(tmp_path / "new" / "out"), "--images", "8", "--splits", "val,test")
     assert done.returncode == 0, done.stderr
     assert re.fullmatch(r"( +\d+ \S+\n){6}", done.stdout)
     assert all(line.startswith("codevqa: ") for line in done.stderr.splitlines())
@@ -324,14 +324,16 @@ def test_the_command_prints_counts_and_leaves_nothing_behind(tmp_path):
         (["--images", "99999999"], "99999999 pictures"),
     ],
 )
-def test_what_cannot_be_written_is_one_clear_line(tmp_path, words, said):
-    done = command(str(tmp_path / "out"), *words)
+def test_what_cannot_be_written_is_one_clear_line(
+    tmp_path: Path, words: list[str], said: str, codevqa: CommandLine
+) -> None:
+    done = codevqa("mini-data", str(tmp_path / "out"), *words)
     assert done.returncode == 2 and done.stdout == ""
     assert len(done.stderr.splitlines()) == 1 and done.stderr.startswith("codevqa: ") and said in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_with_something_in_it_is_left_alone(tmp_path):
+def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "kept.txt").write_text("mine")
     for force, said in ((False, "is not empty"), (True, "was not written by mini-data")):
         with pytest.raises(InputError, match=said):
@@ -341,7 +343,7 @@ def test_a_folder_with_something_in_it_is_left_alone(tmp_path):
     assert [one.name for one in tmp_path.iterdir()] == ["kept.txt"]
 
 
-def test_force_replaces_only_what_was_written_before(tmp_path):
+def test_force_replaces_only_what_was_written_before(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     write(out, images=4, splits=["val"])
@@ -353,7 +355,9 @@ def test_force_replaces_only_what_was_written_before(tmp_path):
 
 
 @pytest.mark.parametrize("failure", [OSError(28, "No space left on device"), KeyboardInterrupt()])
-def test_an_interrupted_run_leaves_nothing(tmp_path, monkeypatch, failure):
+def test_an_interrupted_run_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: BaseException
+) -> None:
     def fails(*words: Any) -> None:
         raise failure
 
@@ -365,8 +369,8 @@ def test_an_interrupted_run_leaves_nothing(tmp_path, monkeypatch, failure):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_unwritable_place_is_one_clear_line(tmp_path):
+def test_an_unwritable_place_is_one_clear_line(tmp_path: Path, codevqa: CommandLine) -> None:
     (tmp_path / "file").write_text("")
-    done = command(str(tmp_path / "file" / "out"), "--images", "4", "--splits", "val")
+    done = codevqa("mini-data", str(tmp_path / "file" / "out"), "--images", "4", "--splits", "val")
     assert done.returncode == 2 and done.stdout == ""
     assert len(done.stderr.splitlines()) == 1 and "Cannot write" in done.stderr

@@ -7,20 +7,17 @@ import socket
 import threading
 import time
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from openai_kit import Reply, Serve, completion, failure, serve, transformers_serve, turn
+from openai_kit import Reply, Serve, completion, failure, turn
 from tiny_lm import build_tiny_lm
 
 from codevqa.core.errors import ServerError, SetupError
 from codevqa.models.base import GenerationRequest, Message
-from codevqa.models.causal_lm.transformers_lm import TransformersLM
+from codevqa.models.causal_lm import TransformersLM
 from codevqa.models.openai_lm import OpenAILM
-
-__all__ = ["serve"]
 
 KEY = "sk-verysecretkey0123456789"
 
@@ -97,6 +94,7 @@ def test_passing_failures_are_tried_again(serve: Serve, status: int) -> None:
     assert len(server.seen) == 3
 
 
+@pytest.mark.timing
 def test_retry_after_is_heeded(serve: Serve) -> None:
     server = serve(lambda path, body, n: failure(429, "busy", {"Retry-After": "1"}) if n == 1 else completion("ok"))
     start = time.monotonic()
@@ -143,6 +141,7 @@ def test_answers_of_something_else(serve: Serve, reply: Any, form: Any) -> None:
     assert len(server.seen) == 1
 
 
+@pytest.mark.timing
 def test_slow_server(serve: Serve) -> None:
     def answer(path: str, body: dict[str, Any], n: int) -> Reply:
         time.sleep(2)
@@ -169,6 +168,7 @@ def test_nothing_listens() -> None:
     assert "password" not in str(error)
 
 
+@pytest.mark.timing
 def test_first_failure_ends_the_batch(serve: Serve) -> None:
     def answer(path: str, body: dict[str, Any], n: int) -> Reply:
         if body["prompt"] == "bad":
@@ -240,13 +240,6 @@ def test_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_tiny_lm(tmp_path_factory.mktemp("served") / "lm")
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Address of a ``transformers serve`` process."""
-    with transformers_serve(tmp_path_factory.mktemp("log") / "serve.txt") as address:
-        yield address
 
 
 @pytest.fixture(scope="module")

@@ -26,9 +26,10 @@ from pages_kit import (
     picture,
 )
 
-from codevqa.core.answer import Answer, Call, Evidence, ImageRef, Program, Trace
+from codevqa.core.answer import Answer
 from codevqa.core.errors import ErrorRecord
 from codevqa.core.events import CallBegan, Shown
+from codevqa.core.trace import Call, Evidence, ImageRef, Program, Trace
 from codevqa.pages import (
     answer_fragment,
     call_html,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from browser_kit import CONTRAST, Visitor, browser
+from browser_kit import CONTRAST, Visitor
 from pages_kit import SOURCE, answer, hostile, picture
 
 from codevqa.core.errors import ErrorRecord
@@ -15,8 +15,6 @@ from codevqa.pages import answer_fragment, program_html, styles, trace_page
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
-
-__all__ = ["browser"]
 
 PICTURES = (picture(300, 200, name="first.png"), picture(200, 200, "red", "second.png"), picture(90, 150, "green"))
 PHONE = {"width": 360, "height": 740}

@@ -7,8 +7,8 @@ import numpy.typing as npt
 import pytest
 from pages_kit import peaked, picture
 
-from codevqa.core.answer import ImageRef
 from codevqa.core.images import Picture
+from codevqa.core.trace import ImageRef
 from codevqa.models.base import Match
 from codevqa.pages.heat import overlay, patch_view, peak_place, relevance_grid
 from codevqa.pages.words import call_words, number, seconds, value_words

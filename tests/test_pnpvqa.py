@@ -12,11 +12,11 @@ import numpy.typing as npt
 import pytest
 from PIL import Image
 
-from codevqa.batching.model_services import Services
-from codevqa.core.answer import Form, ImageRef
+from codevqa.batching.model_services import ModelServices
 from codevqa.core.errors import ModelError
 from codevqa.core.images import load_picture
 from codevqa.core.settings import QuerySettings
+from codevqa.core.trace import Form, ImageRef
 from codevqa.models.base import CaptionRequest, GenerationRequest, Models
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 from codevqa.models.retrieval import Retriever
@@ -89,7 +89,9 @@ def answer(
     ]
 
     async def main() -> Reading:
-        services = Services(Models(reader, matcher or FakeMatcher(6), captioner), reader, max_batch=64, max_wait=0.001)
+        services = ModelServices(
+            Models(reader, matcher or FakeMatcher(6), captioner), reader, max_batch=64, max_wait=0.001
+        )
         used = bank or prompts()
         method = PnPVQA(services, {"image": used, "set": used}, settings, retriever, seed)
         try:
@@ -172,7 +174,7 @@ def test_a_set_bank_without_single_pictures_borrows_from_the_image_bank() -> Non
     picture = load_picture(Image.new("RGB", (8, 8)))
 
     async def main() -> Reading:
-        services = Services(Models(reader, FakeMatcher(6), distinct()), reader, max_batch=8, max_wait=0.001)
+        services = ModelServices(Models(reader, FakeMatcher(6), distinct()), reader, max_batch=8, max_wait=0.001)
         banks: dict[Form, PromptSet] = {"image": prompts(reading=(RED,)), "set": prompts(reading=(PAIR,))}
         method = PnPVQA(services, banks, QuerySettings(), None, 0)
         return await method.answer([(ImageRef(1), picture)], "What?", "image", "set")
@@ -225,7 +227,7 @@ def test_one_picture_of_a_set_is_described_as_the_set_s_prompts_say() -> None:
     picture = load_picture(Image.new("RGB", (8, 8)))
 
     async def main() -> Reading:
-        services = Services(Models(reader, FakeMatcher(6), distinct()), reader, max_batch=8, max_wait=0.001)
+        services = ModelServices(Models(reader, FakeMatcher(6), distinct()), reader, max_batch=8, max_wait=0.001)
         banks: dict[Form, PromptSet] = {"image": prompts(captions=1), "set": prompts(captions=2)}
         method = PnPVQA(services, banks, QuerySettings(), None, 0)
         return await method.answer([(ImageRef(2), picture)], "What?", "image", "set")
@@ -273,7 +275,7 @@ def test_both_forms_have_an_index_of_their_own() -> None:
     picture = (ImageRef(1), load_picture(Image.new("RGB", (8, 8))))
 
     async def main() -> None:
-        services = Services(Models(reader, FakeMatcher(6), distinct()), reader, max_batch=8, max_wait=0.001)
+        services = ModelServices(Models(reader, FakeMatcher(6), distinct()), reader, max_batch=8, max_wait=0.001)
         method = PnPVQA(services, {"image": bank, "set": bank}, QuerySettings(captions=1), Letters(), 0)
         await method.answer([picture], "b y?", "image", "set")
         await method.answer([picture], "b y?", "set", "set")

@@ -5,21 +5,26 @@ from __future__ import annotations
 import ast
 import random
 from collections import Counter, defaultdict
+from typing import Literal
 
 import pytest
 
+from codevqa.core.trace import Form
 from codevqa.miniworld import oracle
 from codevqa.miniworld.conditions import only_two
-from codevqa.miniworld.questions import Item, Phrase, families, sample_question
+from codevqa.miniworld.questions import Item, Phrase
 from codevqa.miniworld.questions_image import FAMILIES
 from codevqa.miniworld.questions_set import sample_set
+from codevqa.miniworld.sampling import families, sample_question
 from codevqa.miniworld.world import HELD_OUT, Scene, Thing, sample_scene
 from codevqa.prompts import load
 
+Drawn = list[tuple[list[Scene], Item]]
 
-def draw(count: int, seed: int = 0, split: str = "train") -> list[tuple[list[Scene], Item]]:
+
+def draw(count: int, seed: int = 0, split: Literal["train", "test"] = "train") -> Drawn:
     rng = random.Random(seed)
-    found = []
+    found: Drawn = []
     while len(found) < count:
         single = rng.random() < 0.5
         scenes = [sample_scene(rng, split=split)] if single else sample_set(rng, split=split)
@@ -31,23 +36,23 @@ def draw(count: int, seed: int = 0, split: str = "train") -> list[tuple[list[Sce
 
 
 @pytest.fixture(scope="module")
-def drawn():
+def drawn() -> Drawn:
     return draw(3000)
 
 
-def test_every_program_reaches_the_true_answer(drawn):
+def test_every_program_reaches_the_true_answer(drawn: Drawn) -> None:
     for scenes, item in drawn:
         assert oracle.run_program(item.program, scenes, item.form) == item.answer, item
 
 
-def test_every_family_of_question_is_drawn(drawn):
+def test_every_family_of_question_is_drawn(drawn: Drawn) -> None:
     seen = {item.type for _, item in drawn}
     assert {"exist", "relation", "and", "or", "count", "how_many", "find_color", "box", "tower", "two_counts"} <= seen
     assert len(seen) > 35
     assert len({item.wording for _, item in drawn}) > 150
 
 
-def test_yes_and_no_are_equally_likely(drawn):
+def test_yes_and_no_are_equally_likely(drawn: Drawn) -> None:
     answers: dict[str, Counter[str]] = defaultdict(Counter)
     for _, item in drawn:
         if item.answer in ("yes", "no"):
@@ -59,7 +64,7 @@ def test_yes_and_no_are_equally_likely(drawn):
             assert 0.36 < counter["yes"] / counter.total() < 0.64, family
 
 
-def test_colors_asked_for_in_plain_scenes_are_spread(drawn):
+def test_colors_asked_for_in_plain_scenes_are_spread(drawn: Drawn) -> None:
     colors = Counter(
         item.answer for scenes, item in drawn if item.type in ("color", "find_color") and scenes[0].style == "plain"
     )
@@ -67,13 +72,13 @@ def test_colors_asked_for_in_plain_scenes_are_spread(drawn):
     assert max(colors.values()) < 0.25 * colors.total()
 
 
-def test_the_same_state_gives_the_same_question():
+def test_the_same_state_gives_the_same_question() -> None:
     scene = sample_scene(random.Random(3))
     assert sample_question(random.Random(5), scene) == sample_question(random.Random(5), scene)
 
 
 @pytest.mark.parametrize("form", ["image", "set"])
-def test_a_family_can_be_asked_for(form):
+def test_a_family_can_be_asked_for(form: Form) -> None:
     rng = random.Random(1)
     for name in families(form):
         for _ in range(400):
@@ -88,7 +93,7 @@ def test_a_family_can_be_asked_for(form):
             pytest.fail(f"no question of family {name}")
 
 
-def test_an_unknown_family_and_an_impossible_one_are_refused():
+def test_an_unknown_family_and_an_impossible_one_are_refused() -> None:
     scene = sample_scene(random.Random(0))
     with pytest.raises(LookupError, match="no question family 'weather'"):
         sample_question(random.Random(0), scene, "weather")
@@ -96,7 +101,7 @@ def test_an_unknown_family_and_an_impossible_one_are_refused():
         sample_question(random.Random(0), [scene], "two_counts")
 
 
-def test_questions_read_as_sentences(drawn):
+def test_questions_read_as_sentences(drawn: Drawn) -> None:
     for _, item in drawn:
         assert not item.question[0].islower() and item.question[-1] in "?."
         assert "  " not in item.question and "{" not in item.question
@@ -104,7 +109,7 @@ def test_questions_read_as_sentences(drawn):
             assert wrong not in item.question, item.question
 
 
-def test_programs_use_the_primitives_alone(drawn):
+def test_programs_use_the_primitives_alone(drawn: Drawn) -> None:
     known = {"query", "get_pos", "find_matching_image", "int", "str", "len", "min", "max"}
     for _, item in drawn:
         calls = [node.func for node in ast.walk(ast.parse(item.program)) if isinstance(node, ast.Call)]
@@ -112,7 +117,7 @@ def test_programs_use_the_primitives_alone(drawn):
         assert ("images" in item.program) == (item.form == "set")
 
 
-def test_sets_keep_held_out_pairs_out_of_training():
+def test_sets_keep_held_out_pairs_out_of_training() -> None:
     rng = random.Random(2)
     pairs = [
         {(t.color, t.kind) for s in sample_set(rng, style="plain", split="train") for t in s.things} for _ in range(300)
@@ -130,7 +135,7 @@ def scene_of(*things: tuple[str, str, float, float]) -> Scene:
     )
 
 
-def test_the_oracle_answers_by_hand_checked_truth():
+def test_the_oracle_answers_by_hand_checked_truth() -> None:
     scene = scene_of(("red", "star", 20, 100), ("red", "star", 60, 20), ("blue", "fish", 100, 60))
     assert oracle.query(scene, "How many red stars are there?") == "2"
     assert oracle.query(scene, "Is there a blue star?") == "no"
@@ -143,7 +148,7 @@ def test_the_oracle_answers_by_hand_checked_truth():
         oracle.query(scene, "Why is it red?")
 
 
-def test_statements_of_two_conditions_and_only_are_judged_rightly():
+def test_statements_of_two_conditions_and_only_are_judged_rightly() -> None:
     rng = random.Random(4)
     seen: Counter[str] = Counter()
     while min(seen[name] for name in ("and", "only", "at most", "not all")) < 5:
@@ -157,7 +162,7 @@ def test_statements_of_two_conditions_and_only_are_judged_rightly():
         seen["and"] += item.type == "joined"
 
 
-def test_only_two_colors_wants_both_and_nothing_else():
+def test_only_two_colors_wants_both_and_nothing_else() -> None:
     program = (
         'first = int(query(img, "How many black objects are there?"))\n'
         'second = int(query(img, "How many blue objects are there?"))\n'
@@ -175,7 +180,7 @@ def test_only_two_colors_wants_both_and_nothing_else():
         assert wanted and all(condition.truth(scene) is truth for condition in wanted)
 
 
-def test_two_relations_hold_together():
+def test_two_relations_hold_together() -> None:
     rng = random.Random(5)
     answers: Counter[str] = Counter()
     for _ in range(40):
@@ -189,14 +194,14 @@ def test_two_relations_hold_together():
     assert min(answers["yes"], answers["no"]) > 5
 
 
-def test_phrases():
+def test_phrases() -> None:
     assert Phrase("fish", "orange").one == "an orange fish"
     assert Phrase("cross", "red", "small").many == "small red crosses"
     assert oracle.parse_phrase("small red crosses") == Phrase("cross", "red", "small")
     assert oracle.parse_phrase("blocks") == Phrase("square", noun="block")
 
 
-def test_the_bank_of_the_mini_prompt_set_runs_and_is_varied():
+def test_the_bank_of_the_mini_prompt_set_runs_and_is_varied() -> None:
     prompts = load("mini")
     assert len(prompts.examples) == 50
     whole = [one for one in prompts.examples if one.program.strip() == f'answer = query(img, "{one.question}")']

@@ -19,27 +19,33 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from eval_kit import Numbered, fake_engine
+from cli_kit import CommandLine, spawn
+from eval_kit import Broken, Counted, Numbered, asked, fake_engine, timeless
 from PIL import Image
-from test_eval_runner import Broken, Counted, asked, timeless
 
 from codevqa import CodeVQA
 from codevqa.core.errors import ImageError, InputError, ModelError, ServerError, SetupError
 from codevqa.eval import Store, evaluate
 from codevqa.eval.datasets import open_dataset
+from codevqa.eval.ray import actor_pool, runner
 from codevqa.eval.ray import cluster as ray_cluster
-from codevqa.eval.ray import engine as ray_engine
-from codevqa.eval.ray.engine import Pool
+from codevqa.eval.ray.actor_pool import ActorPool
 from codevqa.eval.run.choices import engine_for
+from codevqa.eval.run.provenance import run_info
 from codevqa.eval.run.record import replay_engine
+from codevqa.eval.run.request import EvalRequest
+from codevqa.eval.run.run_info import RunInfo
 from codevqa.eval.run.runner import stream
 from codevqa.eval.run.session import Status
 from codevqa.eval.task import Example, Held
 from codevqa.models.base import GenerationRequest
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason='needs the extra "ray"')
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason='needs the extra "ray"'),
+]
 HERE = Path(__file__).parent
-ray_evaluate = functools.partial(ray_engine.evaluate, actors=2)
+ray_evaluate = functools.partial(runner.evaluate, actors=2)
 
 
 @pytest.fixture(scope="module")
@@ -102,10 +108,10 @@ def timeless_or_failed(store: Store) -> list[Any]:
 def test_questions_about_one_picture_go_to_one_actor(ray: Any, tmp_path: Path) -> None:
     data = Numbered(tmp_path, 60)  # two about each
     factory = make(fake_engine, read=own_process, workers=40)
-    with Pool(factory, data, actors=2) as pool:
+    with ActorPool(factory, actors=2) as pool:
         pool.seeds = (0,)
         pool.fill()
-        info = dataclasses.replace(pool.info, methods=("pnpvqa",), seeds=pool.seeds)
+        info = run_info(pool.info, data, EvalRequest(("pnpvqa",)))
         with stream(tmp_path / "run", data, pool, info, workers=20) as store:
             found: dict[str, set[str]] = {}
             for example, row in store.pairs("pnpvqa"):
@@ -116,10 +122,10 @@ def test_questions_about_one_picture_go_to_one_actor(ray: Any, tmp_path: Path) -
 
 def test_no_actor_runs_dry_for_the_sake_of_one_picture(ray: Any, tmp_path: Path) -> None:
     data = OnePicture(tmp_path, 60)
-    with Pool(make(fake_engine, read=own_process, workers=2), data, actors=2) as pool:
+    with ActorPool(make(fake_engine, read=own_process, workers=2), actors=2) as pool:
         pool.seeds = (0,)
         pool.fill()
-        info = dataclasses.replace(pool.info, methods=("pnpvqa",), seeds=pool.seeds)
+        info = run_info(pool.info, data, EvalRequest(("pnpvqa",)))
         with stream(tmp_path / "run", data, pool, info, workers=20) as store:
             assert len({row.prediction for row in store.rows("pnpvqa")}) == 2
 
@@ -133,9 +139,8 @@ def own_process(request: GenerationRequest) -> str:
     return f" {os.getpid()}\n"
 
 
-@pytest.mark.slow
-def test_embedded_models_say_the_same_in_actors(ray: Any, mini: Path, tmp_path: Path) -> None:
-    data = open_dataset("gqa", mini, "val_balanced")
+def test_embedded_models_say_the_same_in_actors(ray: Any, drawn: Path, tmp_path: Path) -> None:
+    data = open_dataset("gqa", drawn, "val_balanced")
     factory = engine_for(data, preset="mini", workers=4)
     with evaluate(factory, data, tmp_path / "local", limit=24) as store:
         local = [dataclasses.asdict(row) for row in timeless(store)]
@@ -154,7 +159,7 @@ def alike(one: Any, other: Any) -> bool:
 
 
 @pytest.fixture(scope="module")
-def mini(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from codevqa.miniworld.export import write
 
     folder = tmp_path_factory.mktemp("data") / "mini"
@@ -178,8 +183,8 @@ def test_actors_share_the_work_and_the_window_bounds_it(ray: Any, tmp_path: Path
     def progress(status: Status) -> None:
         ahead.append(data.drawn - start - status.examples)
 
-    with Pool(factory, data, actors=2) as pool:
-        info = run_of(pool)
+    with ActorPool(factory, actors=2) as pool:
+        info = run_of(pool, data)
         start = data.drawn
         with stream(tmp_path / "run", data, pool, info, workers=6, progress=progress) as store:
             answers = [row.prediction for row in store.rows("pnpvqa")]
@@ -204,9 +209,9 @@ def gathered(folder: Path, count: int, workers: int = 4) -> CodeVQA:
     return fake_engine(read=place, workers=workers)
 
 
-def run_of(pool: Pool) -> Any:
+def run_of(pool: ActorPool, data: Numbered) -> RunInfo:
     pool.seeds = (0,)
-    return dataclasses.replace(pool.info, methods=("pnpvqa",))
+    return run_info(pool.info, data, EvalRequest(("pnpvqa",)))
 
 
 def test_pictures_in_memory_travel(ray: Any, tmp_path: Path) -> None:
@@ -223,9 +228,9 @@ def test_pictures_in_memory_travel(ray: Any, tmp_path: Path) -> None:
 def test_answers_and_records_stay_here(ray: Any, tmp_path: Path) -> None:
     (example,) = Numbered(tmp_path, 1)
     example = dataclasses.replace(example, record={"cannot travel": threading.Lock()})
-    with Pool(fake_engine, Numbered(tmp_path, 1), actors=1) as pool:
+    with ActorPool(fake_engine, actors=1) as pool:
         pool.seeds = (0,)
-        (row,) = asyncio.run(pool(example, [("pnpvqa", 0)]))  # type: ignore[arg-type]
+        (row,) = asyncio.run(pool(example, [("pnpvqa", 0)]))
     assert row.prediction == "yes"
 
 
@@ -236,8 +241,8 @@ def test_relative_paths_mean_the_same(ray: Any, tmp_path: Path, monkeypatch: pyt
         assert [row.prediction for row in store.rows("codevqa")] == ["yes"] * 3
 
 
-def test_recorded_in_actors_and_replayed_here(ray: Any, mini: Path, tmp_path: Path) -> None:
-    data = open_dataset("nlvr2", mini, "dev")
+def test_recorded_in_actors_and_replayed_here(ray: Any, drawn: Path, tmp_path: Path) -> None:
+    data = open_dataset("nlvr2", drawn, "dev")
     out = tmp_path / "run"
     factory = engine_for(data, preset="mini", workers=4, record=out)
     with ray_evaluate(factory, data, out, limit=8, one_machine=True) as store:
@@ -255,7 +260,7 @@ def test_an_actor_that_is_killed_loses_nothing(ray: Any, tmp_path: Path) -> None
         local = timeless(store)
     hit: list[Any] = []
     killed: list[Any] = []
-    with Pool(factory, data, actors=2) as pool:
+    with ActorPool(factory, actors=2) as pool:
 
         def progress(status: Status) -> None:
             for slot, at in zip(pool._slots, (20, 60), strict=True):
@@ -264,7 +269,7 @@ def test_an_actor_that_is_killed_loses_nothing(ray: Any, tmp_path: Path) -> None
                     killed.append(slot.actor)
                     ray.kill(slot.actor)
 
-        with stream(tmp_path / "run", data, pool, run_of(pool), workers=8, progress=progress) as store:
+        with stream(tmp_path / "run", data, pool, run_of(pool, data), workers=8, progress=progress) as store:
             assert timeless(store) == local
             rows = asked(store)
         assert killed and not set(killed) & {slot.actor for slot in pool._slots}
@@ -279,8 +284,8 @@ def slowly(request: GenerationRequest) -> str:
 def test_a_question_that_kills_its_actor_is_a_row(ray: Any, tmp_path: Path) -> None:
     with ray_evaluate(make(fake_engine, read=deadly), Numbered(tmp_path, 60), tmp_path / "run") as store:
         for method in ("codevqa", "pnpvqa"):
-            wrong = {row.id: row for row in store.rows(method) if row.error}  # type: ignore[arg-type]
-            assert list(wrong) == ["000017"] and len(list(store.rows(method))) == 60  # type: ignore[arg-type]
+            wrong = {row.id: row for row in store.rows(method) if row.error}
+            assert list(wrong) == ["000017"] and len(list(store.rows(method))) == 60
         row = wrong["000017"]
     assert (row.error, row.prediction) == ("ModelError", "")
     assert row.message.startswith("4 processes died that were asked this.") and "\n" not in row.message
@@ -323,9 +328,9 @@ def down(request: GenerationRequest) -> str:
 def test_an_engine_that_hangs_does_not_outlive_the_run(
     ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ray_engine, "CLOSING", 1.0)
+    monkeypatch.setattr(actor_pool, "CLOSING", 1.0)
     data = Numbered(tmp_path, 1)
-    with Pool(make(fake_engine, read=hang), data, actors=1) as pool, pytest.raises(TimeoutError):
+    with ActorPool(make(fake_engine, read=hang), actors=1) as pool, pytest.raises(TimeoutError):
         pool.seeds = (0,)
         asyncio.run(asyncio.wait_for(pool(next(iter(data)), [("pnpvqa", 0)]), 1))
     # that its CPU is free again is seen after each test
@@ -367,7 +372,7 @@ def test_an_engine_that_cannot_be_made_is_one_line(ray: Any, tmp_path: Path) -> 
 
 
 def test_another_version_is_refused(ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_engine, "__version__", "0.0.1")
+    monkeypatch.setattr(actor_pool, "__version__", "0.0.1")
     with pytest.raises(
         SetupError, match=r" has codevqa .*, and 0\.0\.1 asks\. Install the same packages on every machine"
     ):
@@ -395,11 +400,11 @@ def once(marker: Path, bug: bool = False) -> CodeVQA:
 def test_what_is_refused_is_refused_before_ray_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, out = Numbered(tmp_path, 3), tmp_path / "run"
     evaluate(fake_engine, data, out).close()
-    monkeypatch.setattr(ray_engine, "Pool", None)
+    monkeypatch.setattr(runner, "ActorPool", None)
     with pytest.raises(InputError, match="is there already"):
-        ray_engine.evaluate(fake_engine, data, out)
+        runner.evaluate(fake_engine, data, out)
     with pytest.raises(InputError, match="nothing to ask"):
-        ray_engine.evaluate(fake_engine, data, out, methods=[], resume=True)
+        runner.evaluate(fake_engine, data, out, methods=[], resume=True)
 
 
 def test_other_settings_are_refused(ray: Any, tmp_path: Path) -> None:
@@ -436,17 +441,17 @@ def test_a_picture_that_only_this_machine_can_read_ends_the_run(ray: Any, tmp_pa
 def test_without_ray_one_line_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(SetupError, match=r'^Ray is not installed\. Install it: pip install "codevqa\[ray\]"\.$'):
-        ray_engine.evaluate(fake_engine, Numbered(tmp_path, 3), tmp_path / "run")
+        runner.evaluate(fake_engine, Numbered(tmp_path, 3), tmp_path / "run")
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "127.0.0.1", ""])
 def test_an_address_where_no_cluster_is(address: str, tmp_path: Path) -> None:
-    code = "import sys; from codevqa.eval.ray.engine import *; from eval_kit import *\n" + (
-        "try: Pool(fake_engine, Numbered(Path(sys.argv[1]), 1), address=sys.argv[2])\n"
+    code = "import sys; from codevqa.eval.ray.actor_pool import *; from eval_kit import *\n" + (
+        "try: ActorPool(fake_engine, address=sys.argv[1])\n"
         "except Exception as error: print(type(error).__name__, error)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path), address],
+        [sys.executable, "-c", code, address],
         capture_output=True,
         text=True,
         env=environment(),
@@ -462,7 +467,7 @@ RUN = """
 import functools, json, sys
 from pathlib import Path
 from eval_kit import Numbered, fake_engine
-from codevqa.eval import ray_engine
+from codevqa.eval.ray.runner import evaluate
 from test_ray_engine import listening, slowly
 folder = Path(sys.argv[1])
 def say(status):
@@ -470,7 +475,7 @@ def say(status):
         print(json.dumps(listening()), flush=True)
     print(status.examples, flush=True)
 factory = functools.partial(fake_engine, read=slowly)
-ray_engine.evaluate(factory, Numbered(folder, 200), folder / "run", resume=True, progress=say, actors=2).close()
+evaluate(factory, Numbered(folder, 200), folder / "run", resume=True, progress=say, actors=2).close()
 import ray
 print("end", ray.is_initialized(), "torch" in sys.modules, flush=True)
 """
@@ -508,7 +513,6 @@ def gone(processes: list[int]) -> bool:
     return False
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_ended_in_the_middle_and_gone_on_with(how: signal.Signals, tmp_path: Path) -> None:
     command = [sys.executable, "-c", RUN, str(tmp_path)]
@@ -557,7 +561,7 @@ from pathlib import Path
 os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0")
 from ray.cluster_utils import Cluster
 from codevqa.core.errors import CodeVQAError
-from codevqa.eval import evaluate, ray_engine
+from codevqa.eval.ray.runner import evaluate
 from codevqa.eval.run.choices import engine_for
 from eval_kit import Numbered, fake_engine
 from test_ray_engine import gathered
@@ -566,7 +570,7 @@ nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "num_gpus":
 nodes.add_node(num_cpus=2, num_gpus=2)
 def attempt(*words, **options):
     try:
-        with ray_engine.evaluate(*words, address=nodes.address, **options) as store:
+        with evaluate(*words, address=nodes.address, **options) as store:
             return sorted({row.prediction for row in store.rows("pnpvqa")}), store.info.machine
     except CodeVQAError as error:
         return str(error)
@@ -586,7 +590,6 @@ finally:
 """
 
 
-@pytest.mark.slow
 def test_nodes_of_a_cluster_with_a_gpu_for_each_actor_or_shared(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", NODES, str(tmp_path)], capture_output=True, text=True, env=environment(), timeout=200
@@ -605,14 +608,8 @@ def test_nodes_of_a_cluster_with_a_gpu_for_each_actor_or_shared(tmp_path: Path) 
 # -- the command -----------------------------------------------------------------------------------------------------
 
 
-def codevqa(*words: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "codevqa", "eval", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment())
-
-
-@pytest.mark.slow
-def test_the_command_interrupted_and_gone_on_with(mini: Path, tmp_path: Path) -> None:
-    words = ["gqa", "--data", mini, "--split", "val_balanced", "--out", tmp_path / "run", "--method", "pnpvqa"]
+def test_the_command_interrupted_and_gone_on_with(drawn: Path, tmp_path: Path) -> None:
+    words = ["gqa", "--data", drawn, "--split", "val_balanced", "--out", tmp_path / "run", "--method", "pnpvqa"]
     words += ["--engine", "ray", "--ray-actors", 2, "--record", "--workers", 1]
     command = [sys.executable, "-m", "codevqa", "eval", *map(str, words)]
     with subprocess.Popen(
@@ -633,9 +630,9 @@ def test_the_command_interrupted_and_gone_on_with(mini: Path, tmp_path: Path) ->
     assert "Traceback" not in errors and errors.splitlines()[-1].endswith("--workers 1 --resume")
     before = rows_of(tmp_path / "run")
     with Store.open(tmp_path / "run") as store:
-        total = len(list(open_dataset("gqa", mini, "val_balanced")))
+        total = len(list(open_dataset("gqa", drawn, "val_balanced")))
         assert 0 < before < total and store.info.preset == "mini"
-    done = codevqa(*words, "--resume")
+    done = spawn("eval", *words, "--resume")
     assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
     assert done.stdout.startswith(f"gqa val_balanced: {total} questions; exact match\n")
     assert rows_of(tmp_path / "run") == total
@@ -658,7 +655,11 @@ def rows_of(out: Path) -> int:
         (["--engine", "ray", "--ray-actors", "2000"], "CPUs for 2000 actors. Each takes one: give fewer."),
     ],
 )
-def test_options_that_cannot_be_are_one_line(mini: Path, tmp_path: Path, words: list[str], said: str) -> None:
-    done = codevqa("gqa", "--data", mini, "--split", "val_balanced", "--out", tmp_path / "run", "--quiet", *words)
+def test_options_that_cannot_be_are_one_line(
+    drawn: Path, tmp_path: Path, words: list[str], said: str, codevqa: CommandLine
+) -> None:
+    done = codevqa(
+        "eval", "gqa", "--data", drawn, "--split", "val_balanced", "--out", tmp_path / "run", "--quiet", *words
+    )
     assert done.returncode == 2 and done.stderr.rstrip().endswith(said) and done.stderr.count("\n") == 1
     assert not (tmp_path / "run").exists()

@@ -27,7 +27,6 @@ from codevqa.core.images import Picture, load_picture
 from codevqa.eval.run.calls import CallStore, key_of
 from codevqa.eval.run.record import (
     RecordedCodeVQA,
-    has_record,
     record_engine,
     record_parts,
     recorded_settings,
@@ -41,7 +40,7 @@ from codevqa.eval.run.recorded_models import (
     RecordedRetriever,
 )
 from codevqa.eval.task import Example, PictureFile
-from codevqa.miniworld.questions import sample_question
+from codevqa.miniworld.sampling import sample_question
 from codevqa.miniworld.world import draw, sample_scene
 from codevqa.models.base import (
     Box,
@@ -562,7 +561,6 @@ def test_no_key_or_password_gets_into_the_record(tmp_path: Path, monkeypatch: py
 
 
 def test_files_that_cannot_be_used_are_told_from_one_another(tmp_path: Path) -> None:
-    assert not has_record(tmp_path)
     with pytest.raises(InputError, match=f"{tmp_path} holds no recorded calls"):
         replay_engine(tmp_path)
     path = tmp_path / "calls.sqlite"
@@ -579,7 +577,6 @@ def test_files_that_cannot_be_used_are_told_from_one_another(tmp_path: Path) -> 
             CallStore(path, read_only=read_only)
     path.unlink()
     CallStore(path).close()
-    assert has_record(tmp_path)
     with pytest.raises(InputError, match="does not say which preset"):
         recorded_settings(tmp_path)
     with pytest.raises(InputError, match="records no models"):

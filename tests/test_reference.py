@@ -16,8 +16,8 @@ import torch
 
 from codevqa import Answer, CodeVQA, Question
 from codevqa.core.images import Picture, load_picture
-from codevqa.miniworld.questions import sample_question
 from codevqa.miniworld.questions_set import sample_set
+from codevqa.miniworld.sampling import sample_question
 from codevqa.miniworld.world import draw, sample_scene
 from codevqa.models.base import CaptionRequest, MatchRequest
 from codevqa.primitives.pnpvqa import draw_patches
@@ -26,12 +26,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 import reference
 
 TEXTS = ["What color is the star", "Is there a red ball to the left of the cat", "fish"]
-
-
-@pytest.fixture(scope="module")
-def vqa() -> Iterator[CodeVQA]:
-    with CodeVQA.from_preset("mini") as engine:
-        yield engine
 
 
 @pytest.fixture(scope="module")
@@ -53,11 +47,11 @@ def picture(number: int) -> Picture:
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_gradcam_and_itm_are_those_of_the_fast_path(vqa: CodeVQA, release: reference.Release, text: str) -> None:
+def test_gradcam_and_itm_are_those_of_the_fast_path(mini: CodeVQA, release: reference.Release, text: str) -> None:
     for number in range(3):
         shown = picture(number)
         maps, logits = release.gradcam(shown, text)
-        matcher: Any = vqa.models.matcher
+        matcher: Any = mini.models.matcher
         ((ours, our_logits),) = matcher.token_maps([MatchRequest(shown, text)])
         assert maps.shape == ours.shape
         assert np.linalg.norm(ours - maps.numpy()) < 1e-4 * np.linalg.norm(maps.numpy())
@@ -86,19 +80,19 @@ def test_nothing_is_kept_between_calls(release: reference.Release) -> None:
     assert release.counts.vision_forwards == 4 + 3 + 2
 
 
-def test_equal_seeds_give_equal_captions(vqa: CodeVQA, release: reference.Release) -> None:
-    release.seeds = reference.engine_seeds(vqa.settings.seed)
+def test_equal_seeds_give_equal_captions(mini: CodeVQA, release: reference.Release) -> None:
+    release.seeds = reference.engine_seeds(mini.settings.seed)
     for number, text in enumerate(TEXTS):
         shown = picture(number)
         relevance = release.relevance(shown, text)
-        assert release.captions(shown, relevance, text) == caption(vqa, shown, relevance, text, 12)
+        assert release.captions(shown, relevance, text) == caption(mini, shown, relevance, text, 12)
 
 
-def caption(vqa: CodeVQA, shown: Picture, relevance: torch.Tensor, text: str, count: int) -> list[str]:
-    seeds = [reference.engine_seeds(vqa.settings.seed)(shown.key, text, place) for place in range(count)]
+def caption(mini: CodeVQA, shown: Picture, relevance: torch.Tensor, text: str, count: int) -> list[str]:
+    seeds = [reference.engine_seeds(mini.settings.seed)(shown.key, text, place) for place in range(count)]
     patches = [draw_patches(relevance.numpy(), 20, seed) for seed in seeds]
     requests = [CaptionRequest(shown, chosen, seed) for chosen, seed in zip(patches, seeds, strict=True)]
-    return list(vqa.models.captioner.caption(requests))
+    return list(mini.models.captioner.caption(requests))
 
 
 def same_distribution(left: Sequence[str], right: Sequence[str]) -> float:
@@ -115,11 +109,11 @@ def same_distribution(left: Sequence[str], right: Sequence[str]) -> float:
     return float(torch.special.gammaincc(freedom, torch.tensor(statistic / 2, dtype=torch.double)))
 
 
-def test_captions_come_from_the_same_distribution(vqa: CodeVQA, release: reference.Release) -> None:
+def test_captions_come_from_the_same_distribution(mini: CodeVQA, release: reference.Release) -> None:
     # The release's way: torch.multinomial for the patches, sampling by transformers. Ours: seeds.
     shown, text = picture(4), TEXTS[0]
     relevance = release.relevance(shown, text)
-    ours = caption(vqa, shown, relevance, text, 600)
+    ours = caption(mini, shown, relevance, text, 600)
     torch.manual_seed(0)
 
     def theirs(temperature: float) -> list[str]:
@@ -134,35 +128,35 @@ def test_captions_come_from_the_same_distribution(vqa: CodeVQA, release: referen
         release.numbers = numbers
 
 
-def test_the_captions_read_are_the_first_that_differ(vqa: CodeVQA, release: reference.Release) -> None:
-    release.seeds = reference.engine_seeds(vqa.settings.seed)
+def test_the_captions_read_are_the_first_that_differ(mini: CodeVQA, release: reference.Release) -> None:
+    release.seeds = reference.engine_seeds(mini.settings.seed)
     for number in range(3):
         shown, question = picture(number), f"{TEXTS[number]}?"
         theirs = release.query([shown], question, "image", "image")
-        (evidence,) = vqa.ask(shown, question, method="pnpvqa").trace.baseline
+        (evidence,) = mini.ask(shown, question, method="pnpvqa").trace.baseline
         assert theirs.captions == evidence.captions
         assert theirs.text == evidence.completion.strip().lower()
 
 
-def test_the_plain_language_model_writes_the_same_programs(vqa: CodeVQA, release: reference.Release) -> None:
+def test_the_plain_language_model_writes_the_same_programs(mini: CodeVQA, release: reference.Release) -> None:
     questions = ["What color is the star?", "Is the red ball to the left of the cat?", "How many fish are there?"]
-    requests = [vqa.writer.request(question, "image")[0] for question in questions]
-    ours = vqa.writer.language_model.generate(requests)
+    requests = [mini.writer.request(question, "image")[0] for question in questions]
+    ours = mini.writer.language_model.generate(requests)
     theirs = release._writer.language_model.generate(requests)
     assert [one.text for one in ours] == [one.text for one in theirs]
     assert any("get_pos" in one.text for one in ours)
 
 
 @pytest.mark.slow
-def test_answers_are_the_same(vqa: CodeVQA, release: reference.Release) -> None:
-    release.seeds = reference.engine_seeds(vqa.settings.seed)
+def test_answers_are_the_same(mini: CodeVQA, release: reference.Release) -> None:
+    release.seeds = reference.engine_seeds(mini.settings.seed)
     asked: list[Question] = []
     for number in range(24):
         rng = random.Random(f"answers {number}")
         scenes = [sample_scene(rng, split="test")] if number % 3 else sample_set(rng, split="test")
         item = sample_question(rng, scenes if number % 3 == 0 else scenes[0])
         asked.append(Question([draw(scene) for scene in scenes], item.question, None if number % 3 else "set"))
-    answers: list[Answer] = vqa.ask_many(asked)
+    answers: list[Answer] = mini.ask_many(asked)
     theirs = [release.ask(one.images, one.text, form=one.form) for one in asked]
     pairs = [(answer.question, answer.text, other) for answer, other in zip(answers, theirs, strict=True)]
     differing = [one for one in pairs if one[1] != one[2]]

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_kit import CommandLine, assert_one_clear_line
 from PIL import Image
-from test_cli import assert_one_clear_line, codevqa
 
 from codevqa import CodeVQA
 from codevqa.core.errors import InputError, SetupError
@@ -117,14 +117,12 @@ RIGHT, BETTER, WORSE, WRONG, FAILED = ("yes", "yes"), ("yes", "no"), ("no", "yes
 
 
 @pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def real(tmp_path_factory: pytest.TempPathFactory, mini: CodeVQA) -> Path:
     """Eight questions of drawn data, answered by the embedded models."""
     folder = tmp_path_factory.mktemp("real")
     write_data(folder / "data", images=4, splits=["val"])
-    with CodeVQA.from_preset("mini") as vqa:
-        evaluate(
-            vqa, open_dataset("gqa", folder / "data", "val_balanced"), folder / "run", limit=8, preset="mini"
-        ).close()
+    data = open_dataset("gqa", folder / "data", "val_balanced")
+    evaluate(mini, data, folder / "run", limit=8, preset="mini").close()
     return folder
 
 
@@ -431,13 +429,13 @@ def test_terminals_are_told_no_control_characters(tmp_path: Path) -> None:
         ({"data_hash": "2"}, "annotations differ"),
     ],
 )
-def test_other_data_is_refused(tmp_path: Path, info: dict[str, Any], words: str) -> None:
+def test_other_data_is_refused(tmp_path: Path, info: dict[str, Any], words: str, codevqa: CommandLine) -> None:
     make(tmp_path / "a", [RIGHT])
     make(tmp_path / "b", [RIGHT], info=info)
     assert_one_clear_line(codevqa("diff", str(tmp_path / "a"), str(tmp_path / "b")), words)
 
 
-def test_runs_without_a_common_question_are_refused(tmp_path: Path) -> None:
+def test_runs_without_a_common_question_are_refused(tmp_path: Path, codevqa: CommandLine) -> None:
     make(tmp_path / "a", [RIGHT])
     with Store.create(tmp_path / "b", RunInfo("gqa", "val", ("codevqa",), data_hash="1")) as store:
         store.add(example(9), [Row("0009", "codevqa", 0, "yes")])
@@ -447,7 +445,7 @@ def test_runs_without_a_common_question_are_refused(tmp_path: Path) -> None:
 # -- the command line -------------------------------------------------------------------------------------------------
 
 
-def test_report_and_diff_from_the_command_line(tmp_path: Path) -> None:
+def test_report_and_diff_from_the_command_line(tmp_path: Path, codevqa: CommandLine) -> None:
     first, second = make(tmp_path / "a", [RIGHT, WRONG]), make(tmp_path / "b", [RIGHT, BETTER])
     done = codevqa("report", str(first), str(second), "--out", str(tmp_path / "out"), "--examples", "1")
     assert (done.returncode, done.stderr) == (0, "")
@@ -460,7 +458,7 @@ def test_report_and_diff_from_the_command_line(tmp_path: Path) -> None:
     assert done.returncode == 0 and found["changed_answers"] == 1 and found["paired"]["better"] == 1
 
 
-def test_mistakes_are_one_clear_line(tmp_path: Path) -> None:
+def test_mistakes_are_one_clear_line(tmp_path: Path, codevqa: CommandLine) -> None:
     run = make(tmp_path / "a", [RIGHT])
     assert_one_clear_line(codevqa("report", str(tmp_path / "none")), "is no run")
     assert_one_clear_line(codevqa("report", str(run), str(run)), "--out")

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 import pytest
-from sandbox_kit import IMAGES, LIMITS, PRIMITIVES, Kit, answering, kit
+from sandbox_kit import IMAGES, LIMITS, PRIMITIVES, Kit, answering
 
 from codevqa.core.errors import (
     CodeVQAError,
@@ -29,10 +29,8 @@ from codevqa.core.errors import (
     ProgramTypeError,
 )
 from codevqa.primitives import Image
+from codevqa.sandbox import Limits, Sandbox
 from codevqa.sandbox.run import Run
-from codevqa.sandbox.sandbox import Limits, Sandbox
-
-__all__ = ["kit"]
 
 Args = tuple[Any, ...]
 
@@ -336,12 +334,14 @@ def test_check_lets_pass_what_may_work(kit: Kit, source: str) -> None:
     kit.check(source)
 
 
+@pytest.mark.timing
 def test_check_runs_nothing(kit: Kit) -> None:
     started = time.perf_counter()
     kit.check("while True:\n    answer = query(images[0], 'a')")
     assert time.perf_counter() - started < LIMITS.seconds
 
 
+@pytest.mark.timing
 def test_check_is_remembered_and_its_error_is_fresh(kit: Kit) -> None:
     errors = []
     for _ in range(2):
@@ -424,7 +424,8 @@ def test_cancelled_runs_never_harm_others() -> None:
             async def healthy() -> list[Any]:
                 return [(await box.run(source, answering, images=IMAGES)).value for _ in range(60)]
 
-            return await asyncio.gather(doomed(), healthy(), doomed(), healthy())
+            results: list[Any] = await asyncio.gather(doomed(), healthy(), doomed(), healthy())
+            return results
 
     assert asyncio.run(asyncio.wait_for(main(), 60)) == [None, ["a 1"] * 60] * 2
 
@@ -441,6 +442,9 @@ def test_a_worker_is_not_killed_once_it_is_given_back(monkeypatch: pytest.Monkey
         def __exit__(self, *_: object) -> None:
             giving_back.set()
             assert go_on.wait(10)
+
+        def feed_run(self, source: str, **_: object) -> None:
+            pass
 
         def feed_start(self, source: str, **_: object) -> None:
             raise OverflowError
@@ -587,7 +591,7 @@ ENDING = """
 import asyncio, sys
 sys.path.insert(0, {tests!r})
 from sandbox_kit import IMAGES, PRIMITIVES, answering
-from codevqa.sandbox.sandbox import Sandbox
+from codevqa.sandbox import Sandbox
 async def main():
     box = Sandbox(PRIMITIVES, workers=8)
     runs = [box.run("answer = query(images[0], 'a')", answering, images=IMAGES) for _ in range(16)]

@@ -15,12 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sandbox_kit import IMAGES, PRIMITIVES, Kit, answering, kit
+from sandbox_kit import IMAGES, PRIMITIVES, Kit, answering
 
 from codevqa.core.errors import ProgramError
-from codevqa.sandbox.sandbox import Sandbox
-
-__all__ = ["kit"]
+from codevqa.sandbox import Sandbox
 
 SECRET = "sk-secret-of-the-host-7f3a"
 Args = tuple[Any, ...]

@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 import pytest
-from sandbox_kit import IMAGES, LIMITS, PRIMITIVES, Kit, kit
+from sandbox_kit import IMAGES, LIMITS, PRIMITIVES, Kit
 
 from codevqa.core.errors import (
     ProgramAnswerError,
@@ -21,10 +21,7 @@ from codevqa.core.errors import (
     ProgramRuntimeError,
     ProgramSyntaxError,
 )
-from codevqa.sandbox.run import Run
-from codevqa.sandbox.sandbox import Limits, Sandbox
-
-__all__ = ["kit"]
+from codevqa.sandbox import Limits, Sandbox
 
 Args = tuple[Any, ...]
 
@@ -314,34 +311,6 @@ def test_int_of_an_answer(kit: Kit, text: str, outcome: int | None) -> None:
             kit.value("answer = int(query(images[0], 'how many?'))", host)
     else:
         assert kit.value("answer = int(query(images[0], 'how many?'))", host) == outcome
-
-
-PLAIN = [
-    'img = images[0]\nanswer = query(img, "What type of str is next to max?")',
-    "answer = str(len(images))",
-    "answer = 1 == 1",
-]
-
-
-@pytest.mark.parametrize("source", PLAIN)
-def test_most_programs_are_all_that_is_run(kit: Kit, monkeypatch: pytest.MonkeyPatch, source: str) -> None:
-    fed: list[str] = []
-    begin, left = Run._begin, Run._left
-
-    def noted(run: Run, *args: Any) -> Any:
-        state = begin(run, *args)
-        fed.append(run._file)
-        return state
-
-    def read(run: Run, state: Any) -> Any:
-        found = left(run, state)
-        assert state.output == found  # nothing was asked afterwards
-        return found
-
-    monkeypatch.setattr(Run, "_begin", noted)
-    monkeypatch.setattr(Run, "_left", read)
-    assert kit.value(source) in ("What type of str is next to max? 1", "3", True)
-    assert fed == ["<python-input-0>"]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from codevqa.batching.call_cache import Memory
-from codevqa.batching.model_services import BATCH, Services, Usage
+from codevqa.batching.model_services import BATCH, ModelServices, Usage
 from codevqa.core.errors import ModelError, SetupError
 from codevqa.core.images import load_picture
 from codevqa.models.base import (
@@ -32,7 +32,7 @@ PICTURE = load_picture(Image.new("RGB", (4, 4)))
 
 def test_a_model_that_writes_and_reads_shares_its_batches() -> None:
     async def main(reader: ScriptedLM, writer: ScriptedLM) -> None:
-        services = Services(Models(reader, FakeMatcher(6), FakeCaptioner()), writer, max_batch=8, max_wait=0.05)
+        services = ModelServices(Models(reader, FakeMatcher(6), FakeCaptioner()), writer, max_batch=8, max_wait=0.05)
         await asyncio.gather(services.write(GenerationRequest("a", 5)), services.read(GenerationRequest("b", 5)))
         services.close()
 
@@ -66,7 +66,7 @@ def test_the_methods_of_one_model_never_overlap() -> None:
 
     async def main() -> None:
         lm = ScriptedLM("x")
-        services = Services(Models(lm, matcher, FakeCaptioner()), lm, max_batch=8, max_wait=0.001)
+        services = ModelServices(Models(lm, matcher, FakeCaptioner()), lm, max_batch=8, max_wait=0.001)
         await asyncio.gather(
             services.match(MatchRequest(PICTURE, "a")), services.similarity(SimilarityRequest(PICTURE, "a"))
         )
@@ -80,7 +80,7 @@ def test_no_batch_is_larger_than_allowed() -> None:
     captioner, lm = FakeCaptioner(), ScriptedLM("x")
 
     async def main() -> None:
-        services = Services(Models(lm, FakeMatcher(6), captioner), lm, max_batch=3, max_wait=0.05)
+        services = ModelServices(Models(lm, FakeMatcher(6), captioner), lm, max_batch=3, max_wait=0.05)
         await asyncio.gather(*(services.caption(CaptionRequest(PICTURE, seed=seed)) for seed in range(7)))
         services.close()
 
@@ -95,7 +95,7 @@ def test_a_model_may_say_how_many_requests_it_likes() -> None:
     def largest(captioner: FakeCaptioner, count: int, max_batch: int | None) -> int:
         async def main() -> None:
             lm = ScriptedLM("x")
-            services = Services(Models(lm, FakeMatcher(6), captioner), lm, max_batch=max_batch, max_wait=0.05)
+            services = ModelServices(Models(lm, FakeMatcher(6), captioner), lm, max_batch=max_batch, max_wait=0.05)
             await services.caption.many([CaptionRequest(PICTURE, seed=seed) for seed in range(count)])
             services.close()
 
@@ -110,7 +110,7 @@ def test_a_model_may_say_how_many_requests_it_likes() -> None:
 def test_without_a_detector_detecting_says_what_to_do_and_closing_ends_every_thread() -> None:
     async def main() -> None:
         lm = ScriptedLM("x")
-        services = Services(Models(lm, FakeMatcher(6), FakeCaptioner()), lm, max_batch=3, max_wait=0.001)
+        services = ModelServices(Models(lm, FakeMatcher(6), FakeCaptioner()), lm, max_batch=3, max_wait=0.001)
         await services.read(GenerationRequest("a", 5))
         with pytest.raises(SetupError, match="needs a detector"):
             await services.detect(DetectRequest(PICTURE, "dog"))
@@ -141,10 +141,10 @@ class Held(ScriptedLM):
 
 def services_of(
     reader: ScriptedLM, matcher: FakeMatcher | None = None, captioner: FakeCaptioner | None = None, **options: float
-) -> Services:
+) -> ModelServices:
     given = {"max_batch": 8, "max_wait": 0.001, **options}
     models = Models(reader, matcher or FakeMatcher(6), captioner or FakeCaptioner())
-    return Services(models, reader, **given)  # type: ignore[arg-type]
+    return ModelServices(models, reader, **given)  # type: ignore[arg-type]
 
 
 def test_equal_calls_are_made_once_and_finished_ones_remembered() -> None:
@@ -152,7 +152,7 @@ def test_equal_calls_are_made_once_and_finished_ones_remembered() -> None:
     again = load_picture(Image.new("RGB", (4, 4)))  # equal pixels, another object
     other = load_picture(Image.new("RGB", (4, 4), "red"))
 
-    async def main() -> Services:
+    async def main() -> ModelServices:
         services = services_of(lm, matcher, captioner)
         one, two = await asyncio.gather(
             services.match(MatchRequest(PICTURE, "a")), services.match(MatchRequest(again, "a"))
@@ -186,7 +186,7 @@ def test_the_memory_is_bounded_and_may_be_off() -> None:
     def asked(remember: int, count: int) -> tuple[int, int]:
         captioner = FakeCaptioner()
 
-        async def main() -> Services:
+        async def main() -> ModelServices:
             services = services_of(ScriptedLM("x"), captioner=captioner, remember=remember)
             for seed in [*range(count), *range(count)]:
                 await services.caption(CaptionRequest(PICTURE, (1,), seed))
@@ -291,7 +291,7 @@ def test_after_the_last_caller_is_cancelled_the_same_call_begins_anew() -> None:
 def test_tokens_count_for_everyone_who_asks() -> None:
     lm = ScriptedLM("three words here")
 
-    async def one(services: Services) -> int:
+    async def one(services: ModelServices) -> int:
         usage = Usage.begin()
         await services.read(GenerationRequest("two words", 5))
         return usage.tokens
@@ -306,8 +306,9 @@ def test_tokens_count_for_everyone_who_asks() -> None:
     assert asyncio.run(main()) == [5, 5, 5] and len(lm.requests) == 1
 
 
+@pytest.mark.timing
 def test_a_question_asked_alone_waits_for_no_company_and_several_wait_for_one_another() -> None:
-    async def ask(services: Services, name: str, before: float = 0.0) -> None:
+    async def ask(services: ModelServices, name: str, before: float = 0.0) -> None:
         with services.question():
             await asyncio.sleep(before)
             await services.caption.many([CaptionRequest(PICTURE, (1,), seed) for seed in range(3)])

@@ -15,7 +15,7 @@ from PIL import Image
 from codevqa.core.errors import ImageError
 from codevqa.core.images import load_picture
 from codevqa.eval.run import shared_pictures
-from codevqa.eval.run.local import Local
+from codevqa.eval.run.local import LocalAnswerer
 from codevqa.eval.run.shared_pictures import SharedPictures
 from codevqa.eval.task import Example, Held, PictureFile
 
@@ -58,7 +58,7 @@ def test_a_picture_that_cannot_be_read_is_tried_again(tmp_path: Path) -> None:
 
 def test_an_evaluation_shares_files_and_nothing_that_is_known_by_its_name_alone(tmp_path: Path) -> None:
     with fake_engine() as vqa:
-        ask = Local(vqa, (0,))
+        ask = LocalAnswerer(vqa, (0,))
         file = next(iter(Numbered(tmp_path, 1))).images[0]
         held = [Held("same", Image.new("RGB", (8, 8), colour)) for colour in ("red", "blue")]
         first, second = (ask.pictures(Example(str(n), "Is it?", (file, held[n]), "set")) for n in (0, 1))

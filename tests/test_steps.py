@@ -13,14 +13,14 @@ import pytest
 
 from codevqa.core.errors import InputError
 from codevqa.eval.datasets.files import Located
-from codevqa.eval.metrics.scene_graphs import Phrase, SceneGraphs, find_scene_graphs, load_scene_graphs, singular
+from codevqa.eval.metrics.scene_graphs import ObjectPhrase, SceneGraphs, find_scene_graphs, load_scene_graphs, singular
 from codevqa.eval.metrics.steps import StepJudge, image_id, outcome, summarize_steps
-from codevqa.eval.metrics.truth import Gold, Scene, gold_of
+from codevqa.eval.metrics.truth import Gold, SceneJudge, gold_of
 from codevqa.eval.task import Example, PictureFile, Row
 from codevqa.miniworld import oracle
 from codevqa.miniworld.export_gqa import _graph
-from codevqa.miniworld.export_gqa_programs import Picture
-from codevqa.miniworld.questions import sample_question
+from codevqa.miniworld.export_gqa_programs import NamedScene
+from codevqa.miniworld.sampling import sample_question
 from codevqa.miniworld.world import sample_scene
 
 STREET: dict[str, Any] = {
@@ -70,9 +70,9 @@ def graphs(**records: dict[str, Any]) -> SceneGraphs:
     return found
 
 
-def street(semantic: list[dict[str, Any]] | None = None, *, complete: bool = False) -> Scene:
+def street(semantic: list[dict[str, Any]] | None = None, *, complete: bool = False) -> SceneJudge:
     words = graphs(street=STREET, farm=FARM)
-    return Scene(words["street"], words, gold_of(semantic or []), complete)
+    return SceneJudge(words["street"], words, gold_of(semantic or []), complete)
 
 
 def example(*images: str, semantic: list[dict[str, Any]] | None = None, id: str = "1") -> Example:
@@ -164,9 +164,9 @@ def test_several_numbers_are_no_number() -> None:
 
 def test_an_empty_graph_tells_nothing_unless_complete() -> None:
     words = graphs(empty=EMPTY, farm=FARM)
-    found = Scene(words["empty"], words, complete=True).question("Is there a horse?")
+    found = SceneJudge(words["empty"], words, complete=True).question("Is there a horse?")
     assert found is not None and found.holds("no")
-    assert Scene(words["empty"], words).question("Is there a horse?") is None
+    assert SceneJudge(words["empty"], words).question("Is there a horse?") is None
 
 
 def test_a_noun_of_the_gold_program_may_name_any_object() -> None:
@@ -191,7 +191,7 @@ def test_the_gold_program_names_things_and_their_absence() -> None:
         {"operation": "filter color", "argument": "green", "dependencies": [1]},
     ]
     gold = gold_of(looked)
-    assert gold == Gold({}, frozenset({Phrase("horse"), Phrase("car", frozenset({"green"}))}))
+    assert gold == Gold({}, frozenset({ObjectPhrase("horse"), ObjectPhrase("car", frozenset({"green"}))}))
     none = street(looked).question("Is there a horse?")
     green = street(looked).question("Is there a green car?")
     assert none is not None and none.holds("no") and green is not None and green.holds("no")
@@ -336,14 +336,14 @@ def test_agrees_with_the_truth_of_drawn_scenes() -> None:
     scenes = [sample_scene(rng, style="plain", min_things=2) for _ in range(400)]
     words = SceneGraphs()
     for number, scene in enumerate(scenes):
-        picture = Picture(str(number), scene, {thing: str(at) for at, thing in enumerate(scene.things)})
+        picture = NamedScene(str(number), scene, {thing: str(at) for at, thing in enumerate(scene.things)})
         words.add(picture.id, _graph(picture))
     for number, scene in enumerate(scenes):
         item = sample_question(rng, scene)
         for complete in (True, False):
-            seen = Scene(words[str(number)], words, complete=complete)
+            seen = SceneJudge(words[str(number)], words, complete=complete)
 
-            def query(scene: Any, question: str, seen: Scene = seen, complete: bool = complete) -> str:
+            def query(scene: Any, question: str, seen: SceneJudge = seen, complete: bool = complete) -> str:
                 value = oracle.query(scene, question)
                 truth = seen.question(question)
                 asked[complete] += 1

@@ -12,20 +12,18 @@ from typing import Any
 
 import pytest
 import torch
-from openai_kit import Reply, Serve, completion, event, failure, serve, streamed, transformers_serve, turn
+from openai_kit import Reply, Serve, completion, event, failure, streamed, turn
 from tiny_lm import build_tiny_lm
 
 from codevqa.core.errors import ServerError
 from codevqa.models.base import Completion, GenerationRequest, LanguageModel, Message
-from codevqa.models.causal_lm.gpu.decoder import Pace, SlotDecoder
-from codevqa.models.causal_lm.text_stream import TextStream, certain
-from codevqa.models.causal_lm.transformers_lm import TransformersLM
+from codevqa.models.causal_lm import TransformersLM
+from codevqa.models.causal_lm.gpu.decoder import Schedule, SlotDecoder
 from codevqa.models.openai_lm import OpenAILM
-
-__all__ = ["serve"]
+from codevqa.models.text_stream import TextStream, certain
 
 PROMPTS = ["What color is the car?", "yes", "box_x, box_y = get_pos(img,", "Context: a dog on a sofa."]
-LATE = Pace(steps=3, late=1, prefill=200, worth=16, grain=8)
+LATE = Schedule(steps=3, rounds_in_flight=1, prefill_tokens=200, least_saving=16, length_multiple=8)
 """As on a GPU: the host looks at what was made when more is under way."""
 
 
@@ -86,7 +84,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def lm(folder: Path, request: pytest.FixtureRequest) -> TransformersLM:
     made = TransformersLM.from_pretrained(folder, device="cpu", loop=False if request.param == "generate" else None)
     if request.param == "slots":
-        made._own = SlotDecoder(made.model, pad=0, max_batch=16, prefix_bytes=0, stats=made.stats, pace=LATE)
+        made._loop = SlotDecoder(made.model, pad=0, max_batch=16, prefix_bytes=0, stats=made.stats, schedule=LATE)
     return made
 
 
@@ -167,7 +165,7 @@ def test_memory_that_runs_out_does_not_take_text_back(
 ) -> None:
     lm = TransformersLM.from_pretrained(folder, device="cpu")
     assert lm.own_loop
-    forward, calls = lm._own._forward, [0]
+    forward, calls = lm._loop._forward, [0]
 
     def fails_once(*given: Any) -> Any:
         calls[0] += 1
@@ -175,7 +173,7 @@ def test_memory_that_runs_out_does_not_take_text_back(
             raise torch.OutOfMemoryError("out of memory")
         return forward(*given)
 
-    monkeypatch.setattr(lm._own, "_forward", fails_once)
+    monkeypatch.setattr(lm._loop, "_forward", fails_once)
     requests = [GenerationRequest(prompt, 30) for prompt in PROMPTS]
     completions, told = listened(lm, requests)
     assert calls[0] > 9 and completions == plain.generate(requests)
@@ -313,15 +311,14 @@ def test_the_first_failure_ends_streams_under_way(serve: Serve) -> None:
     assert sent[0] == count < 400
 
 
-def test_a_real_server_streams_what_the_local_model_writes(folder: Path, tmp_path: Path) -> None:
+def test_a_real_server_streams_what_the_local_model_writes(folder: Path, served: str) -> None:
     local = TransformersLM.from_pretrained(folder, device="cpu")
     texts = [GenerationRequest(prompt, 24) for prompt in PROMPTS]
     turns = GenerationRequest((Message("system", "Be short."), Message("user", "What color?")), 24)
     ours = local.generate([*texts, turns])
     texts[1] = replace(texts[1], stop=(ours[1].text[9:13],))
     ours = local.generate([*texts, turns])
-    with transformers_serve(tmp_path / "serve.txt") as address:
-        theirs, told = listened(OpenAILM(str(folder), base_url=address), [*texts, turns])
+    theirs, told = listened(OpenAILM(str(folder), base_url=served), [*texts, turns])
     # This server keeps the bytes of an unfinished last character to itself.
     assert [c.text.rstrip("\ufffd") for c in theirs] == [c.text.rstrip("\ufffd") for c in ours]
     for made, heard in zip(theirs, told, strict=True):

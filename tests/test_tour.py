@@ -10,11 +10,12 @@ from typing import Any
 
 import nbformat
 import pytest
-from jupyter_client import AsyncKernelManager
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
+from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from traffic_kit import outside, watched
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parent.parent
 TOUR = ROOT / "docs" / "tour.ipynb"
 Notebook = Any

@@ -12,8 +12,9 @@ from pages_kit import PLACED, READ, SOURCE, SYNTAX, TYPE, answer, asked, hostile
 from typer.testing import CliRunner
 
 from codevqa.cli.main import app, main
-from codevqa.core.answer import Answer, Call, Evidence, ImageRef, Program, Trace
+from codevqa.core.answer import Answer
 from codevqa.core.errors import ErrorRecord
+from codevqa.core.trace import Call, Evidence, ImageRef, Program, Trace
 from codevqa.pages import trace_page
 from codevqa.pages.differences import compare, describe
 from codevqa.pages.reading import Told

@@ -6,7 +6,9 @@ import random
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,16 +43,16 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture(scope="module")
-def tokenizer():
+def tokenizer() -> Any:
     return language_tokenizer.build(questions=400)
 
 
 @pytest.fixture(scope="module")
-def pool():
+def pool() -> Pool:
     return Pool(random.Random(0), 300)
 
 
-def test_a_program_text_is_the_prompt_of_the_writer_and_then_the_program():
+def test_a_program_text_is_the_prompt_of_the_writer_and_then_the_program() -> None:
     item = draw_item(random.Random(1), "set")[1]
     shots = bank("set")[:4]
     pieces = program_text(preamble(), shots, item)
@@ -60,7 +62,7 @@ def test_a_program_text_is_the_prompt_of_the_writer_and_then_the_program():
     assert extract_program(text[len(prompt) :].removesuffix(EOS)) == f"{opening_line('set', 5)}\n{item.program}"
 
 
-def test_a_reading_text_is_the_prompt_of_the_pipeline_and_then_the_answer():
+def test_a_reading_text_is_the_prompt_of_the_pipeline_and_then_the_answer() -> None:
     block = ([["a red star", "two blue circles"], ["a tree"]], "How many stars are there?", "1")
     pieces = reading_text("set", [block])
     assert "".join(piece.text for piece in pieces[:-1]) == render_reading([], block[0], block[1], "set")
@@ -68,7 +70,7 @@ def test_a_reading_text_is_the_prompt_of_the_pipeline_and_then_the_answer():
     assert [piece.learnt for piece in pieces] == [False, False, True]
 
 
-def test_pieces_and_whole_texts_have_the_same_tokens(tokenizer, pool):
+def test_pieces_and_whole_texts_have_the_same_tokens(tokenizer: Any, pool: Pool) -> None:
     rng, readings = random.Random(2), ReadingPool(random.Random(3), 60)
     encode = language.Encoder(tokenizer)
     for _ in range(60):
@@ -78,7 +80,7 @@ def test_pieces_and_whole_texts_have_the_same_tokens(tokenizer, pool):
         assert tokenizer.decode(whole) == "".join(piece.text for piece in pieces)
 
 
-def test_newlines_and_digits_are_single_tokens_and_strange_words_are_spelt(tokenizer):
+def test_newlines_and_digits_are_single_tokens_and_strange_words_are_spelt(tokenizer: Any) -> None:
     tokens = tokenizer.tokenize('a brolmid\n\n12 "brolmid')
     assert tokens.count("Ċ") == 2 and "1" in tokens and "2" in tokens
     assert [*"brolmid"] == tokens[-7:]
@@ -86,13 +88,13 @@ def test_newlines_and_digits_are_single_tokens_and_strange_words_are_spelt(token
     assert spelt.endswith("brolmid")
 
 
-def test_training_never_draws_an_unseen_wording(pool):
+def test_training_never_draws_an_unseen_wording(pool: Pool) -> None:
     items = [item for form in pool.items.values() for family in form.values() for item in family]
     assert items and not any(item.wording.endswith(UNSEEN) for item in items)
     assert draw_item(random.Random(4), "image", unseen=True)[1].wording.endswith(UNSEEN)
 
 
-def test_renaming_changes_question_and_program_alike():
+def test_renaming_changes_question_and_program_alike() -> None:
     rng = random.Random(5)
     changed = 0
     for _ in range(200):
@@ -123,7 +125,7 @@ def quoted(program: str) -> list[str]:
 
 
 @pytest.mark.parametrize("style", STYLES)
-def test_other_styles_are_programs_with_the_same_texts(style):
+def test_other_styles_are_programs_with_the_same_texts(style: Callable[[str], str]) -> None:
     rng = random.Random(6)
     for _ in range(60):
         program = draw_item(rng, rng.choice(("image", "set")))[1].program
@@ -131,12 +133,12 @@ def test_other_styles_are_programs_with_the_same_texts(style):
         assert sorted(quoted(style(program))) == sorted(quoted(program))
 
 
-def test_a_general_question_is_passed_on():
+def test_a_general_question_is_passed_on() -> None:
     item = general(random.Random(7), "image")
     assert item.program == f'answer = query(img, "{item.question}")'
 
 
-def test_packed_texts_do_not_see_each_other(tokenizer, pool, tmp_path):
+def test_packed_texts_do_not_see_each_other(tokenizer: Any, pool: Pool, tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = language.build_model(tokenizer, width=32, layers=2, heads=2).eval()
     tokenizer.save_pretrained(tmp_path)
@@ -183,11 +185,11 @@ SCENE = scene_of(("red", "star", 20, 100), ("red", "star", 60, 20), ("blue", "fi
         (Fact(0, "fish", "", "y"), ["a blue fish on the right"], True),
     ],
 )
-def test_what_captions_tell_is_known(fact, told, open_):
+def test_what_captions_tell_is_known(fact: Fact, told: list[str], open_: bool) -> None:
     assert bool(missing([fact], [SCENE], [told])) is open_
 
 
-def test_relations_are_told_by_relations_or_by_places():
+def test_relations_are_told_by_relations_or_by_places() -> None:
     scene = scene_of(("red", "star", 20, 100), ("blue", "fish", 100, 60))
     fact = Fact(0, "star", "blue fish", "x")
     assert missing([fact], [scene], [["a red star", "a blue fish above a red star"]])
@@ -197,7 +199,7 @@ def test_relations_are_told_by_relations_or_by_places():
     assert missing([fact], [near], [["a red star at the bottom left", "a blue fish on the left"]])
 
 
-def test_walls_are_told_by_what_touches_them():
+def test_walls_are_told_by_what_touches_them() -> None:
     things = (Thing("circle", "black", "small", 8, 60, 8.0), Thing("circle", "blue", "small", 60, 60, 8.0))
     scene = Scene(things, "box", (211, 211, 211))
     fact = Fact(0, "Is there a black circle touching the wall?")
@@ -208,7 +210,7 @@ def test_walls_are_told_by_what_touches_them():
     assert not missing([fact], [scene], [["a black circle touching the left wall", "a blue circle"]])
 
 
-def test_the_facts_of_a_program_are_what_it_asks():
+def test_the_facts_of_a_program_are_what_it_asks() -> None:
     program = 'x1, y1 = get_pos(img, "star")\nx2, y2 = get_pos(img, "fish")\nanswer = "yes" if y1 > y2 else "no"'
     scene = scene_of(("red", "star", 20, 100), ("blue", "fish", 100, 60))
     assert facts_of(program, [scene], "image") == [Fact(0, "star", "fish", "y")]
@@ -221,7 +223,7 @@ def test_the_facts_of_a_program_are_what_it_asks():
     }
 
 
-def test_captions_that_tell_are_found_for_most_questions():
+def test_captions_that_tell_are_found_for_most_questions() -> None:
     rng = random.Random(8)
     found = []
     for _ in range(60):
@@ -237,7 +239,7 @@ def test_captions_that_tell_are_found_for_most_questions():
     assert len(parts["as they come, telling"]) + len(parts["as they come, open"]) == 20
 
 
-def test_spatial_questions_are_read_often():
+def test_spatial_questions_are_read_often() -> None:
     rng = random.Random(9)
     assert draw_spatial(rng)[1].type in (*SPATIAL, "half_choice")
     words = {"left", "right", "above", "below", "higher", "lower", "top", "bottom", "over", "under"}
@@ -248,7 +250,7 @@ def test_spatial_questions_are_read_often():
     assert any(one.enough for one in spatial)
 
 
-def test_a_misspelt_question_keeps_its_program():
+def test_a_misspelt_question_keeps_its_program() -> None:
     rng, changed = random.Random(10), 0
     for _ in range(100):
         item = draw_item(rng, "set")[1]
@@ -259,7 +261,7 @@ def test_a_misspelt_question_keeps_its_program():
     assert changed > 50
 
 
-def test_programs_are_right_when_they_answer_alike():
+def test_programs_are_right_when_they_answer_alike() -> None:
     scene = scene_of(("red", "star", 20, 100), ("blue", "fish", 100, 60), ("red", "cup", 60, 20))
     program = 'answer = query(img, "Is there a red star?")'
     item = Item("Is there a red star?", "yes", program, "exist", "image", "exist.0")
@@ -274,7 +276,7 @@ def test_programs_are_right_when_they_answer_alike():
     assert same_answers(opening + counted.replace("star", "brab"), made_up, [scene], {"brabs": "stars", "brab": "star"})
 
 
-def test_programs_that_could_do_harm_are_not_run():
+def test_programs_that_could_do_harm_are_not_run() -> None:
     assert harmless('answer = str(max([int(query(img, "How many stars are there?")) for img in images]))')
     for program in (
         "import os",
@@ -289,12 +291,12 @@ def test_programs_that_could_do_harm_are_not_run():
         assert not harmless(program), program
 
 
-def test_the_answers_a_program_chooses_between():
+def test_the_answers_a_program_chooses_between() -> None:
     assert options('x = 1\nanswer = "small star" if x < 2 else "boot"') == ("small star", "boot")
     assert options('answer = query(img, "What color is the star?")') == ()
 
 
-def test_a_model_that_learns_new_words_keeps_what_it_knew():
+def test_a_model_that_learns_new_words_keeps_what_it_knew() -> None:
     torch.manual_seed(0)
     late = {form for kind in KINDS[-16:] for noun in (kind, plural(kind)) for form in (noun, f" {noun}")}
     new = language_tokenizer.build(questions=200)
@@ -328,7 +330,7 @@ def test_a_model_that_learns_new_words_keeps_what_it_knew():
         language.grown(larger, again, old)
 
 
-def test_a_few_steps_lower_the_loss(tokenizer, tmp_path):
+def test_a_few_steps_lower_the_loss(tokenizer: Any, tmp_path: Path) -> None:
     torch.manual_seed(0)
     tokenizer.save_pretrained(tmp_path)
     model = language.build_model(tokenizer, width=32, layers=1, heads=2)
@@ -341,9 +343,10 @@ def test_a_few_steps_lower_the_loss(tokenizer, tmp_path):
     assert seen
 
 
-def test_the_script_runs_and_what_it_writes_can_be_loaded(tmp_path):
+@pytest.mark.slow
+def test_the_script_runs_and_what_it_writes_can_be_loaded(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "training.language", "--out", str(tmp_path), "--smoke"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     from transformers import AutoModelForCausalLM, AutoTokenizer
 

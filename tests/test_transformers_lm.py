@@ -15,7 +15,7 @@ from tiny_lm import build_tiny_lm
 
 from codevqa.core.errors import ModelError, ModelNotFoundError, SetupError
 from codevqa.models.base import GenerationRequest, Message
-from codevqa.models.causal_lm.transformers_lm import TransformersLM
+from codevqa.models.causal_lm import TransformersLM
 
 HEAD = '# Image 1: Is the red ball left of the box?\nimg = open_image("Image1.jpg")\nanswer = query(img, "What?")\n'
 PROMPTS = [
@@ -193,17 +193,17 @@ def test_prefix_too_short_or_the_whole_prompt(lm: TransformersLM, shared: int) -
 
 
 def test_kept_prefixes_stay_within_their_bytes(folder: Path) -> None:
-    def load(**given: int) -> TransformersLM:
+    def load(**given: Any) -> TransformersLM:
         return TransformersLM.from_pretrained(folder, device="cpu", loop=False, **given)
 
     heads = [HEAD, HEAD.replace("red", "box"), HEAD.replace("ball", "car")]
     requests = [GenerationRequest(head + "# Image 2:", 6, shared=len(head)) for head in heads]
     roomy = load()
     expected = roomy.generate(requests)
-    one = roomy._whole.prefixes.size // 3
+    one = roomy._reference.prefixes.currsize // 3
     tight = load(prefix_cache_bytes=int(2.2 * one))
     assert tight.generate(requests) == expected
-    assert 0 < tight._whole.prefixes.size <= tight._whole.prefixes.limit
+    assert 0 < tight._reference.prefixes.currsize <= tight._reference.prefixes.maxsize
     tight.generate(requests[2:])
     assert (tight.stats.prefix_hits, tight.stats.prefix_misses) == (1, 3)
     tight.generate(requests[:1])
@@ -221,7 +221,7 @@ def test_kept_prefixes_stay_within_their_bytes(folder: Path) -> None:
     assert tight.stats.prefix_misses == misses
     none = load(prefix_cache_bytes=0)
     assert none.generate(requests) == expected
-    assert none._whole.prefixes.size == 0
+    assert none._reference.prefixes.currsize == 0
 
 
 def test_sliding_windows_do_without_reuse(tmp_path: Path, folder: Path) -> None:
@@ -382,7 +382,7 @@ def test_silent(tmp_path: Path) -> None:
     (tmp_path / "generation_config.json").write_text(json.dumps(settings))
     code = (
         "import sys; from codevqa.models.base import GenerationRequest as R;"
-        "from codevqa.models.causal_lm.transformers_lm import TransformersLM;"
+        "from codevqa.models.causal_lm import TransformersLM;"
         "lm = TransformersLM.from_pretrained(sys.argv[1], device='cpu');"
         "assert len(lm.generate([R('some words ' * 9 + 'x' * i, 480, shared=90) for i in range(2)])) == 2"
     )

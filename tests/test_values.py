@@ -7,9 +7,10 @@ import json
 import pytest
 from PIL import Image as PILImage
 
-from codevqa.core.answer import Answer, Call, Evidence, ImageRef, Program, Trace
+from codevqa.core.answer import Answer
 from codevqa.core.errors import ErrorRecord, ProgramAnswerError
 from codevqa.core.images import load_picture
+from codevqa.core.trace import Call, Evidence, ImageRef, Program, Trace
 from codevqa.engine.answer_text import answer_text, plain
 from codevqa.primitives import Image
 

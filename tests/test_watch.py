@@ -18,7 +18,6 @@ from engine_kit import Gate
 from PIL import Image as PILImage
 
 from codevqa import CodeVQA, Memory, Models, QuerySettings, Settings, Watch, Writer, WriterSettings
-from codevqa.core.answer import Call
 from codevqa.core.errors import InputError, ProgramError, ProgramRuntimeError, ServerError
 from codevqa.core.events import (
     Answered,
@@ -31,6 +30,7 @@ from codevqa.core.events import (
     Writing,
     Wrote,
 )
+from codevqa.core.trace import Call
 from codevqa.engine.watch import _Inbox
 from codevqa.models.base import Completion, GenerationRequest
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
@@ -562,20 +562,19 @@ def test_seed_and_form_of_a_program_that_is_run() -> None:
 # -- with real models ------------------------------------------------------------------------------------------------
 
 
-def test_the_mini_models_tell_a_question_and_an_edited_program() -> None:
+def test_the_mini_models_tell_a_question_and_an_edited_program(mini: CodeVQA) -> None:
     from codevqa.miniworld.world import draw, sample_scene
 
     picture, mine = draw(sample_scene(random.Random("watched"), split="test")), Memory(8 << 20)
-    with CodeVQA.from_preset("mini") as vqa:
-        events = list(vqa.watch(picture, "Is the star to the left of the circle?", memory=mine, shots=4))
-        answered = events[-1]
-        assert isinstance(answered, Answered) and answered.answer.program is not None
-        source = answered.answer.program.source
-        texts = [event.source for event in events if isinstance(event, Writing)]
-        assert len(texts) > 1 and all(source.startswith(text) for text in texts) and texts[-1] == source
-        assert names(events)[0] == "Prepared" and "CallEnded" in names(events)
-        edited = source + '\nextra = query(img, "What color is the star?")'
-        events = list(vqa.watch_run(edited, picture, memory=mine))
-        assert isinstance(events[-1], Answered)
-        *before, extra = [call for call in calls(events) if not call.name.startswith("open_")]
-        assert before and all(call.remembered for call in before) and not extra.remembered
+    events = list(mini.watch(picture, "Is the star to the left of the circle?", memory=mine, shots=4))
+    answered = events[-1]
+    assert isinstance(answered, Answered) and answered.answer.program is not None
+    source = answered.answer.program.source
+    texts = [event.source for event in events if isinstance(event, Writing)]
+    assert len(texts) > 1 and all(source.startswith(text) for text in texts) and texts[-1] == source
+    assert names(events)[0] == "Prepared" and "CallEnded" in names(events)
+    edited = source + '\nextra = query(img, "What color is the star?")'
+    events = list(mini.watch_run(edited, picture, memory=mine))
+    assert isinstance(events[-1], Answered)
+    *before, extra = [call for call in calls(events) if not call.name.startswith("open_")]
+    assert before and all(call.remembered for call in before) and not extra.remembered

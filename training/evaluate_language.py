@@ -23,8 +23,9 @@ from typing import Any
 import torch
 
 from codevqa.eval.statistics import proportion
-from codevqa.miniworld.questions import Item, sample_question
+from codevqa.miniworld.questions import Item
 from codevqa.miniworld.questions_set import sample_set
+from codevqa.miniworld.sampling import sample_question
 from codevqa.miniworld.world import Scene
 from codevqa.primitives.pnpvqa import render_reading
 from codevqa.prompts import Example, load

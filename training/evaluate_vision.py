@@ -25,7 +25,8 @@ from codevqa.miniworld.truth import is_true, parse
 from codevqa.miniworld.world import CANVAS, HELD_OUT, Scene, Thing, draw, sample_scene
 from codevqa.models.base import CaptionRequest, Match, MatchRequest, SimilarityRequest
 from codevqa.models.blip.captioner import BlipCaptioner
-from codevqa.models.blip.matcher import Average, BlipMatcher
+from codevqa.models.blip.matcher import BlipMatcher
+from codevqa.models.blip.options import Average
 
 from .vision_texts import (
     GENERIC,

@@ -2,7 +2,7 @@
 
     python -m training.language_bank
 
-Questions and programs come from ``codevqa.miniworld.questions``; wordings kept for testing are never used.
+Questions and programs come from ``codevqa.miniworld.sampling``; wordings kept for testing are never used.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import json
 import random
 from pathlib import Path
 
-from codevqa.miniworld.questions import UNSEEN, Item, sample_question
+from codevqa.miniworld.questions import UNSEEN, Item
 from codevqa.miniworld.questions_set import sample_set
+from codevqa.miniworld.sampling import sample_question
 from codevqa.miniworld.world import Scene, sample_scene
 
 FOLDER = Path(__file__).resolve().parents[1] / "prompts" / "mini"

@@ -17,9 +17,10 @@ from pathlib import Path
 from codevqa.core.text import sentence_case
 from codevqa.miniworld import oracle
 from codevqa.miniworld.captions import captions
-from codevqa.miniworld.questions import UNSEEN, Item, sample_question
+from codevqa.miniworld.questions import UNSEEN, Item
 from codevqa.miniworld.questions_image import FAMILIES
 from codevqa.miniworld.questions_set import sample_set
+from codevqa.miniworld.sampling import sample_question
 from codevqa.miniworld.world import COLORS, KINDS, Scene, Thing, sample_scene
 from codevqa.primitives.pnpvqa import INSTRUCTION, render_context
 from codevqa.primitives.visual import VISUAL

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from cachetools import LRUCache
+
 from .batcher import Batcher, Company
 
-__all__ = ["Memory", "MergeStats", "Merging", "Usage"]
+__all__ = ["CallCache", "CallStats", "Memory", "Usage"]
 
 Request = TypeVar("Request")
 Result = TypeVar("Result")
@@ -37,10 +38,13 @@ class Memory:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.size = 0
-        """Bytes kept now."""
-        self._kept: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+        self._kept: LRUCache[Hashable, tuple[Any, int]] = LRUCache(limit, getsizeof=lambda entry: entry[1])
         self._guard = threading.Lock()  # each engine has a thread of its own
+
+    @property
+    def size(self) -> int:
+        """Bytes kept now."""
+        return int(self._kept.currsize)
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -49,29 +53,19 @@ class Memory:
         """Returns the result in a tuple of one; None where there is none."""
         with self._guard:
             found = self._kept.get(key)
-            if found is None:
-                return None
-            self._kept.move_to_end(key)
-            return (found[0],)
+            return None if found is None else (found[0],)
 
     def put(self, key: Hashable, result: object, size: int) -> None:
         """Keeps a result, unless it alone is over the limit, and forgets what no longer fits."""
         if size > self.limit:
             return
         with self._guard:
-            if key in self._kept:
-                self.size -= self._kept.pop(key)[1]
             self._kept[key] = (result, size)
-            self.size += size
-            while self.size > self.limit:
-                _, (_, freed) = self._kept.popitem(last=False)
-                self.size -= freed
 
     def clear(self) -> None:
         """Forgets everything."""
         with self._guard:
             self._kept.clear()
-            self.size = 0
 
     @contextmanager
     def used(self) -> Iterator[None]:
@@ -132,7 +126,7 @@ _USAGE: ContextVar[Usage | None] = ContextVar("codevqa-usage", default=None)
 
 
 @dataclass
-class MergeStats:
+class CallStats:
     """Counts since the start; those neither merged nor remembered went to the batcher."""
 
     calls: int = 0
@@ -202,7 +196,7 @@ class _Flight(Generic[Request, Result]):
         self.land(self)
 
 
-class Merging(Generic[Request, Result]):
+class CallCache(Generic[Request, Result]):
     """A batcher that is asked each thing once.
 
     A caller that is cancelled leaves the others their result; when the last is cancelled, so is the call. A failure
@@ -231,7 +225,7 @@ class Merging(Generic[Request, Result]):
         cost: Callable[[Result], int] | None = None,
     ) -> None:
         self.batcher = batcher
-        self.stats = MergeStats()
+        self.stats = CallStats()
         self._key = key
         self._size = size
         self._keep = keep

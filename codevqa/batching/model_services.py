@@ -23,9 +23,9 @@ from ..models.base import (
     SimilarityRequest,
 )
 from .batcher import Batcher, Company
-from .call_cache import Memory, Merging, Usage
+from .call_cache import CallCache, Memory, Usage
 
-__all__ = ["Services", "Usage"]
+__all__ = ["ModelServices", "Usage"]
 
 Request = TypeVar("Request")
 Result = TypeVar("Result")
@@ -34,7 +34,7 @@ BATCH = 64
 """Requests in one batch of a model that does not say how many it likes."""
 
 
-class Services:
+class ModelServices:
     """Async, batched calls of each model. Made and used on the engine's event loop.
 
     Calls of one model object never overlap, even when it plays two roles. Equal calls under way are made once, and
@@ -61,26 +61,26 @@ class Services:
         self._heard: dict[Hashable, _Listeners] = {}
         self._write = self._language(writer, "write")
         self._read = self._write if models.reader is writer else self._language(models.reader, "read")
-        self.match: Merging[MatchRequest, Match] = self._merging(
+        self.match: CallCache[MatchRequest, Match] = self._merging(
             models.matcher,
             lambda requests: _sealed(models.matcher.match(requests)),
             lambda one: (home, "match", one.picture.key, one.text, one.focus),
             lambda one, match: 2 * len(one.text) + match.relevance.nbytes,
         )
-        self.similarity: Merging[SimilarityRequest, float] = self._merging(
+        self.similarity: CallCache[SimilarityRequest, float] = self._merging(
             models.matcher,
             models.matcher.similarity,
             lambda one: (home, "similarity", one.picture.key, one.text),
             lambda one, score: 2 * len(one.text),
         )
-        self.caption: Merging[CaptionRequest, str] = self._merging(
+        self.caption: CallCache[CaptionRequest, str] = self._merging(
             models.captioner,
             models.captioner.caption,
             lambda one: (home, "caption", one.picture.key, one.patches, one.seed),
             lambda one, text: 8 * len(one.patches or ()) + 2 * len(text),
         )
         detector = models.detector
-        self._detect: Merging[DetectRequest, tuple[Box, ...]] | None = (
+        self._detect: CallCache[DetectRequest, tuple[Box, ...]] | None = (
             self._merging(
                 detector,
                 detector.detect,
@@ -134,7 +134,7 @@ class Services:
         for thread in self._threads.values():
             thread.shutdown(wait=True, cancel_futures=True)
 
-    def _language(self, model: LanguageModel, role: str) -> Merging[GenerationRequest, Completion]:
+    def _language(self, model: LanguageModel, role: str) -> CallCache[GenerationRequest, Completion]:
         return self._merging(
             model,
             model.generate,
@@ -153,14 +153,14 @@ class Services:
         size: Callable[[Request, Result], int],
         keep: Callable[[Result], bool] | None = None,
         cost: Callable[[Result], int] | None = None,
-    ) -> Merging[Request, Result]:
+    ) -> CallCache[Request, Result]:
         thread = self._threads.get(id(model))
         if thread is None:
             thread = ThreadPoolExecutor(1, thread_name_prefix=f"codevqa-{type(model).__name__}")
             self._threads[id(model)] = thread
         liked: int = getattr(model, "batch", BATCH)
         batcher = Batcher(run, thread, max_size=self._max_batch or liked, max_wait=self._max_wait)
-        return Merging(
+        return CallCache(
             batcher,
             key,
             size,

@@ -12,10 +12,13 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .answer import Answer, Call, Evidence, ImageRef, Plain, Program, Trace
 from .errors import ErrorRecord, InputError
+from .trace import Call, Evidence, ImageRef, Plain, Program, Trace
+
+if TYPE_CHECKING:
+    from .answer import Answer
 
 __all__ = ["decode", "digest", "encode"]
 
@@ -50,7 +53,7 @@ def encode(answer: Answer, *, evidence: bool = True) -> dict[str, Any]:
     return shown
 
 
-def decode(data: Mapping[str, Any]) -> Answer:
+def decode(data: Mapping[str, Any], answer: type[Answer]) -> Answer:
     """Returns the answer that :func:`encode` made the full form of.
 
     Raises:
@@ -71,7 +74,7 @@ def decode(data: Mapping[str, Any]) -> Answer:
             tuple((_read_program(one["program"]), _some_error(one["error"])) for one in data["attempts"]),
             tuple(_read_evidence(one) for one in data["baseline"]),
         )
-        return Answer(
+        return answer(
             question=data["question"],
             text=data["answer"],
             program=None if written is None else _read_program(written),

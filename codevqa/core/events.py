@@ -20,8 +20,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from .answer import Answer, Call, Plain, Program
+from .answer import Answer
 from .errors import ErrorRecord
+from .trace import Call, Plain, Program
 
 __all__ = [
     "Answered",

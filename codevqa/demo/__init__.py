@@ -1,6 +1,6 @@
 """The page to try CodeVQA on: ``codevqa demo``, or ``python app.py``. Needs Gradio: ``pip install 'codevqa[demo]'``.
 
-``serve`` starts it; ``page`` lays it out, ``api`` offers the same to programs; ``handlers`` checks and answers, one
+``serve`` starts it; ``page`` lays it out, ``api`` offers the same to programs; ``service`` checks and answers, one
 ``visitor`` at a time and within ``limits``, with ``engines``; ``live`` turns events into HTML; ``gate`` keeps out the
 rest. Importing this package imports none of Gradio.
 """

@@ -10,17 +10,18 @@ from typing import Any, Literal, TypeAlias, TypedDict
 import gradio as gr
 from gradio.events import api as offer
 
-from ..core.answer import Answer, Call, Plain
+from ..core.answer import Answer
 from ..core.errors import CodeVQAError, ErrorRecord
+from ..core.trace import Call, Plain
 from ..pages.words import value_words
-from .handlers import Asked, Desk, Guest
+from .service import DemoRequest, DemoService, VisitorId
 
-__all__ = ["AnswerDetails", "Api", "CallDetails", "ErrorDetails", "PictureFile"]
+__all__ = ["AnswerDetails", "Api", "CallDetails", "ErrorDetails", "UploadedPicture"]
 
 Scalar: TypeAlias = str | float | bool | None
 
 
-class PictureFile(TypedDict):
+class UploadedPicture(TypedDict):
     """An uploaded picture, as ``gradio_client.handle_file`` makes it of a path."""
 
     path: str
@@ -74,11 +75,11 @@ class Api:
     """Offers ``/ask`` and ``/run``.
 
     Args:
-        desk: serves the questions.
+        service: serves the questions.
     """
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, service: DemoService) -> None:
+        self._service = service
 
     def offer(self) -> None:
         """Adds the endpoints to the page that is being built."""
@@ -86,10 +87,10 @@ class Api:
         offer(self._run_endpoint(), api_name="run", concurrency_limit=None)
 
     def _ask_endpoint(self) -> Any:
-        default = self._desk.engines.default
+        default = self._service.engines.default
 
         async def ask(
-            images: list[PictureFile],
+            images: list[UploadedPicture],
             question: str,
             request: gr.Request,
             preset: str = default,
@@ -105,16 +106,16 @@ class Api:
                 method: codevqa writes a program; pnpvqa is the plain baseline.
                 shots: in-context examples; 0 takes the prompt set's number.
             """
-            return await self._answer(Asked(_paths(images), question, preset, method, shots), request)
+            return await self._answer(DemoRequest(_paths(images), question, preset, method, shots), request)
 
         return ask
 
     def _run_endpoint(self) -> Any:
-        default = self._desk.engines.default
+        default = self._service.engines.default
 
         async def run(
             program: str,
-            images: list[PictureFile],
+            images: list[UploadedPicture],
             request: gr.Request,
             question: str = "",
             preset: str = default,
@@ -127,15 +128,15 @@ class Api:
                 question: the question it answers, where it needs one.
                 preset: which models answer: mini, base or large.
             """
-            return await self._answer(Asked(_paths(images), question, preset, program=program), request)
+            return await self._answer(DemoRequest(_paths(images), question, preset, program=program), request)
 
         return run
 
-    async def _answer(self, asked: Asked, request: gr.Request) -> tuple[str, AnswerDetails]:
+    async def _answer(self, asked: DemoRequest, request: gr.Request) -> tuple[str, AnswerDetails]:
         session = str(request.session_hash or f"once-{secrets.token_hex(8)}")
-        guest = Guest(session, str(request.client.host if request.client else ""))
+        visitor_id = VisitorId(session, str(request.client.host if request.client else ""))
         try:
-            answer = await self._desk.answer(asked, guest)
+            answer = await self._service.answer(asked, visitor_id)
         except CodeVQAError as error:
             raise gr.Error(str(error), print_exception=False) from None
         return answer.text, _details(answer)

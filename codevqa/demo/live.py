@@ -10,19 +10,20 @@ from dataclasses import dataclass, replace
 from html import escape
 
 from .. import pages
-from ..core.answer import Answer, Call
+from ..core.answer import Answer
 from ..core.errors import ErrorRecord
 from ..core.events import Answered, CallBegan, CallEnded, Event, Failed, Prepared, Rejected, Shown, Writing, Wrote
 from ..core.images import Picture
+from ..core.trace import Call
 
-__all__ = ["Live", "View", "answer_box", "message_box", "status_box"]
+__all__ = ["LiveQuestion", "PageUpdate", "answer_box", "message_box", "status_box"]
 
 CARDS = 3 << 20
 """Characters of call cards with their evidence; calls beyond show without. The trace page has all."""
 
 
 @dataclass(frozen=True)
-class View:
+class PageUpdate:
     """What the page shows of one question now; equal pieces are sent once, and None leaves alone what is there."""
 
     answer: str | None = ""
@@ -39,12 +40,12 @@ class View:
     """Text for the editor."""
 
     @classmethod
-    def notice(cls, message: str) -> View:
+    def notice(cls, message: str) -> PageUpdate:
         """Returns a message alone: what was shown before stays."""
         return cls(None, None, None, None, None, None, message_box(message), status_box("Ready."))
 
 
-class Live:
+class LiveQuestion:
     """Shows one question.
 
     Args:
@@ -67,7 +68,7 @@ class Live:
         waiting = answer_box("Plain baseline", note="reading captions ...") if compared else ""
         # A program that the visitor changed is still compared with the baseline of its question.
         baseline = waiting if source is None else None
-        self.view = View(
+        self.view = PageUpdate(
             answer_box("Answer", note="working ..."), baseline, status=status_box("Looking at the pictures.")
         )
         if source is not None:

@@ -12,9 +12,9 @@ import gradio as gr
 
 from ..core.errors import ImageError
 from .api import Api
-from .handlers import Asked, Desk, Guest
-from .live import View, answer_box, message_box, status_box
-from .pictures import Example, examples, read_pictures
+from .live import PageUpdate, answer_box, message_box, status_box
+from .pictures import ShippedQuestion, read_pictures, shipped_questions
+from .service import DemoRequest, DemoService, VisitorId
 
 __all__ = ["build"]
 
@@ -67,9 +67,9 @@ class Buttons:
     examples: tuple[gr.Button, ...]
 
 
-def build(desk: Desk) -> gr.Blocks:
+def build(service: DemoService) -> gr.Blocks:
     """Returns the page with its events and the API."""
-    limits = desk.limits
+    limits = service.limits
     with gr.Blocks(
         title="CodeVQA",
         analytics_enabled=False,
@@ -81,13 +81,13 @@ def build(desk: Desk) -> gr.Blocks:
                 pictures = _pictures()
                 question, ask, stop = _question(limits.question)
                 shown = _examples()
-                preset, method, shots = _options(desk)
+                preset, method, shots = _options(service)
                 camera = _camera()
             with gr.Column(scale=7, min_width=320, elem_classes="demo-results"):
                 outputs, editor, run = _results()
         inputs = Inputs(pictures, camera, question, preset, method, shots, editor)
-        _wire(blocks, desk, inputs, outputs, Buttons(ask, stop, run, shown))
-        Api(desk).offer()
+        _wire(blocks, service, inputs, outputs, Buttons(ask, stop, run, shown))
+        Api(service).offer()
     blocks.queue(api_open=False, default_concurrency_limit=limits.at_once)
     return blocks  # type: ignore[no-any-return]
 
@@ -117,7 +117,7 @@ def _examples() -> tuple[gr.Button, ...]:
     with gr.Column(elem_classes="demo-examples"):
         buttons = tuple(
             gr.Button(_shown(example), icon=example.images[0], size="sm", elem_id=f"cv-example-{place}")
-            for place, example in enumerate(examples())
+            for place, example in enumerate(shipped_questions())
         )
     for button in buttons:
         button.keep_in_cache |= button.temp_files  # the page needs them for as long as it is served
@@ -131,7 +131,7 @@ def _camera() -> gr.Image:
         )
 
 
-def _shown(example: Example) -> str:
+def _shown(example: ShippedQuestion) -> str:
     several = f"{len(example.images)} pictures: " if len(example.images) > 1 else ""
     return several + example.question
 
@@ -151,11 +151,11 @@ def _question(longest: int) -> tuple[gr.Textbox, gr.Button, gr.Button]:
     return question, ask, stop
 
 
-def _options(desk: Desk) -> tuple[gr.Dropdown, gr.Radio, gr.Slider]:
+def _options(service: DemoService) -> tuple[gr.Dropdown, gr.Radio, gr.Slider]:
     with gr.Accordion("Options", open=False):
         preset = gr.Dropdown(
-            desk.engines.choices(),
-            value=desk.engines.default,
+            service.engines.choices(),
+            value=service.engines.default,
             label="Preset",
             info="Which models answer.",
             elem_id="cv-preset",
@@ -169,7 +169,7 @@ def _options(desk: Desk) -> tuple[gr.Dropdown, gr.Radio, gr.Slider]:
         )
         shots = gr.Slider(
             0,
-            desk.limits.shots,
+            service.limits.shots,
             value=0,
             step=1,
             label="Examples shown to the language model",
@@ -206,28 +206,28 @@ def _results() -> tuple[Outputs, gr.Code, gr.Button]:
     return Outputs(message, status, answer, baseline, shown, program, calls, running, download), editor, run
 
 
-def _wire(blocks: gr.Blocks, desk: Desk, inputs: Inputs, outputs: Outputs, buttons: Buttons) -> None:
-    """Binds the handlers to the buttons. Gradio finds the guest by the type of the parameter."""
+def _wire(blocks: gr.Blocks, service: DemoService, inputs: Inputs, outputs: Outputs, buttons: Buttons) -> None:
+    """Binds the handlers to the buttons. Gradio finds the request by the type of the parameter."""
 
     async def ask_here(
         pictures: Gallery, question: str, preset: str, method: str, shots: int, request: gr.Request
     ) -> AsyncIterator[tuple[Any, ...]]:
-        asked = Asked(_paths(pictures), question or "", preset, method, int(shots))
-        async for update in _serve(desk, asked, request):
+        asked = DemoRequest(_paths(pictures), question or "", preset, method, int(shots))
+        async for update in _serve(service, asked, request):
             yield update
 
     async def run_here(
         pictures: Gallery, question: str, preset: str, program: str, request: gr.Request
     ) -> AsyncIterator[tuple[Any, ...]]:
-        asked = Asked(_paths(pictures), question or "", preset, program=program or "")
-        async for update in _serve(desk, asked, request):
+        asked = DemoRequest(_paths(pictures), question or "", preset, program=program or "")
+        async for update in _serve(service, asked, request):
             yield update
 
     async def stop(request: gr.Request) -> str:
-        return status_box("Stopped." if desk.stop(_guest(request)) else "Nothing is running.")
+        return status_box("Stopped." if service.stop(_visitor_id(request)) else "Nothing is running.")
 
     async def forget(request: gr.Request) -> None:
-        desk.forget(_guest(request))
+        service.forget(_visitor_id(request))
 
     shown = [
         outputs.message,
@@ -241,7 +241,7 @@ def _wire(blocks: gr.Blocks, desk: Desk, inputs: Inputs, outputs: Outputs, butto
         inputs.program,
         outputs.download,
     ]
-    # How far things are stands in the status line, and so does how many wait: the desk keeps the queue.
+    # How far things are stands in the status line, and so does how many wait: the service keeps the queue.
     working: dict[str, Any] = {"outputs": shown, "show_progress": "hidden", "concurrency_limit": None} | HIDDEN
     given = [inputs.pictures, inputs.question, inputs.preset]
     gr.on([buttons.ask.click, inputs.question.submit], ask_here, [*given, inputs.method, inputs.shots], **working)
@@ -250,23 +250,23 @@ def _wire(blocks: gr.Blocks, desk: Desk, inputs: Inputs, outputs: Outputs, butto
         trigger(None, js=STOP_FIRST, **HIDDEN)
     # The question ends itself and shows so; Gradio's own way of cancelling would leave the page as it was.
     buttons.stop.click(stop, None, outputs.status, concurrency_limit=None, show_progress="hidden", **HIDDEN)
-    _wire_pictures(desk, inputs, outputs, buttons)
+    _wire_pictures(service, inputs, outputs, buttons)
     blocks.unload(forget)
 
 
-def _wire_pictures(desk: Desk, inputs: Inputs, outputs: Outputs, buttons: Buttons) -> None:
+def _wire_pictures(service: DemoService, inputs: Inputs, outputs: Outputs, buttons: Buttons) -> None:
     def check(pictures: Gallery) -> tuple[Any, str]:
         """Tells at once what is wrong with an upload, and takes away what cannot be used."""
         good, told = [], ""
         for path in _paths(pictures):
             try:
-                read_pictures([path], desk.limits, desk.files)
+                read_pictures([path], service.limits, service.files)
             except ImageError as error:
                 told = message_box(str(error))
             else:
                 good.append(path)
-        if len(good) > desk.limits.pictures:
-            good = good[: desk.limits.pictures]
+        if len(good) > service.limits.pictures:
+            good = good[: service.limits.pictures]
             told = message_box(f"Only the first {len(good)} pictures are kept: that is the limit.", kind="note")
         return (good if told else gr.skip()), told
 
@@ -274,8 +274,8 @@ def _wire_pictures(desk: Desk, inputs: Inputs, outputs: Outputs, buttons: Button
         if taken is None:
             return gr.skip(), gr.skip(), ""
         kept = [*_paths(pictures), taken]
-        if len(kept) > desk.limits.pictures:
-            return gr.skip(), None, message_box(f"The limit is {desk.limits.pictures} pictures: take some away.")
+        if len(kept) > service.limits.pictures:
+            return gr.skip(), None, message_box(f"The limit is {service.limits.pictures} pictures: take some away.")
         return kept, None, ""
 
     quiet: dict[str, Any] = {"show_progress": "hidden"} | HIDDEN
@@ -283,30 +283,30 @@ def _wire_pictures(desk: Desk, inputs: Inputs, outputs: Outputs, buttons: Button
     inputs.camera.input(
         add, [inputs.camera, inputs.pictures], [inputs.pictures, inputs.camera, outputs.message], **quiet
     )
-    for button, example in zip(buttons.examples, examples(), strict=True):
+    for button, example in zip(buttons.examples, shipped_questions(), strict=True):
         button.click(_picker(example), None, [inputs.pictures, inputs.question, outputs.message], **quiet)
 
 
-def _picker(example: Example) -> Any:
+def _picker(example: ShippedQuestion) -> Any:
     def pick() -> tuple[list[str], str, str]:
         return [str(path) for path in example.images], example.question, ""
 
     return pick
 
 
-async def _serve(desk: Desk, asked: Asked, request: gr.Request) -> AsyncIterator[tuple[Any, ...]]:
-    guest = _guest(request)
+async def _serve(service: DemoService, asked: DemoRequest, request: gr.Request) -> AsyncIterator[tuple[Any, ...]]:
+    visitor_id = _visitor_id(request)
     nothing, last = gr.DownloadButton(interactive=False), None
-    async with aclosing(desk.serve(asked, guest)) as views:
+    async with aclosing(service.serve(asked, visitor_id)) as views:
         async for view, live in views:
             yield (*_pieces(view), nothing if live is not None else gr.skip())
             last = (view, live)
     if last is not None and last[1] is not None and last[1].answer is not None:
-        path = await desk.page(guest)
+        path = await service.page(visitor_id)
         yield (*_pieces(last[0]), gr.DownloadButton(value=path, interactive=True))
 
 
-def _pieces(view: View) -> tuple[Any, ...]:
+def _pieces(view: PageUpdate) -> tuple[Any, ...]:
     pieces = (
         view.message,
         view.status,
@@ -325,6 +325,6 @@ def _paths(pictures: Gallery) -> list[str]:
     return [str(Path(path)) for path, _ in pictures or []]
 
 
-def _guest(request: gr.Request) -> Guest:
+def _visitor_id(request: gr.Request) -> VisitorId:
     host = request.client.host if request.client else ""
-    return Guest(str(request.session_hash or ""), str(host))
+    return VisitorId(str(request.session_hash or ""), str(host))

@@ -13,7 +13,7 @@ from ..core.errors import CodeVQAError, ImageError
 from ..core.images import Picture, load_picture
 from .limits import DemoLimits
 
-__all__ = ["Example", "examples", "read_pictures"]
+__all__ = ["ShippedQuestion", "read_pictures", "shipped_questions"]
 
 HERE = Path(__file__).resolve().parent / "pictures"
 NAME = 60
@@ -21,17 +21,17 @@ NAME = 60
 
 
 @dataclass(frozen=True)
-class Example:
+class ShippedQuestion:
     """A shipped question about shipped pictures."""
 
     images: tuple[Path, ...]
     question: str
 
 
-def examples() -> tuple[Example, ...]:
+def shipped_questions() -> tuple[ShippedQuestion, ...]:
     """Returns the examples that ship with the package."""
     rows = json.loads((HERE / "questions.json").read_text("utf-8"))
-    return tuple(Example(tuple(HERE / name for name in row["images"]), row["question"]) for row in rows)
+    return tuple(ShippedQuestion(tuple(HERE / name for name in row["images"]), row["question"]) for row in rows)
 
 
 def read_pictures(paths: Sequence[str], limits: DemoLimits, folder: Path) -> tuple[Picture, ...]:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..core.errors import SetupError
 from .engines import Engines, lacking
@@ -25,6 +25,8 @@ from .limits import DemoLimits
 
 if TYPE_CHECKING:
     import gradio
+
+    from .service import DemoService
 
 __all__ = ["EXPOSED", "PORT", "Serving", "main", "serving"]
 
@@ -121,34 +123,30 @@ def serving(
         with _environment(files, offline):
             engines = Engines(preset, language_model)
             engines.start(say)
-            desk = _desk(engines, limits, files)
+            from .service import DemoService  # while the models are being loaded
+
+            service = DemoService(engines, limits, files)
             try:
-                blocks, url = _launch(desk, host, port)
+                blocks, url = _launch(service, host, port)
                 try:
                     yield Serving(url, port, blocks)
                 finally:
                     blocks.close(verbose=False)
             finally:
-                desk.close()
+                service.close()
     finally:
         shutil.rmtree(files, ignore_errors=True)
 
 
-def _desk(engines: Engines, limits: DemoLimits, files: Path) -> Any:
-    from .handlers import Desk
-
-    return Desk(engines, limits, files)
-
-
-def _launch(desk: Any, host: str, port: int) -> tuple[gradio.Blocks, str]:
+def _launch(service: DemoService, host: str, port: int) -> tuple[gradio.Blocks, str]:
     from starlette.middleware import Middleware
 
     from .page import build
     from .theme import head, theme
 
     hosts = frozenset({"localhost", LOCAL, "[::1]", host}) if loopback(host) else None
-    gate = Middleware(Gate, limits=desk.limits, files=desk.files, hosts=hosts)
-    blocks = build(desk)
+    gate = Middleware(Gate, limits=service.limits, files=service.files, hosts=hosts)
+    blocks = build(service)
     _, url, _ = blocks.launch(
         server_name=f"[{host}]" if ":" in host and not host.startswith("[") else host,
         server_port=port,
@@ -158,10 +156,10 @@ def _launch(desk: Any, host: str, port: int) -> tuple[gradio.Blocks, str]:
         inbrowser=False,
         show_error=False,
         allowed_paths=[str(Path(__file__).resolve().parent / "pictures")],
-        max_threads=desk.limits.at_once + desk.limits.queue + 8,
-        # Of what fits in one request the desk says by name which file is too large; Gradio would only flash a notice.
-        max_file_size=desk.limits.upload_request_bytes,
-        state_session_capacity=desk.limits.visitors,
+        max_threads=service.limits.at_once + service.limits.queue + 8,
+        # Of what fits in one request the service names the file that is too large; Gradio would only flash a notice.
+        max_file_size=service.limits.upload_request_bytes,
+        state_session_capacity=service.limits.visitors,
         enable_monitoring=False,
         run_history=False,
         mcp_server=False,

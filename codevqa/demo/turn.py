@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ..core.events import Event, Writing
 from ..engine.watch import Watch
-from .live import Live, View
+from .live import LiveQuestion, PageUpdate
 from .visitor import Visitor
 
 __all__ = ["Turn", "follow"]
@@ -32,7 +32,7 @@ class Turn:
         return [self.main] + ([self.baseline] if self.baseline else [])
 
 
-async def follow(turn: Turn, live: Live, visitor: Visitor, seconds: float) -> AsyncGenerator[View, None]:
+async def follow(turn: Turn, live: LiveQuestion, visitor: Visitor, seconds: float) -> AsyncGenerator[PageUpdate, None]:
     """Yields what to show, each time there is something new, until everything has ended.
 
     Leaving early, as when the visitor has gone, ends the question.
@@ -45,7 +45,7 @@ async def follow(turn: Turn, live: Live, visitor: Visitor, seconds: float) -> As
     """
     number = visitor.turn
     visitor.running = turn.watches
-    shown: View | None = None
+    shown: PageUpdate | None = None
     try:
         async with aclosing(_events(turn, seconds)) as batches:
             async for batch in batches:
@@ -67,7 +67,7 @@ async def follow(turn: Turn, live: Live, visitor: Visitor, seconds: float) -> As
         yield live.view
 
 
-def _feed(turn: Turn, live: Live, batch: Sequence[tuple[Watch, Event]]) -> None:
+def _feed(turn: Turn, live: LiveQuestion, batch: Sequence[tuple[Watch, Event]]) -> None:
     for watch, event in batch:
         (live.feed if watch is turn.main else live.feed_baseline)(event)
 

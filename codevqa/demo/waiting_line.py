@@ -7,13 +7,13 @@ import asyncio
 from ..core.errors import InputError
 from .limits import DemoLimits
 
-__all__ = ["Line", "Place"]
+__all__ = ["Place", "WaitingLine"]
 
 
 class Place:
     """One question's place in the line."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: WaitingLine) -> None:
         self._line = line
 
     @property
@@ -30,7 +30,7 @@ class Place:
         self._line.leave(self)
 
 
-class Line:
+class WaitingLine:
     """Lets so many questions be worked on at once and so many wait. Used on one event loop.
 
     Args:

@@ -1,1 +1,5 @@
-"""What a user calls, the course of one question, and the calls begun ahead of its program."""
+"""What a user calls, and the course of one question through everything else."""
+
+from .codevqa import CodeVQA, Question
+
+__all__ = ["CodeVQA", "Question"]

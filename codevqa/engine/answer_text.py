@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..core.answer import ImageRef, Plain
 from ..core.errors import ProgramAnswerError
+from ..core.trace import ImageRef, Plain
 from ..primitives.kinds import Image
 
 __all__ = ["answer_text", "plain"]

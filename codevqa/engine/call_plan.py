@@ -1,219 +1,244 @@
-"""Which calls a program will make, read off its source: a pure function from a program and its pictures to calls.
+"""Which calls a program is going to make, read off its source: from a program and its pictures to calls.
 
-A small abstract interpreter walks the program once. It follows what it can know, the question's pictures and constants,
-through assignments, loops, comprehensions and branches, and notes every call of a wanted primitive on the way, as
-certain or only likely. A wrong guess costs a call made in vain and nothing else, so it models neither errors nor
-aliases.
+A small abstract interpreter walks the program once. It follows pictures, texts, numbers and lists of these through
+assignments, ``for`` loops and comprehensions, and notes every call of a wanted primitive on the way, as certain or only
+likely. A wrong guess costs a call made in vain and nothing else, so it models neither errors nor aliases, and it ends
+where it does not know how to go on.
+
+It reads what anybody may have written, on the event loop, so its work is bounded however a program is made: every node
+visited counts, lists, texts and numbers have a limit, and no value is looked into deeper than its items, for a list of
+lists may hold more than could ever be walked.
 """
 
 from __future__ import annotations
 
 import ast
 import contextlib
-import functools
+import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from ..primitives.kinds import Image
-from ..sandbox.program_shape import MARK, marked, parse
-from .call_plan_values import MAX_ITEMS, UNKNOWN, EnoughError, Planned, Values, added, is_scalar
+from ..primitives.signature import CONSTANTS
+from ..primitives.visual import opened, opened_set
+from ..sandbox.program_shape import parse
 
-__all__ = ["Planned", "plan"]
+__all__ = ["PlannedCall", "plan_calls"]
 
-_Way: TypeAlias = Literal["on", "continue", "break", "exit"]
-_Ways: TypeAlias = frozenset[_Way]
-_ON: _Ways = frozenset(("on",))
-_BREAK: _Ways = frozenset(("break",))
-_EXIT: _Ways = frozenset(("exit",))
+MAX_STEPS = 4000
+"""Nodes visited at most."""
+MAX_ITEMS = 64
+"""Items of one list followed at most, and turns of one loop."""
+MAX_TEXT = 1000
+"""Longest text followed, in characters."""
+MAX_NUMBER = 1 << 60
+
+UNKNOWN: Any = object()
+"""Stands for a value that cannot be told."""
+
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "enumerate": lambda *given: list(enumerate(*given)),
+    "len": len,
+    "range": lambda *given: list(range(*given)[:MAX_ITEMS]),
+    "zip": lambda *given: list(zip(*given, strict=False)),
+}
+_SURE_PARTS: Mapping[type[ast.expr], int] = {ast.BoolOp: 1, ast.Compare: 2, ast.IfExp: 1, ast.Lambda: 0}
+"""How many parts of an expression are looked at whatever they hold; all where nothing is said."""
 
 
-def plan(source: str, images: Sequence[Image], wanted: Collection[str]) -> list[Planned]:
+@dataclass(frozen=True)
+class PlannedCall:
+    """A call that a program will make, or may."""
+
+    name: str
+    args: tuple[object, ...]
+    kwargs: Mapping[str, object]
+    certain: bool
+    """Whether it is made unless the program fails before."""
+
+
+def plan_calls(source: str, images: Sequence[Image], wanted: Collection[str]) -> list[PlannedCall]:
     """Returns the calls of wanted primitives whose arguments can be told before the program runs, in its order.
-
-    Programs that differ in nothing but texts passed straight to these primitives make the same calls with other texts:
-    only the first of them is walked.
 
     Args:
         source: the program.
         images: the question's pictures.
         wanted: names of primitives.
     """
-    known = marked(source, wanted)
-    if known is None:
-        return _walked(source, images, wanted)
-    like, texts = known
-    return [
-        Planned(
-            one.name,
-            tuple(_filled(held, images, texts) for held in one.args),
-            {name: _filled(held, images, texts) for name, held in one.kwargs.items()},
-            one.certain,
-        )
-        for one in _like(like, len(images), frozenset(wanted))
-    ]
-
-
-@functools.lru_cache(maxsize=1024)
-def _like(source: str, images: int, wanted: frozenset[str]) -> list[Planned]:
-    nobody: Any = None  # pixels are never looked at
-    return _walked(source, [Image(number, nobody) for number in range(1, images + 1)], wanted)
-
-
-def _filled(held: Any, images: Sequence[Image], texts: Sequence[str]) -> Any:
-    if isinstance(held, Image):
-        return images[held.index - 1]
-    if isinstance(held, list | tuple):
-        return type(held)(_filled(item, images, texts) for item in held)
-    return texts[int(held[len(MARK) :])] if isinstance(held, str) and held.startswith(MARK) else held
-
-
-def _walked(source: str, images: Sequence[Image], wanted: Collection[str]) -> list[Planned]:
     tree = parse(source)
     if tree is None:
         return []
     walk = _Walk(images, wanted)
-    with contextlib.suppress(EnoughError):
+    with contextlib.suppress(_EnoughError, RecursionError):
         walk.block(tree.body, True)
     return walk.found
 
 
-class _Walk(Values):
-    """Walks statements; each method returns the ways in which control may leave what it walked."""
+class _EnoughError(Exception):
+    """The program cannot be followed further; what was found stands."""
 
-    def block(self, body: Sequence[ast.stmt], certain: bool) -> _Ways:
-        ways = _ON
+
+class _Walk:
+    """One walk through a program; ``certain`` says whether a node is reached unless the program fails before."""
+
+    def __init__(self, images: Sequence[Image], wanted: Collection[str]) -> None:
+        self.wanted = wanted
+        self.found: list[PlannedCall] = []
+        self.steps = 0
+        self.functions: dict[str, Callable[..., Any]] = {
+            **_FUNCTIONS,
+            "open_image": partial(opened, images),
+            "open_images": partial(opened_set, images),
+        }
+        self.variables: dict[str, Any] = {**CONSTANTS, "images": list(images)}
+        if len(images) == 1:
+            self.variables["img"] = images[0]
+
+    def block(self, body: Sequence[ast.stmt], certain: bool) -> bool:
+        """Follows statements; returns whether they are sure to come to their end, if they are reached."""
+        ends = True
         for node in body:
-            if "on" not in ways:
-                break
-            self.step()
-            handler = _STATEMENTS.get(type(node), _Walk._unfollowed)
-            ways = (ways - _ON) | handler(self, node, certain and ways == _ON)
-        return ways
+            self._step()
+            sure = certain and ends
+            match node:
+                case ast.Expr(value):
+                    self.value(value, sure)
+                case ast.Assign(targets, value):
+                    held = self.value(value, sure)
+                    for target in targets:
+                        self._bind(target, held)
+                case ast.AugAssign(target, _, value):
+                    self.value(value, sure)
+                    self._bind(target, UNKNOWN)
+                case ast.If(test, then, otherwise):
+                    self.value(test, sure)
+                    ends = all([self._branch(then), self._branch(otherwise), ends])
+                case ast.For(target, items, turn, []):
+                    self._loop(target, self.value(items, sure), turn, sure)
+                case ast.Break() | ast.Continue():
+                    return False
+                case _:
+                    raise _EnoughError
+        return ends
 
-    def _expression(self, node: ast.Expr, certain: bool) -> _Ways:
-        self.value(node.value, certain)
-        return _ON
+    def _branch(self, body: Sequence[ast.stmt], certain: bool = False) -> bool:
+        """Follows statements after which it is unknown what they assigned."""
+        self._step(len(self.variables))
+        before, self.variables = self.variables, dict(self.variables)
+        ends = self.block(body, certain)
+        after, self.variables = self.variables, before
+        before.update({name: UNKNOWN for name, held in after.items() if before.get(name) is not held})
+        return ends
 
-    def _assign(self, node: ast.Assign, certain: bool) -> _Ways:
-        held = self.value(node.value, certain)
-        for target in node.targets:
-            self.bind(target, held)
-        return _ON
+    def _loop(self, target: ast.expr, items: Any, turn: Sequence[ast.stmt], certain: bool) -> None:
+        if not isinstance(items, list | tuple):
+            self._bind(target, UNKNOWN)
+            self._branch(turn)
+            return
+        for item in items[:MAX_ITEMS]:
+            self._bind(target, item)
+            certain = self.block(turn, certain) and certain
 
-    def _annotated(self, node: ast.AnnAssign, certain: bool) -> _Ways:
-        if node.value is not None:
-            self.bind(node.target, self.value(node.value, certain))
-        return _ON
+    def _bind(self, target: ast.expr, held: Any) -> None:
+        self._step()
+        match target:
+            case ast.Name(name):
+                self.variables[name] = held
+            case ast.Tuple(parts) | ast.List(parts):
+                known = isinstance(held, list | tuple) and len(held) == len(parts)
+                for place, part in enumerate(parts):
+                    self._bind(part, held[place] if known else UNKNOWN)
+            case ast.Subscript(ast.Name(name)) | ast.Starred(ast.Name(name)):
+                self.variables[name] = UNKNOWN
 
-    def _augmented(self, node: ast.AugAssign, certain: bool) -> _Ways:
-        right = self.value(node.value, certain)
-        left = self.env.get(node.target.id, UNKNOWN) if isinstance(node.target, ast.Name) else UNKNOWN
-        self.bind(node.target, added(node.op, left, right))
-        return _ON
+    def value(self, node: ast.expr, certain: bool) -> Any:
+        """Follows an expression; returns its value, or :data:`UNKNOWN`."""
+        self._step()
+        match node:
+            case ast.Name(name):
+                return self.variables.get(name, UNKNOWN)
+            case ast.Constant(held):
+                return _bounded(held) if isinstance(held, int | str) else UNKNOWN
+            case ast.Call():
+                return self._call(node, certain)
+            case ast.List(parts) | ast.Tuple(parts):
+                items = [self.value(part, certain) for part in parts]
+                return _bounded(items if isinstance(node, ast.List) else tuple(items))
+            case ast.Subscript(whole, place):
+                return _returned(operator.getitem, self.value(whole, certain), self.value(place, certain))
+            case ast.Slice(lower, upper, step):
+                return slice(*(end and self.value(end, certain) for end in (lower, upper, step)))
+            case ast.JoinedStr(parts):
+                return _joined([self.value(part, certain) for part in parts])
+            case ast.FormattedValue(inner, -1, None):
+                return self.value(inner, certain)
+            case ast.ListComp(part, loops) | ast.GeneratorExp(part, loops) | ast.SetComp(part, loops):
+                # The sandbox runs a generator expression to its end at once, as if it were a list.
+                self._comprehension(part, loops, certain)
+            case ast.DictComp(key, part, loops):
+                self._comprehension(ast.Tuple([key, part]), loops, certain)
+            case _:
+                parts = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
+                sure = _SURE_PARTS.get(type(node), len(parts))
+                for number, child in enumerate(parts):
+                    self.value(child, certain and number < sure)
+        return UNKNOWN
 
-    def _if(self, node: ast.If, certain: bool) -> _Ways:
-        test = self.value(node.test, certain)
-        if test is not UNKNOWN:
-            return self.block(node.body if test else node.orelse, certain)
-        before = dict(self.env)
-        ways = self.block(node.body, False)
-        after, self.env = self.env, before
-        ways |= self.block(node.orelse, False)
-        for name in after.keys() | self.env.keys():
-            mine, other = self.env.get(name, UNKNOWN), after.get(name, UNKNOWN)
-            # What neither branch assigned is the same object still.
-            same = mine is other or (is_scalar(mine) and type(mine) is type(other) and mine == other)
-            self.env[name] = mine if same else UNKNOWN
-        return ways
+    def _call(self, node: ast.Call, certain: bool) -> Any:
+        if not isinstance(node.func, ast.Name):
+            self.value(node.func, certain)
+        args = tuple(self.value(one, certain) for one in node.args)
+        kwargs = {one.arg or "": self.value(one.value, certain) for one in node.keywords}
+        match node.func:
+            case ast.Attribute(ast.Name(name)) if isinstance(self.variables.get(name), list):
+                self.variables[name] = UNKNOWN  # its method may change it
+            case ast.Name(name) if name in self.variables:
+                pass  # the program's own
+            case ast.Name(name) if name in self.wanted:
+                if all(map(self._known, (*args, *kwargs.values()))):
+                    self.found.append(PlannedCall(name, args, kwargs, certain))
+            case ast.Name(name) if name in self.functions and not kwargs:
+                return _returned(self.functions[name], *args)
+        return UNKNOWN
 
-    def _for(self, node: ast.For, certain: bool) -> _Ways:
-        items = self.value(node.iter, certain)
-        if not isinstance(items, list | tuple | str):
-            self.bind(node.target, UNKNOWN)
-            ways = self.block(node.body, False)
-            self._forget(node.body)
-            return _ON | (ways & _EXIT)
-        left: _Ways = frozenset()
-        for item in list(items)[:MAX_ITEMS]:
-            self.bind(node.target, item)
-            ways = self.block(node.body, certain and not left)
-            left |= ways & (_BREAK | _EXIT)
-            if not ways - left:  # it never comes to the next turn
-                return (left & _EXIT) | (_ON if "break" in left else frozenset())
-        ways = self.block(node.orelse, certain and not left)
-        return ways | (left & _EXIT) | (_ON if "break" in left else frozenset())
+    def _known(self, value: Any) -> bool:
+        """Whether a value can be told, and what it holds where it is a list."""
+        if not isinstance(value, list | tuple):
+            return value is not UNKNOWN
+        self._step(len(value))
+        return not any(isinstance(item, list | tuple) or item is UNKNOWN for item in value)
 
-    def _while(self, node: ast.While, certain: bool) -> _Ways:
-        test = self.value(node.test, certain)
-        if test is not UNKNOWN and not test:
-            return _ON
-        ways = self.block(node.body, certain and test is not UNKNOWN)  # the first turn; later ones may differ
-        self._forget(node.body)
-        return _ON | (ways & _EXIT)
+    def _comprehension(self, part: ast.expr, loops: Sequence[ast.comprehension], certain: bool) -> None:
+        """Follows a comprehension as the loops that it stands for, with variables of its own."""
+        body: list[ast.stmt] = [ast.Expr(part)]
+        for loop in reversed(loops):
+            for test in reversed(loop.ifs):
+                body = [ast.If(test, body, [])]
+            body = [ast.For(loop.target, loop.iter, body, [])]
+        self._branch(body, certain)
 
-    def _try(self, node: ast.Try, certain: bool) -> _Ways:
-        ways = self.block([*node.body, *node.orelse], certain)
-        self._forget(node.handlers)
-        return (ways - _ON) | self.block(node.finalbody, certain) if node.finalbody else ways | _ON
-
-    def _with(self, node: ast.With, certain: bool) -> _Ways:
-        for item in node.items:
-            self.value(item.context_expr, certain)
-            if item.optional_vars is not None:
-                self.bind(item.optional_vars, UNKNOWN)
-        return self.block(node.body, certain)
-
-    def _return(self, node: ast.Return, certain: bool) -> _Ways:
-        if node.value is not None:
-            self.value(node.value, certain)
-        return _EXIT
-
-    def _raise(self, node: ast.Raise, certain: bool) -> _Ways:
-        return _EXIT
-
-    def _break(self, node: ast.Break, certain: bool) -> _Ways:
-        return _BREAK
-
-    def _continue(self, node: ast.Continue, certain: bool) -> _Ways:
-        return frozenset(("continue",))
-
-    def _assert(self, node: ast.Assert, certain: bool) -> _Ways:
-        self.value(node.test, certain)
-        return _ON
-
-    def _unfollowed(self, node: ast.stmt, certain: bool) -> _Ways:
-        self._forget([node])
-        return _ON
-
-    def _forget(self, nodes: Sequence[ast.AST]) -> None:
-        """Marks every name that these nodes may bind as unknown."""
-        for node in nodes:
-            for one in ast.walk(node):
-                self.step()
-                match one:
-                    case ast.Name(name, ast.Store() | ast.Del()):
-                        self.env[name] = UNKNOWN
-                    case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                        self.env[name] = UNKNOWN
-                    case ast.alias(name, renamed):
-                        self.env[renamed or name.partition(".")[0]] = UNKNOWN
-                    case _:
-                        pass
+    def _step(self, count: int = 1) -> None:
+        self.steps += count
+        if self.steps > MAX_STEPS:
+            raise _EnoughError
 
 
-_STATEMENTS: Mapping[type[ast.stmt], Callable[[_Walk, Any, bool], _Ways]] = {
-    ast.Expr: _Walk._expression,
-    ast.Assign: _Walk._assign,
-    ast.AnnAssign: _Walk._annotated,
-    ast.AugAssign: _Walk._augmented,
-    ast.If: _Walk._if,
-    ast.For: _Walk._for,
-    ast.While: _Walk._while,
-    ast.Try: _Walk._try,
-    ast.With: _Walk._with,
-    ast.Return: _Walk._return,
-    ast.Raise: _Walk._raise,
-    ast.Break: _Walk._break,
-    ast.Continue: _Walk._continue,
-    ast.Assert: _Walk._assert,
-}
+def _returned(function: Callable[..., Any], *args: Any) -> Any:
+    """Returns what a function of the language returns."""
+    try:
+        return function(*args)
+    except (TypeError, ValueError, LookupError, OverflowError):
+        return UNKNOWN
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    return _bounded("".join(map(str, parts))) if all(type(part) in (int, str) for part in parts) else UNKNOWN
+
+
+def _bounded(value: Any) -> Any:
+    """Returns a value, unless it is too large."""
+    if isinstance(value, int):
+        return value if abs(value) <= MAX_NUMBER else UNKNOWN
+    return UNKNOWN if len(value) > (MAX_TEXT if isinstance(value, str) else MAX_ITEMS) else value

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
+from typing import Unpack
 
-from ..batching.call_cache import Memory
-from ..batching.model_services import Services
-from ..core.answer import Answer, Form, Program, Trace
+from ..batching.model_services import ModelServices
+from ..core.answer import Answer
 from ..core.errors import CodeVQAError
 from ..core.images import ImageSource
 from ..core.loop_thread import LoopThread
 from ..core.settings import Settings
+from ..core.trace import Form, Method, Program, Trace
 from ..models.base import Models
 from ..primitives.pnpvqa import PnPVQA
 from ..primitives.signature import Primitive, PrimitiveSet
 from ..primitives.visual import VISUAL, find_object
 from ..sandbox.sandbox import Sandbox
 from ..writing.writer import Writer, prompt_text
-from .question_run import Asked, Means, Method, answer, checked
+from .question_run import EngineParts, answer_request, checked_question
+from .request import AskOptions, Request, RunOptions
 from .watch import Watch
 
 __all__ = ["CodeVQA", "Method", "Question"]
@@ -58,14 +60,14 @@ class CodeVQA:
         self.settings = settings
         self.primitives: PrimitiveSet = VISUAL.extend(own)
         self._loop = LoopThread("codevqa")
-        self._services = Services(
+        self._services = ModelServices(
             models,
             writer.language_model,
             max_batch=settings.max_batch,
             max_wait=settings.batch_wait,
             remember=settings.remember,
         )
-        self._means = Means(
+        self._parts = EngineParts(
             self.writer,
             settings,
             self.primitives,
@@ -119,29 +121,14 @@ class CodeVQA:
 
     # -- asking ------------------------------------------------------------------------------------------------------
 
-    def ask(
-        self,
-        images: ImageSource | Sequence[ImageSource],
-        question: str,
-        *,
-        form: Form | None = None,
-        method: Method = "codevqa",
-        seed: int | None = None,
-        shots: int | None = None,
-        memory: Memory | None = None,
-    ) -> Answer:
+    def ask(self, images: ImageSource | Sequence[ImageSource], question: str, **options: Unpack[AskOptions]) -> Answer:
         """Answers a question about one picture or several.
 
         Args:
             images: a path, encoded bytes or PIL image, or a list of them.
             question: a question, or a statement to be judged (yes or no).
-            form: ``image`` or ``set``; None decides by the number of images.
-            method: ``codevqa``, or ``pnpvqa`` for the baseline without a program.
-            seed: seed of patch and caption sampling for this question alone; None takes the settings'.
-            shots: in-context examples that the language model is shown when it writes the program, from 0 to all there
-                are; None takes the settings' number, or the prompt set's.
-            memory: where finished model calls are looked up and kept, in place of the engine's own: nothing is taken
-                over from questions with another memory.
+            options: ``form``, ``method``, ``seed``, ``shots``, ``memory``; see
+                :class:`~codevqa.engine.request.AskOptions`.
 
         Returns:
             The answer with program and trace. A program that failed is marked: ``fallback`` and ``error``.
@@ -152,41 +139,22 @@ class CodeVQA:
             InputError: there are fewer examples than ``shots``.
             ModelError: a model failed; ServerError when a model server is down.
         """
-        return self._loop.run(answer(self._means, Asked(images, question, form, method, seed, shots, memory)))
+        return self._loop.run(answer_request(self._parts, Request(images, question, **options)))
 
     async def ask_async(
-        self,
-        images: ImageSource | Sequence[ImageSource],
-        question: str,
-        *,
-        form: Form | None = None,
-        method: Method = "codevqa",
-        seed: int | None = None,
-        shots: int | None = None,
-        memory: Memory | None = None,
+        self, images: ImageSource | Sequence[ImageSource], question: str, **options: Unpack[AskOptions]
     ) -> Answer:
         """Async twin of :meth:`ask`; call it from any event loop."""
-        asked = Asked(images, question, form, method, seed, shots, memory)
-        return await self._loop.wait(answer(self._means, asked))
+        return await self._loop.wait(answer_request(self._parts, Request(images, question, **options)))
 
-    def watch(
-        self,
-        images: ImageSource | Sequence[ImageSource],
-        question: str,
-        *,
-        form: Form | None = None,
-        method: Method = "codevqa",
-        seed: int | None = None,
-        shots: int | None = None,
-        memory: Memory | None = None,
-    ) -> Watch:
+    def watch(self, images: ImageSource | Sequence[ImageSource], question: str, **options: Unpack[AskOptions]) -> Watch:
         """Answers a question as :meth:`ask` does, and tells every step of it while it is made.
 
         Returns:
-            What happens, to iterate over (:mod:`codevqa.core.events`). It never raises what :meth:`ask` raises: that is
-            its last event, ``Failed``.
+            What happens, to iterate over (:mod:`codevqa.core.events`). It never raises what :meth:`ask` raises: that
+            is its last event, ``Failed``.
         """
-        return self._watch(Asked(images, question, form, method, seed, shots, memory))
+        return self._watch(Request(images, question, **options))
 
     def ask_many(self, questions: Iterable[Question], *, method: Method = "codevqa") -> list[Answer]:
         """Answers many questions at once, sharing batches; the answers come in the order of the questions.
@@ -202,9 +170,10 @@ class CodeVQA:
 
     async def _ask_many(self, questions: Iterable[Question], method: Method) -> list[Answer]:
         async def one(question: Question) -> Answer:
+            request = Request(question.images, question.text, question.form, method)
             async with self._slots:
                 try:
-                    return await answer(self._means, Asked(question.images, question.text, question.form, method))
+                    return await answer_request(self._parts, request)
                 except CodeVQAError as error:
                     return Answer(question.text, "", None, Trace(), method=method, error=error.record())
 
@@ -218,9 +187,7 @@ class CodeVQA:
         images: ImageSource | Sequence[ImageSource],
         *,
         question: str = "",
-        form: Form | None = None,
-        seed: int | None = None,
-        memory: Memory | None = None,
+        **options: Unpack[RunOptions],
     ) -> Answer:
         """Runs a program that a user wrote or edited. Nothing falls back.
 
@@ -229,9 +196,7 @@ class CodeVQA:
                 ``images`` are there already.
             images: as for :meth:`ask`.
             question: kept with the answer; ``get_pos`` may use it.
-            form: as for :meth:`ask`; None takes ``set`` where the program was written for one.
-            seed: as for :meth:`ask`.
-            memory: as for :meth:`ask`.
+            options: ``form``, ``seed``, ``memory``; see :class:`~codevqa.engine.request.RunOptions`.
 
         Raises:
             ProgramError: the program does not parse, does not check, or fails while running. Its ``answer`` has an
@@ -240,7 +205,7 @@ class CodeVQA:
             ImageError: a picture cannot be used.
             ModelError: a model failed.
         """
-        return self._loop.run(answer(self._means, _asked(program, images, question, form, seed, memory)))
+        return self._loop.run(answer_request(self._parts, _run_request(program, images, question, options)))
 
     async def run_async(
         self,
@@ -248,12 +213,10 @@ class CodeVQA:
         images: ImageSource | Sequence[ImageSource],
         *,
         question: str = "",
-        form: Form | None = None,
-        seed: int | None = None,
-        memory: Memory | None = None,
+        **options: Unpack[RunOptions],
     ) -> Answer:
         """Async twin of :meth:`run`."""
-        return await self._loop.wait(answer(self._means, _asked(program, images, question, form, seed, memory)))
+        return await self._loop.wait(answer_request(self._parts, _run_request(program, images, question, options)))
 
     def watch_run(
         self,
@@ -261,31 +224,29 @@ class CodeVQA:
         images: ImageSource | Sequence[ImageSource],
         *,
         question: str = "",
-        form: Form | None = None,
-        seed: int | None = None,
-        memory: Memory | None = None,
+        **options: Unpack[RunOptions],
     ) -> Watch:
         """Runs a program as :meth:`run` does, and tells every step of it; see :meth:`watch`.
 
         A program that fails ends with ``Failed``, which holds the calls that ran until then.
         """
-        return self._watch(_asked(program, images, question, form, seed, memory))
+        return self._watch(_run_request(program, images, question, options))
 
-    def _watch(self, asked: Asked) -> Watch:
-        return Watch(lambda tell: self._loop.submit(answer(self._means, asked, tell)))
+    def _watch(self, request: Request) -> Watch:
+        return Watch(lambda tell: self._loop.submit(answer_request(self._parts, request, tell)))
 
     # -- the rest ----------------------------------------------------------------------------------------------------
 
     def prompt(self, question: str, *, form: Form = "image", shots: int | None = None) -> str:
         """Returns exactly what the language model would see for a question."""
-        request, _ = self.writer.request(checked(question, self.settings.max_question), form, shots)
+        request, _ = self.writer.request(checked_question(question, self.settings.max_question), form, shots)
         return prompt_text(request.prompt)
 
     def close(self) -> None:
         """Ends worker processes and threads. Safe to call twice."""
         if self._loop.closed:
             return
-        self._loop.run(self._means.sandbox.aclose())
+        self._loop.run(self._parts.sandbox.aclose())
         self._services.close()
         self._loop.close()
 
@@ -313,17 +274,11 @@ class CodeVQA:
         return names
 
 
-def _asked(
-    program: Program | str,
-    images: ImageSource | Sequence[ImageSource],
-    question: str,
-    form: Form | None,
-    seed: int | None,
-    memory: Memory | None,
-) -> Asked:
+def _run_request(
+    program: Program | str, images: ImageSource | Sequence[ImageSource], question: str, options: RunOptions
+) -> Request:
     """Returns what is wanted where the user brings the program."""
     if isinstance(program, str):
         program = Program(program, question)
-    if form is None and program.form == "set":
-        form = "set"
-    return Asked(images, question or program.question, form, seed=seed, memory=memory, program=program)
+    request = Request(images, question or program.question, program=program, **options)
+    return replace(request, form="set") if request.form is None and program.form == "set" else request

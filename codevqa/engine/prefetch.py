@@ -8,24 +8,23 @@ if it had begun there. What it never asks for is cancelled, and leaves no trace.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ..batching.model_services import Usage
+from ..batching.call_cache import Usage
 from ..primitives.context import CallContext
 from ..primitives.kinds import Image
 from ..primitives.signature import Primitive, PrimitiveSet
-from .call_plan_values import Planned
+from .call_plan import PlannedCall
 
-__all__ = ["AT_ONCE", "Ahead", "Early"]
+__all__ = ["AT_ONCE", "Prefetch", "PrefetchedCall"]
 
 AT_ONCE = 32
 """Calls of one program under way ahead of it at most."""
 
 
 @dataclass
-class Early:
+class PrefetchedCall:
     """A call under way that its program has not made yet."""
 
     task: asyncio.Task[object]
@@ -33,7 +32,7 @@ class Early:
     usage: Usage = field(default_factory=Usage)
 
 
-class Ahead:
+class Prefetch:
     """The calls of one program that have begun ahead of it.
 
     Args:
@@ -44,45 +43,42 @@ class Ahead:
     def __init__(self, primitives: PrimitiveSet, context: Callable[[], CallContext]) -> None:
         self._primitives = primitives
         self._context = context
-        self._planned: deque[tuple[Hashable, Primitive, dict[str, object]]] = deque()
-        self._early: dict[Hashable, Early] = {}
+        self._waiting: dict[Hashable, tuple[Primitive, Mapping[str, object]]] = {}
+        self._under_way: dict[Hashable, PrefetchedCall] = {}
 
-    def begin(self, planned: Iterable[Planned]) -> None:
+    def begin(self, planned: Iterable[PlannedCall]) -> None:
         """Begins calls in order, :data:`AT_ONCE` at a time; a call whose arguments are wrong is left to the program."""
-        seen: set[Hashable] = set()
         for one in planned:
             try:
                 arguments = self._primitives.bind(one.name, one.args, one.kwargs)
             except (TypeError, ValueError, LookupError):
                 continue
-            key = _key(one.name, arguments)
-            if key not in seen:
-                seen.add(key)
-                self._planned.append((key, self._primitives.get(one.name), arguments))
+            self._waiting.setdefault(_key(one.name, arguments), (self._primitives.get(one.name), arguments))
         self._fill()
 
-    def take(self, name: str, arguments: Mapping[str, object]) -> Early | None:
+    def take(self, name: str, arguments: Mapping[str, object]) -> PrefetchedCall | None:
         """Hands over the call that the program makes now, once; None where it has not begun."""
-        if not self._early:
+        if not self._under_way:
             return None
-        early = self._early.pop(_key(name, arguments), None)
-        if early is not None:
+        begun = self._under_way.pop(_key(name, arguments), None)
+        if begun is not None:
             self._fill()
-        return early
+        return begun
 
     def close(self) -> None:
         """Cancels what the program did not ask for, and silences what of it has failed."""
-        self._planned.clear()
-        for early in self._early.values():
-            early.task.cancel()
-        self._early.clear()
+        self._waiting.clear()
+        for begun in self._under_way.values():
+            begun.task.cancel()
+        self._under_way.clear()
 
     def _fill(self) -> None:
-        while self._planned and len(self._early) < AT_ONCE:
-            key, primitive, arguments = self._planned.popleft()
+        while self._waiting and len(self._under_way) < AT_ONCE:
+            key = next(iter(self._waiting))
+            primitive, arguments = self._waiting.pop(key)
             context, usage = self._context(), Usage()
             task = asyncio.get_running_loop().create_task(_call(primitive, context, arguments, usage))
-            self._early[key] = Early(task, context, usage)
+            self._under_way[key] = PrefetchedCall(task, context, usage)
 
 
 async def _call(primitive: Primitive, context: CallContext, arguments: Mapping[str, object], usage: Usage) -> object:

@@ -12,9 +12,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from .export_draw import Asked, Balance, fits, phrases, reworded, save_jpeg, split_of_world, tries
-from .questions import Item, Phrase, sample_question
+from .export_draw import AdmittedQuestion, Balance, fits, phrases, reworded, save_jpeg, split_of_world, tries
+from .questions import Item, Phrase
 from .questions_set import sample_set
+from .sampling import sample_question
 from .world import Scene
 
 FILES = {
@@ -112,7 +113,7 @@ def answer_of(item: Item) -> bool | int | str:
     return int(item.answer) if item.answer.isdigit() else item.answer
 
 
-def ask(rng: random.Random, split: str, balance: Balance, seen: set[str]) -> Asked | None:
+def ask(rng: random.Random, split: str, balance: Balance, seen: set[str]) -> AdmittedQuestion | None:
     """Draws one set with its question, or None when it was not admitted."""
     scenes = sample_set(rng, style="plain", split=split_of_world(split))
     state = rng.getstate()
@@ -125,7 +126,7 @@ def ask(rng: random.Random, split: str, balance: Balance, seen: set[str]) -> Ask
     other = None
     if split != "train":
         other = reworded(state, lambda again: sample_question(again, scenes), item, seen=True)
-    return Asked(item, scenes, other)
+    return AdmittedQuestion(item, scenes, other)
 
 
 def write_split(root: Path, split: str, sets: int, seed: int, place: int) -> dict[str, int]:

@@ -171,7 +171,7 @@ def _place_of(item: Item) -> str:
 
 
 @dataclass
-class Asked:
+class AdmittedQuestion:
     """A question that was admitted."""
 
     item: Item

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from .export_draw import Balance, fits, phrases, save_jpeg, split_of_world, tries
-from .export_gqa_programs import HOLDS, Picture, Step, semantic, semantic_text
+from .export_gqa_programs import HOLDS, NamedScene, Step, semantic, semantic_text
 from .oracle import parse_phrase
-from .questions import UNSEEN, Item, Phrase, article, sample_question, yes_no
+from .questions import UNSEEN, Item, Phrase, article, yes_no
+from .sampling import sample_question
 from .world import CANVAS, COLORS, HELD_OUT, Scene, sample_scene
 
 FILES = {
@@ -79,7 +80,7 @@ def full_answer(item: Item) -> str:
     return f"The {name} is {item.answer}."
 
 
-def _marks(picture: Picture, text: str, parts: Iterable[Phrase]) -> dict[str, str]:
+def _marks(picture: NamedScene, text: str, parts: Iterable[Phrase]) -> dict[str, str]:
     """Where a text names a thing: the word's place, or a slice of places, to the id of the thing."""
     words = [word.strip(".,?!").removesuffix("'s").lower() for word in text.split()]
     found: dict[str, str] = {}
@@ -94,7 +95,7 @@ def _marks(picture: Picture, text: str, parts: Iterable[Phrase]) -> dict[str, st
     return found
 
 
-def _record(picture: Picture, item: Item, steps: list[Step], *, balanced: bool) -> dict[str, Any]:
+def _record(picture: NamedScene, item: Item, steps: list[Step], *, balanced: bool) -> dict[str, Any]:
     parts = phrases(item.program)
     if item.type == "choose_kind":
         parts = [Phrase(None, parts[0].color)]
@@ -129,7 +130,7 @@ def _record(picture: Picture, item: Item, steps: list[Step], *, balanced: bool) 
     }
 
 
-def _graph(picture: Picture) -> dict[str, Any]:
+def _graph(picture: NamedScene) -> dict[str, Any]:
     objects = {}
     for thing in picture.scene.things:
         left, top, right, bottom = (min(CANVAS, max(0, round(part))) for part in thing.box)
@@ -181,7 +182,7 @@ class _Writer:
         self.graphs: dict[str, dict[str, Any]] = {}
         self.numbers = iter(rng.sample(range(first * 10, first * 10 + 9_000_000), images * PER_IMAGE * 3))
 
-    def add(self, picture: Picture, item: Item, *, balanced: bool = True) -> str | None:
+    def add(self, picture: NamedScene, item: Item, *, balanced: bool = True) -> str | None:
         """Writes a question down; None when GQA cannot say it."""
         steps = semantic(picture, item)
         if steps is None or (balanced and not self.balance.admits(item)):
@@ -190,14 +191,14 @@ class _Writer:
         self.questions[key] = _record(picture, item, steps, balanced=balanced)
         return key
 
-    def picture(self, scene: Scene, number: int) -> Picture:
+    def picture(self, scene: Scene, number: int) -> NamedScene:
         """Names a scene and its things; pictures of the tests are named as GQA names those beyond Visual Genome."""
         name = f"{'n' if self.split.startswith('test') else ''}{self.next + number}"
-        return Picture(
+        return NamedScene(
             name, scene, {thing: str((self.next + number) * 10 + at) for at, thing in enumerate(scene.things)}
         )
 
-    def ask(self, picture: Picture) -> None:
+    def ask(self, picture: NamedScene) -> None:
         """Asks several questions about a picture."""
         asked: dict[str, str] = {}
         follow: list[tuple[str, Item]] = []

@@ -31,7 +31,7 @@ Step = dict[str, Any]
 
 
 @dataclass
-class Picture:
+class NamedScene:
     """A scene with the ids of its things."""
 
     id: str
@@ -47,7 +47,7 @@ class Picture:
 class _Program:
     """Builds a functional program."""
 
-    picture: Picture
+    picture: NamedScene
     steps: list[Step] = field(default_factory=list)
 
     def add(self, operation: str, argument: str, *dependencies: int) -> int:
@@ -136,7 +136,7 @@ def _one_thing(program: _Program, item: Item, what: Phrase) -> bool:
     return True
 
 
-def semantic(picture: Picture, item: Item) -> list[Step] | None:
+def semantic(picture: NamedScene, item: Item) -> list[Step] | None:
     """GQA's functional program for a question, or None where GQA has no operation for it."""
     program, parts = _Program(picture), phrases(item.program)
     if item.type in ("relation", "exist_relation"):

@@ -14,8 +14,9 @@ from typing import Any
 
 from .export_draw import fits, phrases, split_of_world, tries
 from .oracle import run_program
-from .questions import Item, sample_question
+from .questions import Item
 from .questions_set import sample_set
+from .sampling import sample_question
 from .world import HELD_OUT, Scene, Thing, draw
 
 FILES = {

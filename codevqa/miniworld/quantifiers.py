@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from .conditions import COMPARE, WORDS, Condition, Maker, sample_condition
 from .questions import Item, article, item, number, wanted
@@ -207,7 +206,7 @@ def quantified(
         return None
     condition, value = made
     has, have = rng.choice(nouns.verbs)
-    slots: dict[str, Any] = {
+    slots = {
         "one": nouns.one,
         "aone": f"{article(nouns.one)} {nouns.one}",
         "many": nouns.many,

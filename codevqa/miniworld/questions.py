@@ -1,21 +1,20 @@
-"""Questions about drawn scenes, each with its true answer and a program that answers it.
+"""Questions about drawn scenes, each with its true answer and a program that answers it: what all families share.
 
 Every question is made from the scene itself, so the answer is known. Yes and no are equally likely, and a "no" asks for
 something that is nearly there: another color, another kind. Each family has several wordings; those marked unseen are
-kept out of training. Questions about one picture are in ``questions_image``, ``questions_space`` and
-``questions_logic``, about several in ``questions_set``, statements about boxes of blocks in ``statements``.
+kept out of training. ``sampling`` draws from all families.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 from .world import BOX_COLORS, BOX_KINDS, COLORS, KINDS, SIZES, Scene, Thing, plural
 
-__all__ = ["Item", "Phrase", "families", "sample_question"]
+__all__ = ["Item", "Phrase"]
 
 UNSEEN = "~"
 """Marks a wording that training never sees, in templates (first character) and in ``Item.wording`` (last)."""
@@ -123,7 +122,7 @@ def item(
     program: str,
     *,
     form: Literal["image", "set"] = "image",
-    **slots: Any,
+    **slots: str,
 ) -> Item:
     """Fills one of the wordings of a family."""
     place = rng.randrange(len(templates))
@@ -240,56 +239,3 @@ def ask_color(what: Phrase) -> str:
 def ask_size(what: Phrase) -> str:
     """Such as "What size is the star?"."""
     return f"What size is the {what.name}?"
-
-
-def families(form: Literal["image", "set"]) -> tuple[str, ...]:
-    """Returns the names of the families of one form."""
-    from . import questions_image, questions_set, statements
-
-    if form == "image":
-        return tuple(questions_image.FAMILIES)
-    return (*questions_set.FAMILIES, *statements.FAMILIES)
-
-
-def sample_question(rng: random.Random, scene_or_scenes: Scene | Sequence[Scene], kind: str | None = None) -> Item:
-    """Asks something about a scene, or about a set of scenes.
-
-    Args:
-        rng: Where the chance comes from; the same state gives the same question.
-        scene_or_scenes: One scene, or a list of one to five.
-        kind: Name of a family; None takes any that fits. Sets of boxes are mostly asked in statements.
-
-    Raises:
-        LookupError: no such family, or it has no question about this scene.
-    """
-    from . import questions_image, questions_set, statements
-
-    if isinstance(scene_or_scenes, Scene):
-        return _draw(rng, questions_image.FAMILIES, scene_or_scenes, kind)
-    scenes = list(scene_or_scenes)
-    boxes = all(scene.style == "box" for scene in scenes)
-    pools: Mapping[str, tuple[float, SetFamily]] = {**questions_set.FAMILIES, **statements.FAMILIES}
-    if kind is None:
-        pools = statements.FAMILIES if boxes and rng.random() < 0.8 else questions_set.FAMILIES
-    return _draw(rng, pools, scenes, kind)
-
-
-Subject = TypeVar("Subject")
-
-
-def _draw(
-    rng: random.Random,
-    pool: Mapping[str, tuple[float, Callable[[random.Random, Subject], Item | None]]],
-    subject: Subject,
-    kind: str | None,
-) -> Item:
-    if kind is not None and kind not in pool:
-        raise LookupError(f"no question family {kind!r}; there are {', '.join(pool)}")
-    names = list(pool) if kind is None else [kind]
-    weights = [pool[name][0] for name in names]
-    for _ in range(200):
-        name = rng.choices(names, weights)[0]
-        made = pool[name][1](rng, subject)
-        if made is not None:
-            return made
-    raise LookupError(f"no question of family {kind!r} fits this scene")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from .conditions import COMPARE, WORDS
 from .questions import (
@@ -65,9 +64,9 @@ def _judged(
     if made is None:
         return None
     first, second = made
-    slots: dict[str, Any] = {"a": first.one, "b": second.one, "ps": first.many, "qs": second.many, "q": second.name}
+    slots = {"a": first.one, "b": second.one, "ps": first.many, "qs": second.many, "q": second.name}
     program = _both(ask_exist(first), ask_exist(second)) + YES.format(test=test)
-    return item(rng, name, templates, check(first, second), program, **slots)
+    return item(rng, name, templates, check(first, second), program, form="image", **slots)
 
 
 def both_exist(rng: random.Random, scene: Scene) -> Item | None:
@@ -247,8 +246,8 @@ def threshold(rng: random.Random, scene: Scene) -> Item | None:
     )
     program = f'count = int(query(img, "{ask_count(what)}"))\n' + YES.format(test=f"count {sign} {limit}")
     shown = what.name if limit == 1 else what.many
-    slots: dict[str, Any] = {"s": WORDS[sign], "n": number(rng, limit), "ps": shown}
-    return item(rng, "threshold", templates, COMPARE[sign](what.count(scene), limit), program, **slots)
+    slots = {"s": WORDS[sign], "n": number(rng, limit), "ps": shown}
+    return item(rng, "threshold", templates, COMPARE[sign](what.count(scene), limit), program, form="image", **slots)
 
 
 def total(rng: random.Random, scene: Scene) -> Item | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 from .conditions import COMPARE, PLAIN, WORDS
 from .quantifiers import PICTURES, quantified
@@ -100,7 +100,7 @@ def find_color(rng: random.Random, scenes: Sequence[Scene]) -> Item | None:
         "~which color is the {p} in the {one} {w}?",
     )
     program = f'img = find_matching_image(images, "{mark.name}")\nanswer = query(img, "{ask_color(found[0])}")'
-    slots: dict[str, Any] = {
+    slots = {
         "p": found[0].name,
         "one": rng.choice(PICTURES).one,
         "w": rng.choice(WITH).format(a=mark.one),
@@ -128,7 +128,7 @@ def find_count(rng: random.Random, scenes: Sequence[Scene]) -> Item | None:
         "~what is the number of {ps} in the {one} {w}?",
     )
     program = f'img = find_matching_image(images, "{mark.name}")\nanswer = query(img, "{ask_count(what)}")'
-    slots: dict[str, Any] = {"ps": what.many, "one": rng.choice(PICTURES).one, "w": rng.choice(WITH).format(a=mark.one)}
+    slots = {"ps": what.many, "one": rng.choice(PICTURES).one, "w": rng.choice(WITH).format(a=mark.one)}
     return item(rng, "find_count", templates, str(value), program, form="set", **slots)
 
 
@@ -156,7 +156,7 @@ def find_exist(rng: random.Random, scenes: Sequence[Scene]) -> Item | None:
         "~can you see {b} in the {one} {w}?",
     )
     program = f'img = find_matching_image(images, "{mark.name}")\nanswer = query(img, "Is there {what.one}?")'
-    slots: dict[str, Any] = {"b": what.one, "one": rng.choice(PICTURES).one, "w": rng.choice(WITH).format(a=mark.one)}
+    slots = {"b": what.one, "one": rng.choice(PICTURES).one, "w": rng.choice(WITH).format(a=mark.one)}
     return item(rng, "find_exist", templates, what.count(scene) > 0, program, form="set", **slots)
 
 
@@ -178,7 +178,7 @@ def total(rng: random.Random, scenes: Sequence[Scene]) -> Item | None:
         "~counting all {many}, how many {ps} are there?",
     )
     program = SUM.format(question=ask_count(what)) + "answer = str(total)"
-    slots: dict[str, Any] = {"ps": what.many, "many": rng.choice(PICTURES).many}
+    slots = {"ps": what.many, "many": rng.choice(PICTURES).many}
     return item(rng, "total_count", templates, str(value), program, form="set", **slots)
 
 
@@ -207,7 +207,7 @@ def total_threshold(rng: random.Random, scenes: Sequence[Scene]) -> Item | None:
         "~there are {s} {n} {ps} altogether.",
     )
     program = SUM.format(question=ask_count(what)) + YES.format(test=f"total {sign} {limit}")
-    slots: dict[str, Any] = {
+    slots = {
         "s": WORDS[sign],
         "n": number(rng, limit),
         "ps": what.many,
@@ -263,7 +263,7 @@ def two_counts(rng: random.Random, scenes: Sequence[Scene]) -> Item | None:
     asked = ask_count(what)
     program = f'first = int(query(images[0], "{asked}"))\nsecond = int(query(images[1], "{asked}"))\n'
     program += YES.format(test=f"first {sign} second")
-    slots: dict[str, Any] = {"ps": what.many, "one": noun, "f": first, "g": second}
+    slots = {"ps": what.many, "one": noun, "f": first, "g": second}
     return item(rng, "two_counts", templates, check(what), program, form="set", **slots)
 
 
@@ -294,7 +294,7 @@ def one_of_two(rng: random.Random, scenes: Sequence[Scene]) -> Item | None:
         "~the {f} {one} shows {a}.",
     )
     program = f'answer = query(images[{place}], "Is there {what.one}?")'
-    slots: dict[str, Any] = {"a": what.one, "f": word, "one": rng.choice(PICTURES).one}
+    slots = {"a": what.one, "f": word, "one": rng.choice(PICTURES).one}
     return item(rng, "in_picture", templates, what.count(scenes[place]) > 0, program, form="set", **slots)
 
 
@@ -323,7 +323,7 @@ def two_colors(rng: random.Random, scenes: Sequence[Scene]) -> Item | None:
     asked = ask_color(what)
     program = f'first = query(images[0], "{asked}")\nsecond = query(images[1], "{asked}")\n'
     program += YES.format(test="first == second")
-    slots: dict[str, Any] = {"p": what.name, "ps": what.many, "many": rng.choice(PICTURES).many}
+    slots = {"p": what.name, "ps": what.many, "many": rng.choice(PICTURES).many}
     return item(rng, "two_colors", templates, truth, program, form="set", **slots)
 
 
@@ -341,7 +341,7 @@ def most(rng: random.Random, scenes: Sequence[Scene]) -> Item | None:
     )
     program = f'counts = [int(query(img, "{ask_count(what)}")) for img in images]\n'
     program += f"answer = str({'max' if top else 'min'}(counts))"
-    slots: dict[str, Any] = {"ps": what.many, "one": rng.choice(PICTURES).one}
+    slots = {"ps": what.many, "one": rng.choice(PICTURES).one}
     value = max(values) if top else min(values)
     return item(rng, "most", templates, str(value), program, form="set", **slots)
 
@@ -367,7 +367,7 @@ def same_number(rng: random.Random, scenes: Sequence[Scene]) -> Item | None:
     program = f'counts = [int(query(img, "{ask_count(what)}")) for img in images]\n'
     program += YES.format(test="min(counts) == max(counts)")
     truth = len({what.count(scene) for scene in scenes}) == 1
-    slots: dict[str, Any] = {"ps": what.many, "many": rng.choice(PICTURES).many}
+    slots = {"ps": what.many, "many": rng.choice(PICTURES).many}
     return item(rng, "same_number", templates, truth, program, form="set", **slots)
 
 

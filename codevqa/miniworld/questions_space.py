@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
 from .questions import YES, Item, Phrase, ask_exist, item, pair, phrase, unique, wanted
 from .world import CANVAS, Scene, Thing
@@ -109,8 +108,8 @@ def two_relations(rng: random.Random, scene: Scene) -> Item | None:
     things = [one.find(scene)[0] for one in (what, first, second)]
     truth = all(_holds(side, things[0], other) for side, other in zip(sides, things[1:], strict=True))
     words = [rng.choice(_OTHERS[side]) for side in sides]
-    slots: dict[str, Any] = {"p": what.name, "q": first.name, "r": second.name, "s": words[0], "t": words[1]}
-    return item(rng, "two_relations", templates, truth, program, **slots)
+    names = {"p": what.name, "q": first.name, "r": second.name}
+    return item(rng, "two_relations", templates, truth, program, form="image", s=words[0], t=words[1], **names)
 
 
 def exist_relation(rng: random.Random, scene: Scene) -> Item | None:

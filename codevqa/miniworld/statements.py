@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from .conditions import BOX, COMPARE, JOINED, ONLY, TOWER, bounded, exact, free_phrase, touches, touching_phrase
 from .quantifiers import BOXES, TOWERS, quantified
@@ -70,7 +70,7 @@ class _Count(Generic[Subject]):
     """How the sign is said; may be empty."""
     truth: bool
 
-    def statement(self, rng: random.Random, name: str, templates: Sequence[str], asked: str, **slots: Any) -> Item:
+    def statement(self, rng: random.Random, name: str, templates: Sequence[str], asked: str, **slots: str) -> Item:
         """Makes the statement; ``asked`` is the Python expression that counts in ``img``."""
         program = f"total = 0\nfor img in images:\n    total += {asked}\n"
         program += YES.format(test=f"total {self.sign} {self.limit}")
@@ -171,7 +171,7 @@ def touching_statement(rng: random.Random, scenes: Sequence[Scene]) -> Item | No
         "~at least one {p} touches the {w}.",
     )
     program = _loop(f'query(img, "Is there {what.one} touching the {wall}?") == "yes"', "count >= 1")
-    slots: dict[str, Any] = {"a": what.one, "p": what.name, "w": shown}
+    slots = {"a": what.one, "p": what.name, "w": shown}
     return item(rng, "box_touching", templates, truth_of(what, wall), program, form="set", **slots)
 
 
@@ -187,7 +187,7 @@ def touching_total(rng: random.Random, scenes: Sequence[Scene]) -> Item | None:
         "there {be} {s} {n} {ps} that {t} the {w}.",
         "{s} {n} {ps} {be} touching the {w}.",
     )
-    slots: dict[str, Any] = {
+    slots = {
         "t": "touches" if made.limit == 1 else "touch",
         "n": number(rng, made.limit),
         "ps": what.name if made.limit == 1 else what.many,

@@ -1,21 +1,32 @@
-"""How the models of one process share its cores."""
+"""How the models of one process share its cores.
+
+Small networks are computed on one core: threads that share a small matrix spend more time waking and waiting than
+computing.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 
-__all__ = ["LARGE", "compute_with", "computing"]
+__all__ = ["LARGE", "NetworkThread", "compute_with", "computing"]
 
 LARGE = 1 << 23
 """Weights of a layer of a language model from which on all cores compute it: where there are fewer, waiting for one
 another eats up what they gain."""
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
 _lock = threading.Lock()
 _count = 0
+_starting = threading.Lock()
+"""Held while a thread starts: what it sets is for a moment what other new threads would begin with."""
 
 
 @contextmanager
@@ -37,3 +48,39 @@ def compute_with(cores: int) -> None:
     # A thread that has never asked takes the number of whoever set one last, at its first computation.
     torch.get_num_threads()
     torch.set_num_threads(cores)
+
+
+class NetworkThread:
+    """The thread that computes a network: the caller's, or on the CPU for a small one its own, which has one core.
+
+    Args:
+        network: what is computed.
+        blocks: how many blocks it has.
+        device: where it is.
+        large: weights of a block from which on all cores compute it.
+        spread: whether all cores compute it also where nothing else is being computed. That costs more in all, and is
+            sooner there.
+    """
+
+    def __init__(
+        self, network: Any, blocks: int, device: torch.device, large: int = LARGE, *, spread: bool = False
+    ) -> None:
+        self._spread = spread
+        weights = sum(weight.numel() for weight in network.parameters())
+        self._thread: ThreadPoolExecutor | None = None
+        if device.type != "cpu" or weights >= large * blocks:
+            return
+        with _starting:
+            cores = torch.get_num_threads()
+            if cores > 1:
+                self._thread = ThreadPoolExecutor(1, "codevqa-network", initializer=compute_with, initargs=(1,))
+                self._thread.submit(int).result()
+                # That also set what threads begin with that have not computed anything yet.
+                torch.set_num_threads(cores)
+
+    def run(self, function: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        """Returns what the function does, which sets its own modes of PyTorch."""
+        with computing() as others:
+            if self._thread is None or torch.get_num_threads() == 1 or (self._spread and not others):
+                return function(*args, **kwargs)
+            return self._thread.submit(function, *args, **kwargs).result()

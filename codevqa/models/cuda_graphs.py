@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -48,16 +48,29 @@ def avoid_cudnn_attention(device: torch.device) -> None:
 
 
 class Recorder:
-    """Records functions for one model, all on a capture stream of its own."""
+    """Records functions for one model, all on a capture stream of its own.
 
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
+    Args:
+        device: the GPU.
+        share_memory: recordings use the same memory for what they make on their way; what a function returns is then
+            gone with the next replay of another one.
+    """
+
+    def __init__(self, device: torch.device, *, share_memory: bool = False) -> None:
+        self._device, self._share_memory = device, share_memory
         self._stream: torch.cuda.Stream | None = None
+        self._pool: Any = None
 
-    def __call__(self, function: Callable[[], _T]) -> tuple[Callable[[], None], _T]:
+    def __call__(
+        self, function: Callable[[], _T], undo: Callable[[], None] | None = None
+    ) -> tuple[Callable[[], None], _T]:
         """Records a function without arguments; returns what replays it, and what it returned: the replays' output.
 
         The function must not wait for the GPU nor draw random numbers, and reads and writes tensors where they are.
+
+        Args:
+            function: what to record; it is called a few times before that.
+            undo: puts back what a call has changed; None where another call does no harm.
 
         Raises:
             torch.OutOfMemoryError: the recording does not fit.
@@ -72,10 +85,14 @@ class Recorder:
                 # Libraries make their handles and workspaces on a first call, which a recording must not see.
                 for _ in range(_WARM_UPS):
                     function()
+                    if undo is not None:
+                        undo()
             torch.cuda.current_stream().wait_stream(stream)
             # Models on other threads go on allocating meanwhile: only what this thread does is watched.
-            with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+            with torch.cuda.graph(graph, pool=self._pool, stream=stream, capture_error_mode="thread_local"):
                 output = function()
+            if self._share_memory and self._pool is None:
+                self._pool = graph.pool()
 
         def replay(kept: object = function) -> None:
             # What the function refers to is what the recording reads and writes: it must live as long.

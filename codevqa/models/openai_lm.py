@@ -16,7 +16,7 @@ import openai
 
 from ..core.errors import ServerError, SetupError
 from .base import Completion, GenerationRequest, Message, cut_at_stop
-from .causal_lm.text_stream import TextStream, stream_of
+from .text_stream import TextStream, stream_of
 
 MAX_STOPS = 4
 """Stop strings a server is asked to watch for, the limit of OpenAI's; the rest are cut off here."""

@@ -8,9 +8,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..core.answer import Answer, ImageRef
+from ..core.answer import Answer
 from ..core.errors import CodeVQAError, InputError, SetupError
 from ..core.images import ImageSource, Picture, load_pictures
+from ..core.trace import ImageRef
+from .render import answer_fragment, trace_page
 
 __all__ = ["fragment", "pictures_of", "save"]
 
@@ -19,8 +21,6 @@ def save(
     answer: Answer, path: str | os.PathLike[str], images: ImageSource | Sequence[ImageSource] | None = None
 ) -> None:
     """Writes an answer's page, first beside its place and then into it. See :meth:`codevqa.Answer.save_html`."""
-    from . import trace_page
-
     page = trace_page(answer, pictures_of(answer, images))
     target = Path(path)
     beside = target.with_name(f".{secrets.token_hex(8)}.part") if target.name else target
@@ -37,8 +37,6 @@ def save(
 
 def fragment(answer: Answer) -> str:
     """Returns what a notebook shows of an answer."""
-    from . import answer_fragment
-
     try:
         return answer_fragment(answer, pictures_of(answer))
     except CodeVQAError:  # the pictures are gone; the rest can still be shown

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ..core.answer import Call, Evidence, Plain
+from ..core.trace import Call, Evidence, Plain
 from .heat import relevance_grid
 from .words import call_words, number, value_words
 

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..core.answer import Answer, Program
+from ..core.answer import Answer
 from ..core.errors import ErrorRecord
+from ..core.trace import Program
 from .call_differences import CallChange, call_changes, evidence_changes, same
 from .reading import Told
 from .words import seconds, value_words

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ..core.answer import Evidence, ImageRef
 from ..core.images import Picture
+from ..core.trace import Evidence, ImageRef
 from ..primitives.signature import GRID
 from .heat import overlay, patch_view, peak_place, relevance_grid
 from .inline import data_uri
-from .shown import Shown, named, picture_of, shown_picture
+from .picture_view import PictureView, picture_name, picture_of, picture_view
 from .words import number
 
 __all__ = ["EvidenceView", "evidence_view"]
@@ -37,7 +37,7 @@ class Caption:
     """One caption, and the patches that its captioner saw."""
 
     text: str
-    patches: Shown | None
+    patches: PictureView | None
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Look:
     """One picture with what was seen in it."""
 
     label: str
-    heat: Shown | None
+    heat: PictureView | None
     captions: tuple[Caption, ...]
     note: str = ""
     position: str = ""
@@ -53,12 +53,12 @@ class Look:
     """The position in words."""
     mapped: bool = False
     """Whether it carries a heat map, which then needs its scale."""
-    ground: Shown | None = None
+    ground: PictureView | None = None
     """The picture as it is, where there is no map."""
 
 
 @dataclass(frozen=True)
-class Bar:
+class ScoreBar:
     """One score as a bar; places in percent of the track."""
 
     label: str
@@ -66,7 +66,7 @@ class Bar:
     left: float
     width: float
     best: bool
-    picture: Shown | None
+    picture: PictureView | None
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class EvidenceView:
     text_label: str
     text: str
     looks: tuple[Look, ...]
-    bars: tuple[Bar, ...]
+    bars: tuple[ScoreBar, ...]
     scores: str
     prompt: str
     completion: str
@@ -105,11 +105,11 @@ def _look(evidence: Evidence, place: int, pictures: Sequence[Picture]) -> Look:
     relevance = evidence.relevance[place] if place < len(evidence.relevance) else ()
     position = evidence.position if place == 0 else None
     grid = relevance_grid(relevance)
-    label = named(ref, pictures)
+    label = picture_name(ref, pictures)
     captions = _captions(evidence, place, picture, None if grid is None else (grid.shape[0], grid.shape[1]), label)
     if grid is None and position is None:
         flat = "The map shows no relevance anywhere." if relevance else ""
-        return Look(label, None, captions, flat, ground=shown_picture(ref, pictures, HEAT_SIDE))
+        return Look(label, None, captions, flat, ground=picture_view(ref, pictures, HEAT_SIDE))
     drawn = data_uri(overlay(picture, relevance, HEAT_SIDE, position=position))
     about = f" for “{evidence.text}”" if evidence.text else ""
     alt = f"Heat map over {label}{about}: most relevant at {peak_place(relevance)}"
@@ -117,7 +117,7 @@ def _look(evidence: Evidence, place: int, pictures: Sequence[Picture]) -> Look:
         alt = f"Position marked in {label}{about}"
     return Look(
         label,
-        Shown(drawn, alt, label),
+        PictureView(drawn, alt, label),
         captions,
         "" if picture else "The picture itself is not at hand: the map alone.",
         f"x = {number(position[0])}, y = {number(position[1])}" if position else "",
@@ -145,12 +145,14 @@ def _captions(
         view = None
         if grid and subset and index < MOST_CAPTIONS:
             drawn = data_uri(patch_view(picture, subset, grid, PATCH_SIDE), quality=70)
-            view = Shown(drawn, f"The {len(subset)} of {grid[0] * grid[1]} patches of {label} it was drawn from", "")
+            view = PictureView(
+                drawn, f"The {len(subset)} of {grid[0] * grid[1]} patches of {label} it was drawn from", ""
+            )
         found.append(Caption(text, view))
     return tuple(found)
 
 
-def _bars(evidence: Evidence, pictures: Sequence[Picture]) -> tuple[Bar, ...]:
+def _bars(evidence: Evidence, pictures: Sequence[Picture]) -> tuple[ScoreBar, ...]:
     known = [score for score in evidence.scores if math.isfinite(score)]
     low, high = min([0.0, *known]), max([0.0, *known])
     reach = (high - low) or 1.0
@@ -159,8 +161,8 @@ def _bars(evidence: Evidence, pictures: Sequence[Picture]) -> tuple[Bar, ...]:
     for ref, score in zip(evidence.images, evidence.scores, strict=True):
         drawn = score if math.isfinite(score) else 0.0
         bars.append(
-            Bar(
-                named(ref, pictures),
+            ScoreBar(
+                picture_name(ref, pictures),
                 f"{score:.4f}",
                 round(100 * (min(0.0, drawn) - low) / reach, 2),
                 round(100 * abs(drawn) / reach, 2),
@@ -170,13 +172,11 @@ def _bars(evidence: Evidence, pictures: Sequence[Picture]) -> tuple[Bar, ...]:
         )
     first = next((place for place, bar in enumerate(bars) if bar.best), None)
     # Of equal scores the first is taken, as the primitive does.
-    return tuple(
-        Bar(one.label, one.shown, one.left, one.width, place == first, one.picture) for place, one in enumerate(bars)
-    )
+    return tuple(replace(bar, best=place == first) for place, bar in enumerate(bars))
 
 
-def _small(ref: ImageRef, pictures: Sequence[Picture]) -> Shown | None:
-    shown = shown_picture(ref, pictures, THUMB)
+def _small(ref: ImageRef, pictures: Sequence[Picture]) -> PictureView | None:
+    shown = picture_view(ref, pictures, THUMB)
     return shown if shown.uri else None
 
 

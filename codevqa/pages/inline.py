@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 import io
 import threading
-from collections import OrderedDict
 
+from cachetools import LRUCache, cached
 from PIL import Image as PILImage
 from PIL import features
 
@@ -17,9 +17,6 @@ __all__ = ["data_uri", "picture_uri"]
 
 _KEPT = 128
 """Shrunk pictures kept ready: the demo shows the same ones at every call."""
-
-_ready: OrderedDict[tuple[str, int], str] = OrderedDict()
-_lock = threading.Lock()
 
 
 def data_uri(image: PILImage.Image, quality: int = 82) -> str:
@@ -34,16 +31,8 @@ def data_uri(image: PILImage.Image, quality: int = 82) -> str:
     return f"data:image/{kind};base64,{base64.b64encode(data.getvalue()).decode('ascii')}"
 
 
+# By the key alone: the full picture is not held here.
+@cached(LRUCache[tuple[str, int], str](_KEPT), key=lambda picture, size: (picture.key, size), lock=threading.Lock())
 def picture_uri(picture: Picture, size: int) -> str:
     """Returns a picture, shrunk to at most ``size`` pixels a side, as a data URI. Safe from any thread."""
-    key = (picture.key, size)
-    with _lock:
-        if key in _ready:
-            _ready.move_to_end(key)
-            return _ready[key]
-    made = data_uri(shrunk(picture, size))  # by the key alone: the full picture is not held here
-    with _lock:
-        _ready[key] = made
-        while len(_ready) > _KEPT:
-            _ready.popitem(last=False)
-    return made
+    return data_uri(shrunk(picture, size))

@@ -9,11 +9,13 @@ from typing import Any, Literal
 
 from markupsafe import Markup
 
-from ..core.answer import Answer, ImageRef, Program
+from .. import __version__
+from ..core.answer import Answer
 from ..core.errors import ErrorRecord
 from ..core.images import Picture
+from ..core.trace import ImageRef, Program
 from .evidence_view import EvidenceView, evidence_view
-from .shown import Shown, shown_picture
+from .picture_view import PictureView, picture_view
 from .view import CallView, LineView, call_view, line_views
 from .words import call_words, seconds, value_words
 
@@ -63,7 +65,7 @@ class PageView:
     outcome: Literal["answered", "fallback", "failed"]
     error: str
     method: str
-    pictures: tuple[Shown, ...]
+    pictures: tuple[PictureView, ...]
     lines: tuple[LineView, ...]
     message: str
     value: str
@@ -86,8 +88,6 @@ class PageView:
 
 def page_view(answer: Answer, pictures: Sequence[Picture]) -> PageView:
     """Returns what a page shows of an answer."""
-    from .. import __version__
-
     program, trace = answer.program, answer.trace
     lines = line_views(program.source, trace.calls, answer.error) if program else ()
     count = max([len(pictures), *_numbers(answer)])
@@ -97,7 +97,7 @@ def page_view(answer: Answer, pictures: Sequence[Picture]) -> PageView:
         outcome="fallback" if answer.fallback else "failed" if answer.error and not answer.text else "answered",
         error=_error(answer.error),
         method=_method(answer),
-        pictures=tuple(shown_picture(ImageRef(index), pictures, PICTURE_SIDE) for index in range(1, count + 1)),
+        pictures=tuple(picture_view(ImageRef(index), pictures, PICTURE_SIDE) for index in range(1, count + 1)),
         lines=lines,
         message=elsewhere(lines, answer.error),
         value=value_words(answer.value) if program and answer.error is None else "",

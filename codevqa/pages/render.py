@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ..core.answer import Answer, Call, Evidence
+from markupsafe import Markup
+
+from ..core.answer import Answer
 from ..core.errors import ErrorRecord
 from ..core.events import CallBegan, Shown
 from ..core.images import Picture
+from ..core.trace import Call, Evidence
 from .code import code_lines
 from .colors import DARK, LIGHT, heat_gradient
 from .evidence_view import evidence_view
@@ -102,19 +105,15 @@ def styles() -> str:
     return _environment().get_template("styles.css.j2").render(light=LIGHT, dark=DARK, gradient=heat_gradient())
 
 
-def _styles() -> Any:
-    from markupsafe import Markup
-
+def _styles() -> Markup:
     return Markup(styles())  # ours alone: no data goes into it
 
 
-def _joined(source: str) -> Any:
-    from markupsafe import Markup
-
+def _joined(source: str) -> Markup:
     return Markup("\n").join(code_lines(source))
 
 
-def _render(template: str, **values: Any) -> str:
+def _render(template: str, **values: object) -> str:
     return clean(_environment().get_template(template).render(**values))
 
 

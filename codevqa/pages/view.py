@@ -8,13 +8,13 @@ from typing import Literal
 
 from markupsafe import Markup
 
-from ..core.answer import Call, ImageRef, Plain
 from ..core.errors import ErrorRecord
 from ..core.events import CallBegan
 from ..core.images import Picture
+from ..core.trace import Call, ImageRef, Plain
 from .code import code_lines
 from .evidence_view import EvidenceView, evidence_view
-from .shown import Shown, shown_picture
+from .picture_view import PictureView, picture_view
 from .words import call_words, images_in, outcome, seconds, value_words
 
 __all__ = ["CallView", "LineView", "call_view", "line_views", "running_view"]
@@ -41,7 +41,7 @@ class CallView:
     seconds: str = ""
     error: str = ""
     evidence: tuple[EvidenceView, ...] = ()
-    thumbs: tuple[Shown, ...] = ()
+    thumbs: tuple[PictureView, ...] = ()
     """Pictures it is about, where no evidence shows them."""
 
 
@@ -91,9 +91,9 @@ def running_view(began: CallBegan, pictures: Sequence[Picture]) -> CallView:
     return CallView(began.index, began.name, text, "running", began.line, thumbs=_thumbs((began.arguments,), pictures))
 
 
-def _thumbs(values: tuple[Plain, ...], pictures: Sequence[Picture]) -> tuple[Shown, ...]:
+def _thumbs(values: tuple[Plain, ...], pictures: Sequence[Picture]) -> tuple[PictureView, ...]:
     wanted = list(dict.fromkeys(index for value in values for index in images_in(value)))
-    return tuple(shown_picture(ImageRef(index), pictures, THUMB) for index in wanted[:MOST_THUMBS])
+    return tuple(picture_view(ImageRef(index), pictures, THUMB) for index in wanted[:MOST_THUMBS])
 
 
 def line_views(source: str, calls: Sequence[Call], error: ErrorRecord | None) -> tuple[LineView, ...]:

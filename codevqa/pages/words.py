@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 
-from ..core.answer import Call, ImageRef, Plain
+from ..core.trace import Call, ImageRef, Plain
 
 __all__ = ["call_words", "clean", "images_in", "number", "seconds", "value_words"]
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..core.answer import Form
 from ..core.errors import SetupError, UnknownNameError
 from ..core.settings import Settings
+from ..core.trace import Form
 from ..models.base import Models
 from ..prompts import PromptSet
 from ..prompts import load as load_prompts
@@ -35,7 +35,7 @@ def _blip_captioner(name: str, **options: Any) -> Any:
 
 
 def _transformers(name: str, **options: Any) -> Any:
-    from ..models.causal_lm.transformers_lm import TransformersLM
+    from ..models.causal_lm import TransformersLM
 
     return TransformersLM.from_pretrained(name, **options)
 

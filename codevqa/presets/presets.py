@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from ..core.answer import Form
 from ..core.errors import UnknownNameError
 from ..core.settings import Settings, WriterSettings
+from ..core.trace import Form
 
 __all__ = ["PRESETS", "Preset", "preset"]
 

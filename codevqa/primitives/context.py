@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..batching.model_services import Services
-from ..core.answer import Evidence, Form, ImageRef
+from ..batching.model_services import ModelServices
 from ..core.settings import Settings
+from ..core.trace import Evidence, Form, ImageRef
 from .kinds import Image
 from .pnpvqa import PnPVQA
 
@@ -23,7 +23,7 @@ class CallContext:
     """Whether the user asked about one picture or a set."""
     images: tuple[Image, ...]
     """The question's pictures, in order."""
-    services: Services
+    services: ModelServices
     """The models, batched over every program now running."""
     pnpvqa: PnPVQA
     settings: Settings

@@ -14,12 +14,12 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..batching.model_services import Services
-from ..core.answer import Evidence, Form, ImageRef
+from ..batching.model_services import ModelServices
 from ..core.errors import ModelError
 from ..core.images import Picture
 from ..core.settings import QuerySettings
 from ..core.text import sentence_case
+from ..core.trace import Evidence, Form, ImageRef
 from ..models.base import CaptionRequest, GenerationRequest, Map, MatchRequest
 from ..models.retrieval import ExampleIndex, Retriever
 from ..prompts import PromptSet, ReadingExample
@@ -96,7 +96,7 @@ class PnPVQA:
 
     def __init__(
         self,
-        services: Services,
+        services: ModelServices,
         prompts: Mapping[Form, PromptSet],
         settings: QuerySettings,
         retriever: Retriever | None,

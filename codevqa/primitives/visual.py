@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..core.answer import Evidence, ImageRef
+from ..core.trace import Evidence, ImageRef
 from ..models.base import DetectRequest, Match, MatchRequest, SimilarityRequest
 from .kinds import Image
 from .signature import GRID, PrimitiveSet, primitive

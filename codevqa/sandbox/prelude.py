@@ -8,18 +8,12 @@ that ``map`` and ``filter`` return lists, like every generator expression in thi
 
 from __future__ import annotations
 
-import re
+__all__ = ["PRELUDE", "READ"]
 
-from .program_shape import code
-
-__all__ = ["CHECK", "READ", "prelude"]
-
-_CHECK = "__answer__"
-
-READ = f"""("", answer) if not (__wrong__ := {_CHECK}(answer, Image)) else (__wrong__, None)"""
+READ = """("", answer) if not (__wrong__ := __answer__(answer, Image)) else (__wrong__, None)"""
 """Expression that gives what is wrong with the value of ``answer``, empty text where nothing is, and the value."""
 
-_BUILTINS = """
+PRELUDE = """
 def map(function, *iterables, strict=False):
     if not iterables:
         raise TypeError("map() must have at least two arguments.")
@@ -85,10 +79,9 @@ def next(iterator, *default, __next=next):
     if default:
         return default[0]
     raise StopIteration
-"""
 
-CHECK = f"""
-def {_CHECK}(value, Image, isinstance=isinstance, type=type, len=len, str=str):
+
+def __answer__(value, Image, isinstance=isinstance, type=type, len=len, str=str):
     # Names the first thing in the value that is not plain data; functions and the like would cross as text.
     waiting = [value]
     seen = 0
@@ -112,25 +105,4 @@ def {_CHECK}(value, Image, isinstance=isinstance, type=type, len=len, str=str):
             return "a " + type(item).__name__ + ", which is not plain data"
     return ""
 """
-"""What :data:`READ` calls. Defined before the program runs, it keeps the builtins that the program may hide from it."""
-
-_LAST = "\nanswer if type(answer) is bool or type(answer) is str and len(answer) <= 1000 else None\n"
-
-_CALLING = re.compile(r"\b(?:exec|eval|filter|map|max|min|next|sorted)\b")
-_HIDING = re.compile(
-    r"__|\b(?:exec|eval|return)\b|\b(?:def|class)\s+(?:bool|isinstance|len|str|type)\b"
-    r"|\b(?:bool|isinstance|len|str|type)\b(?!\()|[^\0-\x7f]|\\\s*\Z"
-)
-"""A program in which this occurs may have other builtins at its end, or another end."""
-
-
-def prelude(source: str) -> tuple[str, str]:
-    """Returns what is run before a program and what is put at its end, as little as it takes.
-
-    The end gives the answer where it is a short text or a truth value, as nearly always, and None otherwise. That
-    saves defining the check for every program, and asking for the answer afterwards: a quarter of what a program costs
-    here. It is empty where the check comes before, because what the end needs may be hidden by then.
-    """
-    shown = code(source)
-    before = _BUILTINS if _CALLING.search(shown) else ""
-    return (before + CHECK, "") if _HIDING.search(shown) else (before, _LAST)
+"""Run before every program. Defined there, what :data:`READ` calls keeps the builtins that the program may hide."""

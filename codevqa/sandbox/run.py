@@ -24,7 +24,7 @@ from ..core.settings import Limits
 from ..primitives import CONSTANTS, Image
 from .boundary import Handles, Plain, answer_value
 from .error_mapping import explain, one_line
-from .prelude import CHECK, READ, prelude
+from .prelude import PRELUDE, READ
 
 if TYPE_CHECKING:
     from pydantic_monty import FunctionSnapshot, MontySession, SyncSnapshot
@@ -40,6 +40,8 @@ Host: TypeAlias = Callable[[str, "tuple[Any, ...]", "dict[str, Any]", "int | Non
 passed: bind them before use. A TypeError, ValueError or LookupError is raised inside the program; anything else ends
 the run and reaches the caller of :meth:`Sandbox.run` as it is."""
 
+_FILE = "<python-input-1>"
+"""The interpreter's name for the program: what it was fed after the prelude."""
 _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 
@@ -107,10 +109,6 @@ class Run:
         self._executor = executor
         self._handles = Handles()
         self._printed = monty.CollectString(limits.output_bytes)
-        self._fed = 0
-        """What was fed to the session before the program."""
-        self._last = ""
-        """What was put at its end."""
         self._calls = 0
         self._turn = threading.Lock()
         """Held by whoever uses the session."""
@@ -198,11 +196,11 @@ class Run:
                         waiting = True
                         return state
                     state = _refused(state)
-                return Outcome(self._left(state), self._printed.output)
+                return Outcome(self._left(), self._printed.output)
             except monty.MontyCrashedError:
                 raise
             except monty.MontyError as error:
-                raise self._explained(error) from None
+                raise explain(error, self._limits, 0, _FILE) from None
             finally:
                 if not waiting:
                     self._close()
@@ -215,19 +213,9 @@ class Run:
             self._pid = self._session.worker_pid
             if self._killed:
                 raise gone()
-        before, self._last = prelude(self._source)
-        if before:
-            self._session.feed_run(before)
-            self._fed += 1
+        self._session.feed_run(PRELUDE)
         inputs = self._globals(images, given)
-        try:
-            return self._session.feed_start(self._source + self._last, inputs=inputs, print_callback=self._printed)
-        except monty.MontySyntaxError:
-            if not self._last:
-                raise
-            self._last = ""  # what is wrong is told of the program as it was written
-            self._fed += 1
-            return self._session.feed_start(self._source, inputs=inputs, print_callback=self._printed)
+        return self._session.feed_start(self._source, inputs=inputs, print_callback=self._printed)
 
     def _give_back(self) -> None:
         with self._turn:
@@ -252,21 +240,10 @@ class Run:
     def _is_call(self, state: FunctionSnapshot) -> bool:
         return not state.is_os_function and state.object_id is None and state.function_name in self._names
 
-    def _explained(self, error: monty.MontyError) -> ProgramError:
-        if self._last and isinstance(error, monty.MontyRuntimeError):
-            frames = [(frame.filename, frame.line) for frame in error.traceback()[-1:]]
-            if frames == [(self._file, self._encoded.count(b"\n") + 2)]:
-                return _unreadable(error)
-        return explain(error, self._limits, 0, self._file)
-
-    def _left(self, state: monty.MontyComplete) -> Plain:
+    def _left(self) -> Plain:
         """Returns what the program left in ``answer``."""
-        if self._last and (value := state.output) is not None:
-            return answer_value(value)
         try:
-            read = self._session.feed_run(
-                CHECK + READ if self._last else READ, print_callback=monty.CollectString(1024)
-            )
+            read = self._session.feed_run(READ, print_callback=monty.CollectString(1024))
         except monty.MontyCrashedError:
             raise
         except monty.MontyError as error:
@@ -276,12 +253,8 @@ class Run:
             raise ProgramAnswerError(f"answer holds {one_line(wrong[:200])}.")
         return answer_value(value)
 
-    @property
-    def _file(self) -> str:
-        return f"<python-input-{self._fed}>"
-
     def _line_of(self, position: monty.SourceRange) -> int | None:
-        if position.filename != self._file:
+        if position.filename != _FILE:
             return None
         return self._encoded.count(b"\n", 0, position.start) + 1
 

@@ -17,19 +17,19 @@ import os
 import re
 import time
 import unicodedata
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeAlias
 
 import pydantic_monty as monty
+from cachetools import LRUCache
 
 from ..core.errors import ProgramAnswerError, ProgramError, ProgramLimitError, ProgramSyntaxError, SetupError
 from ..core.settings import Limits
 from ..primitives import Image, PrimitiveSet
 from .error_mapping import crash, explain
-from .program_shape import outline, shape
+from .program_shape import shape
 from .run import Host, Outcome, Run, gone, in_thread
 from .static_check import CHECKED_AS, finding, prefix, stubs, variables
 
@@ -89,7 +89,7 @@ class Sandbox:
         self._checkers: _Workers | None = None
         self._starting = asyncio.Lock()
         self._runs: set[Run] = set()
-        self._checked: OrderedDict[_Key, ProgramError | None] = OrderedDict()
+        self._checked: LRUCache[_Key, ProgramError | None] = LRUCache(CHECKS_KEPT)
         self._checking: dict[_Key, asyncio.Task[ProgramError | None]] = {}
 
     async def start(self) -> None:
@@ -121,8 +121,7 @@ class Sandbox:
     async def check(self, source: str, *, given: Mapping[str, str] | None = None) -> None:
         """Checks a program without running any of it.
 
-        Results are remembered, also for programs that differ only in words and names (:func:`.program_shape.shape`, and
-        :func:`.program_shape.outline` where it is words alone).
+        Results are remembered, also for programs that differ only in words and names (:func:`.program_shape.shape`).
 
         Args:
             source: The program.
@@ -135,10 +134,6 @@ class Sandbox:
             ProgramLimitError: it is too long, or too much for the checker.
         """
         source = self._readable(source)
-        alike = None if given else outline(source, self.primitives.names)
-        if alike is not None and (alike, ()) in self._checked:  # nothing is wrong with a program so alike
-            self._checked.move_to_end((alike, ()))
-            return
         error = await self._verdict(source, given or {})
         if error is not None:
             # A fresh one each time: an exception that is raised collects its traceback and context.
@@ -208,28 +203,18 @@ class Sandbox:
         """Returns what is wrong with a program, remembered or found."""
         key = (source, tuple(sorted(given.items())))
         if key in self._checked:
-            self._checked.move_to_end(key)
             return self._checked[key]
         if key not in self._checking:
             self._checking[key] = asyncio.create_task(self._find(source, given))
             self._checking[key].add_done_callback(lambda _: self._checking.pop(key))
         # Whoever began it may be cancelled; others wait for it too.
-        error = await asyncio.shield(self._checking[key])
-        self._remember(key, error)
+        error = self._checked[key] = await asyncio.shield(self._checking[key])
         return error
-
-    def _remember(self, key: _Key, error: ProgramError | None) -> None:
-        self._checked[key] = error
-        if len(self._checked) > CHECKS_KEPT:
-            self._checked.popitem(last=False)
 
     async def _find(self, source: str, given: Mapping[str, str]) -> ProgramError | None:
         """Returns what is wrong with a program; nothing where nothing is wrong with those of its shape."""
         like = None if given else shape(source, self.primitives.names)
         if like is not None and like != source and await self._verdict(like, given) is None:
-            alike = outline(source, self.primitives.names)
-            if alike is not None:
-                self._remember((alike, ()), None)
             return None
         return await self._check(source, variables(given))
 

@@ -14,11 +14,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from ..core.answer import Form, Program
 from ..core.errors import InputError, ProgramError, SetupError
 from ..core.events import Prepared, Shown, Tell, Writing
 from ..core.settings import WriterSettings
 from ..core.text import sentence_case
+from ..core.trace import Form, Program
 from ..models.base import Completion, GenerationRequest, LanguageModel, Message
 from ..models.retrieval import ExampleIndex, Retriever
 from ..primitives.signature import Primitive

@@ -26,8 +26,8 @@ from collections.abc import Iterator
 from ...core.errors import SetupError
 from ..task import Example
 from .files import Folder, Located, Pictures
+from .json_stream import JsonRecord
 from .split import Info, Split, answer_text, read, unknown_split
-from .stream import Row
 
 __all__ = ["INFO", "open_split"]
 
@@ -64,7 +64,7 @@ def open_split(folder: Folder, split: str, *, pictures: bool = True, paraphrased
     source = _source(folder, split)
     finder = Pictures(folder, "images", "")
 
-    def make(_: str, row: Row) -> Iterator[Example]:
+    def make(_: str, row: JsonRecord) -> Iterator[Example]:
         yield _example(row, finder, paraphrased or split.endswith(REWORDED))
 
     opened = Split(INFO.name, split, INFO.prompts, (source,), read(INFO, (source,), make))
@@ -81,7 +81,7 @@ def _source(folder: Folder, split: str) -> Located:
         raise unknown_split(INFO, split, error) from None
 
 
-def _example(row: Row, finder: Pictures, paraphrased: bool) -> Example:
+def _example(row: JsonRecord, finder: Pictures, paraphrased: bool) -> Example:
     scenes = [str(scene) for scene in row["scenes"]]
     if not scenes:
         raise ValueError("it has no scenes")

@@ -32,8 +32,8 @@ from ...core.errors import InputError, SetupError
 from ..task import EvalImage, Example
 from .files import Folder, Located, Pictures
 from .gqa_groups import groups
+from .json_stream import JsonRecord, stream_records
 from .split import Info, Split, answer_text, read, unknown_split
-from .stream import Row, rows
 
 __all__ = ["INFO", "choices", "example", "open_split"]
 
@@ -91,7 +91,7 @@ def open_split(folder: Folder, split: str, *, pictures: bool = True) -> Split:
     sources = _sources(folder, split)
     finder = Pictures(folder, "images", "allImages/images", "")
 
-    def make(key: str, row: Row) -> Iterator[Example]:
+    def make(key: str, row: JsonRecord) -> Iterator[Example]:
         yield example(key, row, finder.find(_picture(row)))
 
     notes: tuple[str, ...] = ()
@@ -101,7 +101,7 @@ def open_split(folder: Folder, split: str, *, pictures: bool = True) -> Split:
     return opened.check(folder, INFO, finder if pictures else None)
 
 
-def example(key: str, row: Row, picture: EvalImage) -> Example:
+def example(key: str, row: JsonRecord, picture: EvalImage) -> Example:
     """Turns a record into an example.
 
     Args:
@@ -125,7 +125,7 @@ def example(key: str, row: Row, picture: EvalImage) -> Example:
     )
 
 
-def choices(root: Path, split: str) -> Iterator[tuple[str, Row]]:
+def choices(root: Path, split: str) -> Iterator[tuple[str, JsonRecord]]:
     """Yields ids of questions with the answers that are valid and plausible: ``{"valid": […], "plausible": […]}``.
 
     Args:
@@ -142,14 +142,14 @@ def choices(root: Path, split: str) -> Iterator[tuple[str, Row]]:
     found = folder.find(*single)
     sources = (found,) if found else _chunks(folder, [f"eval/{name}/{_tier(split)}_all_questions"])
     for source in sources or (folder.need("choices", single, hint),):
-        yield from rows(source, keyed=True)
+        yield from stream_records(source, keyed=True)
 
 
 def _tier(split: str) -> str:
     return split.removesuffix("_balanced").removesuffix("_all")
 
 
-def _picture(row: Row) -> str:
+def _picture(row: JsonRecord) -> str:
     return str(row["image"]) if "image" in row else f"{row['imageId']}.jpg"
 
 

@@ -23,8 +23,8 @@ from dataclasses import replace
 from ...core.errors import InputError, SetupError
 from ..task import Example
 from .files import Folder, Located, Pictures
+from .json_stream import JsonRecord
 from .split import Info, Split, read, truth, unknown_split
-from .stream import Row
 
 __all__ = ["BOXES", "INFO", "PERMUTATIONS", "open_split"]
 
@@ -62,7 +62,7 @@ def open_split(folder: Folder, split: str, *, pictures: bool = True, permutation
     finder = Pictures(folder, f"{split}/images", "images", f"nlvr/{split}/images", "")
     anywhere = finder.subfolders() if split == "hidden" else []
 
-    def make(_: str, row: Row) -> Iterator[Example]:
+    def make(_: str, row: JsonRecord) -> Iterator[Example]:
         places = [str(row["directory"])] if row.get("directory") is not None else anywhere
         for number in range(permutations):
             yield _example(row, split, number, places, finder)
@@ -79,7 +79,7 @@ def _source(folder: Folder, split: str) -> Located:
         raise unknown_split(INFO, split, error) from None
 
 
-def _example(row: Row, split: str, number: int, places: list[str], finder: Pictures) -> Example:
+def _example(row: JsonRecord, split: str, number: int, places: list[str], finder: Pictures) -> Example:
     identifier = str(row["identifier"])
     first, dash, second = identifier.partition("-")
     if not (dash and first.isdigit() and second.isdigit()):

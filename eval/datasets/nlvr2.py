@@ -25,8 +25,8 @@ from zlib import crc32
 from ...core.errors import SetupError
 from ..task import Example
 from .files import Folder, Located, Pictures
+from .json_stream import JsonRecord
 from .split import Info, Split, read, truth, unknown_split
-from .stream import Row
 
 __all__ = ["INFO", "group", "open_split"]
 
@@ -70,7 +70,7 @@ def open_split(folder: Folder, split: str, *, pictures: bool = True) -> Split:
     source = _source(folder, split)
     finder = Pictures(folder, *PLACES)
 
-    def make(_: str, row: Row) -> Iterator[Example]:
+    def make(_: str, row: JsonRecord) -> Iterator[Example]:
         yield _example(row, finder)
 
     opened = Split(INFO.name, split, INFO.prompts, (source,), read(INFO, (source,), make))
@@ -97,7 +97,7 @@ def _source(folder: Folder, split: str) -> Located:
         raise unknown_split(INFO, split, error) from None
 
 
-def _example(row: Row, finder: Pictures) -> Example:
+def _example(row: JsonRecord, finder: Pictures) -> Example:
     record = {name: row[name] for name in KEPT if name in row}
     sentence = str(row["sentence"] if "sentence" in row else row["question"])
     if "identifier" in row:

@@ -25,8 +25,8 @@ from itertools import islice
 from ...core.errors import InputError
 from ..task import EvalImage, Example
 from .files import Folder, Located
+from .json_stream import JsonRecord, stream_records
 from .split import Info, Split, answer_text
-from .stream import Row, rows
 from .vqa_files import COCO, VQAFiles, answers, example, open_files
 
 __all__ = ["INFO", "make", "open_split"]
@@ -47,7 +47,7 @@ MOST = 9_009
 KEPT = ("answer_id", "raw_answer", "answer", "answer_confidence")
 
 
-def make(row: Row, annotation: Row | None, picture: EvalImage) -> Example:
+def make(row: JsonRecord, annotation: JsonRecord | None, picture: EvalImage) -> Example:
     """Turns a question, its annotation where there is one, and its picture into an example."""
     given = answers(row, annotation)
     gold = tuple(answer_text(one["raw_answer"] if "raw_answer" in one else one["answer"]) for one in given)
@@ -55,9 +55,9 @@ def make(row: Row, annotation: Row | None, picture: EvalImage) -> Example:
     return example(row, annotation, picture, gold, answers=kept)
 
 
-def _check(row: Row, source: Located) -> None:
+def _check(row: JsonRecord, source: Located) -> None:
     del row
-    if sum(1 for _ in islice(rows(source, within="questions"), MOST + 1)) > MOST:
+    if sum(1 for _ in islice(stream_records(source, within="questions"), MOST + 1)) > MOST:
         raise InputError(
             f"{source} is not OK-VQA's: it has more than {MOST:,} questions.",
             hint="VQA v1 has files of the same name; get OK-VQA's from https://okvqa.allenai.org/download.html.",

@@ -10,7 +10,7 @@ from typing import Any
 from ...core.errors import InputError, SetupError
 from ..task import Example, PictureFile
 from .files import Folder, Located, Pictures
-from .stream import Row, rows
+from .json_stream import JsonRecord, stream_records
 
 __all__ = ["Info", "Split", "answer_text", "read"]
 
@@ -75,7 +75,12 @@ class Split:
 
 
 def read(
-    info: Info, sources: tuple[Located, ...], make: Callable[[str, Row], Iterator[Example]], **how: Any
+    info: Info,
+    sources: tuple[Located, ...],
+    make: Callable[[str, JsonRecord], Iterator[Example]],
+    *,
+    within: str = "",
+    keyed: bool = False,
 ) -> Callable[[], Iterator[Example]]:
     """Returns what begins to read examples from files, one file after another.
 
@@ -83,12 +88,13 @@ def read(
         info: The data set, for messages.
         sources: The files.
         make: Turns a key and a record into examples, and raises KeyError, TypeError or ValueError where it cannot.
-        how: As for :func:`rows`.
+        within: As for :func:`~codevqa.eval.datasets.json_stream.stream_records`.
+        keyed: As there.
     """
 
     def start() -> Iterator[Example]:
         for source in sources:
-            for count, (key, row) in enumerate(rows(source, **how), 1):
+            for count, (key, row) in enumerate(stream_records(source, within=within, keyed=keyed), 1):
                 try:
                     made = list(make(key, row))
                 except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -10,8 +10,8 @@ from typing import Any
 from ...core.errors import SetupError
 from ..task import EvalImage, Example
 from .files import Folder, Located, Pictures
+from .json_stream import JsonRecord, stream_records
 from .split import Info, Split, answer_text, foreign, read, unknown_split
-from .stream import Row, rows
 
 __all__ = ["COCO", "FOLDERS", "VQAFiles", "answers", "example", "open_files"]
 
@@ -32,9 +32,9 @@ class VQAFiles:
     """Short names of splits."""
     shorter: tuple[str, ...]
     """Beginnings of names of files in list format, such as ``vqa_``."""
-    check: Callable[[Row, Located], None]
+    check: Callable[[JsonRecord, Located], None]
     """Raises InputError where a first question shows that the file is another data set's."""
-    make: Callable[[Row, Row | None, EvalImage], Example]
+    make: Callable[[JsonRecord, JsonRecord | None, EvalImage], Example]
     """Turns a question, its annotation where there is one, and the picture into an example."""
 
 
@@ -58,7 +58,7 @@ def open_files(files: VQAFiles, folder: Folder, split: str, *, pictures: bool) -
             source = folder.need("questions", [*official, lists[0]], info.questions)
     except SetupError as error:
         raise unknown_split(info, split, error) from None
-    for _, row in islice(rows(source, within="questions"), 1):
+    for _, row in islice(stream_records(source, within="questions"), 1):
         files.check(row, source)
     known = [f"{p}mscoco_{split}_annotations.json" for p in files.prefixes]
     known += [f"{p}{split}_annotations.json" for p in ("", *files.shorter)]
@@ -68,7 +68,7 @@ def open_files(files: VQAFiles, folder: Folder, split: str, *, pictures: bool) -
     def start() -> Iterator[Example]:
         answered = _Annotations(info, gold)
 
-        def make(_: str, row: Row) -> Iterator[Example]:
+        def make(_: str, row: JsonRecord) -> Iterator[Example]:
             yield files.make(row, answered.of(str(row["question_id"])), finder.find(*names(row, split)))
 
         yield from read(info, (source,), make, within="questions")()
@@ -85,11 +85,11 @@ class _Annotations:
 
     def __init__(self, info: Info, source: Located | None) -> None:
         self.info, self.source = info, source
-        self.rows = rows(source, within="annotations") if source else iter(())
-        self.waiting: dict[str, Row] = {}
+        self.rows = stream_records(source, within="annotations") if source else iter(())
+        self.waiting: dict[str, JsonRecord] = {}
         self.count = 0
 
-    def of(self, key: str) -> Row | None:
+    def of(self, key: str) -> JsonRecord | None:
         """Returns the annotation of a question; None where there is none."""
         found = self.waiting.pop(key, None)
         if found is not None:
@@ -106,7 +106,7 @@ class _Annotations:
         return None
 
 
-def names(row: Row, split: str) -> tuple[str, ...]:
+def names(row: JsonRecord, split: str) -> tuple[str, ...]:
     """Where the picture of a question may be."""
     if "image" in row:
         return (str(row["image"]), str(row["image"]).rpartition("/")[2])
@@ -116,7 +116,7 @@ def names(row: Row, split: str) -> tuple[str, ...]:
     return tuple(f"{subset}/COCO_{subset}_{number:012d}.jpg" for subset in subsets)
 
 
-def answers(row: Row, annotation: Row | None) -> list[dict[str, Any]]:
+def answers(row: JsonRecord, annotation: JsonRecord | None) -> list[dict[str, Any]]:
     """The answers of an annotation, or of a record in list format, as records; empty where there are none.
 
     Raises:
@@ -131,7 +131,9 @@ def answers(row: Row, annotation: Row | None) -> list[dict[str, Any]]:
     return [one if isinstance(one, dict) else {"answer": answer_text(one)} for one in listed]
 
 
-def example(row: Row, annotation: Row | None, picture: EvalImage, gold: tuple[str, ...], **more: Any) -> Example:
+def example(
+    row: JsonRecord, annotation: JsonRecord | None, picture: EvalImage, gold: tuple[str, ...], **more: object
+) -> Example:
     """Builds the example that both data sets have in common."""
     known = row | (annotation or {})
     record: dict[str, Any] = {name: value for name, value in more.items() if value}

@@ -23,8 +23,8 @@ from __future__ import annotations
 from ...core.errors import InputError
 from ..task import EvalImage, Example
 from .files import Folder, Located
+from .json_stream import JsonRecord
 from .split import Info, Split, answer_text, foreign
-from .stream import Row
 from .vqa_files import COCO, VQAFiles, answers, example, open_files
 
 __all__ = ["INFO", "make", "open_split"]
@@ -41,7 +41,7 @@ INFO = Info(
 )
 
 
-def make(row: Row, annotation: Row | None, picture: EvalImage) -> Example:
+def make(row: JsonRecord, annotation: JsonRecord | None, picture: EvalImage) -> Example:
     """Turns a question, its annotation where there is one, and its picture into an example."""
     given = answers(row, annotation)
     if given and "raw_answer" in given[0]:
@@ -51,7 +51,7 @@ def make(row: Row, annotation: Row | None, picture: EvalImage) -> Example:
     return example(row, annotation, picture, gold, multiple_choice_answer=common)
 
 
-def _check(row: Row, source: Located) -> None:
+def _check(row: JsonRecord, source: Located) -> None:
     """Files without the prefix v2_ are named alike in the first VQA and in OK-VQA, whose ids end in one digit."""
     name = (source.member or source.path.name).rpartition("/")[2]
     try:

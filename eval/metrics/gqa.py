@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ..datasets.files import Located
-from ..datasets.stream import rows
+from ..datasets.json_stream import stream_records
 from ..task import Example
 from . import text
 from .base import ExactMatch
@@ -88,7 +88,7 @@ class GQAMetric(ExactMatch):
             return ()
         if callable(self._choices):
             return self._choices()
-        return rows(Located(self._choices), keyed=True)
+        return stream_records(Located(self._choices), keyed=True)
 
     def tally(self) -> GQATally:
         """Returns a new tally."""

@@ -21,13 +21,13 @@ from typing import Any
 
 from ...core.errors import InputError
 from ..datasets.files import Folder, Located
-from ..datasets.stream import rows
+from ..datasets.json_stream import stream_records
 
 __all__ = [
     "BROAD",
     "FAMILIES",
     "GENERIC",
-    "Phrase",
+    "ObjectPhrase",
     "SceneGraph",
     "SceneGraphs",
     "SceneObject",
@@ -96,7 +96,7 @@ def singular(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Phrase:
+class ObjectPhrase:
     """``large red stars``: a noun in the singular with attributes in their canonical spelling."""
 
     noun: str
@@ -172,7 +172,7 @@ class SceneGraphs(Mapping[str, SceneGraph]):
         if keep:
             self.graphs[key] = graph
 
-    def parse(self, text: str, nouns: Collection[str] = ()) -> Phrase | None:
+    def parse(self, text: str, nouns: Collection[str] = ()) -> ObjectPhrase | None:
         """Reads ``the large red stars``; None where a word is not in the vocabulary.
 
         Args:
@@ -185,7 +185,7 @@ class SceneGraphs(Mapping[str, SceneGraph]):
             if noun in self.names or noun in nouns or noun in GENERIC:
                 attributes = frozenset(map(canonical, words[:cut]))
                 known = all(one in self.attributes or one in _EXCLUSIVE for one in attributes)
-                return Phrase(noun, attributes) if known else None
+                return ObjectPhrase(noun, attributes) if known else None
         return None
 
 
@@ -227,6 +227,6 @@ def load_scene_graphs(file: Located, wanted: Collection[str] | None = None) -> S
         SetupError: it cannot be opened.
     """
     found = SceneGraphs()
-    for key, record in rows(file, keyed=True):
+    for key, record in stream_records(file, keyed=True):
         found.add(key, record, keep=wanted is None or key in wanted)
     return found

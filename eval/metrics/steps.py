@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeAlias
 from ..statistics import Interval, proportion
 from ..task import Example, Row
 from .scene_graphs import SceneGraphs
-from .truth import Gold, Scene, Truth, gold_of
+from .truth import Gold, SceneJudge, Truth, gold_of
 
 __all__ = ["STEPS", "JudgedStep", "Outcome", "StepJudge", "StepSummary", "image_id", "outcome", "summarize_steps"]
 
@@ -121,12 +121,12 @@ class StepJudge:
         says = " or ".join(f"image {number}" for number in right)
         return Truth(says, lambda value: isinstance(value, Mapping) and value.get("image") in right)
 
-    def _scene(self, example: Example, gold: Gold, reference: Any) -> Scene | None:
+    def _scene(self, example: Example, gold: Gold, reference: Any) -> SceneJudge | None:
         number = reference.get("image") if isinstance(reference, Mapping) else None
         if not isinstance(number, int) or not 1 <= number <= len(example.images):
             return None
         graph = self.graphs.get(image_id(example.images[number - 1].name))
-        return Scene(graph, self.graphs, gold, self.complete) if graph else None
+        return SceneJudge(graph, self.graphs, gold, self.complete) if graph else None
 
 
 def image_id(name: str) -> str:

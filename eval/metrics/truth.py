@@ -17,9 +17,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .scene_graphs import BROAD, FAMILIES, GENERIC, Phrase, SceneGraph, SceneGraphs, SceneObject, canonical, singular
+from .scene_graphs import (
+    BROAD,
+    FAMILIES,
+    GENERIC,
+    ObjectPhrase,
+    SceneGraph,
+    SceneGraphs,
+    SceneObject,
+    canonical,
+    singular,
+)
 
-__all__ = ["GRID", "Gold", "Scene", "Truth", "gold_of"]
+__all__ = ["GRID", "Gold", "SceneJudge", "Truth", "gold_of"]
 
 GRID = 24
 """Positions count in patches of a 24x24 grid, y upwards."""
@@ -49,7 +59,7 @@ class Gold:
 
     ids: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Objects that a noun certainly stands for."""
-    absent: frozenset[Phrase] = frozenset()
+    absent: frozenset[ObjectPhrase] = frozenset()
     """What the program looks for in vain."""
 
 
@@ -61,7 +71,7 @@ def gold_of(semantic: Iterable[Mapping[str, Any]]) -> Gold:
     """
     steps = [one for one in semantic if isinstance(one, Mapping)]
     ids: dict[str, set[str]] = {}
-    absent: set[Phrase] = set()
+    absent: set[ObjectPhrase] = set()
     for place, step in enumerate(steps):
         found = re.fullmatch(r"([^(]+?)\s*\(([^()]*)\)", str(step.get("argument", "")).strip())
         operation = step.get("operation")
@@ -73,7 +83,7 @@ def gold_of(semantic: Iterable[Mapping[str, Any]]) -> Gold:
         elif operation == "select":
             attributes = _filters(steps, place)
             if attributes is not None:
-                absent.add(Phrase(noun, attributes))
+                absent.add(ObjectPhrase(noun, attributes))
     return Gold({noun: frozenset(one) for noun, one in ids.items()}, frozenset(absent))
 
 
@@ -93,7 +103,7 @@ def _filters(steps: Sequence[Mapping[str, Any]], place: int) -> frozenset[str] |
 
 
 @dataclass(frozen=True)
-class Scene:
+class SceneJudge:
     """One picture's graph with what is needed to read questions about it."""
 
     graph: SceneGraph
@@ -141,14 +151,14 @@ class Scene:
         phrase = self._phrase(text)
         return None if phrase is None else self.present(phrase)
 
-    def fits(self, one: SceneObject, phrase: Phrase) -> bool | None:
+    def fits(self, one: SceneObject, phrase: ObjectPhrase) -> bool | None:
         """Whether a phrase describes an object; None where it cannot be told."""
         if not self._called(one, phrase):  # but in graphs made by people a man may be a person too
             return False if self.complete and phrase.noun in self.words.names else None
         shown = [one.shows(attribute, complete=self.complete) for attribute in phrase.attributes]
         return False if False in shown else None if None in shown else True
 
-    def present(self, phrase: Phrase) -> bool | None:
+    def present(self, phrase: ObjectPhrase) -> bool | None:
         """Whether there is what a phrase describes."""
         fitting = [self.fits(one, phrase) for one in self.graph.objects.values()]
         if True in fitting:
@@ -237,7 +247,7 @@ class Scene:
 
     # -- small parts --------------------------------------------------------------------------------------------------
 
-    def _phrase(self, text: str) -> Phrase | None:
+    def _phrase(self, text: str) -> ObjectPhrase | None:
         return self.words.parse(" ".join(text.lower().strip(" ?.").split()), self.gold.ids.keys() | self._sought())
 
     def _named(self, text: str) -> list[SceneObject]:
@@ -248,11 +258,11 @@ class Scene:
         called = [(one, self.fits(one, phrase)) for one in self.graph.objects.values() if self._called(one, phrase)]
         return [] if None in [fits for _, fits in called] else [one for one, fits in called if fits]
 
-    def _called(self, one: SceneObject, phrase: Phrase) -> bool:
+    def _called(self, one: SceneObject, phrase: ObjectPhrase) -> bool:
         """Whether the phrase's noun names the object."""
         return one.name == phrase.noun or phrase.noun in GENERIC or one.id in self.gold.ids.get(phrase.noun, ())
 
-    def _vague(self, phrase: Phrase) -> bool:
+    def _vague(self, phrase: ObjectPhrase) -> bool:
         """Whether more may be meant than the graph calls by the noun."""
         return not self.complete and (
             phrase.noun in GENERIC or (phrase.noun in BROAD and phrase.noun not in self.gold.ids)
@@ -269,19 +279,19 @@ _PLACE = r"(?:in|on) (?:the|this) (?:image|picture|photo|photograph|scene)"
 _QUESTIONS: tuple[tuple[re.Pattern[str], Callable[..., Truth | None]], ...] = tuple(
     (re.compile(pattern), judge)
     for pattern, judge in (
-        (r"(?:is|are) there (?P<what>.+)", Scene.exists),
-        (r"do(?:es)? (?:the|this) (?:image|picture|photo|scene) (?:show|contain|have) (?P<what>.+)", Scene.exists),
-        (r"(?:can|do) you see (?P<what>.+)", Scene.exists),
-        (r"(?:what|which) (?P<family>color|size) (?:is|are) (?P<what>the .+)", Scene.attribute),
-        (r"(?:what|which) (?P<family>color|size) do(?:es)? (?P<what>the .+) have", Scene.attribute),
-        (r"what(?: is|'s) the (?P<family>color|size) of (?P<what>the .+)", Scene.attribute),
-        (r"how (?P<family>big|large) (?:is|are) (?P<what>the .+)", Scene.attribute),
-        (r"(?:is|are) (?P<rest>the .+) or (?P<other>.+)", Scene.choose),
-        (r"(?:is|are) (?P<rest>the .+)", Scene.verify),
-        (r"what is (?P<what>the .+)", Scene.name),
-        (r"how many (?P<what>.+) (?:are there|are)", Scene.number),
-        (r"how many (?P<what>.+) (?:do|can) you see", Scene.number),
-        (r"how many (?P<what>.+) does the (?:image|picture|photo) show", Scene.number),
+        (r"(?:is|are) there (?P<what>.+)", SceneJudge.exists),
+        (r"do(?:es)? (?:the|this) (?:image|picture|photo|scene) (?:show|contain|have) (?P<what>.+)", SceneJudge.exists),
+        (r"(?:can|do) you see (?P<what>.+)", SceneJudge.exists),
+        (r"(?:what|which) (?P<family>color|size) (?:is|are) (?P<what>the .+)", SceneJudge.attribute),
+        (r"(?:what|which) (?P<family>color|size) do(?:es)? (?P<what>the .+) have", SceneJudge.attribute),
+        (r"what(?: is|'s) the (?P<family>color|size) of (?P<what>the .+)", SceneJudge.attribute),
+        (r"how (?P<family>big|large) (?:is|are) (?P<what>the .+)", SceneJudge.attribute),
+        (r"(?:is|are) (?P<rest>the .+) or (?P<other>.+)", SceneJudge.choose),
+        (r"(?:is|are) (?P<rest>the .+)", SceneJudge.verify),
+        (r"what is (?P<what>the .+)", SceneJudge.name),
+        (r"how many (?P<what>.+) (?:are there|are)", SceneJudge.number),
+        (r"how many (?P<what>.+) (?:do|can) you see", SceneJudge.number),
+        (r"how many (?P<what>.+) does the (?:image|picture|photo) show", SceneJudge.number),
     )
 )
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...core.errors import InputError, SetupError
 
-__all__ = ["connect", "last_line", "line", "room"]
+__all__ = ["connect", "find_room", "last_line", "one_line"]
 
 LEAST_CPUS = 8
 """CPUs a Ray of our own counts at least: with two it starves its own helpers."""
@@ -42,7 +42,7 @@ def connect(address: str | None) -> tuple[Any, bool]:
             ray.init(address="local", num_cpus=cpus, include_dashboard=False, object_store_memory=OBJECTS, **quiet)
     except (OSError, RuntimeError, ValueError) as error:
         what = "Ray does not start here" if address is None else f"There is no Ray cluster at {address}"
-        raise SetupError(f"{what}: {line(error)}.", hint="Its own words are in /tmp/ray.") from None
+        raise SetupError(f"{what}: {one_line(error)}.", hint="Its own words are in /tmp/ray.") from None
     return ray, True
 
 
@@ -61,7 +61,7 @@ def _reachable(address: str) -> None:
     socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
 
 
-def line(error: Exception) -> str:
+def one_line(error: Exception) -> str:
     """Returns the beginning of an error's text as one line."""
     return " ".join(str(error).split())[:300].rstrip(".")
 
@@ -72,7 +72,7 @@ def last_line(error: Exception) -> str:
     return next((line for line in reversed(lines) if line), type(error).__name__).rstrip(".")
 
 
-def room(ray: Any, actors: int | None, one_machine: bool) -> tuple[dict[str, Any], int, int]:
+def find_room(ray: Any, actors: int | None, one_machine: bool) -> tuple[dict[str, Any], int, int]:
     """Returns the options of each actor, how many there are to be, and on how many machines they may run.
 
     Raises:

@@ -6,61 +6,47 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ... import __version__
 from ...core.errors import CodeVQAError, ImageError, SetupError
-from ..run.local import Evidence, Local
-from ..run.provenance import run_info
+from ..run.local import LocalAnswerer
+from ..run.provenance import engine_info
+from ..run.request import KeptEvidence
 from ..run.run_info import RunInfo
-from ..run.session import Job
 from ..run.shared_pictures import SharedPictures
-from ..task import Example, Row
+from ..task import Example, Job, Row
 
 if TYPE_CHECKING:
     from ...engine.codevqa import CodeVQA
 
-__all__ = ["SAME", "Answered", "Plan", "Worker"]
+__all__ = ["SAME_PACKAGES", "ActorSetup", "Worker", "WorkerReply"]
 
-SAME = "Install the same packages on every machine."
+SAME_PACKAGES = "Install the same packages on every machine."
 
 
 @dataclass(frozen=True)
-class Plan:
+class ActorSetup:
     """What an actor needs to know before it is asked."""
 
     factory: Callable[[], CodeVQA]
     folder: str
     """Working directory, so that relative paths mean the same everywhere."""
     version: str
-    dataset: str
-    split: str
     machines: int
     """On how many there may be actors."""
 
 
 @dataclass(frozen=True)
-class Answered:
+class WorkerReply:
     """What came of an example."""
 
     rows: list[Row]
     unread: str = ""
     """Why its pictures cannot be read here; empty where they can."""
-
-
-class _Named:
-    """Stands for a data set where only its name counts."""
-
-    prompts = ""
-
-    def __init__(self, name: str, split: str) -> None:
-        self.name, self.split = name, split
-
-    def __iter__(self) -> Iterator[Example]:
-        return iter(())
 
 
 class Worker:
@@ -74,38 +60,38 @@ class Worker:
         """Returns the process's id, as soon as it has found room."""
         return str(os.getpid())
 
-    async def start(self, plan: Plan) -> RunInfo | CodeVQAError:
+    async def start(self, setup: ActorSetup) -> RunInfo | CodeVQAError:
         """Makes the engine, and returns what runs are told apart by."""
         try:
-            return await asyncio.to_thread(self._start, plan)
+            return await asyncio.to_thread(self._start, setup)
         except CodeVQAError as error:
             return error
 
-    def _start(self, plan: Plan) -> RunInfo:
-        if plan.version != __version__:
+    def _start(self, setup: ActorSetup) -> RunInfo:
+        if setup.version != __version__:
             raise SetupError(
-                f"{socket.gethostname()} has codevqa {__version__}, and {plan.version} asks.",
-                hint=SAME,
+                f"{socket.gethostname()} has codevqa {__version__}, and {setup.version} asks.",
+                hint=SAME_PACKAGES,
             )
         with suppress(OSError):  # another machine may not have it; then pictures with relative paths are missed
-            os.chdir(plan.folder)
+            os.chdir(setup.folder)
         # Threads that launch GPU work wait for those that compute for up to this long, five milliseconds else.
         sys.setswitchinterval(0.0005)
-        self.engine = engine = plan.factory()
+        self.engine = engine = setup.factory()
         calls = getattr(engine, "calls", None)
-        if calls is not None and not calls.read_only and plan.machines > 1:
+        if calls is not None and not calls.read_only and setup.machines > 1:
             raise SetupError(
-                f"Calls are recorded on one machine, and Ray has {plan.machines}.",
+                f"Calls are recorded on one machine, and Ray has {setup.machines}.",
                 hint="Give one_machine, or leave out the record.",
             )
-        return run_info(engine, _Named(plan.dataset, plan.split), methods=(), seeds=(engine.settings.seed,))
+        return engine_info(engine)
 
     async def ask(
-        self, example: Example, jobs: Sequence[Job], seeds: Sequence[int], evidence: Evidence
-    ) -> Answered | CodeVQAError:
-        """Answers an example as :class:`~codevqa.eval.run.local.Local` does."""
+        self, example: Example, jobs: Sequence[Job], seeds: Sequence[int], evidence: KeptEvidence
+    ) -> WorkerReply | CodeVQAError:
+        """Answers an example as :class:`~codevqa.eval.run.local.LocalAnswerer` does."""
         assert self.engine is not None
-        ask, unread = Local(self.engine, seeds, evidence, self.pictures), ""
+        ask, unread = LocalAnswerer(self.engine, seeds, evidence, self.pictures), ""
         try:
             rows = await ask(example, jobs)
             if any(row.error == ImageError.__name__ for row in rows):  # its picture's, or a program's?
@@ -114,7 +100,7 @@ class Worker:
             unread = str(error)
         except CodeVQAError as error:
             return error
-        return Answered(rows, unread)
+        return WorkerReply(rows, unread)
 
     async def close(self) -> None:
         """Ends the engine."""

@@ -20,7 +20,7 @@ from ..metrics import Metric
 from ..metrics.steps import StepJudge, outcome
 from ..run.store import Store
 from ..task import EvalImage, Example, PictureFile, Row
-from .view import Case, Shown, Step
+from .view import Case, ShownCall, Thumbnail
 
 __all__ = ["KINDS", "call_text", "choose", "shown_case", "thumbnail"]
 
@@ -104,7 +104,7 @@ def shown_case(
     chosen: Chosen,
     metric: Metric,
     judge: StepJudge | None,
-    picture: Callable[[EvalImage], Shown],
+    picture: Callable[[EvalImage], Thumbnail],
 ) -> Case:
     """Returns a question as a report shows it."""
     example, row, other = chosen
@@ -113,7 +113,9 @@ def shown_case(
     for index, call in enumerate(row.trace.get("calls") or (), 1):
         verdict = verdicts.get(index)
         if not str(call.get("name")).startswith("open_image"):
-            steps.append(Step(call_text(call), verdict.truth if verdict else "", verdict.right if verdict else None))
+            steps.append(
+                ShownCall(call_text(call), verdict.truth if verdict else "", verdict.right if verdict else None)
+            )
     return Case(
         id=example.id,
         question=example.question,
@@ -157,7 +159,7 @@ def _cut(text: str) -> str:
     return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]} … ({len(text) - MAX_TEXT:,} more)"
 
 
-def thumbnail(image: EvalImage, here: Path | None = None) -> Shown:
+def thumbnail(image: EvalImage, here: Path | None = None) -> Thumbnail:
     """Returns a small copy of a picture inline, or its name alone where it cannot be read.
 
     Args:
@@ -170,11 +172,11 @@ def thumbnail(image: EvalImage, here: Path | None = None) -> Shown:
     try:
         small = load_picture(found.load()).pixels.copy()
     except ImageError:
-        return Shown(image.name)
+        return Thumbnail(image.name)
     small.thumbnail((SIDE, SIDE))
     data = io.BytesIO()
     small.save(data, "JPEG", quality=80)
-    return Shown(image.name, "data:image/jpeg;base64," + base64.b64encode(data.getvalue()).decode())
+    return Thumbnail(image.name, "data:image/jpeg;base64," + base64.b64encode(data.getvalue()).decode())
 
 
 def _moved(path: Path, here: Path) -> Path:

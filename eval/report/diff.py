@@ -17,11 +17,11 @@ from ..statistics import Interval, Paired, compare, mean, proportion
 from ..task import Example, Method, Row
 from .view import percent, points
 
-__all__ = ["Change", "Difference", "compare_runs", "describe", "require_same_data"]
+__all__ = ["ChangedAnswer", "Difference", "compare_runs", "describe", "require_same_data"]
 
 
 @dataclass(frozen=True)
-class Change:
+class ChangedAnswer:
     """A question that the two runs answer differently."""
 
     id: str
@@ -60,9 +60,9 @@ class Difference:
     """Second minus first."""
     settings: list[str] = field(default_factory=list)
     """What differs between the settings of the two."""
-    better: list[Change] = field(default_factory=list)
-    worse: list[Change] = field(default_factory=list)
-    other: list[Change] = field(default_factory=list)
+    better: list[ChangedAnswer] = field(default_factory=list)
+    worse: list[ChangedAnswer] = field(default_factory=list)
+    other: list[ChangedAnswer] = field(default_factory=list)
     """Changed without being better or worse."""
 
     def to_dict(self) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def compare_runs(
             clusters.append(example.cluster or example.id)
         if row.prediction != other.prediction:
             result.changed_answers += 1
-            _keep(result, Change(*_texts(example, row, other), before, after, row.error, other.error), keep)
+            _keep(result, ChangedAnswer(*_texts(example, row, other), before, after, row.error, other.error), keep)
     if not result.questions:
         raise InputError(f"The runs share no question answered by {method}.", hint="Look at them with codevqa report.")
     result.only_first = first.counts().get((method, repeat), 0) - result.questions
@@ -157,7 +157,7 @@ def _texts(
     )
 
 
-def _keep(result: Difference, change: Change, keep: int) -> None:
+def _keep(result: Difference, change: ChangedAnswer, keep: int) -> None:
     before, after = change.first_score, change.second_score
     kind = result.other
     if before is not None and after is not None and before != after:

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 from ...core.errors import InputError, SetupError, UnknownNameError
 from ..metrics import Metric, metric_for
 from ..run.store import Store
-from ..task import Example, Method, Row
+from ..task import Example, Job, Method, Row
 
 __all__ = ["FORMATS", "export"]
 
@@ -75,12 +75,11 @@ def export(store: Store, format: str, out: Path | str, *, method: Method | None 
     return count
 
 
-Jobs: TypeAlias = Iterable[tuple[Method, int]]
 Lines: TypeAlias = Iterator[tuple[str, int]]
 """Pieces of a file, each with how many answers it holds."""
 
 
-def _pairs(store: Store, jobs: Jobs) -> Iterator[tuple[Example, Row]]:
+def _pairs(store: Store, jobs: Iterable[Job]) -> Iterator[tuple[Example, Row]]:
     for method, repeat in jobs:
         yield from store.pairs(method, repeat)
 
@@ -89,10 +88,10 @@ def _json(value: Mapping[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _list(make: Callable[[Example, Row], Mapping[str, Any]]) -> Callable[[Store, Jobs], Lines]:
+def _list(make: Callable[[Example, Row], Mapping[str, Any]]) -> Callable[[Store, Iterable[Job]], Lines]:
     """Returns what writes a JSON list, one item a line."""
 
-    def lines(store: Store, jobs: Jobs) -> Lines:
+    def lines(store: Store, jobs: Iterable[Job]) -> Lines:
         before = "[\n"
         for example, row in _pairs(store, jobs):
             yield before + _json(make(example, row)), 1
@@ -112,11 +111,11 @@ def _vqa(example: Example, row: Row) -> Mapping[str, Any]:
     return {"question_id": int(example.id), "answer": row.prediction}
 
 
-def _csv(true: str, false: str) -> Callable[[Store, Jobs], Lines]:
+def _csv(true: str, false: str) -> Callable[[Store, Iterable[Job]], Lines]:
     """Returns what writes ``id,judgement`` lines. What is no judgement stays as it is, and counts as wrong there."""
     words = {"yes": true, "true": true, "no": false, "false": false}
 
-    def lines(store: Store, jobs: Jobs) -> Lines:
+    def lines(store: Store, jobs: Iterable[Job]) -> Lines:
         for example, row in _pairs(store, jobs):
             said = " ".join(row.prediction.replace(",", " ").split()).lower()
             yield f"{example.id},{words.get(said, said or 'none')}\n", 1
@@ -124,7 +123,7 @@ def _csv(true: str, false: str) -> Callable[[Store, Jobs], Lines]:
     return lines
 
 
-def _jsonl(store: Store, jobs: Jobs) -> Lines:
+def _jsonl(store: Store, jobs: Iterable[Job]) -> Lines:
     metric = _metric(store)
     for example, row in _pairs(store, jobs):
         shown = {
@@ -148,7 +147,7 @@ def _jsonl(store: Store, jobs: Jobs) -> Lines:
         yield _json(shown) + "\n", 1
 
 
-def _lmms(store: Store, jobs: Jobs) -> Lines:
+def _lmms(store: Store, jobs: Iterable[Job]) -> Lines:
     metric = _metric(store)
     key = "vqa_score" if store.info.dataset in ("vqav2", "okvqa") else "exact_match"
     for number, (example, row) in enumerate(_pairs(store, jobs)):
@@ -184,7 +183,7 @@ def _metric(store: Store) -> Metric | None:
         return None
 
 
-FORMATS: Mapping[str, Callable[[Store, Jobs], Lines]] = {
+FORMATS: Mapping[str, Callable[[Store, Iterable[Job]], Lines]] = {
     "jsonl": _jsonl,
     "gqa": _list(_gqa),
     "vqa": _list(_vqa),

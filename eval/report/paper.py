@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-__all__ = ["NOTE", "PAPER", "SOURCE", "Reported", "reported"]
+__all__ = ["NOTE", "PAPER", "Reported", "reported"]
 
-SOURCE = "Subramanian et al., ACL 2023"
 NOTE = "reported by the paper, with other models (Codex and BLIP large): for orientation, not a comparison"
 
 

@@ -8,14 +8,14 @@ from typing import Any
 
 from ..metrics.steps import StepSummary
 from ..run.run_info import RunInfo
-from ..statistics import Interval, Paired
+from ..statistics import Interval, Paired, wilson
 from ..task import Method
 from .figures import Group, MethodSummary, Summary
 from .paper import NOTE, Reported, reported
-from .view import Bar, Chart, Line, Role, Section, Table, percent, points
+from .view import AccuracyBar, Chart, ChartLine, Role, Section, Table, percent, points
 
 __all__ = [
-    "METHODS",
+    "METHOD_LABELS",
     "about",
     "breakdown",
     "comparison",
@@ -27,7 +27,10 @@ __all__ = [
     "step_scores",
 ]
 
-METHODS: Mapping[Method, tuple[str, Role]] = {"codevqa": ("CodeVQA", "program"), "pnpvqa": ("PnP-VQA", "baseline")}
+METHOD_LABELS: Mapping[Method, tuple[str, Role]] = {
+    "codevqa": ("CodeVQA", "program"),
+    "pnpvqa": ("PnP-VQA", "baseline"),
+}
 """What a reader sees of a method."""
 MOST_LINES = 12
 """Groups of one chart; further ones are counted in its note."""
@@ -78,7 +81,7 @@ def results(runs: Sequence[Named]) -> Section:
         for method, found in summary.methods.items():
             rows.append(
                 (
-                    METHODS[method][0],
+                    METHOD_LABELS[method][0],
                     name if len(runs) > 1 else f"{info.dataset} {info.split}",
                     f"{found.rows:,}",
                     percent(found.accuracy),
@@ -90,11 +93,11 @@ def results(runs: Sequence[Named]) -> Section:
     for dataset in dict.fromkeys(info.dataset for _, info, _ in runs):
         paper = reported(dataset)
         if paper:
-            for method in METHODS:
+            for method in METHOD_LABELS:
                 muted.add(len(rows))
                 value = paper.codevqa if method == "codevqa" else paper.pnpvqa
                 where = f"paper: {dataset} {paper.split}"
-                rows.append((METHODS[method][0], where, f"{paper.n:,}", f"{100 * value:.2f} %", "", "", ""))
+                rows.append((METHOD_LABELS[method][0], where, f"{paper.n:,}", f"{100 * value:.2f} %", "", "", ""))
     head = ("Method", "Run", "Questions", "Accuracy", "Without fallbacks", "Wall time", "Tokens")
     if len(runs) == 1:
         head = ("Method", "Data", *head[2:])
@@ -107,7 +110,7 @@ def _spread(runs: Sequence[Named]) -> Iterator[str]:
     for name, _, summary in runs:
         for method, found in summary.methods.items():
             if found.repeats:
-                label = METHODS[method][0] + (f" in {name}" if len(runs) > 1 else "")
+                label = METHOD_LABELS[method][0] + (f" in {name}" if len(runs) > 1 else "")
                 average, spread = 100 * found.repeats.mean, 100 * found.repeats.spread
                 yield (
                     f"{label}, over {len(found.repeats.values)} sampling seeds: {average:.2f} % on average, standard "
@@ -169,8 +172,10 @@ def breakdown(info: RunInfo, summary: Summary) -> Iterator[Section]:
         yield Section("Breakdown", tables=tables, charts=tuple(charts))
 
 
-def _line(group: Group, label: str) -> Line:
-    return Line(label, group.n, tuple(Bar(*METHODS[method], share) for method, share in group.accuracy.items()))
+def _line(group: Group, label: str) -> ChartLine:
+    return ChartLine(
+        label, group.n, tuple(AccuracyBar(*METHOD_LABELS[method], share) for method, share in group.accuracy.items())
+    )
 
 
 def _beside_paper(info: RunInfo, summary: Summary) -> Iterator[Table]:
@@ -204,11 +209,11 @@ def failures(summary: Summary) -> Iterator[Section]:
     rows = []
     errors: list[tuple[str, ...]] = []
     for method, found in summary.methods.items():
-        rows.append((METHODS[method][0], percent(found.fallback), f"{found.unanswered:,}", percent(found.plain)))
+        rows.append((METHOD_LABELS[method][0], percent(found.fallback), f"{found.unanswered:,}", percent(found.plain)))
         errors += [
             (
                 line.type,
-                METHODS[method][0],
+                METHOD_LABELS[method][0],
                 f"{line.count:,} ({100 * line.share:.1f} %)",
                 f"{line.fallback:,}",
                 "–" if line.accuracy is None else f"{100 * line.accuracy:.1f} %",
@@ -253,8 +258,6 @@ def step_scores(steps: StepSummary | None) -> Iterator[Section]:
 
 
 def _calls(calls: Mapping[str, tuple[int, int, int]], whole: Interval | None) -> Iterator[tuple[str, ...]]:
-    from ..statistics import wilson
-
     for name, (count, judged, right) in calls.items():
         yield name, f"{count:,}", f"{judged:,}", percent(wilson(right, judged) if judged else None)
     yield "all", *(f"{sum(one[at] for one in calls.values()):,}" for at in (0, 1)), percent(whole)
@@ -271,7 +274,7 @@ def corpus(summary: Summary) -> Iterator[Section]:
         name: found.reasons.get(name, "") for name in names for _, found in methods if found.corpus.get(name) is None
     }
     note = " ".join(f"No {name}: {reason}." for name, reason in reasons.items() if reason)
-    head = ("", *(METHODS[method][0] for method, _ in methods))
+    head = ("", *(METHOD_LABELS[method][0] for method, _ in methods))
     yield Section("Figures of the whole run", tables=(Table(head, tuple(rows), note=note),))
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..metrics.base import Metric, Tally
 from ..statistics import ROUNDS, Interval, Paired, compare, mean, wilson
-from ..task import Example, Method, Row
+from ..task import METHODS, Example, Method, Row
 from .figures import ErrorLine, Group, MethodSummary, Repeats, Summary
 from .plain_pass import is_plain_pass
 
@@ -28,7 +28,6 @@ GROUP_ROUNDS = 2_000
 MOST_VALUES = 200
 """Values of a group key that are shown by themselves; rarer ones go together."""
 OTHER = "(other)"
-METHODS: tuple[Method, ...] = ("codevqa", "pnpvqa")
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]

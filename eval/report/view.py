@@ -7,7 +7,20 @@ from typing import Literal, TypeAlias
 
 from ..statistics import Interval
 
-__all__ = ["Bar", "Case", "Chart", "Line", "Report", "Role", "Section", "Shown", "Step", "Table", "percent", "points"]
+__all__ = [
+    "AccuracyBar",
+    "Case",
+    "Chart",
+    "ChartLine",
+    "Report",
+    "Role",
+    "Section",
+    "ShownCall",
+    "Table",
+    "Thumbnail",
+    "percent",
+    "points",
+]
 
 TIED = "\N{NO-BREAK SPACE}"
 """Keeps a figure and its interval on one line."""
@@ -27,7 +40,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Bar:
+class AccuracyBar:
     """A share with its interval."""
 
     name: str
@@ -36,12 +49,12 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Line:
+class ChartLine:
     """One group of questions in a chart, with a bar for each method."""
 
     label: str
     n: int
-    bars: tuple[Bar, ...]
+    bars: tuple[AccuracyBar, ...]
 
 
 @dataclass(frozen=True)
@@ -49,12 +62,12 @@ class Chart:
     """Bars by group."""
 
     title: str
-    lines: tuple[Line, ...]
+    lines: tuple[ChartLine, ...]
     note: str = ""
 
 
 @dataclass(frozen=True)
-class Shown:
+class Thumbnail:
     """A picture: inline data where it can be read, else only its name."""
 
     name: str
@@ -62,7 +75,7 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Step:
+class ShownCall:
     """One call of a program, with the verdict of the scene graph where there is one."""
 
     text: str
@@ -77,13 +90,13 @@ class Case:
     id: str
     question: str
     gold: str
-    pictures: tuple[Shown, ...]
+    pictures: tuple[Thumbnail, ...]
     answer: str
     answer_right: bool | None
     baseline: str | None
     baseline_right: bool | None
     program: str
-    steps: tuple[Step, ...]
+    steps: tuple[ShownCall, ...]
     error: str = ""
     """What failed, where the baseline answered in the program's place."""
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ...core.errors import InputError
 from ...core.settings import Settings
+from ...engine.codevqa import CodeVQA
 from ...presets.presets import Preset
 from ...presets.presets import preset as find_preset
+from ...prompts import load
+from ...writing.writer import by_form
 from ..task import DataSet, Method
+from .record import record_engine, recorded_settings, replay_engine
 from .store import Store
-
-if TYPE_CHECKING:
-    from ...engine.codevqa import CodeVQA
 
 __all__ = ["engine_for", "methods_of", "preset_of", "prompts_for", "settings_for"]
 
@@ -104,24 +104,16 @@ def engine_for(
     named = prompts_for(chosen, dataset, prompts)
 
     def recorded() -> CodeVQA:
-        from .record import record_engine
-
         assert record is not None
         return record_engine(record, preset, prompts=named, settings=settings, language_model=language_model)
 
     def replayed() -> CodeVQA:
-        from ...prompts import load
-        from ...writing.writer import by_form
-        from .record import recorded_settings, replay_engine
-
         assert replay is not None
         used = recorded_settings(replay)
         used = replace(used, seed=used.seed if seed is None else seed, workers=workers or used.workers)
         return replay_engine(replay, settings=used, prompts=None if prompts is None else by_form(load(prompts)))
 
     def live() -> CodeVQA:
-        from ...engine.codevqa import CodeVQA
-
         return CodeVQA.from_preset(preset, prompts=named, settings=settings, language_model=language_model)
 
     if replay is not None and (record is not None or language_model is not None):

@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
 
 from ...core.answer import Answer
 from ...core.errors import CodeVQAError, InputError, ReplayMissError, ServerError, SetupError
 from ...core.images import Picture, load_pictures
 from ...engine.codevqa import CodeVQA
-from ..task import Example, Row
+from ..task import Example, Job, Row
 from .provenance import trace
-from .session import Job
+from .request import KeptEvidence
 from .shared_pictures import SharedPictures
 
-__all__ = ["Evidence", "Local", "failed"]
-
-Evidence: TypeAlias = Literal["calls", "full"]
+__all__ = ["LocalAnswerer", "failed"]
 
 
-class Local:
+class LocalAnswerer:
     """Answers examples with an engine of this process.
 
     Args:
         engine: the engine.
         seeds: seed of each repetition.
-        evidence: ``calls`` keeps each call with its value, captions and completions; ``full`` adds relevance maps,
-            patches and prompts, which are long.
+        evidence: what is kept of each call.
         shared: pictures that examples have in common; None shares none with others of this class.
     """
 
@@ -35,7 +31,7 @@ class Local:
         self,
         engine: CodeVQA,
         seeds: Sequence[int],
-        evidence: Evidence = "calls",
+        evidence: KeptEvidence = "calls",
         shared: SharedPictures | None = None,
     ) -> None:
         self.engine = engine

@@ -19,10 +19,11 @@ from ...core.answer import Answer
 from ...core.errors import SetupError
 from ...engine.codevqa import CodeVQA
 from ...presets.assembly import resolve
-from ..task import DataSet, Method
+from ..task import DataSet
+from .request import EvalRequest
 from .run_info import RunInfo
 
-__all__ = ["data_hash", "data_places", "machine", "prompt_hash", "prompt_names", "run_info", "trace"]
+__all__ = ["data_hash", "data_places", "engine_info", "machine", "prompt_hash", "prompt_names", "run_info", "trace"]
 
 SAMPLED = 100
 """Examples that are looked at to tell data sets apart."""
@@ -31,38 +32,43 @@ _COLUMNS = ("question", "answer", "program", "fallback", "error", "seconds", "mo
 _LONG = ("relevance", "patches", "prompt")
 
 
-def run_info(
-    engine: CodeVQA,
-    dataset: DataSet,
-    *,
-    methods: tuple[Method, ...],
-    seeds: tuple[int, ...],
-    limit: int | None = None,
-    offset: int = 0,
-    preset: str = "",
-    variant: str = "",
-) -> RunInfo:
-    """Describes a run that is about to begin.
-
-    Raises:
-        SetupError: a file of the data set cannot be read.
-    """
+def engine_info(engine: CodeVQA) -> RunInfo:
+    """Describes an engine and this machine; :func:`run_info` adds what is asked."""
     return RunInfo(
-        dataset=dataset.name,
-        split=dataset.split,
-        methods=methods,
-        preset=preset,
+        dataset="",
+        split="",
+        methods=(),
         models={role: portable(name) for role, name in engine.model_names.items()},
         settings=dataclasses.asdict(engine.settings),
         prompts=prompt_names(engine),
         prompt_hash=prompt_hash(engine),
-        seeds=seeds,
-        offset=offset,
-        limit=limit,
-        variant=variant,
         version=__version__,
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         machine=machine(),
+    )
+
+
+def run_info(engine: RunInfo, dataset: DataSet, request: EvalRequest) -> RunInfo:
+    """Describes a run that is about to begin.
+
+    Args:
+        engine: the engine; see :func:`engine_info`.
+        dataset: what it will be asked.
+        request: how.
+
+    Raises:
+        SetupError: a file of the data set cannot be read.
+    """
+    return dataclasses.replace(
+        engine,
+        dataset=dataset.name,
+        split=dataset.split,
+        methods=tuple(request.methods),
+        preset=request.preset,
+        seeds=request.seeds_from(engine.settings["seed"]),
+        offset=request.offset,
+        limit=request.limit,
+        variant=request.variant,
         data=data_places(dataset),
         data_hash=data_hash(dataset),
     )

@@ -18,10 +18,10 @@ from typing import Any, Self
 
 from PIL import Image as PILImage
 
-from ...core.answer import Form
 from ...core.errors import ImageError, InputError, ReplayMissError, SetupError
 from ...core.images import ImageSource, Picture, load_picture
 from ...core.settings import Limits, QuerySettings, Settings, WriterSettings
+from ...core.trace import Form
 from ...engine.codevqa import CodeVQA
 from ...models.base import LanguageModel, Models
 from ...presets.assembly import build, choose, prompt_sets, resolve
@@ -35,7 +35,6 @@ from .recorded_models import RecordedCaptioner, RecordedDetector, RecordedLM, Re
 
 __all__ = [
     "RecordedCodeVQA",
-    "has_record",
     "record_engine",
     "record_parts",
     "recorded_settings",
@@ -233,11 +232,6 @@ def recorded_settings(folder: Path | str) -> Settings:
         return _settings(store)
     finally:
         store.close()
-
-
-def has_record(folder: Path | str) -> bool:
-    """Returns whether a run has recorded calls."""
-    return _file(folder).is_file()
 
 
 # -- parts -----------------------------------------------------------------------------------------------------------

@@ -7,38 +7,26 @@ answered in :mod:`.local`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Unpack
 
 from ...core.errors import InputError, SetupError
 from ...engine.codevqa import CodeVQA
-from ..task import DataSet, Method
-from .local import Evidence, Local
-from .provenance import run_info
+from ..task import DataSet
+from .local import LocalAnswerer
+from .provenance import engine_info, run_info
+from .request import EvalOptions, EvalRequest
 from .run_info import RunInfo
 from .session import AskExample, Progress, run
 from .store import Store
 
-__all__ = ["METHODS", "check", "evaluate", "open_run", "seeds_of", "stream"]
-
-METHODS: tuple[Method, ...] = ("codevqa", "pnpvqa")
+__all__ = ["evaluate", "open_run", "stream"]
 
 
 def evaluate(
-    engine: CodeVQA | Callable[[], CodeVQA],
-    dataset: DataSet,
-    out: Path | str,
-    *,
-    methods: Sequence[Method] = METHODS,
-    limit: int | None = None,
-    offset: int = 0,
-    seeds: int | Sequence[int] = 1,
-    resume: bool = False,
-    preset: str = "",
-    variant: str = "",
-    evidence: Evidence = "calls",
-    progress: Progress | None = None,
+    engine: CodeVQA | Callable[[], CodeVQA], dataset: DataSet, out: Path | str, **options: Unpack[EvalOptions]
 ) -> Store:
     """Evaluates an engine on a data set.
 
@@ -46,15 +34,8 @@ def evaluate(
         engine: the engine, or what makes it; one that is made here is closed here.
         dataset: the data set.
         out: folder of the run.
-        methods: what is asked of each example; ``codevqa`` and the baseline ``pnpvqa``.
-        limit: examples at most; None asks all of them.
-        offset: examples left out at the start.
-        seeds: how often to ask, with the engine's seed and those after it; or the seed of each repetition.
-        resume: go on with the run in ``out``, or begin it where there is none.
-        preset: name of the engine's preset, for the record.
-        variant: variant of the metric, for the record.
-        evidence: what is kept of each call; see :class:`.local.Local`.
-        progress: told how far the run is, after each example.
+        options: ``methods``, ``limit``, ``offset``, ``seeds``, ``resume``, ``preset``, ``variant``, ``evidence``,
+            ``progress``; see :class:`~codevqa.eval.run.request.EvalOptions`.
 
     Returns:
         The store, open; close it. An interrupt (Ctrl-C) ends the run with every finished row kept.
@@ -65,48 +46,18 @@ def evaluate(
         ModelError: a model fails for every question.
         SetupError: the disk is full, or the engine cannot serve this data set.
     """
-    check(out, dataset, methods=methods, limit=limit, offset=offset, seeds=seeds, resume=resume)
+    request = EvalRequest(**options)
+    request.check(dataset, out)
     made = engine() if callable(engine) else None
     vqa = made or engine
     assert isinstance(vqa, CodeVQA)
     try:
-        used = seeds_of(seeds, vqa.settings.seed)
-        info = run_info(
-            vqa, dataset, methods=tuple(methods), seeds=used, limit=limit, offset=offset, preset=preset, variant=variant
-        )
-        ask = Local(vqa, used, evidence)
-        return stream(out, dataset, ask, info, workers=vqa.settings.workers, progress=progress)
+        info = run_info(engine_info(vqa), dataset, request)
+        ask = LocalAnswerer(vqa, info.seeds, request.evidence)
+        return stream(out, dataset, ask, info, workers=vqa.settings.workers, progress=request.progress)
     finally:
         if made is not None:
             made.close()
-
-
-def check(
-    out: Path | str,
-    dataset: DataSet,
-    *,
-    methods: Sequence[Method],
-    limit: int | None,
-    offset: int,
-    seeds: int | Sequence[int],
-    resume: bool,
-) -> None:
-    """Refuses what can be refused before any model is loaded; see :func:`evaluate`.
-
-    Raises:
-        InputError: it makes no sense, or the run is there and ``resume`` is not set.
-    """
-    if Store.exists(out) and not resume:
-        Store.create(out, RunInfo(dataset.name, dataset.split, tuple(methods)))  # raises
-    if not methods or not set(methods) <= set(METHODS) or not seeds:
-        raise InputError("There is nothing to ask: give at least one method and one seed.")
-    if offset < 0 or (limit is not None and limit < 0):
-        raise InputError("An offset or a limit is not negative.")
-
-
-def seeds_of(seeds: int | Sequence[int], first: int) -> tuple[int, ...]:
-    """Returns the seed of each repetition: those given, or as many as asked from the engine's on."""
-    return tuple(range(first, first + seeds)) if isinstance(seeds, int) else tuple(seeds)
 
 
 def stream(

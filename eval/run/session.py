@@ -15,21 +15,19 @@ from typing import Protocol, TypeAlias
 
 from ...core.errors import CodeVQAError, InputError, ModelError, ReplayMissError, ServerError, SetupError
 from ...core.loop_thread import LoopThread
-from ..task import DataSet, Example, Method, Row
+from ..task import DataSet, Example, Job, Row
 from .run_info import RunInfo
 from .store import Store
 
-__all__ = ["AskExample", "Job", "Progress", "Status", "run"]
+__all__ = ["AskExample", "Progress", "Status", "run"]
 
-Job: TypeAlias = tuple[Method, int]
-"""A method and the number of a repetition."""
 Progress: TypeAlias = "Callable[[Status], None]"
 PATIENCE = 16
 """Model failures in a row, with no answer between them, that end a run; more where the window is larger."""
 
 
 class AskExample(Protocol):
-    """Answers one example in several ways: :class:`.local.Local`, or something that asks another machine."""
+    """Answers one example in several ways: :class:`.local.LocalAnswerer`, or something that asks another machine."""
 
     async def __call__(self, example: Example, jobs: Sequence[Job]) -> list[Row]:
         """Returns one row a job.

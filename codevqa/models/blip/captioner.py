@@ -6,10 +6,9 @@ CLS, starts from "a picture of", and samples among the likeliest tokens.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Sequence
-from typing import cast
+from typing import Unpack, cast
 
 import numpy as np
 import torch
@@ -17,21 +16,23 @@ from transformers import BlipForConditionalGeneration
 
 from ...core.errors import ModelError, SetupError
 from ..base import CaptionRequest
-from ..core_pool import Cores
-from ..cuda_graphs import enabled
+from ..cpu_threads import NetworkThread
+from .batches import rows_that_fit, run_in_batches
+from .caption_text import CaptionText
 from .checkpoint import Checkpoint, DType, load_checkpoint
-from .fast.caption_decoder import CaptionDecoder, CaptionRules, Drafts
-from .fast.caption_decoder_cpu import CaptionWriter
-from .fast.caption_text import CaptionText
-from .fast.sampling import numbers_of
-from .gpu.caption_graphs import ROWS, CaptionGraphs, unrecorded
-from .vision_tower import DEFAULT_CACHE_BYTES, BlipStats, VisionTower, fitting, in_batches
-
-_CPU_CAPTIONS = 64
+from .choice import caption_decoder
+from .options import CaptionerOptions, FeatureOptions
+from .sampling import CaptionRules, numbers_of
+from .vision_tower import BlipStats, VisionTower
 
 
 class BlipCaptioner:
-    """BLIP's caption decoder over one vision tower. Implements :class:`codevqa.models.base.Captioner`."""
+    """BLIP's caption decoder over one vision tower. Implements :class:`codevqa.models.base.Captioner`.
+
+    Args:
+        checkpoint: the network and where it is.
+        options: the others are :class:`.options.CaptionerOptions`, too.
+    """
 
     def __init__(
         self,
@@ -42,9 +43,9 @@ class BlipCaptioner:
         max_length: int = 20,
         top_k: int = 50,
         temperature: float = 1.0,
+        fast: bool = True,
         max_batch: int | None = None,
-        feature_cache_bytes: int = DEFAULT_CACHE_BYTES,
-        feature_cache_dir: str | os.PathLike[str] | None = None,
+        **options: Unpack[FeatureOptions],
     ) -> None:
         self.name = checkpoint.name
         self.grid = checkpoint.grid
@@ -58,7 +59,8 @@ class BlipCaptioner:
                 f"with top_k {top_k} and temperature {temperature}.",
                 hint="Lengths count the prompt; top_k is at least 1 and the temperature above 0.",
             )
-        positions = int(checkpoint.model.config.text_config.max_position_embeddings)
+        config = checkpoint.model.config.text_config
+        positions = int(config.max_position_embeddings)
         if max_length > positions:
             raise SetupError(f"{checkpoint.name} has captions of up to {positions} tokens, not {max_length}.")
         tokenizer = checkpoint.tokenizer
@@ -66,31 +68,15 @@ class BlipCaptioner:
             opening, tokenizer.sep_token_id, tokenizer.pad_token_id, min_length, max_length, top_k, temperature
         )
         self._text = CaptionText(tokenizer)
-        self._decoder = CaptionDecoder(checkpoint.model.text_decoder, self._rules)
-        self._graphs = _stretches(self._decoder, checkpoint.device)
-        self._writer = CaptionWriter(self._decoder)
-        self._cores = Cores(checkpoint.model.text_decoder, len(self._decoder.layers), checkpoint.device)
+        self._thread = NetworkThread(checkpoint.model.text_decoder, config.num_hidden_layers, checkpoint.device)
+        self._decoder = self._thread.run(caption_decoder, checkpoint, self._rules, fast=fast)
         self._max_batch = max_batch
-        self._vision = VisionTower(
-            checkpoint, self.stats, feature_cache_bytes, cache_dir=feature_cache_dir, max_batch=max_batch
-        )
+        self._vision = VisionTower(checkpoint, self.stats, fast=fast, max_batch=max_batch, **options)
         self._lock = threading.Lock()
 
     @classmethod
     def from_pretrained(
-        cls,
-        name: str,
-        *,
-        device: str | None = None,
-        dtype: DType = None,
-        prompt: str = "a picture of ",
-        min_length: int = 10,
-        max_length: int = 20,
-        top_k: int = 50,
-        temperature: float = 1.0,
-        max_batch: int | None = None,
-        feature_cache_bytes: int = DEFAULT_CACHE_BYTES,
-        feature_cache_dir: str | os.PathLike[str] | None = None,
+        cls, name: str, *, device: str | None = None, dtype: DType = None, **options: Unpack[CaptionerOptions]
     ) -> BlipCaptioner:
         """Loads a captioner, e.g. ``Salesforce/blip-image-captioning-base``.
 
@@ -98,36 +84,18 @@ class BlipCaptioner:
             name: Folder or hub id.
             device: "cpu", "cuda", or None for a GPU where there is one.
             dtype: Precision; None for float32 on the CPU and bfloat16 on a GPU.
-            prompt: What every caption begins with; not part of what is returned.
-            min_length: Fewest tokens of a caption, the prompt's included as in LAVIS.
-            max_length: Most tokens, the prompt's included.
-            top_k: Sampling draws among so many likeliest tokens.
-            temperature: Divides the logits before sampling.
-            max_batch: Captions, and pictures, at a time; None chooses by the memory that is free.
-            feature_cache_bytes: Bytes of vision features kept in memory.
-            feature_cache_dir: Folder where vision features are kept beyond the run; None keeps none.
+            options: See :class:`.options.CaptionerOptions`.
 
         Raises:
             ModelNotFoundError: the checkpoint is not here and cannot be fetched.
             SetupError: it is not a BLIP captioner, or the lengths cannot be met.
         """
-        checkpoint = load_checkpoint(name, BlipForConditionalGeneration, device=device, dtype=dtype)
-        return cls(
-            checkpoint,
-            prompt=prompt,
-            min_length=min_length,
-            max_length=max_length,
-            top_k=top_k,
-            temperature=temperature,
-            max_batch=max_batch,
-            feature_cache_bytes=feature_cache_bytes,
-            feature_cache_dir=feature_cache_dir,
-        )
+        return cls(load_checkpoint(name, BlipForConditionalGeneration, device=device, dtype=dtype), **options)
 
     @property
     def batch(self) -> int:
         """How many requests it likes best at once."""
-        return self._max_batch or (_CPU_CAPTIONS if self._at.device.type == "cpu" else ROWS[-1])
+        return self._max_batch or self._decoder.batches[-1]
 
     def caption(self, requests: Sequence[CaptionRequest]) -> list[str]:
         """Returns one caption a request, without the prompt.
@@ -151,8 +119,8 @@ class BlipCaptioner:
         with self._lock:
             for patches, indices in groups.items():
                 indices.sort(key=lambda index: requests[index].picture.key)
-                written = in_batches(
-                    self._write, [requests[index] for index in indices], self._batch(patches), release=self._release
+                written = run_in_batches(
+                    self._write, [requests[index] for index in indices], self._batch(patches), self._decoder.release
                 )
                 for index, ids in zip(indices, written, strict=True):
                     results[index] = ids
@@ -163,9 +131,8 @@ class BlipCaptioner:
         """Returns the decoder's logits, (prompt tokens, vocabulary), after each token of the prompt."""
         self._check(request)
         with self._lock:
-            drafts = self._decoder.blank(1, self._count(request), masked=False)
-            self._decoder.show(drafts, *self._seen([request], self._count(request)))
-            return self._decoder.read_prompt(drafts)[0].float().cpu()
+            embeddings, index = self._shown([request], self._count(request), self._features([request]))
+            return self._decoder.prompt_logits(embeddings[index[0]]).float().cpu()
 
     def _check(self, request: CaptionRequest) -> None:
         patches = request.patches
@@ -179,25 +146,18 @@ class BlipCaptioner:
     def _batch(self, patches: int) -> int:
         if self._max_batch is not None:
             return self._max_batch
-        if self._graphs is None:
-            return fitting(self._at.device, self._decoder.row_bytes(patches), _CPU_CAPTIONS)
         # Batches are padded to one of a few sizes, which must fit too.
-        fit = fitting(self._at.device, self._decoder.row_bytes(patches), ROWS[-1])
-        return max((size for size in ROWS if size <= fit), default=ROWS[0])
+        sizes = self._decoder.batches
+        fit = rows_that_fit(self._at.device, self._decoder.row_bytes(patches), sizes[-1])
+        return max((size for size in sizes if size <= fit), default=sizes[0])
 
-    def _release(self) -> None:
-        if self._graphs is not None:
-            self._graphs.release()
-
-    def _seen(
-        self, requests: Sequence[CaptionRequest], room: int, features: dict[str, torch.Tensor] | None = None
+    def _shown(
+        self, requests: Sequence[CaptionRequest], room: int, features: dict[str, torch.Tensor]
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """What captions see: each distinct embedding once, (embeddings, width), and (captions, room) indices into it.
 
-        Padding names the first of them. Features are asked for where they are not given.
+        Padding names the first of them.
         """
-        if features is None:
-            features = self._features(requests)
         pictures = {key: place for place, key in enumerate(features)}
         length = 1 + self.grid**2
         wanted = np.zeros((len(requests), room), np.int64)
@@ -207,41 +167,12 @@ class BlipCaptioner:
             wanted[row, : len(chosen)] = chosen
             wanted[row] += length * pictures[request.picture.key]
         distinct, index = np.unique(wanted, return_inverse=True)
-        places = self._there(torch.from_numpy(np.concatenate([distinct, index.reshape(-1)])))
+        places = self._at.upload(torch.from_numpy(np.concatenate([distinct, index.reshape(-1)])))
         embeddings = torch.cat(list(features.values())).index_select(0, places[: len(distinct)])
         return embeddings, places[len(distinct) :].view(len(requests), room)
 
-    def _there(self, tensor: torch.Tensor) -> torch.Tensor:
-        """A tensor of the CPU, where the network is; a GPU may still be busy copying it."""
-        if self._at.device.type != "cuda":
-            return tensor
-        return tensor.pin_memory().to(self._at.device, non_blocking=True)
-
-    @torch.inference_mode()
     def _write(self, requests: Sequence[CaptionRequest]) -> list[list[int]]:
-        counts = [self._count(request) for request in requests]
-        masked = min(counts) < max(counts)
-        room = _room_for(max(counts)) if masked else max(counts)
-        numbers = numbers_of([request.seed for request in requests], self._rules.steps)
-
-        def fill(drafts: Drafts) -> None:
-            rows = len(requests)
-            self._decoder.show(drafts, *self._seen(requests, room))
-            drafts.numbers[:rows] = self._there(numbers)
-            drafts.done[:rows] = False
-            drafts.done[rows:] = True
-            if drafts.hidden_patches is not None:
-                beyond = torch.arange(room) >= torch.tensor(counts)[:, None]
-                drafts.hidden_patches[:rows, 0, 0] = self._there(
-                    torch.zeros(beyond.shape).masked_fill(beyond, -torch.inf)
-                )
-
-        if self._graphs is not None:
-            with torch.cuda.device(self._at.device):
-                tokens = self._graphs.write(len(requests), room, masked, fill)
-        else:
-            kept = torch.tensor(counts) if masked else None
-            tokens = self._cores.run(self._write_here, requests, room, self._features(requests), kept, numbers)
+        tokens = self._thread.run(self._tokens, requests, self._features(requests))
         self.stats.text_rows += len(requests)
         self.stats.text_batches += 1
         end = self._rules.end
@@ -249,26 +180,19 @@ class BlipCaptioner:
         return [ids[: ids.index(end) + 1] if end in ids else ids for ids in rows]
 
     @torch.inference_mode()
-    def _write_here(
-        self,
-        requests: Sequence[CaptionRequest],
-        room: int,
-        features: dict[str, torch.Tensor],
-        counts: torch.Tensor | None,
-        numbers: torch.Tensor,
-    ) -> torch.Tensor:
-        """Writes on the CPU."""
-        return self._writer.write(*self._seen(requests, room, features), counts, numbers)
+    def _tokens(self, requests: Sequence[CaptionRequest], features: dict[str, torch.Tensor]) -> torch.Tensor:
+        counts = [self._count(request) for request in requests]
+        masked = min(counts) < max(counts)
+        room = _room_for(max(counts)) if masked else max(counts)
+        numbers = numbers_of([request.seed for request in requests], self._rules.steps)
+        return self._decoder.write(
+            *self._shown(requests, room, features),
+            self._at.upload(torch.tensor(counts)) if masked else None,
+            self._at.upload(numbers),
+        )
 
     def _features(self, requests: Sequence[CaptionRequest]) -> dict[str, torch.Tensor]:
         return self._vision.features([request.picture for request in requests])
-
-
-def _stretches(decoder: CaptionDecoder, device: torch.device) -> CaptionGraphs | None:
-    """How a GPU decodes, a few steps at a time; None on the CPU, which can ask after every step."""
-    if device.type != "cuda":
-        return None
-    return CaptionGraphs(decoder) if enabled(device) else unrecorded(decoder)
 
 
 def _room_for(patches: int) -> int:

@@ -47,6 +47,10 @@ class Checkpoint:
     enc_id: int
     """Token that opens a text compared with a picture, ``[ENC]``."""
 
+    def upload(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Returns a tensor of the CPU, where the network is; a GPU may still be busy copying it."""
+        return tensor if self.device.type == "cpu" else tensor.pin_memory().to(self.device, non_blocking=True)
+
 
 def load_checkpoint(name: str, architecture: type[Any], *, device: str | None, dtype: DType) -> Checkpoint:
     """Loads a BLIP checkpoint from a folder or from the hub, quietly, ready for inference.

@@ -7,30 +7,33 @@ the "match" logit. LAVIS's callers strip a question's trailing "?" first; texts 
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, cast
+from typing import Any, Unpack, cast
 
 import torch
 from transformers import BlipForImageTextRetrieval
 
 from ...core.errors import SetupError
 from ..base import Map, Match, MatchRequest, SimilarityRequest
-from ..core_pool import Cores
-from ..cuda_graphs import enabled
+from ..cpu_threads import NetworkThread
+from .batches import rows_that_fit, run_in_batches
 from .checkpoint import Checkpoint, DType, load_checkpoint
-from .fast.text_encoder import Seen, TextForward, TextGraphs
-from .vision_tower import DEFAULT_CACHE_BYTES, BlipStats, VisionTower, fitting, in_batches
-
-Average = Literal["words", "all"]
+from .choice import text_encoder
+from .options import Average, FeatureOptions, MatcherOptions
+from .vision_tower import BlipStats, VisionTower
 
 _GPU_PAIRS = 128
 _CPU_PAIRS = 64
 
 
 class BlipMatcher:
-    """BLIP's ITM and ITC heads over one vision tower. Implements :class:`codevqa.models.base.Matcher`."""
+    """BLIP's ITM and ITC heads over one vision tower. Implements :class:`codevqa.models.base.Matcher`.
+
+    Args:
+        checkpoint: the network and where it is.
+        options: the others are :class:`.options.MatcherOptions`, too.
+    """
 
     def __init__(
         self,
@@ -39,9 +42,9 @@ class BlipMatcher:
         block: int = 7,
         average: Average = "words",
         max_length: int = 35,
+        fast: bool = True,
         max_batch: int | None = None,
-        feature_cache_bytes: int = DEFAULT_CACHE_BYTES,
-        feature_cache_dir: str | os.PathLike[str] | None = None,
+        **options: Unpack[FeatureOptions],
     ) -> None:
         blocks = checkpoint.model.config.text_config.num_hidden_layers
         if not 0 <= block < blocks:
@@ -54,35 +57,17 @@ class BlipMatcher:
         self.grid = checkpoint.grid
         self.stats = BlipStats()
         self._at = checkpoint
-        self._block = block
         self._average = average
         self._max_length = max_length
         self._max_batch = max_batch
-        self._vision = VisionTower(
-            checkpoint, self.stats, feature_cache_bytes, cache_dir=feature_cache_dir, max_batch=max_batch
-        )
-        self._text = TextForward(checkpoint.model.text_encoder, block)
-        self._cores = Cores(checkpoint.model.text_encoder, blocks, checkpoint.device)
-        self._graphs = (
-            TextGraphs(self._text, checkpoint.model.itm_head, 1 + checkpoint.grid**2)
-            if enabled(checkpoint.device)
-            else None
-        )
+        self._vision = VisionTower(checkpoint, self.stats, fast=fast, max_batch=max_batch, **options)
+        self._thread = NetworkThread(checkpoint.model.text_encoder, blocks, checkpoint.device)
+        self._text = self._thread.run(text_encoder, checkpoint, block, fast=fast)
         self._lock = threading.Lock()
 
     @classmethod
     def from_pretrained(
-        cls,
-        name: str,
-        *,
-        device: str | None = None,
-        dtype: DType = None,
-        block: int = 7,
-        average: Average = "words",
-        max_length: int = 35,
-        max_batch: int | None = None,
-        feature_cache_bytes: int = DEFAULT_CACHE_BYTES,
-        feature_cache_dir: str | os.PathLike[str] | None = None,
+        cls, name: str, *, device: str | None = None, dtype: DType = None, **options: Unpack[MatcherOptions]
     ) -> BlipMatcher:
         """Loads a matcher, e.g. ``Salesforce/blip-itm-base-coco``.
 
@@ -90,27 +75,13 @@ class BlipMatcher:
             name: Folder or hub id.
             device: "cpu", "cuda", or None for a GPU where there is one.
             dtype: Precision; None for float32 on the CPU and bfloat16 on a GPU.
-            block: Text block, counted from 0, whose cross-attention GradCAM reads.
-            average: What relevance averages without a focus: "words" (tokens 1..n-2) or "all" tokens.
-            max_length: Tokens of a text that are read, first and last token included.
-            max_batch: Pairs, and pictures, at a time; None chooses by the memory that is free.
-            feature_cache_bytes: Bytes of vision features kept in memory.
-            feature_cache_dir: Folder where vision features are kept beyond the run; None keeps none.
+            options: See :class:`.options.MatcherOptions`.
 
         Raises:
             ModelNotFoundError: the checkpoint is not here and cannot be fetched.
             SetupError: it is not a BLIP matcher, or has no such block.
         """
-        checkpoint = load_checkpoint(name, BlipForImageTextRetrieval, device=device, dtype=dtype)
-        return cls(
-            checkpoint,
-            block=block,
-            average=average,
-            max_length=max_length,
-            max_batch=max_batch,
-            feature_cache_bytes=feature_cache_bytes,
-            feature_cache_dir=feature_cache_dir,
-        )
+        return cls(load_checkpoint(name, BlipForImageTextRetrieval, device=device, dtype=dtype), **options)
 
     @property
     def batch(self) -> int:
@@ -127,7 +98,7 @@ class BlipMatcher:
             ModelError: the network failed.
         """
         with self._lock:
-            return _in_picture_order(self._match, requests, self._batch(), self._release)
+            return _in_picture_order(self._match, requests, self._batch(), self._text.release)
 
     def similarity(self, requests: Sequence[SimilarityRequest]) -> list[float]:
         """Returns the ITC score (cosine, -1..1) of each pair.
@@ -136,7 +107,7 @@ class BlipMatcher:
             ModelError: the network failed.
         """
         with self._lock:
-            return _in_picture_order(self._similarity, requests, self._batch(), self._release)
+            return _in_picture_order(self._similarity, requests, self._batch(), self._text.release)
 
     def token_maps(self, requests: Sequence[MatchRequest]) -> list[tuple[Map, Map]]:
         """Returns GradCAM of every token, (tokens, grid, grid), and the ITM logits (no match, match) of each pair.
@@ -144,7 +115,7 @@ class BlipMatcher:
         For figures and parity checks; the focus is not looked at.
         """
         with self._lock:
-            return _in_picture_order(self._token_maps, requests, self._batch(), self._release)
+            return _in_picture_order(self._token_maps, requests, self._batch(), self._text.release)
 
     def _match(self, requests: Sequence[MatchRequest]) -> list[Match]:
         encoded = self._tokens([request.text for request in requests])
@@ -153,44 +124,25 @@ class BlipMatcher:
         for row, request in enumerate(requests):
             chosen = _tokens_in_focus(offsets[row][: lengths[row]], request.focus, self._average)
             weights[row, chosen] = 1 / len(chosen)
-        found = self._replayed(requests, encoded, weights)
-        if found is None:
-            found = self._cores.run(self._averaged, requests, encoded, weights, self._features(requests))
-        numbers = found.numpy()
+        features, owners = self._features(requests)
+        found = self._thread.run(
+            self._text.relevance, self._opened(encoded), encoded["attention_mask"], weights, features, owners
+        )
+        self._count(len(requests))
+        numbers = found.cpu().numpy()
         margins = numbers[:, -1].tolist()
         return [
             Match(row[:-1].reshape(self.grid, self.grid), margin) for row, margin in zip(numbers, margins, strict=True)
         ]
 
-    def _averaged(
-        self, requests: Sequence[MatchRequest], encoded: Any, weights: torch.Tensor, features: dict[str, torch.Tensor]
-    ) -> torch.Tensor:
-        """GradCAM averaged with weights, and margins."""
-        maps, logits = self._gradcam(requests, encoded, features)
-        relevance = torch.einsum("rt,rtyx->ryx", weights.to(maps.device), maps).flatten(1)
-        return torch.cat([relevance, logits[:, 1:] - logits[:, :1]], 1).cpu()
-
-    def _replayed(self, requests: Sequence[MatchRequest], encoded: Any, weights: torch.Tensor) -> torch.Tensor | None:
-        """GradCAM averaged with weights, and margins, by a recorded graph; None where there is none."""
-        if self._graphs is None:
-            return None
-        features = self._features(requests)
-        found = self._graphs.relevance(
-            self._opened(encoded["input_ids"]),
-            encoded["attention_mask"],
-            weights,
-            [features[request.picture.key] for request in requests],
-        )
-        if found is not None:
-            self.stats.text_rows += len(requests)
-            self.stats.text_batches += 1
-        return found
-
     def _token_maps(self, requests: Sequence[MatchRequest]) -> list[tuple[Map, Map]]:
         encoded = self._tokens([request.text for request in requests])
-        maps, logits = self._cores.run(self._gradcam, requests, encoded, self._features(requests))
-        lengths = encoded["attention_mask"].sum(1).tolist()
-        return [(maps[row, :length].cpu().numpy(), logits[row].cpu().numpy()) for row, length in enumerate(lengths)]
+        mask = encoded["attention_mask"]
+        maps, logits = self._thread.run(self._text.gradcam, self._opened(encoded), mask, *self._features(requests))
+        self._count(len(requests))
+        maps = maps.view(*maps.shape[:2], self.grid, self.grid).cpu()
+        lengths = mask.sum(1).tolist()
+        return [(maps[row, :length].numpy(), logits[row].cpu().numpy()) for row, length in enumerate(lengths)]
 
     def _tokens(self, texts: Sequence[str]) -> Any:
         # A user's text may spell "[SEP]": it stays text.
@@ -204,37 +156,25 @@ class BlipMatcher:
             return_tensors="pt",
         )
 
-    def _features(self, requests: Sequence[MatchRequest] | Sequence[SimilarityRequest]) -> dict[str, torch.Tensor]:
-        return self._vision.features([request.picture for request in requests])
+    def _features(self, requests: Sequence[MatchRequest]) -> tuple[list[torch.Tensor], list[int]]:
+        """Features of each distinct picture, and for each request which of them is its own."""
+        features = self._vision.features([request.picture for request in requests])
+        places = {key: place for place, key in enumerate(dict.fromkeys(request.picture.key for request in requests))}
+        return [features[key] for key in places], [places[request.picture.key] for request in requests]
 
-    def _gradcam(
-        self, requests: Sequence[MatchRequest], encoded: Any, features: dict[str, torch.Tensor]
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Computes (rows, tokens, grid, grid) maps and (rows, 2) ITM logits, both float32.
-
-        The gradient graph starts at the cross-attention probabilities of the chosen block, so only the text blocks
-        above it are differentiated: neither vision tower nor lower blocks depend on those probabilities.
-        """
-        device = self._at.device
-        order = {key: index for index, key in enumerate(dict.fromkeys(request.picture.key for request in requests))}
-        # Stacked here, outside inference mode: autograd may keep the copy.
-        seen = Seen([features[key] for key in order], [order[request.picture.key] for request in requests])
-        ids = self._opened(encoded["input_ids"])
-        maps, logits = self._text.gradcam(
-            ids.to(device), encoded["attention_mask"].to(device), seen, self._at.model.itm_head
-        )
-        self.stats.text_rows += len(requests)
-        self.stats.text_batches += 1
-        return maps.view(*maps.shape[:2], self.grid, self.grid), logits
-
-    def _opened(self, ids: torch.Tensor) -> torch.Tensor:
+    def _opened(self, encoded: Any) -> torch.Tensor:
         """Tokens that open with the one for texts compared with a picture."""
-        ids = ids.clone()
+        ids: torch.Tensor = encoded["input_ids"].clone()
         ids[:, 0] = self._at.enc_id
         return ids
 
+    def _count(self, rows: int) -> None:
+        self.stats.text_rows += rows
+        self.stats.text_batches += 1
+
     def _similarity(self, requests: Sequence[SimilarityRequest]) -> list[float]:
-        return self._cores.run(self._compared, requests, self._features(requests))
+        features = self._vision.features([request.picture for request in requests])
+        return self._thread.run(self._compared, requests, features)
 
     @torch.inference_mode()
     def _compared(self, requests: Sequence[SimilarityRequest], features: dict[str, torch.Tensor]) -> list[float]:
@@ -242,23 +182,18 @@ class BlipMatcher:
         texts = list(dict.fromkeys(request.text for request in requests))
         rows = {text: row for row, text in enumerate(texts)}
         encoded = self._tokens(texts)
-        first = self._text.first_token(encoded["input_ids"].to(device), encoded["attention_mask"].to(device))
+        first = self._text.first_token(encoded["input_ids"], encoded["attention_mask"])
         text_side = torch.nn.functional.normalize(model.text_proj(first).float(), dim=-1)
         cls = torch.stack([features[request.picture.key][0] for request in requests])
         picture_side = torch.nn.functional.normalize(model.vision_proj(cls).float(), dim=-1)
         chosen = text_side[torch.tensor([rows[request.text] for request in requests], device=device)]
-        self.stats.text_rows += len(texts)
-        self.stats.text_batches += 1
+        self._count(len(texts))
         return cast("list[float]", (picture_side * chosen).sum(-1).tolist())
-
-    def _release(self) -> None:
-        if self._graphs is not None:
-            self._graphs.release()
 
     def _batch(self) -> int:
         if self._max_batch is not None:
             return self._max_batch
-        return fitting(self._at.device, self._text.row_bytes(1 + self.grid**2, self._max_length), self.batch)
+        return rows_that_fit(self._at.device, self._text.row_bytes(1 + self.grid**2, self._max_length), self.batch)
 
 
 def _in_picture_order(run: Any, requests: Sequence[Any], size: int, release: Callable[[], None]) -> list[Any]:
@@ -268,7 +203,9 @@ def _in_picture_order(run: Any, requests: Sequence[Any], size: int, release: Cal
         first.setdefault(request.picture.key, len(first))
     order = sorted(range(len(requests)), key=lambda index: first[requests[index].picture.key])
     results: list[Any] = [None] * len(requests)
-    for index, result in zip(order, in_batches(run, [requests[index] for index in order], size, release), strict=True):
+    for index, result in zip(
+        order, run_in_batches(run, [requests[index] for index in order], size, release), strict=True
+    ):
         results[index] = result
     return results
 

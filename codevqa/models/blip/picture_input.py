@@ -9,51 +9,43 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from cachetools import LRUCache
 from PIL import Image as PILImage
 
 from ...core.images import Picture
 
 _RESIZED_BYTES = 256 * 2**20
 
-Bytes = npt.NDArray[np.uint8]
+Bytes: TypeAlias = "npt.NDArray[np.uint8]"
+_Key: TypeAlias = "tuple[str, int, int]"
+"""A picture's, with its size and filter."""
 
 
 class _Resized:
     """Pictures lately resized, shared by every tower of the process: matcher and captioner want the same."""
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._kept: OrderedDict[tuple[str, int, int], Bytes] = OrderedDict()
-        self._held = 0
+        self._kept: LRUCache[_Key, Bytes] = LRUCache(limit, getsizeof=lambda pixels: pixels.nbytes)
         self._lock = threading.Lock()
 
-        self.underway: dict[tuple[str, int, int], Future[Bytes]] = {}
+        self.underway: dict[_Key, Future[Bytes]] = {}
         """Pictures that are being resized."""
 
-    def get(self, key: tuple[str, int, int]) -> Bytes | None:
+    def get(self, key: _Key) -> Bytes | None:
         with self._lock:
-            found = self._kept.get(key)
-            if found is not None:
-                self._kept.move_to_end(key)
-            return found
+            return self._kept.get(key)
 
-    def keep(self, key: tuple[str, int, int], pixels: Bytes) -> None:
+    def keep(self, key: _Key, pixels: Bytes) -> None:
         with self._lock:
-            if key in self._kept:
-                return
-            self._kept[key] = pixels
-            self._held += pixels.nbytes
-            while self._held > self._limit:
-                _, oldest = self._kept.popitem(last=False)
-                self._held -= oldest.nbytes
+            if pixels.nbytes <= self._kept.maxsize:
+                self._kept[key] = pixels
 
 
 _resized = _Resized(_RESIZED_BYTES)
@@ -128,7 +120,7 @@ class PictureReader:
         index = pixels.int() * 3 + self._channel
         return self._table.index_select(0, index.reshape(-1)).view(pixels.shape)
 
-    def _key(self, picture: Picture) -> tuple[str, int, int]:
+    def _key(self, picture: Picture) -> _Key:
         return picture.key, self.size, int(self._filter)
 
     def _pixels(self, picture: Picture) -> Bytes:

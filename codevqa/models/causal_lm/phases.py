@@ -17,12 +17,13 @@ from torch.nn import functional
 from transformers.cache_utils import Cache
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-__all__ = ["KeptSlots", "Pair", "Past", "Phase", "Prefill", "UnsupportedError", "attention", "slot_attention"]
+__all__ = ["Pair", "Past", "Phase", "Prefill", "SlotMemory", "UnsupportedError", "attend_in", "replace_attention"]
 
 NAME = "codevqa_slots"
 """What transformers knows the attention function by."""
 
 Pair: TypeAlias = "tuple[torch.Tensor, torch.Tensor]"
+"""Keys and values of one layer."""
 Past: TypeAlias = "list[Pair]"
 """Keys and values of each layer, shape (1, heads, tokens, width)."""
 
@@ -50,8 +51,8 @@ class Phase(Cache):  # type: ignore[misc, unused-ignore]
         raise NotImplementedError
 
 
-class KeptSlots(Protocol):
-    """Memory that a prefill writes to."""
+class SlotMemory(Protocol):
+    """Memory in slots, one a text, that a prefill writes to."""
 
     def write(self, layer: int, slots: torch.Tensor, pair: Pair) -> None:
         """Puts the keys and values of texts, from their start, into slots."""
@@ -65,7 +66,9 @@ class Prefill(Phase):
     prefix and part go to ``slots`` of ``memory``, or stay in :attr:`past`.
     """
 
-    def __init__(self, prefix: Past | None, memory: KeptSlots | None = None, slots: torch.Tensor | None = None) -> None:
+    def __init__(
+        self, prefix: Past | None, memory: SlotMemory | None = None, slots: torch.Tensor | None = None
+    ) -> None:
         super().__init__()
         self.prefix, self.memory, self.slots = prefix, memory, slots
         self.past: Past = []
@@ -130,7 +133,7 @@ ALL_ATTENTION_FUNCTIONS.register(NAME, _attend)
 
 
 @contextlib.contextmanager
-def attention(phase: Phase) -> Iterator[None]:
+def attend_in(phase: Phase) -> Iterator[None]:
     """Attention functions of this thread belong to ``phase``."""
     _current.phase = phase
     try:
@@ -140,7 +143,7 @@ def attention(phase: Phase) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def slot_attention(model: Any) -> Iterator[None]:
+def replace_attention(model: Any) -> Iterator[None]:
     """The model's layers attend through this module; afterwards as before."""
     configs = {id(part.config): part.config for part in model.modules() if hasattr(part, "config")}
     before = [(config, config._attn_implementation) for config in configs.values()]

@@ -2,7 +2,7 @@
 
 Models whose every layer attends over the whole text are decoded by a loop of our own, in slots on a GPU
 (:mod:`.gpu.decoder`) and in packed passes with guesses elsewhere (:mod:`.cpu.decoder`); all others by
-``model.generate`` (:mod:`.generate`). All end each row at its own token limit and stop strings, and give the same
+``model.generate`` (:mod:`.generate`). All end each request at its own token limit and stop strings, and give the same
 completions.
 """
 
@@ -17,14 +17,15 @@ import torch
 from ...core.errors import ModelError, SetupError
 from ..base import Completion, GenerationRequest, Message, cut_at_stop
 from ..cpu_threads import computing
+from ..text_stream import stream_of
 from .cpu.decoder import PackedDecoder
 from .generate import GenerateDecoder
 from .gpu.decoder import SlotDecoder
 from .loading import first_line, load, quiet
-from .rows import CONTEXT, LMStats, Row, common, end_of
-from .text_stream import stream_of
+from .stats import LMStats
+from .tokenised_request import CONTEXT, TokenisedRequest, common_prefix_length, find_end
 
-__all__ = ["LMStats", "TransformersLM"]
+__all__ = ["TransformersLM"]
 
 _MIN_PREFIX = 8
 """Prefixes of fewer tokens are not worth a forward pass of their own."""
@@ -83,13 +84,13 @@ class TransformersLM:
         self.context: int | None = getattr(model.config.get_text_config(), "max_position_embeddings", None)
         """Tokens that prompt and completion may take together; None where the architecture has no limit."""
         options: dict[str, Any] = {"max_batch": max_batch, "prefix_bytes": prefix_cache_bytes, "stats": self.stats}
-        self._whole = GenerateDecoder(model, pad=pad, **options)
-        self._own: SlotDecoder | PackedDecoder
+        self._reference = GenerateDecoder(model, pad=pad, **options)
+        self._loop: SlotDecoder | PackedDecoder
         if model.device.type == "cuda":
-            self._own = SlotDecoder(model, pad=pad, **options)
+            self._loop = SlotDecoder(model, pad=pad, **options)
         else:
-            self._own = PackedDecoder(model, **options)
-        self._loop = loop
+            self._loop = PackedDecoder(model, **options)
+        self._use_loop = loop
 
     @classmethod
     def from_pretrained(
@@ -131,10 +132,10 @@ class TransformersLM:
     @property
     def own_loop(self) -> bool:
         """Whether the model is decoded by our own loop."""
-        if self._loop is None:
+        if self._use_loop is None:
             with quiet():
-                self._loop = self._own.supported()
-        return self._loop
+                self._use_loop = self._loop.supported()
+        return self._use_loop
 
     def generate(self, requests: Sequence[GenerationRequest]) -> list[Completion]:
         """Continues each prompt greedily; batched results equal those of one request at a time.
@@ -144,25 +145,21 @@ class TransformersLM:
             SetupError: a chat prompt, and the tokenizer has no chat template.
         """
         prefixes: dict[str, list[int]] = {}
-        rows = [self._tokenise(index, request, prefixes) for index, request in enumerate(requests)]
-        if not rows:
+        tokenised = [self._tokenise(index, request, prefixes) for index, request in enumerate(requests)]
+        if not tokenised:
             return []
         try:
-            own = self.own_loop
+            decoder = self._loop if self.own_loop else self._reference
             with computing(), torch.inference_mode(), quiet():
-                made = (
-                    self._own.run(rows, self._end_of)
-                    if own
-                    else self._whole.run(rows, self._ends, self._decode, self.completion_text, self._tell)
-                )
+                made = decoder.run(tokenised, self._find_end)
         except torch.OutOfMemoryError:
-            longest = max(len(row.tokens) for row in rows)
+            longest = max(len(request.tokens) for request in tokenised)
             raise ModelError(
                 f"{self.name} ran out of memory on one prompt of up to {longest} tokens.",
                 hint="Show fewer examples, or free memory of the device.",
             ) from None
-        self.stats.requests += len(rows)
-        return [self._finish(row, made[row.index]) for row in rows]
+        self.stats.requests += len(tokenised)
+        return [self._finish(request, made[request.index]) for request in tokenised]
 
     def completion_text(self, prompt: Sequence[int], tokens: Sequence[int]) -> str:
         """Returns the text that ``tokens`` add after the tokens of ``prompt``."""
@@ -176,22 +173,16 @@ class TransformersLM:
     def _decode(self, tokens: Sequence[int]) -> str:
         return str(self.tokenizer.decode(list(tokens), skip_special_tokens=True))
 
-    def _end_of(self, row: Row, tokens: Sequence[int], fresh: int) -> int | None:
-        end = end_of(row, tokens, fresh, self._ends, self._decode, self.completion_text)
-        if row.stream is not None:
-            self._tell(row, tokens[:end], end is not None)
+    def _find_end(self, request: TokenisedRequest, tokens: Sequence[int], fresh: int) -> int | None:
+        end = find_end(request, tokens, fresh, self._ends, self._decode, self.completion_text)
+        stream = request.stream
+        if stream is not None and end is not None:
+            stream.finish(self._finish(request, tokens[:end]).text)
+        elif stream is not None and stream.due(len(tokens)):
+            stream.tell(self._finish(request, tokens).text)
         return end
 
-    def _tell(self, row: Row, tokens: Sequence[int], ended: bool) -> None:
-        """Tells who listens to a row what has been written of it."""
-        if row.stream is None:
-            return
-        if ended or tokens[-1] in self._ends:
-            row.stream.finish(self._finish(row, tokens).text)
-        elif row.stream.due(len(tokens)):
-            row.stream.tell(self._finish(row, tokens).text)
-
-    def _tokenise(self, index: int, request: GenerationRequest, prefixes: dict[str, list[int]]) -> Row:
+    def _tokenise(self, index: int, request: GenerationRequest, prefixes: dict[str, list[int]]) -> TokenisedRequest:
         prefix = 0
         if isinstance(request.prompt, str):
             tokens: list[int] = self.tokenizer(request.prompt)["input_ids"]
@@ -200,7 +191,7 @@ class TransformersLM:
                 if head not in prefixes:
                     prefixes[head] = self.tokenizer(head)["input_ids"]
                 # The last token of the head may join with what follows it, and one token must be left to continue.
-                prefix = min(common(prefixes[head], tokens), len(tokens) - 1)
+                prefix = min(common_prefix_length(prefixes[head], tokens), len(tokens) - 1)
         else:
             tokens = self.tokenizer(self._render(request.prompt), add_special_tokens=False)["input_ids"]
         if not tokens:
@@ -216,7 +207,7 @@ class TransformersLM:
                 )
             room = min(room, self.context - len(tokens))
         stop = tuple(s for s in request.stop if s)
-        return Row(index, tokens, prefix if prefix >= _MIN_PREFIX else 0, room, stop, stream_of(request))
+        return TokenisedRequest(index, tokens, prefix if prefix >= _MIN_PREFIX else 0, room, stop, stream_of(request))
 
     def _render(self, messages: Sequence[Message]) -> str:
         from jinja2 import TemplateError
@@ -232,7 +223,7 @@ class TransformersLM:
         except TemplateError as error:
             raise SetupError(f"The chat template of {self.name} refuses this prompt: {first_line(error)}") from None
 
-    def _finish(self, row: Row, tokens: Sequence[int]) -> Completion:
+    def _finish(self, request: TokenisedRequest, tokens: Sequence[int]) -> Completion:
         count = next((i for i, token in enumerate(tokens) if token in self._ends), len(tokens))
-        text = cut_at_stop(self.completion_text(row.tokens, tokens[:count]), row.stop)
-        return Completion(text, prompt_tokens=len(row.tokens), completion_tokens=min(count + 1, len(tokens)))
+        text = cut_at_stop(self.completion_text(request.tokens, tokens[:count]), request.stop)
+        return Completion(text, prompt_tokens=len(request.tokens), completion_tokens=min(count + 1, len(tokens)))

@@ -1,313 +1,230 @@
-"""BLIP's caption decoder written out over the weights of transformers' ``BlipTextLMHeadModel``.
+"""Caption decoding on the CPU, where every row and every token costs, and asking whether captions have ended does not.
 
-The same tokens as ``generate`` gives, without what it spends around them: keys and values of earlier tokens lie in
-memory taken once, those of the patches are computed once for every patch that some caption sees and then gathered, and
-a padded batch attends to no padding (transformers 5 drops BLIP's cross-attention mask). Nothing here waits for the
-device, so that steps can be recorded as CUDA graphs.
+The same captions as transformers' own forward gives, without what it spends around them:
+
+- Keys and values of the patches are computed once for every patch that some caption sees, and then gathered; a padded
+  batch attends to no padding (transformers 5 drops BLIP's cross-attention mask).
+- Rows that end make room at once: the last rows under way move into their places, so that those under way are always
+  the first, and each step computes them alone.
+- Keys and values lie head by head, so that attention is two products of small matrices for all rows and heads at once;
+  with one query a row that takes half of what a fused attention takes.
+- Until they look at their patches, all captions read the same prompt: it is computed once. Of the last block only what
+  follows the prompt matters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch.nn import functional
 
-from ...cuda_graphs import avoid_cudnn_attention
-from ..gpu import kernels as blip_kernels
-from .sampling import draw
+from ..sampling import CaptionRules, draw
+from .caption_network import CaptionNetwork, DecoderLayer
 
-Weights: TypeAlias = "tuple[torch.Tensor, torch.Tensor]"
-
-
-@dataclass(frozen=True)
-class CaptionRules:
-    """What captions begin with, how long they are and how they are drawn."""
-
-    prompt: tuple[int, ...]
-    end: int
-    """Token that ends a caption."""
-    pad: int
-    """Token that follows the end."""
-    min_length: int
-    """Fewest tokens of a caption, the prompt's included."""
-    max_length: int
-    """Most tokens, the prompt's included."""
-    top_k: int
-    temperature: float
-
-    @property
-    def steps(self) -> int:
-        """Tokens drawn for a caption at most."""
-        return self.max_length - len(self.prompt)
-
-    @property
-    def first_end(self) -> int:
-        """The first step, from 0, that may draw the end."""
-        return max(0, self.min_length - len(self.prompt))
+_ROWS = 64
 
 
 @dataclass
-class Drafts:
-    """A batch of captions being written: everything that changes, or differs between rows."""
+class _Rows:
+    """Captions being written: those under way first."""
 
     own: torch.Tensor
-    """Keys and values of the captions' tokens, (layers, rows, 2, heads, max length, depth)."""
+    """Keys and values of the captions' tokens, (layers, 2, rows, heads, max length, depth)."""
     seen: torch.Tensor
-    """Keys and values of the patches, (layers, rows, patches, 2, heads, depth)."""
+    """Keys and values of the patches, (layers, 2, rows, heads, patches, depth)."""
     hidden_patches: torch.Tensor | None
-    """Added to attention scores, (rows, 1, 1, patches), -inf for padding; None where there is none."""
+    """Added to attention scores, (rows, heads, 1, patches), -inf for padding; None where there is none."""
     numbers: torch.Tensor
-    """A number in [0, 1) for each step of each row, float64, (rows, steps); below 0 in rows decoded greedily."""
-    tokens: torch.Tensor
-    """What was drawn, (rows, steps)."""
-    done: torch.Tensor
-    """Rows that have ended, (rows,)."""
-    logits: torch.Tensor | None = None
-    """Of the next token, (rows, vocabulary)."""
+    """A number in [0, 1) for each step of each row, (rows, steps); below 0 in rows decoded greedily."""
+    places: torch.Tensor
+    """Which caption each row is, (rows,)."""
+    count: int
+    """Rows under way."""
+
+    def leave_out(self, ended: torch.Tensor, length: int, hidden: torch.Tensor) -> torch.Tensor:
+        """Moves rows under way into the places of those that have ended.
+
+        Args:
+            ended: (rows under way,).
+            length: tokens each caption has keys and values of.
+            hidden: what else there is of each row, (rows under way, ...).
+
+        Returns:
+            That of the rows which stay, in their new order.
+        """
+        stay = int(self.count - ended.sum())
+        free = ended[:stay].nonzero()[:, 0]
+        moved = stay + (~ended[stay:]).nonzero()[:, 0]
+        self.count = stay
+        # Row by row: slices are copied faster than what an index names, and seldom many rows move at once.
+        memories = (self.own[..., :length, :], self.seen)
+        for to, source in zip(free.tolist(), moved.tolist(), strict=True):
+            for memory in memories:
+                memory[:, :, to] = memory[:, :, source]
+        for rows in (self.hidden_patches, self.numbers, self.places, hidden):
+            if rows is not None and len(moved):
+                rows[free] = rows[moved]
+        return hidden[:stay]
 
 
-@dataclass(frozen=True)
-class _Norm:
-    weight: torch.Tensor
-    bias: torch.Tensor
-    eps: float
-
-    @classmethod
-    def of(cls, module: Any) -> _Norm:
-        return cls(module.weight, module.bias, float(module.eps))
-
-    def __call__(self, hidden: torch.Tensor) -> torch.Tensor:
-        return functional.layer_norm(hidden, self.weight.shape, self.weight, self.bias, self.eps)
-
-    def after(self, hidden: torch.Tensor, more: torch.Tensor, fast: bool) -> torch.Tensor:
-        """The norm of a sum; ``fast`` computes both at once."""
-        if fast:
-            return blip_kernels.add_norm(hidden, more, self.weight, self.bias, self.eps)
-        return self(more + hidden)
-
-
-@dataclass(frozen=True)
-class DecoderLayer:
-    """Weights of one block; those applied to the same input are one matrix."""
-
-    own: Weights
-    own_out: Weights
-    own_norm: _Norm
-    look: Weights
-    seen: Weights
-    seen_out: Weights
-    seen_norm: _Norm
-    widen: Weights
-    activation: Callable[[torch.Tensor], torch.Tensor]
-    narrow: Weights
-    norm: _Norm
-
-    @classmethod
-    def of(cls, layer: Any, patches: Weights) -> DecoderLayer:
-        """Returns the weights of a block, with those that make keys and values of patches."""
-        own, seen = layer.attention, layer.crossattention
-        return cls(
-            _joined(own.self.query, own.self.key, own.self.value),
-            _pair(own.output.dense),
-            _Norm.of(own.output.LayerNorm),
-            _pair(seen.self.query),
-            patches,
-            _pair(seen.output.dense),
-            _Norm.of(seen.output.LayerNorm),
-            _pair(layer.intermediate.dense),
-            layer.intermediate.intermediate_act_fn,
-            _pair(layer.output.dense),
-            _Norm.of(layer.output.LayerNorm),
-        )
-
-
-class CaptionDecoder:
-    """The network that writes captions, and the rules it writes them by.
+class FastCaptionDecoder:
+    """Writes batches of captions on the CPU. Implements :class:`..forwards.CaptionDecoder`.
 
     Args:
-        network: transformers' ``BlipTextLMHeadModel``. Its query, key and value weights are laid side by side in
-            memory; it computes what it computed before.
+        model: transformers' ``BlipTextLMHeadModel``.
         rules: of every caption.
     """
 
-    def __init__(self, network: Any, rules: CaptionRules) -> None:
-        config = network.config
-        self.rules = rules
-        self.heads = int(config.num_attention_heads)
-        self.depth = int(config.hidden_size) // self.heads
-        self._embeddings = network.bert.embeddings
-        layers = network.bert.encoder.layer
-        looks = [layer.crossattention.self for layer in layers]
-        # Keys and values of the patches in all layers, of which each layer has its part.
-        self._seen = _joined(*(module for look in looks for module in (look.key, look.value)))
-        parts = zip(*(joined.chunk(len(layers)) for joined in self._seen), strict=True)
-        self.layers = [DecoderLayer.of(layer, part) for layer, part in zip(layers, parts, strict=True)]
-        self._embedding_norm = _Norm.of(self._embeddings.LayerNorm)
-        self._head = network.cls.predictions
-        self._prompt = torch.tensor(rules.prompt, device=self._like.device)
-        self._fast = rules.max_length <= blip_kernels.LONGEST and blip_kernels.usable(self._like, self.depth)
-        avoid_cudnn_attention(self._like.device)
+    batches = range(1, _ROWS + 1)
 
-    @property
-    def device(self) -> torch.device:
-        """Where the network is."""
-        return self._like.device
-
-    @property
-    def _like(self) -> torch.Tensor:
-        return self.layers[0].own[0]
+    def __init__(self, model: Any, rules: CaptionRules) -> None:
+        self.network = CaptionNetwork(model, rules)
+        self._rules = rules
+        self._scale = self.network.depth**-0.5
 
     def row_bytes(self, patches: int) -> int:
         """Returns about how much memory one caption of so many patches needs."""
-        copies = 4 if self._fast else 2  # those of all layers at a time, or of one
-        numbers = len(self.layers) * 2 * self.heads * self.depth * (self.rules.max_length + copies * patches)
-        # Logits and what sampling makes of them.
-        vocabulary = int(self._head.decoder.weight.shape[0]) * 32
-        return int(numbers * self._like.element_size()) + vocabulary
+        return self.network.row_bytes(patches)
 
-    def blank(self, rows: int, patches: int, masked: bool) -> Drafts:
-        """Returns memory for a batch of captions, each of at most ``patches`` patches; every row is done."""
-        like, rules, layers = self._like, self.rules, len(self.layers)
-        # A GPU pads batches with rows that are computed though nobody filled them: they must be numbers.
-        made = like.new_zeros if like.is_cuda else like.new_empty
-        return Drafts(
-            made((layers, rows, 2, self.heads, rules.max_length, self.depth)),
-            made((layers, rows, patches, 2, self.heads, self.depth)),
-            like.new_zeros((rows, 1, 1, patches)) if masked else None,
-            like.new_zeros((rows, rules.steps), dtype=torch.float64),
-            torch.full((rows, rules.steps), rules.pad, device=like.device),
-            torch.ones(rows, dtype=torch.bool, device=like.device),
-        )
+    def release(self) -> None:
+        """Keeps nothing."""
 
-    def blank_logits(self, rows: int) -> torch.Tensor:
-        """Returns room for the logits of a batch, (rows, vocabulary)."""
-        return self._like.new_zeros((rows, int(self._head.decoder.weight.shape[0])))
+    @torch.inference_mode()
+    def write(
+        self, embeddings: torch.Tensor, index: torch.Tensor, counts: torch.Tensor | None, numbers: torch.Tensor
+    ) -> torch.Tensor:
+        """Writes a batch of captions; see :class:`..forwards.CaptionDecoder`."""
+        rules = self._rules
+        rows = self._begin(embeddings, index, counts, numbers)
+        tokens = torch.full(numbers.shape, rules.pad)
+        hidden = self._read_prompt(rows)[:, -1]
+        for number in range(rules.steps):
+            token = self._draw(rows, hidden, number)
+            tokens[rows.places[: rows.count], number] = token
+            if number + 1 == rules.steps:
+                break
+            length = len(rules.prompt) + number
+            ended = token == rules.end
+            if bool(ended.any()):
+                token = rows.leave_out(ended, length, token)
+                if not rows.count:
+                    break
+            hidden = self.read(rows, token, length)
+        return tokens
 
-    def show(self, drafts: Drafts, patches: torch.Tensor, index: torch.Tensor) -> None:
-        """Gives the first rows what they see.
+    @torch.inference_mode()
+    def prompt_logits(self, embeddings: torch.Tensor) -> torch.Tensor:
+        """Returns the logits after each token of the prompt, (prompt tokens, vocabulary), given (patches, width)."""
+        numbers = torch.empty(1, self._rules.steps)
+        rows = self._begin(embeddings, torch.arange(len(embeddings))[None], None, numbers)
+        return self.network.logits(self._read_prompt(rows, every=True))[0]
 
-        Args:
-            drafts: the batch.
-            patches: embeddings of all patches that some caption sees, (patches, width).
-            index: for each caption its patches among those, (captions, patches a caption).
-        """
-        rows, count = index.shape
-        flat = index.reshape(-1)
-        if self._fast:  # in three launches
-            shape = (rows, count, len(self.layers), 2, self.heads, self.depth)
-            projected = functional.linear(patches, *self._seen).index_select(0, flat).view(shape)
-            drafts.seen[:, :rows, :count] = projected.permute(2, 0, 1, 3, 4, 5)
-            return
-        for layer, seen in zip(self.layers, drafts.seen, strict=True):
-            projected = functional.linear(patches, *layer.seen)
-            seen[:rows, :count] = projected.index_select(0, flat).view(rows, count, 2, self.heads, self.depth)
+    def _begin(
+        self, embeddings: torch.Tensor, index: torch.Tensor, counts: torch.Tensor | None, numbers: torch.Tensor
+    ) -> _Rows:
+        network = self.network
+        rows, room = index.shape
+        heads, layers, depth = network.heads, network.layers, network.depth
+        shape = (len(layers), 2, rows, heads)
+        seen = embeddings.new_empty((*shape, room, depth))
+        # Where in a patch's keys, or values, of a layer, (heads, depth), those of each head begin.
+        where = (index[:, None] * heads + torch.arange(heads).view(1, heads, 1)).flatten()
+        for layer, kept in zip(layers, seen, strict=True):
+            for weights, part in zip((layer.picture.key, layer.picture.value), kept, strict=True):
+                projected = functional.linear(embeddings, *weights).view(-1, depth)
+                torch.index_select(projected, 0, where, out=part.view(-1, depth))
+        hidden_patches = None
+        if counts is not None:
+            beyond = (torch.arange(room) >= counts[:, None])[:, None, None].expand(-1, heads, -1, -1)
+            hidden_patches = embeddings.new_zeros(beyond.shape).masked_fill_(beyond, -torch.inf)
+        own = embeddings.new_empty((*shape, self._rules.max_length, depth))
+        return _Rows(own, seen, hidden_patches, numbers.clone(), torch.arange(rows), rows)
 
-    def read_prompt(self, drafts: Drafts) -> torch.Tensor:
-        """Returns the logits after each token of the prompt, (rows, prompt tokens, vocabulary)."""
-        return self.logits(self._after_prompt(drafts))
-
-    def begin(self, drafts: Drafts) -> None:
-        """Reads the prompt."""
-        drafts.logits = self.logits(self._after_prompt(drafts)[:, -1])
-
-    def step(self, drafts: Drafts, number: int) -> None:
-        """Draws the token of one step, from 0, and reads it unless it is the last."""
-        rules = self.rules
-        assert drafts.logits is not None
+    def _draw(self, rows: _Rows, hidden: torch.Tensor, number: int) -> torch.Tensor:
+        """Draws the token of one step, from 0, of each row under way after its last hidden state."""
+        rules = self._rules
+        logits = self.network.logits(hidden)
         if number < rules.first_end:
-            drafts.logits[:, rules.end] = -torch.inf
-        token = draw(drafts.logits, drafts.numbers[:, number : number + 1], rules.top_k, rules.temperature)
-        token.masked_fill_(drafts.done, rules.pad)
-        drafts.tokens[:, number] = token
-        drafts.done |= token == rules.end
-        if number + 1 < rules.steps:
-            position = len(rules.prompt) + number
-            drafts.logits = self.logits(self._read(drafts, self.embedded(token, position)[:, None], position)[:, 0])
+            logits[:, rules.end] = -torch.inf
+        return draw(logits, rows.numbers[: rows.count, number : number + 1], rules.top_k, rules.temperature)
 
-    def embedded_prompt(self) -> torch.Tensor:
-        """Returns the prompt's embeddings, (prompt tokens, width)."""
-        embedded = self._embeddings.word_embeddings.weight[self._prompt]
-        embedded = embedded + self._embeddings.position_embeddings.weight[: len(self._prompt)]
-        return self._embedding_norm(embedded)
-
-    def embedded(self, token: torch.Tensor, position: int) -> torch.Tensor:
-        """Returns the embeddings, (rows, width), of a token a row, (rows,)."""
-        embedded = functional.embedding(token, self._embeddings.word_embeddings.weight)
-        embedded = embedded + self._embeddings.position_embeddings.weight[position]
-        return self._embedding_norm(embedded)
-
-    def _after_prompt(self, drafts: Drafts) -> torch.Tensor:
-        """The last hidden state of each token of the prompt, (rows, prompt tokens, width)."""
-        return self._read(drafts, self.embedded_prompt().repeat(len(drafts.done), 1, 1), 0)
-
-    def _read(self, drafts: Drafts, hidden: torch.Tensor, start: int) -> torch.Tensor:
-        """Runs the blocks over tokens at positions from ``start`` on: one each row, or the prompt.
-
-        Args:
-            drafts: the batch, whose keys and values are completed.
-            hidden: embedded tokens, (rows, tokens, width).
-            start: position of the first.
-        """
-        fast = self._fast
-        for layer, own, seen in zip(self.layers, drafts.own, drafts.seen, strict=True):
-            mixed = self._attend_own(functional.linear(hidden, *layer.own), own, start)
-            hidden = layer.own_norm.after(hidden, functional.linear(mixed, *layer.own_out), fast)
-            mixed = self._attend_seen(functional.linear(hidden, *layer.look), seen, drafts.hidden_patches)
-            hidden = layer.seen_norm.after(hidden, functional.linear(mixed, *layer.seen_out), fast)
-            wide = layer.activation(functional.linear(hidden, *layer.widen))
-            hidden = layer.norm.after(hidden, functional.linear(wide, *layer.narrow), fast)
+    def _read_prompt(self, rows: _Rows, *, every: bool = False) -> torch.Tensor:
+        """Reads the prompt; returns the last hidden state, (rows, tokens, width), of its last token or of every one."""
+        network = self.network
+        hidden = network.embedded_prompt()[None]  # all rows have this in common
+        count = hidden.shape[1]
+        ahead = torch.full((count, count), -torch.inf, dtype=hidden.dtype).triu_(1)
+        for place, layer in enumerate(network.layers):
+            last = place + 1 == len(network.layers) and not every
+            asking = slice(-1, None) if last else slice(None)
+            queries, keys, values = self._projected(layer, hidden)
+            own = rows.own[place]
+            own[0, ..., :count, :], own[1, ..., :count, :] = keys.transpose(1, 2), values.transpose(1, 2)
+            own = own[:, : len(hidden), :, :count]
+            mixed = self._attend(queries[:, asking], own, ahead[asking])
+            hidden = self._look(layer, hidden[:, asking], mixed, rows, place)
         return hidden
 
-    def _attend_own(self, joined: torch.Tensor, own: torch.Tensor, start: int) -> torch.Tensor:
-        """From queries, keys and values side by side to what attention to the caption brings, (rows, tokens, width)."""
-        rows, count, _ = joined.shape
-        joined = joined.view(rows, count, 3, self.heads, self.depth)
-        if self._fast:
-            return blip_kernels.attend_own(joined, own, start)
-        stop = start + count
-        own[:, :, :, start:stop] = joined[:, :, 1:].permute(0, 2, 3, 1, 4)
-        mixed = functional.scaled_dot_product_attention(
-            joined[:, :, 0].transpose(1, 2), own[:, 0, :, :stop], own[:, 1, :, :stop], is_causal=count > 1
+    def read(self, rows: _Rows, token: torch.Tensor, position: int) -> torch.Tensor:
+        """Reads one token of each row under way; returns its last hidden state, (rows, width)."""
+        hidden = self.network.embedded(token, position)[:, None]
+        for place, layer in enumerate(self.network.layers):
+            queries, keys, values = self._projected(layer, hidden)
+            own = rows.own[place, :, : rows.count, :, : position + 1]
+            own[0, ..., position, :], own[1, ..., position, :] = keys[:, 0], values[:, 0]
+            hidden = self._look(layer, hidden, self._attend(queries, own, None), rows, place)
+        return hidden[:, 0]
+
+    def _projected(self, layer: DecoderLayer, hidden: torch.Tensor) -> list[torch.Tensor]:
+        """Queries, keys and values of the caption's tokens, each (rows, tokens, heads, depth)."""
+        shape = (*hidden.shape[:2], self.network.heads, self.network.depth)
+        own = layer.caption
+        return [functional.linear(hidden, *weights).view(shape) for weights in (own.query, own.key, own.value)]
+
+    def _look(
+        self, layer: DecoderLayer, hidden: torch.Tensor, mixed: torch.Tensor, rows: _Rows, place: int
+    ) -> torch.Tensor:
+        """A block after its attention to the caption, of which ``mixed`` is what it brings."""
+        own, picture = layer.caption, layer.picture
+        hidden = own.norm(functional.linear(mixed, *own.out).add_(hidden))
+        queries = functional.linear(hidden, *picture.query).view(*hidden.shape[:2], self.network.heads, -1)
+        hidden_patches = rows.hidden_patches
+        mixed = self._attend(
+            queries.expand(rows.count, -1, -1, -1),
+            rows.seen[place, :, : rows.count],
+            None if hidden_patches is None else hidden_patches[: rows.count],
         )
-        return _merged(mixed)
+        hidden = picture.norm(functional.linear(mixed, *picture.out).add_(hidden))
+        wide = layer.activation(functional.linear(hidden, *layer.widen))
+        return layer.norm(functional.linear(wide, *layer.narrow).add_(hidden))
 
-    def _attend_seen(self, queries: torch.Tensor, seen: torch.Tensor, hidden: torch.Tensor | None) -> torch.Tensor:
-        """What attention to the patches brings, shaped as the queries, (rows, tokens, width)."""
-        if self._fast:
-            return blip_kernels.attend_seen(queries, seen, hidden)
-        mixed = functional.scaled_dot_product_attention(
-            queries.view(*queries.shape[:2], self.heads, self.depth).transpose(1, 2),
-            seen[:, :, 0].transpose(1, 2),
-            seen[:, :, 1].transpose(1, 2),
-            attn_mask=hidden,
-        )
-        return _merged(mixed)
+    def _attend(self, queries: torch.Tensor, kept: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        """Attention.
 
-    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Returns the logits of what follows, (..., vocabulary), from last hidden states, (..., width)."""
-        head = self._head
-        return functional.linear(head.transform(hidden), head.decoder.weight, head.decoder.bias)
+        Args:
+            queries: (rows, tokens, heads, depth).
+            kept: keys and values, (2, rows, heads, length, depth).
+            bias: added to the scores, as broadcast to (rows, heads, tokens, length).
 
-
-def _merged(mixed: torch.Tensor) -> torch.Tensor:
-    """From (rows, heads, tokens, depth) to (rows, tokens, width)."""
-    return mixed.transpose(1, 2).flatten(2)
-
-
-def _pair(module: Any) -> Weights:
-    return module.weight, module.bias
-
-
-def _joined(*modules: Any) -> Weights:
-    """Lays the weights of several projections side by side, and makes them parts of the result."""
-    weight = torch.cat([module.weight.detach() for module in modules])
-    bias = torch.cat([module.bias.detach() for module in modules])
-    start = 0
-    for module in modules:
-        stop = start + module.weight.shape[0]
-        module.weight.data, module.bias.data = weight[start:stop], bias[start:stop]
-        start = stop
-    return weight, bias
+        Returns:
+            What it brings, (rows, tokens, width).
+        """
+        rows, count, heads, depth = queries.shape
+        asked = queries.transpose(1, 2)
+        keys, values = kept
+        if queries.dtype != torch.float32:  # scores need the precision
+            return (
+                functional.scaled_dot_product_attention(asked, keys, values, attn_mask=bias).transpose(1, 2).flatten(2)
+            )
+        length = keys.shape[2]
+        keys, values = keys.flatten(0, 1), values.flatten(0, 1)
+        if bias is None:
+            offset, beta = keys.new_empty(1), 0
+        else:
+            offset, beta = bias.expand(rows, heads, count, length).reshape(-1, count, length), 1
+        asked = asked.reshape(rows * heads, count, depth)
+        scores = torch.baddbmm(offset, asked, keys.transpose(1, 2), beta=beta, alpha=self._scale)
+        mixed = torch.bmm(scores.softmax(-1), values)
+        return mixed.view(rows, heads, count, depth).transpose(1, 2).reshape(rows, count, heads * depth)

@@ -9,31 +9,19 @@ The same numbers as transformers' ``BlipTextModel`` up to rounding, for less wor
   tokens, not the patches. So nothing but the features need be kept for a picture.
 - Gradients begin at the attention of GradCAM's block: blocks up to it run without, those above on a graph of their own.
 - Of the last block only the first token is read by the heads, so only that one is computed.
-
-On a GPU all of this is some five hundred small kernels, which take longer to launch than to run: :class:`TextGraphs`
-replays them.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from ...cuda_graphs import Recorded, Recorder, bucket
-from ..checkpoint import first_line
-
-_ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
-"""Numbers of rows recorded; a batch is padded to the next."""
-_TOKENS = 8
-"""Texts are padded to multiples of so many tokens."""
-
-_log = logging.getLogger(__name__)
+from ..forwards import averaged
 
 
-class Seen:
+class PictureBatch:
     """The pictures that a batch of texts looks at, laid out so that as little as possible is copied.
 
     Args:
@@ -57,15 +45,15 @@ class Seen:
         """Added to scores to keep padding after them out, -inf there; None where there is none."""
 
     @classmethod
-    def padded(cls, rows: torch.Tensor, length: int) -> Seen:
+    def padded(cls, rows: torch.Tensor, length: int) -> PictureBatch:
         """Returns pictures laid out already: one row a text, zeros after the first ``length`` embeddings."""
-        seen = cls.__new__(cls)
-        seen.features = seen._rows = rows
-        seen.texts_each, seen.mean_texts, seen._owners = 1, 1.0, None
-        seen.length = length
-        seen.beyond = torch.zeros(rows.shape[1], dtype=rows.dtype, device=rows.device)
-        seen.beyond[length:] = -torch.inf
-        return seen
+        batch = cls.__new__(cls)
+        batch.features = batch._rows = rows
+        batch.texts_each, batch.mean_texts, batch._owners = 1, 1.0, None
+        batch.length = length
+        batch.beyond = torch.zeros(rows.shape[1], dtype=rows.dtype, device=rows.device)
+        batch.beyond[length:] = -torch.inf
+        return batch
 
     def spread(self, per_picture: torch.Tensor) -> torch.Tensor:
         """Returns what is known of each picture for each group of texts: the same tensor where groups are pictures."""
@@ -78,20 +66,22 @@ class Seen:
         return self._rows
 
 
-class TextForward:
-    """The forward pass of a matcher's text encoder.
+class FastTextEncoder:
+    """The forward pass of a matcher's text encoder. Implements :class:`..forwards.TextEncoder`.
 
     Args:
         encoder: transformers' ``BlipTextModel``; its weights are read, never copied.
+        head: from the first token's embedding to (rows, 2) logits: no match, match.
         block: text block, counted from 0, whose cross-attention GradCAM reads.
     """
 
-    def __init__(self, encoder: Any, block: int) -> None:
+    def __init__(self, encoder: Any, head: Any, block: int) -> None:
         self._encoder = encoder
+        self._head = head
         self._block = block
         config = encoder.config
-        self._heads = int(config.num_attention_heads)
-        self._depth = int(config.hidden_size) // self._heads
+        self.heads = int(config.num_attention_heads)
+        self.depth = int(config.hidden_size) // self.heads
         self.width = int(config.encoder_hidden_size)
 
     @property
@@ -100,10 +90,10 @@ class TextForward:
         weight: torch.Tensor = self._encoder.embeddings.word_embeddings.weight
         return weight
 
-    def row_bytes(self, patches: int, tokens: int = 35) -> int:
+    def row_bytes(self, patches: int, tokens: int) -> int:
         """Returns about how much memory one (picture, text) pair needs while GradCAM is computed."""
         layers = len(self._encoder.encoder.layer)
-        attention = self._heads * tokens * (patches + self.width)
+        attention = self.heads * tokens * (patches + self.width)
         # Each block above GradCAM's keeps its attention for the backward pass.
         numbers = attention * 3 * (layers - self._block + 1) + 4 * patches * self.width
         return int(numbers * self.like.element_size())
@@ -111,54 +101,76 @@ class TextForward:
     @torch.no_grad()
     def first_token(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """Returns the first token's last embedding, (rows, width), of texts alone: (rows, tokens) ids and mask."""
-        hidden: torch.Tensor = self._encoder.embeddings(input_ids=ids)
-        bias = _bias(mask, hidden.dtype)
+        device = self.like.device
+        hidden: torch.Tensor = self._encoder.embeddings(input_ids=ids.to(device))
+        bias = _bias(mask.to(device), hidden.dtype)
         layers = self._encoder.encoder.layer
         for layer in layers:
             hidden = _feed(layer, self._self_attention(layer, hidden, bias, first_only=layer is layers[-1]))
         return hidden[:, 0]
 
     def gradcam(
-        self, ids: torch.Tensor, mask: torch.Tensor, seen: Seen, head: Any
+        self, ids: torch.Tensor, mask: torch.Tensor, features: Sequence[torch.Tensor], owners: Sequence[int]
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Computes GradCAM of every token and the logits of the head, both float32.
+        """Computes GradCAM of every token and the logits of the head; see :class:`..forwards.TextEncoder`.
 
-        Args:
-            ids: tokens, (rows, tokens).
-            mask: 1 for tokens, 0 for padding, likewise.
-            seen: the pictures the texts look at.
-            head: from the first token's embedding to (rows, 2) logits: no match, match.
-
-        Returns:
-            Maps, (rows, tokens, patches) without the CLS embedding, zero for padding; and logits, (rows, 2).
+        The gradient graph starts at the cross-attention probabilities of the chosen block, so only the text blocks
+        above it are differentiated: neither vision tower nor lower blocks depend on those probabilities.
         """
+        device = self.like.device
+        # Stacked here, outside inference mode: autograd may keep the copy.
+        return self.gradcam_of(ids.to(device), mask.to(device), PictureBatch(features, owners))
+
+    def relevance(
+        self,
+        ids: torch.Tensor,
+        mask: torch.Tensor,
+        weights: torch.Tensor,
+        features: Sequence[torch.Tensor],
+        owners: Sequence[int],
+    ) -> torch.Tensor:
+        """Computes GradCAM averaged over tokens, and the margin of the head; see :class:`..forwards.TextEncoder`."""
+        return averaged(*self.gradcam(ids, mask, features, owners), weights)
+
+    def release(self) -> None:
+        """Keeps nothing."""
+
+    def gradcam_of(
+        self, ids: torch.Tensor, mask: torch.Tensor, pictures: PictureBatch
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Computes what :meth:`gradcam` does, of tokens and pictures that are where the network is."""
         layers = self._encoder.encoder.layer
         with torch.no_grad():
             hidden = self._encoder.embeddings(input_ids=ids)
             bias = _bias(mask, hidden.dtype)
             for layer in layers[: self._block]:
-                hidden = self._pass(layer, hidden, bias, seen)
+                hidden = self._pass(layer, hidden, bias, pictures)
             chosen = layers[self._block]
             attended = self._self_attention(chosen, hidden, bias)
-            look = _Look(self, chosen.crossattention.self, seen, attended.shape[1])
+            look = _CrossAttention(self, chosen.crossattention.self, pictures, attended.shape[1])
             probabilities = look.probabilities(attended)
         with torch.enable_grad():
             probabilities.requires_grad_(True)
             hidden = _feed(chosen, _output(chosen.crossattention, look.mix(probabilities), attended))
             for layer in layers[self._block + 1 :]:
-                hidden = self._pass(layer, hidden, bias, seen, first_only=layer is layers[-1])
-            logits = head(hidden[:, 0])
+                hidden = self._pass(layer, hidden, bias, pictures, first_only=layer is layers[-1])
+            logits = self._head(hidden[:, 0])
             (gradient,) = torch.autograd.grad(logits[:, 1].sum(), probabilities)
         cam = probabilities.detach().float() * gradient.float().clamp(min=0)
         # (rows, heads, tokens, 1 + patches); column 0 is the picture's CLS embedding.
-        maps = look.by_row(cam)[..., 1 : seen.length].mean(1)
+        maps = look.by_row(cam)[..., 1 : pictures.length].mean(1)
         return maps * mask[:, :, None], logits.detach().float()
 
     def _pass(
-        self, layer: Any, hidden: torch.Tensor, bias: torch.Tensor | None, seen: Seen, first_only: bool = False
+        self,
+        layer: Any,
+        hidden: torch.Tensor,
+        bias: torch.Tensor | None,
+        pictures: PictureBatch,
+        first_only: bool = False,
     ) -> torch.Tensor:
         attended = self._self_attention(layer, hidden, bias, first_only)
-        look = _Look(self, layer.crossattention.self, seen, attended.shape[1])
+        look = _CrossAttention(self, layer.crossattention.self, pictures, attended.shape[1])
         mixed = look.mix(look.probabilities(attended))
         return _feed(layer, _output(layer.crossattention, mixed, attended))
 
@@ -171,7 +183,7 @@ class TextForward:
             self.split(projection(states))
             for projection, states in ((attention.query, asking), (attention.key, hidden), (attention.value, hidden))
         )
-        scores = queries @ keys.transpose(-1, -2) * self._depth**-0.5
+        scores = queries @ keys.transpose(-1, -2) * self.depth**-0.5
         if bias is not None:
             scores = scores + bias
         mixed = scores.softmax(-1) @ values
@@ -179,31 +191,31 @@ class TextForward:
 
     def split(self, states: torch.Tensor) -> torch.Tensor:
         """From (rows, length, width) to (rows, heads, length, depth)."""
-        return states.view(*states.shape[:2], self._heads, self._depth).transpose(1, 2)
+        return states.view(*states.shape[:2], self.heads, self.depth).transpose(1, 2)
 
-    def absorbs(self, seen: Seen, tokens: int) -> bool:
+    def absorbs(self, pictures: PictureBatch, tokens: int) -> bool:
         """Whether projecting queries is less work than projecting every patch to a key and a value."""
-        if seen.beyond is not None:
+        if pictures.beyond is not None:
             return True
-        per_picture = seen.mean_texts * tokens
-        hidden = self._heads * self._depth
-        return per_picture * self._heads * self.width < hidden * (self.width + per_picture)
+        per_picture = pictures.mean_texts * tokens
+        hidden = self.heads * self.depth
+        return per_picture * self.heads * self.width < hidden * (self.width + per_picture)
 
 
-class _Look:
+class _CrossAttention:
     """One block's cross-attention from a batch of texts to their pictures.
 
     Attention is computed for groups of texts, (groups, queries, 1 + patches): every token of every text and head of a
     group against the features they share (absorbed), or the same for each head (projected).
     """
 
-    def __init__(self, forward: TextForward, attention: Any, seen: Seen, tokens: int) -> None:
+    def __init__(self, encoder: FastTextEncoder, attention: Any, pictures: PictureBatch, tokens: int) -> None:
         self._attention = attention
-        self._seen = seen
-        self._split = forward.split
-        self._heads, self._depth = forward._heads, forward._depth
-        self._texts, self._tokens = seen.texts_each, tokens
-        self._absorbed = forward.absorbs(seen, tokens)
+        self._pictures = pictures
+        self._split = encoder.split
+        self._heads, self._depth = encoder.heads, encoder.depth
+        self._texts, self._tokens = pictures.texts_each, tokens
+        self._absorbed = encoder.absorbs(pictures, tokens)
 
     def probabilities(self, hidden: torch.Tensor) -> torch.Tensor:
         """Returns attention, (groups, texts * heads * tokens, 1 + patches) or (groups, heads, texts * tokens, ...)."""
@@ -214,12 +226,14 @@ class _Look:
             # The bias of the keys adds the same to every patch of a query, which the softmax takes out again.
             asked = _by_head(queries, key.weight.view(self._heads, self._depth, -1))
             groups = asked.reshape(-1, self._texts * self._heads * self._tokens, asked.shape[-1])
-            scores = groups @ self._seen.rows().transpose(1, 2)
-            if self._seen.beyond is not None:
-                scores = scores.add_(self._seen.beyond) if not scores.requires_grad else scores + self._seen.beyond
+            scores = groups @ self._pictures.rows().transpose(1, 2)
+            if self._pictures.beyond is not None:
+                scores = (
+                    scores.add_(self._pictures.beyond) if not scores.requires_grad else scores + self._pictures.beyond
+                )
             probabilities = scores.softmax(-1)
         else:
-            keys = self._split(self._seen.spread(key(self._seen.features)))
+            keys = self._split(self._pictures.spread(key(self._pictures.features)))
             probabilities = (self._group(queries) @ keys.transpose(-1, -2)).softmax(-1)
         return probabilities
 
@@ -227,14 +241,14 @@ class _Look:
         """Returns what attention brings to each token, (rows, tokens, width)."""
         value = self._attention.value
         if self._absorbed:
-            mixed = (probabilities @ self._seen.rows()).view(-1, self._heads, self._tokens, value.weight.shape[-1])
+            mixed = (probabilities @ self._pictures.rows()).view(-1, self._heads, self._tokens, value.weight.shape[-1])
             brought = _by_head(mixed, value.weight.view(self._heads, self._depth, -1).transpose(1, 2))
             if value.bias is not None:
                 # Attention sums to one, but GradCAM asks what each share of it brings, and each brings the bias.
                 shares = probabilities.sum(-1).view(*brought.shape[:3], 1)
                 brought = brought + shares * value.bias.view(self._heads, 1, self._depth)
             return brought.transpose(1, 2).flatten(2)
-        values = self._split(self._seen.spread(value(self._seen.features)))
+        values = self._split(self._pictures.spread(value(self._pictures.features)))
         return self.by_row(probabilities @ values).transpose(1, 2).flatten(2)
 
     def by_row(self, grouped: torch.Tensor) -> torch.Tensor:
@@ -260,81 +274,6 @@ def _by_head(states: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
     rows, heads, tokens, _ = states.shape
     product = states.transpose(0, 1).reshape(heads, rows * tokens, -1) @ weights
     return product.view(heads, rows, tokens, -1).transpose(0, 1)
-
-
-class TextGraphs:
-    """GradCAM recorded for a few numbers of rows and tokens, and replayed.
-
-    Args:
-        forward: the text encoder.
-        head: from the first token's embedding to (rows, 2) logits.
-        length: embeddings of a picture, CLS included.
-    """
-
-    def __init__(self, forward: TextForward, head: Any, length: int) -> None:
-        self._forward = forward
-        self._head = head
-        self._length = length
-        self._record = Recorder(forward.like.device)
-        self._kept: dict[tuple[int, int], Recorded] = {}
-        self._allowed = True
-
-    def relevance(
-        self, ids: torch.Tensor, mask: torch.Tensor, weights: torch.Tensor, features: Sequence[torch.Tensor]
-    ) -> torch.Tensor | None:
-        """Computes GradCAM averaged over tokens, and the margin of the head.
-
-        Args:
-            ids: tokens, (rows, tokens), on the CPU, as are the next two.
-            mask: 1 for tokens, 0 for padding, likewise.
-            weights: how much each token counts, likewise, float32.
-            features: of each row's picture, (1 + patches, width), on the GPU.
-
-        Returns:
-            On the CPU, (rows, patches + 1): each row's map and then its margin, "match" minus "no match"; None where
-            this GPU, or its memory, does not allow a recording, or more rows than any has.
-        """
-        rows, tokens = ids.shape
-        size = bucket(rows, _ROWS)
-        recorded = None if size is None else self._recorded(size, -(-tokens // _TOKENS) * _TOKENS)
-        if recorded is None:
-            return None
-        for held, given in zip(recorded.inputs[:3], (ids, mask, weights), strict=True):
-            held[:rows].zero_()
-            held[:rows, :tokens].copy_(given.pin_memory(), non_blocking=True)
-        with torch.inference_mode():
-            torch._foreach_copy_(list(recorded.inputs[3][:rows, : self._length].unbind(0)), list(features))
-        return recorded()[:rows].cpu()
-
-    def release(self) -> None:
-        """Forgets the recordings, which hold memory."""
-        self._kept.clear()
-
-    def _recorded(self, rows: int, tokens: int) -> Recorded | None:
-        found = self._kept.get((rows, tokens))
-        if found is None and self._allowed:
-            like = self._forward.like
-            inputs = (
-                torch.zeros((rows, tokens), dtype=torch.int64, device=like.device),
-                torch.ones((rows, tokens), dtype=torch.int64, device=like.device),
-                torch.zeros((rows, tokens), device=like.device),
-                # Lengths that are multiples of eight numbers have faster matrix products.
-                like.new_zeros((rows, -(-self._length // 8) * 8, self._forward.width)),
-            )
-            try:
-                found = self._kept[rows, tokens] = Recorded(self._record, self._relevance, *inputs)
-            except RuntimeError as error:
-                # The same work without a graph is slower and nothing else; what is wrong beyond that it will say.
-                _log.warning("GradCAM is not recorded as a CUDA graph: %s.", first_line(error))
-                self._allowed = False
-        return found
-
-    def _relevance(
-        self, ids: torch.Tensor, mask: torch.Tensor, weights: torch.Tensor, features: torch.Tensor
-    ) -> torch.Tensor:
-        maps, logits = self._forward.gradcam(ids, mask, Seen.padded(features, self._length), self._head)
-        relevance = torch.einsum("rt,rtp->rp", weights, maps)
-        return torch.cat([relevance, logits[:, 1:] - logits[:, :1]], 1)
 
 
 def _bias(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor | None:

@@ -26,6 +26,9 @@ HERE = importlib.util.find_spec("triton") is not None
 LONGEST = 128
 """Keys that :func:`attend_own` looks at, at most."""
 
+MOST_DRAWN = 65_536
+"""Tokens that :func:`draw` draws among, at most."""
+
 _F = TypeVar("_F")
 
 if TYPE_CHECKING or not HERE:
@@ -91,7 +94,7 @@ def attend_seen(queries: torch.Tensor, seen: torch.Tensor, hidden: torch.Tensor 
 
 
 def draw(logits: torch.Tensor, numbers: torch.Tensor, top_k: int, temperature: float) -> torch.Tensor:
-    """Draws a token a row, as :func:`.sampling.draw` does; ties with the last candidate all stay."""
+    """Draws a token a row, as :func:`..sampling.draw` does; ties with the last candidate all stay."""
     rows, vocabulary = logits.shape
     drawn = torch.empty(rows, dtype=torch.int64, device=logits.device)
     top_k = min(top_k, vocabulary)

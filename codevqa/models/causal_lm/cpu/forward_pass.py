@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional
 
 from ..phases import Pair, Phase
-from .prefix_cache import Bank
+from .prefix_cache import KeyValueBlock
 
 
 class KeyValues:
@@ -32,16 +32,16 @@ class KeyValues:
         self.keys = torch.empty(layers, count, heads, length, key, dtype=dtype, device=device)
         self.values = torch.empty(layers, count, heads, length, value, dtype=dtype, device=device)
 
-    def fill(self, slot: int, banks: Sequence[Bank]) -> None:
+    def fill(self, slot: int, blocks: Sequence[KeyValueBlock]) -> None:
         """Puts runs of keys and values into a slot, one after another from its start."""
         at = 0
-        for key, value in banks:
+        for key, value in blocks:
             end = at + key.shape[2]
             self.keys[:, slot, :, at:end] = key
             self.values[:, slot, :, at:end] = value
             at = end
 
-    def copy(self, slot: int, start: int, end: int) -> Bank:
+    def copy(self, slot: int, start: int, end: int) -> KeyValueBlock:
         """Returns a copy of what is in some places of a slot."""
         return self.keys[:, slot, :, start:end].clone(), self.values[:, slot, :, start:end].clone()
 

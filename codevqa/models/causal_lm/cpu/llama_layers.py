@@ -1,7 +1,7 @@
 """The forward pass of models built like Llama, without what it costs to go through their modules.
 
 The same layers in fewer steps, and the last one only for the tokens whose logits are asked for: of the others nothing
-but keys and values is ever read. Whether a model's layers are these is tried on its logits (:mod:`..decoder_base`).
+but keys and values is ever read. Whether a model's layers are these is tried on its logits (:mod:`..decoding_loop`).
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from torch.nn import functional
 
 from .forward_pass import Pack
 
-__all__ = ["Layers"]
+__all__ = ["LlamaLayers"]
 
 _LINEAR = {f"self_attn.{name}_proj" for name in "qkvo"} | {f"mlp.{name}_proj" for name in ("gate", "up", "down")}
 _WEIGHTS = {f"{name}.weight" for name in (*_LINEAR, "input_layernorm", "post_attention_layernorm")}
 
 
-class Layers:
+class LlamaLayers:
     """The forward pass of one model.
 
     Args:

@@ -12,28 +12,28 @@ from typing import TypeAlias
 
 import torch
 
-from ..rows import common
+from ..tokenised_request import common_prefix_length
 
-__all__ = ["Bank", "PrefixTree"]
+__all__ = ["KeyValueBlock", "PrefixCache"]
 
-Bank: TypeAlias = "tuple[torch.Tensor, torch.Tensor]"
+KeyValueBlock: TypeAlias = "tuple[torch.Tensor, torch.Tensor]"
 """Keys and values of all layers for a run of tokens, shape (layers, heads, tokens, width)."""
 
 
 @dataclass(eq=False)
 class _Branch:
     tokens: list[int]
-    bank: Bank
+    block: KeyValueBlock
     parent: _Branch | None
     children: dict[int, _Branch] = field(default_factory=dict)
     """By their first token."""
 
     @property
     def size(self) -> int:
-        return self.bank[0].nbytes + self.bank[1].nbytes
+        return self.block[0].nbytes + self.block[1].nbytes
 
 
-class PrefixTree:
+class PrefixCache:
     """Computed beginnings of prompts: least recently used first out, bounded by bytes.
 
     Args:
@@ -47,17 +47,17 @@ class PrefixTree:
         # A branch is always used before those it grows from: the least recently used has nothing above it.
         self._kept: OrderedDict[_Branch, None] = OrderedDict()
 
-    def find(self, tokens: Sequence[int]) -> tuple[int, list[Bank]]:
+    def find(self, tokens: Sequence[int]) -> tuple[int, list[KeyValueBlock]]:
         """Returns how many first tokens are known, and their keys and values run by run."""
         path, known = self._path(tokens)
-        banks = [branch.bank for branch, _ in path]
+        blocks = [branch.block for branch, _ in path]
         if path:
             branch, used = path[-1]
             if used < len(branch.tokens):
-                banks[-1] = (branch.bank[0][:, :, :used], branch.bank[1][:, :, :used])
-        return known, banks
+                blocks[-1] = (branch.block[0][:, :, :used], branch.block[1][:, :, :used])
+        return known, blocks
 
-    def add(self, tokens: Sequence[int], compute: Callable[[int], Bank]) -> None:
+    def add(self, tokens: Sequence[int], compute: Callable[[int], KeyValueBlock]) -> None:
         """Keeps the keys and values of a prompt.
 
         Args:
@@ -92,7 +92,7 @@ class PrefixTree:
         path: list[tuple[_Branch, int]] = []
         known, children = 0, self._roots
         while known < len(tokens) and (branch := children.get(tokens[known])) is not None:
-            used = common(branch.tokens, tokens[known : known + len(branch.tokens)])
+            used = common_prefix_length(branch.tokens, tokens[known : known + len(branch.tokens)])
             path.append((branch, used))
             known, children = known + used, branch.children
             if used < len(branch.tokens):
@@ -109,12 +109,12 @@ class PrefixTree:
 
     def _split(self, branch: _Branch, at: int) -> _Branch:
         """Cuts a branch in two; returns the first part, from which the other grows."""
-        (key, value), first = branch.bank, branch.tokens[0]
+        (key, value), first = branch.block, branch.tokens[0]
         # Copies: parts of one piece of memory could not be forgotten one by one.
         head = _Branch(branch.tokens[:at], (key[:, :, :at].clone(), value[:, :, :at].clone()), branch.parent)
         (self._roots if branch.parent is None else branch.parent.children)[first] = head
         branch.tokens, branch.parent = branch.tokens[at:], head
-        branch.bank = (key[:, :, at:].clone(), value[:, :, at:].clone())
+        branch.block = (key[:, :, at:].clone(), value[:, :, at:].clone())
         head.children[branch.tokens[0]] = branch
         self._touch(branch)
         return head

@@ -10,7 +10,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 
-__all__ = ["Drafts"]
+__all__ = ["Drafter"]
 
 _LONGEST = 8
 """Tokens that are looked for at most; the longest match is followed."""
@@ -23,7 +23,7 @@ _NONE = 2 ** (8 * _WIDTH) - 1
 """No token: ends each text kept."""
 
 
-class Drafts:
+class Drafter:
     """What was written lately, to guess from."""
 
     def __init__(self) -> None:

@@ -15,40 +15,42 @@ from typing import Any
 import torch
 
 from ...cuda_graphs import free_cached_memory
-from ..decoder_base import Ends, OwnLoop
-from ..phases import Past, Prefill, attention
-from ..rows import LMStats, PrefixStore, Row
-from .prefix_plan import Node, plan
-from .slots import Slots, Step, bytes_a_token, put
+from ..decoding_loop import DecodingLoop
+from ..marked_prefixes import MarkedPrefixes
+from ..phases import Past, Prefill, attend_in
+from ..stats import LMStats
+from ..tokenised_request import FindEnd, TokenisedRequest
+from .prefix_plan import PrefixNode, plan_prefixes
+from .slots import Slots, Step, bytes_a_token, to_device
 
 _SHARE = 0.6
 """How much of the free memory of a GPU slots may take."""
 
 
 @dataclass(frozen=True)
-class Pace:
+class Schedule:
     """What pays on one kind of device."""
 
     steps: int
     """Tokens made for each slot before the host looks at them."""
-    late: int
+    rounds_in_flight: int
     """Rounds of ``steps`` that may be under way before the host looks at one."""
-    prefill: int
+    prefill_tokens: int
     """Tokens of prompts computed together."""
-    worth: int
+    least_saving: int
     """Tokens that a common beginning must save to be computed on its own."""
-    grain: int
+    length_multiple: int
     """Lengths are rounded up to multiples of this: each has a recording of its own."""
 
 
-GPU = Pace(steps=8, late=1, prefill=16384, worth=4096, grain=512)
+GPU = Schedule(steps=8, rounds_in_flight=1, prefill_tokens=16384, least_saving=4096, length_multiple=512)
 
 
 @dataclass(eq=False)
 class _Text:
-    """A row that is being decoded."""
+    """A request that is being decoded."""
 
-    row: Row
+    request: TokenisedRequest
     slot: int
     launched: int = 0
     """Tokens made or being made."""
@@ -58,7 +60,7 @@ class _Text:
     @property
     def position(self) -> int:
         """Where the next token goes in: the first step puts in the prompt's last one."""
-        return len(self.row.tokens) - 1 + self.launched
+        return len(self.request.tokens) - 1 + self.launched
 
 
 @dataclass(eq=False)
@@ -70,24 +72,24 @@ class _Round:
     texts: list[_Text]
 
 
-class SlotDecoder(OwnLoop):
+class SlotDecoder(DecodingLoop):
     """Greedy decoding in slots, for models whose every layer is plain causal attention over the whole text.
 
     Args:
         model: a causal language model of transformers.
-        pad: any token; fills up rows that are computed together.
+        pad: any token; fills up requests that are computed together.
         max_batch: slots at most; fewer where memory is short.
         prefix_bytes: memory for marked prefixes that are kept between calls.
         stats: counts what is done.
-        pace: what pays on the model's device.
+        schedule: what pays on the model's device.
     """
 
     def __init__(
-        self, model: Any, *, pad: int, max_batch: int, prefix_bytes: int, stats: LMStats, pace: Pace = GPU
+        self, model: Any, *, pad: int, max_batch: int, prefix_bytes: int, stats: LMStats, schedule: Schedule = GPU
     ) -> None:
         super().__init__(model, max_batch=max_batch, stats=stats)
-        self.pad, self.pace = pad, pace
-        self.prefixes: PrefixStore[Past] = PrefixStore(prefix_bytes)
+        self.pad, self.schedule = pad, schedule
+        self.prefixes = MarkedPrefixes(prefix_bytes, _bytes)
         self.memory: Slots | None = None
         self._wanted = 0
         self._texts: dict[int, _Text] = {}
@@ -96,8 +98,7 @@ class SlotDecoder(OwnLoop):
         length = ids.shape[1]
         third = length // 3
         head = self._forward(ids[:, :third], 0, Prefill(None))
-        self._shapes = [(key.shape[1], key.shape[3], value.shape[3]) for key, value in head]
-        self._dtype = head[0][0].dtype
+        self._note_shapes(head)
         memory = Slots(self._shapes, 2, length + 1, length, self._dtype, self.device)
         slots = torch.tensor([1, 0], device=self.device)
         self._forward(ids[:, third : 2 * third].expand(2, -1), third, Prefill(head, memory, slots))
@@ -120,14 +121,14 @@ class SlotDecoder(OwnLoop):
         if self.device.type == "cuda":
             free_cached_memory()
 
-    def _used(self, rows: int) -> int:
-        return self.memory.count if self.memory is not None else min(self.max_batch, rows)
+    def _decoded_together(self, requests: int) -> int:
+        return self.memory.count if self.memory is not None else min(self.max_batch, requests)
 
-    def _run(self, rows: Sequence[Row], ends: Ends, done: dict[int, list[int]]) -> None:
+    def _run(self, requests: Sequence[TokenisedRequest], find_end: FindEnd, done: dict[int, list[int]]) -> None:
         self._texts.clear()
-        memory = self._reserve(rows)
-        queue = deque(node for root in plan(rows, self.pace.worth) for node in root.walk())
-        waiting = len(rows)
+        memory = self._reserve(requests)
+        queue = deque(node for root in plan_prefixes(requests, self.schedule.least_saving) for node in root.walk())
+        waiting = len(requests)
         flight: deque[_Round] = deque()
         while waiting or self._texts or flight:
             # Few at a time would launch as many kernels as many do.
@@ -135,14 +136,16 @@ class SlotDecoder(OwnLoop):
                 waiting -= self._admit(memory, queue)
             if self._texts:
                 flight.append(self._launch(memory))
-            while len(flight) > (self.pace.late if self._texts else 0):
-                self._collect(flight.popleft(), ends, done)
+            while len(flight) > (self.schedule.rounds_in_flight if self._texts else 0):
+                self._collect(flight.popleft(), find_end, done)
 
-    def _reserve(self, rows: Sequence[Row]) -> Slots:
-        """Returns slots for the longest row; those of the last call where they suffice."""
+    def _reserve(self, requests: Sequence[TokenisedRequest]) -> Slots:
+        """Returns slots for the longest request; those of the last call where they suffice."""
         # A round can go on after a text has ended, but never past its limit.
-        need = _up(max(len(row.tokens) + row.max_tokens for row in rows), self.pace.grain)
-        count = min(self.max_batch, 1 << (len(rows) - 1).bit_length())
+        need = _round_up(
+            max(len(request.tokens) + request.max_tokens for request in requests), self.schedule.length_multiple
+        )
+        count = min(self.max_batch, 1 << (len(requests) - 1).bit_length())
         kept = self.memory
         if kept is not None and kept.length >= need and self._wanted >= count:
             return kept
@@ -154,44 +157,44 @@ class SlotDecoder(OwnLoop):
             free_cached_memory()
             free = torch.cuda.mem_get_info(self.device)[0]
             count = max(1, min(count, int(free * _SHARE) // (need * bytes_a_token(self._shapes, self._dtype))))
-        self.memory = Slots(self._shapes, count, need, self.pace.steps, self._dtype, self.device)
+        self.memory = Slots(self._shapes, count, need, self.schedule.steps, self._dtype, self.device)
         return self.memory
 
-    def _admit(self, memory: Slots, queue: deque[Node]) -> int:
+    def _admit(self, memory: Slots, queue: deque[PrefixNode]) -> int:
         """Computes the next prompts into free slots; returns how many."""
-        while not queue[0].rows:
+        while not queue[0].requests:
             queue.popleft()
         node = queue[0]
         past = self._past(node)
         head = len(node.tokens)
         free = [slot for slot in range(memory.count) if slot not in self._texts]
         width = 0
-        batch: list[Row] = []
-        for row in node.rows[: len(free)]:
-            wide = max(width, len(row.tokens) - 1 - head)
-            if batch and wide * (len(batch) + 1) > self.pace.prefill:
+        batch: list[TokenisedRequest] = []
+        for request in node.requests[: len(free)]:
+            wide = max(width, len(request.tokens) - 1 - head)
+            if batch and wide * (len(batch) + 1) > self.schedule.prefill_tokens:
                 break
             width = wide
-            batch.append(row)
+            batch.append(request)
         # The last token of each prompt is left to the first step, which also gives its logits.
-        parts = [row.tokens[head:-1] for row in batch]
-        node.rows = node.rows[len(batch) :]
+        parts = [request.tokens[head:-1] for request in batch]
+        node.requests = node.requests[len(batch) :]
         self.stats.prefilled_tokens += sum(map(len, parts)) + len(batch)
         self.stats.reused_tokens += head * len(batch)
-        slots = put(free[: len(batch)], self.device)
+        slots = to_device(free[: len(batch)], self.device)
         if width:
-            ids = put([[*part, *[self.pad] * (width - len(part))] for part in parts], self.device)
+            ids = to_device([[*part, *[self.pad] * (width - len(part))] for part in parts], self.device)
             self._forward(ids, head, Prefill(past, memory, slots))
         elif past is not None:
             for layer, pair in enumerate(past):
                 memory.write(layer, slots, pair)
-        starts = [len(row.tokens) - 1 for row in batch]
-        limits = [start + row.max_tokens - 1 for start, row in zip(starts, batch, strict=True)]
-        memory.begin(slots, [row.tokens[-1] for row in batch], starts, limits)
-        self._texts.update((slot, _Text(row, slot)) for slot, row in zip(free, batch, strict=False))
+        starts = [len(request.tokens) - 1 for request in batch]
+        limits = [start + request.max_tokens - 1 for start, request in zip(starts, batch, strict=True)]
+        memory.begin(slots, [request.tokens[-1] for request in batch], starts, limits)
+        self._texts.update((slot, _Text(request, slot)) for slot, request in zip(free, batch, strict=False))
         return len(batch)
 
-    def _past(self, node: Node) -> Past | None:
+    def _past(self, node: PrefixNode) -> Past | None:
         """Returns the keys and values of a beginning, computed now unless they are there."""
         if not node.tokens:
             return None
@@ -203,20 +206,19 @@ class SlotDecoder(OwnLoop):
                 return self._past(node)
             before = self._past(node.parent) if node.parent is not None else None
             head = len(node.parent.tokens) if node.parent is not None else 0
-            ids = put([node.tokens[head:]], self.device)
+            ids = to_device([node.tokens[head:]], self.device)
             node.past = self._forward(ids, head, Prefill(before))
             self.stats.prefix_misses += 1
             self.stats.prefilled_tokens += ids.shape[1]
             self.stats.reused_tokens += head
             if node.marked:
-                size = sum(key.nbytes + value.nbytes for key, value in node.past)
-                self.prefixes.put(key, node.past, size)
+                self.prefixes.keep(key, node.past)
         past: Past = node.past
         return past
 
     def _forward(self, ids: torch.Tensor, head: int, phase: Prefill) -> Past:
         """Runs tokens that begin at position ``head`` through the layers, not the language model's head."""
-        with attention(phase):
+        with attend_in(phase):
             self.model.base_model(
                 input_ids=ids, position_ids=self._positions(ids, head), past_key_values=phase, use_cache=True
             )
@@ -229,9 +231,11 @@ class SlotDecoder(OwnLoop):
     def _launch(self, memory: Slots) -> _Round:
         """Starts a round of steps for all texts."""
         texts = list(self._texts.values())
-        steps = min(self.pace.steps, max(text.row.max_tokens - text.launched for text in texts))
+        steps = min(self.schedule.steps, max(text.request.max_tokens - text.launched for text in texts))
         # Texts stop moving at their limits, which are within memory.
-        length = min(_up(max(text.position for text in texts) + steps, self.pace.grain), memory.length)
+        length = min(
+            _round_up(max(text.position for text in texts) + steps, self.schedule.length_multiple), memory.length
+        )
         count = max(text.slot for text in texts) + 1
         if self.device.type == "cuda":
             count = min(1 << (count - 1).bit_length(), memory.count)
@@ -247,12 +251,12 @@ class SlotDecoder(OwnLoop):
             event.record()
         for text in texts:
             text.launched += steps
-            if text.launched >= text.row.max_tokens:
+            if text.launched >= text.request.max_tokens:
                 # All its tokens are on their way: whatever is put into its slot comes after them.
                 del self._texts[text.slot]
         return _Round(made, event, texts)
 
-    def _collect(self, flown: _Round, ends: Ends, done: dict[int, list[int]]) -> None:
+    def _collect(self, flown: _Round, find_end: FindEnd, done: dict[int, list[int]]) -> None:
         """Reads what a round made, and frees the slots of texts that have ended."""
         if flown.event is not None:
             flown.event.synchronize()
@@ -261,14 +265,18 @@ class SlotDecoder(OwnLoop):
             if text.done:
                 continue
             text.tokens += columns[text.slot]
-            end = ends(text.row, text.tokens, len(columns[text.slot]))
+            end = find_end(text.request, text.tokens, len(columns[text.slot]))
             if end is None:
                 continue
             text.done = True
-            done[text.row.index] = text.tokens[:end]
+            done[text.request.index] = text.tokens[:end]
             if self._texts.get(text.slot) is text:
                 del self._texts[text.slot]
 
 
-def _up(number: int, grain: int) -> int:
-    return -(-number // grain) * grain
+def _round_up(number: int, multiple: int) -> int:
+    return -(-number // multiple) * multiple
+
+
+def _bytes(past: Past) -> int:
+    return sum(key.nbytes + value.nbytes for key, value in past)

@@ -7,14 +7,15 @@ replayed: at these sizes launching the kernels one by one costs far more than ru
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch.nn import functional
 
-from ...cuda_graphs import CAPTURING, avoid_cudnn_attention, enabled
-from ..phases import Pair, Past, Phase, attention
+from ...cuda_graphs import Recorder, avoid_cudnn_attention, enabled
+from ..loading import first_line
+from ..phases import Pair, Past, Phase, attend_in
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ class Step(Phase):
         self._at = positions.clamp(max=self.length - 1).view(count, 1, 1, 1)
         hidden = (self._places > positions[:, None]).view(count, 1, 1, self.length)
         self._bias = torch.zeros_like(hidden, dtype=memory.dtype).masked_fill_(hidden, float("-inf"))
-        with attention(self):
+        with attend_in(self):
             logits = model(
                 input_ids=memory.tokens[:count, None],
                 position_ids=positions[:, None],
@@ -111,8 +112,9 @@ class Slots:
         """The last position each slot moves on to."""
         self.made = torch.zeros(ahead, count, dtype=torch.long, device=device)
         self.tick = torch.zeros(1, dtype=torch.long, device=device)
-        self._graphs: dict[tuple[int, int], Any] = {}
-        self._pool: Any = None
+        self._replays: dict[tuple[int, int], Callable[[], None]] = {}
+        # Steps leave all they make in slots: their recordings can share what memory they need in between.
+        self._record = Recorder(device, share_memory=True)
         self.recordable = enabled(device)
         avoid_cudnn_attention(device)
 
@@ -126,53 +128,41 @@ class Slots:
     ) -> None:
         """Says which token each slot goes on with, where it stands, and up to which position it may move."""
         for kept, new in ((self.tokens, tokens), (self.positions, positions), (self.limits, limits)):
-            kept.index_copy_(0, slots, put(new, self.device))
+            kept.index_copy_(0, slots, to_device(new, self.device))
 
     def advance(self, model: Any, steps: int, count: int, length: int) -> torch.Tensor:
         """Makes ``steps`` tokens for each of the first ``count`` slots; shape (steps, count), on the device."""
         self.tick.zero_()
-        run = self._recorded(model, count, length) if self.recordable else None
+        replay = self._replay(model, count, length) if self.recordable else None
         for _ in range(steps):
-            if run is not None:
-                run()
+            if replay is not None:
+                replay()
             else:
                 Step(self, count, length).run(model)
         return self.made[:steps, :count]
 
-    def _recorded(self, model: Any, count: int, length: int) -> Any | None:
-        if (count, length) not in self._graphs:
+    def _replay(self, model: Any, count: int, length: int) -> Callable[[], None] | None:
+        """Returns what replays a step, recorded now unless it has been; None where it cannot be."""
+        if (count, length) not in self._replays:
             step = Step(self, count, length)
             state = (self.tokens, self.positions, self.tick)
             before = [part.clone() for part in state]
-            graph = torch.cuda.CUDAGraph()
-            # The warm-up is guarded too: streams come from a small pool, and this may be one that is being recorded.
-            with CAPTURING:
-                side: Any = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call, unused-ignore]
-                side.wait_stream(torch.cuda.current_stream(self.device))
-                with torch.cuda.stream(side):
-                    # Libraries set themselves up in the first passes, which must not be recorded.
-                    for _ in range(2):
-                        for part, old in zip(state, before, strict=True):
-                            part.copy_(old)
-                        step.run(model)
-                    for part, old in zip(state, before, strict=True):
-                        part.copy_(old)
-                torch.cuda.current_stream(self.device).wait_stream(side)
-                try:
-                    # Other threads run other models meanwhile, and may ask for memory.
-                    with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-                        step.run(model)
-                except torch.OutOfMemoryError:
-                    raise
-                except RuntimeError as error:
-                    # A model that looks at its own numbers on the way cannot be recorded.
-                    self.recordable = False
-                    _log.warning("steps are not recorded as CUDA graphs: %s", error)
-                    self._graphs.clear()
-                    return None
-            self._pool = self._pool or graph.pool()
-            self._graphs[count, length] = (graph, step)
-        return self._graphs[count, length][0].replay
+
+            def undo() -> None:
+                for part, old in zip(state, before, strict=True):
+                    part.copy_(old)
+
+            try:
+                self._replays[count, length], _ = self._record(lambda: step.run(model), undo)
+            except torch.OutOfMemoryError:
+                raise
+            except RuntimeError as error:
+                # A model that looks at its own numbers on the way cannot be recorded.
+                self.recordable = False
+                _log.warning("Decoding steps are not recorded as CUDA graphs: %s.", first_line(error))
+                self._replays.clear()
+                return None
+        return self._replays[count, length]
 
 
 def bytes_a_token(shapes: Sequence[tuple[int, int, int]], dtype: torch.dtype) -> int:
@@ -180,7 +170,7 @@ def bytes_a_token(shapes: Sequence[tuple[int, int, int]], dtype: torch.dtype) ->
     return sum(heads * (key + value) for heads, key, value in shapes) * dtype.itemsize
 
 
-def put(numbers: Sequence[Any], device: torch.device) -> torch.Tensor:
+def to_device(numbers: Sequence[Any], device: torch.device) -> torch.Tensor:
     """Returns whole numbers on the device, without waiting for what is under way there."""
     here = torch.tensor(numbers, dtype=torch.long)
     return here.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else here.to(device)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from ..base import GenerationRequest, cut_at_stop
+from .base import GenerationRequest, cut_at_stop
 
 __all__ = ["TextStream", "certain", "stream_of"]
 

@@ -1,13 +1,7 @@
-"""Evaluates on many GPUs or machines: engines in Ray actors answer, this process alone writes the store.
+"""Engines in Ray actors that answer examples, replaced where they die.
 
-    with evaluate(engine_for(dataset, preset="base"), dataset, "runs/gqa", actors=4) as store: ...
-
-Each actor holds one engine and, where there are GPUs, one GPU. A bounded number of examples is under way, so memory
-does not grow with the data set. An actor that dies is replaced, and what it was asked goes to another. The rows are
-those of :func:`codevqa.eval.run.runner.evaluate`, and a run begun here may go on there, and the other way round.
-
-Ray is an optional extra, imported when it is needed. Without an address it runs on this machine alone and listens on
-the loopback interface only.
+Each actor holds one engine and, where there are GPUs, one GPU or a share of it. An actor that dies is replaced, and
+what it was asked goes to another.
 """
 
 from __future__ import annotations
@@ -25,20 +19,17 @@ from ... import __version__
 from ...core.errors import CodeVQAError, InputError, ModelError, SetupError
 from ...core.images import load_pictures
 from ...core.loop_thread import LoopThread
-from ..run.local import Evidence, failed
-from ..run.provenance import data_hash, data_places
+from ..run.local import failed
+from ..run.request import KeptEvidence
 from ..run.run_info import RunInfo
-from ..run.runner import METHODS, check, seeds_of, stream
-from ..run.session import Job, Progress
-from ..run.store import Store
-from ..task import DataSet, Example, Method, Row
-from .cluster import connect, last_line, line, room
-from .worker import SAME, Answered, Plan, Worker
+from ..task import Example, Job, Row
+from .cluster import connect, find_room, last_line, one_line
+from .worker import SAME_PACKAGES, ActorSetup, Worker, WorkerReply
 
 if TYPE_CHECKING:
     from ...engine.codevqa import CodeVQA
 
-__all__ = ["Pool", "evaluate"]
+__all__ = ["ActorPool"]
 
 RETRIES = 3
 """How often an example is asked again by itself after an actor died that was asked it."""
@@ -54,7 +45,7 @@ class _Died(Exception):
     """The actor that was asked is gone."""
 
 
-class _Slot:
+class _ActorSlot:
     """Place of one actor, which may change."""
 
     def __init__(self) -> None:
@@ -64,12 +55,11 @@ class _Slot:
         self.starting: asyncio.Task[None] | None = None
 
 
-class Pool:
+class ActorPool:
     """Actors that answer examples: an :class:`~codevqa.eval.run.session.AskExample`. Use it in a ``with`` block.
 
     Args:
         factory: makes an engine, in each actor; Ray sends it there.
-        dataset: whose examples will be asked.
         actors: how many; None takes one for each GPU, or for each four CPUs where there is none.
         address: ``HOST:PORT`` of a running cluster, or ``auto`` for the one of this machine; None starts Ray here,
             and ends it again.
@@ -83,7 +73,6 @@ class Pool:
     def __init__(
         self,
         factory: Callable[[], CodeVQA],
-        dataset: DataSet,
         *,
         actors: int | None = None,
         address: str | None = None,
@@ -92,17 +81,17 @@ class Pool:
         if actors is not None and actors < 1:
             raise InputError(f"{actors} actors cannot work.", hint="Give at least one.")
         self.seeds: tuple[int, ...] = ()
-        self.evidence: Evidence = "calls"
+        self.evidence: KeptEvidence = "calls"
         self._ray, self._owned = connect(address)
         self._loop = LoopThread("codevqa-ray")
-        self._slots: list[_Slot] = []
+        self._slots: list[_ActorSlot] = []
         self._suspects = asyncio.Lock()
         self._deaths = 0
         self._error: CodeVQAError | None = None
         try:
-            self._options, count, machines = room(self._ray, actors, one_machine)
-            self._plan = Plan(factory, str(Path.cwd()), __version__, dataset.name, dataset.split, machines)
-            self._slots = [_Slot() for _ in range(count)]
+            self._options, count, machines = find_room(self._ray, actors, one_machine)
+            self._setup = ActorSetup(factory, str(Path.cwd()), __version__, machines)
+            self._slots = [_ActorSlot() for _ in range(count)]
             # The others follow when the first has shown that an engine can be made, and that the run may begin.
             self.info: RunInfo = self._loop.run(self._begin(self._slots[0]))
         except BaseException:
@@ -112,7 +101,7 @@ class Pool:
     def __len__(self) -> int:
         return len(self._slots)
 
-    def __enter__(self) -> Pool:
+    def __enter__(self) -> ActorPool:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -163,7 +152,7 @@ class Pool:
         fatal = ModelError(f"{RETRIES + 1} processes died that were asked this.", hint=message)
         return [failed(example, job, fatal) for job in jobs]
 
-    async def _ask(self, example: Example, jobs: Sequence[Job]) -> Answered:
+    async def _ask(self, example: Example, jobs: Sequence[Job]) -> WorkerReply:
         slot = await self._free(example.cluster or example.id)
         actor = slot.actor
         slot.load += 1
@@ -178,10 +167,10 @@ class Pool:
         self._deaths = 0
         if isinstance(result, CodeVQAError):
             raise result
-        assert isinstance(result, Answered)
+        assert isinstance(result, WorkerReply)
         return result
 
-    async def _free(self, cluster: str) -> _Slot:
+    async def _free(self, cluster: str) -> _ActorSlot:
         """Returns the actor that a cluster belongs to, or the one with the least to do; waits where none has started.
 
         What is asked about the same pictures goes to the same actor, which keeps their features, unless another would
@@ -216,7 +205,7 @@ class Pool:
 
     # -- actors ------------------------------------------------------------------------------------------------------
 
-    def _replace(self, slot: _Slot, error: _Died) -> None:
+    def _replace(self, slot: _ActorSlot, error: _Died) -> None:
         self._deaths += 1
         slot.ready, slot.starting = False, None  # who asks next starts another
         with suppress(self._ray.exceptions.RayError):
@@ -226,7 +215,7 @@ class Pool:
                 f"{self._deaths} of Ray's processes died one after another, and none answered.", hint=str(error)
             )
 
-    async def _start(self, slot: _Slot) -> None:
+    async def _start(self, slot: _ActorSlot) -> None:
         """Starts an actor; an engine that cannot be made ends the run, a lack of room only where none is left."""
         try:
             await self._begin(slot)
@@ -237,13 +226,13 @@ class Pool:
         except CodeVQAError as error:
             self._error = error
 
-    async def _begin(self, slot: _Slot) -> RunInfo:
+    async def _begin(self, slot: _ActorSlot) -> RunInfo:
         message = ""
         for _ in range(RETRIES):
             slot.actor = self._ray.remote(Worker).options(**self._options).remote()
             try:
                 await asyncio.wait_for(self._result(slot.actor.place.remote()), PLACING)
-                info = await self._result(slot.actor.start.remote(self._plan))
+                info = await self._result(slot.actor.start.remote(self._setup))
             except TimeoutError:
                 self._ray.kill(slot.actor)
                 raise _NoRoom(
@@ -271,13 +260,13 @@ class Pool:
         try:
             return await asyncio.wrap_future(future)
         except (errors.RayActorError, errors.ObjectLostError, errors.WorkerCrashedError) as error:
-            raise _Died(line(error)) from None
+            raise _Died(one_line(error)) from None
         except errors.RaySystemError as error:  # what was sent is of a module that is not there
-            raise SetupError(f"Ray cannot pass this on: {last_line(error)}.", hint=SAME) from None
+            raise SetupError(f"Ray cannot pass this on: {last_line(error)}.", hint=SAME_PACKAGES) from None
         except errors.RayTaskError:
             raise
         except errors.RayError as error:
-            raise SetupError(f"Ray failed: {line(error)}.") from None
+            raise SetupError(f"Ray failed: {one_line(error)}.") from None
 
     async def _check_pictures(self, example: Example, message: str) -> None:
         """A picture that this machine can read and another cannot says nothing about the example.
@@ -297,65 +286,3 @@ class Pool:
 
 class _NoRoom(SetupError):
     """The cluster has no room for another actor."""
-
-
-def evaluate(
-    factory: Callable[[], CodeVQA],
-    dataset: DataSet,
-    out: Path | str,
-    *,
-    methods: Sequence[Method] = METHODS,
-    limit: int | None = None,
-    offset: int = 0,
-    seeds: int | Sequence[int] = 1,
-    resume: bool = False,
-    preset: str = "",
-    variant: str = "",
-    evidence: Evidence = "calls",
-    progress: Progress | None = None,
-    actors: int | None = None,
-    address: str | None = None,
-    one_machine: bool = False,
-) -> Store:
-    """Evaluates with engines in Ray actors; else as :func:`codevqa.eval.run.runner.evaluate`.
-
-    Args:
-        factory: makes an engine; it is called in each actor, on its machine, and must be something Ray can send.
-        dataset: the data set; its pictures lie under the same path on every machine.
-        out: folder of the run, which this process alone writes.
-        methods: as there, and so are the others up to ``progress``.
-        limit: as there.
-        offset: as there.
-        seeds: as there.
-        resume: as there.
-        preset: as there.
-        variant: as there.
-        evidence: as there.
-        progress: as there.
-        actors: see :class:`Pool`, and so are the others.
-        address: see :class:`Pool`.
-        one_machine: see :class:`Pool`.
-
-    Raises:
-        InputError: as there.
-        ServerError: as there.
-        ModelError: as there.
-        SetupError: as there; or Ray is not installed, not reachable or without room.
-    """
-    check(out, dataset, methods=methods, limit=limit, offset=offset, seeds=seeds, resume=resume)
-    with Pool(factory, dataset, actors=actors, address=address, one_machine=one_machine) as pool:
-        pool.seeds, pool.evidence = seeds_of(seeds, pool.info.settings["seed"]), evidence
-        info = replace(
-            pool.info,
-            methods=tuple(methods),
-            seeds=pool.seeds,
-            limit=limit,
-            offset=offset,
-            preset=preset,
-            variant=variant,
-            data=data_places(dataset),
-            data_hash=data_hash(dataset),
-            machine=f"{pool.info.machine}; Ray, {len(pool)} actor{'s' * (len(pool) > 1)}",
-        )
-        workers = len(pool) * int(pool.info.settings["workers"])
-        return stream(out, dataset, pool, info, workers=workers, progress=progress)

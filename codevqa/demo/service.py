@@ -15,20 +15,21 @@ from ..core.answer import Answer
 from ..core.errors import CodeVQAError, ErrorRecord, InputError, ProgramLimitError, QuestionError
 from ..core.events import Answered, Event, Failed
 from ..core.images import Picture
+from ..core.trace import Method
 from ..engine.watch import Watch
 from ..pages import trace_page
 from .engines import Engines
 from .limits import DemoLimits
-from .live import Live, View, answer_box, status_box
+from .live import LiveQuestion, PageUpdate, answer_box, status_box
 from .pictures import read_pictures
 from .turn import Turn, follow
 from .visitor import Visitor, Visitors
-from .waiting_line import Line, Place
+from .waiting_line import Place, WaitingLine
 
 if TYPE_CHECKING:
-    from ..engine.codevqa import CodeVQA, Method
+    from ..engine.codevqa import CodeVQA
 
-__all__ = ["Asked", "Desk", "Guest"]
+__all__ = ["DemoRequest", "DemoService", "VisitorId"]
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ OWN_FAULT = "The demo itself failed; whoever runs it finds out why in its termin
 
 
 @dataclass(frozen=True)
-class Guest:
+class VisitorId:
     """Who asks."""
 
     session: str
@@ -44,7 +45,7 @@ class Guest:
 
 
 @dataclass(frozen=True)
-class Asked:
+class DemoRequest:
     """One question, or one program to run, as it came from the page or from a client."""
 
     pictures: Sequence[str]
@@ -57,7 +58,7 @@ class Asked:
     """A program to run; None has one written."""
 
 
-class Desk:
+class DemoService:
     """Serves visitors, each by themselves. Used on one event loop.
 
     Args:
@@ -70,21 +71,23 @@ class Desk:
         self.engines = engines
         self.limits = limits
         self.visitors = Visitors(limits)
-        self.line = Line(limits)
+        self.line = WaitingLine(limits)
         self.files = files
 
-    async def serve(self, asked: Asked, guest: Guest) -> AsyncGenerator[tuple[View, Live | None], None]:
+    async def serve(
+        self, asked: DemoRequest, visitor_id: VisitorId
+    ) -> AsyncGenerator[tuple[PageUpdate, LiveQuestion | None], None]:
         """Yields what to show, from the first look to the end; failures are shown, never raised.
 
         Args:
             asked: what is asked.
-            guest: who asks.
+            visitor_id: who asks.
         """
-        live: Live | None = None
+        live: LiveQuestion | None = None
         place: Place | None = None
         visitor: Visitor | None = None
         try:
-            visitor = self.visitors.admit(guest.session, guest.address)
+            visitor = self.visitors.admit(visitor_id.session, visitor_id.address)
             visitor.asking += 1
             number = visitor.begin()
             self.line.stir()  # an earlier question of theirs may wait, and ends now
@@ -103,7 +106,7 @@ class Desk:
                 yield _ended(), None
                 return
             compare = asked.program is None and asked.method == "codevqa"
-            live = Live(pictures, compared=compare, source=asked.program)
+            live = LiveQuestion(pictures, compared=compare, source=asked.program)
             yield live.view, live
             turn = Turn(_begin(vqa, asked, pictures, visitor), _baseline(vqa, asked, pictures, visitor, compare))
             async with aclosing(follow(turn, live, visitor, self.limits.seconds)) as views:
@@ -121,7 +124,7 @@ class Desk:
             if place is not None:
                 place.leave()
 
-    async def answer(self, asked: Asked, guest: Guest) -> Answer:
+    async def answer(self, asked: DemoRequest, visitor_id: VisitorId) -> Answer:
         """Returns the answer alone, as a client of the API wants it; several of theirs may run side by side.
 
         A program of the client's that failed gives an answer with empty text and its error.
@@ -129,7 +132,7 @@ class Desk:
         Raises:
             CodeVQAError: there is no answer; the message says why.
         """
-        visitor = self.visitors.admit(guest.session, guest.address)
+        visitor = self.visitors.admit(visitor_id.session, visitor_id.address)
         asked, pictures = await self._checked(asked)
         place = self.line.join()
         watch: Watch | None = None
@@ -159,32 +162,32 @@ class Desk:
             return _public(last.answer)
         raise InputError("Stopped.")
 
-    async def page(self, guest: Guest) -> str | None:
+    async def page(self, visitor_id: VisitorId) -> str | None:
         """Writes the trace page of a visitor's last answer; returns its path, or None where there is no answer."""
-        visitor = self.visitors.known(guest.session)
+        visitor = self.visitors.known(visitor_id.session)
         if visitor is None or visitor.answer is None:
             return None
         return await asyncio.to_thread(self._write_page, visitor.answer, visitor.pictures)
 
-    def stop(self, guest: Guest) -> bool:
+    def stop(self, visitor_id: VisitorId) -> bool:
         """Ends what runs for a visitor, also while it waits for its models; returns whether anything did."""
-        visitor = self.visitors.known(guest.session)
+        visitor = self.visitors.known(visitor_id.session)
         if visitor is None:
             return False
         visitor.begin()
         self.line.stir()
         return visitor.asking > 0
 
-    def forget(self, guest: Guest) -> None:
+    def forget(self, visitor_id: VisitorId) -> None:
         """Forgets a visitor who has gone."""
-        self.visitors.forget(guest.session)
+        self.visitors.forget(visitor_id.session)
 
     def close(self) -> None:
         """Ends everything that runs, and the engines."""
         self.visitors.clear()
         self.engines.close()
 
-    async def _checked(self, asked: Asked) -> tuple[Asked, tuple[Picture, ...]]:
+    async def _checked(self, asked: DemoRequest) -> tuple[DemoRequest, tuple[Picture, ...]]:
         """Returns what is asked, with the question in one line, and its pictures.
 
         Raises:
@@ -226,7 +229,7 @@ def _public(answer: Answer) -> Answer:
     return replace(answer, models=names)
 
 
-def _begin(vqa: CodeVQA, asked: Asked, pictures: tuple[Picture, ...], visitor: Visitor) -> Watch:
+def _begin(vqa: CodeVQA, asked: DemoRequest, pictures: tuple[Picture, ...], visitor: Visitor) -> Watch:
     if asked.program is not None:
         return vqa.watch_run(asked.program, list(pictures), question=asked.question, memory=visitor.memory)
     method: Method = "pnpvqa" if asked.method == "pnpvqa" else "codevqa"
@@ -234,23 +237,23 @@ def _begin(vqa: CodeVQA, asked: Asked, pictures: tuple[Picture, ...], visitor: V
 
 
 def _baseline(
-    vqa: CodeVQA, asked: Asked, pictures: tuple[Picture, ...], visitor: Visitor, compare: bool
+    vqa: CodeVQA, asked: DemoRequest, pictures: tuple[Picture, ...], visitor: Visitor, compare: bool
 ) -> Watch | None:
     if not compare:
         return None
     return vqa.watch(list(pictures), asked.question, method="pnpvqa", memory=visitor.memory)
 
 
-def _ended() -> View:
-    return View(answer_box("Answer", note="none: stopped"), status=status_box("Stopped."))
+def _ended() -> PageUpdate:
+    return PageUpdate(answer_box("Answer", note="none: stopped"), status=status_box("Stopped."))
 
 
-def _waiting(text: str) -> View:
-    return View(answer_box("Answer", note="waiting ..."), status=status_box(text))
+def _waiting(text: str) -> PageUpdate:
+    return PageUpdate(answer_box("Answer", note="waiting ..."), status=status_box(text))
 
 
-def _failed(live: Live | None, error: ErrorRecord) -> View:
+def _failed(live: LiveQuestion | None, error: ErrorRecord) -> PageUpdate:
     if live is not None:
         live.failed(error)
         return live.view
-    return View.notice(error.message)
+    return PageUpdate.notice(error.message)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..core.answer import ImageRef
 from ..core.images import Picture
+from ..core.trace import ImageRef
 from .inline import picture_uri
 
-__all__ = ["Shown", "named", "picture_of", "shown_picture"]
+__all__ = ["PictureView", "picture_name", "picture_of", "picture_view"]
 
 
 @dataclass(frozen=True)
-class Shown:
+class PictureView:
     """One picture on a page; ``uri`` is empty where the picture is not at hand."""
 
     uri: str
@@ -26,13 +26,13 @@ def picture_of(ref: ImageRef, pictures: Sequence[Picture]) -> Picture | None:
     return pictures[ref.index - 1] if 1 <= ref.index <= len(pictures) else None
 
 
-def named(ref: ImageRef, pictures: Sequence[Picture]) -> str:
+def picture_name(ref: ImageRef, pictures: Sequence[Picture]) -> str:
     """Returns how a picture is called: its number, and its file name where it has one."""
     picture = picture_of(ref, pictures)
     return f"image {ref.index}, {picture.name}" if picture and picture.name else f"image {ref.index}"
 
 
-def shown_picture(ref: ImageRef, pictures: Sequence[Picture], size: int) -> Shown:
+def picture_view(ref: ImageRef, pictures: Sequence[Picture], size: int) -> PictureView:
     """Returns one picture, at most ``size`` pixels a side."""
     picture = picture_of(ref, pictures)
-    return Shown(picture_uri(picture, size) if picture else "", named(ref, pictures), f"image {ref.index}")
+    return PictureView(picture_uri(picture, size) if picture else "", picture_name(ref, pictures), f"image {ref.index}")

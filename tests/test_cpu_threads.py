@@ -13,9 +13,8 @@ from tiny_lm import build_tiny_lm
 
 from codevqa.models.base import CaptionRequest, GenerationRequest, MatchRequest, SimilarityRequest
 from codevqa.models.blip import BlipCaptioner, BlipMatcher
-from codevqa.models.causal_lm.transformers_lm import TransformersLM
-from codevqa.models.core_pool import Cores
-from codevqa.models.cpu_threads import computing
+from codevqa.models.causal_lm import TransformersLM
+from codevqa.models.cpu_threads import NetworkThread, computing
 
 CPU = torch.device("cpu")
 
@@ -33,16 +32,16 @@ def where() -> tuple[str, int]:
 
 
 def test_a_small_network_has_a_thread_of_one_core() -> None:
-    cores = Cores(torch.nn.Linear(30, 10), 1, CPU, large=1000)
-    name, count = cores.run(where)
-    assert name.startswith("codevqa-blip-core") and count == 1
+    network = NetworkThread(torch.nn.Linear(30, 10), 1, CPU, large=1000)
+    name, count = network.run(where)
+    assert name.startswith("codevqa-network") and count == 1
     assert torch.get_num_threads() == 2
     with pytest.raises(ZeroDivisionError):
-        cores.run(lambda: 1 // 0)
+        network.run(lambda: 1 // 0)
 
 
 def test_other_threads_begin_with_all_cores() -> None:
-    Cores(torch.nn.Linear(30, 10), 1, CPU)
+    NetworkThread(torch.nn.Linear(30, 10), 1, CPU)
     found: list[int] = []
     thread = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
     thread.start()
@@ -52,19 +51,19 @@ def test_other_threads_begin_with_all_cores() -> None:
 
 def test_a_large_network_has_all_cores() -> None:
     network = torch.nn.Linear(30, 10)  # 310 weights
-    assert Cores(network, 1, CPU, large=310).run(where) == (threading.current_thread().name, 2)
-    assert Cores(network, 2, CPU, large=310).run(where)[1] == 1  # 155 a block
-    assert Cores(network, 1, torch.device("cuda")).run(where)[1] == 2
+    assert NetworkThread(network, 1, CPU, large=310).run(where) == (threading.current_thread().name, 2)
+    assert NetworkThread(network, 2, CPU, large=310).run(where)[1] == 1  # 155 a block
+    assert NetworkThread(network, 1, torch.device("cuda")).run(where)[1] == 2
 
 
 def test_whoever_is_alone_may_have_all_cores() -> None:
-    cores = Cores(torch.nn.Linear(30, 10), 1, CPU, spread=True)
-    assert cores.run(where)[1] == 2
+    network = NetworkThread(torch.nn.Linear(30, 10), 1, CPU, spread=True)
+    assert network.run(where)[1] == 2
     with computing() as others:
-        assert others == 0 and cores.run(where)[1] == 1
+        assert others == 0 and network.run(where)[1] == 1
     with computing() as others:
         assert others == 0
-    assert cores.run(lambda: cores.run(where)[1]) == 1
+    assert network.run(lambda: network.run(where)[1]) == 1
 
 
 def test_a_language_model_counts_as_company(tmp_path: Path) -> None:
@@ -80,9 +79,9 @@ def test_a_language_model_counts_as_company(tmp_path: Path) -> None:
 
 
 def test_with_one_core_no_thread_is_asked() -> None:
-    cores = Cores(torch.nn.Linear(30, 10), 1, CPU)
+    network = NetworkThread(torch.nn.Linear(30, 10), 1, CPU)
     torch.set_num_threads(1)
-    assert cores.run(where) == (threading.current_thread().name, 1)
+    assert network.run(where) == (threading.current_thread().name, 1)
 
 
 def test_captions_maps_and_pictures_are_computed_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,9 +99,9 @@ def test_captions_maps_and_pictures_are_computed_there(tmp_path: Path, monkeypat
         monkeypatch.setattr(owner, method, run)
 
     for owner, method in (
-        (captioner._writer, "write"),
-        (captioner._vision._forward, "_forward"),
-        (matcher._vision._forward, "_forward"),
+        (captioner._decoder, "write"),
+        (captioner._vision._encoder, "forward"),
+        (matcher._vision._encoder, "forward"),
         (matcher._text, "gradcam"),
         (matcher._text, "first_token"),
     ):
@@ -113,8 +112,8 @@ def test_captions_maps_and_pictures_are_computed_there(tmp_path: Path, monkeypat
         matcher.match([MatchRequest(picture, "a dog")])
         matcher.token_maps([MatchRequest(picture, "a dog")])
         matcher.similarity([SimilarityRequest(picture, "a dog")])
-    assert [method for method, _ in counts] == ["_forward", "write", "_forward", "gradcam", "gradcam", "first_token"]
+    assert [method for method, _ in counts] == ["forward", "write", "forward", "gradcam", "gradcam", "first_token"]
     assert {count for _, count in counts} == {1}
     counts.clear()
     captioner.caption([CaptionRequest(noise_picture(1), (1, 2), 3)])
-    assert counts == [("_forward", 2), ("write", 1)]  # pictures are waited for
+    assert counts == [("forward", 2), ("write", 1)]  # pictures are waited for

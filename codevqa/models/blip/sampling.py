@@ -1,4 +1,4 @@
-"""Drawing tokens among the likeliest, each caption with random numbers of its own.
+"""What captions begin with and how long they are, and drawing tokens among the likeliest by numbers of their own.
 
 A caption's numbers come from its seed alone, one for each step, so that it does not depend on its batch. The token is
 found by inverting the cumulative distribution in the order of the vocabulary: exact sampling, for which a change of
@@ -8,20 +8,45 @@ rounding in the logits matters only when the number falls within that rounding o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from ...seeded_numbers import seeded_numbers
-from ..gpu import kernels as blip_kernels
+from ..seeded_numbers import seeded_numbers
 
 _GREEDY = -1.0
 _TIES = 78
 """Candidates beyond the top k that are looked at because they may tie with the last of them."""
 _WHOLE = 2048
 """Vocabularies up to this size are looked at whole, which is faster there."""
-_KERNEL = 65_536
-"""Vocabularies up to this size fit the kernel."""
+
+
+@dataclass(frozen=True)
+class CaptionRules:
+    """What captions begin with, how long they are and how they are drawn."""
+
+    prompt: tuple[int, ...]
+    end: int
+    """Token that ends a caption."""
+    pad: int
+    """Token that follows the end."""
+    min_length: int
+    """Fewest tokens of a caption, the prompt's included."""
+    max_length: int
+    """Most tokens, the prompt's included."""
+    top_k: int
+    temperature: float
+
+    @property
+    def steps(self) -> int:
+        """Tokens drawn for a caption at most."""
+        return self.max_length - len(self.prompt)
+
+    @property
+    def first_end(self) -> int:
+        """The first step, from 0, that may draw the end."""
+        return max(0, self.min_length - len(self.prompt))
 
 
 def numbers_of(seeds: Sequence[int | None], steps: int) -> torch.Tensor:
@@ -36,8 +61,7 @@ def draw(logits: torch.Tensor, numbers: torch.Tensor, top_k: int, temperature: f
     """Draws a token a row from the softmax over its ``top_k`` likeliest; ties with the last of them all stay.
 
     A large vocabulary is searched once, for so many candidates and 78 more; the rest happens among those. Should still
-    more tie with the last, the CPU looks at all; a GPU, which cannot tell without waiting, leaves those beyond out,
-    unless a kernel of its own does all of this at once.
+    more tie with the last, the CPU looks at all; a GPU, which cannot tell without waiting, leaves those beyond out.
 
     Args:
         logits: (rows, vocabulary).
@@ -49,8 +73,6 @@ def draw(logits: torch.Tensor, numbers: torch.Tensor, top_k: int, temperature: f
         Tokens, (rows,).
     """
     vocabulary = logits.shape[-1]
-    if logits.is_cuda and blip_kernels.HERE and vocabulary <= _KERNEL:
-        return blip_kernels.draw(logits, numbers, top_k, temperature)
     top_k = min(top_k, vocabulary)
     if vocabulary <= max(_WHOLE, top_k + _TIES):
         least = logits.topk(top_k).values[:, -1:]

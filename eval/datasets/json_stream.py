@@ -1,7 +1,7 @@
 """Reads JSON records one after another, so that a file of millions of them needs the memory of one.
 
 Data sets come as one object keyed by question, as a list, as an object with a list in it, or as one record a line;
-:func:`rows` reads all four.
+:func:`stream_records` reads all four.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import IO, Any, TypeAlias
 from ...core.errors import InputError
 from .files import Located
 
-__all__ = ["Row", "rows"]
+__all__ = ["JsonRecord", "stream_records"]
 
-Row: TypeAlias = dict[str, Any]
+JsonRecord: TypeAlias = dict[str, Any]
 
 CHUNK = 1 << 18
 """Characters read at a time."""
@@ -26,7 +26,7 @@ LARGEST = 1 << 26
 SPACES = " \t\r\n"
 
 
-def rows(source: Located, *, within: str = "", keyed: bool = False) -> Iterator[tuple[str, Row]]:
+def stream_records(source: Located, *, within: str = "", keyed: bool = False) -> Iterator[tuple[str, JsonRecord]]:
     """Yields the records of a file with their keys, in order.
 
     Args:
@@ -41,7 +41,7 @@ def rows(source: Located, *, within: str = "", keyed: bool = False) -> Iterator[
     count = 0
     try:
         with source.open() as handle:
-            text = _Text(handle, str(source))
+            text = _JsonText(handle, str(source))
             for key, value in _values(text, within, keyed):
                 if not isinstance(value, dict):
                     raise text.broken(f"record {count + 1} is not an object")
@@ -52,7 +52,7 @@ def rows(source: Located, *, within: str = "", keyed: bool = False) -> Iterator[
         raise InputError(message, hint="Download it again.") from None
 
 
-def _values(text: _Text, within: str, keyed: bool) -> Iterator[tuple[str, Any]]:
+def _values(text: _JsonText, within: str, keyed: bool) -> Iterator[tuple[str, Any]]:
     if text.peek() == "[":
         for value in _list(text):
             yield "", value
@@ -77,7 +77,7 @@ def _values(text: _Text, within: str, keyed: bool) -> Iterator[tuple[str, Any]]:
         raise text.broken("it goes on after its end")
 
 
-def _list(text: _Text) -> Iterator[Any]:
+def _list(text: _JsonText) -> Iterator[Any]:
     text.skip("[", "a list")
     if text.peek() == "]":
         text.skip("]", "")
@@ -88,7 +88,7 @@ def _list(text: _Text) -> Iterator[Any]:
             return
 
 
-def _members(text: _Text) -> Iterator[str]:
+def _members(text: _JsonText) -> Iterator[str]:
     """Yields the keys of an object; the caller takes each value before asking for the next key."""
     text.skip("{", "an object")
     if text.peek() == "}":
@@ -104,7 +104,7 @@ def _members(text: _Text) -> Iterator[str]:
             return
 
 
-class _Text:
+class _JsonText:
     """A window on a file: what is read of it and not yet used."""
 
     def __init__(self, handle: IO[str], name: str) -> None:

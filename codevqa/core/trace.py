@@ -1,0 +1,121 @@
+"""What travels: the program, each call with its evidence, and all that a question did. Frozen data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from .errors import ErrorRecord
+
+__all__ = ["Call", "Evidence", "Form", "ImageRef", "Method", "Plain", "Program", "Trace"]
+
+Form: TypeAlias = Literal["image", "set"]
+"""Whether a program opens one image (``open_image``) or a set of them (``open_images``)."""
+
+Method: TypeAlias = Literal["codevqa", "pnpvqa"]
+"""By a program, or by the baseline without one."""
+
+Plain: TypeAlias = Any
+"""None, bool, int, float, str, :class:`ImageRef`, and lists, tuples and dicts of these."""
+
+
+@dataclass(frozen=True)
+class ImageRef:
+    """Stands for the n-th picture of the question wherever plain data is wanted."""
+
+    index: int
+    """Counted from 1."""
+
+    def __str__(self) -> str:
+        return f"image {self.index}"
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program and where it came from."""
+
+    source: str
+    """Python source as it runs."""
+    question: str = ""
+    form: Form = "image"
+    examples: tuple[str, ...] = ()
+    """Ids of the in-context examples shown, in the order shown; empty for a program a user wrote."""
+    prompt: str = ""
+    """What the language model saw; empty for a program a user wrote."""
+    completion: str = ""
+    """What it wrote, before the program was cut out of it."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Why a primitive returned what it did: one model question with everything it looked at."""
+
+    kind: str
+    """What was done: ``pnpvqa``, ``gradcam``, ``itc``, ``detection``, or a name of the user's."""
+    images: tuple[ImageRef, ...] = ()
+    text: str = ""
+    """The question or phrase put to the model."""
+    captions: tuple[tuple[str, ...], ...] = ()
+    """Captions read, one tuple an image."""
+    relevance: tuple[tuple[tuple[float, ...], ...], ...] = ()
+    """GradCAM relevance, one (grid x grid) map an image, top row first."""
+    patches: tuple[tuple[tuple[int, ...], ...], ...] = ()
+    """Indices of the patches each caption read saw, one tuple of subsets an image."""
+    scores: tuple[float, ...] = ()
+    """One score an image (``itc``) or a box (``detection``)."""
+    position: tuple[float, float] | None = None
+    prompt: str = ""
+    """What the reading language model saw."""
+    completion: str = ""
+    """What it wrote."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a primitive."""
+
+    index: int
+    """Counted from 1 in the order the calls began."""
+    name: str
+    arguments: Mapping[str, Plain]
+    """Argument values by parameter name."""
+    value: Plain
+    """What it returned; None where it failed."""
+    seconds: float
+    """Wall time, waiting for the batch included."""
+    line: int | None = None
+    """Program line, counted from 1, where it is known."""
+    evidence: tuple[Evidence, ...] = ()
+    error: ErrorRecord | None = None
+    remembered: bool = field(default=False, compare=False)
+    """Whether every model call behind it was answered from memory; False where it made none. It depends on what was
+    asked before, so calls that differ in nothing else are equal."""
+
+    def __str__(self) -> str:
+        shown = ", ".join(_show(value) for value in self.arguments.values())
+        outcome = f"failed: {self.error.message}" if self.error else _show(self.value)
+        return f"{self.name}({shown}) -> {outcome}"
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Everything one question did."""
+
+    calls: tuple[Call, ...] = ()
+    printed: str = ""
+    """What the program printed."""
+    attempts: tuple[tuple[Program, ErrorRecord], ...] = ()
+    """Programs that were written but failed, each with its error, oldest first."""
+    baseline: tuple[Evidence, ...] = ()
+    """Evidence of plain PnP-VQA, where it gave the answer."""
+
+
+def _show(value: Plain) -> str:
+    if isinstance(value, ImageRef):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_show(item) for item in value) + "]"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return repr(value)

@@ -1,0 +1,96 @@
+"""The vision transformer on a GPU: residuals are added and normalised at once, and batches replayed as CUDA graphs."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import torch
+
+from ...cuda_graphs import Recorded, Recorder, avoid_cudnn_attention, bucket, enabled
+from ..checkpoint import first_line
+from ..fast.vision_encoder import FastVisionEncoder
+from ..picture_input import PictureReader
+from . import kernels
+
+_log = logging.getLogger(__name__)
+
+_HALVES = (torch.bfloat16, torch.float16)
+
+_RECORDED_ROWS = (1, 2, 4, 8, 16)
+"""Batches padded and replayed."""
+
+
+class GpuVisionEncoder(FastVisionEncoder):
+    """The forward pass of one vision tower.
+
+    Args:
+        tower: transformers' ``BlipVisionModel``; its weights are read, never copied.
+        reader: what gives it pixels.
+    """
+
+    def __init__(self, tower: Any, reader: PictureReader) -> None:
+        super().__init__(tower, reader)
+        self._graphs: dict[int, Recorded] = {}
+        self._records = enabled(reader.device)
+        self._record = Recorder(reader.device)
+        like = tower.embeddings.position_embedding
+        self._kernels = kernels.usable(like)
+        # GELU by its tanh within the matrix product: in 16 bits what that changes is lost in rounding.
+        self._gelu = self._kernels and like.dtype in _HALVES and tower.config.hidden_act == "gelu"
+        avoid_cudnn_attention(reader.device)
+
+    @property
+    def rows(self) -> int:
+        """Pictures worth computing at once.
+
+        An H200 takes as long for each of 16 as of 64; but launched kernel by kernel, a small batch may not keep it busy
+        while other threads compute as well.
+        """
+        return _RECORDED_ROWS[-1] if self._records else super().rows
+
+    @torch.inference_mode()
+    def __call__(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Returns features, (pictures, 1 + patches, width), of bytes, (pictures, size, size, 3).
+
+        Raises:
+            torch.OutOfMemoryError: the batch does not fit.
+        """
+        size = bucket(len(pixels), _RECORDED_ROWS) if self._records else None
+        graph = self._recorded(pixels, size) if size is not None else None
+        if graph is None:
+            return self.forward(pixels)
+        graph.inputs[0][: len(pixels)].copy_(pixels, non_blocking=True)
+        return graph()[: len(pixels)]
+
+    def release(self) -> None:
+        """Forgets the recorded graphs, which hold memory."""
+        self._graphs.clear()
+
+    def _recorded(self, pixels: torch.Tensor, size: int) -> Recorded | None:
+        """The graph for so many rows; None where this GPU, or its memory, does not allow one."""
+        graph = self._graphs.get(size)
+        if graph is None:
+            try:
+                graph = self._graphs[size] = Recorded(
+                    self._record, self.forward, pixels.new_zeros((size, *pixels.shape[1:]))
+                )
+            except RuntimeError as error:
+                # The same work without a graph is slower and nothing else; what is wrong beyond that it will say.
+                _log.warning("Small batches of pictures are not recorded as a CUDA graph: %s.", first_line(error))
+                self._records = False
+        return graph
+
+    def mlp(self, mlp: Any, normed: torch.Tensor) -> torch.Tensor:
+        """A block's two wide layers."""
+        if not self._gelu:
+            return super().mlp(mlp, normed)
+        first = mlp.fc1
+        wide = torch._addmm_activation(first.bias, normed.flatten(0, 1), first.weight.t(), use_gelu=True)
+        return mlp.fc2(wide).view(normed.shape)  # type: ignore[no-any-return]
+
+    def added(self, hidden: torch.Tensor, more: torch.Tensor, norm: Any) -> torch.Tensor:
+        """Adds to the residual in place, and returns its norm."""
+        if not self._kernels:
+            return super().added(hidden, more, norm)
+        return kernels.add_norm(hidden, more, norm.weight, norm.bias, norm.eps, keep_sum=True)

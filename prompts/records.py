@@ -1,0 +1,160 @@
+"""JSON records of prompt sets that say where they stand when something is wrong with them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, get_args
+
+from ..core.errors import SetupError
+from ..core.trace import Form
+
+__all__ = ["Record", "parse_json", "read_lines", "read_records", "read_text"]
+
+
+@dataclass(frozen=True)
+class Record:
+    """A JSON object that says where it stands when something is wrong with it: every method raises SetupError then."""
+
+    data: Mapping[str, Any]
+    where: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.data, dict):
+            raise SetupError(f"{self.where}: expected a JSON object, found {type(self.data).__name__}.")
+
+    def only(self, known: Iterable[str]) -> None:
+        """Refuses keys that are not known."""
+        unknown = sorted(set(self.data) - set(known))
+        if unknown:
+            raise SetupError(f"{self.where}: unknown key {unknown[0]!r}.", hint=f"Known: {', '.join(sorted(known))}.")
+
+    def get(self, key: str) -> Any:
+        """Returns a value that must be there."""
+        if key not in self.data:
+            raise SetupError(f"{self.where}: {key!r} is missing.")
+        return self.data[key]
+
+    def text(self, key: str) -> str:
+        """Returns a text that is not empty."""
+        value = self.get(key)
+        if not isinstance(value, str) or not value.strip():
+            raise SetupError(f"{self.where}: {key!r} must be a text that is not empty.")
+        return value
+
+    def id(self) -> str:
+        """Returns the ``id``, or the release's ``question_id``."""
+        key = "id" if "id" in self.data else "question_id"
+        value = self.get(key)
+        if isinstance(value, bool) or not isinstance(value, int | str) or str(value) == "":
+            raise SetupError(f"{self.where}: {key!r} must be a text or a whole number.")
+        return str(value)
+
+    def count(self, key: str) -> int:
+        """Returns a whole number, 0 or more."""
+        value = self.get(key)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise SetupError(f"{self.where}: {key!r} must be a whole number, 0 or more.")
+        return value
+
+    def choice(self, key: str, *default: Form | None) -> Form | None:
+        """Returns a form; where the key is missing, the default if one is given."""
+        if default and key not in self.data:
+            return default[0]
+        value = self.get(key)
+        for form in get_args(Form):
+            if value == form:
+                return form  # type: ignore[no-any-return]
+        raise SetupError(f"{self.where}: {key!r} must be one of {', '.join(get_args(Form))}, not {value!r}.")
+
+    def strings(self, key: str) -> tuple[str, ...]:
+        """Returns a list of texts, none empty."""
+        value = self.get(key)
+        if not isinstance(value, list) or not all(isinstance(item, str) and item.strip() for item in value):
+            raise SetupError(f"{self.where}: {key!r} must be a list of texts, none empty.")
+        return tuple(value)
+
+    def captions(self) -> tuple[str, ...] | tuple[tuple[str, ...], ...]:
+        """Returns the captions of the picture, or of each picture of a set."""
+        value = self.get("captions")
+        if isinstance(value, str) and value.strip():
+            return (value,)
+        if value and isinstance(value, list) and all(isinstance(one, list) for one in value):
+            return tuple(Record({"captions": one}, self.where).strings("captions") for one in value)
+        captions = self.strings("captions")
+        if not captions:
+            raise SetupError(f"{self.where}: 'captions' is empty.")
+        return captions
+
+
+def read_text(path: Traversable) -> str:
+    """Returns a file's text.
+
+    Raises:
+        SetupError: it is missing, unreadable, or not UTF-8.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except (FileNotFoundError, IsADirectoryError):
+        raise SetupError(f"No file {path}.", hint="A prompt set needs it: see codevqa.prompts.") from None
+    except OSError as error:
+        raise SetupError(f"Cannot read {path}: {error.strerror or error}.") from None
+    except UnicodeDecodeError as error:
+        raise SetupError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}.") from None
+
+
+def parse_json(text: str, where: str) -> Any:
+    """Returns what a JSON text says.
+
+    Raises:
+        SetupError: it is none.
+    """
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise SetupError(f"{where}, line {error.lineno}: not JSON: {error.msg}.") from None
+
+
+def read_lines(path: Traversable, shown: str, known: Iterable[str] | None = None) -> Iterator[Record]:
+    """Yields the records of a JSON Lines file.
+
+    Args:
+        path: the file.
+        shown: what messages call it.
+        known: the keys a record may have; None allows any.
+
+    Raises:
+        SetupError: the file is missing, or a line is malformed.
+    """
+    # Not splitlines(): a question may hold U+2028, which ends no line of JSON.
+    for number, line in enumerate(read_text(path).split("\n"), 1):
+        if not line.strip():
+            continue
+        where = f"{shown}, line {number}"
+        try:
+            record = Record(json.loads(line), where)
+        except json.JSONDecodeError as error:
+            raise SetupError(f"{where}: not JSON: {error.msg}.") from None
+        if known is not None:
+            record.only(known)
+        yield record
+
+
+def read_records(path: Path) -> Iterator[Record]:
+    """Yields the records of a JSON Lines file, a JSON list, or a JSON object keyed by id."""
+    if path.suffix == ".jsonl":
+        yield from read_lines(path, str(path))
+        return
+    data = parse_json(read_text(path), str(path))
+    if isinstance(data, dict):
+        for key, value in data.items():
+            record = Record(value, f"{path}, id {key}")
+            yield Record({**record.data, "id": key}, record.where)
+    elif isinstance(data, list):
+        for number, value in enumerate(data, 1):
+            yield Record(value, f"{path}, record {number}")
+    else:
+        raise SetupError(f"{path}: expected a JSON object or list, found {type(data).__name__}.")

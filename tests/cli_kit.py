@@ -1,0 +1,99 @@
+"""The command line: in this process with engines that stay open, or in a process of its own."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from codevqa import CodeVQA
+from codevqa.cli.main import main
+
+ROOT = Path(__file__).resolve().parent.parent
+GARDEN = ROOT / "examples" / "pictures" / "garden.png"
+SHELF = [str(ROOT / "examples" / "pictures" / f"shelf-{number}.png") for number in (1, 2, 3)]
+OURS = ("CODEVQA", "OPENAI")
+"""What begins like these in the environment changes what a command does."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command left behind."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def environment() -> dict[str, str]:
+    """Returns the environment without what would change a command."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
+
+
+def spawn(*words: object, program: tuple[str, ...] = (sys.executable, "-m", "codevqa")) -> Done:
+    """Runs a command in a process of its own."""
+    command = [*program, *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment(), check=False)
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+class Engines:
+    """Engines by what they were asked for: the weights of each are read once, and it is closed after the last test."""
+
+    def __init__(self) -> None:
+        self.build: Callable[..., CodeVQA] = CodeVQA.from_preset
+        self.open: dict[tuple[object, ...], CodeVQA] = {}
+
+    def __call__(self, name: str = "mini", *, language_model: str | None = None, **options: Any) -> CodeVQA:
+        """Stands in for ``CodeVQA.from_preset``; an engine with another language model is not kept."""
+        if language_model is not None:
+            return self.build(name, language_model=language_model, **options)
+        key = (name, *sorted((option, value) for option, value in options.items() if value is not None))
+        if key not in self.open:
+            self.open[key] = engine = self.build(name, **options)
+            engine.close = lambda: None  # type: ignore[method-assign]  # it outlives the command that opened it
+        return self.open[key]
+
+    def close(self) -> None:
+        for engine in self.open.values():
+            CodeVQA.close(engine)
+
+
+class CommandLine:
+    """Runs commands as ``codevqa`` does, from its words to its exit status, in this process."""
+
+    def __init__(self, engines: Engines) -> None:
+        self.engines = engines
+
+    def __call__(self, *words: object, stdin: str = "", **variables: str) -> Done:
+        said, told = io.StringIO(), io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(said), redirect_stderr(told):
+            for name in os.environ.keys() - environment().keys():
+                patch.delenv(name)
+            for name, value in variables.items():
+                patch.setenv(name, value)
+            patch.setattr(sys, "argv", ["codevqa", *map(str, words)])
+            patch.setattr(sys, "stdin", io.StringIO(stdin))
+            patch.setattr(CodeVQA, "from_preset", self.engines)
+            try:
+                main()
+                status = 0
+            except SystemExit as ended:
+                status = ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1
+        return Done(status, said.getvalue(), told.getvalue())
+
+
+def assert_one_clear_line(done: Done, words: str, status: int = 2) -> None:
+    lines = [line for line in done.stderr.splitlines() if not line.startswith(("codevqa: loading", "codevqa: ready"))]
+    assert done.returncode == status, done.stderr
+    assert done.stdout == ""
+    assert len(lines) == 1 and lines[0].startswith("codevqa: "), done.stderr
+    assert words in lines[0]

@@ -1,0 +1,160 @@
+"""What tests share: engines over the embedded models, the command line, a sandbox, servers, a browser.
+
+Each process of the tests computes on one core, as do the processes that it starts, and none of them asks the hub.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when torch is imported, so before anything imports it
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TYPER_USE_RICH", "0")  # read when typer is imported, which others do as well
+
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from browser_kit import Visitor
+    from cli_kit import CommandLine, Engines
+    from openai_kit import Answer, FakeServer, Serve
+    from playwright.sync_api import Browser
+    from sandbox_kit import Kit
+    from server_kit import Server
+
+    from codevqa import CodeVQA
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Where only what measures time is run, modules without such a test are not even imported."""
+    if collection_path.is_dir() or not str(config.option.markexpr).startswith("timing"):
+        return None
+    return "mark.timing" not in collection_path.read_text(encoding="utf-8") or None
+
+
+# -- engines and commands ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def engines() -> Iterator[Engines]:
+    """Engines of presets that stay open, in place of ``CodeVQA.from_preset``."""
+    from cli_kit import Engines
+
+    kept = Engines()
+    yield kept
+    kept.close()
+
+
+@pytest.fixture(scope="session")
+def mini(engines: Engines) -> CodeVQA:
+    """The engine over the embedded models."""
+    return engines("mini")
+
+
+@pytest.fixture(scope="session")
+def codevqa(engines: Engines) -> CommandLine:
+    """The command line in this process."""
+    from cli_kit import CommandLine
+
+    return CommandLine(engines)
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Interrupts reach the test: where the tests run in the background of a shell, they are ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(scope="module")
+def kit() -> Iterator[Kit]:
+    """A started sandbox, shared by the tests of one file."""
+    from sandbox_kit import Kit
+
+    made = Kit()
+    yield made
+    made.close()
+
+
+# -- servers -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
+    """Starts servers on loopback that answer the OpenAI client as a test says."""
+    from openai_kit import FakeServer
+
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    running: list[FakeServer] = []
+
+    def start(answer: Answer) -> FakeServer:
+        running.append(FakeServer(answer))
+        return running[-1]
+
+    yield start
+    for server in running:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of a ``transformers serve`` process."""
+    from openai_kit import transformers_serve
+
+    with transformers_serve(tmp_path_factory.mktemp("served") / "output") as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The demo with the mini preset. One for all tests: visitors share nothing."""
+    from browser_kit import need_browser
+    from server_kit import serve
+
+    need_browser()
+    with serve(tmp_path_factory.mktemp("demo")) as running:
+        yield running
+
+
+# -- a browser ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Chromium. Playwright's event loop lives as long as it: nothing else in a module that uses it may run one."""
+    from browser_kit import FLAGS, chromium, need_browser
+
+    need_browser()
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def visit(browser: Browser, server: Server) -> Iterator[Callable[..., Visitor]]:
+    """Makes visitors, with the page open; afterwards none of them may have asked another machine or seen an error."""
+    from browser_kit import Visitor
+
+    made: list[Visitor] = []
+
+    def make(*, opened: bool = True, **options: Any) -> Visitor:
+        context = browser.new_context(viewport=options.pop("viewport", {"width": 1280, "height": 900}), **options)
+        visitor = Visitor(context, server)
+        made.append(visitor)
+        return visitor.open() if opened else visitor
+
+    yield make
+    for visitor in made:
+        visitor.context.close()
+    assert [url for visitor in made for url in visitor.foreign] == []
+    assert [one for visitor in made for one in visitor.complaints] == []
