@@ -15,7 +15,7 @@ from codevqa.models.base import GenerationRequest
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 from codevqa.prompts import load as load_prompts
 
-PROGRAM = 'img = open_image("Image1.jpg")\nanswer = query(img, "Is it red?")'
+PROGRAM = 'img = open_image("Image3.jpg")\nanswer = query(img, "Is it red?")'
 
 
 class Numbered:

@@ -54,6 +54,7 @@ def test_an_example_is_answered_live_with_heat_maps_beside_the_baseline(visit: V
     someone.shot("desktop")
 
 
+@pytest.mark.slow
 def test_several_pictures_of_ones_own_are_a_set(visit: Visit) -> None:
     someone = visit()
     someone.upload(*SHELVES)
@@ -79,6 +80,7 @@ def test_only_the_changed_call_of_an_edited_program_is_computed(visit: Visit) ->
     assert set(states(someone).values()) == {"remembered"}
 
 
+@pytest.mark.slow
 def test_a_visitor_in_a_hurry_is_served(visit: Visit) -> None:
     someone = visit()
     someone.example(0)
@@ -110,6 +112,7 @@ def test_a_program_with_an_error_says_where_and_loses_nothing(visit: Visit) -> N
     assert set(states(someone).values()) == {"remembered"}
 
 
+@pytest.mark.slow
 def test_what_ran_before_a_failure_stays_to_be_seen(visit: Visit) -> None:
     someone = visit()
     asked(someone)
@@ -122,6 +125,7 @@ def test_what_ran_before_a_failure_stays_to_be_seen(visit: Visit) -> None:
     assert len(someone.heat_maps()) == 2
 
 
+@pytest.mark.slow
 def test_an_endless_program_ends_and_says_so(visit: Visit) -> None:
     someone = visit()
     asked(someone)
@@ -131,6 +135,7 @@ def test_an_endless_program_ends_and_says_so(visit: Visit) -> None:
     assert "longer than 2 seconds" in someone.message()
 
 
+@pytest.mark.slow
 def test_a_broken_file_is_named_and_the_page_goes_on(visit: Visit, tmp_path: Path) -> None:
     broken = tmp_path / "holiday.png"
     broken.write_bytes((PICTURES / "garden.png").read_bytes()[:300])
@@ -144,6 +149,7 @@ def test_a_broken_file_is_named_and_the_page_goes_on(visit: Visit, tmp_path: Pat
     assert someone.message() == ""
 
 
+@pytest.mark.slow
 def test_a_picture_of_too_many_pixels_is_refused(visit: Visit, tmp_path: Path) -> None:
     Image.new("1", (9000, 9000)).save(tmp_path / "poster.png")
     someone = visit()
@@ -172,6 +178,7 @@ def test_what_visitors_write_is_never_run_by_the_browser(visit: Visit, tmp_path:
     assert someone.page.locator("[onerror]").count() == 0
 
 
+@pytest.mark.slow
 def test_a_question_can_be_stopped(visit: Visit) -> None:
     someone = visit()
     someone.upload(*SHELVES, *PICTURES.glob("[gh]*.png"))

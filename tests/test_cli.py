@@ -43,6 +43,7 @@ def test_ask_prints_the_answer_on_stdout_and_the_rest_on_stderr(codevqa: Command
     assert "get_pos(" in done.stderr and "answer" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_installed_command_answers_with_exactly_the_promised_keys() -> None:
     installed = str(Path(sys.executable).with_name("codevqa"))
     words = ("ask", *SHELF, "-q", "How many pictures contain a purple cup?", "--json", "--quiet")
@@ -116,7 +117,9 @@ def test_prompt_is_exactly_what_the_model_would_see(codevqa: CommandLine) -> Non
 
 def test_prompt_forms(codevqa: CommandLine) -> None:
     chat = codevqa("prompt", "-q", "what  IS it?", "--chat", "--selection", "fixed")
-    assert chat.stdout.startswith("[system]\n") and chat.stdout.endswith("[user]\n# Image 13: What is it?")
+    assert chat.stdout.startswith("[system]\n") and chat.stdout.endswith(
+        "[user]\n# Question: What is it?\n# (answer is a word or two)"
+    )
     as_set = codevqa("prompt", "-q", "are all red?", "--dataset", "mini", "--set", "--selection", "fixed")
     assert as_set.stdout.rsplit("\n", 1)[1].startswith("# Image Set ")
     one = codevqa("prompt", "-q", "what is it?", "--dataset", "mini", "--selection", "fixed")
@@ -235,7 +238,9 @@ def test_unknown_prompt_set(codevqa: CommandLine) -> None:
 
 def test_unknown_back_end(codevqa: CommandLine) -> None:
     done = codevqa("ask", str(GARDEN), "-q", "What is it?", "--lm", "gpt-4")
-    assert_one_clear_line(done, "Write one of: transformers:ID, openai:ID, openai-chat:ID.")
+    assert_one_clear_line(
+        done, "Write one of: transformers:ID, gguf:ID, openai:ID, openai-chat:ID, openai-completion:ID."
+    )
 
 
 def test_missing_model_folder(tmp_path: Path, codevqa: CommandLine) -> None:

@@ -157,6 +157,7 @@ def test_no_work_is_done_twice() -> None:
         assert done(vqa, answers) == found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("off", "seen"),
     [

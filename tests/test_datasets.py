@@ -199,6 +199,7 @@ def test_a_record_without_end_does_not_fill_the_memory(tmp_path: Path, monkeypat
         list(stream_records(Located(path)))
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     path = tmp_path / "questions" / "val_all_questions.json"
     dump(path, {f"{place:08d}": SUIT for place in range(4_000)})
@@ -209,6 +210,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     assert peak < 2_000_000
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_where_answers_lie_apart(tmp_path: Path) -> None:
     asked = [{"image_id": place, "question": "What?", "question_id": place * 1000} for place in range(2_000)]
     told = [one | {"answers": [{"answer": "red", "answer_id": k} for k in range(10)]} for one in asked]

@@ -67,6 +67,7 @@ def raw(served: str, endpoint: str, **arguments: Any) -> tuple[str, Any]:
 # -- as documented ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_example_of_the_documentation_runs(
     served: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

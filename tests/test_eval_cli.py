@@ -151,7 +151,10 @@ def test_settings_are_the_preset_s_but_for_what_is_asked() -> None:
     mini = preset("mini")
     assert settings_for(mini) == mini.settings
     assert settings_for(mini, seed=4, workers=2) == dataclasses.replace(mini.settings, seed=4, workers=2)
-    assert settings_for(mini, language_model="openai-chat:x").writer.form == "chat"
+    chat = settings_for(mini, form="chat")
+    assert (chat.writer.form, chat.query.form) == ("chat", "chat")
+    with pytest.raises(InputError, match=r"No form 'talk'\. There are: auto, completion, chat."):
+        settings_for(mini, form="talk")
     assert methods_of("both") == ("codevqa", "pnpvqa") and methods_of("pnpvqa") == ("pnpvqa",)
 
 

@@ -416,6 +416,7 @@ def peaks(folder: Path, count: int) -> tuple[int, int]:
     return early, resident()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc to read resident memory")
 def test_memory_does_not_grow_with_the_data_set(tmp_path: Path) -> None:
     command = [sys.executable, "-c", MEMORY, str(tmp_path), "50000"]

@@ -72,7 +72,7 @@ def drawn_by_the_library(runs: int = RUNS, draws: int = DRAWN) -> list[Kept]:
             )
         finally:
             services.close()
-        return [one.evidence.captions[0] for one in read]
+        return [one.evidence[-1].captions[0] for one in read]
 
     return asyncio.run(main())
 
@@ -196,9 +196,9 @@ def test_the_embedded_models_read_what_a_hundred_drawn_at_once_would_give() -> N
         method = PnPVQA(services, {"image": bank}, QuerySettings(), None, 5)
         try:
             return [
-                (
-                    await method.answer([(ImageRef(1), noise_picture(seed))], "What is it?", "image", "image")
-                ).evidence.captions[0]
+                (await method.answer([(ImageRef(1), noise_picture(seed))], "What is it?", "image", "image"))
+                .evidence[-1]
+                .captions[0]
                 for seed in range(2)
             ]
         finally:

@@ -82,6 +82,7 @@ def nlvr2(data: Path) -> list[dict[str, Any]]:
     return [row for name in NLVR2 for row in lines(data / "nlvr2" / "data" / f"{name}.json")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GQA)
 def test_functional_programs_reach_the_answer_over_the_scene_graph(data: Path, name: str) -> None:
     known = graphs(data, name)
@@ -288,6 +289,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
     for name, seed, splits in (("a", 3, SPLITS), ("b", 3, SPLITS), ("c", 4, SPLITS), ("d", 3, ("val",))):
         write(tmp_path / name, images=4, seed=seed, splits=splits)

@@ -56,6 +56,7 @@ def test_a_hostile_answer_runs_nothing_and_requests_nothing(reader: Callable[...
     reader(fixed(answer_fragment(found, pictures)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("viewport", [PHONE, {"width": 1280, "height": 900}], ids=["phone", "desk"])
 def test_the_page_fits_and_its_text_has_contrast(reader: Callable[..., Visitor], viewport: Any, scheme: str) -> None:

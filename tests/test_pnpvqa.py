@@ -120,15 +120,15 @@ def by_seed(words: list[str]) -> Callable[[CaptionRequest], str]:
 def test_a_caption_contained_in_one_already_kept_is_dropped_and_another_is_drawn() -> None:
     reader = ScriptedLM(" Blue \n")
     reading = answer(reader, FakeCaptioner(by_seed(["a red dog", "red dog", "a cat", "", "a red dog runs"])))
-    assert reading.evidence.captions == (("a red dog", "a cat", "a red dog runs"),)
+    assert reading.evidence[-1].captions == (("a red dog", "a cat", "a red dog runs"),)
     assert reading.text == "blue"
-    assert "Context: A red dog. A cat. A red dog runs.\n===\nQ: What is it?\nA:" in reading.evidence.prompt
-    assert [len(patches) for patches in reading.evidence.patches[0]] == [5, 5, 5]
+    assert "Context: A red dog. A cat. A red dog runs.\n===\nQ: What is it?\nA:" in reading.evidence[-1].prompt
+    assert [len(patches) for patches in reading.evidence[-1].patches[0]] == [5, 5, 5]
 
 
 def test_drawing_ends_where_captions_repeat() -> None:
     captioner = FakeCaptioner("a dog")
-    assert answer(ScriptedLM("x"), captioner).evidence.captions == (("a dog",),)
+    assert answer(ScriptedLM("x"), captioner).evidence[-1].captions == (("a dog",),)
     assert len(captioner.requests) == 10
 
 
@@ -141,8 +141,8 @@ def test_no_more_captions_are_drawn_than_are_read() -> None:
 def test_a_set_lists_every_picture_and_shares_one_batch_a_model() -> None:
     captioner, matcher, reader = distinct(), FakeMatcher(6), ScriptedLM("yes")
     reading = answer(reader, captioner, "set", 4, matcher=matcher)
-    assert [image.index for image in reading.evidence.images] == [1, 2, 3, 4]
-    assert reading.evidence.prompt.count("\nImage 4: ") == 1
+    assert [image.index for image in reading.evidence[-1].images] == [1, 2, 3, 4]
+    assert reading.evidence[-1].prompt.count("\nImage 4: ") == 1
     assert matcher.matches.batches == [4]
     assert captioner.batches == [12]
 
@@ -179,7 +179,7 @@ def test_a_set_bank_without_single_pictures_borrows_from_the_image_bank() -> Non
         method = PnPVQA(services, banks, QuerySettings(), None, 0)
         return await method.answer([(ImageRef(1), picture)], "What?", "image", "set")
 
-    assert "A: red" in asyncio.run(main()).evidence.prompt
+    assert "A: red" in asyncio.run(main()).evidence[-1].prompt
 
 
 def test_generation_request_stops_at_the_line_end_and_shares_its_examples() -> None:
@@ -193,7 +193,7 @@ def test_generation_request_stops_at_the_line_end_and_shares_its_examples() -> N
 def test_settings_come_before_the_prompt_set_s_numbers() -> None:
     captioner = distinct()
     reading = answer(ScriptedLM("x"), captioner, settings=QuerySettings(captions=2, patches=4))
-    assert len(reading.evidence.captions[0]) == len(captioner.requests) == 2
+    assert len(reading.evidence[-1].captions[0]) == len(captioner.requests) == 2
     assert all(request.patches is not None and len(request.patches) == 4 for request in captioner.requests)
     repeating = FakeCaptioner("a dog")
     answer(ScriptedLM("x"), repeating, settings=QuerySettings(captions=4, max_draws=6))
@@ -232,13 +232,13 @@ def test_one_picture_of_a_set_is_described_as_the_set_s_prompts_say() -> None:
         method = PnPVQA(services, banks, QuerySettings(), None, 0)
         return await method.answer([(ImageRef(2), picture)], "What?", "image", "set")
 
-    evidence = asyncio.run(main()).evidence
+    evidence = asyncio.run(main()).evidence[-1]
     assert len(evidence.captions[0]) == 2 and evidence.images == (ImageRef(2),)
 
 
 def test_the_prompt_set_names_the_pictures() -> None:
     bank = prompts(image_labels=("Left image", "Right image"))
-    prompt = answer(ScriptedLM("x"), distinct(), "set", 2, bank=bank).evidence.prompt
+    prompt = answer(ScriptedLM("x"), distinct(), "set", 2, bank=bank).evidence[-1].prompt
     assert "\nLeft image: Thing " in prompt and "\nRight image: Thing " in prompt
 
 
@@ -301,6 +301,6 @@ def test_captions_become_sentences_once_and_keep_their_capitals() -> None:
 def test_evidence_holds_every_map_and_the_patches_in_it() -> None:
     relevance = np.zeros((6, 6), np.float32)
     relevance[1, 2] = 2.5
-    evidence = answer(ScriptedLM("X\n"), distinct(), "set", 2, matcher=FakeMatcher(6, relevance=relevance)).evidence
+    evidence = answer(ScriptedLM("X\n"), distinct(), "set", 2, matcher=FakeMatcher(6, relevance=relevance)).evidence[-1]
     assert [rows[1][2] for rows in evidence.relevance] == [2.5, 2.5]
     assert all(8 in patches for one in evidence.patches for patches in one)

@@ -20,7 +20,7 @@ from codevqa.prompts import Example, PromptSet, ReadingExample, available, load,
 from codevqa.writing.lint import Finding, lint, main
 from codevqa.writing.lint_outcomes import Outcomes, blank_images, explore, is_yes_no
 from codevqa.writing.lint_rules import faults
-from codevqa.writing.writer import render_completion
+from codevqa.writing.prompt_forms import render_completion
 
 PACKAGE = Path(__file__).resolve().parents[1] / "prompts"
 
@@ -28,6 +28,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "prompts"
 # -- the sets of the package -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", available())
 def test_every_set_is_clean(name: str) -> None:
     assert [str(finding) for finding in lint(load(name))] == []
@@ -36,10 +37,10 @@ def test_every_set_is_clean(name: str) -> None:
 def test_gqa_has_the_papers_numbers() -> None:
     gqa = load("gqa")
     assert (gqa.form, gqa.shots, gqa.captions, gqa.caption_draws) == ("image", 12, 7, 100)
-    assert len(gqa.examples) == 50
+    assert len(gqa.examples) == 70
     assert gqa.primitives == ("open_image", "query", "get_pos")
     assert {example.form for example in gqa.examples} == {"image"}
-    assert len(gqa.reading) == 24
+    assert len(gqa.reading) == 46
     assert {len(captions) for example in gqa.reading for captions in example.by_image} == {7}
     # The kinds of question the method gains on are all there.
     programs = [example.program for example in gqa.examples]
@@ -345,10 +346,10 @@ def test_truth_values_are_answers_too() -> None:
 
 
 def test_single_queries_over_the_quota() -> None:
-    single = [(f"What is number {n}?", f'answer = query(img, "What is number {n}?")') for n in range(5)]
-    others = [(f"Is there a cat {n}?", FINE) for n in range(5)]
+    single = [(f"What is number {n}?", f'answer = query(img, "What is number {n}?")') for n in range(7)]
+    others = [(f"Is there a cat {n}?", FINE) for n in range(4)]
     assert [finding.rule for finding in planted(*single, *others)] == ["single-query"]
-    assert planted(*single[:4], *others, ("Is there a dog?", FINE)) == []
+    assert planted(*single[:6], *others, ("Is there a dog?", FINE)) == []
 
 
 def test_programs_over_sets() -> None:
@@ -435,7 +436,7 @@ def test_the_command_ends_cleanly_in_its_own_process() -> None:
     command = [sys.executable, "-m", "codevqa.writing.lint", "gqa"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "gqa: 50 programs, 0 findings\n"
+    assert done.stdout == "gqa: 70 programs, 0 findings\n"
 
 
 # -- its parts -------------------------------------------------------------------------------------------------------

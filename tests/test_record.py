@@ -544,7 +544,7 @@ def test_no_key_or_password_gets_into_the_record(tmp_path: Path, monkeypatch: py
     address = f"http://{user}127.0.0.1:{server.server_port}/v1"
     mini = presets.PRESETS["mini"]
     options = {**mini.options, "language_model": {"api_key": key, "base_url": address, "max_retries": 0}}
-    served = dataclasses.replace(mini, name="served", language_model="openai:some-model", options=options)
+    served = dataclasses.replace(mini, name="served", language_model="openai-completion:some-model", options=options)
     monkeypatch.setattr(presets, "PRESETS", {**presets.PRESETS, "served": served})
     try:
         with record_engine(tmp_path, "served") as vqa:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
 import pytest
+import torch
 from huggingface_hub import constants
 
 from codevqa.core.errors import UnknownNameError
 from codevqa.core.settings import Settings, WriterSettings
 from codevqa.presets import assembly as registry
-from codevqa.presets.assembly import build, missing, parse, prompt_sets
+from codevqa.presets.assembly import build, choose, missing, parse, prompt_sets
 from codevqa.presets.presets import PRESETS, preset
 
 
@@ -47,10 +49,10 @@ def test_every_preset_names_back_ends_that_exist() -> None:
 
 def test_a_chat_server_gets_the_chat_form(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
-    writer, _, settings = build("mini", parts={"language_model": "openai-chat:some-model"})
-    assert settings.writer.form == writer.settings.form == "chat"
-    writer, _, settings = build("mini", parts={"language_model": "openai:some-model"})
-    assert settings.writer.form == "completion"
+    for spec, form in (("openai", "chat"), ("openai-chat", "chat"), ("openai-completion", "completion")):
+        writer, _, settings = build("mini", parts={"language_model": f"{spec}:some-model"})
+        assert (settings.writer.form, writer.prompt_form) == ("auto", form)
+    assert build("mini")[0].prompt_form == "completion", "the embedded model has no chat template"
 
 
 def test_what_is_missing_is_told_without_loading(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -140,3 +142,31 @@ def test_what_is_here_is_told_as_here(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     assert missing("blip:some/blip") == missing("sentence:some/sentences") == ""
     assert "network" in missing("blip:some/other")
+
+
+@pytest.mark.parametrize(
+    ("installed", "gpu", "back_end"),
+    [(True, False, "gguf"), (True, True, "transformers"), (False, False, "transformers")],
+)
+def test_base_takes_few_bits_only_where_there_is_no_gpu_and_the_package_is_installed(
+    installed: bool, gpu: bool, back_end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object() if installed else None)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    spec, _ = choose(preset("base"), {})["language_model"]
+    assert spec.startswith(f"{back_end}:Qwen/Qwen2.5-Coder-1.5B-Instruct")
+    assert parse("language_model", spec)[0] == back_end
+    # A part that was asked for by name is kept, and so is a preset that has no other.
+    assert choose(preset("base"), {"language_model": "openai:x"})["language_model"][0] == "openai:x"
+    assert choose(preset("mini"), {})["language_model"][0] == "transformers:@mini/weights/lm"
+
+
+def test_what_a_gguf_file_lacks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert "codevqa[gguf]" in missing("gguf:some/repository/model.gguf")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    assert "network" in missing("gguf:some/repository/model.gguf")
+    assert missing("gguf:model.gguf") == "no such file"
+    (tmp_path / "model.gguf").touch()
+    assert missing(f"gguf:{tmp_path / 'model.gguf'}") == ""

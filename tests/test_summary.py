@@ -214,6 +214,7 @@ def test_joining_rows_that_are_missing_here_and_there() -> None:
     assert found == [("a", ["codevqa"]), ("b", ["codevqa", "pnpvqa"]), ("d", ["codevqa", "pnpvqa"])]
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_what_rows_hold() -> None:
     """10,000 questions with 120 MB of programs: what is kept is columns of numbers."""
 

@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 from codevqa.miniworld.questions import UNSEEN, Item  # noqa: E402
 from codevqa.miniworld.world import KINDS, Scene, Thing, plural  # noqa: E402
 from codevqa.primitives.pnpvqa import render_reading  # noqa: E402
-from codevqa.writing.writer import extract_program, opening_line, render_completion  # noqa: E402
+from codevqa.writing.prompt_forms import extract_program, opening_line, render_completion  # noqa: E402
 from training import language, language_tokenizer  # noqa: E402
 from training.evaluate_language import options, reading_questions  # noqa: E402
 from training.language_data import (  # noqa: E402

@@ -207,6 +207,7 @@ def test_weights_that_do_not_fit_are_refused(pair: Any, tmp_path: Path) -> None:
         restore(pair, tmp_path)
 
 
+@pytest.mark.slow
 def test_every_word_of_the_world_is_a_token() -> None:
     from codevqa.miniworld.captions import captions
     from codevqa.miniworld.questions_image import FAMILIES

@@ -16,6 +16,7 @@ from tiny_lm import build_tiny_lm
 from codevqa.core.errors import ModelError, ModelNotFoundError, SetupError
 from codevqa.models.base import GenerationRequest, Message
 from codevqa.models.causal_lm import TransformersLM
+from codevqa.models.causal_lm.tokenised_request import control_tokens
 
 HEAD = '# Image 1: Is the red ball left of the box?\nimg = open_image("Image1.jpg")\nanswer = query(img, "What?")\n'
 PROMPTS = [
@@ -375,6 +376,7 @@ def test_missing_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         TransformersLM.from_pretrained("nobody/no-such-model", device="cpu")
 
 
+@pytest.mark.slow
 def test_silent(tmp_path: Path) -> None:
     build_tiny_lm(tmp_path)
     # transformers has advice on these settings, and another for outputs longer than the context.
@@ -402,3 +404,14 @@ def test_mini_language_model() -> None:
     made, text = reference(folder, HEAD, 24)
     assert (free.text, free.completion_tokens) == (text, len(made))
     assert lm.generate([GenerationRequest(HEAD, 24, shared=40)]) == [free]
+
+
+def test_control_tokens_end_a_text_wherever_the_vocabulary_keeps_them() -> None:
+    class Converted:
+        """A tokenizer whose control tokens became ordinary ones."""
+
+        def get_vocab(self) -> dict[str, int]:
+            words = ["a", "<|fim_middle|>", "<|im_end|>", "<|endoftext|>", "</s>", "<end_of_turn>", "<fim_suffix>"]
+            return {word: number for number, word in enumerate([*words, "<", "<b>", "<|python_tag|>", "|>"])}
+
+    assert control_tokens(Converted()) == {1, 2, 3, 4, 5, 6}

@@ -69,7 +69,7 @@ def engine(
 ) -> Iterator[CodeVQA]:
     prompts = {"image": load_prompts("gqa"), "set": load_prompts("covr")}
     model = ScriptedLM(writer, name="writer") if isinstance(writer, str) else writer
-    wrote = Writer(model, prompts, settings=WriterSettings(selection="fixed", repairs=repairs))  # type: ignore[arg-type]
+    wrote = Writer(model, prompts, settings=WriterSettings(selection="fixed", repairs=repairs, fit=False, rules=()))  # type: ignore[arg-type]
     reader = read if isinstance(read, ScriptedLM) else ScriptedLM(read, name="reader")
     captioner = FakeCaptioner(lambda request: f"thing {request.seed}", grid=6)
     given = {"query": QuerySettings(captions=2, patches=5), "workers": 4, **settings}
@@ -524,10 +524,10 @@ def test_a_memory_for_two_engines_confuses_neither() -> None:
 # -- examples, seeds and forms ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shots", [0, 1, 50])
+@pytest.mark.parametrize("shots", [0, 1, 70])
 def test_the_number_of_examples_of_one_question(shots: int) -> None:
     bank = [one for one in load_prompts("gqa").examples if one.form == "image"]
-    assert len(bank) == 50
+    assert len(bank) == 70
     with engine(Streaming(OPEN + "answer = qury(1)", OPEN + "answer = 1")) as vqa:
         prepared, *_, answered = vqa.watch(RED, "Is it red?", shots=shots)
         assert isinstance(prepared, Prepared) and isinstance(answered, Answered)
@@ -539,12 +539,12 @@ def test_the_number_of_examples_of_one_question(shots: int) -> None:
         assert len(vqa.writer.request("Is it red?", "image")[1]) == 12
 
 
-@pytest.mark.parametrize("shots", [-1, 51])
+@pytest.mark.parametrize("shots", [-1, 71])
 def test_more_examples_than_there_are_is_a_clear_error(shots: int) -> None:
     with engine("answer = 1") as vqa:
-        with pytest.raises(InputError, match=f"^{shots} examples were asked for; the prompt set gqa has 50 about one"):
+        with pytest.raises(InputError, match=f"^{shots} examples were asked for; the prompt set gqa has 70 about one"):
             vqa.ask(RED, "Is it red?", shots=shots)
-        with pytest.raises(InputError, match="Choose 0 to 50"):
+        with pytest.raises(InputError, match="Choose 0 to 70"):
             asyncio.run(vqa.ask_async(RED, "Is it red?", shots=shots))
 
 

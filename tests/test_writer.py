@@ -11,14 +11,15 @@ import pytest
 
 from codevqa.core.errors import InputError, ProgramTypeError, SetupError
 from codevqa.core.events import Event, Prepared, Shown, Writing
-from codevqa.core.settings import WriterSettings
+from codevqa.core.settings import PromptForm, WriterSettings
 from codevqa.core.text import sentence_case
-from codevqa.models.base import Completion, GenerationRequest
+from codevqa.models.base import Completion, GenerationRequest, prompt_text
 from codevqa.models.fakes import ScriptedLM
 from codevqa.primitives import primitive
 from codevqa.prompts import Example, PromptSet
 from codevqa.prompts import load as load_prompts
-from codevqa.writing.writer import Writer, extract_program, prompt_text, render_chat, render_completion
+from codevqa.writing.prompt_forms import extract_program, render_chat, render_completion
+from codevqa.writing.writer import Writer
 
 CAT = Example("1", "Is the CAT black?", 'answer = query(img, "Is the cat black?")\n')
 DOGS = Example("2", "how many dogs are there?", 'answer = query(img, "How many dogs are there?")')
@@ -65,10 +66,8 @@ def test_set_form_byte_for_byte() -> None:
 def test_chat_form_holds_the_same_examples() -> None:
     turns = render_chat("Write code.", [CAT], "What is this?", "image")
     assert [turn.role for turn in turns] == ["system", "user", "assistant", "user"]
-    assert (
-        turns[2].content == '```python\nimg = open_image("Image1.jpg")\nanswer = query(img, "Is the cat black?")\n```'
-    )
-    assert turns[3].content == "# Image 2: What is this?"
+    assert turns[2].content == '```python\nanswer = query(img, "Is the cat black?")\n```'
+    assert turns[3].content == "# Question: What is this?\n# (answer is a word or two)"
     assert "[assistant]" in prompt_text(turns)
 
 
@@ -256,12 +255,36 @@ def test_a_completion_that_goes_on_with_the_question_is_cut() -> None:
     assert (program.source, program.completion) == ("answer = 1", " there?\nanswer = 1")
 
 
-def test_chat_examples_open_the_picture_of_their_own_number_and_form() -> None:
-    turns = render_chat("P", [CAT, dataclasses.replace(DOGS, form="set")], "All?", "set")
-    assert turns[0].content == "P\n\nReply with the Python program only."
-    assert 'img = open_image("Image1.jpg")' in turns[2].content
-    assert 'images = open_images("ImageSet2.jpg")' in turns[4].content
-    assert turns[-1].content == "# Image Set 3: All?"
+def test_a_chat_shows_no_picture_of_an_example_to_be_copied() -> None:
+    turns = render_chat("P", [CAT, dataclasses.replace(DOGS, form="set")], "All?", "set", tell_kind=False)
+    assert turns[0].content.startswith("P\n\nRules:") and "`images` is the list of pictures" in turns[0].content
+    assert not any("open_image" in turn.content or ".jpg" in turn.content for turn in turns)
+    assert turns[-1].content == "# Question: All?"
+
+
+def test_a_chat_says_what_kind_of_answer_each_question_wants() -> None:
+    wanted = {"Is it red?": 'answer is "yes" or "no"', "Is it red or blue?": 'answer is "red" or "blue"'}
+    for question, said in (wanted | {"How many are there?": "answer is a number"}).items():
+        assert render_chat("P", [CAT], question, "image")[-1].content.endswith(f"\n# ({said})")
+
+
+@pytest.mark.parametrize(
+    ("form", "chat", "found"),
+    [
+        ("auto", True, "chat"),
+        ("auto", False, "completion"),
+        ("completion", True, "completion"),
+        ("chat", False, "chat"),
+    ],
+)
+def test_the_form_follows_the_model_unless_it_is_chosen(form: PromptForm, chat: bool, found: str) -> None:
+    model = ScriptedLM("answer = 1")
+    model.chat = chat
+    writer = Writer(model, bank(), settings=WriterSettings(form=form))
+    assert writer.prompt_form == found
+    prompt = writer.request("Is it red?", "image")[0].prompt
+    assert isinstance(prompt, tuple) is (found == "chat")
+    assert "open_image(path" not in writer.preamble("image") or found == "completion"
 
 
 def test_a_writer_with_more_primitives_keeps_everything_else() -> None:

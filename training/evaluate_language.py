@@ -29,7 +29,7 @@ from codevqa.miniworld.sampling import sample_question
 from codevqa.miniworld.world import Scene
 from codevqa.primitives.pnpvqa import render_reading
 from codevqa.prompts import Example, load
-from codevqa.writing.writer import extract_program, opening_line, render_completion
+from codevqa.writing.prompt_forms import extract_program, opening_line, render_completion
 
 from .language_data import (
     Question,

@@ -25,7 +25,7 @@ from codevqa.miniworld.world import COLORS, KINDS, Scene, Thing, sample_scene
 from codevqa.primitives.pnpvqa import INSTRUCTION, render_context
 from codevqa.primitives.visual import VISUAL
 from codevqa.prompts import Example, load
-from codevqa.writing.writer import header, opening_line
+from codevqa.writing.prompt_forms import header, opening_line
 
 from .language_facts import Fact, facts_of, telling
 from .language_words import general, misspell, rename, reword

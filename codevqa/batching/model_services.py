@@ -105,7 +105,7 @@ class ModelServices:
         """Returns what the model that writes programs makes of a prompt; whoever listens hears it being written."""
         if request.on_text is None:
             return await self._write(request)
-        key = (_digest(request), request.max_tokens, request.stop)
+        key = (_digest(request), request.max_tokens, request.stop, request.grammar)
         heard = self._heard.setdefault(key, _Listeners())
         heard.listeners.append(request.on_text)
         try:
@@ -138,7 +138,7 @@ class ModelServices:
         return self._merging(
             model,
             model.generate,
-            lambda one: (self._home, role, _digest(one), one.max_tokens, one.stop),
+            lambda one: (self._home, role, _digest(one), one.max_tokens, one.stop, one.grammar),
             lambda one, completion: 4 * len(completion.text),
             # Whoever reads nothing asks again, and a served model may answer then.
             lambda completion: bool(completion.text.strip()),

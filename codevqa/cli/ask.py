@@ -17,8 +17,14 @@ LanguageModel = Annotated[
         "--language-model",
         "--lm",
         envvar="CODEVQA_LANGUAGE_MODEL",
-        help="Another language model: transformers:ID, openai:NAME or openai-chat:NAME; a server is told by"
-        " OPENAI_BASE_URL and OPENAI_API_KEY.",
+        help="Another language model: transformers:ID, gguf:FILE, openai:NAME, openai-completion:NAME; a server is told"
+        " by OPENAI_BASE_URL and OPENAI_API_KEY.",
+    ),
+]
+PromptForm = Annotated[
+    str | None,
+    typer.Option(
+        help="Form of the prompts: chat, completion (the paper's text), or auto: what suits the language model.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -32,6 +38,7 @@ def ask(
     preset: Preset = "mini",
     dataset: Annotated[str | None, typer.Option(help="Prompt set: gqa, covr, nlvr2, mini, or a folder.")] = None,
     language_model: LanguageModel = None,
+    form: PromptForm = None,
     method: Annotated[str, typer.Option(help="codevqa, or pnpvqa: the baseline without a program.")] = "codevqa",
     as_set: Annotated[bool, typer.Option("--set", help="Treat even one picture as a set.")] = False,
     trace: Trace = None,
@@ -51,7 +58,7 @@ def ask(
 
         raise QuestionError("The question is empty.", hint="Ask something about the picture.")
     check_place(trace, images)
-    with open_engine(preset, dataset, language_model, quiet) as vqa:
+    with open_engine(preset, dataset, language_model, quiet, form) as vqa:
         answer = vqa.ask(pictures, question, form="set" if as_set else None, method=method)  # type: ignore[arg-type]
     if answer.fallback and answer.error is not None and not quiet:
         warn(f"the program failed ({answer.error.message}); plain PnP-VQA answered instead")

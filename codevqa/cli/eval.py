@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .ask import LanguageModel, Preset, Quiet
+from .ask import LanguageModel, Preset, PromptForm, Quiet
 from .show import warn
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def evaluate(
     preset: Preset = "mini",
     prompts: Annotated[str | None, typer.Option(help="Prompt set in place of the data set's.")] = None,
     language_model: LanguageModel = None,
+    form: PromptForm = None,
     workers: Annotated[int | None, typer.Option(help="Questions answered at once; else the preset's.")] = None,
     variant: Annotated[str, typer.Option(help="Variant of the metric; else its own.")] = "",
     evidence: Annotated[str, typer.Option(help="Kept of each call: calls, or full with maps and prompts.")] = "calls",
@@ -70,6 +71,7 @@ def evaluate(
         language_model=language_model,
         seed=seed,
         workers=workers,
+        form=form,
         record=out if record else None,
         replay=replay,
     )

@@ -24,11 +24,12 @@ def prompt(
     """
     from ..core.errors import InputError, QuestionError
     from ..core.settings import WriterSettings
+    from ..models.base import prompt_text
     from ..models.fakes import ScriptedLM
     from ..presets.assembly import load
     from ..presets.presets import preset as find
     from ..prompts import load as load_prompts
-    from ..writing.writer import Writer, by_form, prompt_text
+    from ..writing.writer import Writer, by_form
 
     if not question.strip():
         raise QuestionError("The question is empty.", hint="Ask something about the picture.")

@@ -19,18 +19,22 @@ def warn(message: str) -> None:
 
 
 @contextmanager
-def open_engine(preset: str, prompts: str | None, language_model: str | None, quiet: bool) -> Iterator[CodeVQA]:
+def open_engine(
+    preset: str, prompts: str | None, language_model: str | None, quiet: bool, form: str | None = None
+) -> Iterator[CodeVQA]:
     """Opens an engine, saying how long it took."""
+    from ..core.settings import with_form
     from ..presets.presets import PRESETS
     from ..presets.presets import preset as find
 
-    find(preset)  # an unknown name is reported before anything heavy is imported
+    chosen = find(preset)  # an unknown name is reported before anything heavy is imported
+    settings = None if form is None else with_form(chosen.settings, form)
     if not quiet:
         warn(f"loading {preset} ({PRESETS[preset].about}) ...")
     started = time.perf_counter()
     from ..engine.codevqa import CodeVQA
 
-    with CodeVQA.from_preset(preset, prompts=prompts, language_model=language_model) as vqa:
+    with CodeVQA.from_preset(preset, prompts=prompts, language_model=language_model, settings=settings) as vqa:
         if not quiet:
             warn(f"ready in {time.perf_counter() - started:.1f} s")
         yield vqa

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, cast
 
-__all__ = ["Limits", "QuerySettings", "Settings", "WriterSettings"]
+from .errors import InputError
+
+__all__ = ["Limits", "PromptForm", "QuerySettings", "Settings", "WriterSettings", "with_form"]
+
+PromptForm = Literal["auto", "completion", "chat"]
+"""Of prompts: the paper's text to be continued, byte for byte, or the same as turns of a chat; ``auto`` is a chat where
+the language model has a chat template."""
 
 
 @dataclass(frozen=True)
@@ -22,18 +28,29 @@ class QuerySettings:
     """Length of an answer in tokens."""
     attempts: int = 5
     """Readings of one prompt at most, while the answer comes back empty."""
-    selection: Literal["nearest", "fixed"] = "nearest"
-    """In-context reading examples: the nearest to the question, or always the first of the bank."""
+    form: PromptForm = "auto"
+    selection: Literal["kind", "question", "nearest", "fixed"] = "question"
+    """In-context reading examples: the last of the bank that want the same kind of answer, whose prompts all begin
+    alike; the nearest to the user's question for all that its program asks (as the paper's release does); the nearest
+    to each thing asked; or always the first of the bank."""
     shots: int | None = None
     """In-context reading examples; None takes the prompt set's number."""
+    fit: bool = True
+    """Whether an answer is put in the words of its kind: "No, there is none." is no, "four blocks" is 4."""
+    witness: bool = False
+    """Whether image-text matching answers in place of reading where it is sure: yes/no and "How many" about a picture,
+    put as descriptions (:mod:`codevqa.primitives.witness`)."""
+    doubt: float = 0.01
+    """The witness is sure where the matcher's probability is below this, or above 1 minus this."""
 
 
 @dataclass(frozen=True)
 class WriterSettings:
     """Program writing."""
 
-    form: Literal["completion", "chat"] = "completion"
-    """Completion prompt (byte-exact to the paper's form), or the same as turns for instruction-tuned models."""
+    form: PromptForm = "auto"
+    tell_kind: bool = True
+    """Whether a chat prompt says after each question what kind of answer it wants."""
     selection: Literal["nearest", "random", "fixed"] = "nearest"
     """In-context examples: nearest by sentence embedding, random for each question, or the first of the bank."""
     shots: int | None = None
@@ -41,7 +58,18 @@ class WriterSettings:
     max_tokens: int = 512
     """Length of a program in tokens."""
     repairs: int = 1
-    """How often a program that fails the static check is shown to the model again with its error."""
+    """How often a program that fails is shown to the model again, with the line, the error and the values so far."""
+    repair_runs: bool = True
+    """Whether that goes for programs that fail while they run, or answer another kind of question, too; else only for
+    those refused before any model is asked."""
+    rules: tuple[str, ...] = ("picture", "subject", "kind", "path", "attribute", "truth")
+    """What a program is held to against its question while a repair is left (:mod:`codevqa.writing.program_checks`)."""
+    fit: bool = True
+    """Whether an answer is held to the kind that its question wants, and put in that kind's words."""
+    constrained: bool | Literal["auto"] = False
+    """Whether the model is held to a grammar of programs, so that what it writes parses and calls what there is, as it
+    is meant to be called. True needs a model that can be held to one, and fails where it cannot; "auto" goes on without
+    there, and says so in the log."""
 
 
 @dataclass(frozen=True)
@@ -94,3 +122,15 @@ class Settings:
     for a question asked alone; wasteful where many are asked at once."""
     max_question: int = 1000
     """Longest question, in characters."""
+
+
+def with_form(settings: Settings, form: str) -> Settings:
+    """Returns settings whose prompts, for programs and for reading, all have one form.
+
+    Raises:
+        InputError: there is no such form.
+    """
+    if form not in ("auto", "completion", "chat"):
+        raise InputError(f"No form {form!r}.", hint="There are: auto, completion, chat.")
+    chosen = cast(PromptForm, form)
+    return replace(settings, writer=replace(settings.writer, form=chosen), query=replace(settings.query, form=chosen))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from ..core.errors import ProgramAnswerError
+from ..core.question_kind import QuestionKind
 from ..core.trace import ImageRef, Plain
 from ..primitives.kinds import Image
 
-__all__ = ["answer_text", "plain"]
+__all__ = ["answer_text", "fitted_answer", "plain"]
 
 
 def plain(value: object) -> Plain:
@@ -36,6 +37,19 @@ def answer_text(value: object) -> str:
         shown = "an empty list" if value in ([], ()) else repr(value)
         raise ProgramAnswerError(f"the program left {shown} in answer, which says nothing")
     return text
+
+
+def fitted_answer(text: str, kind: QuestionKind) -> str:
+    """Returns an answer in the words of the kind that its question wants.
+
+    Raises:
+        ProgramAnswerError: it is of another kind.
+    """
+    fitted = kind.fitted(text)
+    wrong = kind.misfit(fitted)
+    if wrong:
+        raise ProgramAnswerError(wrong)
+    return fitted
 
 
 def _text(value: object) -> str:

@@ -15,12 +15,12 @@ from ..core.images import ImageSource
 from ..core.loop_thread import LoopThread
 from ..core.settings import Settings
 from ..core.trace import Form, Method, Program, Trace
-from ..models.base import Models
+from ..models.base import Models, chats, prompt_text
 from ..primitives.pnpvqa import PnPVQA
 from ..primitives.signature import Primitive, PrimitiveSet
 from ..primitives.visual import VISUAL, find_object
 from ..sandbox.sandbox import Sandbox
-from ..writing.writer import Writer, prompt_text
+from ..writing.writer import Writer
 from .question_run import EngineParts, answer_request, checked_question
 from .request import AskOptions, Request, RunOptions
 from .watch import Watch
@@ -74,7 +74,14 @@ class CodeVQA:
             frozenset(item.name for item in self.primitives if item.ahead),
             Sandbox(self.primitives, settings.limits, workers=settings.workers),
             self._services,
-            PnPVQA(self._services, self.writer.prompts, settings.query, writer.retriever, settings.seed),
+            PnPVQA(
+                self._services,
+                self.writer.prompts,
+                settings.query,
+                writer.retriever,
+                settings.seed,
+                chat=chats(models.reader, only=True),
+            ),
             self.model_names,
         )
         self._slots = asyncio.Semaphore(settings.workers)

@@ -20,6 +20,7 @@ from ..core.answer import Answer
 from ..core.errors import CodeVQAError, ErrorRecord, InputError, ProgramError, QuestionError
 from ..core.events import Answered, Event, Failed, Rejected, Tell, Wrote
 from ..core.images import Picture, each, load_pictures
+from ..core.question_kind import question_kind
 from ..core.settings import Settings
 from ..core.trace import Evidence, Form, ImageRef, Plain, Program, Trace
 from ..primitives.context import CallContext
@@ -28,7 +29,7 @@ from ..primitives.pnpvqa import PnPVQA, Reading
 from ..primitives.signature import PrimitiveSet
 from ..sandbox.sandbox import Sandbox
 from ..writing.writer import Writer
-from .answer_text import answer_text, plain
+from .answer_text import answer_text, fitted_answer, plain
 from .call_plan import plan_calls
 from .program_calls import ProgramCalls
 from .request import Request
@@ -105,7 +106,7 @@ class QuestionRun:
         self.images: tuple[Image, ...] = ()
         self.pnpvqa = parts.pnpvqa
         self.program: Program | None = None
-        self.calls = ProgramCalls(parts.primitives, self._context, self.usage, self.tell)
+        self.calls = self._new_calls()
         self.attempts: list[tuple[Program, ErrorRecord]] = []
 
     async def finish(self) -> Answer:
@@ -155,25 +156,31 @@ class QuestionRun:
         )
 
     async def _execute(self, program: Program) -> Answer:
-        """Checks and runs a program; one that the model wrote and that fails the check goes back to it first."""
+        """Checks and runs a program; one that the model wrote and that fails goes back to it first."""
         parts = self.parts
-        repairs_left = parts.writer.settings.repairs if self.request.program is None else 0
+        written = self.request.program is None
+        repairs_left = parts.writer.settings.repairs if written else 0
         while True:
             self.program = program
             self.tell(Wrote(program))
             try:
                 await parts.sandbox.check(program.source)
+                if repairs_left > 0:  # what may be wrong is no reason to give up a program that cannot be mended
+                    parts.writer.check(program)
                 return await self._interpret(program)
             except ProgramError as error:
                 self.attempts.append((program, error.record()))
-                # What ran already has cost its model calls: do not start over.
-                again = repairs_left > 0 and not self.calls.made
-                last: Literal["fallback", "nothing"] = "fallback" if self.request.program is None else "nothing"
+                # What ran has cost its model calls.
+                again = repairs_left > 0 and (not self.calls.made or parts.writer.settings.repair_runs)
+                last: Literal["fallback", "nothing"] = "fallback" if written else "nothing"
                 self.tell(Rejected(program, error.record(), "repair" if again else last))
                 if not again:
                     raise
                 repairs_left -= 1
-                program = await parts.writer.repair(program, error, parts.services.write, tell=self.listener)
+                made, self.calls = self.calls.made, self._new_calls()
+                program = await parts.writer.repair(
+                    program, error, parts.services.write, calls=made, tell=self.listener
+                )
 
     async def _interpret(self, program: Program) -> Answer:
         """Runs a program; the calls that its source tells of begin at once, to share batches."""
@@ -187,7 +194,13 @@ class QuestionRun:
             outcome = await parts.sandbox.run(program.source, self.calls, images=self.images)
         finally:
             self.calls.close()
-        return self._answer(answer_text(outcome.value), value=plain(outcome.value), printed=outcome.printed)
+        text = answer_text(outcome.value)
+        if parts.writer.settings.fit and self.request.program is None:
+            text = fitted_answer(text, question_kind(self.question))
+        return self._answer(text, value=plain(outcome.value), printed=outcome.printed)
+
+    def _new_calls(self) -> ProgramCalls:
+        return ProgramCalls(self.parts.primitives, self._context, self.usage, self.tell)
 
     def _context(self) -> CallContext:
         parts = self.parts
@@ -201,7 +214,7 @@ class QuestionRun:
     # -- the answer --------------------------------------------------------------------------------------------------
 
     def _read_answer(self, reading: Reading) -> Answer:
-        return self._answer(reading.text, value=reading.text, baseline=(reading.evidence,))
+        return self._answer(reading.text, value=reading.text, baseline=reading.evidence)
 
     def _answer(
         self, text: str, *, value: Plain = None, printed: str = "", baseline: tuple[Evidence, ...] = ()

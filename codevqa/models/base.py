@@ -2,7 +2,8 @@
 
 Each method takes a sequence of requests and returns as many results, in order. A result for one request must not
 depend on what else is in its batch, beyond rounding. Back ends are called from one thread at a time. One may say how
-many requests it likes best in one call, in an attribute ``batch``.
+many requests it likes best in one call, in an attribute ``batch``, and a language model that it honours
+:attr:`GenerationRequest.grammar`, by an attribute ``constrains`` that is true; the others are never sent one.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.images import Picture
+from .grammar import Grammar
 
 Map: TypeAlias = "npt.NDArray[np.float32]"
 
@@ -41,6 +43,9 @@ class GenerationRequest:
     on_text: Callable[[str], None] | None = field(default=None, compare=False, repr=False)
     """Called from the model's thread with the text so far, as it is written; a back end that cannot tell never does.
     It must be quick and must not raise. The text begins anew where the model has to."""
+    grammar: Grammar | None = None
+    """What the completion is held to, for models that say they ``constrain``. It has to be a text of the grammar; one
+    that ends early, at a stop string or ``max_tokens``, is the beginning of such a text."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,7 @@ class Completion:
 
 
 class LanguageModel(Protocol):
-    """Continues text."""
+    """Continues text. One that has a chat template, and so reads turns best, says so in an attribute ``chat``."""
 
     name: str
     """Model id as reported with every answer."""
@@ -172,6 +177,23 @@ class Models:
     matcher: Matcher
     captioner: Captioner
     detector: Detector | None = None
+
+
+def chats(model: LanguageModel, *, only: bool = False) -> bool:
+    """Says whether a language model is one to talk with: it has a chat template, or its server has.
+
+    Args:
+        model: the model.
+        only: whether it cannot continue a text either (attribute ``chat_only``).
+    """
+    return bool(getattr(model, "chat_only" if only else "chat", False))
+
+
+def prompt_text(prompt: str | tuple[Message, ...]) -> str:
+    """Returns a prompt as text: itself, or each turn under its role."""
+    if isinstance(prompt, str):
+        return prompt
+    return "\n\n".join(f"[{message.role}]\n{message.content}" for message in prompt)
 
 
 def cut_at_stop(text: str, stop: Sequence[str]) -> str:

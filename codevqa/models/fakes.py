@@ -58,13 +58,19 @@ class ScriptedLM(Log[GenerationRequest]):
         completions: one text for every request; or texts that are used up in order; or a function of the request.
             Like a real model's, a completion ends before the request's first stop string.
         name: id it reports.
+        chat: whether it says of itself that it is one to talk with.
     """
 
     def __init__(
-        self, completions: str | Sequence[str] | Callable[[GenerationRequest], str], *, name: str = "scripted"
+        self,
+        completions: str | Sequence[str] | Callable[[GenerationRequest], str],
+        *,
+        name: str = "scripted",
+        chat: bool = False,
     ) -> None:
         super().__init__()
         self.name = name
+        self.chat = chat
         self._completions = completions
         self._used = 0
 

@@ -8,7 +8,7 @@ import random
 import re
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import Any, Literal, NoReturn, TypeVar
 
@@ -16,6 +16,7 @@ import openai
 
 from ..core.errors import ServerError, SetupError
 from .base import Completion, GenerationRequest, Message, cut_at_stop
+from .grammar import Grammar
 from .text_stream import TextStream, stream_of
 
 MAX_STOPS = 4
@@ -27,6 +28,13 @@ _LONGEST_RETRY_AFTER_S = 30.0
 _KEY_LIKE = re.compile(r"\b(?:sk|pk|key)-[\w*.\-]{4,}")
 _OPTIONAL = frozenset({"temperature", "stop", "stream", "stream_options"})
 """Parameters that some models refuse and an answer can do without."""
+_GRAMMAR_FIELDS: Mapping[str, Callable[[str], dict[str, Any]]] = {
+    "vllm": lambda text: {"structured_outputs": {"grammar": text}},
+    "llama.cpp": lambda text: {"grammar": text},
+}
+"""What each server wants a grammar in; both read GBNF."""
+_GRAMMAR_OPTION = 'OpenAILM(grammar="vllm") or OpenAILM(grammar="llama.cpp")'
+_REFUSED_GRAMMAR = f"If it is the grammar that it refuses: {_GRAMMAR_OPTION}, or constrained=False."
 _STREAMED: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
 
 _T = TypeVar("_T")
@@ -39,12 +47,16 @@ class OpenAILM:
         model: id of the model on the server; for ``transformers serve`` a folder will do.
         base_url: address of the API, usually ending in ``/v1``; None reads OPENAI_BASE_URL, then takes OpenAI's.
         api_key: None reads OPENAI_API_KEY. A server of your own needs none. Appears in no error, repr or log.
-        form: ``"completion"`` continues text prompts through the legacy completions endpoint; ``"chat"`` sends them
-            as one user message. Prompts made of messages always go to the chat endpoint.
+        form: prompts made of messages always go to the chat endpoint, and :attr:`chat` asks for such. ``"auto"`` sends
+            text prompts to the legacy completions endpoint, ``"chat"`` sends them as one user message;
+            ``"completion"`` is for base models, which are not to be talked with.
         timeout: seconds to wait for one answer, or for its next piece where somebody listens to it.
         max_retries: attempts after the first, for answers 429 and 5xx and for lost connections; nothing else is
             tried again.
         concurrency: most requests in flight.
+        grammar: how the server takes grammars that completions are held to: ``"vllm"`` (0.12 or newer) or
+            ``"llama.cpp"``. Servers pass over fields they do not know without a word, so it is not tried out: None
+            sends none.
 
     Raises:
         SetupError: no API key for OpenAI's own server, or a setting out of range.
@@ -56,13 +68,16 @@ class OpenAILM:
         *,
         base_url: str | None = None,
         api_key: str | None = None,
-        form: Literal["completion", "chat"] = "completion",
+        form: Literal["auto", "completion", "chat"] = "auto",
         timeout: float = 60.0,
         max_retries: int = 3,
         concurrency: int = 16,
+        grammar: Literal["vllm", "llama.cpp"] | None = None,
     ) -> None:
-        if form not in ("completion", "chat"):
-            raise SetupError(f"Unknown form {form!r}.", hint='Use "completion" or "chat".')
+        if form not in ("auto", "completion", "chat"):
+            raise SetupError(f"Unknown form {form!r}.", hint='Use "auto", "completion" or "chat".')
+        if grammar is not None and grammar not in _GRAMMAR_FIELDS:
+            raise SetupError(f"Unknown grammar {grammar!r}.", hint='Use "vllm", "llama.cpp" or None.')
         if timeout <= 0 or max_retries < 0 or concurrency < 1:
             raise SetupError("timeout and concurrency must be positive, max_retries not negative.")
         address = base_url or os.environ.get("OPENAI_BASE_URL") or None
@@ -73,6 +88,9 @@ class OpenAILM:
             )
         self.name = model
         self.form = form
+        self.chat = self.chat_only = form != "completion"
+        """Whether it is to be talked with."""
+        self.grammar = grammar
         self.timeout = timeout
         self.max_retries = max_retries
         self.concurrency = concurrency
@@ -94,6 +112,11 @@ class OpenAILM:
     def __repr__(self) -> str:
         return f"OpenAILM({self.name!r}, base_url={self._address!r}, form={self.form!r})"
 
+    @property
+    def constrains(self) -> bool:
+        """Whether completions can be held to a grammar: the server is said to take one."""
+        return self.grammar is not None
+
     def close(self) -> None:
         """Ends the connections and threads; done by itself when the object goes."""
         self._finalizer()
@@ -104,6 +127,7 @@ class OpenAILM:
         Raises:
             ServerError: the server is down, refuses, does not know the model, or does not answer in time. The first
                 failure ends the call.
+            SetupError: a completion is to be held to a grammar, and how the server takes one is not said.
         """
         cancelled = threading.Event()
         futures = [self._threads.submit(self._complete, request, cancelled) for request in requests]
@@ -122,11 +146,13 @@ class OpenAILM:
         options: dict[str, Any] = {"temperature": 0, "max_tokens": request.max_tokens}
         if stop:
             options["stop"] = stop[:MAX_STOPS]
+        if request.grammar is not None:
+            options["extra_body"] = self._held_to(request.grammar)
         stream = stream_of(request)
         if stream is not None:
             options |= _STREAMED
         create: Callable[..., Any]
-        if isinstance(request.prompt, str) and self.form == "completion":
+        if isinstance(request.prompt, str) and self.form != "chat":
             create = functools.partial(self._client.completions.create, prompt=request.prompt)
             part: Callable[[Any], Any] = _text_of
         else:
@@ -160,7 +186,7 @@ class OpenAILM:
                 return send(given)
             except openai.BadRequestError as error:
                 if not self._adapt(error, given):
-                    self._fail(error, 1)
+                    self._fail(error, 1, _REFUSED_GRAMMAR if "extra_body" in given else "")
             except openai.APIError as error:
                 failures += 1
                 if not _transient(error) or failures > self.max_retries or cancelled.wait(_delay(error, failures)):
@@ -172,6 +198,14 @@ class OpenAILM:
                     f"{self._address} did not answer as an OpenAI-compatible server does.",
                     hint="Check base_url: it usually ends in /v1.",
                 ) from None
+
+    def _held_to(self, grammar: Grammar) -> dict[str, Any]:
+        """Returns the fields that hold a completion to a grammar, of which OpenAI's own API knows nothing."""
+        if self.grammar is None:
+            raise SetupError(
+                f"{self.name} at {self._address} cannot be held to a grammar.", hint=f"Use {_GRAMMAR_OPTION}."
+            )
+        return _GRAMMAR_FIELDS[self.grammar](grammar.gbnf)
 
     def _accepted(self, options: dict[str, Any]) -> dict[str, Any]:
         given = {name: value for name, value in options.items() if name not in self._refused}
@@ -193,7 +227,7 @@ class OpenAILM:
             return True
         return False
 
-    def _fail(self, error: openai.APIError, attempts: int) -> NoReturn:
+    def _fail(self, error: openai.APIError, attempts: int, advice: str = "") -> NoReturn:
         tries = f" ({attempts} attempts)" if attempts > 1 else ""
         said = self._redact(_said(error))
         retryable = _transient(error)
@@ -209,7 +243,7 @@ class OpenAILM:
             hint = "Is it running, and is base_url right?"
         elif isinstance(error, openai.APIStatusError):
             code = error.status_code
-            message, hint = f"{self.name} at {self._address} answered {code}{tries}: {said}.", _HINTS.get(code, "")
+            message, hint = f"{self.name} at {self._address} answered {code}{tries}: {said}.", _HINTS.get(code, advice)
             if "chat model" in said:
                 hint = 'Use form="chat".'
         else:

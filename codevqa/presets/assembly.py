@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,12 @@ def _transformers(name: str, **options: Any) -> Any:
     return TransformersLM.from_pretrained(name, **options)
 
 
+def _gguf(name: str, **options: Any) -> Any:
+    from ..models.llama_cpp import LlamaCppLM
+
+    return LlamaCppLM.from_pretrained(name, **options)
+
+
 def _openai(name: str, **options: Any) -> Any:
     from ..models.openai_lm import OpenAILM
 
@@ -50,16 +56,28 @@ def _openai_chat(name: str, **options: Any) -> Any:
     return _openai(name, form="chat", **options)
 
 
+def _openai_completion(name: str, **options: Any) -> Any:
+    return _openai(name, form="completion", **options)
+
+
 def _sentence(name: str, **options: Any) -> Any:
     from ..models.retrieval import SentenceRetriever
 
     return SentenceRetriever.from_pretrained(name, **options)
 
 
+_NOT_HERE = "not downloaded yet: needs the network once"
+
 LOADERS: Mapping[str, Mapping[str, Loader]] = {
     "matcher": {"blip": _blip_matcher},
     "captioner": {"blip": _blip_captioner},
-    "language_model": {"transformers": _transformers, "openai": _openai, "openai-chat": _openai_chat},
+    "language_model": {
+        "transformers": _transformers,
+        "gguf": _gguf,
+        "openai": _openai,
+        "openai-chat": _openai_chat,
+        "openai-completion": _openai_completion,
+    },
     "retriever": {"sentence": _sentence},
 }
 """Loader by role and back end."""
@@ -122,8 +140,6 @@ def build(
     used = settings or chosen.settings
     sets = prompt_sets(chosen, prompts or used.prompts)
     chosen_parts = choose(chosen, parts)
-    if chosen_parts["language_model"][0].startswith("openai-chat:") and settings is None:
-        used = replace(used, writer=replace(used.writer, form="chat"))
     quiet_libraries()
     loaded = {role: load(role, spec, **options) for role, (spec, options) in chosen_parts.items()}
     language_model = loaded["language_model"]
@@ -135,15 +151,29 @@ def build(
 def choose(chosen: Preset, parts: Mapping[str, str | None]) -> dict[str, tuple[str, Mapping[str, Any]]]:
     """Returns what is loaded for each role, and with which options: the preset's, or another part in its place.
 
+    Where there is no GPU and the package for it is installed, the preset's quantised language model is taken.
+
     Raises:
         UnknownNameError: no such role or back end.
     """
     picked = {role: (spec, chosen.options.get(role, {})) for role, spec in chosen.parts.items()}
+    given = {role: spec for role, spec in parts.items() if spec is not None}
+    if "language_model" not in given and chosen.quantised is not None and _quantised_is_better():
+        given["language_model"] = chosen.quantised
     # Options belong to the model they were chosen for.
-    picked.update({role: (spec, {}) for role, spec in parts.items() if spec is not None})
+    picked.update({role: (spec, {}) for role, spec in given.items()})
     for role, (spec, _) in picked.items():
         parse(role, spec)  # a typing error should not cost the seconds of loading the parts before it
     return picked
+
+
+def _quantised_is_better() -> bool:
+    # The package first: importing PyTorch to find out that there is no GPU takes a second.
+    if importlib.util.find_spec("xllamacpp") is None:
+        return False
+    import torch
+
+    return not torch.cuda.is_available()
 
 
 def prompt_sets(chosen: Preset, prompts: str | None) -> dict[Form, PromptSet]:
@@ -159,15 +189,32 @@ def missing(spec: str) -> str:
     back_end, _, name = spec.partition(":")
     if back_end.startswith("openai"):
         return "" if os.environ.get("OPENAI_API_KEY") else "OPENAI_API_KEY is not set"
+    if back_end == "gguf":
+        return _missing_gguf(resolve(name))
     folder = Path(resolve(name))
     if name.startswith("@") or folder.is_dir():
         return (
             "" if any(folder.glob("*.safetensors")) or any(folder.glob("*/*.safetensors")) else "folder has no weights"
         )
+    return "" if any(_cached(name, file) for file in ("config.json", "modules.json")) else _NOT_HERE
+
+
+def _missing_gguf(name: str) -> str:
+    if importlib.util.find_spec("xllamacpp") is None:
+        return "needs pip install 'codevqa[gguf]'"
+    if Path(name).expanduser().is_file():
+        return ""
+    owner, _, rest = name.partition("/")
+    repository, _, file = rest.partition("/")
+    if not (owner and repository and file):
+        return "no such file"
+    return "" if _cached(f"{owner}/{repository}", file) else _NOT_HERE
+
+
+def _cached(repository: str, file: str) -> bool:
     from huggingface_hub import try_to_load_from_cache
 
-    cached = any(isinstance(try_to_load_from_cache(name, file), str) for file in ("config.json", "modules.json"))
-    return "" if cached else "not downloaded yet: needs the network once"
+    return isinstance(try_to_load_from_cache(repository, file), str)
 
 
 def quiet_libraries() -> None:

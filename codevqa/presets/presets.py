@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ..core.errors import UnknownNameError
-from ..core.settings import Settings, WriterSettings
+from ..core.settings import QuerySettings, Settings, WriterSettings
 from ..core.trace import Form
 
 __all__ = ["PRESETS", "Preset", "preset"]
@@ -35,6 +35,9 @@ class Preset:
     settings: Settings = Settings()
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Arguments for loading a part, by role."""
+    quantised: str | None = None
+    """The language model in few bits a weight, taken in its place where there is no GPU and the extra ``gguf`` is
+    installed."""
 
     @property
     def parts(self) -> dict[str, str]:
@@ -43,6 +46,8 @@ class Preset:
         return parts | ({"retriever": self.retriever} if self.retriever else {})
 
 
+_READING = QuerySettings(captions=7, selection="kind", witness=True)
+"""What reads best with the language models that people have; measured in docs/language-models.md."""
 _PAPER_PROMPTS: Mapping[Form, str] = MappingProxyType({"image": "gqa", "set": "covr"})
 
 PRESETS: Mapping[str, Preset] = MappingProxyType(
@@ -68,6 +73,8 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
                 language_model="transformers:Qwen/Qwen2.5-Coder-1.5B-Instruct",
                 retriever="sentence:sentence-transformers/all-mpnet-base-v2",
                 prompts=_PAPER_PROMPTS,
+                settings=Settings(query=_READING),
+                quantised="gguf:Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
             ),
             Preset(
                 name="large",
@@ -77,7 +84,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
                 language_model="transformers:Qwen/Qwen2.5-Coder-7B-Instruct",
                 retriever="sentence:sentence-transformers/all-mpnet-base-v2",
                 prompts=_PAPER_PROMPTS,
-                settings=Settings(workers=128),  # a GPU likes full batches
+                settings=Settings(query=_READING, workers=128),  # a GPU likes full batches
             ),
         )
     }

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import functools
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,25 +16,25 @@ from dataclasses import dataclass
 from ..batching.model_services import ModelServices
 from ..core.errors import ModelError
 from ..core.images import Picture
+from ..core.question_kind import question_kind
 from ..core.settings import QuerySettings
-from ..core.text import sentence_case
 from ..core.trace import Evidence, Form, ImageRef
-from ..models.base import CaptionRequest, GenerationRequest, Map, MatchRequest
+from ..models.base import CaptionRequest, GenerationRequest, Map, MatchRequest, Message, prompt_text
 from ..models.retrieval import ExampleIndex, Retriever
 from ..prompts import PromptSet, ReadingExample
 from .patches import Drawing, Patches, draw_patches
+from .reading import INSTRUCTION, answer_in, render_context, render_reading, render_reading_chat
+from .witness import described, verdict
 
-__all__ = ["PnPVQA", "Reading", "draw_patches", "render_reading"]
-
-INSTRUCTION = "Please answer the question according to the above context."
+__all__ = ["INSTRUCTION", "PnPVQA", "Reading", "draw_patches", "render_context", "render_reading"]
 
 
 @dataclass(frozen=True)
 class Reading:
-    """An answer read off captions."""
+    """An answer, and what it rests on: captions that were read, and what image-text matching says."""
 
     text: str
-    evidence: Evidence
+    evidence: tuple[Evidence, ...]
 
 
 @dataclass(frozen=True)
@@ -47,42 +46,6 @@ class _Described:
     relevance: Map
 
 
-def render_context(captions: Sequence[Sequence[str]], form: Form, labels: Sequence[str] | None = None) -> str:
-    """Returns ``Context:`` with the captions of one picture, or one labelled line for each of a set."""
-    lines = [" ".join(_sentence(caption) for caption in one) for one in captions]
-    if form == "image":
-        return f"Context: {lines[0]}".rstrip()
-    names = labels if labels and len(labels) == len(lines) else [f"Image {n}" for n in range(1, len(lines) + 1)]
-    return "\n".join(["Context:", *(f"{name}: {line}".rstrip() for name, line in zip(names, lines, strict=True))])
-
-
-def render_reading(
-    examples: Sequence[ReadingExample],
-    captions: Sequence[Sequence[str]],
-    question: str,
-    form: Form,
-    labels: Sequence[str] | None = None,
-) -> str:
-    """Returns the reading prompt: the instruction, each example with its answer, then the question, up to ``A:``.
-
-    Args:
-        examples: in-context examples of the same form as the question.
-        captions: captions read, one sequence a picture.
-        question: the question, in any case.
-        form: ``image`` for one picture, ``set`` for several.
-        labels: names of the pictures of a set, such as left and right; None numbers them.
-    """
-    blocks = [_example_block(example, form, tuple(labels or ())) for example in examples]
-    blocks.append(f"{render_context(captions, form, labels)}\n===\nQ: {sentence_case(question)}\nA:")
-    return f"{INSTRUCTION}\n===\n" + "\n\n===\n".join(blocks)
-
-
-@functools.lru_cache(maxsize=1024)
-def _example_block(example: ReadingExample, form: Form, labels: tuple[str, ...]) -> str:
-    context = render_context(example.by_image, form, labels)
-    return f"{context}\n===\nQ: {sentence_case(example.question)}\nA: {example.answer}"
-
-
 class PnPVQA:
     """Answers a question about one picture or a set by captioning and reading.
 
@@ -92,6 +55,7 @@ class PnPVQA:
         settings: numbers of the method.
         retriever: embeds questions to pick the nearest reading examples; None takes the first of the bank.
         seed: seed of patch and caption sampling. The same picture, question and seed always give the same captions.
+        chat: whether the reader can only be talked with; decides the form of prompts where the settings don't.
     """
 
     def __init__(
@@ -101,8 +65,11 @@ class PnPVQA:
         settings: QuerySettings,
         retriever: Retriever | None,
         seed: int,
+        *,
+        chat: bool = False,
     ) -> None:
         self._services = services
+        self._chat = chat if settings.form == "auto" else settings.form == "chat"
         self._prompts = prompts
         self._settings = settings
         self._retriever = retriever
@@ -118,45 +85,73 @@ class PnPVQA:
         return other
 
     async def answer(
-        self, pictures: Sequence[tuple[ImageRef, Picture]], question: str, form: Form, task: Form
+        self,
+        pictures: Sequence[tuple[ImageRef, Picture]],
+        question: str,
+        form: Form,
+        task: Form,
+        *,
+        about: str = "",
+        witness: bool = False,
     ) -> Reading:
-        """Answers a question from sampled captions.
+        """Answers a question from sampled captions, or where it is surer from image-text matching.
 
         Args:
             pictures: what the question is about, each with its number in the user's question.
             question: the question or statement.
             form: ``set`` lists every picture in the context, ``image`` reads the only one.
             task: form of the user's question, whose prompt set says how many captions are read.
+            about: the user's question, where ``question`` is a part of it.
+            witness: whether image-text matching may answer, if the settings have it; the baseline only reads.
 
         Raises:
             ModelError: a model failed, or every attempt to read came back empty.
         """
+        seen = await self._match(pictures[0], question) if witness and form == "image" else None
+        if seen is not None:
+            sure = verdict(seen.scores, self._settings.doubt)
+            if sure:
+                return Reading(sure, (seen,))
         prompts = self._prompts[task]
+        kind = question_kind(question)
         wanted = self._settings.captions or prompts.captions
         draws = self._settings.max_draws or prompts.caption_draws
         if len(pictures) == 1:  # a task of its own would only cost
-            described = [await self._describe(pictures[0][1], question, wanted, draws)]
+            looks = [await self._describe(pictures[0][1], question, wanted, draws)]
         else:
-            described = await asyncio.gather(*(self._describe(one, question, wanted, draws) for _, one in pictures))
-        prompt = render_reading(
-            self._reading_examples(question, form, prompts),
-            [one.captions for one in described],
-            question,
-            form,
-            prompts.image_labels,
-        )
+            looks = await asyncio.gather(*(self._describe(one, question, wanted, draws) for _, one in pictures))
+        prompt = self._prompt(question, [one.captions for one in looks], form, prompts, about)
         text = await self._read(prompt)
         evidence = Evidence(
             kind="pnpvqa",
             images=tuple(ref for ref, _ in pictures),
             text=question,
-            captions=tuple(one.captions for one in described),
-            relevance=tuple(tuple(map(tuple, one.relevance.tolist())) for one in described),
-            patches=tuple(one.patches for one in described),
-            prompt=prompt,
+            captions=tuple(one.captions for one in looks),
+            relevance=tuple(tuple(map(tuple, one.relevance.tolist())) for one in looks),
+            patches=tuple(one.patches for one in looks),
+            prompt=prompt_text(prompt),
             completion=text,
         )
-        return Reading(text.strip().lower(), evidence)
+        answer = answer_in(text, kind) if self._settings.fit else text.strip().lower()
+        return Reading(answer, (evidence,) if seen is None else (seen, evidence))
+
+    async def _match(self, picture: tuple[ImageRef, Picture], question: str) -> Evidence | None:
+        """Returns what image-text matching says of the question as a description; None where it is not asked."""
+        texts = described(question) if self._settings.witness else ()
+        if not texts:
+            return None
+        matches = await self._services.match.many([MatchRequest(picture[1], text) for text in texts])
+        relevance = (tuple(map(tuple, matches[0].relevance.tolist())),)
+        scores = tuple(match.logit for match in matches)
+        return Evidence("itm", (picture[0],), "; ".join(texts), relevance=relevance, scores=scores)
+
+    def _prompt(
+        self, question: str, captions: Sequence[Sequence[str]], form: Form, prompts: PromptSet, about: str
+    ) -> str | tuple[Message, ...]:
+        nearest_to = about if about and self._settings.selection == "question" else question
+        examples = self._reading_examples(nearest_to, form, prompts)
+        render = render_reading_chat if self._chat else render_reading
+        return render(examples, captions, question, form, prompts.image_labels)
 
     async def _describe(self, picture: Picture, question: str, wanted: int, draws: int) -> _Described:
         """Samples captions where the question looks, until ``wanted`` differ or ``draws`` are drawn.
@@ -182,9 +177,9 @@ class PnPVQA:
                     patches.append(request.patches or ())
         return _Described(tuple(captions), tuple(patches), match.relevance)
 
-    async def _read(self, prompt: str) -> str:
+    async def _read(self, prompt: str | tuple[Message, ...]) -> str:
         """Asks the reader until it says something."""
-        shared = prompt.rfind("\n\n===\nContext:")
+        shared = prompt.rfind("\n\n===\nContext:") if isinstance(prompt, str) else 0
         request = GenerationRequest(prompt, self._settings.max_tokens, ("\n",), max(shared, 0))
         for _ in range(self._settings.attempts):
             completion = await self._services.read(request)
@@ -196,26 +191,26 @@ class PnPVQA:
         key = (prompts.name, form)
         if key not in self._pools:
             pool = [example for example in prompts.reading if example.form == form]
-            if not pool and form in self._prompts:  # a set's bank may hold none for its single pictures
-                pool = [example for example in self._prompts[form].reading if example.form == form]
+            if (not pool or self._settings.selection == "kind") and self._prompts.get(form, prompts) is not prompts:
+                # A set's bank may hold few for its single pictures.
+                pool = [example for example in self._prompts[form].reading if example.form == form] + pool
             self._pools[key] = pool
         return self._pools[key]
 
     def _reading_examples(self, question: str, form: Form, prompts: PromptSet) -> list[ReadingExample]:
         pool = self._pool(prompts, form)
         shots = prompts.reading_shots if self._settings.shots is None else self._settings.shots
+        if self._settings.selection == "kind":
+            wanted = question_kind(question).kind
+            like = [example for example in pool if question_kind(example.question).kind == wanted]
+            # The newest first: banks begin with what suits any question, and grow by what one kind was in want of.
+            return (like or pool)[-shots:] if shots else []
         if self._retriever is None or self._settings.selection == "fixed" or len(pool) <= shots or shots == 0:
             return pool[:shots]
         key = (prompts.name, form)
         if key not in self._indexes:
             self._indexes[key] = ExampleIndex(self._retriever, [example.question for example in pool])
         return [pool[place] for place in self._indexes[key].nearest(question, shots)]
-
-
-def _sentence(caption: str) -> str:
-    text = caption.strip()
-    text = text[:1].upper() + text[1:]
-    return text if text.endswith(".") else text + "."
 
 
 def _seeds(places: Iterable[int], *parts: object) -> list[int]:

@@ -48,8 +48,11 @@ async def query(context: CallContext, img: Image, question: str) -> str:
     if not question.strip():
         raise ValueError("query() needs a question, not an empty string")
     picture = (ImageRef(img.index), img.picture)
-    reading = await context.pnpvqa.answer([picture], question, "image", context.form)
-    context.record(reading.evidence)
+    reading = await context.pnpvqa.answer(
+        [picture], question, "image", context.form, about=context.question, witness=True
+    )
+    for evidence in reading.evidence:
+        context.record(evidence)
     return reading.text
 
 

@@ -26,13 +26,13 @@ from ..prompts import Example, PromptSet, available, load
 from ..sandbox.sandbox import Sandbox
 from .lint_outcomes import Outcomes, blank_images, compared_words, explore, is_yes_no
 from .lint_rules import faults, is_single_query
-from .writer import opening_line
+from .prompt_forms import opening_line
 
 __all__ = ["Finding", "lint"]
 
 RUNS = 64
 """Runs of one program at most."""
-SINGLE_QUERY_SHARE = 0.4
+SINGLE_QUERY_SHARE = 0.6
 """Largest share of programs that only pass the question on to ``query``."""
 _SET_SIZES = (2, 5)
 """Pictures in the sets that programs are run on, where the set of prompts does not fix the number."""

@@ -1,34 +1,37 @@
-"""Writes programs: picks in-context examples, builds the prompt, asks the language model, cuts out the program.
-
-The completion prompt is the paper's, to the byte (Subramanian et al., ACL 2023): the preamble, then for each example
-``# Image j: <Question>``, the line that opens the image, the program; last ``# Image k+1: <Question>``, which the model
-continues with the opening line and the program.
-"""
+"""Writes programs: picks in-context examples, builds the prompt, asks the language model, cuts out the program."""
 
 from __future__ import annotations
 
-import functools
 import random
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Literal, Protocol
 
 from ..core.errors import InputError, ProgramError, SetupError
 from ..core.events import Prepared, Shown, Tell, Writing
 from ..core.settings import WriterSettings
-from ..core.text import sentence_case
-from ..core.trace import Form, Program
-from ..models.base import Completion, GenerationRequest, LanguageModel, Message
+from ..core.trace import Call, Form, Program
+from ..models.base import Completion, GenerationRequest, LanguageModel, Message, chats, prompt_text
 from ..models.retrieval import ExampleIndex, Retriever
 from ..primitives.signature import Primitive
 from ..primitives.visual import VISUAL
 from ..prompts import Example, PromptSet
+from .grammar import grammar_for
+from .program_checks import check_program
+from .prompt_forms import (
+    STOP,
+    extract_program,
+    header,
+    opening_line,
+    render_chat,
+    render_completion,
+)
 
-__all__ = ["Writer", "by_form", "extract_program", "opening_line", "render_chat", "render_completion"]
+__all__ = ["Writer", "by_form"]
 
-STOP = ("\n# Image",)
-"""A new example header ends the program."""
+_OPENERS = ("open_image", "open_images")
+_VALUES_SHOWN = 6
+"""Calls whose values a repair is shown."""
 
 
 class Generate(Protocol):
@@ -37,83 +40,6 @@ class Generate(Protocol):
     async def __call__(self, request: GenerationRequest) -> Completion:
         """Returns the completion of the request."""
         ...
-
-
-def opening_line(form: Form, number: int) -> str:
-    """Returns the line that opens the image (or set) of example ``number``."""
-    if form == "set":
-        return f'images = open_images("ImageSet{number}.jpg")'
-    return f'img = open_image("Image{number}.jpg")'
-
-
-def header(question: str, form: Form, number: int) -> str:
-    """Returns the comment that introduces example ``number``."""
-    kind = "Image Set" if form == "set" else "Image"
-    return f"# {kind} {number}: {sentence_case(question)}"
-
-
-def render_completion(preamble: str, examples: Sequence[Example], question: str, form: Form) -> str:
-    """Returns the completion prompt, byte for byte as described above (no newline at its end)."""
-    blocks = [preamble.rstrip("\n"), *map(_block, examples, range(1, len(examples) + 1))]
-    blocks.append(header(question, form, len(examples) + 1))
-    return "\n".join(blocks)
-
-
-@functools.lru_cache(maxsize=1 << 14)
-def _block(example: Example, number: int) -> str:
-    opening = opening_line(example.form, number)
-    return "\n".join((header(example.question, example.form, number), opening, example.program.strip("\n")))
-
-
-def render_chat(preamble: str, examples: Sequence[Example], question: str, form: Form) -> tuple[Message, ...]:
-    """Returns the same prompt as turns: each example's header is a user turn and its program the assistant's."""
-    turns = [Message("system", f"{preamble.strip()}\n\nReply with the Python program only.")]
-    for number, example in enumerate(examples, 1):
-        turns.append(Message("user", header(example.question, example.form, number)))
-        program = f"{opening_line(example.form, number)}\n{example.program.strip()}"
-        turns.append(Message("assistant", f"```python\n{program}\n```"))
-    turns.append(Message("user", header(question, form, len(examples) + 1)))
-    return tuple(turns)
-
-
-_FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)(?:\n```|\Z)", re.DOTALL)
-
-
-_OPENING = re.compile(r"\s*(?:img\s*=\s*open_image|images\s*=\s*open_images)\s*\(")
-
-
-def after_header(completion: str) -> str:
-    """Cuts off words with which the model first goes on with the question.
-
-    The completion prompt ends inside a comment, so what comes before the first line end belongs to the comment: a "?"
-    that the question lacks, or a clause more.
-    """
-    first, _, rest = completion.partition("\n")
-    if not first.strip() or _OPENING.match(first):
-        return completion
-    continues = not (first[0].isalpha() or first[0] in "_`#") or _OPENING.match(rest)
-    return rest if continues else completion
-
-
-def extract_program(completion: str, *, continued: bool = False) -> str:
-    """Cuts the program out of what the model wrote: without code fences, prose around them, or a next header.
-
-    Args:
-        completion: what the model wrote.
-        continued: whether it continued a completion prompt, which ends inside a comment.
-    """
-    text = completion.replace("\r\n", "\n").replace("\r", "\n")
-    if continued:
-        text = after_header(text)
-    fenced = _FENCE.search(text)
-    if fenced:
-        text = fenced.group(1)
-    text = text.strip("\n").split(STOP[0])[0]
-    lines = text.split("\n")
-    # Some models repeat the header they were given before they go on.
-    while lines and (not lines[0].strip() or re.match(r"#\s*Image", lines[0])):
-        lines.pop(0)
-    return "\n".join(line.rstrip() for line in lines).rstrip()
 
 
 def by_form(prompts: PromptSet | Mapping[Form, PromptSet]) -> Mapping[Form, PromptSet]:
@@ -164,12 +90,22 @@ class Writer:
         more = (*self._extra, *extra)
         return Writer(self.language_model, self.prompts, self.retriever, self.settings, extra=more, seed=self.seed)
 
+    @property
+    def prompt_form(self) -> Literal["completion", "chat"]:
+        """The form of the prompts: the settings', or the one that suits the model."""
+        form = self.settings.form
+        if form != "auto":
+            return form
+        return "chat" if chats(self.language_model) else "completion"
+
     def preamble(self, form: Form) -> str:
         """Returns the text before the first example: instruction, constants and API reference."""
         prompts = self.prompts_for(form)
         known = self._preambles.get(form)
         if known is None or known[0] is not prompts:
             shown = VISUAL.subset(prompts.primitives).extend(self._extra)
+            if self.prompt_form == "chat":  # where pictures are given, nothing is opened
+                shown = shown.subset(name for name in shown.names if name not in _OPENERS)
             known = self._preambles[form] = (prompts, prompts.preamble.replace("{api}", shown.reference()))
         return known[1]
 
@@ -225,13 +161,18 @@ class Writer:
 
     def _request(self, question: str, form: Form, examples: Sequence[Example]) -> GenerationRequest:
         preamble = self.preamble(form)
-        if self.settings.form == "chat":
-            turns = render_chat(preamble, examples, question, form)
-            return GenerationRequest(turns, self.settings.max_tokens, STOP)
+        offered = VISUAL.subset(self.prompts_for(form).primitives).extend(self._extra)
+        chat = self.prompt_form == "chat"
+        grammar = grammar_for(
+            self.settings.constrained, self.language_model, offered, opening_line(form, 1), STOP[0], chat=chat
+        )
+        if chat:
+            turns = render_chat(preamble, examples, question, form, tell_kind=self.settings.tell_kind)
+            return GenerationRequest(turns, self.settings.max_tokens, STOP, grammar=grammar)
         prompt = render_completion(preamble, examples, question, form)
         # With nearest examples only the preamble is common to all questions; fixed ones are common too.
         shared = prompt.rfind("\n# Image") if self.settings.selection == "fixed" else len(preamble.rstrip("\n"))
-        return GenerationRequest(prompt, self.settings.max_tokens, STOP, max(shared, 0))
+        return GenerationRequest(prompt, self.settings.max_tokens, STOP, max(shared, 0), grammar=grammar)
 
     async def write(
         self, question: str, form: Form, generate: Generate, *, shots: int | None = None, tell: Tell | None = None
@@ -256,16 +197,40 @@ class Writer:
         ids = tuple(example.id for example in examples)
         return await _written(request, Program("", question, form, ids), generate, tell)
 
+    def check(self, program: Program) -> None:
+        """Holds a program against its question, by the settings' rules.
+
+        Raises:
+            ProgramAnswerError: it breaks one.
+        """
+        textual = [item.name for item in VISUAL.extend(self._extra) if item.signature.endswith("-> str")]
+        number = len(program.examples) + 1
+        check_program(program.source, program.question, number, rules=self.settings.rules, textual=textual)
+
     async def repair(
-        self, failed: Program, error: ProgramError, generate: Generate, *, tell: Tell | None = None
+        self,
+        failed: Program,
+        error: ProgramError,
+        generate: Generate,
+        *,
+        calls: Sequence[Call] = (),
+        tell: Tell | None = None,
     ) -> Program:
         """Shows the model its program with the error and asks once more, after the same examples.
+
+        Args:
+            failed: the program.
+            error: what is wrong with it.
+            generate: asks the model.
+            calls: what it called until then; their values are shown.
+            tell: told of the program as it is written.
 
         Raises:
             ModelError: the model failed.
         """
         request, ids = self.request(failed.question, failed.form, len(failed.examples))
-        complaint = f"That program fails: {error}"
+        values = "; ".join(dict.fromkeys(str(call) for call in calls[-_VALUES_SHOWN:]))
+        complaint = f"That program fails: {error}" + (f" Until then: {values}." if values else "")
         prompt: str | tuple[Message, ...]
         if isinstance(request.prompt, str):
             head = header(failed.question, failed.form, len(ids) + 1)
@@ -317,10 +282,3 @@ def _shown(examples: Sequence[Example]) -> tuple[Shown, ...]:
         Shown(example.id, example.question, f"{opening_line(example.form, number)}\n{example.program.strip()}")
         for number, example in enumerate(examples, 1)
     )
-
-
-def prompt_text(prompt: str | tuple[Message, ...]) -> str:
-    """Returns a prompt as text: itself, or each turn under its role."""
-    if isinstance(prompt, str):
-        return prompt
-    return "\n\n".join(f"[{message.role}]\n{message.content}" for message in prompt)

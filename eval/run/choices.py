@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ...core.errors import InputError
-from ...core.settings import Settings
+from ...core.settings import Settings, with_form
 from ...engine.codevqa import CodeVQA
 from ...presets.presets import Preset
 from ...presets.presets import preset as find_preset
@@ -55,16 +55,14 @@ def prompts_for(preset: Preset, dataset: DataSet, asked: str | None = None) -> s
 
 
 def settings_for(
-    preset: Preset, *, seed: int | None = None, workers: int | None = None, language_model: str | None = None
+    preset: Preset, *, seed: int | None = None, workers: int | None = None, form: str | None = None
 ) -> Settings:
     """Returns the preset's settings with some numbers replaced.
 
     Raises:
-        InputError: fewer than one worker.
+        InputError: fewer than one worker, or no such form.
     """
-    used = preset.settings
-    if (language_model or preset.language_model).startswith("openai-chat:"):
-        used = replace(used, writer=replace(used.writer, form="chat"))
+    used = preset.settings if form is None else with_form(preset.settings, form)
     if workers is not None:
         if workers < 1:
             raise InputError(f"{workers} workers cannot work.", hint="Give at least one.")
@@ -80,6 +78,7 @@ def engine_for(
     language_model: str | None = None,
     seed: int | None = None,
     workers: int | None = None,
+    form: str | None = None,
     record: Path | None = None,
     replay: Path | None = None,
 ) -> Callable[[], CodeVQA]:
@@ -92,6 +91,7 @@ def engine_for(
         language_model: in place of the preset's, as ``back end:id``.
         seed: in place of the preset's.
         workers: in place of the preset's.
+        form: of prompts: ``auto``, ``completion`` or ``chat``; None takes the preset's.
         record: folder that keeps every model call.
         replay: folder whose calls answer in place of models; settings and prompts are then those recorded.
 
@@ -100,7 +100,7 @@ def engine_for(
         InputError: the numbers make no sense, or options exclude one another.
     """
     chosen = find_preset(preset)
-    settings = settings_for(chosen, seed=seed, workers=workers, language_model=language_model)
+    settings = settings_for(chosen, seed=seed, workers=workers, form=form)
     named = prompts_for(chosen, dataset, prompts)
 
     def recorded() -> CodeVQA:

@@ -160,6 +160,7 @@ def record_parts(
             about[role] = {"name": model.name, "model": _portable(model.name), "settings": dict(settings.get(role, {}))}
             if hasattr(model, "grid"):
                 about[role]["grid"] = int(model.grid)
+            about[role] |= {name: True for name in ("constrains", "chat", "chat_only") if getattr(model, name, False)}
     about = json.loads(json.dumps(about, default=str))  # as it will be read: keys must come out the same
     known = store.about("models")
     if known is None:
@@ -272,11 +273,20 @@ def _about_engine(store: CallStore) -> dict[str, Any]:
     return about
 
 
+_BEFORE: Mapping[str, Mapping[str, Any]] = {
+    "writer": {"fit": False, "rules": (), "repair_runs": False, "tell_kind": False},
+    "query": {"fit": False},
+}
+"""What settings that came later stand for in a record from before them."""
+
+
 def _settings(store: CallStore) -> Settings:
     data = dict(_about_engine(store)["settings"])
     try:
         nested = {"writer": WriterSettings, "query": QuerySettings, "limits": Limits}
-        return Settings(**{**data, **{name: kind(**data[name]) for name, kind in nested.items()}})
+        parts = {name: kind(**{**_BEFORE.get(name, {}), **data[name]}) for name, kind in nested.items()}
+        writer = dataclasses.replace(parts["writer"], rules=tuple(parts["writer"].rules))  # a list in JSON
+        return Settings(**{**data, **parts, "writer": writer})
     except (KeyError, TypeError) as error:
         raise InputError(f"The settings in {store.path} are of another version: {error}.") from None
 

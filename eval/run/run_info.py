@@ -102,7 +102,7 @@ def _flat(settings: Mapping[str, Any], before: str = "") -> dict[str, Any]:
         if isinstance(value, Mapping):
             flat |= _flat(value, f"{before}{name}.")
         else:
-            flat[before + name] = value
+            flat[before + name] = list(value) if isinstance(value, tuple) else value  # as it comes back from JSON
     return flat
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from ..text_stream import TextStream
+from .grammar_hold import GrammarHold
 
 CONTEXT = 4
 """Prompt tokens decoded along with a completion: some tokenizers drop a leading space at the start of a text."""
@@ -26,10 +28,26 @@ class TokenisedRequest:
     stop: tuple[str, ...]
     stream: TextStream | None = None
     """Who is told the text as it is written."""
+    hold: Callable[[], GrammarHold] | None = None
+    """Begins to hold the completion to a grammar; called again where it is begun again."""
 
 
 FindEnd: TypeAlias = "Callable[[TokenisedRequest, Sequence[int], int], int | None]"
 """How many of the tokens made for a request count, given those and how many of them are new; None while it goes on."""
+
+
+_CONTROL = re.compile(r"<[|｜][\w▁-]+[|｜]>|</?s>|<eos>|<end_of_turn>|<(?:fim|file)_\w+>")
+_PYTHON = "<|python_tag|>"
+"""Llama 3 puts it before code."""
+
+
+def control_tokens(tokenizer: Any) -> set[int]:
+    """Returns the tokens that stand for no text: ends of turns, beginnings of others, parts of fill-in-the-middle.
+
+    A converted tokenizer may hold them as ordinary ones; a model that writes one has said what it had to say.
+    """
+    vocabulary = tokenizer.get_vocab()
+    return {number for token, number in vocabulary.items() if _CONTROL.fullmatch(token) and token != _PYTHON}
 
 
 def common_prefix_length(left: Sequence[int], right: Sequence[int]) -> int:

@@ -21,9 +21,10 @@ from ..text_stream import stream_of
 from .cpu.decoder import PackedDecoder
 from .generate import GenerateDecoder
 from .gpu.decoder import SlotDecoder
+from .grammar_hold import GrammarHolds, installed
 from .loading import first_line, load, quiet
 from .stats import LMStats
-from .tokenised_request import CONTEXT, TokenisedRequest, common_prefix_length, find_end
+from .tokenised_request import CONTEXT, TokenisedRequest, common_prefix_length, control_tokens, find_end
 
 __all__ = ["TransformersLM"]
 
@@ -36,7 +37,8 @@ class TransformersLM:
     """A causal language model of transformers as a :class:`~codevqa.models.base.LanguageModel`.
 
     Completions are plain greedy decoding: sampling settings and repetition penalties that a checkpoint carries are
-    not applied. A completion ends at the model's end token, its stop strings, ``max_tokens``, or a full context.
+    not applied. A completion ends at the model's end token or any control token (end of a turn, fill in the middle),
+    its stop strings, ``max_tokens``, or a full context.
 
     The prefix that :attr:`GenerationRequest.shared` marks is computed once and kept. Packed passes need no mark: they
     keep every prompt. Models whose layers do not all attend over the whole text (sliding windows, linear attention) get
@@ -75,6 +77,7 @@ class TransformersLM:
         own = model.generation_config
         ends = own.eos_token_id if own.eos_token_id is not None else tokenizer.eos_token_id
         self._ends: set[int] = set(ends) if isinstance(ends, list | tuple) else set() if ends is None else {ends}
+        self._ends |= control_tokens(tokenizer)
         candidates = (tokenizer.pad_token_id, own.pad_token_id, *sorted(self._ends), 0)
         pad: int = next(token for token in candidates if token is not None)
         # generate() fills what a call leaves open from here: a checkpoint's sampling settings must not seep in.
@@ -91,6 +94,7 @@ class TransformersLM:
         else:
             self._loop = PackedDecoder(model, **options)
         self._use_loop = loop
+        self._holds = GrammarHolds(model, tokenizer, self._ends, name)
 
     @classmethod
     def from_pretrained(
@@ -130,6 +134,16 @@ class TransformersLM:
         )
 
     @property
+    def chat(self) -> bool:
+        """Whether it reads turns of a chat best: its tokenizer has a chat template."""
+        return bool(self.tokenizer.chat_template)
+
+    @property
+    def constrains(self) -> bool:
+        """Whether completions can be held to a grammar: the extra ``constrained`` is installed."""
+        return installed()
+
+    @property
     def own_loop(self) -> bool:
         """Whether the model is decoded by our own loop."""
         if self._use_loop is None:
@@ -142,16 +156,16 @@ class TransformersLM:
 
         Raises:
             ModelError: a prompt is empty or longer than the context, or memory ran out.
-            SetupError: a chat prompt, and the tokenizer has no chat template.
+            SetupError: a chat prompt, and the tokenizer has no chat template; or a grammar, and the package that
+                holds completions to one is absent.
         """
         prefixes: dict[str, list[int]] = {}
         tokenised = [self._tokenise(index, request, prefixes) for index, request in enumerate(requests)]
         if not tokenised:
             return []
         try:
-            decoder = self._loop if self.own_loop else self._reference
             with computing(), torch.inference_mode(), quiet():
-                made = decoder.run(tokenised, self._find_end)
+                made = self._run(tokenised)
         except torch.OutOfMemoryError:
             longest = max(len(request.tokens) for request in tokenised)
             raise ModelError(
@@ -160,6 +174,14 @@ class TransformersLM:
             ) from None
         self.stats.requests += len(tokenised)
         return [self._finish(request, made[request.index]) for request in tokenised]
+
+    def _run(self, requests: Sequence[TokenisedRequest]) -> dict[int, list[int]]:
+        """Returns the tokens made for each request, by its index, by whichever decoder is for it."""
+        if not self.own_loop:
+            return self._reference.run(requests, self._find_end)
+        others = [request for request in requests if request.hold is not None and not self._loop.holds]
+        made = self._reference.run(others, self._find_end)
+        return made | self._loop.run([one for one in requests if one.index not in made], self._find_end)
 
     def completion_text(self, prompt: Sequence[int], tokens: Sequence[int]) -> str:
         """Returns the text that ``tokens`` add after the tokens of ``prompt``."""
@@ -207,7 +229,9 @@ class TransformersLM:
                 )
             room = min(room, self.context - len(tokens))
         stop = tuple(s for s in request.stop if s)
-        return TokenisedRequest(index, tokens, prefix if prefix >= _MIN_PREFIX else 0, room, stop, stream_of(request))
+        hold = None if request.grammar is None else self._holds.beginning(request.grammar)
+        kept = prefix if prefix >= _MIN_PREFIX else 0
+        return TokenisedRequest(index, tokens, kept, room, stop, stream_of(request), hold)
 
     def _render(self, messages: Sequence[Message]) -> str:
         from jinja2 import TemplateError

@@ -1,0 +1,183 @@
+"""What a program's text shows to be wrong with it as an answer to its question, before any model is asked.
+
+The sandbox's static check finds what is certain to fail. These find what runs and is wrong: a program about another
+picture or other things than the question's, a constant of another kind than the answer wanted, a path that leaves no
+answer, a describing word that was dropped. Each is a rule that can be switched off (:class:`~.WriterSettings`).
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from ..core.errors import ProgramAnswerError
+from ..core.question_kind import QuestionKind, question_kind
+from .lint_rules import faults
+
+__all__ = ["RULES", "Rule", "check_program"]
+
+RULES = ("picture", "subject", "kind", "path", "attribute", "truth")
+"""Names of the rules, in the order they are tried."""
+
+Rule = str
+_ATTRIBUTES_TEXT = """
+red orange yellow green blue purple violet pink brown black white gray grey golden silver beige tan dark small
+tiny little medium large big huge tall short long wide narrow round square rectangular wooden metal metallic
+plastic glass leather striped spotted plaid empty full open closed young old
+"""
+_ATTRIBUTES = frozenset(_ATTRIBUTES_TEXT.split())
+_STOP_TEXT = """
+a an the is are was were be been do does did has have had can could will would should there this that these
+those it its of in on at to from by with and or not no any some all both each every either neither one two
+three four five six seven eight nine ten image images picture pictures photo photos scene left right top
+bottom side what which who whom whose where when why how many much than more less fewer most least same
+different true you see kind type name color colour shape size made other another only exactly total number
+"""
+_STOP = frozenset(_STOP_TEXT.split())
+
+
+_STEM = 4
+
+
+@dataclass(frozen=True)
+class _Text:
+    """A program and the question it is to answer."""
+
+    tree: ast.Module
+    question: str
+    kind: QuestionKind
+    number: int
+    """Of its own picture, counted with those of the examples."""
+    textual: Collection[str]
+
+
+def check_program(
+    source: str, question: str, number: int, *, rules: Collection[Rule] = RULES, textual: Collection[str] = ("query",)
+) -> None:
+    """Checks a program against its question.
+
+    Args:
+        source: the program; one that does not parse is left to the sandbox.
+        question: the question.
+        number: the number that the prompt gave its picture, after those of the examples.
+        rules: which of :data:`RULES` are applied.
+        textual: names of the primitives that return text.
+
+    Raises:
+        ProgramAnswerError: it breaks a rule; one line that a language model can act on.
+    """
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    text = _Text(tree, question, question_kind(question), number, textual)
+    for rule in RULES:
+        if rule in rules:
+            for line, message in _CHECKS[rule](text):
+                raise ProgramAnswerError(message, line=line)
+
+
+def _pictures(text: _Text) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(text.tree):
+        match node:
+            case ast.Call(func=ast.Name(id="open_image" | "open_images"), args=[ast.Constant(value=str(name))]):
+                found = re.search(r"\d+", name)
+                if found and int(found.group()) != text.number:
+                    yield node.lineno, f"{name} is the picture of an example, not of this question"
+
+
+def _subject(text: _Text) -> Iterator[tuple[int, str]]:
+    wanted = _stems(text.question)
+    said = " ".join(_strings(text.tree))
+    if len(wanted) >= 2 and said and not wanted & _stems(said):
+        yield 1, f"it asks about none of the things in the question: {text.question}"
+
+
+def _kind(text: _Text) -> Iterator[tuple[int, str]]:
+    if text.kind.kind == "open":
+        return
+    for node in ast.walk(text.tree):
+        match node:
+            case ast.Assign(targets=[ast.Name(id="answer")], value=value):
+                for constant in _results(value):
+                    said = constant.value
+                    if isinstance(said, str) and (wrong := text.kind.misfit(said)) and said not in ("True", "False"):
+                        yield node.lineno, wrong
+
+
+def _results(value: ast.expr) -> Iterator[ast.Constant]:
+    match value:
+        case ast.Constant():
+            yield value
+        case ast.IfExp(body=body, orelse=orelse):
+            yield from _results(body)
+            yield from _results(orelse)
+
+
+def _path(text: _Text) -> Iterator[tuple[int, str]]:
+    if not _always(text.tree.body) and any(_binds(node) for node in ast.walk(text.tree)):
+        yield 1, "answer is not set on every path: begin with a value for it, or end with else"
+
+
+def _always(body: Sequence[ast.stmt]) -> bool:
+    """Says whether statements leave ``answer`` set whichever way they go."""
+    for node in body:
+        match node:
+            case ast.If(body=then, orelse=other) if other and _always(then) and _always(other):
+                return True
+            case ast.With(body=inner) | ast.Try(finalbody=inner) if _always(inner):
+                return True
+            case ast.Try(body=inner, handlers=handlers) if _always(inner) and all(_always(h.body) for h in handlers):
+                return True
+            case ast.For(orelse=other) | ast.While(orelse=other) if _always(other):
+                return True
+            case ast.Raise():
+                return True
+            case _ if not isinstance(node, ast.If | ast.For | ast.While | ast.Try | ast.FunctionDef) and any(
+                _binds(part) for part in ast.walk(node)
+            ):
+                return True
+    return False
+
+
+def _binds(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id == "answer" and isinstance(node.ctx, ast.Store)
+
+
+def _attributes(text: _Text) -> Iterator[tuple[int, str]]:
+    # A choice may well be decided without its words, and a colour asked for is not one that describes.
+    described = re.findall(r"\b([a-z]+) (?=[a-z])", re.sub(r"[^a-z ]", " ", text.question.lower()))
+    named = {word for choice in text.kind.choices for word in choice.split()}
+    said = set(re.findall(r"[a-z]+", " ".join(_strings(text.tree)).lower()))
+    lost = [word for word in described if word in _ATTRIBUTES and word not in said and word not in named]
+    if lost and said:
+        yield 1, f'the question says "{lost[0]}" and the program never does: keep it with the thing it describes'
+
+
+def _truths(text: _Text) -> Iterator[tuple[int, str]]:
+    for fault in faults(text.tree, text.textual, ()):
+        if fault.rule in ("truth", "comparison"):
+            yield fault.line, fault.message
+
+
+def _strings(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def _stems(text: str) -> set[str]:
+    """Returns how the content words of a text begin: endings differ between a question and what is asked for it."""
+    return {word[:_STEM] for word in re.findall(r"[a-z]+", text.lower()) if word not in _STOP and len(word) > 1}
+
+
+_CHECKS = {
+    "picture": _pictures,
+    "subject": _subject,
+    "kind": _kind,
+    "path": _path,
+    "attribute": _attributes,
+    "truth": _truths,
+}

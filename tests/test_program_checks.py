@@ -1,0 +1,82 @@
+"""Programs held against their questions before any model is asked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from codevqa.core.errors import ProgramAnswerError
+from codevqa.prompts import load
+from codevqa.writing.program_checks import RULES, check_program
+
+REAL = Path(__file__).resolve().parents[2] / "shared" / "real-lm" / "questions.json"
+
+BROKEN = {
+    "picture": (
+        'img = open_image("Image1.jpg")\nanswer = query(img, "Is there a cup?")',
+        "is the picture of an example",
+    ),
+    "subject": ('answer = query(img, "Is the umbrella open?")', "about none of the things in the question"),
+    "kind": ('answer = "left" if query(img, "Is there a red cup on it?") == "yes" else "right"', "not 'left'"),
+    "path": ('if query(img, "Is there a red cup on it?") == "yes":\n    answer = "yes"', "not set on every path"),
+    "attribute": ('answer = query(img, "Is there a cup?")', 'says "red" and the program never does'),
+    "truth": ('x = query(img, "Is there a red cup?")\nanswer = "yes" if x else "no"', '"no" counts as true'),
+}
+QUESTION = "Is there a red cup on the table?"
+FINE = 'img = open_image("Image13.jpg")\nanswer = query(img, "Is there a red cup on the table?")'
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_each_rule_finds_its_fault_and_nothing_else_does(rule: str) -> None:
+    source, message = BROKEN[rule]
+    with pytest.raises(ProgramAnswerError, match="line") as caught:
+        check_program(source, QUESTION, 13, rules=(rule,))
+    assert message in str(caught.value)
+    check_program(source, QUESTION, 13, rules=())
+    check_program(FINE, QUESTION, 13)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'answer = "no"\nfor x in []:\n    answer = "yes"  # red cup',
+        'try:\n    answer = query(img, "a red cup?")\nexcept ValueError:\n    answer = "no"',
+        'if query(img, "Is there a red cup?") == "yes":\n    answer = "yes"\nelse:\n    answer = "no"',
+        "answer = (",
+    ],
+)
+def test_an_answer_on_every_path_is_seen(source: str) -> None:
+    check_program(source, "Is there a red cup?", 13, rules=("path",))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'if query(img, "a red cup?") == "yes":\n    x = 1\nelse:\n    answer = "no"',
+        'if query(img, "a red cup?") == "yes":\n    answer = "yes"\nelse:\n    x = 1',
+        'for x in [1]:\n    answer = query(img, "a red cup?")',
+        'try:\n    answer = query(img, "a red cup?")\nexcept ValueError:\n    pass',
+    ],
+)
+def test_a_path_without_an_answer_is_seen(source: str) -> None:
+    with pytest.raises(ProgramAnswerError, match="not set on every path"):
+        check_program(source, "Is there a red cup?", 13, rules=("path",))
+
+
+@pytest.mark.parametrize("name", ["gqa", "covr", "nlvr2", "mini"])
+def test_no_program_of_the_banks_is_refused(name: str) -> None:
+    for example in load(name).examples:
+        check_program(example.program, example.question, 1)
+
+
+@pytest.mark.skipif(not REAL.is_file(), reason=f"the annotators' programs are not here: {REAL}")
+def test_of_seventy_five_programs_by_people_only_the_one_with_a_slip_is_refused() -> None:
+    refused = []
+    for row in json.loads(REAL.read_text()):
+        try:
+            check_program(row["program"], row["question"], 1)
+        except ProgramAnswerError as error:
+            refused.append(str(error))
+    assert len(refused) == 1 and '"no" counts as true' in refused[0]

@@ -1,0 +1,86 @@
+"""What kind of answer a question wants, and whether an answer is of that kind."""
+
+from __future__ import annotations
+
+import pytest
+
+from codevqa.core.question_kind import QuestionKind, number_in, question_kind, yes_or_no
+from codevqa.prompts import load
+
+
+@pytest.mark.parametrize(
+    ("question", "kind", "choices"),
+    [
+        ("Is there a red cup?", "yes_no", ()),
+        ("Is it true that both images show a dog?", "yes_no", ()),
+        ("There are two dogs.", "yes_no", ()),
+        ("In both images, there is a dog.", "yes_no", ()),
+        ("Are there either any umbrellas or tents on the beach?", "yes_no", ()),
+        ("Does the picture contain a lamp or a boat?", "yes_no", ()),
+        ("In the image with a tower, is there a dog?", "yes_no", ()),
+        ("How many cups are there?", "number", ()),
+        ("Is the door open or closed?", "choice", ("open", "closed")),
+        ("Is the clock small, medium or large?", "choice", ("small", "medium", "large")),
+        ("Is the chair to the left or to the right of the girl in a hat?", "choice", ("left", "right")),
+        ("Which is higher, the ball or the red cup?", "choice", ("ball", "red cup")),
+        ("Is the ball or the small red cup further to the left?", "choice", ("ball", "small red cup")),
+        ("In the image with a tower, is the sky cloudy or clear?", "choice", ("cloudy", "clear")),
+        ("Is the man holding a bat or swinging it?", "choice", ()),
+        ("What is on the table?", "open", ()),
+        ("On which side is the cup?", "open", ()),
+    ],
+)
+def test_the_kind_is_read_off_the_first_words(question: str, kind: str, choices: tuple[str, ...]) -> None:
+    assert question_kind(question) == QuestionKind(kind, choices)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["gqa", "covr", "nlvr2", "mini"])
+def test_every_reading_example_has_an_answer_of_its_kind(name: str) -> None:
+    wrong = [(one.question, one.answer) for one in load(name).reading if question_kind(one.question).misfit(one.answer)]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [("Is it red?", "left"), ("Is it red?", "0"), ("How many?", "yes"), ("Is it red or blue?", "yes")],
+)
+def test_an_answer_of_another_kind_is_told(question: str, answer: str) -> None:
+    assert "the question wants" in question_kind(question).misfit(answer)
+    assert question_kind("What is it?").misfit(answer) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("four blocks", 4),
+        ("there are 2 cups", 2),
+        ("none", 0),
+        ("no cups", 0),
+        ("a cup", 1),
+        ("two cups and a plate", 2),
+        ("2 or 3", None),
+        ("1.5", None),
+        ("many", None),
+        ("", None),
+    ],
+)
+def test_a_number_is_found_in_words(text: str, number: int | None) -> None:
+    assert number_in(text) == number
+
+
+def test_yes_and_no_are_found_at_the_beginning_only() -> None:
+    assert [yes_or_no(text) for text in ("No, there is none.", " Yes", "FALSE", "not at all", "nothing", "no one")] == [
+        "no",
+        "yes",
+        "no",
+        "",
+        "",
+        "",
+    ]
+
+
+def test_a_choice_is_put_as_the_question_names_it() -> None:
+    kind = question_kind("Which is higher, the red hammer or the blue hammer?")
+    assert kind.fitted("the red one") == "the red one"
+    assert kind.fitted("red") == "red hammer"
+    assert kind.fitted("hammer") == "hammer", "either would fit"

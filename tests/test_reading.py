@@ -1,0 +1,153 @@
+"""Reading captions: prompts in both forms, answers in the words of their kind, and the second witness."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from PIL import Image
+
+from codevqa.batching.model_services import ModelServices
+from codevqa.core.images import load_picture
+from codevqa.core.question_kind import question_kind
+from codevqa.core.settings import QuerySettings
+from codevqa.core.trace import ImageRef
+from codevqa.models.base import GenerationRequest, MatchRequest, Models
+from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
+from codevqa.primitives.pnpvqa import PnPVQA, Reading
+from codevqa.primitives.reading import answer_in, render_reading_chat
+from codevqa.primitives.witness import described, verdict
+from codevqa.prompts import load
+
+PICTURE = load_picture(Image.new("RGB", (32, 32), "red"))
+
+
+def read(
+    question: str,
+    settings: QuerySettings,
+    *,
+    reply: str = "yes",
+    matcher: FakeMatcher | None = None,
+    chat: bool = False,
+    witness: bool = True,
+    about: str = "",
+) -> tuple[Reading, list[GenerationRequest]]:
+    async def main() -> Reading:
+        services = ModelServices(
+            Models(reader, matcher or FakeMatcher(6), captioner), reader, max_batch=8, max_wait=0.0
+        )
+        method = PnPVQA(services, {"image": load("gqa"), "set": load("covr")}, settings, None, 0, chat=chat)
+        try:
+            pictures = [(ImageRef(1), PICTURE)]
+            return await method.answer(pictures, question, "image", "set", about=about, witness=witness)
+        finally:
+            services.close()
+
+    reader = ScriptedLM(reply)
+    captioner = FakeCaptioner(lambda request: f"thing {request.seed}", grid=6)
+    return asyncio.run(main()), reader.requests
+
+
+def test_a_chat_lists_captions_and_says_what_is_wanted() -> None:
+    turns = render_reading_chat(load("gqa").reading[:1], [["a dog", "a cat"]], "is there a DOG?", "image")
+    assert [turn.role for turn in turns] == ["system", "user", "assistant", "user"]
+    assert turns[-1].content == "Captions:\n- a dog\n- a cat\nQuestion: Is there a dog? Answer yes or no."
+    pair = render_reading_chat([], [["a"], ["b"]], "Is it red or blue?", "set", ("Left image", "Right image"))
+    assert pair[-1].content == "Left image:\n- a\nRight image:\n- b\nQuestion: Is it red or blue? Answer red or blue."
+
+
+@pytest.mark.parametrize(
+    ("question", "reply", "answer"),
+    [
+        ("Is there a dog?", "No, there is no dog.", "no"),
+        ("How many dogs?", " Four dogs.\nAnd", "4"),
+        ("What color?", '"Red."', "red"),
+        ("What is it?", "a dog", "a dog"),
+    ],
+)
+def test_an_answer_is_taken_out_of_a_sentence(question: str, reply: str, answer: str) -> None:
+    assert answer_in(reply, question_kind(question)) == answer
+    small = QuerySettings(captions=1, patches=4)
+    assert read(question, small, reply=reply, witness=False)[0].text == answer
+
+
+def test_a_reader_that_can_only_be_talked_with_is_talked_with() -> None:
+    small = QuerySettings(captions=1, patches=4)
+    assert isinstance(read("Is it?", small)[1][0].prompt, str)
+    assert isinstance(read("Is it?", small, chat=True)[1][0].prompt, tuple)
+    completion = QuerySettings(captions=1, patches=4, form="completion")
+    assert isinstance(read("Is it?", completion, chat=True)[1][0].prompt, str)
+
+
+def test_examples_of_the_same_kind_make_the_beginning_of_the_prompt_common() -> None:
+    settings = QuerySettings(captions=1, patches=4, selection="kind")
+    first, second, other = (
+        str(read(question, settings, witness=False)[1][0].prompt)
+        for question in ("How many cups are there?", "How many dogs are there?", "Is there a cup?")
+    )
+    shared = first.rindex("===\nContext:")
+    assert first[:shared] == second[:shared] != other[: len(first[:shared])]
+    asked = [line for line in first.split("\n") if line.startswith("Q: ")]
+    assert len(asked) > 5 and all(line.startswith("Q: How many") for line in asked)
+
+
+@pytest.mark.parametrize(
+    ("question", "texts"),
+    [
+        ("Is there a red cup in the picture?", ("a red cup",)),
+        ("Do you see any statues near the boy?", ("statues near the boy",)),
+        ("Are there any statues near the boy?", ("statues near the boy",)),
+        ("Is the girl wearing a coat?", ("the girl wearing a coat",)),
+        ("Are all the cups red?", ()),
+        ("Is there no cup?", ()),
+        ("Are there exactly two cups?", ()),
+        ("Is the cup red or blue?", ()),
+        ("What is it?", ()),
+    ],
+)
+def test_only_what_a_caption_could_say_is_matched(question: str, texts: tuple[str, ...]) -> None:
+    assert described(question) == texts
+
+
+def test_a_number_is_matched_as_one_description_for_each() -> None:
+    texts = described("How many cherries are there on the plate?")
+    assert texts[:2] == ("a cherry on the plate", "two cherries on the plate")
+    assert described("How many people are sitting?")[:2] == ("a person sitting", "two people sitting")
+
+
+@pytest.mark.parametrize(
+    ("logits", "found"),
+    [
+        ([9.0], "yes"),
+        ([-9.0], "no"),
+        ([2.0], ""),
+        ([9.0, 8.0, -9.0, -9.0], "2"),
+        ([-9.0, -9.0, -9.0], "0"),
+        ([9.0, 1.0, -9.0], ""),
+        ([9.0, 9.0, 9.0], ""),
+    ],
+)
+def test_the_witness_speaks_only_where_it_is_sure(logits: list[float], found: str) -> None:
+    assert verdict(logits, 0.01) == found
+
+
+def test_a_sure_witness_answers_without_captions_and_an_unsure_one_leaves_it_to_reading() -> None:
+    settings = QuerySettings(captions=1, patches=4, witness=True)
+
+    def says(logit: float) -> FakeMatcher:
+        return FakeMatcher(6, logit=lambda request: logit if request.text == "a red cup" else 0.0)
+
+    sure, asked = read("Is there a red cup?", settings, reply="yes", matcher=says(-9.0))
+    assert (sure.text, [one.kind for one in sure.evidence], asked) == ("no", ["itm"], [])
+    assert (sure.evidence[0].text, sure.evidence[0].scores) == ("a red cup", (-9.0,))
+    unsure, asked = read("Is there a red cup?", settings, reply="yes", matcher=says(1.0))
+    assert (unsure.text, [one.kind for one in unsure.evidence], len(asked)) == ("yes", ["itm", "pnpvqa"], 1)
+    plain, _ = read("Is there a red cup?", settings, reply="yes", matcher=says(-9.0), witness=False)
+    assert (plain.text, [one.kind for one in plain.evidence]) == ("yes", ["pnpvqa"]), "the baseline only reads"
+
+
+def test_the_witness_is_not_asked_unless_it_is_wanted() -> None:
+    matcher = FakeMatcher(6)
+    read("Is there a red cup?", QuerySettings(captions=1, patches=4), matcher=matcher)
+    assert [request.text for request in matcher.matches.requests] == ["Is there a red cup"]
+    assert isinstance(matcher.matches.requests[0], MatchRequest)
