@@ -52,7 +52,7 @@ class Evidence:
     """Why a primitive returned what it did: one model question with everything it looked at."""
 
     kind: str
-    """What was done: ``pnpvqa``, ``gradcam``, ``itc``, ``detection``, or a name of the user's."""
+    """What was done: ``pnpvqa``, ``gradcam``, ``itm``, ``itc``, ``detection``, or a name of the user's."""
     images: tuple[ImageRef, ...] = ()
     text: str = ""
     """The question or phrase put to the model."""
@@ -63,7 +63,7 @@ class Evidence:
     patches: tuple[tuple[tuple[int, ...], ...], ...] = ()
     """Indices of the patches each caption read saw, one tuple of subsets an image."""
     scores: tuple[float, ...] = ()
-    """One score an image (``itc``) or a box (``detection``)."""
+    """One score an image (``itc``), a description (``itm``, the logit of a match) or a box (``detection``)."""
     position: tuple[float, float] | None = None
     prompt: str = ""
     """What the reading language model saw."""

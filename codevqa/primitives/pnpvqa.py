@@ -193,7 +193,7 @@ class PnPVQA:
             pool = [example for example in prompts.reading if example.form == form]
             if (not pool or self._settings.selection == "kind") and self._prompts.get(form, prompts) is not prompts:
                 # A set's bank may hold few for its single pictures.
-                pool = [example for example in self._prompts[form].reading if example.form == form] + pool
+                pool += [example for example in self._prompts[form].reading if example.form == form]
             self._pools[key] = pool
         return self._pools[key]
 
