@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ..core.errors import UnknownNameError
-from ..core.settings import QuerySettings, Settings, WriterSettings
+from ..core.settings import Limits, QuerySettings, Settings, WriterSettings
 from ..core.trace import Form
 
 __all__ = ["PRESETS", "Preset", "preset"]
@@ -73,7 +73,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
                 language_model="transformers:Qwen/Qwen2.5-Coder-1.5B-Instruct",
                 retriever="sentence:sentence-transformers/all-mpnet-base-v2",
                 prompts=_PAPER_PROMPTS,
-                settings=Settings(query=_READING),
+                settings=Settings(query=_READING, limits=Limits(wall_seconds=600)),  # first prompts take minutes
                 quantised="gguf:Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
             ),
             Preset(
