@@ -148,6 +148,7 @@ def guard(found: Mapping[str, int]) -> None:
     assert [name for name, most in at_most.items() if found[name] > most] == [], found
 
 
+@pytest.mark.slow
 def test_no_work_is_done_twice() -> None:
     with engine() as vqa:
         answers = ask_all(vqa)
