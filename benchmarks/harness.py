@@ -98,7 +98,7 @@ class Fakes:
     def engine(self) -> CodeVQA:
         """Returns an engine over them."""
         prompts: dict[Form, PromptSet] = {"image": load_prompts("gqa"), "set": load_prompts("covr")}
-        writer = Writer(self.language_model, prompts, settings=WriterSettings(selection="fixed"))
+        writer = Writer(self.language_model, prompts, settings=WriterSettings(selection="fixed", fit=False, rules=()))
         models = Models(self.language_model, self.matcher, self.captioner)
         return CodeVQA(writer, models, Settings(query=QuerySettings(captions=7)))
 
