@@ -181,6 +181,7 @@ def damaged(folder: Path) -> dict[str, tuple[bytes, str]]:
         "version": (b"GGUF" + struct.pack("<IQQ", 1, 0, 0), "has GGUF version 1"),
         "short": (b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + text[:9], "breaks off"),
         "kind": (b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + text + struct.pack("<I", 77), "cannot be read"),
+        "nested": (b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + text + struct.pack("<IIQ", 9, 9, 1) * 9, "cannot be read"),
         "long": (b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 1 << 60), "cannot be read"),
     }
 

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from codevqa.core.errors import ProgramAnswerError
+from codevqa.core.errors import ProgramAnswerError, SetupError
+from codevqa.core.settings import WriterSettings
+from codevqa.models.fakes import ScriptedLM
 from codevqa.prompts import load
 from codevqa.writing.program_checks import RULES, check_program
+from codevqa.writing.writer import Writer
 
 REAL = Path(__file__).resolve().parents[2] / "shared" / "real-lm" / "questions.json"
 
@@ -28,6 +31,12 @@ QUESTION = "Is there a red cup on the table?"
 FINE = 'img = open_image("Image13.jpg")\nanswer = query(img, "Is there a red cup on the table?")'
 
 
+def test_all_rules_are_on_and_one_that_is_none_is_refused() -> None:
+    assert WriterSettings().rules == RULES
+    with pytest.raises(SetupError, match="No rule 'paths'"):
+        Writer(ScriptedLM(""), load("gqa"), settings=WriterSettings(rules=("path", "paths")))
+
+
 @pytest.mark.parametrize("rule", RULES)
 def test_each_rule_finds_its_fault_and_nothing_else_does(rule: str) -> None:
     source, message = BROKEN[rule]
@@ -36,6 +45,24 @@ def test_each_rule_finds_its_fault_and_nothing_else_does(rule: str) -> None:
     assert message in str(caught.value)
     check_program(source, QUESTION, 13, rules=())
     check_program(FINE, QUESTION, 13)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        f'img = open_image("Image{"9" * 6000}.jpg")\nanswer = query(img, "red cup")',
+        "answer = " + "1 if x else " * 900 + "2",
+        "\n".join(f"a{n} = a{n + 1}" for n in range(600)) + '\na600 = query(img, "red cup")\nanswer = a0',
+        "x = query(img, 'red cup')\n" + "y = x == 'a'\n" * 600 + "answer = 'yes'",
+        "answer = 'x'\n" * 20_000,
+    ],
+    ids=["digits", "nested", "chain", "comparisons", "long"],
+)
+def test_a_hostile_program_ends_in_an_error_of_ours_or_in_none(source: str) -> None:
+    try:
+        check_program(source, "Is there a red cup?", 13)
+    except ProgramAnswerError as error:
+        assert error.line is not None
 
 
 @pytest.mark.parametrize(

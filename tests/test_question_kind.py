@@ -68,6 +68,12 @@ def test_a_number_is_found_in_words(text: str, number: int | None) -> None:
     assert number_in(text) == number
 
 
+@pytest.mark.parametrize("number", ["-1", "2.5", "1,000", "1000"])
+def test_a_number_that_a_program_counted_stays_as_it_is(number: str) -> None:
+    kind = question_kind("How many more cups are there than plates?")
+    assert (kind.fitted(number), kind.misfit(number)) == (number, "")
+
+
 def test_yes_and_no_are_found_at_the_beginning_only() -> None:
     assert [yes_or_no(text) for text in ("No, there is none.", " Yes", "FALSE", "not at all", "nothing", "no one")] == [
         "no",

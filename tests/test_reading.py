@@ -128,7 +128,7 @@ def test_a_number_is_matched_as_one_description_for_each() -> None:
     ],
 )
 def test_the_witness_speaks_only_where_it_is_sure(logits: list[float], found: str) -> None:
-    assert verdict(logits, 0.01) == found
+    assert verdict(logits, 0.01, counted=len(logits) > 1) == found
 
 
 def test_a_sure_witness_answers_without_captions_and_an_unsure_one_leaves_it_to_reading() -> None:
@@ -144,6 +144,16 @@ def test_a_sure_witness_answers_without_captions_and_an_unsure_one_leaves_it_to_
     assert (unsure.text, [one.kind for one in unsure.evidence], len(asked)) == ("yes", ["itm", "pnpvqa"], 1)
     plain, _ = read("Is there a red cup?", settings, reply="yes", matcher=says(-9.0), witness=False)
     assert (plain.text, [one.kind for one in plain.evidence]) == ("yes", ["pnpvqa"]), "the baseline only reads"
+
+
+def test_numbers_are_tried_up_to_the_first_that_does_not_fit() -> None:
+    scores = {"a red cup": 9.0, "two red cups": 9.0, "three red cups": -9.0}
+    settings = QuerySettings(captions=1, patches=4, witness=True)
+    for logits, found in ((scores, "2"), ({"a red cup": -9.0}, "0")):
+        matcher = FakeMatcher(6, logit=lambda request, known=logits: known[request.text])
+        reading, _ = read("How many red cups are there?", settings, matcher=matcher)
+        assert (reading.text, reading.evidence[0].text) == (found, "; ".join(logits))
+        assert len(matcher.matches.requests) == len(logits)
 
 
 def test_the_witness_is_not_asked_unless_it_is_wanted() -> None:

@@ -412,6 +412,8 @@ def test_control_tokens_end_a_text_wherever_the_vocabulary_keeps_them() -> None:
 
         def get_vocab(self) -> dict[str, int]:
             words = ["a", "<|fim_middle|>", "<|im_end|>", "<|endoftext|>", "</s>", "<end_of_turn>", "<fim_suffix>"]
-            return {word: number for number, word in enumerate([*words, "<", "<b>", "<|python_tag|>", "|>"])}
+            return {
+                word: number for number, word in enumerate([*words, "<", "<b>", "<|python_tag|>", "<|message|>", "|>"])
+            }
 
     assert control_tokens(Converted()) == {1, 2, 3, 4, 5, 6}

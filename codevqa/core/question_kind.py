@@ -1,11 +1,12 @@
 """What kind of answer a question wants: yes or no, one of the things it names, a number, or anything.
 
 Read off its first words, as GQA's and COVR's questions allow. The writer tells the language model, a reader of captions
-is held to it, and an answer of another kind is an error (:func:`misfit`).
+is held to it, and an answer of another kind is an error (:meth:`QuestionKind.misfit`).
 """
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -29,7 +30,11 @@ class QuestionKind:
         if self.kind == "yes_no":
             return "" if text in ("yes", "no") else f'the question wants "yes" or "no", not {answer!r}'
         if self.kind == "number":
-            return "" if number_in(text) is not None else f"the question wants a number, not {answer!r}"
+            return (
+                ""
+                if _LITERAL.fullmatch(text) or number_in(text) is not None
+                else f"the question wants a number, not {answer!r}"
+            )
         if self.kind == "choice" and (text in ("yes", "no") or number_in(text) is not None):
             named = " or ".join(self.choices) or "one of the things it names"
             return f"the question wants {named}, not {answer!r}"
@@ -39,7 +44,7 @@ class QuestionKind:
         """Returns an answer in the words of its kind: a number in digits, a choice as the question names it."""
         text = answer.strip()
         if self.kind == "number":
-            number = number_in(text.lower())
+            number = None if _LITERAL.fullmatch(text) else number_in(text.lower())
             return text if number is None else str(number)
         if self.kind == "yes_no":
             return yes_or_no(text) or text
@@ -60,9 +65,11 @@ _QUESTION = re.compile(
 )
 _EITHER = re.compile(
     r"(?:is|are|was|were) (?:there|it true|either|both|any)\b|(?:do|can|could) you (?:see|find|spot)\b"
-    r"|(?:do|does) (?:the|this|these|those|any|all|each|every|both|either)?\s*(?:picture|image|photo|scene|box|boxes"
-    r"|pictures|images|photos)s?\b|.*\beither\b"
+    r"|(?:do|does) (?:(?:the|this|these|those|any|all|each|every|both) )?(?:picture|image|photo|scene|box)(?:e?s)?\b"
+    r"|.*\beither\b"
 )
+_LITERAL = re.compile(r"-?\d+(?:,\d{3})*(?:\.\d+)?")
+"""A number as a program prints it: already in its words."""
 _NUMBER = re.compile(r"how many\b|what (?:is|'s) the (?:\w+ )?(?:number|count) of\b|(?:what|which) number of\b|count\b")
 _PLACE = re.compile(r"^(?:in|on|relative to) the [^,?]*, (?=\w+ )")
 """What a question may say first: in which picture to look."""
@@ -107,6 +114,7 @@ _COUNTED = {word: value for value, word in enumerate(_NUMBERS)} | {
 }
 
 
+@functools.lru_cache(maxsize=4096)
 def question_kind(text: str) -> QuestionKind:
     """Returns what a question, or a statement to be judged, wants.
 

@@ -10,8 +10,8 @@ from .errors import InputError
 __all__ = ["Limits", "PromptForm", "QuerySettings", "Settings", "WriterSettings", "with_form"]
 
 PromptForm = Literal["auto", "completion", "chat"]
-"""Of prompts: the paper's text to be continued, byte for byte, or the same as turns of a chat; ``auto`` is a chat where
-the language model has a chat template."""
+"""Of prompts: the paper's text to be continued, byte for byte, or the same as turns of a chat; ``auto`` is what suits
+the language model."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,8 @@ class QuerySettings:
     attempts: int = 5
     """Readings of one prompt at most, while the answer comes back empty."""
     form: PromptForm = "auto"
+    """Form of the reading prompt; ``auto`` is the paper's text wherever the reader can continue one: small models read
+    worse as a chat."""
     selection: Literal["kind", "question", "nearest", "fixed"] = "question"
     """In-context reading examples: the last of the bank that want the same kind of answer, whose prompts all begin
     alike; the nearest to the user's question for all that its program asks (as the paper's release does); the nearest
@@ -49,6 +51,7 @@ class WriterSettings:
     """Program writing."""
 
     form: PromptForm = "auto"
+    """Form of the program prompt; ``auto`` is a chat where the language model has a chat template."""
     tell_kind: bool = True
     """Whether a chat prompt says after each question what kind of answer it wants."""
     selection: Literal["nearest", "random", "fixed"] = "nearest"

@@ -89,8 +89,8 @@ def _value(file: BinaryIO, kind: int) -> Any:
     items, count = _unpack(file, "IQ")
     if count > _MOST:
         raise ValueError(f"a list of {count} items")
-    if items in (_STRING, _ARRAY):
-        return [_value(file, items) for _ in range(count)]
+    if items == _STRING:
+        return [_string(file) for _ in range(count)]
     return list(_unpack(file, f"{count}{_NUMBERS[items]}"))
 
 

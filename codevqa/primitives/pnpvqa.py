@@ -19,12 +19,12 @@ from ..core.images import Picture
 from ..core.question_kind import question_kind
 from ..core.settings import QuerySettings
 from ..core.trace import Evidence, Form, ImageRef
-from ..models.base import CaptionRequest, GenerationRequest, Map, MatchRequest, Message, prompt_text
+from ..models.base import CaptionRequest, GenerationRequest, Map, Match, MatchRequest, Message, prompt_text
 from ..models.retrieval import ExampleIndex, Retriever
 from ..prompts import PromptSet, ReadingExample
 from .patches import Drawing, Patches, draw_patches
 from .reading import INSTRUCTION, answer_in, render_context, render_reading, render_reading_chat
-from .witness import described, verdict
+from .witness import described, fits, verdict
 
 __all__ = ["INSTRUCTION", "PnPVQA", "Reading", "draw_patches", "render_context", "render_reading"]
 
@@ -107,13 +107,13 @@ class PnPVQA:
         Raises:
             ModelError: a model failed, or every attempt to read came back empty.
         """
+        kind = question_kind(question)
         seen = await self._match(pictures[0], question) if witness and form == "image" else None
         if seen is not None:
-            sure = verdict(seen.scores, self._settings.doubt)
+            sure = verdict(seen.scores, self._settings.doubt, counted=kind.kind == "number")
             if sure:
                 return Reading(sure, (seen,))
         prompts = self._prompts[task]
-        kind = question_kind(question)
         wanted = self._settings.captions or prompts.captions
         draws = self._settings.max_draws or prompts.caption_draws
         if len(pictures) == 1:  # a task of its own would only cost
@@ -140,10 +140,14 @@ class PnPVQA:
         texts = described(question) if self._settings.witness else ()
         if not texts:
             return None
-        matches = await self._services.match.many([MatchRequest(picture[1], text) for text in texts])
+        matches: list[Match] = []
+        for text in texts:  # of numbers most are small: what comes after the first that does not fit says nothing
+            matches.append(await self._services.match(MatchRequest(picture[1], text)))
+            if fits(matches[-1].logit, self._settings.doubt) is not True:
+                break
         relevance = (tuple(map(tuple, matches[0].relevance.tolist())),)
         scores = tuple(match.logit for match in matches)
-        return Evidence("itm", (picture[0],), "; ".join(texts), relevance=relevance, scores=scores)
+        return Evidence("itm", (picture[0],), "; ".join(texts[: len(scores)]), relevance=relevance, scores=scores)
 
     def _prompt(
         self, question: str, captions: Sequence[Sequence[str]], form: Form, prompts: PromptSet, about: str
@@ -203,7 +207,7 @@ class PnPVQA:
         if self._settings.selection == "kind":
             wanted = question_kind(question).kind
             like = [example for example in pool if question_kind(example.question).kind == wanted]
-            # The newest first: banks begin with what suits any question, and grow by what one kind was in want of.
+            # The last: banks begin with what suits any question, and grow by what one kind was in want of.
             return (like or pool)[-shots:] if shots else []
         if self._retriever is None or self._settings.selection == "fixed" or len(pool) <= shots or shots == 0:
             return pool[:shots]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from ..core.question_kind import question_kind
 
-__all__ = ["described", "match_probability", "verdict"]
+__all__ = ["described", "fits", "verdict"]
 
 COUNTS = ("two", "three", "four", "five", "six", "seven")
 """Numbers that are tried beside one."""
@@ -62,24 +62,26 @@ def described(question: str) -> tuple[str, ...]:
     return (f"{article} {one}", *(f"{count} {things}" for count in COUNTS))
 
 
-def verdict(logits: Sequence[float], doubt: float) -> str:
+def verdict(logits: Sequence[float], doubt: float, *, counted: bool) -> str:
     """Returns the answer that image-text matching is sure of: yes, no or a number; empty where it is not sure.
 
     Args:
-        logits: of each description of :func:`described`.
+        logits: of the descriptions of :func:`described`, up to the first that does not surely fit.
         doubt: a probability is sure below this, or above 1 minus this.
+        counted: whether the descriptions are of numbers.
     """
-    sure = [1 if chance > 1 - doubt else 0 if chance < doubt else None for chance in map(match_probability, logits)]
-    if len(sure) == 1:
-        return "" if sure[0] is None else ("no", "yes")[sure[0]]
+    sure = [fits(logit, doubt) for logit in logits]
+    if not counted:
+        return {True: "yes", False: "no", None: ""}[sure[0]]
     # Where there are three, "two cups" fits as well: the last that fits counts, if the next is sure not to.
-    fitting = next((place for place, one in enumerate(sure) if one != 1), None)
-    return str(fitting) if fitting is not None and sure[fitting] == 0 else ""
+    fitting = next((place for place, one in enumerate(sure) if one is not True), None)
+    return str(fitting) if fitting is not None and sure[fitting] is False else ""
 
 
-def match_probability(logit: float) -> float:
-    """Returns the ITM head's probability of a match, 0 to 1, from its logit of a match minus that of none."""
-    return 1 / (1 + math.exp(-min(max(logit, -50.0), 50.0)))
+def fits(logit: float, doubt: float) -> bool | None:
+    """Says whether a description fits, from its logit of a match minus that of none; None where that is not sure."""
+    chance = 1 / (1 + math.exp(-min(max(logit, -50.0), 50.0)))
+    return True if chance > 1 - doubt else False if chance < doubt else None
 
 
 def _singular(things: str) -> str:

@@ -11,6 +11,8 @@ from .lint_outcomes import is_yes_no
 __all__ = ["Fault", "faults", "is_single_query"]
 
 _TEXT_METHODS = {"capitalize", "lower", "lstrip", "replace", "rstrip", "strip", "title", "upper"}
+_PASSES = 8
+"""Looks at a program at most: each follows texts through one assignment more that stands before what it takes."""
 _ITERATES = {"iter", "list", "reversed", "set", "sorted", "tuple"}
 
 
@@ -79,10 +81,19 @@ class _Answers:
         """Variables that hold such a text."""
         self._groups: set[str] = set()
         """Variables that hold a list, set or dict of them."""
+        self._bound: dict[str, list[ast.expr]] = {}
+        """What is assigned to each plain name."""
+        nodes = list(ast.walk(tree))
+        for node in nodes:
+            if isinstance(node, ast.Assign):
+                for target in node.targets:
+                    if isinstance(target, ast.Name):
+                        self._bound.setdefault(target.id, []).append(node.value)
         size = -1
-        while size < len(self._texts) + len(self._groups):
-            size = len(self._texts) + len(self._groups)
-            for node in ast.walk(tree):
+        for _ in range(_PASSES):
+            if size == (size := len(self._texts) + len(self._groups)):
+                break
+            for node in nodes:
                 self._follow(node)
 
     def truths(self) -> Iterator[Fault]:
@@ -121,9 +132,7 @@ class _Answers:
     def _question(self, node: ast.expr) -> str:
         """Returns how the question of a call of a primitive begins, or the call bound to a name; empty if unknown."""
         if isinstance(node, ast.Name):
-            bound = [
-                item.value for item in ast.walk(self._tree) if isinstance(item, ast.Assign) and _binds(item, node.id)
-            ]
+            bound = self._bound.get(node.id, [])
             return self._question(bound[0]) if len(bound) == 1 and isinstance(bound[0], ast.Call) else ""
         if not isinstance(node, ast.Call):
             return ""
@@ -227,7 +236,3 @@ class _Answers:
                         self._bind(one, item)
                 elif self._is_group(value):
                     self._texts.update(one.id for one in targets if isinstance(one, ast.Name))
-
-
-def _binds(node: ast.Assign, name: str) -> bool:
-    return any(isinstance(target, ast.Name) and target.id == name for target in node.targets)

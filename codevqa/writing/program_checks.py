@@ -39,6 +39,9 @@ _STOP = frozenset(_STOP_TEXT.split())
 
 
 _STEM = 4
+"""Letters of a word that are compared."""
+_LONGEST = 8192
+"""Characters of a program that is looked at: several times what 512 tokens make."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,8 @@ def check_program(
     """Checks a program against its question.
 
     Args:
-        source: the program; one that does not parse is left to the sandbox.
+        source: the program; one that does not parse, is nested too deep or very long is left to the sandbox. It is
+            hostile input, read on the event loop: every rule walks it a bounded number of times.
         question: the question.
         number: the number that the prompt gave its picture, after those of the examples.
         rules: which of :data:`RULES` are applied.
@@ -68,15 +72,17 @@ def check_program(
     Raises:
         ProgramAnswerError: it breaks a rule; one line that a language model can act on.
     """
+    if len(source) > _LONGEST:
+        return
     try:
         tree = ast.parse(source)
+        text = _Text(tree, question, question_kind(question), number, textual)
+        found = next((fault for rule in RULES if rule in rules for fault in _CHECKS[rule](text)), None)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return
-    text = _Text(tree, question, question_kind(question), number, textual)
-    for rule in RULES:
-        if rule in rules:
-            for line, message in _CHECKS[rule](text):
-                raise ProgramAnswerError(message, line=line)
+    if found is not None:
+        line, message = found
+        raise ProgramAnswerError(message, line=line)
 
 
 def _pictures(text: _Text) -> Iterator[tuple[int, str]]:
@@ -84,7 +90,7 @@ def _pictures(text: _Text) -> Iterator[tuple[int, str]]:
         match node:
             case ast.Call(func=ast.Name(id="open_image" | "open_images"), args=[ast.Constant(value=str(name))]):
                 found = re.search(r"\d+", name)
-                if found and int(found.group()) != text.number:
+                if found and found.group().lstrip("0") != str(text.number):
                     yield node.lineno, f"{name} is the picture of an example, not of this question"
 
 

@@ -17,7 +17,7 @@ from ..primitives.signature import Primitive
 from ..primitives.visual import VISUAL
 from ..prompts import Example, PromptSet
 from .grammar import grammar_for
-from .program_checks import check_program
+from .program_checks import RULES, check_program
 from .prompt_forms import (
     STOP,
     extract_program,
@@ -63,7 +63,7 @@ class Writer:
         seed: seed of random selection, mixed with the question.
 
     Raises:
-        SetupError: a prompt set has no examples of the form it is to serve.
+        SetupError: a prompt set has no examples of the form it is to serve, or the settings name an unknown rule.
     """
 
     def __init__(
@@ -76,12 +76,16 @@ class Writer:
         extra: Iterable[Primitive] = (),
         seed: int = 0,
     ) -> None:
+        unknown = sorted(set(settings.rules) - set(RULES))
+        if unknown:
+            raise SetupError(f"No rule {unknown[0]!r}.", hint=f"There are: {', '.join(RULES)}.")
         self.language_model = language_model
         self.prompts: Mapping[Form, PromptSet] = by_form(prompts)
         self.retriever = retriever
         self.settings = settings
         self.seed = seed
         self._extra = tuple(extra)
+        self._textual = [item.name for item in VISUAL.extend(self._extra) if item.returns == "str"]
         self._indexes: dict[Form, ExampleIndex] = {}
         self._preambles: dict[Form, tuple[PromptSet, str]] = {}
 
@@ -161,11 +165,12 @@ class Writer:
 
     def _request(self, question: str, form: Form, examples: Sequence[Example]) -> GenerationRequest:
         preamble = self.preamble(form)
-        offered = VISUAL.subset(self.prompts_for(form).primitives).extend(self._extra)
         chat = self.prompt_form == "chat"
-        grammar = grammar_for(
-            self.settings.constrained, self.language_model, offered, opening_line(form, 1), STOP[0], chat=chat
-        )
+        grammar = None
+        if self.settings.constrained is not False:
+            offered = VISUAL.subset(self.prompts_for(form).primitives).extend(self._extra)
+            opening = opening_line(form, 1)
+            grammar = grammar_for(self.settings.constrained, self.language_model, offered, opening, STOP[0], chat=chat)
         if chat:
             turns = render_chat(preamble, examples, question, form, tell_kind=self.settings.tell_kind)
             return GenerationRequest(turns, self.settings.max_tokens, STOP, grammar=grammar)
@@ -203,9 +208,8 @@ class Writer:
         Raises:
             ProgramAnswerError: it breaks one.
         """
-        textual = [item.name for item in VISUAL.extend(self._extra) if item.signature.endswith("-> str")]
         number = len(program.examples) + 1
-        check_program(program.source, program.question, number, rules=self.settings.rules, textual=textual)
+        check_program(program.source, program.question, number, rules=self.settings.rules, textual=self._textual)
 
     async def repair(
         self,

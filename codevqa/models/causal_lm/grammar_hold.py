@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from cachetools import LRUCache
 
 from ...core.errors import ModelError, SetupError
 from ..grammar import Grammar
@@ -102,7 +103,7 @@ class GrammarHolds:
 
     def __init__(self, model: Any, tokenizer: Any, ends: Collection[int], name: str) -> None:
         self._model, self._tokenizer, self._ends, self._name = model, tokenizer, ends, name
-        self._matchers: dict[Grammar, Any] = {}
+        self._matchers: LRUCache[Grammar, Any] = LRUCache(_KEPT)
 
     def beginning(self, grammar: Grammar) -> Callable[[], GrammarHold]:
         """Returns what begins a completion that is held to a grammar.
@@ -113,8 +114,6 @@ class GrammarHolds:
         """
         matcher = self._matchers.get(grammar)
         if matcher is None:
-            while len(self._matchers) >= _KEPT:
-                del self._matchers[next(iter(self._matchers))]
             matcher = self._matchers[grammar] = self._compiled(grammar)
         return lambda: GrammarHold(matcher.deep_copy(), self._ends)
 

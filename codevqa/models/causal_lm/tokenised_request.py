@@ -37,8 +37,8 @@ FindEnd: TypeAlias = "Callable[[TokenisedRequest, Sequence[int], int], int | Non
 
 
 _CONTROL = re.compile(r"<[|｜][\w▁-]+[|｜]>|</?s>|<eos>|<end_of_turn>|<(?:fim|file)_\w+>")
-_PYTHON = "<|python_tag|>"
-"""Llama 3 puts it before code."""
+_GO_ON = frozenset(("<|python_tag|>", "<|channel|>", "<|message|>", "<|constrain|>"))
+"""What stands before a text, not after it: before code in Llama 3, between the parts of a reply in gpt-oss."""
 
 
 def control_tokens(tokenizer: Any) -> set[int]:
@@ -47,7 +47,7 @@ def control_tokens(tokenizer: Any) -> set[int]:
     A converted tokenizer may hold them as ordinary ones; a model that writes one has said what it had to say.
     """
     vocabulary = tokenizer.get_vocab()
-    return {number for token, number in vocabulary.items() if _CONTROL.fullmatch(token) and token != _PYTHON}
+    return {number for token, number in vocabulary.items() if _CONTROL.fullmatch(token) and token not in _GO_ON}
 
 
 def common_prefix_length(left: Sequence[int], right: Sequence[int]) -> int:
