@@ -147,10 +147,13 @@ def test_a_sure_witness_answers_without_captions_and_an_unsure_one_leaves_it_to_
 
 
 def test_numbers_are_tried_up_to_the_first_that_does_not_fit() -> None:
+    def told(logits: dict[str, float]) -> FakeMatcher:
+        return FakeMatcher(6, logit=lambda request: logits[request.text])
+
     scores = {"a red cup": 9.0, "two red cups": 9.0, "three red cups": -9.0}
     settings = QuerySettings(captions=1, patches=4, witness=True)
     for logits, found in ((scores, "2"), ({"a red cup": -9.0}, "0")):
-        matcher = FakeMatcher(6, logit=lambda request, known=logits: known[request.text])
+        matcher = told(logits)
         reading, _ = read("How many red cups are there?", settings, matcher=matcher)
         assert (reading.text, reading.evidence[0].text) == (found, "; ".join(logits))
         assert len(matcher.matches.requests) == len(logits)
