@@ -44,7 +44,7 @@ QUESTIONS = (
     ("Do the curtains and the sofa have the same color?", "What color are the curtains?"),
 )
 """What is asked, and what else its program may ask."""
-BACK_ENDS = ("llama.cpp", "float32", "bfloat16")
+BACK_ENDS = ("llama.cpp", "int8", "float32")
 
 
 def prompts() -> list[dict[str, GenerationRequest]]:

@@ -17,8 +17,8 @@ LanguageModel = Annotated[
         "--language-model",
         "--lm",
         envvar="CODEVQA_LANGUAGE_MODEL",
-        help="Another language model: transformers:ID, gguf:FILE, openai:NAME, openai-completion:NAME; a server is told"
-        " by OPENAI_BASE_URL and OPENAI_API_KEY.",
+        help="Another language model: transformers:ID, transformers-int8:ID, gguf:FILE, openai:NAME,"
+        " openai-completion:NAME; a server is told by OPENAI_BASE_URL and OPENAI_API_KEY.",
     ),
 ]
 PromptForm = Annotated[

@@ -40,6 +40,10 @@ def _transformers(name: str, **options: Any) -> Any:
     return TransformersLM.from_pretrained(name, **options)
 
 
+def _transformers_int8(name: str, **options: Any) -> Any:
+    return _transformers(name, dtype="int8", **options)
+
+
 def _gguf(name: str, **options: Any) -> Any:
     from ..models.llama_cpp import LlamaCppLM
 
@@ -73,6 +77,7 @@ LOADERS: Mapping[str, Mapping[str, Loader]] = {
     "captioner": {"blip": _blip_captioner},
     "language_model": {
         "transformers": _transformers,
+        "transformers-int8": _transformers_int8,
         "gguf": _gguf,
         "openai": _openai,
         "openai-chat": _openai_chat,
@@ -151,29 +156,23 @@ def build(
 def choose(chosen: Preset, parts: Mapping[str, str | None]) -> dict[str, tuple[str, Mapping[str, Any]]]:
     """Returns what is loaded for each role, and with which options: the preset's, or another part in its place.
 
-    Where there is no GPU and the package for it is installed, the preset's quantised language model is taken.
+    Where there is no GPU, the preset's quantised language model is taken.
 
     Raises:
         UnknownNameError: no such role or back end.
     """
     picked = {role: (spec, chosen.options.get(role, {})) for role, spec in chosen.parts.items()}
     given = {role: spec for role, spec in parts.items() if spec is not None}
-    if "language_model" not in given and chosen.quantised is not None and _quantised_is_better():
-        given["language_model"] = chosen.quantised
+    if "language_model" not in given and chosen.quantised is not None:
+        import torch
+
+        if not torch.cuda.is_available():
+            given["language_model"] = chosen.quantised
     # Options belong to the model they were chosen for.
     picked.update({role: (spec, {}) for role, spec in given.items()})
     for role, (spec, _) in picked.items():
         parse(role, spec)  # a typing error should not cost the seconds of loading the parts before it
     return picked
-
-
-def _quantised_is_better() -> bool:
-    # The package first: importing PyTorch to find out that there is no GPU takes a second.
-    if importlib.util.find_spec("xllamacpp") is None:
-        return False
-    import torch
-
-    return not torch.cuda.is_available()
 
 
 def prompt_sets(chosen: Preset, prompts: str | None) -> dict[Form, PromptSet]:

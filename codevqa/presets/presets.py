@@ -36,8 +36,7 @@ class Preset:
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Arguments for loading a part, by role."""
     quantised: str | None = None
-    """The language model in few bits a weight, taken in its place where there is no GPU and the extra ``gguf`` is
-    installed."""
+    """The language model in fewer bits, taken in its place where there is no GPU."""
 
     @property
     def parts(self) -> dict[str, str]:
@@ -74,7 +73,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
                 retriever="sentence:sentence-transformers/all-mpnet-base-v2",
                 prompts=_PAPER_PROMPTS,
                 settings=Settings(query=_READING, limits=Limits(wall_seconds=600)),  # first prompts take minutes
-                quantised="gguf:Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
+                quantised="transformers-int8:Qwen/Qwen2.5-Coder-1.5B-Instruct",
             ),
             Preset(
                 name="large",

@@ -11,6 +11,9 @@ from typing import Any
 import torch
 
 from ...core.errors import ModelNotFoundError, SetupError
+from .int8_linear import quantise
+
+INT8 = "int8"
 
 
 def load(model: str | os.PathLike[str], device: str | None, dtype: str | None) -> tuple[Any, Any, str]:
@@ -19,7 +22,8 @@ def load(model: str | os.PathLike[str], device: str | None, dtype: str | None) -
     Args:
         model: a folder, or a model id of the hub.
         device: where it runs; None takes a GPU if there is one.
-        dtype: name of a torch dtype; None takes bfloat16 on a GPU and float32 elsewhere.
+        dtype: name of a torch dtype, or ``int8`` for linear layers in eight bits on a CPU; None takes bfloat16 on a GPU
+            and float32 elsewhere.
 
     Raises:
         ModelNotFoundError: it is not here, not complete, or not a causal language model.
@@ -30,10 +34,15 @@ def load(model: str | os.PathLike[str], device: str | None, dtype: str | None) -
     looks_local = isinstance(model, os.PathLike) or model.startswith(("/", ".", "~")) or model.count("/") > 1
     if not local and looks_local:
         raise ModelNotFoundError(f"No model folder at {model}.", hint="Check the path.")
-    place, number = _resolve(device, dtype)
+    eight = dtype == INT8
+    place, number = _resolve("cpu" if eight and device is None else device, "bfloat16" if eight else dtype)
+    if eight and place.type != "cpu":
+        raise SetupError(f"int8 is for a CPU, not for {place}.", hint="Use bfloat16 there.")
     source = str(folder) if local else str(model)
     with quiet(progress=not local):
         network, tokenizer = _load(source, number)
+        if eight:
+            quantise(network)
         try:
             network = network.to(place)
         except (torch.OutOfMemoryError, RuntimeError, AssertionError) as error:
@@ -57,7 +66,7 @@ def _resolve(device: str | None, dtype: str | None) -> tuple[torch.device, torch
         return place, torch.bfloat16 if place.type == "cuda" else torch.float32
     number = getattr(torch, dtype, None)
     if not isinstance(number, torch.dtype) or not number.is_floating_point:
-        raise SetupError(f"Unknown dtype {dtype!r}.", hint="Use float32, bfloat16 or float16.")
+        raise SetupError(f"Unknown dtype {dtype!r}.", hint="Use float32, bfloat16, float16 or int8.")
     return place, number
 
 

@@ -113,7 +113,8 @@ class TransformersLM:
         Args:
             model: a folder, or a model id of the hub.
             device: where it runs, e.g. ``"cuda:0"``; None takes a GPU if there is one.
-            dtype: e.g. ``"float32"``; None takes bfloat16 on a GPU and float32 elsewhere, whatever the file holds.
+            dtype: e.g. ``"float32"``, or ``"int8"`` on a CPU, which rounds; None takes bfloat16 on a GPU and float32
+                elsewhere, whatever the file holds.
             max_batch: most prompts decoded together.
             prefix_cache_bytes: memory for prompt prefixes kept between calls; 0 keeps none.
             name: id reported with answers; None takes the model id or the folder's name.

@@ -24,6 +24,7 @@ import torch
 from ...cpu_threads import LARGE, compute_with
 from ..decoding_loop import DecodingLoop
 from ..grammar_hold import GrammarHold
+from ..int8_linear import weights
 from ..phases import Prefill, UnsupportedError, attend_in
 from ..stats import LMStats
 from ..tokenised_request import FindEnd, TokenisedRequest, common_prefix_length
@@ -97,8 +98,8 @@ class PackedDecoder(DecodingLoop):
         self._lock = threading.Lock()
         """Held by whoever changes what workers have in common."""
         self._threads: ThreadPoolExecutor | None = None
-        weights = sum(weight.numel() for weight in model.base_model.parameters())
-        self._large = weights >= LARGE * getattr(model.config.get_text_config(), "num_hidden_layers", 1)
+        layers = getattr(model.config.get_text_config(), "num_hidden_layers", 1)
+        self._large = weights(model.base_model) >= LARGE * layers
 
     def _misfit(self) -> str | None:
         """Tries the short way through the layers first, then the model's own modules."""

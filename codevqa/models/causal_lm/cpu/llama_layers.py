@@ -13,12 +13,14 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from ..int8_linear import Int8Linear
 from .forward_pass import Pack
 
 __all__ = ["LlamaLayers"]
 
 _LINEAR = {f"self_attn.{name}_proj" for name in "qkvo"} | {f"mlp.{name}_proj" for name in ("gate", "up", "down")}
-_WEIGHTS = {f"{name}.weight" for name in (*_LINEAR, "input_layernorm", "post_attention_layernorm")}
+_NORMS = {"input_layernorm.weight", "post_attention_layernorm.weight"}
+_WEIGHTS = {f"{name}.weight" for name in _LINEAR} | _NORMS
 
 
 class LlamaLayers:
@@ -84,7 +86,10 @@ class LlamaLayers:
 
 def _is_plain(layer: Any) -> bool:
     names = {name for name, _ in layer.named_parameters() if not name.endswith("proj.bias")}
-    return names == _WEIGHTS and all(type(layer.get_submodule(name)) is nn.Linear for name in _LINEAR)
+    linear = [layer.get_submodule(name) for name in _LINEAR]
+    if all(type(one) is Int8Linear for one in linear):
+        return names == _NORMS
+    return names == _WEIGHTS and all(type(one) is nn.Linear for one in linear)
 
 
 def _heads(tokens: torch.Tensor, width: int) -> torch.Tensor:

@@ -1,0 +1,84 @@
+"""Products of matrices in eight bits, for language models on a processor: twice as fast as float32, half the memory.
+
+Weights are rounded once, with a scale for each output. What they are multiplied with is rounded anew each time, with a
+scale for each token, but for the few entries that are far larger than the others and would coarsen that scale: those
+are multiplied in float32 (LLM.int8: Dettmers et al., 2022, who choose features, where this chooses entries).
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+from torch import nn
+
+__all__ = ["Int8Linear", "is_quantised", "quantise", "weights"]
+
+_WEIGHT = 127
+"""Greatest value of a rounded weight."""
+_LEVELS = 63
+"""Greatest value of a rounded input. Processors without VNNI add pairs of products in sixteen bits, which have room for
+two times 127 * 127 and not for two times 255 * 127."""
+_FAR = 4.0
+"""Entries of so many times a token's root mean square are not rounded: of 4, 6, 10 and 16 what follows float32 best, in
+a tenth more time."""
+
+
+class Int8Linear(nn.Module):
+    """``x @ weight.T + bias`` in eight bits.
+
+    Args:
+        weight: shape (outputs, inputs), of any floating dtype.
+        bias: shape (outputs,), or None.
+    """
+
+    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
+        super().__init__()
+        self.weights = weight.numel() + (0 if bias is None else bias.numel())
+        whole = weight.detach().float()
+        scales = whole.abs().amax(1).clamp_min(1e-8) / _WEIGHT
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "torch.quantize_per_tensor", UserWarning)  # nothing else is as fast yet
+            rounded = torch.quantize_per_channel(whole, scales.double(), torch.zeros(len(whole)).long(), 0, torch.qint8)
+        self._packed: Any = torch.ops.quantized.linear_prepack(rounded, None)
+        self._columns = rounded.int_repr().T.contiguous()
+        self._scales = scales
+        self._bias = None if bias is None else bias.detach().float()
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Returns the products, shape (..., outputs), float32."""
+        rows = inputs.flatten(0, -2)
+        far = rows.abs() > rows.square().mean(-1, keepdim=True).sqrt_().mul_(_FAR)
+        near = rows.masked_fill(far, 0.0)
+        scale = near.abs().amax(-1, keepdim=True).clamp_min_(1e-8)
+        made: torch.Tensor = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
+            near.div_(scale), 1 / _LEVELS, _LEVELS + 1, self._packed
+        )
+        made.mul_(scale)
+        columns = far.any(0).nonzero()[:, 0]
+        if len(columns):
+            beyond = rows[:, columns].mul_(far[:, columns])
+            made.addcmul_(beyond @ self._columns[columns].float(), self._scales)
+        if self._bias is not None:
+            made.add_(self._bias)
+        return made.view(*inputs.shape[:-1], len(self._scales))
+
+
+def quantise(network: Any) -> None:
+    """Puts every linear layer of a network into eight bits, one after another, and all else into float32."""
+    for name, layer in list(network.named_modules()):
+        if type(layer) is nn.Linear:
+            network.set_submodule(name, Int8Linear(layer.weight, layer.bias))
+    network.float()
+
+
+def is_quantised(network: Any) -> bool:
+    """Whether a network has layers in eight bits."""
+    return any(isinstance(layer, Int8Linear) for layer in network.modules())
+
+
+def weights(network: Any) -> int:
+    """Returns how many weights a network has, those in eight bits with them."""
+    eight: int = sum(layer.weights for layer in network.modules() if isinstance(layer, Int8Linear))
+    return eight + sum(int(weight.numel()) for weight in network.parameters())

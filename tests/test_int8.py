@@ -1,0 +1,71 @@
+"""Language models whose linear layers are in eight bits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lm_kit import gpt2, llama, mixed, qwen2
+from tiny_lm import build_tokenizer
+
+from codevqa.core.errors import SetupError
+from codevqa.models.causal_lm import TransformersLM
+from codevqa.models.causal_lm.int8_linear import Int8Linear, is_quantised, quantise, weights
+
+
+def saved(make: Any, folder: Path) -> Path:
+    torch.manual_seed(0)
+    model = make().eval()
+    model.generation_config.eos_token_id = 2
+    model.save_pretrained(folder)
+    build_tokenizer().save_pretrained(folder)
+    return folder
+
+
+def test_products_are_those_of_the_layer_but_for_rounding() -> None:
+    torch.manual_seed(0)
+    layer = torch.nn.Linear(64, 48)
+    inputs = torch.randn(9, 64) * torch.logspace(-3, 3, 9)[:, None]
+    made, expected = Int8Linear(layer.weight, layer.bias)(inputs) - layer.bias, inputs @ layer.weight.T
+    assert ((made - expected).norm(dim=1) / expected.norm(dim=1) < 0.03).all(), "each token has a scale of its own"
+
+
+def test_a_token_is_the_same_in_any_company() -> None:
+    torch.manual_seed(0)
+    layer = Int8Linear(torch.randn(48, 64), None)
+    inputs = torch.randn(9, 64) * torch.logspace(-3, 3, 9)[:, None]
+    assert all(torch.equal(layer(inputs[place : place + 1])[0], row) for place, row in enumerate(layer(inputs)))
+
+
+def test_sums_of_the_largest_products_do_not_overflow() -> None:
+    layer = Int8Linear(torch.ones(4, 512), None)
+    assert torch.allclose(layer(torch.ones(1, 512)), torch.tensor(512.0))
+
+
+@pytest.mark.parametrize("make", [llama, qwen2])
+def test_a_model_in_eight_bits_goes_through_our_own_loop(make: Any, tmp_path: Path) -> None:
+    lm = TransformersLM.from_pretrained(saved(make, tmp_path), dtype="int8")
+    exact = TransformersLM.from_pretrained(tmp_path, device="cpu", dtype="float32")
+    assert is_quantised(lm.model) and not is_quantised(exact.model)
+    assert weights(lm.model) == weights(exact.model) and lm.model.dtype is torch.float32
+    assert lm.own_loop and lm._loop._layers is not None  # type: ignore[union-attr]
+    asked = mixed()
+    same = [one == lm.generate([request])[0] for one, request in zip(lm.generate(asked), asked, strict=True)]
+    assert sum(same) >= len(asked) - 2, "rounding may turn a tie"
+    with torch.inference_mode():
+        ids = torch.randint(3, 400, (1, 40))
+        seen, expected = lm.model(ids).logits, exact.model(ids).logits
+    assert (seen - expected).norm() / expected.norm() < 0.1
+
+
+def test_layers_that_are_not_linear_stay(tmp_path: Path) -> None:
+    model = gpt2()
+    quantise(model)
+    assert [name for name, part in model.named_modules() if isinstance(part, Int8Linear)] == ["lm_head"]
+
+
+def test_eight_bits_are_for_a_processor(tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match="int8 is for a CPU, not for meta"):
+        TransformersLM.from_pretrained(saved(llama, tmp_path), device="meta", dtype="int8")
