@@ -16,7 +16,8 @@ ROOT = Path(__file__).resolve().parent.parent
 SCRIPT = """
 import json, sys
 from codevqa.demo import DemoLimits, serving
-with serving("mini", port=0, limits=DemoLimits(**json.loads(sys.argv[1])), say=print) as served:
+limits, login = json.loads(sys.argv[1])
+with serving("mini", port=0, limits=DemoLimits(**limits), login=login and tuple(login), say=print) as served:
     print(served.url, flush=True)
     sys.stdin.read()
 print("ended")
@@ -24,9 +25,9 @@ print("ended")
 
 
 @contextmanager
-def demo_server(**limits: Any) -> Iterator[str]:
+def demo_server(login: tuple[str, str] | None = None, **limits: Any) -> Iterator[str]:
     """Serves the demo with these limits and yields its address; ends it, and asserts that it had nothing to say."""
-    words = [sys.executable, "-c", SCRIPT, json.dumps(limits)]
+    words = [sys.executable, "-c", SCRIPT, json.dumps([limits, login])]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GRADIO")}
     with subprocess.Popen(
         words,

@@ -32,6 +32,7 @@ from codevqa.demo.live import LiveQuestion, PageUpdate
 from codevqa.demo.pictures import read_pictures, shipped_questions
 from codevqa.demo.service import DemoRequest, DemoService, VisitorId
 from codevqa.demo.turn import Turn, follow
+from codevqa.demo.uploads import Uploads
 from codevqa.demo.visitor import Allowance, Visitors
 from codevqa.engine.watch import Watch
 
@@ -596,7 +597,16 @@ def test_a_visitor_never_makes_the_server_download(tmp_path: Path, monkeypatch: 
 
 
 def through(
-    gate_files: Path, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None, **limits: Any
+    gate_files: Path,
+    method: str,
+    path: str,
+    body: bytes = b"",
+    headers: dict[str, str] | None = None,
+    *,
+    hosts: frozenset[str] = frozenset({"127.0.0.1"}),
+    numbers: bool = False,
+    slow: float = 0.0,
+    **limits: Any,
 ) -> tuple[int, dict[bytes, bytes], bytes]:
     """Returns status and headers of a request through the gate, and the body that the app behind it received."""
     received: list[bytes] = []
@@ -615,6 +625,7 @@ def through(
         await send({"type": "http.response.body", "body": b"ok"})
 
     async def receive() -> Any:
+        await asyncio.sleep(slow)
         return {"type": "http.request", "body": chunks.pop(0), "more_body": bool(chunks)}
 
     async def send(message: Any) -> None:
@@ -627,8 +638,11 @@ def through(
         "path": path,
         "headers": [(name.encode(), value.encode()) for name, value in told.items()],
     }
-    gate = Gate(app, DemoLimits(**limits), gate_files, frozenset({"127.0.0.1"}))
-    asyncio.run(gate(scope, receive, send))
+
+    async def main() -> None:
+        await Gate(app, DemoLimits(**limits), gate_files, hosts, numbers=numbers)(scope, receive, send)
+
+    asyncio.run(main())
     if not sent:
         return 0, {}, b""
     return sent[0]["status"], dict(sent[0]["headers"]), b"".join(received)
@@ -697,12 +711,77 @@ def test_the_gate_bounds_requests_and_refuses_addresses_of_pictures(tmp_path: Pa
     assert through(tmp_path, "POST", join, b"x" * 3000, request_bytes=2000)[0] == 413
     assert through(tmp_path, "POST", join, b"{}", {"content-length": "3000"}, request_bytes=2000)[0] == 413
     large = DemoLimits(pictures=1, upload_bytes=1000).upload_request_bytes + 1000
-    assert through(tmp_path, "POST", upload, b"x" * large, pictures=1, upload_bytes=1000)[0] == 0, "cut off"
     declared = {"content-length": str(large)}
     assert through(tmp_path, "POST", upload, b"", declared, pictures=1, upload_bytes=1000)[0] == 413
-    (tmp_path / "stored").write_bytes(b"x" * 5000)
-    assert through(tmp_path, "POST", upload, b"x", {"content-length": "1"}, stored_bytes=5000)[0] == 503
-    assert through(tmp_path, "POST", upload, b"x", {"content-length": "1"}, stored_bytes=5001)[0] == 200
+    assert through(tmp_path, "POST", upload, b"x" * large)[0] == 411, "nobody knows how much is to come"
+    chunked = {"content-length": "1", "transfer-encoding": "chunked"}
+    assert through(tmp_path, "POST", upload, b"x", chunked)[0] == 411, "chunks win over a length"
+    assert through(tmp_path, "POST", upload, b"x", {"content-length": "1"})[0] == 200
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:
+    for path in ("/gradio_api/queue/join", "/gradio_api/upload"):
+        status, _, body = through(tmp_path, "POST", path, b"", {"content-length": "9"}, slow=5, receive_seconds=0.05)
+        assert (status, body) == (408, b"")
+
+
+def test_a_public_server_knows_numbers_and_its_own_names_only(tmp_path: Path) -> None:
+    def status(host: str, own: str = "0.0.0.0") -> int:
+        names = serve_module._names(own, ["VQA.example.org"])
+        return through(tmp_path, "GET", "/", headers={"host": host}, hosts=names, numbers=not loopback(own))[0]
+
+    for known in ("192.168.1.5:7860", "[fe80::1]:7860", "vqa.example.org", f"{socket.gethostname().lower()}:7860"):
+        assert status(known) == 200
+    assert status("rebound.example:7860") == status("1.2.3.4.rebound.example") == status("") == 403
+    assert status("192.168.1.5:7860", own="127.0.0.1") == 403
+
+
+# -- uploads ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_oldest_pictures_go_first_and_fresh_ones_stay(tmp_path: Path) -> None:
+    for place, age in enumerate((500, 300, 400, 0)):
+        path = tmp_path / str(place) / "x.png"
+        path.parent.mkdir()
+        path.write_bytes(b"x" * 100)
+        os.utime(path, (time.time() - age,) * 2)
+
+    def left() -> list[str]:
+        return sorted(path.parent.name for path in tmp_path.rglob("*.png"))
+
+    async def upload(count: int) -> str:
+        async with Uploads(tmp_path, DemoLimits(stored_bytes=400)).room("a", count) as refused:
+            return refused
+
+    assert asyncio.run(upload(0)) == "" and left() == ["0", "1", "2", "3"]
+    assert asyncio.run(upload(150)) == "" and left() == ["1", "3"]
+    assert asyncio.run(upload(301)).startswith("503") and left() == ["3"]
+
+
+def test_one_address_fills_its_own_share_only(tmp_path: Path) -> None:
+    now = 0.0
+    uploads = Uploads(tmp_path, DemoLimits(stored_bytes_address=100, keep_seconds=60), lambda: now)
+
+    async def upload(address: str, count: int) -> str:
+        async with uploads.room(address, count) as refused:
+            return refused
+
+    assert asyncio.run(upload("a", 60)) == ""
+    assert asyncio.run(upload("a", 41)).startswith("429")
+    assert asyncio.run(upload("b", 100)) == ""
+    now = 61.0
+    assert asyncio.run(upload("a", 100)) == ""
+
+
+def test_what_is_on_its_way_takes_room_already(tmp_path: Path) -> None:
+    async def main() -> list[str]:
+        uploads = Uploads(tmp_path, DemoLimits(stored_bytes=100))
+        async with uploads.room("a", 60) as first, uploads.room("b", 60) as second:
+            pass
+        async with uploads.room("b", 60) as third:
+            return [first, second[:3], third]
+
+    assert asyncio.run(main()) == ["", "503", ""]
 
 
 # -- serving ---------------------------------------------------------------------------------------------------------
@@ -727,9 +806,17 @@ def test_a_port_that_is_taken_is_said_and_without_one_the_next_is_taken() -> Non
 
 
 def test_what_an_open_address_exposes_is_said() -> None:
-    told = serve_module._exposed("0.0.0.0", 7860, DemoLimits())
+    told = serve_module._exposed("0.0.0.0", 7860, DemoLimits(), ["vqa.example"], False)
     for words in ("no password", "pictures and questions", "run programs in the sandbox", "7860", "without encryption"):
         assert words in told
+    assert "vqa.example" in told and socket.gethostname().lower() in told
+    assert "and knows the password" in serve_module._exposed("0.0.0.0", 7860, DemoLimits(), [], True)
+
+
+@pytest.mark.parametrize("auth", ["", "name", "name:", ":word"])
+def test_half_a_login_is_refused_before_anything_is_loaded(auth: str) -> None:
+    with pytest.raises(SetupError, match="is no NAME:PASSWORD"):
+        serve_module.main(auth=auth, say=print)
 
 
 def test_without_gradio_one_line_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:

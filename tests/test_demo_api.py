@@ -8,7 +8,9 @@ import io
 import json
 import re
 import secrets
+import socket
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -93,7 +95,9 @@ def test_the_documented_limits_are_the_defaults() -> None:
         f"| {limits.seconds:.0f} seconds |",
         f"| {limits.per_minute}, {limits.per_minute_address} a minute |",
         f"| {limits.visitors}, each for {limits.idle_seconds / 60:.0f} minutes",
-        f"| {limits.keep_seconds // 60} minutes, {limits.stored_bytes >> 30} GB together |",
+        f"| {limits.keep_seconds // 60} minutes, {limits.stored_bytes >> 30} GB together, then the oldest go first; "
+        f"{limits.stored_bytes_address >> 20} MB from one network address |",
+        f"| {limits.receive_seconds:.0f}, {limits.receive_seconds / 3:.0f} seconds |",
         f"({limits.memory_bytes >> 20} MB)",
     ):
         assert words in text, words
@@ -360,3 +364,33 @@ def test_the_page_names_no_other_machine_in_what_it_loads(served: str) -> None:
     policy = page.headers["content-security-policy"]
     assert "default-src 'self'" in policy and "http" not in policy and "*" not in policy
     assert "fonts.googleapis" not in httpx.get(f"{served}theme.css").text
+
+
+@pytest.mark.slow
+def test_slow_clients_are_cut_and_strangers_kept_out() -> None:
+    with demo_server(login=("ada", "lovelace"), receive_seconds=3.0) as server:
+        server = server.rstrip("/")
+        place = httpx.URL(server)
+        assert httpx.get(f"{server}/config").status_code == 401
+        upload = {"files": ("x.png", GARDEN.read_bytes())}
+        assert httpx.post(f"{server}/gradio_api/upload", files=upload).status_code == 401
+        assert httpx.post(f"{server}/login", data={"username": "ada", "password": "no"}).status_code == 400
+        with pytest.raises(ValueError, match="Could not login"):
+            Client(server, auth=("ada", "no"), verbose=False)
+        client = Client(server, auth=("ada", "lovelace"), verbose=False)
+        assert client.predict([handle_file(str(GARDEN))], "Is there a cloud?", api_name="/ask")
+        for head in (b"", b"GET / HTTP/1.1\r\nHost: 127", b"GET /robots.txt HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"):
+            began = time.monotonic()
+            with socket.create_connection((place.host, place.port), timeout=20) as silent:
+                silent.sendall(head)
+                while silent.recv(4096):
+                    pass
+            assert time.monotonic() - began < 10, "nobody waits for what does not come"
+        with socket.create_connection((place.host, place.port), timeout=20) as slow:
+            said = (
+                b"POST /gradio_api/upload HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99\r\n"
+                b"Content-Type: multipart/form-data; boundary=x\r\nCookie: %s\r\n\r\n--x"
+            )
+            slow.sendall(said % "; ".join(f"{key}={value}" for key, value in client.cookies.items()).encode())
+            answer = slow.recv(4096)
+        assert answer.startswith(b"HTTP/1.1 408"), answer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Annotated
 
 import typer
@@ -20,8 +21,31 @@ def demo(
     ] = None,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")] = True,
     language_model: LanguageModel = None,
+    name: Annotated[
+        list[str] | None, typer.Option(help="A name that visitors may address it by, such as a proxy's; repeatable.")
+    ] = None,
+    auth: Annotated[
+        str | None,
+        typer.Option(
+            help="NAME:PASSWORD that visitors have to give.", envvar="CODEVQA_DEMO_AUTH", metavar="NAME:PASSWORD"
+        ),
+    ] = None,
+    access_log: Annotated[bool, typer.Option("--access-log", help="Say each request on standard error.")] = False,
 ) -> None:
     """Serve a page to ask questions on and watch how they are answered. Needs: pip install 'codevqa[demo]'."""
     from ..demo import main
 
-    main(preset, host=host, port=port, browser=browser, language_model=language_model, say=warn)
+    if access_log:
+        log = logging.getLogger("codevqa.demo.access")
+        log.addHandler(logging.StreamHandler())
+        log.setLevel(logging.INFO)
+    main(
+        preset,
+        host=host,
+        port=port,
+        browser=browser,
+        language_model=language_model,
+        names=name or (),
+        auth=auth,
+        say=warn,
+    )

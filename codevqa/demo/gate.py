@@ -7,17 +7,23 @@ and the browser is told to fetch nothing from anywhere else.
 
 from __future__ import annotations
 
+import asyncio
+import ipaddress
 import json
+import logging
 import os
 import re
-import stat
+import time
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from .limits import DemoLimits
+from .uploads import Uploads
 
 __all__ = ["Gate", "loopback"]
+
+_access = logging.getLogger("codevqa.demo.access")
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -27,11 +33,11 @@ App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 GET = re.compile(
     r"/|/config|/theme\.css|/favicon\.ico|/manifest\.json|/robots\.txt|/(assets|static|svelte)/[^\\]*"
-    r"|/gradio_api/(info|app_id|startup-events|theme\.css|user|login_check|queue/status|queue/data|upload_progress"
+    r"|/login/?|/logout|/gradio_api/(info|app_id|startup-events|theme\.css|user|login_check|queue/status|queue/data|upload_progress"
     r"|heartbeat/\w+|call/(v2/)?\w+/\w+|file=.*)/?"
 )
 """What may be read."""
-POST = re.compile(r"/gradio_api/(queue/join|cancel|reset|upload|call/(v2/)?\w+)/?")
+POST = re.compile(r"/login/?|/gradio_api/(queue/join|cancel|reset|upload|call/(v2/)?\w+)/?")
 """What may be sent."""
 ADDRESS = re.compile(r"\s*[a-z][a-z0-9+.-]+:/|\s*(//|\\)", re.IGNORECASE)
 """What is an address rather than a path of this machine."""
@@ -56,37 +62,72 @@ class Gate:
         app: what it stands before.
         limits: how large requests may be.
         files: the folder of uploads.
-        hosts: names by which the server may be addressed; None allows all. A page of somebody else's that makes its
-            own name mean this machine is kept out by it.
+        hosts: names by which the server may be addressed. A page of somebody else's that makes its own name mean
+            this machine is kept out by it.
+        numbers: whether any network address will do as well: a name that changes its meaning is none.
     """
 
-    def __init__(self, app: App, limits: DemoLimits, files: Path, hosts: frozenset[str] | None = None) -> None:
+    def __init__(
+        self, app: App, limits: DemoLimits, files: Path, hosts: frozenset[str], *, numbers: bool = False
+    ) -> None:
         self._app = app
         self._limits = limits
         self._files = files
         self._hosts = hosts
+        self._numbers = numbers
+        self._uploads = Uploads(files, limits)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
+        answer = _Answer(scope, send)
+        try:
+            await self._pass(scope, receive, answer)
+        finally:
+            _access.info("%s %s %s %s %.3f s", *answer.told())
+
+    async def _pass(self, scope: Scope, receive: Receive, send: _Answer) -> None:
         refused = "404 there is nothing here" if scope["type"] != "http" else self._refused(scope)
         if refused:
             await _refuse(scope, send, refused)
-            return
-        if scope["method"] == "POST":
+        elif scope["method"] != "POST":
+            await self._app(scope, receive, send)
+        elif scope["path"].rstrip("/").endswith("/upload"):
+            await self._upload(scope, receive, send)
+        else:
             body = await self._body(scope, receive)
             if isinstance(body, str):
                 await _refuse(scope, send, body)
+            else:
+                await self._app(scope, body, send)
+
+    async def _upload(self, scope: Scope, receive: Receive, send: _Answer) -> None:
+        """Passes an upload on as it comes, in bounded time."""
+        length = _length(scope)
+        if length is None:
+            await _refuse(scope, send, "411 an upload says how long it is")
+            return
+        if length > self._limits.upload_request_bytes:
+            await _refuse(scope, send, "413 the request is too large")
+            return
+        async with self._uploads.room(_address(scope), length) as refused:
+            if refused:
+                await _refuse(scope, send, refused)
                 return
-            receive = body
-        await self._app(scope, receive, _with_headers(send))
+            try:
+                # Only what is received has a time: what is done with it is not the client's.
+                await self._app(scope, _hurried(receive, self._limits.receive_seconds), send)
+            except TimeoutError:
+                if not send.begun:
+                    await _refuse(scope, send, "408 the upload took too long")
 
     def _refused(self, scope: Scope) -> str:
         """Says why a request is refused by its head alone; empty where it is not."""
         method, path = scope["method"], scope["path"]
-        if self._hosts is not None and _host(scope) not in self._hosts:
+        host = _host(scope)
+        if host not in self._hosts and not (self._numbers and _is_number(host)):
             return "403 this server is not known by that name"
         if method == "POST" and not _own_page(scope):
             return "403 another page may not ask here"
@@ -106,18 +147,16 @@ class Gate:
 
     async def _body(self, scope: Scope, receive: Receive) -> Receive | str:
         """Returns what the app receives, or why the request is refused."""
-        upload = scope["path"].rstrip("/").endswith("/upload")
-        limit = self._limits.upload_request_bytes if upload else self._limits.request_bytes
-        declared = dict(scope["headers"]).get(b"content-length", b"0")
-        if not declared.isdigit() or int(declared) > limit:
+        limit = self._limits.request_bytes
+        if (_length(scope) or 0) > limit:
             return "413 the request is too large"
-        if upload:
-            if _stored(self._files) + int(declared) > self._limits.stored_bytes:
-                return "503 too much has been uploaded: try again later"
-            return _bounded(receive, limit)
         body = b""
+        receive = _hurried(receive, self._limits.receive_seconds)
         while True:
-            message = await receive()
+            try:
+                message = await receive()
+            except TimeoutError:
+                return "408 the request took too long"
             if message["type"] != "http.request":
                 return lambda: _later(message)
             body += message.get("body", b"")
@@ -147,17 +186,6 @@ def _own_page(scope: Scope) -> bool:
     return origin is None or origin.partition(b"//")[2].lower() == headers.get(b"host", b"").lower()
 
 
-def _stored(folder: Path) -> int:
-    total = 0
-    for path in folder.rglob("*"):
-        try:
-            found = path.stat()
-        except FileNotFoundError:  # deleted meanwhile, as old uploads are
-            continue
-        total += found.st_size if stat.S_ISREG(found.st_mode) else 0
-    return total
-
-
 def _paths(body: bytes) -> Iterator[str]:
     """Yields each text under a key that Gradio takes for a file's place."""
     try:
@@ -174,16 +202,75 @@ def _paths(body: bytes) -> Iterator[str]:
             waiting.extend(one)
 
 
-def _bounded(receive: Receive, limit: int) -> Receive:
-    left = limit
+def _length(scope: Scope) -> int | None:
+    """Returns how long a request says its body is; None where it does not."""
+    headers = dict(scope["headers"])
+    length = headers.get(b"content-length", b"")
+    return int(length) if length.isdigit() and b"transfer-encoding" not in headers else None
 
-    async def bounded() -> Message:
-        nonlocal left
-        message = await receive()
-        left -= len(message.get("body", b""))
-        return message if left >= 0 else {"type": "http.disconnect"}
 
-    return bounded
+def _address(scope: Scope) -> str:
+    client = scope.get("client")
+    return str(client[0]) if client else ""
+
+
+def _is_number(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+def _hurried(receive: Receive, seconds: float) -> Receive:
+    """Returns the same messages of a request's body; those that come too late raise ``TimeoutError``."""
+    due = time.monotonic() + seconds
+    whole = False
+
+    async def hurried() -> Message:
+        nonlocal whole
+        if whole:  # what is left to come is that the client has gone
+            return await receive()
+        async with asyncio.timeout(max(0.0, due - time.monotonic())):
+            message = await receive()
+        whole = not message.get("more_body")
+        return message
+
+    return hurried
+
+
+class _Answer:
+    """Sends an answer with our headers, and remembers what it was.
+
+    Args:
+        scope: of the request.
+        send: sends on.
+    """
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self._scope, self._send = scope, send
+        self._since = time.monotonic()
+        self._status = 0
+
+    @property
+    def begun(self) -> bool:
+        """Whether the answer has begun."""
+        return self._status > 0
+
+    def told(self) -> tuple[str, str, str, int, float]:
+        """Returns what the access log says: no question, no name of a file, no cookie."""
+        path = re.sub(r"(/file=|/call/\w+/|heartbeat/).*", r"\1...", self._scope.get("path", ""))
+        seconds = time.monotonic() - self._since
+        return _address(self._scope), self._scope.get("method", "-"), repr(path)[1:-1], self._status, seconds
+
+    async def __call__(self, message: Message) -> None:
+        """Sends one message."""
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+            known = {name.lower() for name, _ in message.get("headers", ())}
+            added = [pair for pair in HEADERS if pair[0] not in known]
+            message = {**message, "headers": [*message.get("headers", ()), *added]}
+        await self._send(message)
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
@@ -201,17 +288,6 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 
 async def _later(message: Message) -> Message:
     return message
-
-
-def _with_headers(send: Send) -> Send:
-    async def sending(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            known = {name.lower() for name, _ in message.get("headers", ())}
-            added = [pair for pair in HEADERS if pair[0] not in known]
-            message = {**message, "headers": [*message.get("headers", ()), *added]}
-        await send(message)
-
-    return sending
 
 
 async def _refuse(scope: Scope, send: Send, why: str) -> None:

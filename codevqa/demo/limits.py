@@ -42,7 +42,11 @@ class DemoLimits:
     request_bytes: int = 256 << 10
     """One request that is no upload."""
     stored_bytes: int = 1 << 30
-    """Uploaded pictures and written pages of all visitors together."""
+    """Uploaded pictures and written pages of all visitors together; beyond, the oldest are deleted first."""
+    stored_bytes_address: int = 256 << 20
+    """What one network address may upload in :attr:`keep_seconds`."""
+    receive_seconds: float = 60.0
+    """From a request's first byte to its last; the head of one has a third of it."""
     keep_seconds: int = 1800
     """Uploaded pictures and written pages are deleted after this."""
 

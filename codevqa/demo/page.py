@@ -127,7 +127,13 @@ def _examples() -> tuple[gr.Button, ...]:
 def _camera() -> gr.Image:
     with gr.Accordion("Camera", open=False):
         return gr.Image(
-            label="Take a picture", elem_id="cv-camera", sources=["webcam"], type="filepath", height=240, buttons=[]
+            label="Take a picture",
+            elem_id="cv-camera",
+            sources=["webcam"],
+            type="filepath",
+            image_mode=None,  # else Gradio decodes what was sent, whatever it is
+            height=240,
+            buttons=[],
         )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from PIL import Image
 
 from ..core.errors import CodeVQAError, ImageError
-from ..core.images import Picture, load_picture
+from ..core.images import FORMATS, Picture, load_picture
 from .limits import DemoLimits
 
 __all__ = ["ShippedQuestion", "read_pictures", "shipped_questions"]
@@ -59,9 +59,11 @@ def _read(path: Path, limits: DemoLimits, inside: Path) -> Picture:
     try:
         if not path.resolve().is_relative_to(inside):
             raise ImageError("A picture was named that was not uploaded.", hint="gradio_client.handle_file uploads it.")
+        if not path.is_file():
+            raise FileNotFoundError
         if path.stat().st_size > limits.upload_bytes:
             raise ImageError(f"{name} is too large a file.", hint=f"The limit is {limits.upload_bytes >> 20} MB.")
-        with Image.open(path) as image:  # reads the header alone
+        with Image.open(path, formats=FORMATS) as image:  # reads the header alone
             width, height = image.size
     except FileNotFoundError:
         raise ImageError(f"{name} is no longer here.", hint="Give it again.") from None

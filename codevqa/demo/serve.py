@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -22,6 +22,7 @@ from ..core.errors import SetupError
 from .engines import Engines, lacking
 from .gate import Gate, loopback
 from .limits import DemoLimits
+from .patience import set_patience
 
 if TYPE_CHECKING:
     import gradio
@@ -35,10 +36,11 @@ PORT = 7860
 LOCAL = "127.0.0.1"
 EXPOSED = """
 WARNING: listening on {host}, so other machines can reach this page.
-  Everybody who can reach port {port} can ask questions and run programs in the sandbox: there is no password.
+  Everybody who can reach port {port} {who} can ask questions and run programs in the sandbox.
   Their pictures and questions are sent to this machine, without encryption, and are kept for {minutes} minutes.
   Limits: {upload} MB a picture, {at_once} questions at once, {per_minute} a minute for each visitor.
-  To be the only one, leave out --host. To let others in safely, put a proxy with TLS and a password before it.
+  It answers to {names} and to numbers; a proxy's or a domain's name needs --name, so that no other page can use it.
+  To be the only one, leave out --host. To let others in safely, put a proxy with TLS before it.
 """
 
 
@@ -59,6 +61,8 @@ def main(
     browser: bool = True,
     language_model: str | None = None,
     limits: DemoLimits | None = None,
+    names: Sequence[str] = (),
+    auth: str | None = None,
     say: Callable[[str], None],
 ) -> None:
     """Serves the page until interrupted.
@@ -70,17 +74,29 @@ def main(
         browser: whether to open the page.
         language_model: in place of every preset's.
         limits: what visitors may use.
+        names: more names by which visitors may address it, such as a proxy's.
+        auth: ``NAME:PASSWORD`` that visitors have to give.
         say: tells whoever started it.
 
     Raises:
-        SetupError: Gradio is not installed, or the port is taken.
+        SetupError: Gradio is not installed, the port is taken, or ``auth`` is no name and password.
         UnknownNameError: no such preset or language model.
     """
     started = time.perf_counter()
-    with serving(preset, host=host, port=port, language_model=language_model, limits=limits, say=say) as served:
+    login = _login(auth)
+    with serving(
+        preset,
+        host=host,
+        port=port,
+        language_model=language_model,
+        limits=limits,
+        names=names,
+        login=login,
+        say=say,
+    ) as served:
         say(f"listening on {served.url} after {time.perf_counter() - started:.1f} s; end with Ctrl-C")
         if not loopback(host):
-            say(_exposed(host, served.port, limits or DemoLimits()))
+            say(_exposed(host, served.port, limits or DemoLimits(), names, login is not None))
         if browser:
             import webbrowser
 
@@ -110,6 +126,8 @@ def serving(
     port: int | None = None,
     language_model: str | None = None,
     limits: DemoLimits | None = None,
+    names: Sequence[str] = (),
+    login: tuple[str, str] | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Serving]:
     """Serves the page inside the block; see :func:`main`. One at a time in a process."""
@@ -127,7 +145,7 @@ def serving(
 
             service = DemoService(engines, limits, files)
             try:
-                blocks, url = _launch(service, host, port)
+                blocks, url = _launch(service, host, port, names, login)
                 try:
                     yield Serving(url, port, blocks)
                 finally:
@@ -138,14 +156,32 @@ def serving(
         shutil.rmtree(files, ignore_errors=True)
 
 
-def _launch(service: DemoService, host: str, port: int) -> tuple[gradio.Blocks, str]:
+def _login(auth: str | None) -> tuple[str, str] | None:
+    if auth is None:
+        return None
+    name, colon, password = auth.partition(":")
+    if not (name and colon and password):
+        raise SetupError("--auth is no NAME:PASSWORD.", hint="Set CODEVQA_DEMO_AUTH, which other users cannot see.")
+    return name, password
+
+
+def _names(host: str, names: Sequence[str]) -> frozenset[str]:
+    """Returns the names by which the server may be addressed."""
+    own = () if loopback(host) else (socket.gethostname(), f"{socket.gethostname()}.local")
+    return frozenset(name.lower() for name in ("localhost", LOCAL, "[::1]", host, *own, *names))
+
+
+def _launch(
+    service: DemoService, host: str, port: int, names: Sequence[str], login: tuple[str, str] | None
+) -> tuple[gradio.Blocks, str]:
     from starlette.middleware import Middleware
 
     from .page import build
     from .theme import head, theme
 
-    hosts = frozenset({"localhost", LOCAL, "[::1]", host}) if loopback(host) else None
-    gate = Middleware(Gate, limits=service.limits, files=service.files, hosts=hosts)
+    gate = Middleware(
+        Gate, limits=service.limits, files=service.files, hosts=_names(host, names), numbers=not loopback(host)
+    )
     blocks = build(service)
     _, url, _ = blocks.launch(
         server_name=f"[{host}]" if ":" in host and not host.startswith("[") else host,
@@ -155,6 +191,7 @@ def _launch(service: DemoService, host: str, port: int) -> tuple[gradio.Blocks, 
         share=False,
         inbrowser=False,
         show_error=False,
+        auth=login,
         allowed_paths=[str(Path(__file__).resolve().parent / "pictures")],
         max_threads=service.limits.at_once + service.limits.queue + 8,
         # Of what fits in one request the service names the file that is too large; Gradio would only flash a notice.
@@ -170,6 +207,7 @@ def _launch(service: DemoService, host: str, port: int) -> tuple[gradio.Blocks, 
         head=head(),
         app_kwargs={"middleware": [gate]},
     )
+    set_patience(blocks.server, service.limits.receive_seconds / 3)
     return blocks, str(url)
 
 
@@ -223,9 +261,11 @@ def _free_port(host: str, wanted: int | None) -> int:
     raise SetupError(f"Cannot listen on {host}, port {wanted}: it is taken.", hint="Give another with --port.")
 
 
-def _exposed(host: str, port: int, limits: DemoLimits) -> str:
+def _exposed(host: str, port: int, limits: DemoLimits, names: Sequence[str], login: bool) -> str:
     return EXPOSED.format(
         host=host,
+        who="and knows the password" if login else "(no password is set: --auth)",
+        names=", ".join(sorted(_names(host, names))),
         port=port,
         minutes=limits.keep_seconds // 60,
         upload=limits.upload_bytes >> 20,
