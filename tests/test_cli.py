@@ -239,7 +239,9 @@ def test_unknown_prompt_set(codevqa: CommandLine) -> None:
 def test_unknown_back_end(codevqa: CommandLine) -> None:
     done = codevqa("ask", str(GARDEN), "-q", "What is it?", "--lm", "gpt-4")
     assert_one_clear_line(
-        done, "Write one of: transformers:ID, gguf:ID, openai:ID, openai-chat:ID, openai-completion:ID."
+        done,
+        "Write one of: transformers:ID, transformers-int8:ID, gguf:ID, openai:ID, openai-chat:ID, "
+        "openai-completion:ID.",
     )
 
 
@@ -293,3 +295,13 @@ def test_full_disk() -> None:
 def test_usage_errors_are_not_tracebacks(codevqa: CommandLine) -> None:
     done = codevqa("ask", str(GARDEN))
     assert done.returncode == 2 and "Traceback" not in done.stderr and "--question" in done.stderr
+
+
+def test_a_terminal_is_told_nothing_that_it_would_obey(tmp_path: Path, codevqa: CommandLine) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("print('\\x1b]0;title\\x07')\nanswer = 'red\\x1b[2J \\u202etxt'")
+    done = codevqa("run", str(program), str(GARDEN))
+    assert done.returncode == 0 and done.stdout == "red\\x1b[2J \\u202etxt\n", done
+    done = codevqa("ask", str(tmp_path / "a\x1b[31m.png"), "-q", "Is it?")
+    assert_one_clear_line(done, "a\\x1b[31m.png")
+    assert codevqa("run", str(program), str(GARDEN), "--json").stdout.count("\\u001b") >= 1, "JSON says it exactly"

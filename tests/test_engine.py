@@ -684,3 +684,25 @@ def test_closing_while_an_ask_runs_ends_it_and_does_not_hang() -> None:
         closing.join(10)
         asking.join(10)
     assert not closing.is_alive() and not asking.is_alive() and len(ended) == 1
+
+
+@pytest.mark.parametrize("question", ["is \ud800 it", "a\udfff?"])
+def test_half_a_surrogate_pair_is_no_question(question: str) -> None:
+    with engine("answer = query(img, 'a')") as vqa:
+        with pytest.raises(QuestionError, match="half a surrogate pair"):
+            vqa.ask(RED, question)
+        lost, found = vqa.ask_many([Question(RED, question), Question(RED, "Is it red?")])
+    assert lost.error is not None and lost.error.type == "QuestionError" and found.text == "yes"
+
+
+def test_a_mistake_of_ours_costs_its_own_question_only(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def mistaken(question: str, longest: int) -> str:
+        raise ZeroDivisionError("a mistake") if "broken" in question else QuestionError("typed")
+
+    monkeypatch.setattr("codevqa.engine.question_run.checked_question", mistaken)
+    with engine("answer = 1") as vqa:
+        first, second = vqa.ask_many([Question(RED, "Is it broken?"), Question(RED, "Is it red?")])
+    assert [answer.error and answer.error.type for answer in (first, second)] == ["ZeroDivisionError", "QuestionError"]
+    assert "A question failed: 'Is it broken?'" in caplog.text

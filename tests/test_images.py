@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import io
+import os
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -182,3 +184,47 @@ def test_an_empty_picture() -> None:
         load_picture(Image.new("RGB", (0, 5)))
     with pytest.raises(ImageError, match="not a picture"):
         load_picture(b"")
+
+
+@pytest.mark.parametrize("kind", ["EPS", "PPM", "ICO", "PCX", "TGA", "SGI"])
+def test_formats_nobody_asks_about_are_not_opened(kind: str, picture: Image.Image, tmp_path: Path) -> None:
+    path = tmp_path / "photo.png"
+    picture.save(path, kind)
+    with pytest.raises(ImageError, match="is not a picture this can read"):
+        load_picture(path)
+    with Image.open(path) as opened, pytest.raises(ImageError, match="Use PNG") if kind != "ICO" else nullcontext():
+        load_picture(opened)
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "WEBP", "GIF", "BMP", "TIFF", "MPO"])
+def test_formats_people_have(kind: str, picture: Image.Image, tmp_path: Path) -> None:
+    more = {"save_all": True, "append_images": [picture.resize((15, 10))]} if kind == "MPO" else {}
+    picture.save(tmp_path / "photo", kind, **more)
+    assert load_picture(tmp_path / "photo").pixels.size == (30, 20)
+
+
+@pytest.mark.parametrize("size", [(1, images.MAX_SIDE + 1), (images.MAX_SIDE + 1, 1)])
+def test_a_thread_of_pixels_is_refused_before_it_is_decoded(size: tuple[int, int]) -> None:
+    data = png(Image.new("1", size))
+    with pytest.raises(ImageError, match=r"too large .*32,768 a side"):
+        load_picture(data)
+
+
+def test_a_file_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, picture: Image.Image) -> None:
+    path = tmp_path / "a.png"
+    with path.open("wb") as handle:
+        handle.write(png(picture))
+        handle.truncate(images.MAX_BYTES + 1)
+    with pytest.raises(ImageError, match="too large a file"):
+        load_picture(path)
+    monkeypatch.setattr(images, "MAX_BYTES", 10)
+    with pytest.raises(ImageError, match="too large a file"):
+        load_picture(png(picture))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+@pytest.mark.timeout(20)
+def test_a_pipe_is_no_picture_and_nobody_waits_for_its_writer(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.png")
+    with pytest.raises(ImageError, match="is not a file"):
+        load_picture(tmp_path / "a.png")

@@ -23,6 +23,7 @@ from .models import models
 from .prompt import prompt
 from .report import diff, report
 from .run import run
+from .show import warn
 from .trace_diff import trace_diff
 
 app = typer.Typer(
@@ -70,12 +71,12 @@ def main() -> None:
     try:
         app()
     except CodeVQAError as error:
-        print(f"codevqa: {error}", file=sys.stderr)
+        warn(str(error))
         sys.exit(2 if isinstance(error, InputError | SetupError) else 1)
     except BrokenPipeError:
         # Whoever read our output has gone; what is left of it has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:
-        print(f"codevqa: {error.strerror or error}: {error.filename or 'output'}", file=sys.stderr)
+        warn(f"{error.strerror or error}: {error.filename or 'output'}")
         sys.exit(1)

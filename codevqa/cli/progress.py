@@ -8,6 +8,8 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from ..core.text import visible
+
 if TYPE_CHECKING:
     from ..eval.run.session import Status
 
@@ -47,7 +49,7 @@ class Bar:
 
     def _show(self, status: Status) -> None:
         self._shown = time.monotonic()
-        text = line(status)
+        text = visible(line(status))
         if self.live:
             width = shutil.get_terminal_size().columns
             print(f"\r{text[: width - 1]:<{width - 1}}", end="", file=sys.stderr, flush=True)

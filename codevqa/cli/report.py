@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from ..core.text import visible
+
 
 def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders that codevqa eval made.")],
@@ -55,4 +57,4 @@ def diff(
         print(encoder.dumps(found.to_dict(), ensure_ascii=False))
         return
     for line in describe(found):
-        print(line)
+        print(visible(line))

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from ..core.text import visible
+
 if TYPE_CHECKING:
     from ..core.answer import Answer
     from ..engine.codevqa import CodeVQA
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
 def warn(message: str) -> None:
     """Says something on standard error."""
-    print(f"codevqa: {message}", file=sys.stderr, flush=True)
+    print(visible(f"codevqa: {message}"), file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -47,8 +49,8 @@ def print_answer(answer: Answer, *, json: bool, evidence: bool, quiet: bool) -> 
         return
     if not quiet:
         if answer.program is not None:
-            print(answer.program.source, file=sys.stderr)
+            print(visible(answer.program.source), file=sys.stderr)
         for call in answer.trace.calls:
-            print(f"  {call}  ({call.seconds:.2f} s)", file=sys.stderr)
+            print(visible(f"  {call}  ({call.seconds:.2f} s)"), file=sys.stderr)
         print(f"  {answer.seconds:.2f} s in all", file=sys.stderr, flush=True)
-    print(answer.text)
+    print(visible(answer.text))

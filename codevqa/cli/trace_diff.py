@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from ..core.text import visible
+
 _FILE = "A trace page, or an answer's JSON with its evidence."
 
 
@@ -30,5 +32,5 @@ def trace_diff(
         print(encoder.dumps(found.to_dict(), ensure_ascii=False))
     else:
         for line in describe(found):
-            print(line)
+            print(visible(line))
     raise typer.Exit(0 if found.equal else 1)

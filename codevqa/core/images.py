@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import stat
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,8 +19,17 @@ from .errors import ImageError
 
 ImageSource: TypeAlias = "str | os.PathLike[str] | bytes | PILImage.Image | Picture"
 
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
+"""What is read, by Pillow's names; a JPEG may turn out to be an MPO, as phones write it. Pillow knows many more: for
+EPS it would run Ghostscript, without limit of time, and others cost seconds before a pixel is seen."""
 MAX_PIXELS = 64_000_000
 """Largest picture read, in pixels: about three times a phone camera's."""
+MAX_SIDE = 32_768
+"""Longest side read: a row of millions of pixels costs hundreds of bytes for each."""
+MAX_BYTES = 256 << 20
+"""Largest file read: more than such a picture takes without compression."""
+
+_READABLE = "Use PNG, JPEG or WebP."
 
 
 @dataclass(frozen=True)
@@ -45,13 +55,19 @@ def load_picture(source: ImageSource) -> Picture:
     if isinstance(source, PILImage.Image):
         return _opened(source)
     if isinstance(source, bytes | bytearray):
+        _check_bytes(len(source), "the given bytes")
         return _decode(io.BytesIO(bytes(source)), "the given bytes")
     path = Path(source)
     try:
-        if path.is_dir():  # which itself fails on a path too long, or in a folder closed to us
-            raise ImageError(f"{path} is a folder, not a picture.", hint="Give the picture files.")
-        with path.open("rb") as handle:
+        # A pipe would wait for its writer.
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))) as handle:
+            found = os.fstat(handle.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise ImageError(f"{path} is not a file.", hint="Give the picture files.")
+            _check_bytes(found.st_size, str(path))
             return _decode(handle, str(path))
+    except IsADirectoryError:
+        raise ImageError(f"{path} is a folder, not a picture.", hint="Give the picture files.") from None
     except FileNotFoundError:
         raise ImageError(f"No picture at {path}.", hint="Check the path.") from None
     except OSError as error:
@@ -79,8 +95,15 @@ def each(sources: ImageSource | Sequence[ImageSource]) -> tuple[ImageSource, ...
     return (sources,)  # type: ignore[return-value]
 
 
+def _check_bytes(count: int, name: str) -> None:
+    if count > MAX_BYTES:
+        raise ImageError(f"{name} is too large a file.", hint=f"The limit is {MAX_BYTES >> 20} MB: shrink it.")
+
+
 def _opened(image: PILImage.Image) -> Picture:
     name = getattr(image, "filename", "") or ""
+    if getattr(image, "tile", None) and getattr(image, "format", None) not in FORMATS:  # only its header is read so far
+        raise ImageError(f"{name or 'The given picture'} is {image.format}.", hint=_READABLE)
     try:
         return _upright(image, name)
     except ImageError:
@@ -94,14 +117,14 @@ def _decode(handle: IO[bytes], name: str) -> Picture:
         with warnings.catch_warnings():
             # Pillow only warns between its limit and twice its limit; ours is checked below, before any decoding.
             warnings.simplefilter("ignore", PILImage.DecompressionBombWarning)
-            with PILImage.open(handle) as image:
+            with PILImage.open(handle, formats=FORMATS) as image:
                 return _upright(image, name)
     except ImageError:
         raise
     except PILImage.DecompressionBombError:
         raise ImageError(f"{name} is too large.", hint=f"The limit is {MAX_PIXELS:,} pixels: shrink it.") from None
     except UnidentifiedImageError:
-        raise ImageError(f"{name} is not a picture this can read.", hint="Use PNG, JPEG or WebP.") from None
+        raise ImageError(f"{name} is not a picture this can read.", hint=_READABLE) from None
     except (OSError, SyntaxError, ValueError, EOFError) as error:
         raise ImageError(f"{name} is damaged: {error}.", hint="Save it again.") from None
 
@@ -111,11 +134,13 @@ def _upright(image: PILImage.Image, name: str) -> Picture:
     width, height = image.size
     if width < 1 or height < 1:
         raise ImageError(f"{shown} is empty ({width}x{height}).")
-    if width * height > MAX_PIXELS:
+    if width * height > MAX_PIXELS or max(width, height) > MAX_SIDE:
         raise ImageError(
-            f"{shown} is too large ({width}x{height}).", hint=f"The limit is {MAX_PIXELS:,} pixels: shrink it."
+            f"{shown} is too large ({width}x{height}).",
+            hint=f"The limit is {MAX_PIXELS:,} pixels, {MAX_SIDE:,} a side: shrink it.",
         )
-    if getattr(image, "n_frames", 1) > 1:
+    # The second frame of a phone's MPO is the same scene for the other eye, or smaller.
+    if image.format != "MPO" and getattr(image, "n_frames", 1) > 1:
         raise ImageError(f"{shown} is animated ({image.n_frames} frames).", hint="Save the frame you mean.")  # type: ignore[attr-defined]
     upright = ImageOps.exif_transpose(image)
     if upright.mode in ("RGBA", "LA", "PA") or "transparency" in upright.info:

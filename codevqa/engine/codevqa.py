@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -10,7 +11,7 @@ from typing import Unpack
 
 from ..batching.model_services import ModelServices
 from ..core.answer import Answer
-from ..core.errors import CodeVQAError
+from ..core.errors import CodeVQAError, record
 from ..core.images import ImageSource
 from ..core.loop_thread import LoopThread
 from ..core.settings import Settings
@@ -26,6 +27,8 @@ from .request import AskOptions, Request, RunOptions
 from .watch import Watch
 
 __all__ = ["CodeVQA", "Method", "Question"]
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -183,6 +186,9 @@ class CodeVQA:
                     return await answer_request(self._parts, request)
                 except CodeVQAError as error:
                     return Answer(question.text, "", None, Trace(), method=method, error=error.record())
+                except Exception as error:  # noqa: BLE001 - a mistake of ours may not cost the other questions
+                    _log.exception("A question failed: %r", question.text)
+                    return Answer(question.text, "", None, Trace(), method=method, error=record(error))
 
         return list(await asyncio.gather(*map(one, questions)))
 

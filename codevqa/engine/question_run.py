@@ -82,9 +82,11 @@ def checked_question(question: str, longest: int) -> str:
     """Returns a question on one line.
 
     Raises:
-        QuestionError: it is empty or too long.
+        QuestionError: it is empty, too long, or no text that can be written down.
     """
     question = " ".join(question.split())
+    if not question.isascii() and any("\ud800" <= letter <= "\udfff" for letter in question):
+        raise QuestionError("The question contains half a surrogate pair, which no text has.", hint="Type it again.")
     if not question:
         raise QuestionError("The question is empty.", hint="Ask something about the picture.")
     if len(question) > longest:
