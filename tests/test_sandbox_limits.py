@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 import pytest
-from sandbox_kit import IMAGES, LIMITS, PRIMITIVES, Kit
+from sandbox_kit import IMAGES, LIMITS, PRIMITIVES, Kit, answering
 
 from codevqa.core.errors import (
     ProgramAnswerError,
@@ -355,3 +355,13 @@ def test_the_line_of_an_error_after_the_answer_was_set_is_the_program_s(kit: Kit
     with pytest.raises(ProgramRuntimeError) as caught:
         kit.value("answer = 'a'\nmissing")
     assert caught.value.line == 2 and "missing" in caught.value.message
+
+
+def test_the_memory_of_a_program_is_64_mib_where_nothing_else_is_said() -> None:
+    async def main(size: int) -> object:
+        async with Sandbox(PRIMITIVES, workers=1) as box:
+            return (await box.run(f"answer = len('a' * {size})", answering, images=IMAGES)).value
+
+    assert asyncio.run(main(40 << 20)) == 40 << 20
+    with pytest.raises(ProgramLimitError, match="more than 67,108,864 bytes of memory"):
+        asyncio.run(main(65 << 20))

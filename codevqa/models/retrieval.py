@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from ..core.errors import ModelNotFoundError
+from .library_errors import first_line
 
 __all__ = ["ExampleIndex", "Retriever", "SentenceRetriever"]
 
@@ -43,10 +45,9 @@ class SentenceRetriever:
 
         try:
             return cls(SentenceTransformer(str(name), device="cpu"), str(name))
-        except (OSError, ValueError, KeyError) as error:
-            reason = str(error).strip().split("\n")[0]
+        except (OSError, ValueError, KeyError, ImportError, UnpicklingError) as error:
             raise ModelNotFoundError(
-                f"Cannot load the sentence embedding model {str(name)!r}: {reason}",
+                f"Cannot load the sentence embedding model {str(name)!r}: {first_line(error)}.",
                 hint="Check the name, the folder, or the network.",
             ) from None
 

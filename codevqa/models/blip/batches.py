@@ -11,7 +11,7 @@ import torch
 
 from ...core.errors import ModelError
 from ..cuda_graphs import free_cached_memory
-from .checkpoint import first_line
+from ..library_errors import first_line
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any, TypeAlias
 
 import torch
@@ -23,6 +24,7 @@ from transformers.models.blip.image_processing_pil_blip import BlipImageProcesso
 from transformers.utils import logging as transformers_logging
 
 from ...core.errors import ModelError, ModelNotFoundError, SetupError
+from ..library_errors import first_line
 
 DType: TypeAlias = "torch.dtype | str | None"
 
@@ -107,11 +109,6 @@ def _check_weights(name: str, architecture: str, report: Any) -> None:
         )
 
 
-def first_line(error: BaseException) -> str:
-    """Returns the first line of a message, without its full stop."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".:!")
-
-
 def _device(device: str | None) -> torch.device:
     if device is None:
         device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -157,7 +154,7 @@ def _load_errors(name: str) -> Iterator[None]:
         yield
     except (SetupError, ModelError):
         raise
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, StrictDataclassError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, StrictDataclassError, UnpicklingError) as error:
         reason = first_line(error)
         if Path(name).expanduser().is_dir():
             raise SetupError(f"Cannot load {name}: {reason}.", hint="Is the folder whole? Save it again.") from error

@@ -15,7 +15,8 @@ from typing import TypeVar
 
 import torch
 
-from .checkpoint import Checkpoint, first_line
+from ..library_errors import first_line
+from .checkpoint import Checkpoint
 from .fast.caption_decoder import FastCaptionDecoder
 from .fast.text_encoder import FastTextEncoder
 from .fast.vision_encoder import FastVisionEncoder

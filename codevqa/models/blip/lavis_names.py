@@ -26,7 +26,8 @@ from transformers import (
 from transformers.models.blip.image_processing_pil_blip import BlipImageProcessorPil
 
 from ...core.errors import ModelNotFoundError, SetupError
-from .checkpoint import first_line, quiet
+from ..library_errors import first_line
+from .checkpoint import quiet
 
 _RULES = (
     (r"^visual_encoder\.", "vision_model."),
@@ -105,10 +106,7 @@ def _read(path: Path) -> dict[str, torch.Tensor]:
         if path.suffix == ".safetensors":
             return dict(load_file(path))
         state: Any = torch.load(path, map_location="cpu", weights_only=True)
-    except UnpicklingError:
-        # PyTorch's message advises loading it unsafely.
-        raise SetupError(f"{path} is damaged, or holds more than weights.", hint="Fetch it again.") from None
-    except (SafetensorError, RuntimeError, OSError, ValueError, EOFError) as error:
+    except (UnpicklingError, SafetensorError, RuntimeError, OSError, ValueError, EOFError) as error:
         raise SetupError(f"Cannot read {path}: {first_line(error)}.", hint="Fetch it again.") from error
     if isinstance(state, dict) and "model" in state:
         state = state["model"]

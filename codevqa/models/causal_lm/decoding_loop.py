@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
+from ..library_errors import first_line
 from .generate import plain_cache
 from .int8_linear import is_quantised
-from .loading import first_line
 from .phases import Past, UnsupportedError, replace_attention
 from .stats import LMStats
 from .tokenised_request import FindEnd, TokenisedRequest

@@ -6,11 +6,13 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
 
 from ...core.errors import ModelNotFoundError, SetupError
+from ..library_errors import first_line
 from .int8_linear import quantise
 
 INT8 = "int8"
@@ -46,22 +48,15 @@ def load(model: str | os.PathLike[str], device: str | None, dtype: str | None) -
         try:
             network = network.to(place)
         except (torch.OutOfMemoryError, RuntimeError, AssertionError) as error:
-            raise SetupError(f"Cannot move {source} to {place}: {first_line(error)}") from None
+            raise SetupError(f"Cannot move {source} to {place}: {first_line(error)}.") from None
     return network, tokenizer, folder.resolve().name if local else str(model)
-
-
-def first_line(error: BaseException) -> str:
-    """First line of a message, without the advice that often follows it."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    first = lines[0].rstrip(":")[:300] if lines else ""
-    return f"{type(error).__name__} {first}".strip() if isinstance(error, KeyError) or not first else first
 
 
 def _resolve(device: str | None, dtype: str | None) -> tuple[torch.device, torch.dtype]:
     try:
         place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     except RuntimeError as error:
-        raise SetupError(f"Unknown device {device!r}: {first_line(error)}", hint="Use cpu or cuda.") from None
+        raise SetupError(f"Unknown device {device!r}: {first_line(error)}.", hint="Use cpu or cuda.") from None
     if dtype is None:
         return place, torch.bfloat16 if place.type == "cuda" else torch.float32
     number = getattr(torch, dtype, None)
@@ -74,19 +69,19 @@ def _load(source: str, dtype: torch.dtype) -> tuple[Any, Any]:
     from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    wrong = (OSError, ValueError, RuntimeError, KeyError, TypeError, ImportError, SafetensorError)
+    wrong = (OSError, ValueError, RuntimeError, KeyError, TypeError, ImportError, SafetensorError, UnpicklingError)
     # The model first: where nothing of that name exists, its message says so best.
     try:
         network, report = AutoModelForCausalLM.from_pretrained(
             source, dtype=dtype, trust_remote_code=False, output_loading_info=True, ignore_mismatched_sizes=True
         )
     except wrong as error:
-        raise ModelNotFoundError(f"Cannot load the language model {source}: {first_line(error)}") from None
+        raise ModelNotFoundError(f"Cannot load the language model {source}: {first_line(error)}.") from None
     try:
         tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
     except wrong as error:
         raise ModelNotFoundError(
-            f"Cannot load the tokenizer of {source}: {first_line(error)}",
+            f"Cannot load the tokenizer of {source}: {first_line(error)}.",
             hint="Is its tokenizer.json there, and whole?",
         ) from None
     # transformers would go on with random weights in the place of these.

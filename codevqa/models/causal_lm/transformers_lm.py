@@ -17,12 +17,13 @@ import torch
 from ...core.errors import ModelError, SetupError
 from ..base import Completion, GenerationRequest, Message, cut_at_stop
 from ..cpu_threads import computing
+from ..library_errors import first_line
 from ..text_stream import stream_of
 from .cpu.decoder import PackedDecoder
 from .generate import GenerateDecoder
 from .gpu.decoder import SlotDecoder
 from .grammar_hold import GrammarHolds, installed
-from .loading import first_line, load, quiet
+from .loading import load, quiet
 from .stats import LMStats
 from .tokenised_request import CONTEXT, TokenisedRequest, common_prefix_length, control_tokens, find_end
 
@@ -246,7 +247,7 @@ class TransformersLM:
         try:
             return str(self.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True))
         except TemplateError as error:
-            raise SetupError(f"The chat template of {self.name} refuses this prompt: {first_line(error)}") from None
+            raise SetupError(f"The chat template of {self.name} refuses this prompt: {first_line(error)}.") from None
 
     def _finish(self, request: TokenisedRequest, tokens: Sequence[int]) -> Completion:
         count = next((i for i, token in enumerate(tokens) if token in self._ends), len(tokens))

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ...cuda_graphs import Recorded, Recorder, bucket, enabled
-from ..checkpoint import first_line
+from ...library_errors import first_line
 from ..fast.text_encoder import FastTextEncoder, PictureBatch
 from ..forwards import averaged
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ...cuda_graphs import Recorded, Recorder, avoid_cudnn_attention, bucket, enabled
-from ..checkpoint import first_line
+from ...library_errors import first_line
 from ..fast.vision_encoder import FastVisionEncoder
 from ..picture_input import PictureReader
 from . import kernels

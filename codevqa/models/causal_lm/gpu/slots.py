@@ -14,7 +14,7 @@ import torch
 from torch.nn import functional
 
 from ...cuda_graphs import Recorder, avoid_cudnn_attention, enabled
-from ..loading import first_line
+from ...library_errors import first_line
 from ..phases import Pair, Past, Phase, attend_in
 
 _log = logging.getLogger(__name__)
