@@ -144,14 +144,10 @@ def test_what_is_here_is_told_as_here(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "network" in missing("blip:some/other")
 
 
-@pytest.mark.parametrize(
-    ("installed", "gpu", "back_end"),
-    [(True, False, "gguf"), (True, True, "transformers"), (False, False, "transformers")],
-)
-def test_base_takes_few_bits_only_where_there_is_no_gpu_and_the_package_is_installed(
-    installed: bool, gpu: bool, back_end: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("gpu", "back_end"), [(False, "transformers-int8"), (True, "transformers")])
+def test_base_takes_eight_bits_only_where_there_is_no_gpu(
+    gpu: bool, back_end: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object() if installed else None)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
     spec, _ = choose(preset("base"), {})["language_model"]
     assert spec.startswith(f"{back_end}:Qwen/Qwen2.5-Coder-1.5B-Instruct")
