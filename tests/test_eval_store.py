@@ -337,3 +337,41 @@ def test_a_run_may_grow_and_its_pace_may_change() -> None:
     assert (grown.limit, grown.seeds, grown.methods) == (None, (0, 1, 2), ("codevqa", "pnpvqa"))
     assert INFO.grown(dataclasses.replace(INFO, limit=3)).limit == 10
     assert RunInfo.from_json(INFO.to_json()) == INFO
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE rows SET trace = 'no json'",
+        "UPDATE rows SET trace = '[]'",
+        f"UPDATE rows SET trace = '{'[' * 100_000}'",
+        "UPDATE rows SET seconds = 'soon'",
+        "UPDATE rows SET tokens = x'00'",
+        "UPDATE rows SET prediction = x'ff'",
+        "UPDATE examples SET images = '[{}]'",
+        "UPDATE examples SET images = '[{\"path\": 3}]'",
+        "UPDATE examples SET gold = '{}'",
+        "UPDATE examples SET groups = '{\"a\": []}'",
+        "UPDATE examples SET record = '3'",
+        "DROP TABLE examples",
+    ],
+)
+def test_what_somebody_else_wrote_into_a_run_is_one_clear_line(change: str, tmp_path: Path) -> None:
+    with Store.create(tmp_path / "run", INFO) as store:
+        store.add(Example("a", "Is it?", (PictureFile(tmp_path / "a.png"),), "image", ("yes",)), [row("a")])
+    with sqlite3.connect(tmp_path / "run" / "run.sqlite") as db:
+        db.execute(change)
+    db.close()
+    with (
+        Store.open(tmp_path / "run") as store,
+        pytest.raises(InputError, match="is damaged") as caught,
+    ):
+        list(store.pairs("codevqa"))
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
+
+
+def test_a_row_of_no_method_is_damage(tmp_path: Path) -> None:
+    with Store.create(tmp_path / "run", INFO) as store:
+        store.add(Example("a", "Is it?", (), "image", ("yes",)), [row("a", "magic")])
+        with pytest.raises(InputError, match="no method 'magic'"):
+            store.row("a", "magic")  # type: ignore[arg-type]

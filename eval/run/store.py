@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TextIO
+from typing import Any, TextIO, TypeVar
 
 from ...core.errors import InputError, SetupError
 from ..task import Example, Method, Row
@@ -48,6 +48,8 @@ EXAMPLE = "e.id, e.question, e.form, e.images, e.gold, e.groups, e.cluster, e.re
 ROW = "r.id, r.method, r.repeat, r.prediction, r.fallback, r.error, r.message, r.program, r.trace, r.seconds, r.tokens"
 JOIN = "FROM examples AS e CROSS JOIN rows AS r ON r.id = e.id AND r.method = ? AND r.repeat = ? ORDER BY e.place"
 """CROSS JOIN keeps the order of the loops: examples by place, each row by its key, so nothing is sorted in memory."""
+_DAMAGED = "Begin a new run, or go on from a copy of this one."
+_T = TypeVar("_T")
 
 
 class Store:
@@ -244,50 +246,80 @@ class Store:
     def has(self, id: str, method: Method, repeat: int = 0) -> bool:
         """Whether that row is there."""
         query = "SELECT 1 FROM rows WHERE id = ? AND method = ? AND repeat = ?"
-        return self._db.execute(query, (id, method, repeat)).fetchone() is not None
+        return self._one(query, id, method, repeat) is not None
 
     def known(self, id: str) -> tuple[int, str] | None:
         """Returns an example's place and question, or None where it is not stored."""
-        found = self._db.execute("SELECT place, question FROM examples WHERE id = ?", (id,)).fetchone()
+        found = self._one("SELECT place, question FROM examples WHERE id = ?", id)
         return None if found is None else (int(found[0]), str(found[1]))
 
     def counts(self) -> dict[tuple[Method, int], int]:
         """Returns how many rows there are of each method and repetition."""
         query = "SELECT method, repeat, COUNT(*) FROM rows GROUP BY method, repeat ORDER BY method, repeat"
-        return {(method, repeat): count for method, repeat, count in self._db.execute(query)}
+        return {(method, repeat): count for method, repeat, count in self._all(query)}
 
     def __len__(self) -> int:
         """Returns the number of examples."""
-        return int(self._db.execute("SELECT COUNT(*) FROM examples").fetchone()[0])
+        return sum(count for (count,) in self._all("SELECT COUNT(*) FROM examples"))
 
     def sessions(self) -> list[dict[str, str]]:
         """Returns when, on what machine and with what version the run was begun and gone on with."""
-        found = self._db.execute("SELECT started, version, machine FROM sessions ORDER BY number")
+        found = self._all("SELECT started, version, machine FROM sessions ORDER BY number")
         return [{"started": started, "version": version, "machine": machine} for started, version, machine in found]
 
     def examples(self) -> Iterator[Example]:
         """Yields the examples in the order of the data set, reading as it goes."""
-        return map(to_example, self._db.execute(f"SELECT {EXAMPLE} FROM examples AS e ORDER BY e.place"))
+        return (
+            self._made(to_example, one) for one in self._all(f"SELECT {EXAMPLE} FROM examples AS e ORDER BY e.place")
+        )
 
     def rows(self, method: Method, repeat: int = 0) -> Iterator[Row]:
         """Yields the rows of a method in the order of the data set."""
-        return map(to_row, self._db.execute(f"SELECT {ROW} {JOIN}", (method, repeat)))
+        return (self._made(to_row, one) for one in self._all(f"SELECT {ROW} {JOIN}", method, repeat))
 
     def pairs(self, method: Method, repeat: int = 0) -> Iterator[tuple[Example, Row]]:
         """Yields each example with its row, in the order of the data set; examples without a row are left out."""
-        for one in self._db.execute(f"SELECT {EXAMPLE}, {ROW} {JOIN}", (method, repeat)):
-            yield to_example(one[:8]), to_row(one[8:])
+        for one in self._all(f"SELECT {EXAMPLE}, {ROW} {JOIN}", method, repeat):
+            yield self._made(to_example, one[:8]), self._made(to_row, one[8:])
 
     def example(self, id: str) -> Example | None:
         """Returns one example, or None."""
-        found = self._db.execute(f"SELECT {EXAMPLE} FROM examples AS e WHERE e.id = ?", (id,)).fetchone()
-        return None if found is None else to_example(found)
+        found = self._one(f"SELECT {EXAMPLE} FROM examples AS e WHERE e.id = ?", id)
+        return None if found is None else self._made(to_example, found)
 
     def row(self, id: str, method: Method, repeat: int = 0) -> Row | None:
         """Returns one row, or None."""
         query = f"SELECT {ROW} FROM rows AS r WHERE r.id = ? AND r.method = ? AND r.repeat = ?"
-        found = self._db.execute(query, (id, method, repeat)).fetchone()
-        return None if found is None else to_row(found)
+        found = self._one(query, id, method, repeat)
+        return None if found is None else self._made(to_row, found)
+
+    def _all(self, query: str, *values: object) -> Iterator[tuple[Any, ...]]:
+        """Yields what a query finds.
+
+        Raises:
+            InputError: the file is damaged.
+        """
+        try:
+            # "yield from" would close the cursor, maybe after the file.
+            for found in self._db.execute(query, values):  # noqa: UP028
+                yield found
+        except sqlite3.Error as error:
+            raise InputError(f"The run {self.folder} is damaged: {error}.", hint=_DAMAGED) from None
+
+    def _one(self, query: str, *values: object) -> tuple[Any, ...] | None:
+        return next(self._all(query, *values), None)
+
+    def _made(self, make: Callable[[tuple[Any, ...]], _T], values: tuple[Any, ...]) -> _T:
+        """Returns a row of a table as what it stands for.
+
+        Raises:
+            InputError: it stands for nothing.
+        """
+        try:
+            return make(values)
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
+            where = f"question {values[0]!r:.40}"
+            raise InputError(f"The run {self.folder} is damaged at {where}: {error}.", hint=_DAMAGED) from None
 
 
 # -- files -----------------------------------------------------------------------------------------------------------

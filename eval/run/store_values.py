@@ -6,13 +6,19 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from ...core.errors import ImageError
 from ...core.images import ImageSource
+from ...core.trace import Method
 from ..task import EvalImage, Example, PictureFile, Row
 
 __all__ = ["Gone", "example_values", "row_values", "to_example", "to_row"]
+
+
+_EXAMPLE = (str, str, str, list, list, dict, str, dict)
+_ROW = (str, str, int, str, int, str | None, str, str | None, dict, int | float, int)
+"""Kinds of the columns of both tables."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,19 @@ def _clean(text: str) -> str:
 
 def _json(value: Any) -> str:
     return _clean(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+
+def _checked(value: Any, kind: Any) -> Any:
+    """Returns a value of a column, read from JSON where it is a list or an object.
+
+    Raises:
+        ValueError: it is of another kind.
+    """
+    if kind in (list, dict):
+        value = json.loads(_checked(value, str))
+    if not isinstance(value, kind) or value != value:
+        raise ValueError(f"{value!r:.40} is not of its kind")
+    return value
 
 
 def example_values(example: Example, place: int | None) -> tuple[Any, ...]:
@@ -66,17 +85,23 @@ def _image(shown: Mapping[str, Any]) -> EvalImage:
 
 
 def to_example(values: tuple[Any, ...]) -> Example:
-    """Returns an example as it was; pictures that were in memory alone come back as :class:`Gone`."""
-    id, question, form, images, gold, groups, cluster, record = values
+    """Returns an example as it was; pictures that were in memory alone come back as :class:`Gone`.
+
+    Raises:
+        ValueError: that is no example, somebody else wrote it.
+    """
+    id, question, form, images, gold, groups, cluster, record = (
+        _checked(*pair) for pair in zip(values, _EXAMPLE, strict=True)
+    )
     return Example(
         id=id,
         question=question,
-        images=tuple(map(_image, json.loads(images))),
+        images=tuple(map(_image, images)),
         form=form,
-        gold=tuple(json.loads(gold)),
-        groups=json.loads(groups),
+        gold=tuple(_checked(one, str) for one in gold),
+        groups={name: _checked(one, str) for name, one in groups.items()},
         cluster=cluster,
-        record=json.loads(record),
+        record=record,
     )
 
 
@@ -88,8 +113,16 @@ def row_values(row: Row) -> tuple[Any, ...]:
 
 
 def to_row(values: tuple[Any, ...]) -> Row:
-    """Returns a row as it was."""
-    id, method, repeat, prediction, fallback, error, message, program, trace, seconds, tokens = values
+    """Returns a row as it was.
+
+    Raises:
+        ValueError: that is no row, somebody else wrote it.
+    """
+    id, method, repeat, prediction, fallback, error, message, program, trace, seconds, tokens = (
+        _checked(*pair) for pair in zip(values, _ROW, strict=True)
+    )
+    if method not in get_args(Method):
+        raise ValueError(f"no method {method!r:.40}")
     return Row(
         id=id,
         method=method,
@@ -99,7 +132,7 @@ def to_row(values: tuple[Any, ...]) -> Row:
         error=error,
         message=message,
         program=program,
-        trace=json.loads(trace),
+        trace=trace,
         seconds=seconds,
         tokens=tokens,
     )
