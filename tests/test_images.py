@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import os
+import random
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -228,3 +229,20 @@ def test_a_pipe_is_no_picture_and_nobody_waits_for_its_writer(tmp_path: Path) ->
     os.mkfifo(tmp_path / "a.png")
     with pytest.raises(ImageError, match="is not a file"):
         load_picture(tmp_path / "a.png")
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF"])
+def test_a_file_with_other_bytes_in_it_is_a_picture_or_an_error_of_ours(kind: str, picture: Image.Image) -> None:
+    buffer = io.BytesIO()
+    picture.save(buffer, kind)
+    whole = buffer.getvalue()
+    for seed in range(300):
+        draw = random.Random(seed)
+        data = bytearray(whole)
+        for _ in range(draw.randint(1, 8)):
+            at = draw.randrange(min(len(data), draw.choice((40, 200, 10_000))))
+            data[at : at + draw.randint(0, 4)] = draw.randbytes(draw.randint(0, 4))
+        try:
+            load_picture(bytes(data))
+        except ImageError as error:
+            assert "\n" not in str(error) and len(str(error)) < 500, seed

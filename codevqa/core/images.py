@@ -115,8 +115,9 @@ def _opened(image: PILImage.Image) -> Picture:
 def _decode(handle: IO[bytes], name: str) -> Picture:
     try:
         with warnings.catch_warnings():
-            # Pillow only warns between its limit and twice its limit; ours is checked below, before any decoding.
-            warnings.simplefilter("ignore", PILImage.DecompressionBombWarning)
+            # Of what is odd in a file that can be read all the same. Pillow also only warns between its limit of
+            # pixels and twice as many; ours is checked below, before any decoding.
+            warnings.simplefilter("ignore")
             with PILImage.open(handle, formats=FORMATS) as image:
                 return _upright(image, name)
     except ImageError:

@@ -1,0 +1,93 @@
+"""Programs that nobody would write, by the thousand: each ends in an answer or in an error of ours, in bounded time."""
+
+# ruff: noqa: E501 -- a piece reads best on one line
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from collections.abc import Iterator
+
+import pytest
+from PIL import Image
+
+from codevqa import CodeVQA, Settings
+from codevqa.core.errors import ProgramError
+from codevqa.core.settings import Limits
+from codevqa.models.base import Models
+from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
+from codevqa.prompts import load
+from codevqa.writing.writer import Writer
+
+PICTURES = [Image.new("RGB", (40, 30), colour) for colour in ("red", "green")]
+PROGRAMS = [example.program for name in ("gqa", "covr", "nlvr2") for example in load(name).examples]
+PIECES = (
+    "9" * 5000, "0x" + "f" * 3600, "-" * 900, "(" * 150, "[" * 300, "]" * 20, "'", '"""', "\\", "\0", "\ud800", "\udfff",
+    "\u202e", "é", "ｅｘｅｃ", "\t", "\f", "\r", "\ufeff", "1e400", "float('nan')", "10**10**9", "2**64", "-1", "None", "...",
+    "lambda: ", "yield ", "await ", "async ", "*", "**", "@", ":=", "->", "match x:\n    case ", "class A(", "def f(a, /, *b, **c):",
+    "while True:\n    ", "for i in range(10**9):\n    ", "try:\n    ", "finally:\n    ", "except* E:\n    ", "with a as b:\n    ",
+    "import os\n", "__import__('os')", ".__class__", ".__globals__", "{0.__class__}", "f'{x!r:>{w}}'", "%s" * 500, "a,b,*c=",
+    "global answer\n", "nonlocal x\n", "del query\n", "query=len\n", "images[-1]", "images[10**9]", "open_image('/etc/passwd')",
+    "find_matching_image([], '')", "get_pos(img, '')", "query(img, 'x' * 10**6)", "query(images, 'a')", "raise TimeoutError('time limit exceeded')",
+    "raise SystemExit\n", "raise MemoryError('memory limit')\n", "assert 0, query\n", "answer = answer\n", "answer = query\n", "answer = [images]\n",
+    "answer = {1: {2: {3: images}}}\n", "a = []\na.append(a)\nanswer = a\n", "print('=' * 10**6)\n", "if 1 < 2 < 3 < 4" + " < 5" * 300 + ":\n    ",
+    "[[x for x in range(64)] for y in range(64)]", "and " * 300, "not " * 900, "a" * 60_000, "#" * 60_000 + "\n", ";" * 400,
+)  # fmt: skip
+
+
+def hostile(seed: int) -> str:
+    """Returns a program made from a good one."""
+    draw = random.Random(seed)
+    source = draw.choice(PROGRAMS)
+    for _ in range(draw.randint(1, 3)):
+        parts = re.split(r"(\W)", source)
+        place, other = draw.randrange(len(parts)), draw.randrange(len(parts))
+        lines = source.split("\n")
+        match draw.randrange(6):
+            case 0:
+                parts[place] = draw.choice(PIECES)
+            case 1:
+                parts.insert(place, draw.choice(PIECES))
+            case 2:
+                parts[place], parts[other] = parts[other], parts[place]
+            case 3:
+                del parts[place : place + draw.randint(1, 6)]
+            case 4:
+                parts = list(
+                    "\n".join([*lines[: place % len(lines)], draw.choice(PIECES), *lines[place % len(lines) :]])
+                )
+            case _:
+                parts *= draw.choice((2, 2, 30))
+        source = "".join(parts)[:100_000]
+    return source
+
+
+@pytest.fixture(scope="module")
+def vqa() -> Iterator[CodeVQA]:
+    reader = ScriptedLM(lambda request: " yes")
+    writer = Writer(reader, {"image": load("gqa"), "set": load("covr")})
+    models = Models(reader, FakeMatcher(6), FakeCaptioner(grid=6))
+    with CodeVQA(writer, models, Settings(limits=Limits(seconds=1, wall_seconds=20, calls=50))) as engine:
+        yield engine
+
+
+SHARES = [range(150), *(pytest.param(range(at, at + 1000), marks=pytest.mark.slow) for at in (0, 1000, 2000))]
+
+
+@pytest.mark.parametrize("seeds", SHARES, ids=lambda seeds: f"{seeds.start}-{seeds.stop}")
+def test_a_hostile_program_ends_in_an_answer_or_an_error_of_ours(seeds: range, vqa: CodeVQA) -> None:
+    answered = 0
+    for seed in seeds:
+        source = hostile(seed)
+        began = time.perf_counter()
+        try:
+            vqa.run(source, PICTURES[: 1 + seed % 2])
+        except ProgramError as error:
+            assert "\n" not in str(error) and len(str(error)) < 1000, seed
+        except Exception as error:
+            raise AssertionError(f"seed {seed}: {type(error).__name__}: {error}") from error
+        else:
+            answered += 1
+        assert time.perf_counter() - began < 15, seed
+    assert 0.01 < answered / len(seeds) < 0.9, "some of them run, or nothing is tried"
