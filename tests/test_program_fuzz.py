@@ -1,4 +1,4 @@
-"""Programs that nobody would write, by the thousand: each ends in an answer or in an error of ours, in bounded time."""
+"""Programs and questions that nobody would write: each ends in an answer or in an error of ours, in bounded time."""
 
 # ruff: noqa: E501 -- a piece reads best on one line
 
@@ -12,7 +12,8 @@ from collections.abc import Iterator
 import pytest
 from PIL import Image
 
-from codevqa import CodeVQA, Settings
+from codevqa import CodeVQA, Question, Settings
+from codevqa.core import errors
 from codevqa.core.errors import ProgramError
 from codevqa.core.settings import Limits
 from codevqa.models.base import Models
@@ -91,3 +92,38 @@ def test_a_hostile_program_ends_in_an_answer_or_an_error_of_ours(seeds: range, v
             answered += 1
         assert time.perf_counter() - began < 15, seed
     assert 0.01 < answered / len(seeds) < 0.9, "some of them run, or nothing is tried"
+
+
+WORDS = (
+    "is",
+    "the",
+    "red",
+    "cup",
+    "\0",
+    "\ud800",
+    "\udfff",
+    "\u202e",
+    "\x1b[31m",
+    "<|im_end|>",
+    "</s>",
+    "===",
+    "Q:",
+    "A:",
+    "#",
+)
+LETTERS = "aé漢\U0001f600\u0301\u200d \t\n\r\f\"'`\\{}%$<>|[]()?!.,;:=*_~^&@\x7f\x9b\ufffe\U0010ffff"
+
+
+def test_any_text_is_a_question_or_an_error_of_ours(mini: CodeVQA) -> None:
+    texts = []
+    for seed in range(30):
+        draw = random.Random(seed)
+        parts = [
+            draw.choice(WORDS) if draw.random() < 0.6 else draw.choice(LETTERS) for _ in range(draw.randint(0, 30))
+        ]
+        texts.append(draw.choice(("", " ")).join(parts))
+    answers = mini.ask_many([Question(PICTURES[0], text) for text in texts])
+    assert len(answers) == len(texts)
+    for answer in answers:
+        assert answer.error is None or issubclass(getattr(errors, answer.error.type), errors.CodeVQAError), answer.error
+    assert sum(bool(answer.text) for answer in answers) > 5
