@@ -11,8 +11,12 @@ from lm_kit import gpt2, llama, mixed, qwen2
 from tiny_lm import build_tokenizer
 
 from codevqa.core.errors import SetupError
-from codevqa.models.causal_lm import TransformersLM
-from codevqa.models.causal_lm.int8_linear import Int8Linear, is_quantised, quantise, weights
+from codevqa.models.causal_lm import TransformersLM, int8_linear
+from codevqa.models.causal_lm.int8_linear import Int8Linear, available, is_quantised, quantise, weights
+from codevqa.presets.assembly import choose
+from codevqa.presets.presets import preset
+
+pytestmark = pytest.mark.skipif(not available(), reason="PyTorch has no products in eight bits on this processor")
 
 
 def saved(make: Any, folder: Path) -> Path:
@@ -64,6 +68,23 @@ def test_layers_that_are_not_linear_stay(tmp_path: Path) -> None:
     model = gpt2()
     quantise(model)
     assert [name for name, part in model.named_modules() if isinstance(part, Int8Linear)] == ["lm_head"]
+
+
+def test_where_pytorch_has_no_such_products(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert available()
+    available.cache_clear()
+
+    def fail(*given: object) -> None:
+        raise RuntimeError("Didn't find engine for operation quantized::linear_prepack")
+
+    monkeypatch.setattr(int8_linear.Int8Linear, "forward", fail)
+    try:
+        assert not available()
+        with pytest.raises(SetupError, match="no products in eight bits"):
+            TransformersLM.from_pretrained(saved(llama, tmp_path), dtype="int8")
+        assert choose(preset("base"), {})["language_model"][0].startswith("transformers:")
+    finally:
+        available.cache_clear()
 
 
 def test_eight_bits_are_for_a_processor(tmp_path: Path) -> None:

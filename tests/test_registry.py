@@ -11,6 +11,7 @@ from huggingface_hub import constants
 
 from codevqa.core.errors import UnknownNameError
 from codevqa.core.settings import Settings, WriterSettings
+from codevqa.models.causal_lm import int8_linear
 from codevqa.presets import assembly as registry
 from codevqa.presets.assembly import build, choose, missing, parse, prompt_sets
 from codevqa.presets.presets import PRESETS, preset
@@ -149,6 +150,7 @@ def test_base_takes_eight_bits_only_where_there_is_no_gpu(
     gpu: bool, back_end: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    monkeypatch.setattr(int8_linear, "available", lambda: True)
     spec, _ = choose(preset("base"), {})["language_model"]
     assert spec.startswith(f"{back_end}:Qwen/Qwen2.5-Coder-1.5B-Instruct")
     assert parse("language_model", spec)[0] == back_end

@@ -156,7 +156,7 @@ def build(
 def choose(chosen: Preset, parts: Mapping[str, str | None]) -> dict[str, tuple[str, Mapping[str, Any]]]:
     """Returns what is loaded for each role, and with which options: the preset's, or another part in its place.
 
-    Where there is no GPU, the preset's quantised language model is taken.
+    Where there is no GPU, and PyTorch can, the preset's quantised language model is taken.
 
     Raises:
         UnknownNameError: no such role or back end.
@@ -166,7 +166,9 @@ def choose(chosen: Preset, parts: Mapping[str, str | None]) -> dict[str, tuple[s
     if "language_model" not in given and chosen.quantised is not None:
         import torch
 
-        if not torch.cuda.is_available():
+        from ..models.causal_lm.int8_linear import available
+
+        if not torch.cuda.is_available() and available():
             given["language_model"] = chosen.quantised
     # Options belong to the model they were chosen for.
     picked.update({role: (spec, {}) for role, spec in given.items()})

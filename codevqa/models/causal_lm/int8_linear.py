@@ -7,13 +7,14 @@ are multiplied in float32 (LLM.int8: Dettmers et al., 2022, who choose features,
 
 from __future__ import annotations
 
+import functools
 import warnings
 from typing import Any
 
 import torch
 from torch import nn
 
-__all__ = ["Int8Linear", "is_quantised", "quantise", "weights"]
+__all__ = ["Int8Linear", "available", "is_quantised", "quantise", "weights"]
 
 _WEIGHT = 127
 """Greatest value of a rounded weight."""
@@ -63,6 +64,15 @@ class Int8Linear(nn.Module):
         if self._bias is not None:
             made.add_(self._bias)
         return made.view(*inputs.shape[:-1], len(self._scales))
+
+
+@functools.cache
+def available() -> bool:
+    """Whether PyTorch has these products on this processor."""
+    try:
+        return torch.allclose(Int8Linear(torch.eye(8), None)(torch.ones(1, 8)), torch.ones(8), atol=0.1)
+    except (RuntimeError, AttributeError):
+        return False
 
 
 def quantise(network: Any) -> None:

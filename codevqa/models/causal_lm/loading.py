@@ -13,7 +13,7 @@ import torch
 
 from ...core.errors import ModelNotFoundError, SetupError
 from ..library_errors import first_line
-from .int8_linear import quantise
+from .int8_linear import available, quantise
 
 INT8 = "int8"
 
@@ -40,6 +40,8 @@ def load(model: str | os.PathLike[str], device: str | None, dtype: str | None) -
     place, number = _resolve("cpu" if eight and device is None else device, "bfloat16" if eight else dtype)
     if eight and place.type != "cpu":
         raise SetupError(f"int8 is for a CPU, not for {place}.", hint="Use bfloat16 there.")
+    if eight and not available():
+        raise SetupError("This PyTorch has no products in eight bits for this processor.", hint="Use float32.")
     source = str(folder) if local else str(model)
     with quiet(progress=not local):
         network, tokenizer = _load(source, number)
