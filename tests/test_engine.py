@@ -706,3 +706,14 @@ def test_a_mistake_of_ours_costs_its_own_question_only(
         first, second = vqa.ask_many([Question(RED, "Is it broken?"), Question(RED, "Is it red?")])
     assert [answer.error and answer.error.type for answer in (first, second)] == ["ZeroDivisionError", "QuestionError"]
     assert "A question failed: 'Is it broken?'" in caplog.text
+
+
+def test_a_mended_program_about_something_else_is_not_run() -> None:
+    asked = "Is the red cup on the table?"
+    programs = ["answer = qury(img)", "answer = query(img, 'How large is the suitcase?')"]
+    with engine(programs, answers={asked: " yes"}) as vqa:
+        answer = vqa.ask(RED, asked)
+    assert answer.fallback and answer.text == "yes" and answer.trace.calls == ()
+    assert answer.error is not None and "about none of the things in the question" in answer.error.message
+    with engine(programs[1:], repairs=0) as vqa:
+        assert not vqa.ask(RED, asked).fallback, "where nothing is mended, what may be wrong is run"

@@ -22,6 +22,10 @@ BROKEN = {
         "is the picture of an example",
     ),
     "subject": ('answer = query(img, "Is the umbrella open?")', "about none of the things in the question"),
+    "primitive": (
+        'def query(img, question):\n    pass\n\nanswer = query(img, "Is there a red cup on the table?")',
+        "query is there already",
+    ),
     "kind": ('answer = "left" if query(img, "Is there a red cup on it?") == "yes" else "right"', "not 'left'"),
     "path": ('if query(img, "Is there a red cup on it?") == "yes":\n    answer = "yes"', "not set on every path"),
     "attribute": ('answer = query(img, "Is there a cup?")', 'says "red" and the program never does'),

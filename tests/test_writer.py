@@ -18,7 +18,7 @@ from codevqa.models.fakes import ScriptedLM
 from codevqa.primitives import primitive
 from codevqa.prompts import Example, PromptSet
 from codevqa.prompts import load as load_prompts
-from codevqa.writing.prompt_forms import extract_program, render_chat, render_completion
+from codevqa.writing.prompt_forms import extract_program, render_chat, render_completion, with_answer
 from codevqa.writing.writer import Writer
 
 CAT = Example("1", "Is the CAT black?", 'answer = query(img, "Is the cat black?")\n')
@@ -242,7 +242,43 @@ def test_chat_repair_shows_the_program_and_its_error() -> None:
     assert not isinstance(turns, str) and turns[:-2] == model.requests[0].prompt
     assert [turn.role for turn in turns[-2:]] == ["assistant", "user"]
     assert "? = 1\nanswer = 2" in turns[-2].content
-    assert turns[-1].content == "That program fails: line 1: unknown name x\nWrite the corrected program."
+    assert turns[-1].content == (
+        "That program fails: line 1: unknown name x\nWrite the whole program again, corrected.\n"
+        "# Question: What is it?\n# (answer is a word or two)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "completed"),
+    [
+        ('flag = query(img, "a")', 'flag = query(img, "a")\nanswer = flag'),
+        ('x = 1\nquery(img, "a")', 'x = 1\nanswer = query(img, "a")'),
+        ('query(img,\n      "a")  # so', 'answer = query(img,\n      "a")  # so'),
+        ("print(query(img, 'a'))", "print(query(img, 'a'))"),
+        ("x, y = get_pos(img, 'a')", "x, y = get_pos(img, 'a')"),
+        ("if a:\n    answer = 1\nb = 2", "if a:\n    answer = 1\nb = 2"),
+        ("for x in images:\n    y = 1", "for x in images:\n    y = 1"),
+        ("x = 1", "x = 1"),
+        ("x = (", "x = ("),
+        ("x = " + "(" * 3000, "x = " + "(" * 3000),
+        ("x = 1\n" * 5000, "x = 1\n" * 5000),
+        ("", ""),
+    ],
+)
+def test_a_program_that_ends_without_setting_answer_takes_its_last_line(source: str, completed: str) -> None:
+    assert with_answer(source) == completed
+
+
+@pytest.mark.parametrize("fit", [True, False])
+def test_the_last_line_is_taken_only_where_answers_are_fitted(fit: bool) -> None:
+    model = ScriptedLM("```python\nflag = query(img, 'a')\n```")
+
+    async def generate(request: GenerationRequest) -> Completion:
+        return model.generate([request])[0]
+
+    writer = Writer(model, bank(), settings=WriterSettings(form="chat", fit=fit))
+    program = asyncio.run(writer.write("What is it?", "image", generate))
+    assert program.source == "flag = query(img, 'a')" + "\nanswer = flag" * fit
 
 
 def test_a_completion_that_goes_on_with_the_question_is_cut() -> None:

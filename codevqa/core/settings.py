@@ -65,10 +65,11 @@ class WriterSettings:
     repair_runs: bool = True
     """Whether that goes for programs that fail while they run, or answer another kind of question, too; else only for
     those refused before any model is asked."""
-    rules: tuple[str, ...] = ("picture", "subject", "kind", "path", "attribute", "truth")
+    rules: tuple[str, ...] = ("picture", "subject", "primitive", "kind", "path", "attribute", "truth")
     """What a program is held to against its question while a repair is left (:mod:`codevqa.writing.program_checks`)."""
     fit: bool = True
-    """Whether an answer is held to the kind that its question wants, and put in that kind's words."""
+    """Whether an answer is held to the kind that its question wants, and put in that kind's words; and a program that
+    never sets ``answer`` ends by setting it to what its last line makes."""
     constrained: bool | Literal["auto"] = False
     """Whether the model is held to a grammar of programs, so that what it writes parses and calls what there is, as it
     is meant to be called. True needs a model that can be held to one, and fails where it cannot; "auto" goes on without

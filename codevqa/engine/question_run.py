@@ -167,8 +167,9 @@ class QuestionRun:
             self.tell(Wrote(program))
             try:
                 await parts.sandbox.check(program.source)
-                if repairs_left > 0:  # what may be wrong is no reason to give up a program that cannot be mended
-                    parts.writer.check(program)
+                # One that was never to be mended is run as it is, and one on which the model insists.
+                if repairs_left > 0 or (self.attempts and self.attempts[-1][0].source != program.source):
+                    parts.writer.check(program, last=repairs_left <= 0)
                 return await self._interpret(program)
             except ProgramError as error:
                 self.attempts.append((program, error.record()))

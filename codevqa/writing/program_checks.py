@@ -16,10 +16,12 @@ from ..core.errors import ProgramAnswerError
 from ..core.question_kind import QuestionKind, question_kind
 from .lint_rules import faults
 
-__all__ = ["RULES", "Rule", "check_program"]
+__all__ = ["DECISIVE", "RULES", "Rule", "check_program"]
 
-RULES = ("picture", "subject", "kind", "path", "attribute", "truth")
+RULES = ("picture", "subject", "primitive", "kind", "path", "attribute", "truth")
 """Names of the rules, in the order they are tried."""
+DECISIVE = frozenset({"picture", "subject", "primitive"})
+"""Those that no right program breaks: a mended one that does is not run."""
 
 Rule = str
 _ATTRIBUTES_TEXT = """
@@ -54,10 +56,17 @@ class _Text:
     number: int
     """Of its own picture, counted with those of the examples."""
     textual: Collection[str]
+    primitives: Collection[str]
 
 
 def check_program(
-    source: str, question: str, number: int, *, rules: Collection[Rule] = RULES, textual: Collection[str] = ("query",)
+    source: str,
+    question: str,
+    number: int,
+    *,
+    rules: Collection[Rule] = RULES,
+    textual: Collection[str] = ("query",),
+    primitives: Collection[str] = ("query", "get_pos", "find_matching_image"),
 ) -> None:
     """Checks a program against its question.
 
@@ -68,6 +77,7 @@ def check_program(
         number: the number that the prompt gave its picture, after those of the examples.
         rules: which of :data:`RULES` are applied.
         textual: names of the primitives that return text.
+        primitives: names of all.
 
     Raises:
         ProgramAnswerError: it breaks a rule; one line that a language model can act on.
@@ -76,7 +86,7 @@ def check_program(
         return
     try:
         tree = ast.parse(source)
-        text = _Text(tree, question, question_kind(question), number, textual)
+        text = _Text(tree, question, question_kind(question), number, textual, primitives)
         found = next((fault for rule in RULES if rule in rules for fault in _CHECKS[rule](text)), None)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return
@@ -99,6 +109,12 @@ def _subject(text: _Text) -> Iterator[tuple[int, str]]:
     said = " ".join(_strings(text.tree))
     if len(wanted) >= 2 and said and not wanted & _stems(said):
         yield 1, f"it asks about none of the things in the question: {text.question}"
+
+
+def _primitives(text: _Text) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(text.tree):
+        if isinstance(node, ast.FunctionDef) and node.name in text.primitives:
+            yield node.lineno, f"{node.name} is there already: call it, do not define it"
 
 
 def _kind(text: _Text) -> Iterator[tuple[int, str]]:
@@ -182,6 +198,7 @@ def _stems(text: str) -> set[str]:
 _CHECKS = {
     "picture": _pictures,
     "subject": _subject,
+    "primitive": _primitives,
     "kind": _kind,
     "path": _path,
     "attribute": _attributes,

@@ -8,6 +8,7 @@ the numbered pictures, which they would copy.
 
 from __future__ import annotations
 
+import ast
 import functools
 import re
 from collections.abc import Sequence
@@ -119,6 +120,35 @@ def ask_in_chat(question: str, tell_kind: bool) -> str:
     wanted = " or ".join(f'"{one}"' for one in kind.choices)
     return f"{asked}\n# ({f'answer is {wanted}' if wanted else _WANTED[kind.kind]})"
 
+
+def with_answer(source: str) -> str:
+    """Returns a program whose last line says what comes out, though it never sets ``answer``, so that it does.
+
+    Small models end a short program with ``flag = query(...)`` or with the call alone.
+
+    Args:
+        source: the program; hostile input, of which the last statement is looked at.
+    """
+    if len(source) > _LONGEST or re.search(r"\banswer\b", source):
+        return source
+    try:
+        body = ast.parse(source).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return source
+    match body[-1:]:
+        case [ast.Assign(targets=[ast.Name(name)], value=value)] if any(
+            isinstance(part, ast.Call) for part in ast.walk(value)
+        ):
+            return f"{source}\nanswer = {name}"
+        case [ast.Expr(ast.Call(ast.Name(name))) as last] if name != "print" and last.col_offset == 0:
+            lines = source.split("\n")
+            lines[last.lineno - 1] = f"answer = {lines[last.lineno - 1]}"
+            return "\n".join(lines)
+    return source
+
+
+_LONGEST = 8192
+"""Characters of a program that is looked at."""
 
 _FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)(?:\n```|\Z)", re.DOTALL)
 

@@ -17,14 +17,16 @@ from ..primitives.signature import Primitive
 from ..primitives.visual import VISUAL
 from ..prompts import Example, PromptSet
 from .grammar import grammar_for
-from .program_checks import RULES, check_program
+from .program_checks import DECISIVE, RULES, check_program
 from .prompt_forms import (
     STOP,
+    ask_in_chat,
     extract_program,
     header,
     opening_line,
     render_chat,
     render_completion,
+    with_answer,
 )
 
 __all__ = ["Writer", "by_form"]
@@ -85,7 +87,9 @@ class Writer:
         self.settings = settings
         self.seed = seed
         self._extra = tuple(extra)
-        self._textual = [item.name for item in VISUAL.extend(self._extra) if item.returns == "str"]
+        offered = VISUAL.extend(self._extra)
+        self._textual = [item.name for item in offered if item.returns == "str"]
+        self._names = offered.names
         self._indexes: dict[Form, ExampleIndex] = {}
         self._preambles: dict[Form, tuple[PromptSet, str]] = {}
 
@@ -200,16 +204,26 @@ class Writer:
         if tell is not None:
             tell(Prepared(_shown(examples), prompt_text(request.prompt)))
         ids = tuple(example.id for example in examples)
-        return await _written(request, Program("", question, form, ids), generate, tell)
+        return await self._written(request, Program("", question, form, ids), generate, tell)
 
-    def check(self, program: Program) -> None:
+    def check(self, program: Program, *, last: bool = False) -> None:
         """Holds a program against its question, by the settings' rules.
+
+        Args:
+            program: what the model wrote.
+            last: whether it cannot be mended: what may be wrong is no reason then to give it up.
 
         Raises:
             ProgramAnswerError: it breaks one.
         """
-        number = len(program.examples) + 1
-        check_program(program.source, program.question, number, rules=self.settings.rules, textual=self._textual)
+        check_program(
+            program.source,
+            program.question,
+            len(program.examples) + 1,
+            rules=[rule for rule in self.settings.rules if rule in DECISIVE or not last],
+            textual=self._textual,
+            primitives=self._names,
+        )
 
     async def repair(
         self,
@@ -235,6 +249,7 @@ class Writer:
         request, ids = self.request(failed.question, failed.form, len(failed.examples))
         values = "; ".join(dict.fromkeys(str(call) for call in calls[-_VALUES_SHOWN:]))
         complaint = f"That program fails: {error}" + (f" Until then: {values}." if values else "")
+        asked = ask_in_chat(failed.question, self.settings.tell_kind)
         prompt: str | tuple[Message, ...]
         if isinstance(request.prompt, str):
             head = header(failed.question, failed.form, len(ids) + 1)
@@ -243,18 +258,22 @@ class Writer:
             prompt = (
                 *request.prompt,
                 Message("assistant", f"```python\n{failed.source}\n```"),
-                Message("user", f"{complaint}\nWrite the corrected program."),
+                # Asked again as the question was: otherwise a small model explains, or takes another's.
+                Message("user", f"{complaint}\nWrite the whole program again, corrected.\n{asked}"),
             )
-        return await _written(replace(request, prompt=prompt), failed, generate, tell)
+        return await self._written(replace(request, prompt=prompt), failed, generate, tell)
 
-
-async def _written(request: GenerationRequest, known: Program, generate: Generate, tell: Tell | None) -> Program:
-    """Returns what the model makes of a prompt, as a program about the question of the one known."""
-    continued = isinstance(request.prompt, str)
-    with _Telling(tell, continued) as telling:
-        completion = await generate(replace(request, on_text=telling) if tell is not None else request)
-    source = extract_program(completion.text, continued=continued)
-    return replace(known, source=source, prompt=prompt_text(request.prompt), completion=completion.text)
+    async def _written(
+        self, request: GenerationRequest, known: Program, generate: Generate, tell: Tell | None
+    ) -> Program:
+        """Returns what the model makes of a prompt, as a program about the question of the one known."""
+        continued = isinstance(request.prompt, str)
+        with _Telling(tell, continued) as telling:
+            completion = await generate(replace(request, on_text=telling) if tell is not None else request)
+        source = extract_program(completion.text, continued=continued)
+        if self.settings.fit:
+            source = with_answer(source)
+        return replace(known, source=source, prompt=prompt_text(request.prompt), completion=completion.text)
 
 
 class _Telling:
