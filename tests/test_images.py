@@ -202,6 +202,8 @@ def test_formats_people_have(kind: str, picture: Image.Image, tmp_path: Path) ->
     more = {"save_all": True, "append_images": [picture.resize((15, 10))]} if kind == "MPO" else {}
     picture.save(tmp_path / "photo", kind, **more)
     assert load_picture(tmp_path / "photo").pixels.size == (30, 20)
+    with Image.open(tmp_path / "photo") as opened:
+        assert load_picture(opened).pixels.size == (30, 20)
 
 
 @pytest.mark.parametrize("size", [(1, images.MAX_SIDE + 1), (images.MAX_SIDE + 1, 1)])

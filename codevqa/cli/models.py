@@ -11,13 +11,13 @@ def models(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """List the presets, what each needs, and what is missing on this machine. Loads and fetches nothing."""
-    from ..presets.assembly import choose, missing
+    from ..presets.assembly import missing
     from ..presets.presets import PRESETS
 
     rows = {
         name: {
             "about": one.about,
-            "parts": {role: {"id": spec, "missing": missing(spec)} for role, (spec, _) in choose(one, {}).items()},
+            "parts": {role: {"id": spec, "missing": missing(spec)} for role, spec in one.parts.items()},
             "prompts": {str(form): name for form, name in one.prompts.items()},
         }
         for name, one in PRESETS.items()

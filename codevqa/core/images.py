@@ -102,7 +102,7 @@ def _check_bytes(count: int, name: str) -> None:
 
 def _opened(image: PILImage.Image) -> Picture:
     name = getattr(image, "filename", "") or ""
-    if getattr(image, "tile", None) and getattr(image, "format", None) not in FORMATS:  # only its header is read so far
+    if getattr(image, "tile", None) and getattr(image, "format", None) not in (*FORMATS, "MPO"):  # not decoded yet
         raise ImageError(f"{name or 'The given picture'} is {image.format}.", hint=_READABLE)
     try:
         return _upright(image, name)

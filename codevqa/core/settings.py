@@ -66,7 +66,8 @@ class WriterSettings:
     """Whether that goes for programs that fail while they run, or answer another kind of question, too; else only for
     those refused before any model is asked."""
     rules: tuple[str, ...] = ("picture", "subject", "primitive", "kind", "path", "attribute", "truth")
-    """What a program is held to against its question while a repair is left (:mod:`codevqa.writing.program_checks`)."""
+    """What a program is held to against its question while a repair is left, and by the decisive ones a mended program
+    (:mod:`codevqa.writing.program_checks`)."""
     fit: bool = True
     """Whether an answer is held to the kind that its question wants, and put in that kind's words; and a program that
     never sets ``answer`` ends by setting it to what its last line makes."""

@@ -18,6 +18,7 @@ from ..core.errors import ModelError, ModelNotFoundError, SetupError
 from .base import Completion, GenerationRequest, cut_at_stop
 from .cpu_threads import computing
 from .gguf_header import read_header
+from .library_errors import first_line
 from .text_stream import TextStream, certain, stream_of
 
 __all__ = ["LlamaCppLM"]
@@ -196,9 +197,8 @@ def find(model: str | os.PathLike[str]) -> Path:
     try:
         return Path(hf_hub_download("/".join(parts[:2]), "/".join(parts[2:])))
     except (OSError, ValueError) as error:
-        lines = str(error).strip().splitlines() or [type(error).__name__]
         raise ModelNotFoundError(
-            f"No GGUF file at {model}, and the hub gives none: {lines[0][:300]}",
+            f"No GGUF file at {model}, and the hub gives none: {first_line(error)}.",
             hint="Check the path, the name, or the network.",
         ) from None
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from ..core.errors import ProgramAnswerError
 from ..core.question_kind import QuestionKind, question_kind
+from ..sandbox.program_shape import parse
 from .lint_rules import faults
 
 __all__ = ["DECISIVE", "RULES", "Rule", "check_program"]
@@ -42,8 +43,6 @@ _STOP = frozenset(_STOP_TEXT.split())
 
 _STEM = 4
 """Letters of a word that are compared."""
-_LONGEST = 8192
-"""Characters of a program that is looked at: several times what 512 tokens make."""
 
 
 @dataclass(frozen=True)
@@ -82,13 +81,13 @@ def check_program(
     Raises:
         ProgramAnswerError: it breaks a rule; one line that a language model can act on.
     """
-    if len(source) > _LONGEST:
+    tree = parse(source)
+    if tree is None:
         return
     try:
-        tree = ast.parse(source)
         text = _Text(tree, question, question_kind(question), number, textual, primitives)
         found = next((fault for rule in RULES if rule in rules for fault in _CHECKS[rule](text)), None)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except RecursionError:
         return
     if found is not None:
         line, message = found

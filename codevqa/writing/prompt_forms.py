@@ -18,6 +18,7 @@ from ..core.text import sentence_case
 from ..core.trace import Form
 from ..models.base import Message
 from ..prompts import Example
+from ..sandbox.program_shape import parse
 
 __all__ = [
     "STOP",
@@ -129,13 +130,10 @@ def with_answer(source: str) -> str:
     Args:
         source: the program; hostile input, of which the last statement is looked at.
     """
-    if len(source) > _LONGEST or re.search(r"\banswer\b", source):
+    tree = None if re.search(r"\banswer\b", source) else parse(source)
+    if tree is None:
         return source
-    try:
-        body = ast.parse(source).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return source
-    match body[-1:]:
+    match tree.body[-1:]:
         case [ast.Assign(targets=[ast.Name(name)], value=value)] if any(
             isinstance(part, ast.Call) for part in ast.walk(value)
         ):
@@ -146,9 +144,6 @@ def with_answer(source: str) -> str:
             return "\n".join(lines)
     return source
 
-
-_LONGEST = 8192
-"""Characters of a program that is looked at."""
 
 _FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)(?:\n```|\Z)", re.DOTALL)
 

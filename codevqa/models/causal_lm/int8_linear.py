@@ -1,4 +1,4 @@
-"""Products of matrices in eight bits, for language models on a processor: twice as fast as float32, half the memory.
+"""Products of matrices in eight bits, for language models on a processor: twice as fast as float32 (docs/speed.md).
 
 Weights are rounded once, with a scale for each output. What they are multiplied with is rounded anew each time, with a
 scale for each token, but for the few entries that are far larger than the others and would coarsen that scale: those

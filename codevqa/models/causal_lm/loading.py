@@ -15,8 +15,6 @@ from ...core.errors import ModelNotFoundError, SetupError
 from ..library_errors import first_line
 from .int8_linear import available, quantise
 
-INT8 = "int8"
-
 
 def load(model: str | os.PathLike[str], device: str | None, dtype: str | None) -> tuple[Any, Any, str]:
     """Returns a network on its device, its tokenizer, and the name it goes by.
@@ -36,7 +34,7 @@ def load(model: str | os.PathLike[str], device: str | None, dtype: str | None) -
     looks_local = isinstance(model, os.PathLike) or model.startswith(("/", ".", "~")) or model.count("/") > 1
     if not local and looks_local:
         raise ModelNotFoundError(f"No model folder at {model}.", hint="Check the path.")
-    eight = dtype == INT8
+    eight = dtype == "int8"
     place, number = _resolve("cpu" if eight and device is None else device, "bfloat16" if eight else dtype)
     if eight and place.type != "cpu":
         raise SetupError(f"int8 is for a CPU, not for {place}.", hint="Use bfloat16 there.")
