@@ -5,13 +5,17 @@ docs/language-models.md.
 
 DATA of ``--mini`` is a folder of ``codevqa mini-data``, of ``--nlvr`` one with NLVR's dev split. MODEL is what
 ``--language-model`` takes, such as ``transformers:FOLDER``, SPEC what presets name, such as ``sentence:FOLDER``. Every
-variant is preset ``base``'s settings with one measure taken out; ``release`` takes all of them out. Each line: accuracy
-with its clustered interval, n, shares of questions that fell back and that were repaired, questions a second.
+variant is preset ``base``'s settings with one measure taken out or put in; ``release`` takes all of them out. Each
+line: accuracy with its clustered interval, n, shares of questions that fell back and that were repaired, questions a
+second. ``--programs N`` asks for N programs at once instead, and counts their seconds.
+``--keep`` keeps every run.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import itertools
 import sys
 import tempfile
 import time
@@ -31,8 +35,6 @@ from codevqa.models.base import Models
 from codevqa.presets.assembly import choose, load, prompt_sets
 from codevqa.presets.presets import preset
 from codevqa.writing.writer import Writer
-
-WORKERS = 64
 
 
 def _query(**changes: object) -> Callable[[Settings], Settings]:
@@ -60,6 +62,7 @@ VARIANTS: Mapping[str, Callable[[Settings], Settings]] = {
     "write-fixed": _writer(selection="fixed"),
     "write-untold": _writer(tell_kind=False),
     "write-unfitted": _writer(fit=False),
+    "write-constrained": _writer(constrained=True),
     "no-rules": _writer(rules=()),
     "no-repair-of-runs": _writer(repair_runs=False),
     "no-repair": _writer(repairs=0),
@@ -70,7 +73,9 @@ VARIANTS: Mapping[str, Callable[[Settings], Settings]] = {
 class Bench:
     """The models, loaded once, and an engine for each variant and data set."""
 
-    def __init__(self, model: str, retriever: str | None) -> None:
+    def __init__(self, model: str, retriever: str | None, workers: int = 64) -> None:
+        self.workers = workers
+        self.keep: Path | None = None
         vision = choose(preset("mini"), {})
         loaded = {role: load(role, vision[role][0], **vision[role][1]) for role in ("matcher", "captioner")}
         self.language_model = load("language_model", model)
@@ -85,9 +90,9 @@ class Bench:
 
     def lines(self, variant: str, data: DataSet, limit: int | None, baseline: bool) -> Iterator[str]:
         """Evaluates one variant on one data set; yields its figures, and those beside the baseline's."""
-        settings = replace(VARIANTS[variant](preset("base").settings), workers=WORKERS)
+        settings = replace(VARIANTS[variant](preset("base").settings), workers=self.workers)
         metric = metric_for(data.name)
-        with tempfile.TemporaryDirectory() as folder, self.engine(settings, data.prompts) as engine:
+        with self._folder(f"{variant}-{data.name}") as folder, self.engine(settings, data.prompts) as engine:
             scores: dict[Method, list[float]] = {}
             methods: tuple[Method, ...] = ("codevqa", "pnpvqa") if baseline else ("codevqa",)
             for method in methods:
@@ -105,6 +110,33 @@ class Bench:
             if baseline:
                 yield f"{variant:18} {data.name:6} paired   {compare(*scores.values(), clusters=clusters)}"
 
+    @contextlib.contextmanager
+    def _folder(self, name: str) -> Iterator[Path]:
+        """A folder for a run: kept if the bench keeps them."""
+        if self.keep is not None:
+            yield self.keep / name
+        else:
+            with tempfile.TemporaryDirectory() as folder:
+                yield Path(folder)
+
+    def programs(self, variant: str, data: DataSet, count: int) -> str:
+        """Has programs written for the first questions, all at once, after others; returns the seconds that took."""
+        settings = VARIANTS[variant](preset("base").settings)
+        sets = prompt_sets(preset("base"), data.prompts)
+        writer = Writer(self.language_model, sets, self.retriever, settings.writer)
+        shown = itertools.islice(data, 2 * count)
+        asked = [writer.request(example.question, example.form)[0] for example in shown]
+        self.language_model.generate(asked[count:])  # memory is reserved, graphs are recorded
+        started = time.perf_counter()
+        done = self.language_model.generate(asked[:count])
+        seconds = time.perf_counter() - started
+        prompt, written = (
+            sum(one.prompt_tokens for one in done) / len(done),
+            sum(one.completion_tokens for one in done) / len(done),
+        )
+        figures = f"{seconds:.2f} s, {prompt:.0f} tokens of prompt and {written:.0f} written each"
+        return f"{variant:18} {data.name:6} {len(done)} programs in {figures}"
+
 
 def main() -> None:
     """Prints the table."""
@@ -118,10 +150,21 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(VARIANTS))
     parser.add_argument("--data", default="gqa,covr,nlvr2,nlvr")
     parser.add_argument("--baseline", action="store_true", help="Also few-shot PnP-VQA, for the first variant.")
+    parser.add_argument("--workers", type=int, default=64, help="Questions at once.")
+    parser.add_argument("--keep", type=Path, help="A folder for the runs.")
+    parser.add_argument("--programs", type=int, help="Only write so many programs.")
+    parser.add_argument("--warm", type=int, default=0, help="First questions of the first data set, not counted.")
     given = parser.parse_args()
-    bench = Bench(given.model, given.retriever)
+    bench = Bench(given.model, given.retriever, given.workers)
+    if given.warm:
+        first = _data(given.data.split(",")[0], given)
+        list(bench.lines(given.only.split(",")[0], first, given.warm, given.baseline))
+    bench.keep = given.keep
     for number, variant in enumerate(given.only.split(",")):
         for name in given.data.split(","):
+            if given.programs:
+                sys.stdout.write(bench.programs(variant, _data(name, given), given.programs) + "\n")
+                continue
             for line in bench.lines(variant, _data(name, given), given.limit, given.baseline and number == 0):
                 sys.stdout.write(line + "\n")
                 sys.stdout.flush()

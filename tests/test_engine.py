@@ -220,7 +220,7 @@ def test_one_repair_mends_a_program_that_fails_the_check() -> None:
     assert [attempt[1].type for attempt in answer.trace.attempts] == ["ProgramTypeError"]
 
 
-BREAKS = "answer = query(img, 'Is it red?')\nanswer = [][0]"
+BREAKS = "found = query(img, 'Is it red?')\nanswer = [][0]"
 
 
 def test_a_program_that_fails_while_it_runs_goes_back_once_with_its_line_and_values() -> None:
@@ -270,6 +270,18 @@ def test_an_answer_of_another_kind_goes_back_and_is_never_given() -> None:
     settings = Settings(writer=WriterSettings(fit=False), query=QuerySettings(captions=1, patches=5), workers=4)
     with engine("x = 'left'\nanswer = x", settings=settings) as vqa:
         assert vqa.ask(RED, "Is it red?").text == "left"
+
+
+def test_a_picture_read_as_another_kind_is_no_reason_to_write_again() -> None:
+    with engine("answer = query(img, 'Is it red or blue?')", read=ScriptedLM(" yes")) as vqa:
+        answer = vqa.ask(RED, "Is it red or blue?")
+        writer = vqa.writer.language_model
+    assert isinstance(writer, ScriptedLM) and len(writer.requests) == 1
+    assert answer.fallback and answer.error is not None and answer.error.type == "MisreadError"
+    # Asked for something else, it is the program that is wrong.
+    with engine("answer = query(img, 'Is it red?')", read=ScriptedLM(" yes")) as vqa:
+        answer = vqa.ask(RED, "Is it red or blue?")
+    assert len(answer.trace.attempts) == 2
 
 
 def test_a_program_held_to_its_question_goes_back_but_runs_where_nothing_mends_it() -> None:

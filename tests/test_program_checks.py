@@ -30,8 +30,18 @@ BROKEN = {
     "path": ('if query(img, "Is there a red cup on it?") == "yes":\n    answer = "yes"', "not set on every path"),
     "attribute": ('answer = query(img, "Is there a cup?")', 'says "red" and the program never does'),
     "truth": ('x = query(img, "Is there a red cup?")\nanswer = "yes" if x else "no"', '"no" counts as true'),
+    "exists": (
+        'answer = "yes"\nfor img in images:\n    if query(img, "Is there a red cup on the table?") == "yes":\n'
+        '        answer = "no"',
+        'begin with answer = "no"',
+    ),
+    "side": (
+        'answer = "no"\nfor img in images:\n    if query(img, "Is there a red cup?") == "yes":\n        answer = "yes"',
+        "about the left image, which is images[0]",
+    ),
 }
 QUESTION = "Is there a red cup on the table?"
+OF_A_SIDE = "Is there a red cup in the left image?"
 FINE = 'img = open_image("Image13.jpg")\nanswer = query(img, "Is there a red cup on the table?")'
 
 
@@ -44,11 +54,61 @@ def test_all_rules_are_on_and_one_that_is_none_is_refused() -> None:
 @pytest.mark.parametrize("rule", RULES)
 def test_each_rule_finds_its_fault_and_nothing_else_does(rule: str) -> None:
     source, message = BROKEN[rule]
+    question = OF_A_SIDE if rule == "side" else QUESTION
     with pytest.raises(ProgramAnswerError, match="line") as caught:
-        check_program(source, QUESTION, 13, rules=(rule,))
+        check_program(source, question, 13, rules=(rule,))
     assert message in str(caught.value)
-    check_program(source, QUESTION, 13, rules=())
+    check_program(source, question, 13, rules=())
     check_program(FINE, QUESTION, 13)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'answer = query(images[0], "Is there a red cup?")',
+        'left, right = images\nanswer = query(left, "Is there a red cup?")',
+        'for i, img in enumerate(images):\n    if i == 0:\n        answer = query(img, "Is there a red cup?")',
+    ],
+)
+def test_one_of_two_pictures_is_found_in_several_ways(source: str) -> None:
+    check_program(source, OF_A_SIDE, 13, rules=("side",))
+
+
+@pytest.mark.parametrize(
+    ("source", "lost"),
+    [
+        ('answer = query(img, "red cup?")\nanswer = query(img, "red table?")', True),
+        ('if query(img, "red cup?") == "yes":\n    answer = "yes"\nelse:\n    answer = "no"\nanswer = "no"', True),
+        ('answer = "no"\nanswer = query(img, "red cup?")', False),
+        ('answer = query(img, "red cup?")\nanswer = answer == "yes"', False),
+        ('answer = query(img, "red cup?")\nif answer == "no":\n    answer = query(img, "red table?")', False),
+    ],
+)
+def test_an_answer_is_not_found_and_lost(source: str, lost: bool) -> None:
+    try:
+        check_program(source, QUESTION, 13, rules=("path",))
+    except ProgramAnswerError as error:
+        assert lost and "found before is lost" in str(error)
+    else:
+        assert not lost
+
+
+@pytest.mark.parametrize(
+    ("question", "source"),
+    [
+        ("Is there no red cup?", 'answer = "yes"\nif query(img, "red cup?") == "yes":\n    answer = "no"'),
+        ("Is there a red cup?", 'answer = "yes"\nif query(img, "red cup?") == "no":\n    answer = "no"'),
+        ("Is there a red cup?", 'answer = "no"\nif query(img, "red cup?") == "yes":\n    answer = "yes"'),
+    ],
+)
+def test_what_is_said_to_be_there_may_be_missed(question: str, source: str) -> None:
+    check_program(source, question, 13, rules=("exists",))
+
+
+def test_a_found_picture_is_no_condition() -> None:
+    source = 'answer = "yes" if find_matching_image(images, "red cup") else "no"'
+    with pytest.raises(ProgramAnswerError, match="always finds a picture"):
+        check_program(source, QUESTION, 13, rules=("truth",))
 
 
 @pytest.mark.parametrize(

@@ -37,10 +37,10 @@ def test_every_set_is_clean(name: str) -> None:
 def test_gqa_has_the_papers_numbers() -> None:
     gqa = load("gqa")
     assert (gqa.form, gqa.shots, gqa.captions, gqa.caption_draws) == ("image", 12, 7, 100)
-    assert len(gqa.examples) == 70
+    assert len(gqa.examples) == 83
     assert gqa.primitives == ("open_image", "query", "get_pos")
     assert {example.form for example in gqa.examples} == {"image"}
-    assert len(gqa.reading) == 46
+    assert len(gqa.reading) == 48
     assert {len(captions) for example in gqa.reading for captions in example.by_image} == {7}
     # The kinds of question the method gains on are all there.
     programs = [example.program for example in gqa.examples]
@@ -436,7 +436,7 @@ def test_the_command_ends_cleanly_in_its_own_process() -> None:
     command = [sys.executable, "-m", "codevqa.writing.lint", "gqa"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "gqa: 70 programs, 0 findings\n"
+    assert done.stdout == "gqa: 83 programs, 0 findings\n"
 
 
 # -- its parts -------------------------------------------------------------------------------------------------------

@@ -90,3 +90,17 @@ def test_a_choice_is_put_as_the_question_names_it() -> None:
     assert kind.fitted("the red one") == "the red one"
     assert kind.fitted("red") == "red hammer"
     assert kind.fitted("hammer") == "hammer", "either would fit"
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "fitted"),
+    [
+        ("Which thing is small and green?", "green umbrella", "umbrella"),
+        ("What is red?", "red", "red"),
+        ("What looks old, brown and broken?", "old brown chair", "chair"),
+        ("What is the red fruit?", "red apple", "red apple"),
+        ("What color is the car?", "light blue", "light blue"),
+    ],
+)
+def test_an_answer_does_not_repeat_how_the_question_describes_it(question: str, answer: str, fitted: str) -> None:
+    assert question_kind(question).fitted(answer) == fitted

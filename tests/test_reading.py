@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from PIL import Image
@@ -16,7 +17,7 @@ from codevqa.models.base import GenerationRequest, MatchRequest, Models, prompt_
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 from codevqa.primitives.pnpvqa import PnPVQA, Reading
 from codevqa.primitives.reading import answer_in, render_reading_chat
-from codevqa.primitives.witness import described, verdict
+from codevqa.primitives.witness import Descriptions, described
 from codevqa.prompts import load
 
 PICTURE = load_picture(Image.new("RGB", (32, 32), "red"))
@@ -99,21 +100,68 @@ def test_examples_of_the_same_kind_make_the_beginning_of_the_prompt_common() -> 
         ("Do you see any statues near the boy?", ("statues near the boy",)),
         ("Are there any statues near the boy?", ("statues near the boy",)),
         ("Is the girl wearing a coat?", ("the girl wearing a coat",)),
+        ("Does it show a white cloud?", ("a white cloud",)),
+        ("Can the cat be found under the blue chair?", ("the cat under the blue chair",)),
+        ("Is the lamp visible?", ("the lamp",)),
+        ("Is the bag small, medium or large?", ("a small bag", "a medium bag", "a large bag")),
+        ("Is the orange object a bottle or a bolt?", ("an orange bottle", "an orange bolt")),
+        ("Are there cats or dogs in the picture?", ("cats", "dogs")),
+        ("Is there a cup and a plate?", ("a cup", "a plate")),
         ("Are all the cups red?", ()),
-        ("Is there no cup?", ()),
-        ("Are there exactly two cups?", ()),
-        ("Is the cup red or blue?", ()),
+        ("Is there a box with only red cups?", ()),
+        ("Is there exactly one picture with two cups?", ()),
+        ("Is the man holding a cup or a plate?", ()),
+        ("Is the cup or the plate red?", ()),
         ("What is it?", ()),
+        ("", ()),
     ],
 )
 def test_only_what_a_caption_could_say_is_matched(question: str, texts: tuple[str, ...]) -> None:
-    assert described(question) == texts
+    assert described(question).texts == texts
+
+
+@pytest.mark.parametrize(
+    ("question", "logits", "found"),
+    [
+        ("Are there no cups?", [9.0], "no"),
+        ("Are there no cups?", [-9.0], "yes"),
+        ("Are there no cups?", [1.0], ""),
+        ("Is there a cup or a plate?", [-9.0, 9.0], "yes"),
+        ("Is there a cup or a plate?", [-9.0, -9.0], "no"),
+        ("Is there a cup or a plate?", [-9.0, 1.0], ""),
+        ("Is there a cup and a plate?", [9.0, 9.0], "yes"),
+        ("Is there a cup and a plate?", [-9.0], "no"),
+        ("Is there a cup and a plate?", [9.0, 1.0], ""),
+        ("Are there exactly two cups?", [9.0, 9.0, -9.0], "yes"),
+        ("Are there exactly two cups?", [9.0, -9.0], "no"),
+        ("Are there at least two cups?", [9.0, 9.0, 9.0, -9.0], "yes"),
+        ("Are there 3 or more cups?", [9.0, 9.0, -9.0], "no"),
+        ("Are there more than two cups?", [9.0, 9.0, -9.0], "no"),
+        ("Are there fewer than two cups?", [-9.0], "yes"),
+        ("Are there at most two cups?", [9.0, 9.0, 1.0], ""),
+        ("Is the cup red or blue?", [-9.0, 9.0], "blue"),
+        ("Is the cup red or blue?", [9.0, 9.0], ""),
+        ("Is the cup red or blue?", [-9.0, -9.0], ""),
+        ("Is the cup red or blue?", [9.0, 1.0], ""),
+    ],
+)
+def test_what_follows_from_descriptions_that_fit(question: str, logits: list[float], found: str) -> None:
+    asked = described(question)
+    assert len(asked.texts) >= len(logits)
+    assert asked.verdict(logits, 0.01) == found
+    # Asked one after the other, no more than these are matched.
+    assert not any(asked.suffice(logits[:count], 0.01) for count in range(1, len(logits)))
+
+
+def test_a_single_thing_is_counted_by_its_plural() -> None:
+    assert described("Is there exactly one red dish?").texts[:2] == ("a red dish", "two red dishes")
+    assert described("Are there exactly two sheep?").texts[:2] == ("a sheep", "two sheep")
 
 
 def test_a_number_is_matched_as_one_description_for_each() -> None:
-    texts = described("How many cherries are there on the plate?")
+    texts = described("How many cherries are there on the plate?").texts
     assert texts[:2] == ("a cherry on the plate", "two cherries on the plate")
-    assert described("How many people are sitting?")[:2] == ("a person sitting", "two people sitting")
+    assert described("How many people are sitting?").texts[:2] == ("a person sitting", "two people sitting")
 
 
 @pytest.mark.parametrize(
@@ -129,7 +177,8 @@ def test_a_number_is_matched_as_one_description_for_each() -> None:
     ],
 )
 def test_the_witness_speaks_only_where_it_is_sure(logits: list[float], found: str) -> None:
-    assert verdict(logits, 0.01, counted=len(logits) > 1) == found
+    asked = Descriptions(("",) * 7, "count" if len(logits) > 1 else "all")
+    assert asked.verdict(logits, 0.01) == found
 
 
 def test_a_sure_witness_answers_without_captions_and_an_unsure_one_leaves_it_to_reading() -> None:
@@ -158,6 +207,18 @@ def test_numbers_are_tried_up_to_the_first_that_does_not_fit() -> None:
         reading, _ = read("How many red cups are there?", settings, matcher=matcher)
         assert (reading.text, reading.evidence[0].text) == (found, "; ".join(logits))
         assert len(matcher.matches.requests) == len(logits)
+
+
+def test_a_choice_that_reading_does_not_make_falls_to_what_fits_best() -> None:
+    logits = {"a red cup": 1.0, "a blue cup": 2.0}
+    matcher = FakeMatcher(6, logit=lambda request: logits.get(request.text, 0.0))
+    settings = QuerySettings(captions=1, patches=4, witness=True)
+    reading, _ = read("Is the cup red or blue?", settings, reply="yes", matcher=matcher)
+    assert (reading.text, [one.kind for one in reading.evidence]) == ("blue", ["itm", "pnpvqa"])
+    reading, _ = read("Is the cup red or blue?", settings, reply="a red one", matcher=matcher)
+    assert reading.text == "red", "reading decides where it does"
+    reading, _ = read("Is the cup red or blue?", replace(settings, fit=False), reply="yes", matcher=matcher)
+    assert reading.text == "yes"
 
 
 def test_the_witness_is_not_asked_unless_it_is_wanted() -> None:

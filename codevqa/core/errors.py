@@ -18,6 +18,7 @@
         ├── ProgramRuntimeError it raised while running
         ├── ProgramLimitError   it ran past its time, memory, calls or output
         └── ProgramAnswerError  it ended without a usable ``answer``
+            └── MisreadError    a picture was read as an answer of another kind
 
 A failure that is part of a result travels as an :class:`ErrorRecord`, plain data.
 """
@@ -35,6 +36,7 @@ __all__ = [
     "ErrorRecord",
     "ImageError",
     "InputError",
+    "MisreadError",
     "ModelError",
     "ModelNotFoundError",
     "ProgramAnswerError",
@@ -154,3 +156,7 @@ class ProgramLimitError(ProgramError):
 
 class ProgramAnswerError(ProgramError):
     """The program ended without a usable ``answer``."""
+
+
+class MisreadError(ProgramAnswerError):
+    """The program asked what its question asks, and a picture was read as an answer of another kind."""

@@ -23,6 +23,8 @@ class QuestionKind:
     kind: Kind
     choices: tuple[str, ...] = ()
     """What a choice names, where that can be read off; lower case, without articles."""
+    given: frozenset[str] = frozenset()
+    """Words with which an open question describes the thing that it asks for."""
 
     def misfit(self, answer: str) -> str:
         """Says what is wrong with an answer of another kind; empty where nothing is."""
@@ -53,6 +55,11 @@ class QuestionKind:
             near = [choice for choice in self.choices if words and words <= set(_words(choice))]
             near = near or [choice for choice in self.choices if set(_words(choice)) <= words]
             return near[0] if len(near) == 1 else text
+        if self.given:  # of the red thing it is said already that it is red
+            said = text.split()
+            while len(said) > 1 and said[0].lower() in self.given:
+                del said[0]
+            return " ".join(said)
         return text
 
 
@@ -75,6 +82,10 @@ _PLACE = re.compile(r"^(?:in|on|relative to) the [^,?]*, (?=\w+ )")
 """What a question may say first: in which picture to look."""
 _OR = re.compile(r"\bor\b")
 _ARTICLE = re.compile(r"^(?:(?:to|on|in|at|of|an?|the)\s+)+")
+_THING = re.compile(
+    r"(?:what|which)(?: (?:thing|object|item|one))? (?:is|looks) ([a-z]+(?:(?:,| and|, and) [a-z]+)*)\?$"
+)
+"""What says no more of the thing it asks for than how it is."""
 _SIDE = "left|right|above|below|top|bottom|over|under|in front|behind"
 _NAMED = (
     # "..., the cup or the blue book?"
@@ -136,7 +147,8 @@ def question_kind(text: str) -> QuestionKind:
     if _OR.search(words) and (asks or words.endswith("?")) and not _EITHER.match(words):
         return QuestionKind("choice", _choices(words))
     if asks or words.endswith("?"):
-        return QuestionKind("open")
+        thing = _THING.match(words)
+        return QuestionKind("open", given=frozenset(re.findall(r"[a-z]+", thing.group(1))) if thing else frozenset())
     return QuestionKind("yes_no")
 
 

@@ -17,7 +17,15 @@ from typing import Literal
 from ..batching.call_cache import Usage
 from ..batching.model_services import ModelServices
 from ..core.answer import Answer
-from ..core.errors import CodeVQAError, ErrorRecord, InputError, ProgramError, QuestionError
+from ..core.errors import (
+    CodeVQAError,
+    ErrorRecord,
+    InputError,
+    MisreadError,
+    ProgramAnswerError,
+    ProgramError,
+    QuestionError,
+)
 from ..core.events import Answered, Event, Failed, Rejected, Tell, Wrote
 from ..core.images import Picture, each, load_pictures
 from ..core.question_kind import question_kind
@@ -175,6 +183,7 @@ class QuestionRun:
                 self.attempts.append((program, error.record()))
                 # What ran has cost its model calls.
                 again = repairs_left > 0 and (not self.calls.made or parts.writer.settings.repair_runs)
+                again = again and not isinstance(error, MisreadError)
                 last: Literal["fallback", "nothing"] = "fallback" if written else "nothing"
                 self.tell(Rejected(program, error.record(), "repair" if again else last))
                 if not again:
@@ -199,8 +208,24 @@ class QuestionRun:
             self.calls.close()
         text = answer_text(outcome.value)
         if parts.writer.settings.fit and self.request.program is None:
-            text = fitted_answer(text, question_kind(self.question))
+            text = self._fitted(text)
         return self._answer(text, value=plain(outcome.value), printed=outcome.printed)
+
+    def _fitted(self, text: str) -> str:
+        """Returns an answer in the words of its kind.
+
+        Raises:
+            ProgramAnswerError: it is of another kind; a MisreadError where no other program would do better.
+        """
+        kind = question_kind(self.question)
+        try:
+            return fitted_answer(text, kind)
+        except ProgramAnswerError as error:
+            for call in self.calls.made:
+                asked = str(call.arguments.get("question", "")) if call.name == "query" else ""
+                if call.value == text and asked and question_kind(asked).kind == kind.kind:
+                    raise MisreadError(error.message, hint=error.hint) from None
+            raise
 
     def _new_calls(self) -> ProgramCalls:
         return ProgramCalls(self.parts.primitives, self._context, self.usage, self.tell)

@@ -25,7 +25,7 @@ from ..models.retrieval import ExampleIndex, Retriever
 from ..prompts import PromptSet, ReadingExample
 from .patches import Drawing, Patches, draw_patches
 from .reading import INSTRUCTION, answer_in, render_context, render_reading, render_reading_chat
-from .witness import described, fits, verdict
+from .witness import Descriptions, described
 
 __all__ = ["INSTRUCTION", "PnPVQA", "Reading", "draw_patches", "render_context", "render_reading"]
 
@@ -109,9 +109,10 @@ class PnPVQA:
             ModelError: a model failed, or every attempt to read came back empty.
         """
         kind = question_kind(question)
-        seen = await self._match(pictures[0], question) if witness and form == "image" else None
+        asked = described(question)
+        seen = await self._match(pictures[0], asked) if witness and form == "image" else None
         if seen is not None:
-            sure = verdict(seen.scores, self._settings.doubt, counted=kind.kind == "number")
+            sure = asked.verdict(seen.scores, self._settings.doubt)
             if sure:
                 return Reading(sure, (seen,))
         prompts = self._prompts[task]
@@ -134,21 +135,22 @@ class PnPVQA:
             completion=text,
         )
         answer = answer_in(text, kind) if self._settings.fit else text.strip().lower()
+        if self._settings.fit and seen is not None and asked.choices and answer not in asked.choices:
+            answer = max(zip(seen.scores, asked.choices, strict=True))[1]  # unsure, but one of those that were named
         return Reading(answer, (evidence,) if seen is None else (seen, evidence))
 
-    async def _match(self, picture: tuple[ImageRef, Picture], question: str) -> Evidence | None:
-        """Returns what image-text matching says of the question as a description; None where it is not asked."""
-        texts = described(question) if self._settings.witness else ()
-        if not texts:
+    async def _match(self, picture: tuple[ImageRef, Picture], asked: Descriptions) -> Evidence | None:
+        """Returns what image-text matching says of what is asked as descriptions; None where it is not asked."""
+        if not asked.texts or not self._settings.witness:
             return None
         matches: list[Match] = []
-        for text in texts:  # of numbers most are small: what comes after the first that does not fit says nothing
+        for text in asked.texts:
             matches.append(await self._services.match(MatchRequest(picture[1], text)))
-            if fits(matches[-1].logit, self._settings.doubt) is not True:
+            if asked.suffice([matches[-1].logit], self._settings.doubt):
                 break
         relevance = (tuple(map(tuple, matches[0].relevance.tolist())),)
         scores = tuple(match.logit for match in matches)
-        return Evidence("itm", (picture[0],), "; ".join(texts[: len(scores)]), relevance=relevance, scores=scores)
+        return Evidence("itm", (picture[0],), "; ".join(asked.texts[: len(scores)]), relevance=relevance, scores=scores)
 
     def _prompt(
         self, question: str, captions: Sequence[Sequence[str]], form: Form, prompts: PromptSet, about: str

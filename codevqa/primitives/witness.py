@@ -2,86 +2,217 @@
 
 Captions name what is there; a reader of them does not conclude well what is absent, how many, or touching what. The
 matcher scores descriptions: BLIP's ITM head was trained to tell a picture's description from those of others. "Is there
-a red cup?" is asked as "a red cup"; "How many red cups are there?" as "a red cup", "two red cups" and so on.
+a red cup?" is asked as "a red cup"; "How many red cups are there?" as "a red cup", "two red cups" and so on; "Is the
+cup red or blue?" as "a red cup" and "a blue cup".
 """
 
 from __future__ import annotations
 
 import math
+import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
-from ..core.question_kind import question_kind
+from ..core.question_kind import number_in, question_kind
 
-__all__ = ["described", "fits", "verdict"]
+__all__ = ["Descriptions", "described"]
 
 COUNTS = ("two", "three", "four", "five", "six", "seven")
 """Numbers that are tried beside one."""
 
 _LEAD = re.compile(
-    r"^(?:is it true that |(?:do|can|could) you (?:see|find|spot) (?:any )?|(?:does|do) (?:the|this|these)"
-    r" (?:image|picture|photo|scene)s? (?:show|contain|have|include) |(?:is|are|was|were) there (?:any )?"
-    r"|there (?:is|are) (?:any )?|(?:is|are|was|were|do|does|did|has|have|had|can|could) )",
+    r"^(?:is it true that |(?:do|can|could) you (?:see|find|spot) (?:any )?|(?:does|do|is) (?:it|(?:the|this|these)"
+    r" (?:image|picture|photo|scene)s?) (?:show|showing|contain|have|include|depict)s? (?:any )?"
+    r"|(?:is|are|was|were) there (?:any )?|there (?:is|are) (?:any )?"
+    r"|(?:is|are|was|were|do|does|did|has|have|had|can|could) )",
     re.IGNORECASE,
 )
-_TAIL = re.compile(r" (?:visible |shown )?(?:in|on) (?:the|this) (?:image|picture|photo|scene)$", re.IGNORECASE)
+_TAIL = re.compile(r"(?: (?:visible|shown|present))?(?: (?:in|on) (?:the|this) (?:image|picture|photo|scene))?$", re.I)
+_LINK = re.compile(r"^((?:an?|the) (?:[\w-]+ ){1,3})be (?:found|seen|spotted) ", re.IGNORECASE)
+"""What stands between a thing and its place in "Can the cup be found under the table?"."""
 _UNSEEN = re.compile(
     r"\b(?:no|not|none|neither|nor|n't|without|only|all|every|each|any|both|either|or|same|different|than|more|less"
     r"|fewer|most|least|exactly|equal|many|number)\b",
     re.IGNORECASE,
 )
+_NEGATED = re.compile(r"^(?:no|not an?|not any|not one) (?=\w)", re.IGNORECASE)
+_BOUND = re.compile(
+    r"^(exactly|at least|at most|no more than|no fewer than|more than|fewer than|less than) ([\w]+) (.+)$"
+    r"|^(\w+) or (more|fewer|less) (.+)$",
+    re.IGNORECASE,
+)
+_COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
+    "exactly": operator.eq,
+    "at least": operator.ge,
+    "no fewer than": operator.ge,
+    "or more": operator.ge,
+    "at most": operator.le,
+    "no more than": operator.le,
+    "or fewer": operator.le,
+    "or less": operator.le,
+    "more than": operator.gt,
+    "fewer than": operator.lt,
+    "less than": operator.lt,
+}
 _COUNTED = re.compile(
-    r"^how many (.+?)(?: (?:are|is) there\b| do you see\b| can you see\b| (?:are|is)\b)(.*)$", re.IGNORECASE
+    r"^how many (.+?)(?: (?:are|is) there\b| do you see\b| can you see\b| (?:are|is)\b"
+    r"| (?:do|does) (?:the|this) (?:image|picture|photo|scene) (?:show|contain|have)\b)(.*)$",
+    re.IGNORECASE,
+)
+_PARTED = re.compile(r"^((?:an?|any|some) .+?|(?:[\w-]+ )?\w+s) (or|and) (?:is there |are there )?(?:any )?(.+)$", re.I)
+_SIMPLE = re.compile(r"^(?:(?:an?|some) )?(?:[\w-]+ ){0,3}[\w-]+$", re.IGNORECASE)
+_CHOICE = re.compile(r"^(?:is|are|was|were) the ((?:[\w-]+ ){0,2}[\w-]+) $", re.IGNORECASE)
+_GENERIC = frozenset(
+    [
+        "thing",
+        "things",
+        "object",
+        "objects",
+        "item",
+        "items",
+        "animal",
+        "vehicle",
+        "fruit",
+        "food",
+        "device",
+        "toy",
+        "shape",
+    ]
 )
 _SINGULAR = {"people": "person", "men": "man", "women": "woman", "children": "child", "mice": "mouse", "geese": "goose"}
 
 
-def described(question: str) -> tuple[str, ...]:
-    """Returns what to match with a picture: one description that fits where the answer is yes, or one a number from 1.
+@dataclass(frozen=True)
+class Descriptions:
+    """What to match with a picture, and what follows from how it fits."""
 
-    Empty where no description can say it.
+    texts: tuple[str, ...] = ()
+    """Descriptions; empty where none can say what is asked."""
+    rule: Literal["any", "all", "count", "choice"] = "all"
+    """The answer is yes if any fits, or if all do; the number that fits; or what stands in the one that does."""
+    negated: bool = False
+    """Whether yes and no change places."""
+    bound: tuple[str, int] | None = None
+    """What a number is compared with, for yes or no."""
+    choices: tuple[str, ...] = ()
+    """What each description stands for."""
 
-    >>> described("Is there a red cup in the picture?"), described("Is the girl wearing a coat?")
+    def suffice(self, logits: Sequence[float], doubt: float) -> bool:
+        """Says whether what comes after these descriptions would say nothing more."""
+        last = _fits(logits[-1], doubt)
+        return last is not {"any": False, "all": True, "count": True}.get(self.rule, last)
+
+    def verdict(self, logits: Sequence[float], doubt: float) -> str:
+        """Returns the answer that image-text matching is sure of; empty where it is not sure.
+
+        Args:
+            logits: of a match minus that of none, for the descriptions up to one that suffices.
+            doubt: a probability is sure below this, or above 1 minus this.
+        """
+        sure = [_fits(logit, doubt) for logit in logits]
+        if self.rule == "choice":
+            fitting = [choice for choice, one in zip(self.choices, sure, strict=False) if one is not False]
+            return fitting[0] if len(fitting) == 1 and sure.count(True) == 1 else ""
+        if self.rule != "count":
+            decisive = self.rule == "any"
+            if decisive in sure:
+                return _yes(decisive is not self.negated)
+            return "" if None in sure else _yes(decisive is self.negated)
+        # Where there are three, "two cups" fits as well: the last that fits counts, if the next is sure not to.
+        count = next((place for place, one in enumerate(sure) if one is not True), None)
+        if count is None or sure[count] is None:
+            return ""
+        return str(count) if self.bound is None else _yes(_COMPARISONS[self.bound[0]](count, self.bound[1]))
+
+
+def described(question: str) -> Descriptions:
+    """Returns what to match with a picture in place of a question about it.
+
+    >>> described("Is there a red cup in the picture?").texts, described("Is the girl wearing a coat?").texts
     (('a red cup',), ('the girl wearing a coat',))
-    >>> described("How many red cups are there?")[:3]
-    ('a red cup', 'two red cups', 'three red cups')
-    >>> described("Are all the cups red?"), described("What is on the table?")
+    >>> described("How many red cups are there?").texts[:3], described("Are there no cups?").negated
+    (('a red cup', 'two red cups', 'three red cups'), True)
+    >>> described("Is the cup red or blue?").texts, described("Are there any cups or plates?").texts
+    (('a red cup', 'a blue cup'), ('cups', 'plates'))
+    >>> described("Are all the cups red?").texts, described("What is on the table?").texts
     ((), ())
     """
-    text = " ".join(question.split()).rstrip(" ?.!")
-    kind = question_kind(question).kind
-    if kind == "yes_no":
-        text = _TAIL.sub("", _LEAD.sub("", text, count=1))
-        return () if not text or _UNSEEN.search(text) else (text,)
-    counted = _COUNTED.match(_TAIL.sub("", text)) if kind == "number" else None
-    if counted is None or _UNSEEN.search(counted.group(1)):
-        return ()
-    things = f"{counted.group(1)}{counted.group(2)}".lower()
-    one = _singular(things)
-    article = "an" if one[0] in "aeiou" else "a"
-    return (f"{article} {one}", *(f"{count} {things}" for count in COUNTS))
+    text = _TAIL.sub("", " ".join(question.split()).rstrip(" ?.!"))
+    kind = question_kind(question)
+    if kind.kind == "yes_no":
+        return _judged(_LINK.sub(r"\1", _LEAD.sub("", text, count=1)))
+    if kind.kind == "choice":
+        return _chosen(text, kind.choices)
+    counted = _COUNTED.match(text) if kind.kind == "number" else None
+    return _counted(f"{counted.group(1)}{counted.group(2)}") if counted else Descriptions()
 
 
-def verdict(logits: Sequence[float], doubt: float, *, counted: bool) -> str:
-    """Returns the answer that image-text matching is sure of: yes, no or a number; empty where it is not sure.
+def _judged(text: str) -> Descriptions:
+    """Returns what a statement is matched as, of which the question's first words have been cut off."""
+    bound = _BOUND.match(text)
+    if bound:
+        comparison, number, things, bare, more, rest = bound.groups()
+        wanted = number_in(number or bare)
+        if wanted is None:
+            return Descriptions()
+        counted = _counted(things or rest, single=wanted == 1)
+        return replace(counted, bound=((comparison or f"or {more}").lower(), wanted))
+    affirmed = _NEGATED.sub("", text)
+    parted = _PARTED.match(affirmed)
+    if parted and _SIMPLE.match(parted.group(1)) and _SIMPLE.match(parted.group(3)):
+        parts = tuple(re.sub("^any ", "", parted.group(place), flags=re.IGNORECASE) for place in (1, 3))
+        if not any(map(_UNSEEN.search, parts)):
+            return Descriptions(parts, "any" if parted.group(2).lower() == "or" else "all", affirmed != text)
+    if not affirmed or _UNSEEN.search(affirmed):
+        return Descriptions()
+    return Descriptions((affirmed,), negated=affirmed != text)
 
-    Args:
-        logits: of the descriptions of :func:`described`, up to the first that does not surely fit.
-        doubt: a probability is sure below this, or above 1 minus this.
-        counted: whether the descriptions are of numbers.
-    """
-    sure = [fits(logit, doubt) for logit in logits]
-    if not counted:
-        return {True: "yes", False: "no", None: ""}[sure[0]]
-    # Where there are three, "two cups" fits as well: the last that fits counts, if the next is sure not to.
-    fitting = next((place for place, one in enumerate(sure) if one is not True), None)
-    return str(fitting) if fitting is not None and sure[fitting] is False else ""
+
+def _counted(things: str, *, single: bool = False) -> Descriptions:
+    if _UNSEEN.search(things) or re.match(r"(?:image|picture|photo)s?\b", things):
+        return Descriptions()
+    things = things.lower()
+    one, several = (things, _plural(things)) if single else (_singular(things), things)
+    return Descriptions((_one(one), *(f"{count} {several}" for count in COUNTS)), "count")
 
 
-def fits(logit: float, doubt: float) -> bool | None:
-    """Says whether a description fits, from its logit of a match minus that of none; None where that is not sure."""
+def _chosen(text: str, choices: Sequence[str]) -> Descriptions:
+    place = text.lower().find(choices[0]) if choices else -1
+    before = text[: max(place, 0)]
+    named = re.search(r" an? $", before)
+    about = _CHOICE.match(before[: named.start() + 1] if named else before)
+    if about is None or any(len(choice.split()) > 1 for choice in choices):
+        return Descriptions()
+    described, _, noun = about.group(1).lower().rpartition(" ")
+    if named:  # "the red thing a cup or a plate": what is named takes the noun's place
+        if noun not in _GENERIC:
+            return Descriptions()
+        texts = [_one(f"{described} {choice}".strip()) for choice in choices]
+    else:
+        texts = [_one(f"{choice} {about.group(1).lower()}") for choice in choices]
+    return Descriptions(tuple(texts), "choice", choices=tuple(choices))
+
+
+def _fits(logit: float, doubt: float) -> bool | None:
+    """Says whether a description fits; None where that is not sure."""
     chance = 1 / (1 + math.exp(-min(max(logit, -50.0), 50.0)))
     return True if chance > 1 - doubt else False if chance < doubt else None
+
+
+def _yes(truth: bool) -> str:
+    return "yes" if truth else "no"
+
+
+def _one(things: str) -> str:
+    return f"{'an' if things[0] in 'aeiou' else 'a'} {things}"
+
+
+def _plural(thing: str) -> str:
+    head, space, rest = thing.partition(" with ")
+    ending = "es" if head.endswith(("s", "x", "ch", "sh")) else "s"
+    return f"{head}{ending}{space}{rest}"
 
 
 def _singular(things: str) -> str:

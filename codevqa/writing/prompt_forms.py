@@ -8,7 +8,6 @@ the numbered pictures, which they would copy.
 
 from __future__ import annotations
 
-import ast
 import functools
 import re
 from collections.abc import Sequence
@@ -18,7 +17,6 @@ from ..core.text import sentence_case
 from ..core.trace import Form
 from ..models.base import Message
 from ..prompts import Example
-from ..sandbox.program_shape import parse
 
 __all__ = [
     "STOP",
@@ -51,11 +49,13 @@ _GIVEN = {
 }
 _ADVICE = {
     "image": """\
-- One query() with the whole question will often do. Compare positions (left, right, above, below, higher) with \
-get_pos(), and ask one query() for each part of an "and", an "or" or a comparison.""",
+- One query() with the whole question will often do. Compare positions (left, right, above, below, higher, \
+which side or half) with get_pos(), and ask one query() for each part of an "and", an "or" or a comparison.""",
     "set": """\
 - Look at every picture in a loop. Only where the question names one (left, right, first) index it; \
-find_matching_image() finds the one that it describes.""",
+find_matching_image() finds the one that it describes.
+- To count things over all pictures add up int(query(img, "How many ...?")). Where something must be absent ask "Is \
+there ...?" and look for "no". Keep a thing and what belongs to it in one query().""",
 }
 _WANTED = {
     "yes_no": 'answer is "yes" or "no"',
@@ -120,29 +120,6 @@ def ask_in_chat(question: str, tell_kind: bool) -> str:
     kind = question_kind(question)
     wanted = " or ".join(f'"{one}"' for one in kind.choices)
     return f"{asked}\n# ({f'answer is {wanted}' if wanted else _WANTED[kind.kind]})"
-
-
-def with_answer(source: str) -> str:
-    """Returns a program whose last line says what comes out, though it never sets ``answer``, so that it does.
-
-    Small models end a short program with ``flag = query(...)`` or with the call alone.
-
-    Args:
-        source: the program; hostile input, of which the last statement is looked at.
-    """
-    tree = None if re.search(r"\banswer\b", source) else parse(source)
-    if tree is None:
-        return source
-    match tree.body[-1:]:
-        case [ast.Assign(targets=[ast.Name(name)], value=value)] if any(
-            isinstance(part, ast.Call) for part in ast.walk(value)
-        ):
-            return f"{source}\nanswer = {name}"
-        case [ast.Expr(ast.Call(ast.Name(name))) as last] if name != "print" and last.col_offset == 0:
-            lines = source.split("\n")
-            lines[last.lineno - 1] = f"answer = {lines[last.lineno - 1]}"
-            return "\n".join(lines)
-    return source
 
 
 _FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)(?:\n```|\Z)", re.DOTALL)

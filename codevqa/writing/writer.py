@@ -17,6 +17,7 @@ from ..primitives.signature import Primitive
 from ..primitives.visual import VISUAL
 from ..prompts import Example, PromptSet
 from .grammar import grammar_for
+from .mending import mended
 from .program_checks import DECISIVE, RULES, check_program
 from .prompt_forms import (
     STOP,
@@ -26,7 +27,6 @@ from .prompt_forms import (
     opening_line,
     render_chat,
     render_completion,
-    with_answer,
 )
 
 __all__ = ["Writer", "by_form"]
@@ -272,7 +272,7 @@ class Writer:
             completion = await generate(replace(request, on_text=telling) if tell is not None else request)
         source = extract_program(completion.text, continued=continued)
         if self.settings.fit:
-            source = with_answer(source)
+            source = mended(source)
         return replace(known, source=source, prompt=prompt_text(request.prompt), completion=completion.text)
 
 
