@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -559,6 +560,28 @@ def test_stopped_worker_hits_the_limit() -> None:
     started = time.perf_counter()
     asyncio.run(main())
     assert time.perf_counter() - started < 10
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="writes into another process's pipe through /proc")
+@pytest.mark.parametrize("forged", [b"\x04\0\0\0abcd", b"\0" * 8, b"\xff" * 64, b"\0\0\0\x04abcd", b'{"a": 1}\n'])
+def test_a_worker_that_answers_nonsense_is_a_typed_error_and_replaced(forged: bytes) -> None:
+    async def main() -> None:
+        async with Sandbox(PRIMITIVES, Limits(seconds=0.5), workers=1) as box:
+            await box.run("answer = 1", answering)
+
+            async def forging(name: str, args: Any, kwargs: Any, line: int | None) -> str:
+                for pid in set(_workers()) - before:
+                    with Path(f"/proc/{pid}/fd/1").open("wb", buffering=0) as pipe:
+                        pipe.write(forged)
+                return "red"
+
+            with pytest.raises(ProgramError) as caught:
+                await box.run("answer = query(images[0], 'a')", forging, images=IMAGES)
+            assert type(caught.value) in (ProgramRuntimeError, ProgramLimitError)
+            assert (await box.run("answer = 2", answering)).value == 2
+
+    before = set(_workers())
+    asyncio.run(asyncio.wait_for(main(), 20))
 
 
 def test_a_check_that_hangs_ends(monkeypatch: pytest.MonkeyPatch) -> None:

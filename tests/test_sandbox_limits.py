@@ -93,6 +93,20 @@ def test_the_limit_is_named(kit: Kit, source: str, text: str) -> None:
         kit.value(source)
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        "TimeoutError('time limit exceeded')",
+        "MemoryError('memory limit exceeded: 2 > 1 bytes')",
+        "RecursionError('maximum recursion depth exceeded')",
+        "RuntimeError('suspension limit exceeded')",
+    ],
+)
+def test_what_a_program_raises_is_not_told_as_a_limit(kit: Kit, error: str) -> None:
+    with pytest.raises(ProgramRuntimeError, match=error.split("(")[0]):
+        kit.value(f"x = 1\ndef f():\n    raise {error}\nf()")
+
+
 BOUNDED = {
     # Quick to refuse or quick to run: either way it ends well within the limits.
     "int of many digits": "answer = int('9' * 10**6)",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pydantic_monty as monty
 
 from ..core.errors import ProgramError, ProgramLimitError, ProgramRuntimeError, ProgramSyntaxError
@@ -20,8 +22,16 @@ def crash(error: monty.MontyCrashedError) -> ProgramError:
     return ProgramRuntimeError("the process running the program died.", hint="Run it again.")
 
 
-def explain(error: monty.MontyError, limits: Limits, offset: int, filename: str) -> ProgramError:
-    """Maps an error of the interpreter to ours; lines lose ``offset``."""
+def explain(error: monty.MontyError, limits: Limits, source: str, filename: str, *, offset: int = 0) -> ProgramError:
+    """Maps an error of the interpreter to ours.
+
+    Args:
+        error: the interpreter's.
+        limits: what the program may use.
+        source: the program.
+        filename: by which the interpreter knows it.
+        offset: lines that stand before it there.
+    """
     if not isinstance(error, monty.MontySyntaxError | monty.MontyRuntimeError):
         return ProgramRuntimeError(one_line(str(error)))
     lines = [frame.line - offset for frame in error.traceback() if frame.filename == filename]
@@ -33,7 +43,9 @@ def explain(error: monty.MontyError, limits: Limits, offset: int, filename: str)
     if isinstance(inner, NotImplementedError) and text.startswith(_UNSUPPORTED):
         what = text.removeprefix(_UNSUPPORTED)
         return ProgramSyntaxError(f"programs cannot use {what}.", line=line)
-    exceeded = _exceeded(inner, text, limits)
+    # A program may raise what looks like a limit, but no limit is reached by raising.
+    raised = line is not None and re.search(r"\braise\b", "".join(source.split("\n")[line - 1 : line])) is not None
+    exceeded = "" if raised else _exceeded(inner, text, limits)
     if exceeded:
         return ProgramLimitError(exceeded, line=line)
     if isinstance(inner, NotImplementedError) and _SUSPENDED_IN_BUILTIN in text:

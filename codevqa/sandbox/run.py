@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     Suspended: TypeAlias = FunctionSnapshot | monty.NameLookupSnapshot | monty.FutureSnapshot
 
-__all__ = ["Host", "Outcome", "Run", "gone", "in_thread"]
+__all__ = ["Host", "Outcome", "Run", "gone", "in_thread", "nonsense"]
 
 Result = TypeVar("Result")
 
@@ -200,7 +200,9 @@ class Run:
             except monty.MontyCrashedError:
                 raise
             except monty.MontyError as error:
-                raise explain(error, self._limits, 0, _FILE) from None
+                raise explain(error, self._limits, self._source, _FILE) from None
+            except RuntimeError as error:  # what came over the pipe is no event of the interpreter's
+                raise nonsense() from error
             finally:
                 if not waiting:
                     self._close()
@@ -262,6 +264,11 @@ class Run:
 def gone() -> ProgramError:
     """Returns the error of a program whose sandbox was closed meanwhile."""
     return ProgramRuntimeError("the sandbox was closed while the program ran.", hint="Run it again.")
+
+
+def nonsense() -> ProgramError:
+    """Returns the error of a program whose worker answers what cannot be read: it is not trusted to begin with."""
+    return ProgramRuntimeError("the process running the program answered what cannot be read.", hint="Run it again.")
 
 
 def _unreadable(error: monty.MontyError) -> ProgramError:

@@ -30,7 +30,7 @@ from ..core.settings import Limits
 from ..primitives import Image, PrimitiveSet
 from .error_mapping import crash, explain
 from .program_shape import shape
-from .run import Host, Outcome, Run, gone, in_thread
+from .run import Host, Outcome, Run, gone, in_thread, nonsense
 from .static_check import CHECKED_AS, finding, prefix, stubs, variables
 
 if TYPE_CHECKING:
@@ -270,9 +270,11 @@ class Sandbox:
             if found is not None:
                 return found
         except (monty.MontySyntaxError, monty.MontyRuntimeError) as error:
-            return explain(error, self.limits, before.count("\n"), "<python-input-0>")
+            return explain(error, self.limits, source, "<python-input-0>", offset=before.count("\n"))
         except monty.MontyCrashedError:
             return ProgramLimitError("the program is too much for the static check.", hint="Write it more simply.")
+        except RuntimeError as error:
+            raise nonsense() from error  # says nothing of the program, and is not remembered
         if re.search(r"\banswer\b", unicodedata.normalize("NFKC", source)) is None:
             return ProgramAnswerError("the program never sets answer.")
         return None

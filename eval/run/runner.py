@@ -100,7 +100,13 @@ def open_run(out: Path | str, info: RunInfo) -> Store:
         store = Store.create(out, info)
     else:
         store = Store.open(out, writable=True)
-        found = store.info.differences(info)
+        try:
+            found = store.info.differences(info)
+            if not found and (picture := store.changed_picture()):
+                found = [f"{picture} has changed since it was asked about"]
+        except InputError:
+            store.close()
+            raise
         if found:
             store.close()
             raise InputError(

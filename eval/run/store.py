@@ -19,7 +19,7 @@ from typing import Any, TextIO, TypeVar
 from ...core.errors import InputError, SetupError
 from ..task import Example, Method, Row
 from .run_info import RunInfo
-from .store_values import Gone, example_values, row_values, to_example, to_row
+from .store_values import Gone, changed_picture, example_values, row_values, to_example, to_row
 
 __all__ = ["Gone", "RunInfo", "Store"]
 
@@ -286,6 +286,17 @@ class Store:
         """Returns one example, or None."""
         found = self._one(f"SELECT {EXAMPLE} FROM examples AS e WHERE e.id = ?", id)
         return None if found is None else self._made(to_example, found)
+
+    def changed_picture(self, most: int = 100) -> str:
+        """Returns a picture that is not what it was when it was asked about; empty if none is found.
+
+        Args:
+            most: examples whose pictures are looked at, spread over the run.
+        """
+        step = max(1, len(self) // most)
+        query = "SELECT images FROM (SELECT images, ROW_NUMBER() OVER (ORDER BY place) AS n FROM examples) WHERE n % ? = 0"
+        found = (self._made(lambda values: changed_picture(values[0]), one) for one in self._all(query, step))
+        return next(filter(None, found), "")
 
     def row(self, id: str, method: Method, repeat: int = 0) -> Row | None:
         """Returns one row, or None."""
