@@ -4,24 +4,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import re
 import time
 from collections.abc import Iterator
 
 import pytest
-from PIL import Image
+from PIL import Image as PILImage
 
 from codevqa import CodeVQA, Question, Settings
 from codevqa.core import errors
 from codevqa.core.errors import ProgramError
+from codevqa.core.images import load_picture
 from codevqa.core.settings import Limits
+from codevqa.engine.call_plan import plan_calls
 from codevqa.models.base import Models
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
+from codevqa.primitives.kinds import Image
 from codevqa.prompts import load
+from codevqa.sandbox.program_shape import shape
+from codevqa.writing.mending import mended
+from codevqa.writing.program_checks import check_program
+from codevqa.writing.prompt_forms import extract_program
 from codevqa.writing.writer import Writer
 
-PICTURES = [Image.new("RGB", (40, 30), colour) for colour in ("red", "green")]
+NAMES = ("query", "get_pos", "find_matching_image")
+
+PICTURES = [PILImage.new("RGB", (40, 30), colour) for colour in ("red", "green")]
 PROGRAMS = [example.program for name in ("gqa", "covr", "nlvr2") for example in load(name).examples]
 PIECES = (
     "9" * 5000, "0x" + "f" * 3600, "-" * 900, "(" * 150, "[" * 300, "]" * 20, "'", '"""', "\\", "\0", "\ud800", "\udfff",
@@ -92,6 +102,26 @@ def test_a_hostile_program_ends_in_an_answer_or_an_error_of_ours(seeds: range, v
             answered += 1
         assert time.perf_counter() - began < 15, seed
     assert 0.01 < answered / len(seeds) < 0.9, "some of them run, or nothing is tried"
+
+
+@pytest.mark.timing
+def test_what_reads_a_program_on_the_event_loop_is_done_in_fifty_milliseconds() -> None:
+    images = [Image(number, load_picture(picture)) for number, picture in enumerate(PICTURES, 1)]
+    shared = "a='x'\nfor i in range(60): a=[a,a]\nanswer=len(a)"
+    nested = ["[" * depth + "query(img, 'a')" + "]" * depth for depth in (10, 90)]
+    longest = ["x = 1\n" * 400, "if a:\n    answer = 'yes'\n" * 200, "answer = " + " + ".join(nested * 20)]
+    for source in (shared, *longest, *map(hostile, range(400))):
+        program = extract_program(source)
+        for step in (
+            lambda: mended(program),  # noqa: B023 -- called at once
+            lambda: check_program(program, "Is there a red cup or a small dog in the left image?", 13),  # noqa: B023
+            lambda: plan_calls(program, images, frozenset(NAMES)),  # noqa: B023
+            lambda: shape(program, NAMES),  # noqa: B023
+        ):
+            began = time.thread_time()
+            with contextlib.suppress(ProgramError):
+                step()
+            assert time.thread_time() - began < 0.05, program[:200]
 
 
 WORDS = (
