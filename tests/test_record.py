@@ -443,33 +443,6 @@ def test_of_two_writers_the_first_result_stands(tmp_path: Path) -> None:
     replay.close()
 
 
-def test_what_another_machine_recorded_is_merged(tmp_path: Path) -> None:
-    first, second, third = (tmp_path / name for name in "abc")
-    with recording(first, *parts(ScriptedLM(["", "a"]), captioner=FakeCaptioner("one", grid=6))) as vqa:
-        red = vqa.ask(RED, "Is it red?", method="pnpvqa")
-    lm = ScriptedLM("b")
-    with recording(second, *parts(lm, captioner=FakeCaptioner("two", grid=6))) as vqa:
-        vqa.ask(RED, "Is it red?", method="pnpvqa")
-        green = vqa.ask(GREEN, "Is it red?", method="pnpvqa")
-        vqa.calls.put_picture("007", 0, GREEN.key, (60, 40), "green.png")
-    recording(third, *parts(), captioner={"temperature": 2}).close()
-    store = CallStore(first / "calls.sqlite")
-    before = store.counts()
-    store.merge(second / "calls.sqlite")
-    store.merge(second / "calls.sqlite")
-    assert store.counts()["match"] == before["match"] + 1
-    assert store.picture("007", 0) == (GREEN.key, (60, 40), "green.png")
-    with pytest.raises(InputError, match="with other models"):
-        store.merge(third / "calls.sqlite")
-    with pytest.raises(InputError, match="holds no recorded calls"):
-        store.merge(tmp_path / "d" / "calls.sqlite")
-    store.close()
-    with replay_engine(first / "calls.sqlite", settings=SETTINGS, prompts=load_prompts("gqa")) as vqa:
-        for picture, answer in ((RED, red), (GREEN, green)):
-            again = vqa.ask(picture, "Is it red?", method="pnpvqa")
-            assert (again.text, again.trace) == (answer.text, answer.trace)
-
-
 # -- the file --------------------------------------------------------------------------------------------------------
 
 

@@ -116,6 +116,18 @@ def test_settings_that_were_given_are_kept_with_a_chat_server() -> None:
     assert (used.writer.form, writer.settings.form) == ("completion", "completion")
 
 
+@pytest.mark.usefixtures("loaders")
+@pytest.mark.parametrize("gpu", [True, False])
+def test_without_a_gpu_base_reads_fewer_examples_unless_told(gpu: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: gpu)
+    monkeypatch.setattr("codevqa.models.causal_lm.int8_linear.available", lambda: True)
+    for given, most in ((None, 8), (Settings(writer=WriterSettings(most_shots=4)), 4)):
+        _, _, used = build("base", settings=given)
+        assert used.writer.most_shots == (None if gpu and given is None else most)
+    _, _, used = build("base", parts={"language_model": "openai:x"})
+    assert used.writer.most_shots is None
+
+
 def test_a_typing_error_costs_no_loading(monkeypatch: pytest.MonkeyPatch) -> None:
     def load(name: str, **options: object) -> Part:
         raise AssertionError("loaded")

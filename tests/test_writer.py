@@ -173,6 +173,16 @@ def test_write_and_repair() -> None:
     asyncio.run(main())
 
 
+def test_a_prompt_set_may_have_more_examples_than_are_wanted_at_most() -> None:
+    for settings, count in (
+        (WriterSettings(most_shots=1), 1),
+        (WriterSettings(most_shots=9), 2),
+        (WriterSettings(shots=2, most_shots=1), 2),
+    ):
+        writer = Writer(ScriptedLM([]), bank(), WordRetriever(), settings)
+        assert len(writer.request("black cat", "image")[1]) == count
+
+
 @pytest.mark.parametrize("selection", ["nearest", "random", "fixed"])
 @pytest.mark.parametrize("shots", [0, 1])
 def test_shots_of_the_settings(selection: Literal["nearest", "random", "fixed"], shots: int) -> None:

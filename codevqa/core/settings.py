@@ -58,6 +58,8 @@ class WriterSettings:
     """In-context examples: nearest by sentence embedding, random for each question, or the first of the bank."""
     shots: int | None = None
     """In-context examples; None takes the prompt set's number (12 GQA, 6 COVR and NLVR2)."""
+    most_shots: int | None = None
+    """In-context examples at most where the prompt set says how many: a processor reads each for a second or two."""
     max_tokens: int = 512
     """Length of a program in tokens."""
     repairs: int = 1
@@ -69,8 +71,8 @@ class WriterSettings:
     """What a program is held to against its question while a repair is left, and by the decisive ones a mended program
     (:mod:`codevqa.writing.program_checks`)."""
     fit: bool = True
-    """Whether an answer is held to the kind that its question wants, and put in that kind's words; and a program that
-    never sets ``answer`` ends by setting it to what its last line makes."""
+    """Whether an answer is held to the kind that its question wants, and put in that kind's words; and what a program
+    plainly means without saying it is put right (:mod:`codevqa.writing.mending`)."""
     constrained: bool | Literal["auto"] = False
     """Whether the model is held to a grammar of programs, so that what it writes parses and calls what there is, as it
     is meant to be called. True needs a model that can be held to one, and fails where it cannot; "auto" goes on without

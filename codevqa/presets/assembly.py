@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +146,8 @@ def build(
     used = settings or chosen.settings
     sets = prompt_sets(chosen, prompts or used.prompts)
     chosen_parts = choose(chosen, parts)
+    if chosen_parts["language_model"][0] == chosen.quantised and used.writer.most_shots is None:
+        used = replace(used, writer=replace(used.writer, most_shots=chosen.quantised_shots))
     quiet_libraries()
     loaded = {role: load(role, spec, **options) for role, (spec, options) in chosen_parts.items()}
     language_model = loaded["language_model"]

@@ -37,6 +37,8 @@ class Preset:
     """Arguments for loading a part, by role."""
     quantised: str | None = None
     """The language model in fewer bits, taken in its place where there is no GPU."""
+    quantised_shots: int | None = None
+    """In-context examples at most with that."""
 
     @property
     def parts(self) -> dict[str, str]:
@@ -74,6 +76,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
                 prompts=_PAPER_PROMPTS,
                 settings=Settings(query=_READING, limits=Limits(wall_seconds=600)),  # first prompts take minutes
                 quantised="transformers-int8:Qwen/Qwen2.5-Coder-1.5B-Instruct",
+                quantised_shots=8,
             ),
             Preset(
                 name="large",

@@ -143,7 +143,9 @@ class Writer:
         prompts = self.prompts_for(form)
         pool = [example for example in prompts.examples if example.form == form]
         if shots is None:
-            shots = min(prompts.shots if self.settings.shots is None else self.settings.shots, len(pool))
+            most = len(pool) if self.settings.most_shots is None else self.settings.most_shots
+            shots = min(prompts.shots, most, len(pool)) if self.settings.shots is None else self.settings.shots
+            shots = min(shots, len(pool))
         elif not 0 <= shots <= len(pool):
             kind = "one image" if form == "image" else "a set of images"
             raise InputError(

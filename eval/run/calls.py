@@ -160,33 +160,6 @@ class CallStore:
             ).fetchone()
         return None if row is None else (row[0].hex(), (row[1], row[2]), row[3])
 
-    def merge(self, other: Path) -> None:
-        """Adds the calls that another machine recorded of the same run. Final results that are here already stand.
-
-        Raises:
-            InputError: the other file is no record of calls, or of other models.
-            SetupError: this file cannot be written.
-        """
-        source = CallStore(other, read_only=True)
-        try:
-            mine, others = self.about("models"), source.about("models")
-            if mine is not None and others is not None and identities(mine) != identities(others):
-                raise InputError(f"{other} was recorded with other models.", hint="Merge the parts of one run.")
-        finally:
-            source.close()
-        try:
-            self._connection.execute("ATTACH ? AS other", (str(other),))
-            with self._writing():
-                # WHERE true: without it SQLite takes ON CONFLICT for the ON of a join.
-                self._connection.execute(
-                    "INSERT INTO main.calls (key, kind, state, text, data) SELECT key, kind, state, text, data"
-                    f" FROM other.calls WHERE true {_REPLACE}"
-                )
-                self._connection.execute("INSERT OR IGNORE INTO main.pictures SELECT * FROM other.pictures")
-                self._connection.execute("INSERT OR IGNORE INTO main.about SELECT * FROM other.about")
-        finally:
-            self._connection.execute("DETACH other")
-
     def set_about(self, name: str, value: Any) -> None:
         """Keeps something about the run, as JSON.
 

@@ -80,9 +80,11 @@ class TextEncoder(Protocol):
         Returns:
             (rows, patches + 1): each row's map and then its margin, "match" minus "no match".
         """
+        return averaged(*self.gradcam(ids, mask, features, owners), weights)
 
     def release(self) -> None:
-        """Gives memory back that can be done without."""
+        """Gives memory back that can be done without: nothing, unless an implementation keeps some."""
+        return
 
 
 class CaptionDecoder(Protocol):

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from .forwards import averaged
+from .forwards import TextEncoder
 from .picture_input import PictureReader
 from .sampling import CaptionRules, draw
 
@@ -59,7 +59,7 @@ class PlainVisionEncoder:
         return self._reader.normalise(pixels).permute(0, 3, 1, 2)
 
 
-class PlainTextEncoder:
+class PlainTextEncoder(TextEncoder):
     """The matcher's text encoder.
 
     Args:
@@ -117,20 +117,6 @@ class PlainTextEncoder:
         (gradient,) = torch.autograd.grad(logits[:, 1].sum(), kept)
         maps = (kept[0].detach().float() * gradient.float().clamp(min=0))[..., 1:].mean(1)
         return maps * mask[:, :, None], logits.detach().float()
-
-    def relevance(
-        self,
-        ids: torch.Tensor,
-        mask: torch.Tensor,
-        weights: torch.Tensor,
-        features: Sequence[torch.Tensor],
-        owners: Sequence[int],
-    ) -> torch.Tensor:
-        """Computes GradCAM averaged over tokens, and the margin of the head; see :class:`.forwards.TextEncoder`."""
-        return averaged(*self.gradcam(ids, mask, features, owners), weights)
-
-    def release(self) -> None:
-        """Keeps nothing."""
 
 
 class PlainCaptionDecoder:

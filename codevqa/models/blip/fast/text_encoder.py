@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from ..forwards import averaged
+from ..forwards import TextEncoder
 
 
 class PictureBatch:
@@ -66,7 +66,7 @@ class PictureBatch:
         return self._rows
 
 
-class FastTextEncoder:
+class FastTextEncoder(TextEncoder):
     """The forward pass of a matcher's text encoder. Implements :class:`..forwards.TextEncoder`.
 
     Args:
@@ -120,20 +120,6 @@ class FastTextEncoder:
         device = self.like.device
         # Stacked here, outside inference mode: autograd may keep the copy.
         return self.gradcam_of(ids.to(device), mask.to(device), PictureBatch(features, owners))
-
-    def relevance(
-        self,
-        ids: torch.Tensor,
-        mask: torch.Tensor,
-        weights: torch.Tensor,
-        features: Sequence[torch.Tensor],
-        owners: Sequence[int],
-    ) -> torch.Tensor:
-        """Computes GradCAM averaged over tokens, and the margin of the head; see :class:`..forwards.TextEncoder`."""
-        return averaged(*self.gradcam(ids, mask, features, owners), weights)
-
-    def release(self) -> None:
-        """Keeps nothing."""
 
     def gradcam_of(
         self, ids: torch.Tensor, mask: torch.Tensor, pictures: PictureBatch
