@@ -6,7 +6,7 @@ import random
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from codevqa.core.errors import ProgramError  # noqa: E402
 from codevqa.miniworld.questions import UNSEEN, Item  # noqa: E402
 from codevqa.miniworld.world import KINDS, Scene, Thing, plural  # noqa: E402
 from codevqa.primitives.pnpvqa import render_reading  # noqa: E402
@@ -35,7 +36,7 @@ from training.language_data import (  # noqa: E402
     reading_text,
     sample_program,
 )
-from training.language_equal import harmless, same_answers  # noqa: E402
+from training.language_equal import TrueWorld, same_answers  # noqa: E402
 from training.language_facts import Fact, facts_of, missing, telling  # noqa: E402
 from training.language_words import general, misspell, rename, replace_words  # noqa: E402
 
@@ -261,34 +262,50 @@ def test_a_misspelt_question_keeps_its_program() -> None:
     assert changed > 50
 
 
-def test_programs_are_right_when_they_answer_alike() -> None:
+@pytest.fixture(scope="module")
+def world() -> Iterator[TrueWorld]:
+    with TrueWorld() as made:
+        yield made
+
+
+def test_programs_are_right_when_they_answer_alike(world: TrueWorld) -> None:
     scene = scene_of(("red", "star", 20, 100), ("blue", "fish", 100, 60), ("red", "cup", 60, 20))
     program = 'answer = query(img, "Is there a red star?")'
     item = Item("Is there a red star?", "yes", program, "exist", "image", "exist.0")
     opening = 'img = open_image("Image7.jpg")\n'
     counted = 'answer = "yes" if int(query(img, "How many red stars are there?")) >= 1 else "no"'
-    assert same_answers(opening + program, item, [scene])
-    assert same_answers(opening + counted, item, [scene])
-    assert not same_answers(opening + counted.replace("red", "blue"), item, [scene])
-    assert not same_answers(opening + 'answer = "yes"', item, [scene])
-    assert not same_answers(opening + program.replace("star", "strar"), item, [scene])
+    assert same_answers(world, opening + program, item, [scene])
+    assert same_answers(world, opening + counted, item, [scene])
+    assert not same_answers(world, opening + counted.replace("red", "blue"), item, [scene])
+    assert not same_answers(world, opening + 'answer = "yes"', item, [scene])
+    assert not same_answers(world, opening + program.replace("star", "strar"), item, [scene])
     made_up = Item("Is there a red brab?", "yes", program.replace("star", "brab"), "exist", "image", "exist.0")
-    assert same_answers(opening + counted.replace("star", "brab"), made_up, [scene], {"brabs": "stars", "brab": "star"})
+    undo = {"brabs": "stars", "brab": "star"}
+    assert same_answers(world, opening + counted.replace("star", "brab"), made_up, [scene], undo)
 
 
-def test_programs_that_could_do_harm_are_not_run() -> None:
-    assert harmless('answer = str(max([int(query(img, "How many stars are there?")) for img in images]))')
+def test_programs_over_a_set_are_answered_truly(world: TrueWorld) -> None:
+    scenes = [scene_of(("red", "star", 20, 100)), scene_of(("blue", "cup", 60, 20), ("blue", "star", 90, 90))]
+    counted = 'answer = sum([int(query(img, "How many stars are there?")) for img in images])'
+    assert world.run(counted, scenes) == "2"
+    assert world.run('answer = get_pos(find_matching_image(images, "a cup"), "the cup")[1]', scenes) == "20.25"
+
+
+def test_programs_that_could_do_harm_do_none(world: TrueWorld, tmp_path: Path) -> None:
+    scene = scene_of(("red", "star", 20, 100))
     for program in (
-        "import os",
+        f"import os\nos.mkdir({str(tmp_path / 'a')!r})\nanswer = 1",
+        f"query = eval\nanswer = query('__import__(\"os\").mkdir({str(tmp_path / 'a')!r})')",
         "while True:\n    pass",
         "answer = img.things",
         'answer = open("x")',
-        "for a in query(img, 'x'):\n    pass",
-        "answer = 9 ** 9",
-        'answer = f"{img}"',
+        "answer = 9 ** 9 ** 9",
         "answer = (",
+        "answer = get_pos(img, 'a unicorn')",
     ):
-        assert not harmless(program), program
+        with pytest.raises(ProgramError):
+            world.run(program, [scene])
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_answers_a_program_chooses_between() -> None:

@@ -42,7 +42,7 @@ from .language_data import (
     preamble,
     told,
 )
-from .language_equal import same_answers
+from .language_equal import TrueWorld, same_answers
 from .language_facts import Fact, facts_of, missing, telling
 from .language_words import general, misspell, new_words, renamed
 
@@ -157,20 +157,30 @@ def measure_programs(model: Any, tokenizer: Any, select: Select, count: int, log
             render_completion(preamble(), select(one.item.question, one.item.form, 6), one.item.question, one.item.form)
             for one in several
         ]
-        exact: list[bool] = []
-        right: list[bool] = []
-        families: dict[str, list[bool]] = defaultdict(list)
-        for one, text in zip(several, complete(model, tokenizer, prompts, 200), strict=True):
-            program = extract_program(text)
-            exact.append(program == f"{opening_line(one.item.form, 7)}\n{one.item.program}")
-            right.append(exact[-1] or (bool(one.scenes) and same_answers(program, one.item, one.scenes, one.undo)))
-            families[f"{one.item.form} {one.item.type}"].append(right[-1])
-            if not right[-1] and right.count(False) <= 4:
-                log(f"  {sort}: {one.item.question}\n    wanted {one.item.program!r}\n    wrote  {program!r}")
+        programs = list(map(extract_program, complete(model, tokenizer, prompts, 200)))
+        exact, right = _judged(several, programs, sort, log)
         figures[sort] = {"exact": figure(exact), "right": figure(right)}
+        families: dict[str, list[bool]] = defaultdict(list)
+        for one, good in zip(several, right, strict=True):
+            families[f"{one.item.form} {one.item.type}"].append(good)
         weak = {name: round(sum(one) / len(one), 2) for name, one in families.items() if sum(one) < 0.9 * len(one)}
         log(f"programs, {sort}: exact {shown(exact)}; exact or same answers {shown(right)}; weak: {weak}")
     return figures
+
+
+def _judged(several: Sequence[Asked], programs: Sequence[str], sort: str, log: Log) -> tuple[list[bool], list[bool]]:
+    """Says of each program whether it is the true one, and whether it answers alike."""
+    exact: list[bool] = []
+    right: list[bool] = []
+    with TrueWorld() as world:
+        for one, program in zip(several, programs, strict=True):
+            exact.append(program == f"{opening_line(one.item.form, 7)}\n{one.item.program}")
+            right.append(
+                exact[-1] or (bool(one.scenes) and same_answers(world, program, one.item, one.scenes, one.undo))
+            )
+            if not right[-1] and right.count(False) <= 4:
+                log(f"  {sort}: {one.item.question}\n    wanted {one.item.program!r}\n    wrote  {program!r}")
+    return exact, right
 
 
 @dataclass(frozen=True)

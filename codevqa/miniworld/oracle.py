@@ -113,7 +113,7 @@ _PATTERNS: tuple[tuple[str, Callable[..., str]], ...] = (
 def run_program(
     program: str, scenes: Sequence[Scene], form: str, *, query_with: Callable[[Scene, str], str] = query
 ) -> str:
-    """Runs one of our own programs against the truth; never for programs a model wrote.
+    """Runs one of our own programs against the truth. A model's run in the sandbox, in training too.
 
     Args:
         program: Without its opening line.
