@@ -35,6 +35,10 @@ BROKEN = {
         '        answer = "no"',
         'begin with answer = "no"',
     ),
+    "asked": (
+        'color = query(img, "What color is the cup?")\nanswer = query(img, f"What else on the table is {color}?")',
+        "asks for a color",
+    ),
     "side": (
         'answer = "no"\nfor img in images:\n    if query(img, "Is there a red cup?") == "yes":\n        answer = "yes"',
         "about the left image, which is images[0]",
@@ -42,6 +46,7 @@ BROKEN = {
 }
 QUESTION = "Is there a red cup on the table?"
 OF_A_SIDE = "Is there a red cup in the left image?"
+OF_A_COLOR = "What color is the cup on the table?"
 FINE = 'img = open_image("Image13.jpg")\nanswer = query(img, "Is there a red cup on the table?")'
 
 
@@ -54,7 +59,7 @@ def test_all_rules_are_on_and_one_that_is_none_is_refused() -> None:
 @pytest.mark.parametrize("rule", RULES)
 def test_each_rule_finds_its_fault_and_nothing_else_does(rule: str) -> None:
     source, message = BROKEN[rule]
-    question = OF_A_SIDE if rule == "side" else QUESTION
+    question = {"side": OF_A_SIDE, "asked": OF_A_COLOR}.get(rule, QUESTION)
     with pytest.raises(ProgramAnswerError, match="line") as caught:
         check_program(source, question, 13, rules=(rule,))
     assert message in str(caught.value)
@@ -103,6 +108,19 @@ def test_an_answer_is_not_found_and_lost(source: str, lost: bool) -> None:
 )
 def test_what_is_said_to_be_there_may_be_missed(question: str, source: str) -> None:
     check_program(source, question, 13, rules=("exists",))
+
+
+@pytest.mark.parametrize(
+    ("question", "source"),
+    [
+        (OF_A_COLOR, 'answer = query(img, "What is the colour of the cup?")'),
+        (OF_A_COLOR, 'color = query(img, "What color is the cup?")\nanswer = color'),
+        ("Which color is the cup, red or blue?", 'answer = query(img, "Is the cup red or blue?")'),
+        ("What is the cup on the table made of?", 'answer = query(img, "What material is the cup?")'),
+    ],
+)
+def test_what_is_asked_for_may_be_found_in_several_ways(question: str, source: str) -> None:
+    check_program(source, question, 13, rules=("asked",))
 
 
 def test_a_found_picture_is_no_condition() -> None:

@@ -3,7 +3,8 @@
 The sandbox's static check finds what is certain to fail. These find what runs and is wrong: a program about another
 picture or other things than the question's, a constant of another kind than the answer wanted, a path that leaves no
 answer or loses one, a describing word that was dropped, the wrong one of two pictures, what is said to be there and
-counts as missing where it is found. Each is a rule that can be switched off (:class:`~.WriterSettings`).
+counts as missing where it is found, another thing than the colour that was asked for. Each is a rule that can be
+switched off (:class:`~.WriterSettings`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from .lint_rules import faults
 
 __all__ = ["DECISIVE", "RULES", "Rule", "check_program"]
 
-RULES = ("picture", "subject", "primitive", "kind", "path", "attribute", "truth", "side", "exists")
+RULES = ("picture", "subject", "primitive", "kind", "path", "attribute", "truth", "side", "exists", "asked")
 """Names of the rules, in the order they are tried."""
 DECISIVE = frozenset({"picture", "subject", "primitive"})
 """Those that no right program breaks: a mended one that does is not run."""
@@ -49,6 +50,7 @@ _SIDE = re.compile(
 _EXISTENTIAL = re.compile(
     r"(?:is it true that )?(?:there (?:is|are)|(?:is|are) there) (?:an?|one|1|at least one) ", re.IGNORECASE
 )
+_ASKED = re.compile(r"\b(?:what|which) (?:is the )?(colou?r|size|shape)\b")
 _QUALIFIED = re.compile(r"\b(?:no|not|only|all|every|each|without|none|nothing)\b", re.IGNORECASE)
 _STEM = 4
 """Letters of a word that are compared."""
@@ -247,6 +249,18 @@ def _exists(text: _Text) -> Iterator[tuple[int, str]]:
         yield given[0].lineno, 'something is said to be there: begin with answer = "no" and set "yes" where it is found'
 
 
+def _asked(text: _Text) -> Iterator[tuple[int, str]]:
+    asked = _ASKED.search(text.question.lower())
+    if asked is None or text.kind.kind != "open":
+        return
+    for node in ast.walk(text.tree):
+        match node:
+            case ast.Assign(targets=[ast.Name(id="answer")], value=ast.Call(func=ast.Name(id="query")) as call):
+                said = " ".join(_strings(call)).lower().replace("colour", "color")
+                if said and asked.group(1).replace("colour", "color") not in said:
+                    yield node.lineno, f"the question asks for a {asked.group(1)}, and this for something else"
+
+
 def _strings(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -268,4 +282,5 @@ _CHECKS = {
     "truth": _truths,
     "side": _sides,
     "exists": _exists,
+    "asked": _asked,
 }

@@ -294,7 +294,9 @@ class Store:
             most: examples whose pictures are looked at, spread over the run.
         """
         step = max(1, len(self) // most)
-        query = "SELECT images FROM (SELECT images, ROW_NUMBER() OVER (ORDER BY place) AS n FROM examples) WHERE n % ? = 0"
+        query = (
+            "SELECT images FROM (SELECT images, ROW_NUMBER() OVER (ORDER BY place) AS n FROM examples) WHERE n % ? = 0"
+        )
         found = (self._made(lambda values: changed_picture(values[0]), one) for one in self._all(query, step))
         return next(filter(None, found), "")
 
