@@ -524,10 +524,10 @@ def test_a_memory_for_two_engines_confuses_neither() -> None:
 # -- examples, seeds and forms ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shots", [0, 1, 70])
+@pytest.mark.parametrize("shots", [0, 1, 83])
 def test_the_number_of_examples_of_one_question(shots: int) -> None:
     bank = [one for one in load_prompts("gqa").examples if one.form == "image"]
-    assert len(bank) == 70
+    assert len(bank) == 83
     with engine(Streaming(OPEN + "answer = qury(1)", OPEN + "answer = 1")) as vqa:
         prepared, *_, answered = vqa.watch(RED, "Is it red?", shots=shots)
         assert isinstance(prepared, Prepared) and isinstance(answered, Answered)
@@ -539,12 +539,12 @@ def test_the_number_of_examples_of_one_question(shots: int) -> None:
         assert len(vqa.writer.request("Is it red?", "image")[1]) == 12
 
 
-@pytest.mark.parametrize("shots", [-1, 71])
+@pytest.mark.parametrize("shots", [-1, 84])
 def test_more_examples_than_there_are_is_a_clear_error(shots: int) -> None:
     with engine("answer = 1") as vqa:
-        with pytest.raises(InputError, match=f"^{shots} examples were asked for; the prompt set gqa has 70 about one"):
+        with pytest.raises(InputError, match=f"^{shots} examples were asked for; the prompt set gqa has 83 about one"):
             vqa.ask(RED, "Is it red?", shots=shots)
-        with pytest.raises(InputError, match="Choose 0 to 70"):
+        with pytest.raises(InputError, match="Choose 0 to 83"):
             asyncio.run(vqa.ask_async(RED, "Is it red?", shots=shots))
 
 
