@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -169,6 +171,36 @@ def test_a_run_does_not_go_on_with_other_pictures(packed: bool, tmp_path: Path) 
         (tmp_path / "1.png").unlink()  # what lies elsewhere now is not judged
         if not packed:
             evaluate(vqa, pictures(), tmp_path / "run", resume=True).close()
+
+
+@pytest.mark.slow
+def test_of_ten_thousand_questions_exactly_those_fail_whose_model_fails(tmp_path: Path) -> None:
+    def number(request: GenerationRequest) -> str:
+        return re.findall(r"Is thing (\d+) red", str(request.prompt))[-1]
+
+    def fails(part: str, number: str) -> bool:
+        return hashlib.sha256(f"{part} {number}".encode()).digest()[0] < 2  # one in 128
+
+    def write(request: GenerationRequest) -> str:
+        if fails("writer", number(request)):
+            raise ModelError("Out of memory.")
+        return f'img = open_image("Image3.jpg")\nanswer = query(img, "Is thing {number(request)} red?")'
+
+    def read(request: GenerationRequest) -> str:
+        if fails("reader", number(request)):
+            raise ModelError("Out of memory.")
+        return " yes\n"
+
+    count = 10_000
+    with (
+        fake_engine(write, read, workers=32) as vqa,
+        evaluate(vqa, Numbered(tmp_path, count), tmp_path / "run", methods=("codevqa",)) as store,
+    ):
+        rows = list(store.rows("codevqa"))
+    failed = {row.id for row in rows if row.error is not None}
+    assert len(rows) == count and all((row.prediction == "yes") is (row.id not in failed) for row in rows)
+    assert failed == {f"{n:06}" for n in range(count) if fails("writer", str(n)) or fails("reader", str(n))}
+    assert 100 < len(failed) < 250 and {row.error for row in rows if row.error} == {"ModelError"}
 
 
 def test_a_model_that_fails_for_every_question_ends_the_run_without_rows(tmp_path: Path) -> None:
