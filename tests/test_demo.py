@@ -845,6 +845,30 @@ def test_the_command_line_stays_light() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seconds", [0.0, 0.2, 0.4, 0.8, 1.5])
+def test_an_interrupt_while_it_loads_ends_it_within_two_seconds(tmp_path: Path, seconds: float) -> None:
+    with subprocess.Popen(
+        [sys.executable, "app.py", "--no-browser", "--port", "0"],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    ) as process:
+        while not list(tmp_path.glob("codevqa-demo-*")):  # then it has begun
+            assert process.poll() is None
+            time.sleep(0.01)
+        time.sleep(seconds)
+        process.send_signal(signal.SIGINT)
+        try:
+            _, rest = process.communicate(timeout=2 + 3)  # a busy machine takes its time
+        finally:
+            process.kill()
+    assert process.returncode in (130, 0) and "Traceback" not in rest
+    assert not list(tmp_path.glob("codevqa-demo-*"))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
 def test_app_py_serves_says_where_and_ends_cleanly(tmp_path: Path, ending: signal.Signals) -> None:
     environment = {**os.environ, "TMPDIR": str(tmp_path)}

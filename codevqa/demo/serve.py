@@ -12,8 +12,8 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +33,8 @@ __all__ = ["EXPOSED", "PORT", "Serving", "main", "serving"]
 
 PORT = 7860
 """Where it listens where nothing else is said; the next free one up to ten further."""
+GRACE = 1.5
+"""Seconds from an interrupt to the end at most."""
 LOCAL = "127.0.0.1"
 EXPOSED = """
 WARNING: listening on {host}, so other machines can reach this page.
@@ -84,38 +86,88 @@ def main(
     """
     started = time.perf_counter()
     login = _login(auth)
-    with serving(
-        preset,
-        host=host,
-        port=port,
-        language_model=language_model,
-        limits=limits,
-        names=names,
-        login=login,
-        say=say,
-    ) as served:
+    engines = Engines(preset, language_model)
+    options = _Options(host, port, limits or DemoLimits(), names, login)
+    with _uploads() as files, _leaving(engines, files) as leaving, _serving(engines, files, options, say) as served:
+        leaving.status = 0
         say(f"listening on {served.url} after {time.perf_counter() - started:.1f} s; end with Ctrl-C")
         if not loopback(host):
-            say(_exposed(host, served.port, limits or DemoLimits(), names, login is not None))
+            say(_exposed(host, served.port, options.limits, names, login is not None))
         if browser:
             import webbrowser
 
             webbrowser.open(served.url)
         try:
-            with _terminable():
-                threading.Event().wait()
+            threading.Event().wait()
         except KeyboardInterrupt:
             say("ended")
 
 
+@dataclass(frozen=True)
+class _Options:
+    """Where the page is served, and to whom."""
+
+    host: str
+    port: int | None
+    limits: DemoLimits
+    names: Sequence[str]
+    login: tuple[str, str] | None
+
+
 @contextmanager
-def _terminable() -> Iterator[None]:
-    """Makes a service manager's request to end the same as Ctrl-C, so that uploads are deleted then too."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+def _uploads() -> Iterator[Path]:
+    """A folder for what visitors upload, deleted at the end."""
+    files = Path(tempfile.mkdtemp(prefix="codevqa-demo-")).resolve()
     try:
-        yield
+        yield files
     finally:
-        signal.signal(signal.SIGTERM, before)
+        shutil.rmtree(files, ignore_errors=True)
+
+
+@dataclass
+class _Leaving:
+    """How the process ends where it is interrupted."""
+
+    status: int = 130
+    """Of one that was not ready yet."""
+
+
+@contextmanager
+def _leaving(engines: Engines, files: Path) -> Iterator[_Leaving]:
+    """Ends the process soon where it is interrupted, whatever it does then; uploads are deleted before.
+
+    Loading models cannot be stopped, imports may swallow an interrupt, and a Python that ends in the middle of
+    importing torch aborts. A service manager's request to end is the same as Ctrl-C.
+    """
+
+    leaving = _Leaving()
+
+    def end() -> None:
+        shutil.rmtree(files, ignore_errors=True)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(leaving.status)
+
+    def end_soon() -> None:
+        time.sleep(GRACE)
+        end()
+
+    def interrupt(*_: object) -> None:
+        if not engines.interrupted:
+            engines.interrupted = True
+            threading.Thread(target=end_soon, name="codevqa-end", daemon=True).start()
+        raise KeyboardInterrupt
+
+    # Where it was started in the background of a shell, Ctrl-C is not meant for it.
+    known = [name for name in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(name) is not signal.SIG_IGN]
+    before = {name: signal.signal(name, interrupt) for name in known}
+    try:
+        yield leaving
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)
+        if engines.interrupted and engines.loading:
+            end()
 
 
 @contextmanager
@@ -131,29 +183,26 @@ def serving(
     say: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Serving]:
     """Serves the page inside the block; see :func:`main`. One at a time in a process."""
+    options = _Options(host, port, limits or DemoLimits(), names, login)
+    with _uploads() as files, _serving(Engines(preset, language_model), files, options, say) as served:
+        yield served
+
+
+@contextmanager
+def _serving(engines: Engines, files: Path, options: _Options, say: Callable[[str], None]) -> Iterator[Serving]:
     if find_spec("gradio") is None:
         raise SetupError("The demo needs Gradio.", hint="Install it: pip install 'codevqa[demo]'.")
-    limits = limits or DemoLimits()
-    port = _free_port(host, port)
-    offline = not lacking(preset, language_model)
-    files = Path(tempfile.mkdtemp(prefix="codevqa-demo-")).resolve()
-    try:
-        with _environment(files, offline):
-            engines = Engines(preset, language_model)
-            engines.start(say)
-            from .service import DemoService  # while the models are being loaded
+    port = _free_port(options.host, options.port)
+    offline = not lacking(engines.default, engines.language_model)
+    with _environment(files, offline), ExitStack() as ending:
+        engines.start(say)
+        from .service import DemoService  # while the models are being loaded
 
-            service = DemoService(engines, limits, files)
-            try:
-                blocks, url = _launch(service, host, port, names, login)
-                try:
-                    yield Serving(url, port, blocks)
-                finally:
-                    blocks.close(verbose=False)
-            finally:
-                service.close()
-    finally:
-        shutil.rmtree(files, ignore_errors=True)
+        service = DemoService(engines, options.limits, files)
+        ending.callback(service.close)
+        blocks, url = _launch(service, replace(options, port=port))
+        ending.callback(blocks.close, verbose=False)
+        yield Serving(url, port, blocks)
 
 
 def _login(auth: str | None) -> tuple[str, str] | None:
@@ -171,27 +220,30 @@ def _names(host: str, names: Sequence[str]) -> frozenset[str]:
     return frozenset(name.lower() for name in ("localhost", LOCAL, "[::1]", host, *own, *names))
 
 
-def _launch(
-    service: DemoService, host: str, port: int, names: Sequence[str], login: tuple[str, str] | None
-) -> tuple[gradio.Blocks, str]:
+def _launch(service: DemoService, options: _Options) -> tuple[gradio.Blocks, str]:
     from starlette.middleware import Middleware
 
     from .page import build
     from .theme import head, theme
 
     gate = Middleware(
-        Gate, limits=service.limits, files=service.files, hosts=_names(host, names), numbers=not loopback(host)
+        Gate,
+        limits=service.limits,
+        files=service.files,
+        hosts=_names(options.host, options.names),
+        numbers=not loopback(options.host),
     )
     blocks = build(service)
+    host = options.host
     _, url, _ = blocks.launch(
         server_name=f"[{host}]" if ":" in host and not host.startswith("[") else host,
-        server_port=port,
+        server_port=options.port,
         prevent_thread_lock=True,
         quiet=True,
         share=False,
         inbrowser=False,
         show_error=False,
-        auth=login,
+        auth=options.login,
         allowed_paths=[str(Path(__file__).resolve().parent / "pictures")],
         max_threads=service.limits.at_once + service.limits.queue + 8,
         # Of what fits in one request the service names the file that is too large; Gradio would only flash a notice.
