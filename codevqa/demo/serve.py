@@ -139,8 +139,8 @@ def _leaving(engines: Engines, files: Path) -> Iterator[_Leaving]:
     Loading models cannot be stopped, imports may swallow an interrupt, and a Python that ends in the middle of
     importing torch aborts. A service manager's request to end is the same as Ctrl-C.
     """
-
     leaving = _Leaving()
+    left = threading.Event()
 
     def end() -> None:
         shutil.rmtree(files, ignore_errors=True)
@@ -149,8 +149,8 @@ def _leaving(engines: Engines, files: Path) -> Iterator[_Leaving]:
         os._exit(leaving.status)
 
     def end_soon() -> None:
-        time.sleep(GRACE)
-        end()
+        if not left.wait(GRACE):
+            end()
 
     def interrupt(*_: object) -> None:
         if not engines.interrupted:
@@ -168,6 +168,7 @@ def _leaving(engines: Engines, files: Path) -> Iterator[_Leaving]:
             signal.signal(name, handler)
         if engines.interrupted and engines.loading:
             end()
+        left.set()
 
 
 @contextmanager
