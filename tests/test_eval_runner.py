@@ -176,7 +176,7 @@ def test_a_run_does_not_go_on_with_other_pictures(packed: bool, tmp_path: Path) 
 @pytest.mark.slow
 def test_of_ten_thousand_questions_exactly_those_fail_whose_model_fails(tmp_path: Path) -> None:
     def number(request: GenerationRequest) -> str:
-        return re.findall(r"Is thing (\d+) red", str(request.prompt))[-1]
+        return str(re.findall(r"Is thing (\d+) red", str(request.prompt))[-1])
 
     def fails(part: str, number: str) -> bool:
         return hashlib.sha256(f"{part} {number}".encode()).digest()[0] < 2  # one in 128
