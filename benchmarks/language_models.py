@@ -7,8 +7,7 @@ DATA of ``--mini`` is a folder of ``codevqa mini-data``, of ``--nlvr`` one with 
 ``--language-model`` takes, such as ``transformers:FOLDER``, SPEC what presets name, such as ``sentence:FOLDER``. Every
 variant is preset ``base``'s settings with one measure taken out or put in; ``release`` takes all of them out. Each
 line: accuracy with its clustered interval, n, shares of questions that fell back and that were repaired, questions a
-second. ``--programs N`` asks for N programs at once instead, and counts their seconds.
-``--keep`` keeps every run.
+second. ``--programs N`` asks for N programs at once instead, and counts their seconds. ``--keep`` keeps every run.
 """
 
 from __future__ import annotations
@@ -130,10 +129,8 @@ class Bench:
         started = time.perf_counter()
         done = self.language_model.generate(asked[:count])
         seconds = time.perf_counter() - started
-        prompt, written = (
-            sum(one.prompt_tokens for one in done) / len(done),
-            sum(one.completion_tokens for one in done) / len(done),
-        )
+        prompt = sum(one.prompt_tokens for one in done) / len(done)
+        written = sum(one.completion_tokens for one in done) / len(done)
         figures = f"{seconds:.2f} s, {prompt:.0f} tokens of prompt and {written:.0f} written each"
         return f"{variant:18} {data.name:6} {len(done)} programs in {figures}"
 

@@ -30,11 +30,6 @@ BROKEN = {
     "path": ('if query(img, "Is there a red cup on it?") == "yes":\n    answer = "yes"', "not set on every path"),
     "attribute": ('answer = query(img, "Is there a cup?")', 'says "red" and the program never does'),
     "truth": ('x = query(img, "Is there a red cup?")\nanswer = "yes" if x else "no"', '"no" counts as true'),
-    "exists": (
-        'answer = "yes"\nfor img in images:\n    if query(img, "Is there a red cup on the table?") == "yes":\n'
-        '        answer = "no"',
-        'begin with answer = "no"',
-    ),
     "asked": (
         'color = query(img, "What color is the cup?")\nanswer = query(img, f"What else on the table is {color}?")',
         "asks for a color",
@@ -80,37 +75,6 @@ def test_one_of_two_pictures_is_found_in_several_ways(source: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "lost"),
-    [
-        ('answer = query(img, "red cup?")\nanswer = query(img, "red table?")', True),
-        ('if query(img, "red cup?") == "yes":\n    answer = "yes"\nelse:\n    answer = "no"\nanswer = "no"', True),
-        ('answer = "no"\nanswer = query(img, "red cup?")', False),
-        ('answer = query(img, "red cup?")\nanswer = answer == "yes"', False),
-        ('answer = query(img, "red cup?")\nif answer == "no":\n    answer = query(img, "red table?")', False),
-    ],
-)
-def test_an_answer_is_not_found_and_lost(source: str, lost: bool) -> None:
-    try:
-        check_program(source, QUESTION, 13, rules=("path",))
-    except ProgramAnswerError as error:
-        assert lost and "found before is lost" in str(error)
-    else:
-        assert not lost
-
-
-@pytest.mark.parametrize(
-    ("question", "source"),
-    [
-        ("Is there no red cup?", 'answer = "yes"\nif query(img, "red cup?") == "yes":\n    answer = "no"'),
-        ("Is there a red cup?", 'answer = "yes"\nif query(img, "red cup?") == "no":\n    answer = "no"'),
-        ("Is there a red cup?", 'answer = "no"\nif query(img, "red cup?") == "yes":\n    answer = "yes"'),
-    ],
-)
-def test_what_is_said_to_be_there_may_be_missed(question: str, source: str) -> None:
-    check_program(source, question, 13, rules=("exists",))
-
-
-@pytest.mark.parametrize(
     ("question", "source"),
     [
         (OF_A_COLOR, 'answer = query(img, "What is the colour of the cup?")'),
@@ -121,12 +85,6 @@ def test_what_is_said_to_be_there_may_be_missed(question: str, source: str) -> N
 )
 def test_what_is_asked_for_may_be_found_in_several_ways(question: str, source: str) -> None:
     check_program(source, question, 13, rules=("asked",))
-
-
-def test_a_found_picture_is_no_condition() -> None:
-    source = 'answer = "yes" if find_matching_image(images, "red cup") else "no"'
-    with pytest.raises(ProgramAnswerError, match="always finds a picture"):
-        check_program(source, QUESTION, 13, rules=("truth",))
 
 
 @pytest.mark.parametrize(

@@ -67,9 +67,7 @@ class WriterSettings:
     repair_runs: bool = True
     """Whether that goes for programs that fail while they run, or answer another kind of question, too; else only for
     those refused before any model is asked."""
-    rules: tuple[str, ...] = (
-        "picture", "subject", "primitive", "kind", "path", "attribute", "truth", "side", "exists", "asked"
-    )  # fmt: skip
+    rules: tuple[str, ...] = ("picture", "subject", "primitive", "kind", "path", "attribute", "truth", "side", "asked")
     """What a program is held to against its question while a repair is left, and by the decisive ones a mended program
     (:mod:`codevqa.writing.program_checks`)."""
     fit: bool = True

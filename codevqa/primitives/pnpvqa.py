@@ -109,8 +109,8 @@ class PnPVQA:
             ModelError: a model failed, or every attempt to read came back empty.
         """
         kind = question_kind(question)
-        asked = described(question)
-        seen = await self._match(pictures[0], asked) if witness and form == "image" else None
+        asked = described(question) if witness and form == "image" and self._settings.witness else Descriptions()
+        seen = await self._match(pictures[0], asked) if asked.texts else None
         if seen is not None:
             sure = asked.verdict(seen.scores, self._settings.doubt)
             if sure:
@@ -139,17 +139,16 @@ class PnPVQA:
             answer = max(zip(seen.scores, asked.choices, strict=True))[1]  # unsure, but one of those that were named
         return Reading(answer, (evidence,) if seen is None else (seen, evidence))
 
-    async def _match(self, picture: tuple[ImageRef, Picture], asked: Descriptions) -> Evidence | None:
-        """Returns what image-text matching says of what is asked as descriptions; None where it is not asked."""
-        if not asked.texts or not self._settings.witness:
-            return None
+    async def _match(self, picture: tuple[ImageRef, Picture], asked: Descriptions) -> Evidence:
+        """Returns what image-text matching says of descriptions, up to those that suffice."""
         matches: list[Match] = []
+        scores: tuple[float, ...] = ()
         for text in asked.texts:
             matches.append(await self._services.match(MatchRequest(picture[1], text)))
-            if asked.suffice([matches[-1].logit], self._settings.doubt):
+            scores = tuple(match.logit for match in matches)
+            if asked.suffice(scores, self._settings.doubt):
                 break
         relevance = (tuple(map(tuple, matches[0].relevance.tolist())),)
-        scores = tuple(match.logit for match in matches)
         return Evidence("itm", (picture[0],), "; ".join(asked.texts[: len(scores)]), relevance=relevance, scores=scores)
 
     def _prompt(

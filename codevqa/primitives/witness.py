@@ -64,23 +64,7 @@ _COUNTED = re.compile(
 _PARTED = re.compile(r"^((?:an?|any|some) .+?|(?:[\w-]+ )?\w+s) (or|and) (?:is there |are there )?(?:any )?(.+)$", re.I)
 _SIMPLE = re.compile(r"^(?:(?:an?|some) )?(?:[\w-]+ ){0,3}[\w-]+$", re.IGNORECASE)
 _CHOICE = re.compile(r"^(?:is|are|was|were) the ((?:[\w-]+ ){0,2}[\w-]+) $", re.IGNORECASE)
-_GENERIC = frozenset(
-    [
-        "thing",
-        "things",
-        "object",
-        "objects",
-        "item",
-        "items",
-        "animal",
-        "vehicle",
-        "fruit",
-        "food",
-        "device",
-        "toy",
-        "shape",
-    ]
-)
+_GENERIC = re.compile(r"(?:thing|object|item)s?|animal|vehicle|fruit|food|device|toy|shape")
 _SINGULAR = {"people": "person", "men": "man", "women": "woman", "children": "child", "mice": "mouse", "geese": "goose"}
 
 
@@ -185,13 +169,12 @@ def _chosen(text: str, choices: Sequence[str]) -> Descriptions:
     about = _CHOICE.match(before[: named.start() + 1] if named else before)
     if about is None or any(len(choice.split()) > 1 for choice in choices):
         return Descriptions()
-    described, _, noun = about.group(1).lower().rpartition(" ")
-    if named:  # "the red thing a cup or a plate": what is named takes the noun's place
-        if noun not in _GENERIC:
-            return Descriptions()
-        texts = [_one(f"{described} {choice}".strip()) for choice in choices]
-    else:
-        texts = [_one(f"{choice} {about.group(1).lower()}") for choice in choices]
+    thing = about.group(1).lower()
+    how, _, noun = thing.rpartition(" ")
+    if named and not _GENERIC.fullmatch(noun):
+        return Descriptions()
+    # "the red thing a cup or a plate": what is named takes the noun's place.
+    texts = [_one(f"{how} {choice}".strip() if named else f"{choice} {thing}") for choice in choices]
     return Descriptions(tuple(texts), "choice", choices=tuple(choices))
 
 

@@ -80,11 +80,10 @@ def _one_answer(tree: ast.Module) -> Iterator[_Edit]:
     # Nothing else may read or change it, and the others have to hang on a condition.
     if len(outer) != 1 or len(given) < 2 or bound != len(given) or outer[0].lineno > min(n.lineno for n in given):
         return
-    first = outer[0]
-    value = first.value
-    (word,) = said if len(said) == 1 else (None,)
-    if isinstance(word, str) and word in _OTHER and isinstance(value, ast.Constant):
-        yield _Edit(value.lineno, value.col_offset, value.end_col_offset or 0, f'"{_OTHER[word]}"')
+    value = outer[0].value
+    for word, other in _OTHER.items():
+        if said == {word}:
+            yield _Edit(value.lineno, value.col_offset, value.end_col_offset or 0, f'"{other}"')
 
 
 def _positions(tree: ast.Module) -> Iterator[_Edit]:

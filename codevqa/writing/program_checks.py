@@ -2,9 +2,8 @@
 
 The sandbox's static check finds what is certain to fail. These find what runs and is wrong: a program about another
 picture or other things than the question's, a constant of another kind than the answer wanted, a path that leaves no
-answer or loses one, a describing word that was dropped, the wrong one of two pictures, what is said to be there and
-counts as missing where it is found, another thing than the colour that was asked for. Each is a rule that can be
-switched off (:class:`~.WriterSettings`).
+answer, a describing word that was dropped, the wrong one of two pictures, another thing than the colour that was asked
+for. Each is a rule that can be switched off (:class:`~.WriterSettings`).
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from .lint_rules import faults
 
 __all__ = ["DECISIVE", "RULES", "Rule", "check_program"]
 
-RULES = ("picture", "subject", "primitive", "kind", "path", "attribute", "truth", "side", "exists", "asked")
+RULES = ("picture", "subject", "primitive", "kind", "path", "attribute", "truth", "side", "asked")
 """Names of the rules, in the order they are tried."""
 DECISIVE = frozenset({"picture", "subject", "primitive"})
 """Those that no right program breaks: a mended one that does is not run."""
@@ -47,11 +46,7 @@ _SIDE = re.compile(
     r"\b(?:left|right)(?:-hand)? (?:image|picture|photo)\b|\b(?:image|picture|photo) (?:on|to|at) the (?:left|right)\b",
     re.IGNORECASE,
 )
-_EXISTENTIAL = re.compile(
-    r"(?:is it true that )?(?:there (?:is|are)|(?:is|are) there) (?:an?|one|1|at least one) ", re.IGNORECASE
-)
 _ASKED = re.compile(r"\b(?:what|which) (?:is the )?(colou?r|size|shape)\b")
-_QUALIFIED = re.compile(r"\b(?:no|not|only|all|every|each|without|none|nothing)\b", re.IGNORECASE)
 _STEM = 4
 """Letters of a word that are compared."""
 
@@ -151,19 +146,6 @@ def _results(value: ast.expr) -> Iterator[ast.Constant]:
 def _path(text: _Text) -> Iterator[tuple[int, str]]:
     if not _always(text.tree.body) and any(_binds(node) for node in ast.walk(text.tree)):
         yield 1, "answer is not set on every path: begin with a value for it, or end with else"
-    before = False
-    for node in text.tree.body:
-        parts = list(ast.walk(node))
-        if any(isinstance(part, ast.Name) and part.id == "answer" and _reads(part) for part in parts):
-            before = False
-        if _always([node]):
-            if before:
-                yield node.lineno, "the answer that was found before is lost: keep both under names and join them"
-            before = any(isinstance(part, ast.Call) for part in parts) or isinstance(node, ast.If)
-
-
-def _reads(name: ast.Name) -> bool:
-    return isinstance(name.ctx, ast.Load)
 
 
 def _always(body: Sequence[ast.stmt]) -> bool:
@@ -205,14 +187,6 @@ def _truths(text: _Text) -> Iterator[tuple[int, str]]:
     for fault in faults(text.tree, text.textual, ()):
         if fault.rule in ("truth", "comparison"):
             yield fault.line, fault.message
-    for node in ast.walk(text.tree):
-        match node:
-            case ast.If(test=test) | ast.IfExp(test=test) if _is_found(test):
-                yield test.lineno, "find_matching_image always finds a picture: ask query() whether that shows it"
-
-
-def _is_found(test: ast.expr) -> bool:
-    return isinstance(test, ast.Call) and isinstance(test.func, ast.Name) and test.func.id == "find_matching_image"
 
 
 def _sides(text: _Text) -> Iterator[tuple[int, str]]:
@@ -231,22 +205,6 @@ def _sides(text: _Text) -> Iterator[tuple[int, str]]:
                 return
     left = "left" in side.group().lower()
     yield 1, f"the question is about the {side.group()}, which is images[{0 if left else 1}]: look at that one"
-
-
-def _exists(text: _Text) -> Iterator[tuple[int, str]]:
-    if not _EXISTENTIAL.match(text.question) or _QUALIFIED.search(text.question):
-        return
-    given = [node for node in ast.walk(text.tree) if isinstance(node, ast.Assign) and _binds(node.targets[0])]
-    said = [node.value.value if isinstance(node.value, ast.Constant) else None for node in given]
-    if len(given) < 2 or given[0] not in text.tree.body or said[0] != "yes" or set(said[1:]) != {"no"}:
-        return  # statements of the outermost level come first
-    # "No" may well be found by what is absent; where all that is asked for is "yes" it cannot be.
-    absent = any(
-        isinstance(node, ast.Compare) and any(isinstance(c, ast.Constant) and c.value == "no" for c in node.comparators)
-        for node in ast.walk(text.tree)
-    )
-    if not absent:
-        yield given[0].lineno, 'something is said to be there: begin with answer = "no" and set "yes" where it is found'
 
 
 def _asked(text: _Text) -> Iterator[tuple[int, str]]:
@@ -281,6 +239,5 @@ _CHECKS = {
     "attribute": _attributes,
     "truth": _truths,
     "side": _sides,
-    "exists": _exists,
     "asked": _asked,
 }

@@ -143,9 +143,10 @@ class Writer:
         prompts = self.prompts_for(form)
         pool = [example for example in prompts.examples if example.form == form]
         if shots is None:
-            most = len(pool) if self.settings.most_shots is None else self.settings.most_shots
-            shots = min(prompts.shots, most, len(pool)) if self.settings.shots is None else self.settings.shots
-            shots = min(shots, len(pool))
+            wanted, most = self.settings.shots, self.settings.most_shots
+            if wanted is None:
+                wanted = prompts.shots if most is None else min(prompts.shots, most)
+            shots = min(wanted, len(pool))
         elif not 0 <= shots <= len(pool):
             kind = "one image" if form == "image" else "a set of images"
             raise InputError(

@@ -104,15 +104,14 @@ def open_run(out: Path | str, info: RunInfo) -> Store:
             found = store.info.differences(info)
             if not found and (picture := store.changed_picture()):
                 found = [f"{picture} has changed since it was asked about"]
+            if found:
+                raise InputError(
+                    f"The run {out} cannot go on like this: {'; '.join(found)}.",
+                    hint="Ask as before, or choose another --out.",
+                )
         except InputError:
             store.close()
             raise
-        if found:
-            store.close()
-            raise InputError(
-                f"The run {out} cannot go on like this: {'; '.join(found)}.",
-                hint="Ask as before, or choose another --out.",
-            )
         store.update(store.info.grown(info))
     store.begin_session(info.started, info.version, info.machine)
     return store
