@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -69,6 +71,26 @@ def test_a_bank_is_embedded_once_and_a_question_once() -> None:
     index = ExampleIndex(Lengths(), ["a", "aaa", "aa"])
     assert index.nearest("b", 2) == index.nearest("b", 2) == (1, 2)
     assert asked == [["a", "aaa", "aa"], ["b"]]
+
+
+def test_a_question_is_not_embedded_where_all_others_would_wait() -> None:
+    where: list[str] = []
+
+    class Slow:
+        name = "slow"
+
+        def embed(self, sentences: Sequence[str]) -> npt.NDArray[np.float32]:
+            where.append(threading.current_thread().name)
+            return np.ones((len(sentences), 1), np.float32)
+
+    index = ExampleIndex(Slow(), ["a", "b"])
+
+    async def ask() -> None:
+        await index.prepare("c")
+        assert index.nearest("c", 1) == (0,)
+
+    asyncio.run(ask())
+    assert len(where) == 2 and threading.current_thread().name not in where
 
 
 def test_a_folder_that_is_missing_or_holds_no_model_is_one_clear_line(tmp_path: Path) -> None:

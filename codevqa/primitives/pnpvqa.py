@@ -122,7 +122,7 @@ class PnPVQA:
             looks = [await self._describe(pictures[0][1], question, wanted, draws)]
         else:
             looks = await asyncio.gather(*(self._describe(one, question, wanted, draws) for _, one in pictures))
-        prompt = self._prompt(question, [one.captions for one in looks], form, prompts, about)
+        prompt = await self._prompt(question, [one.captions for one in looks], form, prompts, about)
         text = await self._read(prompt)
         evidence = Evidence(
             kind="pnpvqa",
@@ -151,11 +151,11 @@ class PnPVQA:
         relevance = (tuple(map(tuple, matches[0].relevance.tolist())),)
         return Evidence("itm", (picture[0],), "; ".join(asked.texts[: len(scores)]), relevance=relevance, scores=scores)
 
-    def _prompt(
+    async def _prompt(
         self, question: str, captions: Sequence[Sequence[str]], form: Form, prompts: PromptSet, about: str
     ) -> str | tuple[Message, ...]:
         nearest_to = about if about and self._settings.selection == "question" else question
-        examples = self._reading_examples(nearest_to, form, prompts)
+        examples = await self._reading_examples(nearest_to, form, prompts)
         render = render_reading_chat if self._chat else render_reading
         return render(examples, captions, question, form, prompts.image_labels)
 
@@ -204,7 +204,7 @@ class PnPVQA:
             self._pools[key] = pool
         return self._pools[key]
 
-    def _reading_examples(self, question: str, form: Form, prompts: PromptSet) -> list[ReadingExample]:
+    async def _reading_examples(self, question: str, form: Form, prompts: PromptSet) -> list[ReadingExample]:
         pool = self._pool(prompts, form)
         shots = prompts.reading_shots if self._settings.shots is None else self._settings.shots
         if self._settings.selection == "kind":
@@ -217,6 +217,7 @@ class PnPVQA:
         key = (prompts.name, form)
         if key not in self._indexes:
             self._indexes[key] = ExampleIndex(self._retriever, [example.question for example in pool])
+        await self._indexes[key].prepare(question)
         return [pool[place] for place in self._indexes[key].nearest(question, shots)]
 
 

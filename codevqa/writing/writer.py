@@ -141,7 +141,7 @@ class Writer:
             InputError: there are not so many.
         """
         prompts = self.prompts_for(form)
-        pool = [example for example in prompts.examples if example.form == form]
+        pool = self._bank(form)
         if shots is None:
             wanted, most = self.settings.shots, self.settings.most_shots
             if wanted is None:
@@ -153,13 +153,23 @@ class Writer:
                 f"{shots} examples were asked for; the prompt set {prompts.name} has {len(pool)} about {kind}.",
                 hint=f"Choose 0 to {len(pool)}.",
             )
-        if self.settings.selection == "nearest" and self.retriever is not None:
-            if form not in self._indexes:
-                self._indexes[form] = ExampleIndex(self.retriever, [example.question for example in pool])
-            return [pool[place] for place in self._indexes[form].nearest(question, shots)]
+        index = self._index(form)
+        if index is not None:
+            return [pool[place] for place in index.nearest(question, shots)]
         if self.settings.selection == "random":
             return random.Random(f"{self.seed}:{question}").sample(pool, shots)
         return pool[:shots]
+
+    def _bank(self, form: Form) -> list[Example]:
+        return [example for example in self.prompts_for(form).examples if example.form == form]
+
+    def _index(self, form: Form) -> ExampleIndex | None:
+        """Returns what finds the nearest examples of a form; None where they are not chosen so."""
+        if self.settings.selection != "nearest" or self.retriever is None:
+            return None
+        if form not in self._indexes:
+            self._indexes[form] = ExampleIndex(self.retriever, [one.question for one in self._bank(form)])
+        return self._indexes[form]
 
     def request(self, question: str, form: Form, shots: int | None = None) -> tuple[GenerationRequest, tuple[str, ...]]:
         """Returns exactly what the model is asked, and the ids of the examples shown.
@@ -202,6 +212,9 @@ class Writer:
             InputError: there are not so many examples.
             ModelError: the model failed.
         """
+        index = self._index(form)
+        if index is not None:
+            await index.prepare(question)
         examples = self.select(question, form, shots)
         request = self._request(question, form, examples)
         if tell is not None:
