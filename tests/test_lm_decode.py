@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import lm_kit
@@ -21,6 +21,7 @@ from codevqa.models.causal_lm.gpu.decoder import Schedule, SlotDecoder
 from codevqa.models.causal_lm.gpu.prefix_plan import PrefixNode, plan_prefixes
 from codevqa.models.causal_lm.marked_prefixes import MarkedPrefixes
 from codevqa.models.causal_lm.tokenised_request import TokenisedRequest
+from codevqa.models.causal_lm.work import Work
 
 LATE = Schedule(steps=3, rounds_in_flight=1, prefill_tokens=200, least_saving=16, length_multiple=8)
 """As on a GPU: the host looks at what was made when more is under way."""
@@ -112,8 +113,10 @@ def test_end_token_and_stop_string_inside_a_round() -> None:
         plain = build(llama, loop=False).generate([GenerationRequest(HEAD, 30, (stop,))])
         assert plain == [cut], "tokens past the end were counted"
     rows = [TokenisedRequest(0, lm.tokenizer(HEAD)["input_ids"], 0, 30, ())]
+    work = Work(rows, lm._find_end)
     with torch.inference_mode():
-        tokens = lm._loop.run(rows, lm._find_end)[0]
+        lm._loop.run(work)
+    tokens = work.made[0]
     lm._ends = {tokens[9]}
     (ended,) = lm.generate([GenerationRequest(HEAD, 30)])
     assert ended.completion_tokens == tokens.index(tokens[9]) + 1
@@ -267,9 +270,9 @@ def test_out_of_memory_on_the_way_keeps_what_is_done(monkeypatch: pytest.MonkeyP
 
 
 def noted(run: Callable[..., None], begun: list[int]) -> Callable[..., None]:
-    def noting(rows: Sequence[TokenisedRequest], *given: Any) -> None:
-        begun.append(len(rows))
-        run(rows, *given)
+    def noting(work: Work) -> None:
+        begun.append(len(work.open))
+        run(work)
 
     return noting
 

@@ -20,6 +20,7 @@ from codevqa.models.causal_lm.cpu import forward_pass
 from codevqa.models.causal_lm.cpu.decoder import PackedDecoder
 from codevqa.models.causal_lm.cpu.prefix_cache import KeyValueBlock, PrefixCache
 from codevqa.models.causal_lm.cpu.speculation import Drafter
+from codevqa.models.causal_lm.work import Work
 
 
 @pytest.fixture(params=[1, 2], ids=["one worker", "two workers"])
@@ -335,9 +336,9 @@ def test_out_of_memory_halves_the_slots_and_keeps_what_is_done(monkeypatch: pyte
     begun: list[int] = []
     run = lm._loop._run
 
-    def noting(rows: Sequence[Any], *given: Any) -> None:
-        begun.append(len(rows))
-        run(rows, *given)
+    def noting(work: Work) -> None:
+        begun.append(len(work.open))
+        run(work)
 
     monkeypatch.setattr(lm._loop, "_run", noting)
     assert lm.generate(mixed()) == alone(llama)

@@ -8,46 +8,17 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ..core.errors import CodeVQAError, ModelError, ServerError
+from .feed import BatchStats, Feed, Pair, Slot, tell
 
 __all__ = ["BatchStats", "Batcher", "Company", "Slot"]
 
 Request = TypeVar("Request")
 Result = TypeVar("Result")
-
-
-@dataclass
-class BatchStats:
-    """Counts since the batcher was made."""
-
-    requests: int = 0
-    batches: int = 0
-    largest: int = 0
-
-
-class Slot(Protocol):
-    """Where the result of one request goes: a future, or as much of one as this."""
-
-    def done(self) -> bool:
-        """Returns whether nobody waits for the result any more."""
-        ...
-
-    def set_result(self, result: Any, /) -> None:
-        """Takes the result."""
-        ...
-
-    def set_exception(self, error: Exception, /) -> None:
-        """Takes the reason why there is none."""
-        ...
-
-    def cancel(self) -> object:
-        """Is told that there will be neither."""
-        ...
 
 
 class Batcher(Generic[Request, Result]):
@@ -56,7 +27,8 @@ class Batcher(Generic[Request, Result]):
     A batch starts when it is full, when ``max_wait`` has passed since its first request, when :meth:`hurry` says that
     nobody else will join, or as soon as the one before it ends: while a batch runs, the next one fills. One batch runs
     at a time, in ``executor``. Requests keep their order. If a batch fails, each of its requests is tried alone, so
-    that only the one at fault fails; a server that is down fails all of them at once.
+    that only the one at fault fails; a server that is down fails all of them at once. Where ``join`` is given, a batch
+    has no end while requests come: it takes them as it has room, and hands out each result when it is there.
 
     Must be used from one event loop. It runs on plain callbacks: a task for every batch, and futures that forward to
     futures, would cost more than all else here.
@@ -66,6 +38,7 @@ class Batcher(Generic[Request, Result]):
         executor: where ``run`` runs; share a one-thread executor between functions of one model.
         max_size: requests in one batch at most.
         max_wait: seconds the first request of a batch waits for others.
+        join: works on the requests of a :class:`Feed` until none is left; called in ``executor``.
     """
 
     def __init__(
@@ -75,16 +48,18 @@ class Batcher(Generic[Request, Result]):
         *,
         max_size: int = 64,
         max_wait: float = 0.003,
+        join: Callable[[Feed[Request, Result]], None] | None = None,
     ) -> None:
         self.stats = BatchStats()
+        self._join = join
         self.busy = False
         """Whether a batch is running."""
         self._run = run
         self._executor = executor
         self._max_size = max_size
         self._max_wait = max_wait
-        self._waiting: deque[tuple[Request, Slot]] = deque()
-        self._alone: deque[tuple[Request, Slot]] = deque()
+        self._waiting: deque[Pair[Request]] = deque()
+        self._alone: deque[Pair[Request]] = deque()
         self._timer: asyncio.Handle | None = None
         self._hurried = False
 
@@ -125,35 +100,46 @@ class Batcher(Generic[Request, Result]):
 
     def _next(self) -> None:
         """Hands the next batch to the executor; the batcher rests where there is none."""
-        while batch := self._picked():
-            self.stats.requests += len(batch)
-            self.stats.batches += 1
-            self.stats.largest = max(self.stats.largest, len(batch))
-            loop = asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
+        while True:
+            alone = bool(self._alone)
+            batch = self._picked()
+            if not batch:
+                break
+            feed: Feed[Request, Result] | None = None
             try:
-                running = self._executor.submit(self._run, [request for request, _ in batch])
+                if self._join is None or alone:
+                    self.stats.count(len(batch))
+                    running: Future[Any] = self._executor.submit(self._run, [request for request, _ in batch])
+                else:
+                    feed = Feed(batch, self._waiting, self._max_size, self.stats, loop)
+                    running = self._executor.submit(self._join, feed)
             except RuntimeError as error:  # it was shut down
                 self._failed(batch, error)
                 continue
-            running.add_done_callback(functools.partial(_tell, loop, self._landed, batch))
+            running.add_done_callback(functools.partial(tell, loop, self._landed, batch, feed))
             return
         self.busy = False
 
-    def _picked(self) -> list[tuple[Request, Slot]]:
+    def _picked(self) -> list[Pair[Request]]:
         """Takes the requests of the next batch; a caller that was cancelled needs no answer."""
         while self._alone:
             pair = self._alone.popleft()
             if not pair[1].done():
                 return [pair]
-        batch: list[tuple[Request, Slot]] = []
+        batch: list[Pair[Request]] = []
         while self._waiting and len(batch) < self._max_size:
             pair = self._waiting.popleft()
             if not pair[1].done():
                 batch.append(pair)
         return batch
 
-    def _landed(self, batch: Sequence[tuple[Request, Slot]], ran: Future[Sequence[Result]]) -> None:
+    def _landed(
+        self, batch: Sequence[Pair[Request]], feed: Feed[Request, Result] | None, ran: Future[Sequence[Result]]
+    ) -> None:
         """Hands out what a batch gave, and starts the next."""
+        if feed is not None:
+            batch = feed.left()  # the others have their results
         if ran.cancelled():
             for _, slot in batch:
                 slot.cancel()
@@ -162,6 +148,8 @@ class Batcher(Generic[Request, Result]):
                 self._alone.extend(batch)
             else:
                 self._failed(batch, error)
+        elif feed is not None:
+            self._failed(batch, ModelError(f"A model gave no result for {len(batch)} requests."))
         elif len(results := ran.result()) != len(batch):
             self._failed(batch, ModelError(f"A model returned {len(results)} results for {len(batch)} requests."))
         else:
@@ -170,18 +158,13 @@ class Batcher(Generic[Request, Result]):
                     slot.set_result(result)
         self._next()
 
-    def _failed(self, batch: Sequence[tuple[Request, Slot]], error: BaseException) -> None:
+    def _failed(self, batch: Sequence[Pair[Request]], error: BaseException) -> None:
         # Whatever a back end raises belongs to its callers.
         shown = error if isinstance(error, CodeVQAError) else ModelError(f"{type(error).__name__}: {error}")
         shown.__cause__ = None if shown is error else error
         for _, slot in batch:
             if not slot.done():
                 slot.set_exception(shown)
-
-
-def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *args: object) -> None:
-    with suppress(RuntimeError):  # the loop has ended, and nobody waits any more
-        loop.call_soon_threadsafe(callback, *args)
 
 
 class _Member:

@@ -24,6 +24,7 @@ from ..models.base import (
 )
 from .batcher import Batcher, Company
 from .call_cache import CallCache, Memory, Usage
+from .feed import Feed
 
 __all__ = ["ModelServices", "Usage"]
 
@@ -143,6 +144,7 @@ class ModelServices:
             # Whoever reads nothing asks again, and a served model may answer then.
             lambda completion: bool(completion.text.strip()),
             lambda completion: completion.prompt_tokens + completion.completion_tokens,
+            join=getattr(model, "generate_joining", None) if getattr(model, "joins", False) else None,
         )
 
     def _merging(
@@ -153,13 +155,14 @@ class ModelServices:
         size: Callable[[Request, Result], int],
         keep: Callable[[Result], bool] | None = None,
         cost: Callable[[Result], int] | None = None,
+        join: Callable[[Feed[Request, Result]], None] | None = None,
     ) -> CallCache[Request, Result]:
         thread = self._threads.get(id(model))
         if thread is None:
             thread = ThreadPoolExecutor(1, thread_name_prefix=f"codevqa-{type(model).__name__}")
             self._threads[id(model)] = thread
         liked: int = getattr(model, "batch", BATCH)
-        batcher = Batcher(run, thread, max_size=self._max_batch or liked, max_wait=self._max_wait)
+        batcher = Batcher(run, thread, max_size=self._max_batch or liked, max_wait=self._max_wait, join=join)
         return CallCache(
             batcher,
             key,

@@ -15,6 +15,7 @@ from typing import Literal, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from ..core.errors import CodeVQAError
 from ..core.images import Picture
 from .grammar import Grammar
 
@@ -39,7 +40,8 @@ class GenerationRequest:
     stop: tuple[str, ...] = ()
     """Generation ends before the first of these; they are not part of the completion."""
     shared: int = 0
-    """How many leading characters of a text prompt other requests will share: worth computing once and keeping."""
+    """How many leading characters of a text prompt, or turns of a chat, other requests will share: worth computing once
+    and keeping."""
     on_text: Callable[[str], None] | None = field(default=None, compare=False, repr=False)
     """Called from the model's thread with the text so far, as it is written; a back end that cannot tell never does.
     It must be quick and must not raise. The text begins anew where the model has to."""
@@ -57,8 +59,24 @@ class Completion:
     completion_tokens: int = 0
 
 
+class RequestFeed(Protocol):
+    """Requests of many callers, for a model that begins new ones while it works on others."""
+
+    def take(self, most: int) -> Sequence[tuple[int, GenerationRequest]]:
+        """Returns the next requests, each with its number; none where nobody waits."""
+        ...
+
+    def give(self, number: int, result: Completion | CodeVQAError) -> None:
+        """Hands out what was made of a request, or why nothing was."""
+        ...
+
+
 class LanguageModel(Protocol):
-    """Continues text. One that has a chat template, and so reads turns best, says so in an attribute ``chat``."""
+    """Continues text. One that has a chat template, and so reads turns best, says so in an attribute ``chat``.
+
+    One that says ``joins`` has a method ``generate_joining(feed)`` that works on requests of a :class:`RequestFeed`
+    until none is left, and hands out each completion when it has ended.
+    """
 
     name: str
     """Model id as reported with every answer."""

@@ -190,7 +190,7 @@ class Writer:
             grammar = grammar_for(self.settings.constrained, self.language_model, offered, opening, STOP[0], chat=chat)
         if chat:
             turns = render_chat(preamble, examples, question, form, tell_kind=self.settings.tell_kind)
-            return GenerationRequest(turns, self.settings.max_tokens, STOP, grammar=grammar)
+            return GenerationRequest(turns, self.settings.max_tokens, STOP, shared=1, grammar=grammar)
         prompt = render_completion(preamble, examples, question, form)
         # With nearest examples only the preamble is common to all questions; fixed ones are common too.
         shared = prompt.rfind("\n# Image") if self.settings.selection == "fixed" else len(preamble.rstrip("\n"))

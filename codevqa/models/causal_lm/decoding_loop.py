@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -13,7 +12,7 @@ from .generate import plain_cache
 from .int8_linear import is_quantised
 from .phases import Past, UnsupportedError, replace_attention
 from .stats import LMStats
-from .tokenised_request import FindEnd, TokenisedRequest
+from .work import Work
 
 _log = logging.getLogger(__name__)
 
@@ -73,24 +72,20 @@ class DecodingLoop:
         # Not a number is not within bounds either.
         return None if difference <= bound else f"logits differ by {difference:.2g}, rounding by {bound:.2g} at most"
 
-    def run(self, requests: Sequence[TokenisedRequest], find_end: FindEnd) -> dict[int, list[int]]:
-        """Returns the tokens made for each request, by its index.
+    def run(self, work: Work) -> None:
+        """Decodes all requests, and those that join them.
 
         What does not fit into memory is begun again with half as many texts at once; those that were done stay done.
 
         Raises:
             torch.OutOfMemoryError: not even one request fits.
         """
-        done: dict[int, list[int]] = {}
-        while True:
-            rest = [request for request in requests if request.index not in done]
-            if not rest:
-                return done
+        while begun := len(work.open):
             try:
                 with replace_attention(self.model):
-                    self._run(rest, find_end, done)
+                    self._run(work)
             except torch.OutOfMemoryError:
-                used = self._decoded_together(len(rest))
+                used = self._decoded_together(begun)
                 self.release()
                 if used == 1:
                     raise
@@ -115,8 +110,8 @@ class DecodingLoop:
         """
         raise NotImplementedError
 
-    def _run(self, requests: Sequence[TokenisedRequest], find_end: FindEnd, done: dict[int, list[int]]) -> None:
-        """Decodes requests; puts the tokens of each into ``done`` as soon as it has ended."""
+    def _run(self, work: Work) -> None:
+        """Decodes what is open, each request until it has ended; may return before all have."""
         raise NotImplementedError
 
     def _decoded_together(self, requests: int) -> int:

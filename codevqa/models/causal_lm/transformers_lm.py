@@ -9,13 +9,15 @@ completions.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+from cachetools import LRUCache
 
 from ...core.errors import ModelError, SetupError
-from ..base import Completion, GenerationRequest, Message, cut_at_stop
+from ..base import Completion, GenerationRequest, Message, RequestFeed, cut_at_stop
 from ..cpu_threads import computing
 from ..library_errors import first_line
 from ..text_stream import stream_of
@@ -26,6 +28,7 @@ from .grammar_hold import GrammarHolds, installed
 from .loading import load, quiet
 from .stats import LMStats
 from .tokenised_request import CONTEXT, TokenisedRequest, common_prefix_length, control_tokens, find_end
+from .work import JoinedWork, Work
 
 __all__ = ["TransformersLM"]
 
@@ -95,6 +98,7 @@ class TransformersLM:
         else:
             self._loop = PackedDecoder(model, **options)
         self._use_loop = loop
+        self._heads: LRUCache[str | tuple[Message, ...], list[int]] = LRUCache(64)
         self._holds = GrammarHolds(model, tokenizer, self._ends, name)
 
     @classmethod
@@ -146,6 +150,11 @@ class TransformersLM:
         return installed()
 
     @property
+    def joins(self) -> bool:
+        """Whether requests may join others that it works on: in slots, on a GPU."""
+        return isinstance(self._loop, SlotDecoder)
+
+    @property
     def own_loop(self) -> bool:
         """Whether the model is decoded by our own loop."""
         if self._use_loop is None:
@@ -161,21 +170,46 @@ class TransformersLM:
             SetupError: a chat prompt, and the tokenizer has no chat template; or a grammar, and the package that
                 holds completions to one is absent.
         """
-        prefixes: dict[str, list[int]] = {}
-        tokenised = [self._tokenise(index, request, prefixes) for index, request in enumerate(requests)]
+        tokenised = [self._tokenise(index, request) for index, request in enumerate(requests)]
         if not tokenised:
             return []
+        with self._at_work(tokenised):
+            made = self._run(tokenised)
+        return [self._finish(request, made[request.index]) for request in tokenised]
+
+    def generate_joining(self, feed: RequestFeed) -> None:
+        """Continues the prompts of a feed until it has no more; each begins as soon as another has ended.
+
+        Raises:
+            ModelError: memory ran out on one prompt.
+        """
+        if not self.own_loop:
+            while taken := feed.take(self.max_batch):
+                for (number, _), done in zip(taken, self.generate([request for _, request in taken]), strict=True):
+                    feed.give(number, done)
+            return
+        while True:
+            work = JoinedWork(feed, self._tokenise, self._finish, self._find_end)
+            work.more(self.max_batch)
+            if not work.open and not work.held:
+                return
+            with self._at_work(work.open.values()):
+                self._loop.run(work)
+                for number, tokens in self._reference.run(work.held, self._find_end).items():
+                    work.end(next(one for one in work.held if one.index == number), tokens)
+
+    @contextmanager
+    def _at_work(self, requests: Collection[TokenisedRequest]) -> Iterator[None]:
+        """The block computes; what does not fit into memory is a ModelError."""
         try:
             with computing(), torch.inference_mode(), quiet():
-                made = self._run(tokenised)
+                yield
         except torch.OutOfMemoryError:
-            longest = max(len(request.tokens) for request in tokenised)
+            longest = max((len(request.tokens) for request in requests), default=0)
             raise ModelError(
                 f"{self.name} ran out of memory on one prompt of up to {longest} tokens.",
                 hint="Show fewer examples, or free memory of the device.",
             ) from None
-        self.stats.requests += len(tokenised)
-        return [self._finish(request, made[request.index]) for request in tokenised]
 
     def _run(self, requests: Sequence[TokenisedRequest]) -> dict[int, list[int]]:
         """Returns the tokens made for each request, by its index, by whichever decoder is for it."""
@@ -183,7 +217,9 @@ class TransformersLM:
             return self._reference.run(requests, self._find_end)
         others = [request for request in requests if request.hold is not None and not self._loop.holds]
         made = self._reference.run(others, self._find_end)
-        return made | self._loop.run([one for one in requests if one.index not in made], self._find_end)
+        work = Work([one for one in requests if one.index not in made], self._find_end)
+        self._loop.run(work)
+        return made | work.made
 
     def completion_text(self, prompt: Sequence[int], tokens: Sequence[int]) -> str:
         """Returns the text that ``tokens`` add after the tokens of ``prompt``."""
@@ -206,18 +242,12 @@ class TransformersLM:
             stream.tell(self._finish(request, tokens).text)
         return end
 
-    def _tokenise(self, index: int, request: GenerationRequest, prefixes: dict[str, list[int]]) -> TokenisedRequest:
+    def _tokenise(self, index: int, request: GenerationRequest) -> TokenisedRequest:
+        tokens = self._tokens(request.prompt)
         prefix = 0
-        if isinstance(request.prompt, str):
-            tokens: list[int] = self.tokenizer(request.prompt)["input_ids"]
-            if request.shared > 0:
-                head = request.prompt[: request.shared]
-                if head not in prefixes:
-                    prefixes[head] = self.tokenizer(head)["input_ids"]
-                # The last token of the head may join with what follows it, and one token must be left to continue.
-                prefix = min(common_prefix_length(prefixes[head], tokens), len(tokens) - 1)
-        else:
-            tokens = self.tokenizer(self._render(request.prompt), add_special_tokens=False)["input_ids"]
+        if request.shared > 0:
+            # The last token of the head may join with what follows it, and one token must be left to continue.
+            prefix = min(common_prefix_length(self._head(request.prompt[: request.shared]), tokens), len(tokens) - 1)
         if not tokens:
             raise ModelError("The prompt is empty.", hint="Give the model something to continue.")
         if request.max_tokens < 1:
@@ -233,9 +263,29 @@ class TransformersLM:
         stop = tuple(s for s in request.stop if s)
         hold = None if request.grammar is None else self._holds.beginning(request.grammar)
         kept = prefix if prefix >= _MIN_PREFIX else 0
+        self.stats.requests += 1
         return TokenisedRequest(index, tokens, kept, room, stop, stream_of(request), hold)
 
-    def _render(self, messages: Sequence[Message]) -> str:
+    def _tokens(self, prompt: str | tuple[Message, ...], *, whole: bool = True) -> list[int]:
+        """Returns a prompt, or its beginning, in tokens."""
+        if isinstance(prompt, str):
+            tokens: list[int] = self.tokenizer(prompt)["input_ids"]
+        else:
+            tokens = self.tokenizer(self._render(prompt, whole), add_special_tokens=False)["input_ids"]
+        return tokens
+
+    def _head(self, head: str | tuple[Message, ...]) -> list[int]:
+        """Returns the beginning of a prompt in tokens; none where a chat template wants more turns."""
+        known = self._heads.get(head)
+        if known is None:
+            try:
+                known = self._tokens(head, whole=False)
+            except SetupError:
+                known = []
+            self._heads[head] = known
+        return known
+
+    def _render(self, messages: Sequence[Message], whole: bool = True) -> str:
         from jinja2 import TemplateError
 
         if not self.tokenizer.chat_template:
@@ -245,7 +295,7 @@ class TransformersLM:
             )
         turns = [{"role": message.role, "content": message.content} for message in messages]
         try:
-            return str(self.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True))
+            return str(self.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=whole))
         except TemplateError as error:
             raise SetupError(f"The chat template of {self.name} refuses this prompt: {first_line(error)}.") from None
 

@@ -27,7 +27,8 @@ from ..grammar_hold import GrammarHold
 from ..int8_linear import weights
 from ..phases import Prefill, UnsupportedError, attend_in
 from ..stats import LMStats
-from ..tokenised_request import FindEnd, TokenisedRequest, common_prefix_length
+from ..tokenised_request import TokenisedRequest, common_prefix_length
+from ..work import Work
 from .forward_pass import KeyValues, Pack, Part
 from .llama_layers import LlamaLayers
 from .prefix_cache import PrefixCache
@@ -144,7 +145,8 @@ class PackedDecoder(DecodingLoop):
     def _decoded_together(self, requests: int) -> int:
         return min(self.max_batch, requests)
 
-    def _run(self, requests: Sequence[TokenisedRequest], find_end: FindEnd, done: dict[int, list[int]]) -> None:
+    def _run(self, work: Work) -> None:
+        requests = list(work.open.values())
         # Those that begin alike follow one another.
         queue = deque(sorted(requests, key=lambda request: request.tokens))
         most = min(self.max_batch, len(requests))
@@ -158,10 +160,10 @@ class PackedDecoder(DecodingLoop):
         if count > 1:
             workers[-1].take, workers[-1].give_back = queue.pop, queue.append
         if count == 1 and (cores == 1 or self._large):
-            self._decode(workers[0], queue, find_end, done)
+            self._decode(workers[0], queue, work)
             return
         threads = self._pool(cores)
-        futures = [threads.submit(self._decode, worker, queue, find_end, done) for worker in workers]
+        futures = [threads.submit(self._decode, worker, queue, work) for worker in workers]
         wait(futures)
         for future in futures:
             future.result()
@@ -183,9 +185,7 @@ class PackedDecoder(DecodingLoop):
         return self._threads
 
     @torch.inference_mode()
-    def _decode(
-        self, worker: _Worker, queue: deque[TokenisedRequest], find_end: FindEnd, done: dict[int, list[int]]
-    ) -> None:
+    def _decode(self, worker: _Worker, queue: deque[TokenisedRequest], work: Work) -> None:
         """Decodes prompts of the queue until it is empty."""
         while True:
             parts = [self._part(text, len(worker.texts)) for text in worker.texts.values()]
@@ -200,7 +200,7 @@ class PackedDecoder(DecodingLoop):
                 self.stats.steps += 1
                 self.stats.guessed_tokens += sum(len(text.guessed) for text in texts)
                 for part, text, tokens in zip(parts, texts, said, strict=True):
-                    self._collect(worker, part, text, tokens, find_end, done)
+                    self._collect(worker, part, text, tokens, work)
 
     def _part(self, text: _Text, company: int) -> Part:
         """Returns what is next of a text: the rest of its prompt, or of its tokens and a guess."""
@@ -249,8 +249,7 @@ class PackedDecoder(DecodingLoop):
         part: Part,
         text: _Text,
         said: Sequence[int],
-        find_end: FindEnd,
-        done: dict[int, list[int]],
+        work: Work,
     ) -> None:
         """Takes over what the model said to a part: what it confirms of the guess, and one token more."""
         request = text.request
@@ -265,9 +264,9 @@ class PackedDecoder(DecodingLoop):
         text.computed = len(text.tokens) + agreed
         text.tokens += said[: agreed + 1]
         made = text.tokens[prompt:]
-        end = find_end(request, made, agreed + 1)
+        end = work.find_end(request, made, agreed + 1)
         if end is not None:
-            done[request.index] = made[:end]
+            work.end(request, made[:end])
             self._drafter.learn(request.tokens, made[:end])
             del worker.texts[text.slot]
 

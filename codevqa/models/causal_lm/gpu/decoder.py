@@ -19,7 +19,8 @@ from ..decoding_loop import DecodingLoop
 from ..marked_prefixes import MarkedPrefixes
 from ..phases import Past, Prefill, attend_in
 from ..stats import LMStats
-from ..tokenised_request import FindEnd, TokenisedRequest
+from ..tokenised_request import TokenisedRequest
+from ..work import Work
 from .prefix_plan import PrefixNode, plan_prefixes
 from .slots import Slots, Step, bytes_a_token, to_device
 
@@ -124,28 +125,35 @@ class SlotDecoder(DecodingLoop):
     def _decoded_together(self, requests: int) -> int:
         return self.memory.count if self.memory is not None else min(self.max_batch, requests)
 
-    def _run(self, requests: Sequence[TokenisedRequest], find_end: FindEnd, done: dict[int, list[int]]) -> None:
+    def _run(self, work: Work) -> None:
         self._texts.clear()
-        memory = self._reserve(requests)
-        queue = deque(node for root in plan_prefixes(requests, self.schedule.least_saving) for node in root.walk())
-        waiting = len(requests)
+        fresh: Sequence[TokenisedRequest] = list(work.open.values())
+        memory = self._reserve(fresh, self.max_batch if work.joins else len(fresh))
+        queue: deque[PrefixNode] = deque()
+        waiting = 0
+        late = False
         flight: deque[_Round] = deque()
-        while waiting or self._texts or flight:
+        while fresh or waiting or self._texts or flight:
+            queue.extend(node for root in plan_prefixes(fresh, self.schedule.least_saving) for node in root.walk())
+            waiting += len(fresh)
             # Few at a time would launch as many kernels as many do.
             while waiting and memory.count - len(self._texts) >= min(waiting, max(1, memory.count // 8)):
                 waiting -= self._admit(memory, queue)
             if self._texts:
                 flight.append(self._launch(memory))
             while len(flight) > (self.schedule.rounds_in_flight if self._texts else 0):
-                self._collect(flight.popleft(), find_end, done)
+                self._collect(flight.popleft(), work)
+            # Those for whom slots are too short stay open, and all others with them, until new slots are made.
+            room = 0 if late else memory.count - len(self._texts) - waiting
+            fresh = work.more(room) if room > 0 else ()
+            late = late or any(_length(request) > memory.length for request in fresh)
+            fresh = [request for request in fresh if _length(request) <= memory.length]
 
-    def _reserve(self, requests: Sequence[TokenisedRequest]) -> Slots:
+    def _reserve(self, requests: Sequence[TokenisedRequest], texts: int) -> Slots:
         """Returns slots for the longest request; those of the last call where they suffice."""
         # A round can go on after a text has ended, but never past its limit.
-        need = _round_up(
-            max(len(request.tokens) + request.max_tokens for request in requests), self.schedule.length_multiple
-        )
-        count = min(self.max_batch, 1 << (len(requests) - 1).bit_length())
+        need = _round_up(max(map(_length, requests)), self.schedule.length_multiple)
+        count = min(self.max_batch, 1 << (texts - 1).bit_length())
         kept = self.memory
         if kept is not None and kept.length >= need and self._wanted >= count:
             return kept
@@ -256,7 +264,7 @@ class SlotDecoder(DecodingLoop):
                 del self._texts[text.slot]
         return _Round(made, event, texts)
 
-    def _collect(self, flown: _Round, find_end: FindEnd, done: dict[int, list[int]]) -> None:
+    def _collect(self, flown: _Round, work: Work) -> None:
         """Reads what a round made, and frees the slots of texts that have ended."""
         if flown.event is not None:
             flown.event.synchronize()
@@ -265,13 +273,17 @@ class SlotDecoder(DecodingLoop):
             if text.done:
                 continue
             text.tokens += columns[text.slot]
-            end = find_end(text.request, text.tokens, len(columns[text.slot]))
+            end = work.find_end(text.request, text.tokens, len(columns[text.slot]))
             if end is None:
                 continue
             text.done = True
-            done[text.request.index] = text.tokens[:end]
+            work.end(text.request, text.tokens[:end])
             if self._texts.get(text.slot) is text:
                 del self._texts[text.slot]
+
+
+def _length(request: TokenisedRequest) -> int:
+    return len(request.tokens) + request.max_tokens
 
 
 def _round_up(number: int, multiple: int) -> int:

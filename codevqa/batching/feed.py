@@ -1,0 +1,121 @@
+"""Requests for a function that lets new ones join those it works on. Knows nothing of models."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from ..core.errors import CodeVQAError
+
+__all__ = ["BatchStats", "Feed", "Pair", "Slot", "tell"]
+
+Request = TypeVar("Request")
+Result = TypeVar("Result")
+
+
+@dataclass
+class BatchStats:
+    """Counts since the batcher was made."""
+
+    requests: int = 0
+    batches: int = 0
+    largest: int = 0
+
+    def count(self, requests: int) -> None:
+        """Counts a batch."""
+        self.requests += requests
+        self.batches += 1
+        self.largest = max(self.largest, requests)
+
+
+class Slot(Protocol):
+    """Where the result of one request goes: a future, or as much of one as this."""
+
+    def done(self) -> bool:
+        """Returns whether nobody waits for the result any more."""
+        ...
+
+    def set_result(self, result: Any, /) -> None:
+        """Takes the result."""
+        ...
+
+    def set_exception(self, error: Exception, /) -> None:
+        """Takes the reason why there is none."""
+        ...
+
+    def cancel(self) -> object:
+        """Is told that there will be neither."""
+        ...
+
+
+Pair = tuple[Request, Slot]
+
+
+class Feed(Generic[Request, Result]):
+    """Requests that wait, taken from the thread that works on them; results go out from there as they come.
+
+    Args:
+        first: requests to begin with.
+        waiting: where others arrive meanwhile, on the loop's thread; taken from its left.
+        most: requests under way at once.
+        stats: counts each take as a batch.
+        loop: where results are handed out.
+    """
+
+    def __init__(
+        self,
+        first: Sequence[Pair[Request]],
+        waiting: deque[Pair[Request]],
+        most: int,
+        stats: BatchStats,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.open: dict[int, Pair[Request]] = {}
+        """What was taken and has no result yet."""
+        self._first, self._waiting, self._most = deque(first), waiting, most
+        self._stats, self._loop = stats, loop
+        self._numbers = itertools.count()
+
+    def take(self, most: int) -> Sequence[tuple[int, Request]]:
+        """Returns the next requests, each with its number; none where nobody waits."""
+        taken: list[tuple[int, Request]] = []
+        most = min(most, self._most - len(self.open))
+        for queue in (self._first, self._waiting):
+            while queue and len(taken) < most:
+                pair = queue.popleft()
+                if not pair[1].done():
+                    number = next(self._numbers)
+                    self.open[number] = pair
+                    taken.append((number, pair[0]))
+        if taken:
+            self._stats.count(len(taken))
+        return taken
+
+    def give(self, number: int, result: Result | CodeVQAError) -> None:
+        """Hands out a result, or why there is none."""
+        _, slot = self.open.pop(number)
+        tell(self._loop, _settle, slot, result)
+
+    def left(self) -> list[Pair[Request]]:
+        """Returns what has no result, in the order it came."""
+        return [*self.open.values(), *self._first]
+
+
+def tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *args: object) -> None:
+    """Calls back on the loop's thread."""
+    with suppress(RuntimeError):  # the loop has ended, and nobody waits any more
+        loop.call_soon_threadsafe(callback, *args)
+
+
+def _settle(slot: Slot, result: object) -> None:
+    if slot.done():
+        return
+    if isinstance(result, CodeVQAError):
+        slot.set_exception(result)
+    else:
+        slot.set_result(result)

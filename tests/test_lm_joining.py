@@ -1,0 +1,155 @@
+"""Requests that join others in the slots of a language model, through the batcher that the engine puts before it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import lm_kit
+import pytest
+import torch
+from lm_kit import CONTEXT, HEAD, alone, gpt2, llama, mixed, qwen2, sliding
+
+from codevqa.batching.model_services import ModelServices
+from codevqa.core.errors import CodeVQAError, ModelError
+from codevqa.models.base import Completion, GenerationRequest, Message, Models
+from codevqa.models.causal_lm import TransformersLM
+from codevqa.models.causal_lm.gpu.decoder import Schedule, SlotDecoder
+from codevqa.models.fakes import FakeCaptioner, FakeMatcher
+
+LATE = Schedule(steps=3, rounds_in_flight=1, prefill_tokens=200, least_saving=16, length_multiple=8)
+
+
+def build(make: Callable[[], Any], *, slots: int = 3, **given: Any) -> TransformersLM:
+    """A model decoded in slots, as on a GPU."""
+    lm = lm_kit.build(make, max_batch=slots, **given)
+    lm._loop = SlotDecoder(lm.model, pad=0, max_batch=slots, prefix_bytes=1 << 20, stats=lm.stats, schedule=LATE)
+    assert lm.joins
+    return lm
+
+
+def ask(lm: TransformersLM, requests: Sequence[GenerationRequest], gap: float = 0.004) -> list[Any]:
+    """Asks one after another, without waiting for answers; returns what came of each."""
+
+    async def main() -> list[Any]:
+        services = ModelServices(Models(lm, FakeMatcher(6), FakeCaptioner()), lm, max_batch=None, max_wait=0.001)
+
+        async def one(number: int, request: GenerationRequest) -> Completion:
+            await asyncio.sleep(gap * number)
+            return await services.read(request)
+
+        try:
+            asked = (one(number, request) for number, request in enumerate(requests))
+            return await asyncio.gather(*asked, return_exceptions=True)
+        finally:
+            services.close()
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize("gap", [0.0, 0.004])
+@pytest.mark.parametrize("make", [llama, qwen2, gpt2])
+def test_whoever_joins_reads_what_he_reads_alone(make: Callable[[], Any], gap: float) -> None:
+    # The prompt that stands there twice is asked once, and one that cannot be asked is a failure of its own.
+    requests = [*mixed(), GenerationRequest("red", 0)]
+    expected = alone(make)
+    lm = build(make)
+    *answers, refused = ask(lm, requests, gap)
+    assert answers == expected
+    assert isinstance(refused, ModelError) and "max_tokens is 0" in str(refused)
+    assert lm.stats.generate_calls == 0
+
+
+def test_a_short_text_does_not_wait_for_a_long_one() -> None:
+    ended: list[str] = []
+
+    async def main() -> None:
+        lm = build(llama)
+        services = ModelServices(Models(lm, FakeMatcher(6), FakeCaptioner()), lm, max_batch=None, max_wait=0.001)
+
+        async def one(name: str, request: GenerationRequest, after: float) -> None:
+            await asyncio.sleep(after)
+            await services.read(request)
+            ended.append(name)
+
+        long = GenerationRequest(HEAD, CONTEXT - 60)
+        await asyncio.gather(
+            one("long", long, 0), *(one(f"short {n}", GenerationRequest(f"red {n}", 2), 0.01) for n in range(4))
+        )
+        services.close()
+
+    asyncio.run(main())
+    assert ended[-1] == "long" and len(ended) == 5
+
+
+def test_whoever_is_too_long_for_the_slots_gets_longer_ones() -> None:
+    lm = build(llama)
+    requests = [GenerationRequest("red", 4), GenerationRequest("ball", 30), GenerationRequest(HEAD * 2, 40)]
+    requests += [GenerationRequest(f"box {n}", 5) for n in range(4)]
+    plain = lm_kit.build(llama, loop=False)
+    assert ask(lm, requests, 0.002) == [plain.generate([request])[0] for request in requests]
+
+
+def test_memory_that_runs_out_is_halved_and_nobody_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    lm = build(llama, slots=4)
+    assert lm.own_loop and isinstance(lm._loop, SlotDecoder)
+    launch = SlotDecoder._launch
+
+    def short(self: SlotDecoder, memory: Any) -> Any:
+        if len(self._texts) > 2:
+            raise torch.OutOfMemoryError("no room")
+        return launch(self, memory)
+
+    monkeypatch.setattr(SlotDecoder, "_launch", short)
+    requests = mixed()
+    answers = ask(lm, requests, 0.0)
+    assert answers == alone(llama)
+    assert lm._loop.max_batch == 2
+
+
+def test_one_that_never_fits_costs_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    lm = build(llama)
+    assert lm.own_loop
+    launch = SlotDecoder._launch
+
+    def short(self: SlotDecoder, memory: Any) -> Any:
+        if any(text.request.max_tokens == 33 for text in self._texts.values()):
+            raise torch.OutOfMemoryError("no room")
+        return launch(self, memory)
+
+    monkeypatch.setattr(SlotDecoder, "_launch", short)
+    good = [GenerationRequest(f"red ball {n}", 6) for n in range(5)]
+    *answers, bad = ask(lm, [*good, GenerationRequest("box", 33)], 0.001)
+    plain = lm_kit.build(llama, loop=False)
+    assert answers == [plain.generate([request])[0] for request in good]
+    assert isinstance(bad, ModelError) and "ran out of memory" in str(bad)
+
+
+def test_models_that_slots_do_not_suit_are_asked_in_batches() -> None:
+    lm, plain = build(sliding), lm_kit.build(sliding, loop=False)
+    requests = [GenerationRequest(HEAD + word, 8) for word in ("red", "ball box", "left of")]
+    assert ask(lm, requests) == [plain.generate([request])[0] for request in requests]
+    assert not lm.own_loop
+
+
+def test_a_failure_in_the_middle_is_told_to_those_it_met(monkeypatch: pytest.MonkeyPatch) -> None:
+    lm = build(llama)
+    monkeypatch.setattr(SlotDecoder, "_launch", lambda self, memory: 1 / 0)
+    answers = ask(lm, [GenerationRequest(f"red {n}", 3) for n in range(4)])
+    assert all(isinstance(one, CodeVQAError) and "ZeroDivisionError" in str(one) for one in answers)
+
+
+def test_the_first_turns_of_a_chat_are_computed_once() -> None:
+    lm = build(llama, slots=8)
+    lm.tokenizer.chat_template = (
+        "{% for m in messages %}{{ m.role }}\n{{ m.content }}\n{% endfor %}{% if add_generation_prompt %}a{% endif %}"
+    )
+    head = Message("system", "red ball box left " * 4)
+    chats = [(head, Message("user", f"box {n}")) for n in range(3)]
+    asked = [GenerationRequest(chat, 4, shared=1) for chat in chats]
+    plain = [GenerationRequest(chat, 4) for chat in chats]
+    assert lm.generate(asked[:1]) == lm.generate(plain[:1])
+    before = lm.stats.prefix_hits
+    assert lm.generate(asked[1:]) == lm.generate(plain[1:])
+    assert lm.stats.prefix_hits > before
