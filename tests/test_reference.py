@@ -25,6 +25,10 @@ from codevqa.primitives.pnpvqa import draw_patches
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 import reference
 
+pytestmark = pytest.mark.skipif(
+    torch.cuda.is_available(), reason="compares to the last digits; on a GPU the library computes in bfloat16"
+)
+
 TEXTS = ["What color is the star", "Is there a red ball to the left of the cat", "fish"]
 
 

@@ -73,24 +73,45 @@ def test_a_bank_is_embedded_once_and_a_question_once() -> None:
     assert asked == [["a", "aaa", "aa"], ["b"]]
 
 
-def test_a_question_is_not_embedded_where_all_others_would_wait() -> None:
-    where: list[str] = []
+class Slow:
+    """Embeds in a while, and knows who asked for it."""
 
-    class Slow:
-        name = "slow"
+    name = "slow"
 
-        def embed(self, sentences: Sequence[str]) -> npt.NDArray[np.float32]:
-            where.append(threading.current_thread().name)
-            return np.ones((len(sentences), 1), np.float32)
+    def __init__(self, batches: bool) -> None:
+        self.batches = batches
+        self.asked: list[list[str]] = []
+        self.where: set[str] = set()
+        self.begun = threading.Event()
+        self.go = threading.Event()
 
-    index = ExampleIndex(Slow(), ["a", "b"])
+    def embed(self, sentences: Sequence[str]) -> npt.NDArray[np.float32]:
+        self.asked.append(list(sentences))
+        self.where.add(threading.current_thread().name)
+        self.begun.set()
+        assert self.go.wait(30)
+        return np.array([[len(sentence)] for sentence in sentences], np.float32)
+
+
+@pytest.mark.parametrize("batches", [False, True])
+def test_nobody_waits_while_questions_are_embedded_and_those_who_came_share_a_batch(batches: bool) -> None:
+    retriever = Slow(batches)
+    index = ExampleIndex(retriever, ["a", "bbb"])
 
     async def ask() -> None:
-        await index.prepare("c")
-        assert index.nearest("c", 1) == (0,)
+        first = asyncio.create_task(index.prepare("c"))
+        await asyncio.to_thread(retriever.begun.wait, 30)
+        others = [asyncio.create_task(index.prepare(question)) for question in ("dd", "ee", "c", "dd")]
+        await asyncio.sleep(0.01)  # the loop goes on
+        assert not first.done() and len(retriever.asked) == 1
+        retriever.go.set()
+        await asyncio.gather(first, *others)
 
     asyncio.run(ask())
-    assert len(where) == 2 and threading.current_thread().name not in where
+    assert index.nearest("ee", 1) == index.nearest("dd", 1) == (1,)
+    assert retriever.asked[:2] == [["a", "bbb"], ["c"]]
+    assert retriever.asked[2:] == ([["dd", "ee", "c"]] if batches else [["dd"], ["ee"], ["c"]])
+    assert threading.current_thread().name not in retriever.where
 
 
 def test_a_folder_that_is_missing_or_holds_no_model_is_one_clear_line(tmp_path: Path) -> None:

@@ -225,7 +225,7 @@ def test_length_and_stop_of_every_request(form: Literal["completion", "chat"]) -
     asyncio.run(main())
     first, again = model.requests
     assert (first.max_tokens, first.stop) == (again.max_tokens, again.stop) == (33, ("\n# Image",))
-    assert first.shared == again.shared and (first.shared > 0) == (form == "completion")
+    assert first.shared == again.shared > 0
 
 
 def test_nearest_selection_shares_the_preamble() -> None:

@@ -31,11 +31,15 @@ class Retriever(Protocol):
 
 
 class SentenceRetriever:
-    """A sentence-transformers model, from a folder or the hub (the paper: ``all-mpnet-base-v2``)."""
+    """A sentence-transformers model, from a folder or the hub (the paper: ``all-mpnet-base-v2``), on a GPU if there is
+    one."""
 
     def __init__(self, model: Any, name: str) -> None:
         self.name = name
         self._model = model
+        self.batches = str(model.device) != "cpu"
+        """Whether several sentences are best embedded together. Elsewhere each has a pass of its own, and the same
+        embedding whatever stands beside it."""
 
     @classmethod
     def from_pretrained(cls, name: str | Path) -> SentenceRetriever:
@@ -44,19 +48,28 @@ class SentenceRetriever:
         Raises:
             ModelNotFoundError: no such folder, or not on this machine and no network.
         """
+        import torch
         from sentence_transformers import SentenceTransformer
 
+        from .cuda_streams import loaded
+
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         try:
-            return cls(SentenceTransformer(str(name), device="cpu"), str(name))
+            model = SentenceTransformer(str(name), device=str(device))
         except (OSError, ValueError, KeyError, ImportError, UnpicklingError) as error:
             raise ModelNotFoundError(
                 f"Cannot load the sentence embedding model {str(name)!r}: {first_line(error)}.",
                 hint="Check the name, the folder, or the network.",
             ) from None
+        loaded(device)
+        return cls(model, str(name))
 
     def embed(self, sentences: Sequence[str]) -> npt.NDArray[np.float32]:
         """Returns embeddings as the model gives them (``all-mpnet-base-v2`` normalises them itself)."""
-        return np.asarray(self._model.encode(list(sentences), show_progress_bar=False), dtype=np.float32)
+        from .cuda_streams import short_work
+
+        with short_work(self._model.device):
+            return np.asarray(self._model.encode(list(sentences), show_progress_bar=False), dtype=np.float32)
 
 
 _THREAD = ThreadPoolExecutor(1, "codevqa-retriever")
@@ -71,27 +84,44 @@ class ExampleIndex:
         self._questions = list(questions)
         self._embeddings: npt.NDArray[np.float64] | None = None
         self._orders: LRUCache[str, npt.NDArray[np.intp]] = LRUCache(4096)
+        self._waiting: list[str] = []
         self._lock = threading.Lock()
+        """Held by who looks at ``_orders`` or ``_waiting``, never while anything is computed."""
 
     def nearest(self, question: str, count: int) -> tuple[int, ...]:
         """Returns the places of the ``count`` nearest questions, most similar first; ties keep the bank's order."""
-        return tuple(int(place) for place in self._order(question)[:count])
+        with self._lock:
+            order = self._orders.get(question)
+        if order is None:
+            order = _THREAD.submit(self._learn, [question]).result()[0]
+        return tuple(int(place) for place in order[:count])
 
     async def prepare(self, question: str) -> None:
         """Embeds a question in a thread: :meth:`nearest` needs no time for it then.
 
         A model of the size of mpnet takes tens of milliseconds, which everybody else on the event loop would wait for.
         """
-        if question not in self._orders:
-            await asyncio.get_running_loop().run_in_executor(_THREAD, self._order, question)
-
-    def _order(self, question: str) -> npt.NDArray[np.intp]:
         with self._lock:
-            order = self._orders.get(question)
-            if order is None:
-                # In double precision the order of near neighbours does not depend on a machine's way of summing.
-                if self._embeddings is None:
-                    self._embeddings = self._retriever.embed(self._questions).astype(np.float64)
-                scores = self._embeddings @ self._retriever.embed([question])[0].astype(np.float64)
-                order = self._orders[question] = np.argsort(-scores, kind="stable")
-            return order
+            if question in self._orders:
+                return
+            self._waiting.append(question)
+        await asyncio.get_running_loop().run_in_executor(_THREAD, self._learn_waiting)
+
+    def _learn_waiting(self) -> None:
+        # All who came while others were embedded; for the rest of them nothing is left to do then.
+        with self._lock:
+            waiting, self._waiting = list(dict.fromkeys(self._waiting)), []
+        if waiting:
+            self._learn(waiting)
+
+    def _learn(self, asked: list[str]) -> list[npt.NDArray[np.intp]]:
+        if self._embeddings is None:
+            self._embeddings = self._retriever.embed(self._questions).astype(np.float64)
+        together = getattr(self._retriever, "batches", False)
+        parts = [asked] if together else [[question] for question in asked]
+        # In double precision the order of near neighbours does not depend on a machine's way of summing.
+        vectors = np.concatenate([self._retriever.embed(part) for part in parts]).astype(np.float64)
+        orders = [np.argsort(-(self._embeddings @ vector), kind="stable") for vector in vectors]
+        with self._lock:
+            self._orders.update(zip(asked, orders, strict=True))
+        return orders

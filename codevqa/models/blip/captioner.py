@@ -17,6 +17,7 @@ from transformers import BlipForConditionalGeneration
 from ...core.errors import ModelError, SetupError
 from ..base import CaptionRequest
 from ..cpu_threads import NetworkThread
+from ..cuda_streams import loaded, short_work
 from .batches import rows_that_fit, run_in_batches
 from .caption_text import CaptionText
 from .checkpoint import Checkpoint, DType, load_checkpoint
@@ -73,6 +74,7 @@ class BlipCaptioner:
         self._max_batch = max_batch
         self._vision = VisionTower(checkpoint, self.stats, fast=fast, max_batch=max_batch, **options)
         self._lock = threading.Lock()
+        loaded(checkpoint.device)
 
     @classmethod
     def from_pretrained(
@@ -116,7 +118,7 @@ class BlipCaptioner:
             # Captions of about as many patches make a batch: what one has fewer is padded, and computed in vain.
             groups.setdefault(_room_for(self._count(request)), []).append(index)
         results: list[list[int]] = [[] for _ in requests]
-        with self._lock:
+        with self._lock, short_work(self._at.device):
             for patches, indices in groups.items():
                 indices.sort(key=lambda index: requests[index].picture.key)
                 written = run_in_batches(
@@ -130,7 +132,7 @@ class BlipCaptioner:
     def prompt_logits(self, request: CaptionRequest) -> torch.Tensor:
         """Returns the decoder's logits, (prompt tokens, vocabulary), after each token of the prompt."""
         self._check(request)
-        with self._lock:
+        with self._lock, short_work(self._at.device):
             embeddings, index = self._shown([request], self._count(request), self._features([request]))
             return self._decoder.prompt_logits(embeddings[index[0]]).float().cpu()
 

@@ -28,6 +28,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 
 from ...core.errors import SetupError
+from ..cuda_streams import short_work
 
 DEFAULT_STORE_BYTES = 16 * 2**30
 """Features kept on disk, in bytes: about 13,000 pictures at BLIP-large size in bfloat16."""
@@ -126,7 +127,8 @@ class FeatureStore:
         try:
             if self._failed:
                 return
-            there = features.detach().cpu().contiguous()
+            with short_work(features.device):  # after what makes them
+                there = features.detach().cpu().contiguous()
             data = save({"features": there, "crc32": torch.tensor(zlib.crc32(_bytes(there)))})
             path = self._path(key)
             before = path.stat().st_size if path.exists() else 0

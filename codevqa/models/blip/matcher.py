@@ -17,6 +17,7 @@ from transformers import BlipForImageTextRetrieval
 from ...core.errors import SetupError
 from ..base import Map, Match, MatchRequest, SimilarityRequest
 from ..cpu_threads import NetworkThread
+from ..cuda_streams import loaded, short_work
 from .batches import rows_that_fit, run_in_batches
 from .checkpoint import Checkpoint, DType, load_checkpoint
 from .choice import text_encoder
@@ -64,6 +65,7 @@ class BlipMatcher:
         self._thread = NetworkThread(checkpoint.model.text_encoder, blocks, checkpoint.device)
         self._text = self._thread.run(text_encoder, checkpoint, block, fast=fast)
         self._lock = threading.Lock()
+        loaded(checkpoint.device)
 
     @classmethod
     def from_pretrained(
@@ -97,7 +99,7 @@ class BlipMatcher:
         Raises:
             ModelError: the network failed.
         """
-        with self._lock:
+        with self._lock, short_work(self._at.device):
             return _in_picture_order(self._match, requests, self._batch(), self._text.release)
 
     def similarity(self, requests: Sequence[SimilarityRequest]) -> list[float]:
@@ -106,7 +108,7 @@ class BlipMatcher:
         Raises:
             ModelError: the network failed.
         """
-        with self._lock:
+        with self._lock, short_work(self._at.device):
             return _in_picture_order(self._similarity, requests, self._batch(), self._text.release)
 
     def token_maps(self, requests: Sequence[MatchRequest]) -> list[tuple[Map, Map]]:
@@ -114,7 +116,7 @@ class BlipMatcher:
 
         For figures and parity checks; the focus is not looked at.
         """
-        with self._lock:
+        with self._lock, short_work(self._at.device):
             return _in_picture_order(self._token_maps, requests, self._batch(), self._text.release)
 
     def _match(self, requests: Sequence[MatchRequest]) -> list[Match]:

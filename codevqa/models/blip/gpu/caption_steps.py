@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from ..fast.caption_network import CaptionNetwork, DecoderLayer, LayerNorm, Weights
+from ..fast.caption_network import CaptionNetwork, DecoderLayer, Weights
 from ..sampling import CaptionRules, draw
 from . import kernels
 
@@ -54,7 +54,6 @@ class CaptionSteps:
         # Keys and values of the patches in all layers.
         self._seen = _joined(*(weights for layer in layers for weights in (layer.picture.key, layer.picture.value)))
         self._kernels = rules.max_length <= kernels.LONGEST and kernels.usable(network.like, network.depth)
-        self._draws = network.like.is_cuda and kernels.HERE and network.vocabulary <= kernels.MOST_DRAWN
 
     def row_bytes(self, patches: int) -> int:
         """Returns about how much memory one caption of so many patches needs."""
@@ -124,8 +123,7 @@ class CaptionSteps:
         assert batch.logits is not None
         if number < rules.first_end:
             batch.logits[:, rules.end] = -torch.inf
-        drawn = kernels.draw if self._draws else draw
-        token = drawn(batch.logits, batch.numbers[:, number : number + 1], rules.top_k, rules.temperature)
+        token = draw(batch.logits, batch.numbers[:, number : number + 1], rules.top_k, rules.temperature)
         token.masked_fill_(batch.done, rules.pad)
         batch.tokens[:, number] = token
         batch.done |= token == rules.end
@@ -163,17 +161,11 @@ class CaptionSteps:
     ) -> torch.Tensor:
         caption, picture = layer.caption, layer.picture
         mixed = self._attend_own(functional.linear(hidden, *projection), own, start)
-        hidden = self._added(hidden, functional.linear(mixed, *caption.out), caption.norm)
+        hidden = caption.norm(functional.linear(mixed, *caption.out) + hidden)
         mixed = self._attend_seen(functional.linear(hidden, *picture.query), seen, hidden_patches)
-        hidden = self._added(hidden, functional.linear(mixed, *picture.out), picture.norm)
+        hidden = picture.norm(functional.linear(mixed, *picture.out) + hidden)
         wide = layer.activation(functional.linear(hidden, *layer.widen))
-        return self._added(hidden, functional.linear(wide, *layer.narrow), layer.norm)
-
-    def _added(self, hidden: torch.Tensor, more: torch.Tensor, norm: LayerNorm) -> torch.Tensor:
-        """The norm of a sum."""
-        if self._kernels:
-            return kernels.add_norm(hidden, more, norm.weight, norm.bias, norm.eps)
-        return norm(more + hidden)
+        return layer.norm(functional.linear(wide, *layer.narrow) + hidden)
 
     def _attend_own(self, joined: torch.Tensor, own: torch.Tensor, start: int) -> torch.Tensor:
         """From queries, keys and values side by side to what attention to the caption brings, (rows, tokens, width)."""

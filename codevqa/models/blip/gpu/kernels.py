@@ -1,11 +1,10 @@
-"""GPU kernels for what PyTorch's own spend their time on in BLIP: one query's attention, drawing a token, norms.
+"""GPU kernels for what PyTorch's own spend their time on in BLIP: one query's attention, norms.
 
 Written in Triton, which comes with PyTorch for NVIDIA GPUs; where it is missing (:data:`HERE` is false) and for shapes
 that are not meant, the same is done with PyTorch's operators. Each function says what it stands for.
 
 - A caption's next token asks with a single query. Fused attention of PyTorch computes 128 queries at a time, whatever
   there are; here a program answers one query of one head, so that little but memory is read.
-- Sampling needs the k-th largest logit, no order: it is found bit by bit, by counting.
 - A residual is added and normalised in one pass over memory.
 """
 
@@ -25,9 +24,6 @@ HERE = importlib.util.find_spec("triton") is not None
 
 LONGEST = 128
 """Keys that :func:`attend_own` looks at, at most."""
-
-MOST_DRAWN = 65_536
-"""Tokens that :func:`draw` draws among, at most."""
 
 _F = TypeVar("_F")
 
@@ -93,48 +89,18 @@ def attend_seen(queries: torch.Tensor, seen: torch.Tensor, hidden: torch.Tensor 
     return out
 
 
-def draw(logits: torch.Tensor, numbers: torch.Tensor, top_k: int, temperature: float) -> torch.Tensor:
-    """Draws a token a row, as :func:`..sampling.draw` does; ties with the last candidate all stay."""
-    rows, vocabulary = logits.shape
-    drawn = torch.empty(rows, dtype=torch.int64, device=logits.device)
-    top_k = min(top_k, vocabulary)
-    block = _power(vocabulary)
-    # A number of 16 bits has nothing below its upper half once it is widened.
-    bits = 32 if logits.dtype == torch.float32 else 16 if logits.dtype == torch.bfloat16 else 19
-    _draw_kernel[(rows,)](
-        logits,
-        numbers,
-        drawn,
-        vocabulary,
-        logits.stride(0),
-        numbers.stride(0),
-        top_k,
-        1 / temperature,
-        block,
-        min(128, block),
-        bits,
-        num_warps=32 if vocabulary > 4096 else 4,
-    )
-    return drawn
-
-
 def add_norm(
     hidden: torch.Tensor,
     more: torch.Tensor,
     weight: torch.Tensor,
     bias: torch.Tensor,
     eps: float,
-    *,
-    keep_sum: bool = False,
 ) -> torch.Tensor:
-    """Returns the layer norm of ``hidden + more``, (..., width), both contiguous.
-
-    ``keep_sum`` puts the sum where ``hidden`` was.
-    """
+    """Returns the layer norm of ``hidden + more``, (..., width), both contiguous; puts the sum where ``hidden`` was."""
     width = hidden.shape[-1]
     out = torch.empty_like(hidden)
     rows = hidden.numel() // width
-    _add_norm_kernel[(rows,)](hidden, more, weight, bias, out, eps, width, _power(width), keep_sum, num_warps=4)
+    _add_norm_kernel[(rows,)](hidden, more, weight, bias, out, eps, width, _power(width), num_warps=4)
     return out
 
 
@@ -230,61 +196,6 @@ def _seen_kernel(
 
 
 @_compiled()
-def _draw_kernel(
-    logits,
-    numbers,
-    drawn,
-    vocabulary,
-    logits_row,
-    numbers_row,
-    top_k,
-    coldness,
-    BLOCK: tl.constexpr,
-    PIECE: tl.constexpr,
-    BITS: tl.constexpr,
-):
-    row = tl.program_id(0).to(tl.int64)
-    places = tl.arange(0, BLOCK)
-    values = tl.load(logits + row * logits_row + places, mask=places < vocabulary, other=float("-inf")).to(tl.float32)
-    # Integers in the order of the numbers they are made of.
-    order = values.to(tl.int32, bitcast=True)
-    order = order ^ ((order >> 31) & 0x7FFFFFFF)
-    order = order >> (32 - BITS)
-    least = tl.full((), -(1 << (BITS - 1)), tl.int32)
-    # The sign, then the other bits from the highest: raised as long as enough numbers are at least so large.
-    if tl.sum((order >= 0).to(tl.int32), 0) >= top_k:
-        least = tl.zeros((), tl.int32)
-    for place in range(1, BITS):
-        raised = least + (1 << (BITS - 1 - place))
-        enough = tl.sum((order >= raised).to(tl.int32), 0) >= top_k
-        least = tl.where(enough, raised, least)
-    highest = tl.max(values, 0)
-    # The cumulative share: of whole pieces first, and then within the one that the number falls into.
-    shares = tl.where(order >= least, tl.exp((values - highest) * coldness), 0.0)
-    pieces = tl.sum(tl.reshape(shares, (BLOCK // PIECE, PIECE)), 1).to(tl.float64)
-    below = tl.cumsum(pieces, 0)
-    number = tl.load(numbers + row * numbers_row)
-    target = number * tl.sum(pieces, 0)
-    which = tl.arange(0, BLOCK // PIECE)
-    piece = tl.min(tl.where((below > target) & (pieces > 0), which, BLOCK // PIECE - 1), 0)
-    before = tl.sum(tl.where(which < piece, pieces, 0.0), 0)
-    within = piece * PIECE + tl.arange(0, PIECE)
-    few = tl.load(logits + row * logits_row + within, mask=within < vocabulary, other=float("-inf")).to(tl.float32)
-    few_order = few.to(tl.int32, bitcast=True)
-    few_order = (few_order ^ ((few_order >> 31) & 0x7FFFFFFF)) >> (32 - BITS)
-    few_shares = tl.where(few_order >= least, tl.exp((few - highest) * coldness), 0.0).to(tl.float64)
-    hit = (before + tl.cumsum(few_shares, 0) > target) & (few_shares > 0)
-    token = tl.min(tl.where(hit, within, BLOCK), 0)
-    # Rounding may leave the number just beyond its piece: then it falls on the last token there.
-    last = tl.max(tl.where(few_shares > 0, within, 0), 0)
-    token = tl.where(token == BLOCK, last, token)
-    likeliest = tl.min(tl.where(values == highest, places, BLOCK), 0)
-    # A row of numbers that are none has no token: any place in the vocabulary will do.
-    token = tl.minimum(tl.where(number < 0, likeliest, token), vocabulary - 1)
-    tl.store(drawn + row, token.to(tl.int64))
-
-
-@_compiled()
 def _add_norm_kernel(
     hidden,
     more,
@@ -294,15 +205,13 @@ def _add_norm_kernel(
     eps,
     WIDTH: tl.constexpr,
     BLOCK: tl.constexpr,
-    KEEP: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64) * WIDTH
     places = tl.arange(0, BLOCK)
     there = places < WIDTH
     total = tl.load(hidden + row + places, mask=there, other=0.0).to(tl.float32)
     total += tl.load(more + row + places, mask=there, other=0.0).to(tl.float32)
-    if KEEP:
-        tl.store(hidden + row + places, total.to(hidden.dtype.element_ty), mask=there)
+    tl.store(hidden + row + places, total.to(hidden.dtype.element_ty), mask=there)
     mean = tl.sum(total, 0) / WIDTH
     apart = tl.where(there, total - mean, 0.0)
     scale = 1 / tl.sqrt(tl.sum(apart * apart, 0) / WIDTH + eps)

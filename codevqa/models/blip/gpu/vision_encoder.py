@@ -93,4 +93,4 @@ class GpuVisionEncoder(FastVisionEncoder):
         """Adds to the residual in place, and returns its norm."""
         if not self._kernels:
             return super().added(hidden, more, norm)
-        return kernels.add_norm(hidden, more, norm.weight, norm.bias, norm.eps, keep_sum=True)
+        return kernels.add_norm(hidden, more, norm.weight, norm.bias, norm.eps)
