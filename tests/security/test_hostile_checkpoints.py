@@ -20,7 +20,7 @@ from codevqa.models.blip.lavis_names import convert_lavis
 from codevqa.models.causal_lm import TransformersLM
 from codevqa.models.retrieval import SentenceRetriever
 
-WEIGHTS = Path(__file__).resolve().parent.parent / "codevqa" / "mini" / "weights"
+WEIGHTS = Path(__file__).resolve().parents[2] / "codevqa" / "mini" / "weights"
 
 
 class Touch:
