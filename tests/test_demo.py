@@ -371,6 +371,14 @@ def test_a_question_ends_when_its_time_is_up(tmp_path: Path) -> None:
     assert engines.watches[-1].done
 
 
+def test_a_client_s_question_ends_when_its_time_is_up(tmp_path: Path) -> None:
+    engines = StubEngines(Writing("img ="))
+    asking = service(tmp_path, engines, seconds=0.2).answer(asked(tmp_path), VISITOR)
+    with pytest.raises(InputError, match="took more than"):
+        asyncio.run(asyncio.wait_for(asking, 10))
+    assert engines.watches[0].done
+
+
 def test_leaving_ends_the_question(tmp_path: Path) -> None:
     engines = StubEngines(Writing("img ="))
     one = service(tmp_path, engines)
@@ -521,6 +529,13 @@ def test_the_page_for_download_hides_where_models_lie(tmp_path: Path) -> None:
     assert "blue" in text and "garden.png" in text
     assert "somebody" not in text
     assert asyncio.run(one.page(VisitorId("other", ""))) is None
+
+
+def test_pages_for_download_lie_where_nobody_guesses(tmp_path: Path) -> None:
+    one = service(tmp_path, StubEngines(Answered(answer("blue"))))
+    asyncio.run(last_view(one.serve(asked(tmp_path), VISITOR)))
+    folders = {Path(asyncio.run(one.page(VISITOR)) or "").parent.name for _ in range(3)}
+    assert len(folders) == 3 and all(len(name) == 32 for name in folders)
 
 
 # -- engines ---------------------------------------------------------------------------------------------------------

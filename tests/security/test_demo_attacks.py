@@ -9,6 +9,7 @@ import json
 import re
 import secrets
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -180,6 +181,14 @@ def test_other_sites_and_other_names_are_refused(demo: str) -> None:
     body = {"data": [PROGRAM, [], "", "mini"]}
     assert httpx.post(join, json=body, headers={"origin": "https://evil.example"}).status_code == 403
     assert httpx.get(demo, headers={"host": "evil.example"}).status_code == 403
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a machine of many loopback addresses")
+def test_no_other_machine_reaches_it(demo: str) -> None:
+    place = httpx.URL(demo)
+    assert place.host == "127.0.0.1" and httpx.get(demo).status_code == 200
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.2", place.port or 0), timeout=10)
 
 
 def test_a_program_cannot_leave_the_sandbox(client: Client) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import socket
 import time
@@ -139,6 +140,21 @@ def test_the_gate_bounds_requests_and_refuses_addresses_of_pictures(tmp_path: Pa
     chunked = {"content-length": "1", "transfer-encoding": "chunked"}
     assert through(tmp_path, "POST", upload, b"x", chunked)[0] == 411, "chunks win over a length"
     assert through(tmp_path, "POST", upload, b"x", {"content-length": "1"})[0] == 200
+
+
+def test_pictures_that_were_not_uploaded_are_refused(tmp_path: Path) -> None:
+    for path in ("/etc/passwd", "x.png", f"{tmp_path}/../x.png", f"{tmp_path}x/x.png", f"{tmp_path}/x\0.png", ""):
+        body = json.dumps({"data": [[{"path": path}]]}).encode()
+        assert through(tmp_path, "POST", "/gradio_api/call/ask", body)[0] == 400, path
+
+
+def test_the_access_log_tells_nothing_of_what_was_asked(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "codevqa.demo.access"):
+        for path in ("file=/tmp/secret.png", "call/ask/secret", "heartbeat/secret", "secret\nforged 200"):
+            through(tmp_path, "GET", f"/gradio_api/{path}")
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 4 and all("GET /gradio_api/" in line and "\n" not in line for line in told)
+    assert not [line for line in told[:3] if "secret" in line]
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:

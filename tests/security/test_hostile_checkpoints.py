@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pickle
@@ -90,6 +91,19 @@ def test_a_language_model_that_brings_code(tmp_path: Path) -> None:
     config["model_type"] = "own"
     (folder / "config.json").write_text(json.dumps(config))
     refused(lambda: TransformersLM.from_pretrained(folder, device="cpu"), trap)
+
+
+def test_a_tokenizer_that_brings_code(tmp_path: Path) -> None:
+    trap, folder = tmp_path / "trap", build_tiny_lm(tmp_path / "lm")
+    (folder / "own.py").write_text(
+        f"import os\nos.mkdir({str(trap)!r})\nfrom transformers import BertTokenizer as Own\n"
+    )
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    config |= {"tokenizer_class": "Own", "auto_map": {"AutoTokenizer": ["own.Own", "own.Own"]}}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    with contextlib.suppress(CodeVQAError):  # or it is read as a tokenizer that is known
+        TransformersLM.from_pretrained(folder, device="cpu")
+    assert not trap.exists()
 
 
 def test_a_retriever_that_brings_code(tmp_path: Path) -> None:
