@@ -329,6 +329,7 @@ def test_check_finds(kit: Kit, source: str, kind: type[ProgramError], line: int,
         "def f(query):\n    return query\nanswer = f(1)",
         "answer = 0\nfor i in images:\n    answer += 1\nanswer = str(answer)",
         "def f():\n    global answer\n    answer = 1\nf()",
+        "while img:\n    pass\nanswer = 1",  # for nothing of it is run
     ],
 )
 def test_check_lets_pass_what_may_work(kit: Kit, source: str) -> None:
