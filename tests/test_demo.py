@@ -219,19 +219,21 @@ def test_a_question_is_shown_step_by_step() -> None:
 
 def test_what_users_and_models_say_is_escaped() -> None:
     shown = live()
-    view = feed(
-        shown,
+    everything = ""
+    for event in (
         Prepared((Shown("id", EVIL, EVIL),), EVIL),
         Wrote(Program(f"x = '{EVIL}'")),
         CallBegan(1, EVIL, {EVIL: EVIL}, 1),
         CallEnded(Call(1, EVIL, {"question": EVIL}, EVIL, 0.1, 1)),
         Rejected(Program(EVIL), ErrorRecord("ProgramTypeError", EVIL, 1), "fallback"),
         Answered(answer(EVIL)),
-    )
+    ):
+        view = feed(shown, event)
+        everything += "".join(str(piece) for piece in vars(view).values() if piece is not view.source)
     shown.feed_baseline(Failed(ErrorRecord("ModelError", EVIL)))
-    everything = "".join(str(piece) for piece in vars(shown.view).values() if piece is not view.source)
+    everything += str(shown.view.baseline)
     assert "<img src=x" not in everything
-    assert everything.count("&lt;img src=x") >= 6
+    assert everything.count("&lt;img src=x") >= 20
 
 
 def test_a_failure_outside_of_the_question_ends_the_baseline_too() -> None:
@@ -360,6 +362,7 @@ def test_stop_ends_the_question_and_the_baseline(tmp_path: Path) -> None:
     assert not one.stop(VisitorId("nobody", ""))
 
 
+@pytest.mark.timeout(20)
 def test_a_question_ends_when_its_time_is_up(tmp_path: Path) -> None:
     engines = StubEngines()
     one = service(tmp_path, engines, seconds=0.2)
@@ -369,14 +372,6 @@ def test_a_question_ends_when_its_time_is_up(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="more than"):
         asyncio.run(one.answer(asked(tmp_path), VISITOR))
     assert engines.watches[-1].done
-
-
-def test_a_client_s_question_ends_when_its_time_is_up(tmp_path: Path) -> None:
-    engines = StubEngines(Writing("img ="))
-    asking = service(tmp_path, engines, seconds=0.2).answer(asked(tmp_path), VISITOR)
-    with pytest.raises(InputError, match="took more than"):
-        asyncio.run(asyncio.wait_for(asking, 10))
-    assert engines.watches[0].done
 
 
 def test_leaving_ends_the_question(tmp_path: Path) -> None:
@@ -529,6 +524,12 @@ def test_the_page_for_download_hides_where_models_lie(tmp_path: Path) -> None:
     assert "blue" in text and "garden.png" in text
     assert "somebody" not in text
     assert asyncio.run(one.page(VisitorId("other", ""))) is None
+
+
+def test_a_client_is_not_told_where_models_lie(tmp_path: Path) -> None:
+    models = {"writer": "/home/somebody/models/lm", "reader": "gpt"}
+    told = service(tmp_path, StubEngines(Answered(answer("blue", models=models)))).answer(asked(tmp_path), VISITOR)
+    assert asyncio.run(told).models == {"writer": "lm", "reader": "gpt"}
 
 
 def test_pages_for_download_lie_where_nobody_guesses(tmp_path: Path) -> None:

@@ -69,6 +69,14 @@ def test_a_lavis_file_that_runs_code(tmp_path: Path, how: str) -> None:
     assert "holds more than weights" in said
 
 
+@pytest.mark.parametrize("how", ["pickle", "torch"])
+def test_the_files_run_code_where_nothing_holds_them(tmp_path: Path, how: str) -> None:
+    poison(tmp_path / "model.pth", tmp_path / "trap", how)
+    with contextlib.suppress(RuntimeError):  # what comes after the code is no checkpoint
+        torch.load(tmp_path / "model.pth", weights_only=False)
+    assert (tmp_path / "trap").exists()
+
+
 def poison(path: Path, trap: Path, how: str) -> None:
     state = {"model": {"head.weight": torch.zeros(2)}, "more": Touch(trap)}
     if how == "torch":
