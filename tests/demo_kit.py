@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,7 +52,9 @@ def demo_server(login: tuple[str, str] | None = None, **limits: Any) -> Iterator
         assert process.stdout is not None
         url = process.stdout.readline().strip()
         try:
-            assert url.startswith("http://127.0.0.1:"), url + process.stdout.read()
+            if not url.startswith("http://127.0.0.1:"):
+                threading.Timer(5, process.kill).start()  # one that serves elsewhere says no more
+                raise AssertionError(url + process.stdout.read())
             yield url
             said, _ = process.communicate(timeout=60)
         finally:

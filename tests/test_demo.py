@@ -691,19 +691,22 @@ def test_app_py_serves_says_where_and_ends_cleanly(tmp_path: Path, ending: signa
         # Where the tests run in the background of a shell, interrupts are ignored, and children inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     ) as process:
-        assert process.stderr is not None
-        line = process.stderr.readline()
-        assert line.startswith("codevqa: listening on http://127.0.0.1:")
-        port = line.split(":")[3].split("/")[0]
-        taken = subprocess.run([*words[:-1], port], cwd=ROOT, capture_output=True, text=True, env=environment)
-        assert taken.returncode == 2 and taken.stdout == ""
-        assert (
-            taken.stderr
-            == f"codevqa: Cannot listen on 127.0.0.1, port {port}: it is taken. Give another with --port.\n"
-        )
-        assert list(tmp_path.glob("codevqa-demo-*"))
-        process.send_signal(ending)
-        rest = process.stderr.read()
-        assert process.wait(30) == 0, rest
+        try:
+            assert process.stderr is not None
+            line = process.stderr.readline()
+            assert line.startswith("codevqa: listening on http://127.0.0.1:")
+            port = line.split(":")[3].split("/")[0]
+            taken = subprocess.run([*words[:-1], port], cwd=ROOT, capture_output=True, text=True, env=environment)
+            assert taken.returncode == 2 and taken.stdout == ""
+            assert (
+                taken.stderr
+                == f"codevqa: Cannot listen on 127.0.0.1, port {port}: it is taken. Give another with --port.\n"
+            )
+            assert list(tmp_path.glob("codevqa-demo-*"))
+            process.send_signal(ending)
+            rest = process.stderr.read()
+            assert process.wait(30) == 0, rest
+        finally:
+            process.kill()
     assert rest == "codevqa: ended\n"
     assert not list(tmp_path.glob("codevqa-demo-*")), "uploads are deleted"

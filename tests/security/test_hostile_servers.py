@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import traceback
+from typing import Any
 
 import pytest
 from openai_kit import Serve, completion, failure
@@ -36,6 +37,12 @@ def test_a_server_does_not_have_us_wait_for_a_year(serve: Serve, monkeypatch: py
         lambda path, body, n: completion("yes") if n > 1 else failure(429, "later", {"Retry-After": "31536000"})
     )
     assert OpenAILM("m", base_url=server.url).generate([ASK])[0].text == "yes"
+
+
+@pytest.mark.parametrize("said", [5, ["yes"], {"yes": 1}])
+def test_what_is_no_text_is_no_answer(serve: Serve, said: Any) -> None:
+    server = serve(lambda path, body, n: completion(said))
+    assert "did not answer as" in str(refusal(OpenAILM("m", base_url=server.url)))
 
 
 def test_the_password_of_an_address_is_not_told(serve: Serve) -> None:
