@@ -407,6 +407,7 @@ def test_a_new_question_ends_the_one_before(tmp_path: Path) -> None:
     assert "Stopped" in asyncio.run(both()).status
 
 
+@pytest.mark.timeout(20)
 def test_questions_wait_in_line_and_are_told_how_many_are_before_them(tmp_path: Path) -> None:
     engines = StubEngines(Writing("img ="))
     one = service(tmp_path, engines, at_once=1, queue=1)

@@ -1,4 +1,4 @@
-"""Takes the project's defences out, one at a time, and says which of them no test misses.
+"""Takes the project's defences out, one at a time, and says where no test fails.
 
     python tests/security/mutations.py [WORDS of a layer or a defence ...]
 
@@ -151,7 +151,7 @@ def _pytest(tree: Path, tests: Sequence[str]) -> tuple[int, str]:
 
 
 def main(words: Sequence[str]) -> int:
-    """Prints the table; returns 1 where a defence can be taken out and no test misses it."""
+    """Prints the table; returns 1 where a defence can be taken out and no test fails."""
     known = defences()
     chosen = [one for one in known if not words or any(word in f"{one.layer}: {one.what}" for word in words)]
     results = []
@@ -160,7 +160,7 @@ def main(words: Sequence[str]) -> int:
         one = result.defence
         print(f"{result.outcome:8} {result.seconds:5.1f} s  {one.layer}: {one.what}  [{result.said:.160}]", flush=True)
     kinds = [result.outcome for result in results]
-    print(f"{kinds.count('caught')} of {len(kinds)} defences are missed by a test once they are out.")
+    print(f"{kinds.count('caught')} of {len(kinds)} defences cannot be taken out without a test that fails.")
     return 0 if results and set(kinds) == {"caught"} else 1
 
 

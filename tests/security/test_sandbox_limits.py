@@ -288,6 +288,12 @@ def test_hostile_arguments_are_refused_in_the_program(kit: Kit, probe: str) -> N
     assert time.perf_counter() - started < LIMITS.seconds + 2
 
 
+@pytest.mark.parametrize("index", ["3", "-4", "10**9", "10**40", "'0'", "0.5", "None", "images[0]"])
+def test_an_index_that_is_none_finds_no_image(kit: Kit, index: str) -> None:
+    with pytest.raises(ProgramRuntimeError, match=r"IndexError|TypeError|OverflowError"):
+        kit.value(f"answer = query(images[{index}], 'a')")
+
+
 @pytest.mark.parametrize("name", ["print_secret", "answering", "eval_host", "call", "__call__"])
 def test_names_outside_the_vocabulary_never_reach_the_host(kit: Kit, name: str) -> None:
     async def host(name: str, args: Args, kwargs: dict[str, Any], line: int | None) -> object:
