@@ -585,6 +585,7 @@ def test_a_worker_that_answers_nonsense_is_a_typed_error_and_replaced(forged: by
     asyncio.run(asyncio.wait_for(main(), 20))
 
 
+@pytest.mark.timeout(30)
 def test_a_check_that_hangs_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         async with Sandbox(PRIMITIVES, Limits(seconds=0.2), workers=1) as box:

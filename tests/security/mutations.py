@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,7 +19,7 @@ import time
 import tomllib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
@@ -141,13 +142,20 @@ def _without(trees: SimpleQueue[Path], one: Defence) -> Result:
 
 def _pytest(tree: Path, tests: Sequence[str]) -> tuple[int, str]:
     """Runs tests in a copy; returns the exit status, and which failed and why in one line."""
-    words = ["-x", "-p", "no:cacheprovider", "--tb=short", f"--timeout={SECONDS}", *(f"tests/{test}" for test in tests)]
+    words = ["-x", "-p", "no:cacheprovider", "--tb=short", f"--timeout={SECONDS}", "--timeout-method=thread"]
+    command = [sys.executable, "-m", "pytest", *words, *(f"tests/{test}" for test in tests)]
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *words], cwd=tree, env=environment, capture_output=True, text=True
-    )
-    lines = (done.stdout + done.stderr).splitlines()
-    return done.returncode, next((line for line in lines if line.startswith("FAILED ")), " ".join(lines[-3:]))
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
+        # Where a defence is out, tests may leave processes behind, which would keep a pipe open.
+        process = subprocess.Popen(
+            command, cwd=tree, env=environment, stdout=output, stderr=output, start_new_session=True
+        )
+        status = process.wait()
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        output.seek(0)
+        lines = output.read().splitlines()
+    return status, next((line for line in lines if line.startswith(("FAILED ", "+++"))), " ".join(lines[-3:]))
 
 
 def main(words: Sequence[str]) -> int:
