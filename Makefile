@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_WORKERS ?= 2
 
-.PHONY: help install demo app test test-all lint format types imports check docs bench clean
+.PHONY: help install demo app test test-all mutations lint format types imports check docs bench clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -38,6 +38,9 @@ test: $(VENV)/.installed-test  ## run the tests but the slow ones; ARGS are pyte
 
 test-all: $(VENV)/.installed-test  ## run all tests: training, notebook, Ray, wheel and floors of the weights too
 	$(call pytest)
+
+mutations: $(VENV)/.installed-test  ## take each defence out and see a test fail; ARGS are words of those to try
+	$(BIN)/python tests/security/mutations.py $(ARGS)
 
 lint: $(VENV)/.installed-test  ## ruff, formatting, prompt banks
 	$(BIN)/ruff check .

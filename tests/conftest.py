@@ -21,6 +21,7 @@ import pytest
 if TYPE_CHECKING:
     from browser_kit import Visitor
     from cli_kit import CommandLine, Engines
+    from gradio_client import Client
     from openai_kit import Answer, FakeServer, Serve
     from playwright.sync_api import Browser
     from sandbox_kit import Kit
@@ -110,6 +111,23 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
     with transformers_serve(tmp_path_factory.mktemp("served") / "output") as address:
         yield address
+
+
+@pytest.fixture(scope="session")
+def demo() -> Iterator[str]:
+    """Address of the demo with the embedded models and narrow limits."""
+    from demo_kit import NARROW, demo_server
+
+    with demo_server(**NARROW) as address:
+        yield address
+
+
+@pytest.fixture
+def client(demo: str) -> Client:
+    """A visitor of that demo."""
+    from gradio_client import Client
+
+    return Client(demo, verbose=False)
 
 
 @pytest.fixture(scope="session")

@@ -7,12 +7,23 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
+
+from codevqa.demo import DemoLimits
+
 ROOT = Path(__file__).resolve().parent.parent
+PICTURES = ROOT / "examples" / "pictures"
+GARDEN = PICTURES / "garden.png"
+NARROW: dict[str, Any] = {"upload_bytes": 200_000, "pixels": 500_000, "pictures": 3, "per_minute": 60}
+LIMITS = DemoLimits(**NARROW)
+"""Of the demo that most tests share."""
+PROGRAM = 'img = open_image("Image1.jpg")\nanswer = query(img, "What color is the cloud?")'
 SCRIPT = """
 import json, sys
 from codevqa.demo import DemoLimits, serving
@@ -41,9 +52,36 @@ def demo_server(login: tuple[str, str] | None = None, **limits: Any) -> Iterator
         assert process.stdout is not None
         url = process.stdout.readline().strip()
         try:
-            assert url.startswith("http://127.0.0.1:"), url + process.stdout.read()
+            if not url.startswith("http://127.0.0.1:"):
+                threading.Timer(5, process.kill).start()  # one that serves elsewhere says no more
+                raise AssertionError(url + process.stdout.read())
             yield url
             said, _ = process.communicate(timeout=60)
         finally:
             process.send_signal(signal.SIGKILL)
     assert said == "ended\n", said
+
+
+def garden() -> Any:
+    """Returns the picture as the client uploads it."""
+    from gradio_client import handle_file
+
+    return handle_file(str(GARDEN))
+
+
+def upload(demo: str, name: str, content: bytes) -> str:
+    """Returns where the demo keeps an uploaded file."""
+    reply = httpx.post(f"{demo}gradio_api/upload", files={"files": (name, content)})
+    assert reply.status_code == 200, reply.text
+    return str(reply.json()[0])
+
+
+def raw(demo: str, endpoint: str, **arguments: Any) -> tuple[str, Any]:
+    """Calls an endpoint as somebody would who does not use the client; returns the last event and its data."""
+    reply = httpx.post(f"{demo}gradio_api/call/v2/{endpoint}", json=arguments)
+    if reply.status_code != 200:
+        return f"refused {reply.status_code}", reply.json()["detail"]
+    event = reply.json()["event_id"]
+    text = httpx.get(f"{demo}gradio_api/call/{endpoint}/{event}", timeout=60).text
+    kind, _, data = text.strip().split("\n\n")[-1].partition("\n")
+    return kind.removeprefix("event: "), json.loads(data.removeprefix("data: "))

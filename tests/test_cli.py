@@ -299,9 +299,12 @@ def test_usage_errors_are_not_tracebacks(codevqa: CommandLine) -> None:
 
 def test_a_terminal_is_told_nothing_that_it_would_obey(tmp_path: Path, codevqa: CommandLine) -> None:
     program = tmp_path / "program.py"
-    program.write_text("print('\\x1b]0;title\\x07')\nanswer = 'red\\x1b[2J \\u202etxt'")
+    program.write_text(
+        "print('\\x1b]0;title\\x07')  # \x9b31m\nquery(img, 'What \\x1b[31m is it?')\nanswer = 'red\\x1b[2J \\u202etxt'"
+    )
     done = codevqa("run", str(program), str(GARDEN))
     assert done.returncode == 0 and done.stdout == "red\\x1b[2J \\u202etxt\n", done
+    assert "What \\x1b[31m" in done.stderr and not [one for one in done.stderr if not one.isprintable() and one != "\n"]
     done = codevqa("ask", str(tmp_path / "a\x1b[31m.png"), "-q", "Is it?")
     assert_one_clear_line(done, "a\\x1b[31m.png")
     assert codevqa("run", str(program), str(GARDEN), "--json").stdout.count("\\u001b") >= 1, "JSON says it exactly"

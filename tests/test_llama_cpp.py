@@ -182,6 +182,7 @@ def damaged(folder: Path) -> dict[str, tuple[bytes, str]]:
         "short": (b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + text[:9], "breaks off"),
         "kind": (b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + text + struct.pack("<I", 77), "cannot be read"),
         "nested": (b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + text + struct.pack("<IIQ", 9, 9, 1) * 9, "cannot be read"),
+        "list": (b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + text + struct.pack("<IIQ", 9, 4, 1 << 60), "cannot be read"),
         "long": (b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 1 << 60), "cannot be read"),
     }
 

@@ -24,7 +24,7 @@ from codevqa import Answer, Models, QuerySettings, Question, Settings, Writer, W
 from codevqa.core.answer_json import digest
 from codevqa.core.errors import ImageError, InputError, ModelError, ReplayMissError, ServerError, SetupError
 from codevqa.core.images import Picture, load_picture
-from codevqa.eval.run.calls import CallStore, key_of
+from codevqa.eval.run.calls import CallStore, State, Stored, key_of
 from codevqa.eval.run.record import (
     RecordedCodeVQA,
     record_engine,
@@ -441,6 +441,14 @@ def test_of_two_writers_the_first_result_stands(tmp_path: Path) -> None:
     replay = CallStore(tmp_path / "calls.sqlite", read_only=True)
     assert RecordedCaptioner(replay, ABOUT).caption(requests) == found["a"]
     replay.close()
+
+
+def test_a_final_result_stands_and_another_gives_way(store: CallStore) -> None:
+    final, blank = b"f" * 32, b"b" * 32
+    store.put("caption", {final: Stored('"first"'), blank: Stored('""', state=State.BLANK)})
+    store.put("caption", {final: Stored('"second"'), blank: Stored('"second"')})
+    found = store.get([final, blank])
+    assert (found[final].text, found[blank].text) == ('"first"', '"second"')
 
 
 # -- the file --------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pickle
@@ -20,7 +21,7 @@ from codevqa.models.blip.lavis_names import convert_lavis
 from codevqa.models.causal_lm import TransformersLM
 from codevqa.models.retrieval import SentenceRetriever
 
-WEIGHTS = Path(__file__).resolve().parent.parent / "codevqa" / "mini" / "weights"
+WEIGHTS = Path(__file__).resolve().parents[2] / "codevqa" / "mini" / "weights"
 
 
 class Touch:
@@ -68,6 +69,14 @@ def test_a_lavis_file_that_runs_code(tmp_path: Path, how: str) -> None:
     assert "holds more than weights" in said
 
 
+@pytest.mark.parametrize("how", ["pickle", "torch"])
+def test_the_files_run_code_where_nothing_holds_them(tmp_path: Path, how: str) -> None:
+    poison(tmp_path / "model.pth", tmp_path / "trap", how)
+    with contextlib.suppress(RuntimeError):  # what comes after the code is no checkpoint
+        torch.load(tmp_path / "model.pth", weights_only=False)
+    assert (tmp_path / "trap").exists()
+
+
 def poison(path: Path, trap: Path, how: str) -> None:
     state = {"model": {"head.weight": torch.zeros(2)}, "more": Touch(trap)}
     if how == "torch":
@@ -90,6 +99,19 @@ def test_a_language_model_that_brings_code(tmp_path: Path) -> None:
     config["model_type"] = "own"
     (folder / "config.json").write_text(json.dumps(config))
     refused(lambda: TransformersLM.from_pretrained(folder, device="cpu"), trap)
+
+
+def test_a_tokenizer_that_brings_code(tmp_path: Path) -> None:
+    trap, folder = tmp_path / "trap", build_tiny_lm(tmp_path / "lm")
+    (folder / "own.py").write_text(
+        f"import os\nos.mkdir({str(trap)!r})\nfrom transformers import BertTokenizer as Own\n"
+    )
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    config |= {"tokenizer_class": "Own", "auto_map": {"AutoTokenizer": ["own.Own", "own.Own"]}}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    with contextlib.suppress(CodeVQAError):  # or it is read as a tokenizer that is known
+        TransformersLM.from_pretrained(folder, device="cpu")
+    assert not trap.exists()
 
 
 def test_a_retriever_that_brings_code(tmp_path: Path) -> None:

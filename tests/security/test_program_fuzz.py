@@ -11,23 +11,20 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from engine_kit import reading_yes
 from PIL import Image as PILImage
 
-from codevqa import CodeVQA, Question, Settings
+from codevqa import CodeVQA, Question
 from codevqa.core import errors
 from codevqa.core.errors import ProgramError
 from codevqa.core.images import load_picture
-from codevqa.core.settings import Limits
 from codevqa.engine.call_plan import plan_calls
-from codevqa.models.base import Models
-from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 from codevqa.primitives.kinds import Image
 from codevqa.prompts import load
 from codevqa.sandbox.program_shape import shape
 from codevqa.writing.mending import mended
 from codevqa.writing.program_checks import check_program
 from codevqa.writing.prompt_forms import extract_program
-from codevqa.writing.writer import Writer
 
 NAMES = ("query", "get_pos", "find_matching_image")
 
@@ -76,10 +73,7 @@ def hostile(seed: int) -> str:
 
 @pytest.fixture(scope="module")
 def vqa() -> Iterator[CodeVQA]:
-    reader = ScriptedLM(lambda request: " yes")
-    writer = Writer(reader, {"image": load("gqa"), "set": load("covr")})
-    models = Models(reader, FakeMatcher(6), FakeCaptioner(grid=6))
-    with CodeVQA(writer, models, Settings(limits=Limits(seconds=1, wall_seconds=20, calls=50))) as engine:
+    with reading_yes() as engine:
         yield engine
 
 

@@ -1,0 +1,71 @@
+"""What a program may use where nobody has said anything: through an engine with the settings that it comes with."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from engine_kit import reading_yes
+from sandbox_kit import IMAGES, PRIMITIVES
+
+from codevqa import CodeVQA, Settings
+from codevqa.core.errors import ProgramLimitError
+from codevqa.sandbox import Sandbox
+
+FITTING = {
+    "memory": "answer = len('a' * (40 << 20))",
+    "calls": "for _ in range(200):\n    answer = get_pos(img, 'a')",
+    "output": "print('a' * (60 << 10))\nanswer = 1",
+    "source": "#" * (60 << 10) + "\nanswer = 1",
+    "recursion": "def f(n):\n    return f(n - 1) if n else 0\nanswer = f(150)",
+}
+TOO_MUCH = {
+    "seconds": ("while True:\n    pass\nanswer = 1", "computed longer than 2 seconds"),
+    "memory": ("answer = len('a' * (65 << 20))", "more than 67,108,864 bytes of memory"),
+    "calls": ("while True:\n    answer = get_pos(img, 'a')", "more than 200 calls"),
+    "output": ("print('a' * (65 << 10))\nanswer = 1", "printed more than 65,536 bytes"),
+    "source": ("#" * (65 << 10) + "\nanswer = 1", "the limit is 65,536"),
+    "recursion": ("def f(n):\n    return f(n - 1) if n else 0\nanswer = f(250)", "itself more than 200 deep"),
+}
+
+
+@pytest.fixture(scope="module")
+def vqa() -> Iterator[CodeVQA]:
+    with reading_yes(Settings()) as made:
+        yield made
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("limit", TOO_MUCH)
+def test_the_limits_are_these_where_nothing_else_is_said(vqa: CodeVQA, limit: str) -> None:
+    picture = IMAGES[0].picture
+    if limit in FITTING:
+        assert vqa.run(FITTING[limit], picture).text
+    source, says = TOO_MUCH[limit]
+    with pytest.raises(ProgramLimitError, match=says):
+        vqa.run(source, picture)
+
+
+@pytest.mark.timeout(30)
+def test_two_minutes_are_the_longest_run_where_nothing_else_is_said() -> None:
+    ahead = 0.0
+
+    async def waiting(name: str, args: Any, kwargs: Any, line: int | None) -> object:
+        nonlocal ahead
+        ahead += float(args[1])
+        await asyncio.sleep(0.01 if ahead < 120 else 5)
+        return "a"
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        clock = loop.time
+        loop.time = lambda: clock() + ahead  # type: ignore[method-assign]
+        async with Sandbox(PRIMITIVES, workers=1) as box:
+            source = "query(images[0], '118')\nquery(images[0], '3')\nanswer = 1"
+            with pytest.raises(ProgramLimitError, match="longer than 120 seconds") as caught:
+                await box.run(source, waiting, images=IMAGES)
+        assert caught.value.line == 2
+
+    asyncio.run(main())

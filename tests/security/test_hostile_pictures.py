@@ -1,0 +1,115 @@
+"""Picture files made to do harm: each is refused before it costs anything, by one clear line."""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+from picture_kit import drawn, png
+from PIL import Image, PngImagePlugin
+
+from codevqa.core import images
+from codevqa.core.errors import ImageError
+from codevqa.core.images import load_picture
+
+
+@pytest.fixture
+def picture() -> Image.Image:
+    return drawn()
+
+
+def test_animated(picture: Image.Image) -> None:
+    buffer = io.BytesIO()
+    picture.save(buffer, "GIF", save_all=True, append_images=[picture.rotate(90).resize((30, 20))])
+    with pytest.raises(ImageError, match=r"animated \(2 frames\)"):
+        load_picture(buffer.getvalue())
+
+
+@pytest.mark.parametrize("side", [9_000, 50_000])
+def test_decompression_bomb_is_refused_before_it_is_decoded(side: int) -> None:
+    # A real PNG header that claims side x side pixels, and no data behind it: decoding would say "damaged".
+    header = io.BytesIO()
+    PngImagePlugin.putchunk(header, b"IHDR", side.to_bytes(4, "big") * 2 + b"\x08\x02\x00\x00\x00")
+    PngImagePlugin.putchunk(header, b"IDAT", b"")
+    with pytest.raises(ImageError, match="too large"):
+        load_picture(b"\x89PNG\r\n\x1a\n" + header.getvalue())
+
+
+def test_limit_is_ours(monkeypatch: pytest.MonkeyPatch, picture: Image.Image) -> None:
+    monkeypatch.setattr(images, "MAX_PIXELS", 599)
+    with pytest.raises(ImageError, match="30x20"):
+        load_picture(picture)
+
+
+def test_nul_in_path() -> None:
+    with pytest.raises(ImageError, match="Cannot read"):
+        load_picture("a\0b.png")
+
+
+def test_a_picture_of_just_the_limit_is_read(monkeypatch: pytest.MonkeyPatch, picture: Image.Image) -> None:
+    monkeypatch.setattr(images, "MAX_PIXELS", 600)
+    assert load_picture(picture).pixels.size == (30, 20)
+
+
+@pytest.mark.parametrize("path", ["a" * 5000, "a" * 300 + ".png", "/dev/null/a.png"])
+def test_paths_the_system_refuses(path: str) -> None:
+    with pytest.raises(ImageError, match="Cannot read"):
+        load_picture(path)
+
+
+@pytest.mark.parametrize("kind", ["EPS", "PPM", "ICO", "PCX", "TGA", "SGI"])
+def test_formats_nobody_asks_about_are_not_opened(kind: str, picture: Image.Image, tmp_path: Path) -> None:
+    path = tmp_path / "photo.png"
+    picture.save(path, kind)
+    with pytest.raises(ImageError, match="is not a picture this can read"):
+        load_picture(path)
+    with Image.open(path) as opened, pytest.raises(ImageError, match="Use PNG") if kind != "ICO" else nullcontext():
+        load_picture(opened)
+
+
+@pytest.mark.parametrize("size", [(1, images.MAX_SIDE + 1), (images.MAX_SIDE + 1, 1)])
+def test_a_thread_of_pixels_is_refused_before_it_is_decoded(size: tuple[int, int]) -> None:
+    data = png(Image.new("1", size))
+    with pytest.raises(ImageError, match=r"too large .*32,768 a side"):
+        load_picture(data)
+
+
+def test_a_file_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, picture: Image.Image) -> None:
+    path = tmp_path / "a.png"
+    with path.open("wb") as handle:
+        handle.write(png(picture))
+        handle.truncate(images.MAX_BYTES + 1)
+    with pytest.raises(ImageError, match="too large a file"):
+        load_picture(path)
+    monkeypatch.setattr(images, "MAX_BYTES", 10)
+    with pytest.raises(ImageError, match="too large a file"):
+        load_picture(png(picture))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+@pytest.mark.timeout(20)
+def test_a_pipe_is_no_picture_and_nobody_waits_for_its_writer(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.png")
+    with pytest.raises(ImageError, match="is not a file"):
+        load_picture(tmp_path / "a.png")
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF"])
+def test_a_file_with_other_bytes_in_it_is_a_picture_or_an_error_of_ours(kind: str, picture: Image.Image) -> None:
+    buffer = io.BytesIO()
+    picture.save(buffer, kind)
+    whole = buffer.getvalue()
+    for seed in range(300):
+        draw = random.Random(seed)
+        data = bytearray(whole)
+        for _ in range(draw.randint(1, 8)):
+            at = draw.randrange(min(len(data), draw.choice((40, 200, 10_000))))
+            data[at : at + draw.randint(0, 4)] = draw.randbytes(draw.randint(0, 4))
+        try:
+            load_picture(bytes(data))
+        except ImageError as error:
+            assert "\n" not in str(error) and len(str(error)) < 500, seed

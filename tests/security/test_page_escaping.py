@@ -1,0 +1,94 @@
+"""Answers that try to break out of their pages: what users, models and pictures say stays text."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+from pages_kit import HOSTILE, MATCHED, Read, answer, hostile, picture
+
+from codevqa.core.answer import Answer
+from codevqa.core.events import CallBegan, Shown
+from codevqa.pages import (
+    answer_fragment,
+    call_html,
+    evidence_html,
+    examples_html,
+    program_html,
+    running_html,
+    trace_page,
+)
+
+PICTURES = (picture(60, 40, name="first.png"), picture(40, 40, "red", "second.png"), picture(30, 50, "green"))
+
+
+def assert_harmless(html: str) -> Read:
+    page = Read(html)
+    for one in page.elements:
+        for name, value in one.attributes.items():
+            assert not name.startswith("on"), (one.tag, name)
+            if name in ("src", "href", "action", "data", "xlink:href", "srcset", "style"):
+                assert name != "src" or value.startswith("data:image/"), value[:50]
+                assert name != "href" or value.startswith("#"), value[:50]
+                assert name != "style" or re.fullmatch(r"((left|width):-?[\d.]+%;?)+", value), value
+                assert name in ("src", "href", "style"), name
+        assert one.tag not in ("iframe", "object", "embed", "link", "form", "base", "textarea")
+    assert all(one.attributes.get("type") == "application/json" for one in page.all("script"))
+    return page
+
+
+def test_nothing_from_user_model_or_picture_breaks_out_of_the_page() -> None:
+    found, pictures = hostile()
+    page = assert_harmless(trace_page(found, pictures))
+    assert page.one("h1").text == HOSTILE
+    assert page.one(cls="cv-answer").text == HOSTILE
+    assert len(page.all("script")) == 2 and len(page.all("style")) == 1
+    assert page.one("title").text.count(HOSTILE) == 2
+
+
+def test_nothing_breaks_out_of_the_fragments() -> None:
+    found, pictures = hostile()
+    assert found.program is not None
+    fragments = [
+        answer_fragment(found, pictures),
+        program_html(found.program.source, found.trace.calls, found.error),
+        examples_html([Shown(HOSTILE, HOSTILE, HOSTILE)]),
+        running_html(CallBegan(1, HOSTILE, {HOSTILE: HOSTILE}, 1), pictures),
+        *(call_html(call, pictures) for call in found.trace.calls),
+        *(evidence_html(one, pictures) for one in found.trace.calls[0].evidence),
+    ]
+    for fragment in fragments:
+        page = assert_harmless(fragment)
+        assert not page.all("script")
+        assert HOSTILE in "".join(one.text for one in page.elements) or MATCHED.kind in fragment
+
+
+def test_the_page_carries_its_answer_and_cannot_be_ended_by_it() -> None:
+    found, pictures = hostile()
+    found = replace(found, value="\ud800 \u2028 \x00 \x7f")  # text that is no valid Unicode, and controls
+    page = Read(trace_page(found, pictures))
+    data = page.one("script", id="cv-answer-data").text
+    assert "<" not in data and data.isascii()
+    assert Answer.from_json(data) == found
+    about = json.loads(page.one("script", id="cv-pictures-data").text)
+    assert [one["key"] for one in about] == [one.key for one in pictures]
+    assert about[0]["width"] == 40 and about[0]["height"] == 30
+
+
+def test_the_policy_of_the_page_forbids_scripts_and_requests() -> None:
+    page = Read(trace_page(answer(), PICTURES))
+    policy = page.one("meta", http_equiv="Content-Security-Policy").attributes["content"]
+    assert policy == "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+    order = [one.tag for one in page.elements]
+    assert order.index("style") > [one.attributes.get("http-equiv") for one in page.elements].index(
+        "Content-Security-Policy"
+    )
+    assert not re.search(r"@import|url\(|https?://", trace_page(answer(), PICTURES))
+
+
+def test_characters_that_deceive_the_eye_are_replaced() -> None:
+    for letter in ("\u202e", "\u2066", "\x00", "\x1b", "\ud800", "\x85"):
+        html = program_html(f'x = "a{letter}b"')
+        assert letter not in html and "a\ufffdb" in html
+        html.encode("utf-8")
