@@ -134,9 +134,10 @@ def _close_descriptors() -> None:
 
 
 def _drop_capabilities() -> None:
-    # Refused to whoever has none; and no system knows as many.
-    for number in range(64):
-        _libc().prctl(_DROP_CAPABILITY, ctypes.c_ulong(number), 0, 0, 0)
+    # Up to the first that the kernel does not know. It refuses to drop any for a process that has none.
+    libc, number = _libc(), 0
+    while libc.prctl(_DROP_CAPABILITY, ctypes.c_ulong(number), 0, 0, 0) == 0:
+        number += 1
 
 
 def _hide_files(version: int, readable: Sequence[str]) -> None:
@@ -148,7 +149,7 @@ def _hide_files(version: int, readable: Sequence[str]) -> None:
     rules = _syscall("Landlock", _CREATE_RULESET, ctypes.addressof(held), size, 0)
     for path in readable:
         if os.access(path, os.F_OK):
-            at = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            at = os.open(path, os.O_RDONLY)
             rule = ctypes.create_string_buffer(struct.pack("=Qi", _EXECUTE | _READ, at))
             _syscall(f"Landlock for {path}", _ADD_RULE, rules, 1, ctypes.addressof(rule), 0)
             os.close(at)

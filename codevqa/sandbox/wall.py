@@ -44,8 +44,9 @@ class Wall:
     """
 
     def __init__(self, memory_bytes: int) -> None:
-        if sys.platform != "linux":
-            raise _NoWallError(f"{sys.platform} offers none")
+        system = sys.platform
+        if system != "linux":
+            raise _NoWallError(f"{system} offers none")
         if not sys.executable:
             raise _NoWallError("this Python does not know where it lies")
         # A program may double what it has before the interpreter counts it.
