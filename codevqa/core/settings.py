@@ -94,6 +94,9 @@ class Limits:
     """What it may print."""
     source_bytes: int = 64 << 10
     recursion: int = 200
+    second_wall: bool | Literal["auto"] = "auto"
+    """Whether the operating system shuts the worker in as well (SECURITY.md). True fails where it cannot; "auto" goes
+    on without there, and says so in the log."""
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from ..primitives import CONSTANTS, Image
 from .boundary import Handles, Plain, answer_value
 from .error_mapping import explain, one_line
 from .prelude import PRELUDE, READ
+from .wall import Wall
 
 if TYPE_CHECKING:
     from pydantic_monty import FunctionSnapshot, MontySession, SyncSnapshot
@@ -87,6 +88,7 @@ class Run:
         limits: What it may use.
         names: Names of the primitives.
         executor: Has a thread to spare for it.
+        wall: Shuts its worker; None where there is none.
     """
 
     def __init__(
@@ -97,6 +99,7 @@ class Run:
         limits: Limits,
         names: Collection[str],
         executor: Executor,
+        wall: Wall | None = None,
     ) -> None:
         self.line: int | None = None
         """Program line of the call last made."""
@@ -107,6 +110,7 @@ class Run:
         self._limits = limits
         self._names = names
         self._executor = executor
+        self._wall = wall
         self._handles = Handles()
         self._printed = monty.CollectString(limits.output_bytes)
         self._calls = 0
@@ -215,6 +219,8 @@ class Run:
             self._pid = self._session.worker_pid
             if self._killed:
                 raise gone()
+        if self._wall is not None:
+            self._wall.shut(self._pid)
         self._session.feed_run(PRELUDE)
         inputs = self._globals(images, given)
         return self._session.feed_start(self._source, inputs=inputs, print_callback=self._printed)

@@ -4,8 +4,8 @@ Programs run in pydantic-monty, a Python interpreter without file system, networ
 process of its own. A primitive that a program calls suspends it; the caller's ``host`` answers, and the program goes
 on. While it waits it costs nothing but its worker, so many programs can wait for one batch.
 
-The interpreter is the boundary, and its process bounds the damage of a fault in it. Workers run as the user who
-started them.
+The interpreter is the boundary. Its process bounds the damage of a fault in it, and where the operating system offers
+it there is a second wall around that process (:mod:`.wall`).
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from .error_mapping import crash, explain
 from .program_shape import shape
 from .run import Host, Outcome, Run, gone, in_thread, nonsense
 from .static_check import CHECKED_AS, finding, prefix, stubs, variables
+from .wall import Wall, open_pool
 
 if TYPE_CHECKING:
     from pydantic_monty import MontySession
@@ -51,8 +52,12 @@ DRAIN = 0.05
 class _Workers:
     """A pool of worker processes, with threads that wait for those that compute."""
 
-    def __init__(self, count: int, grace: float) -> None:
-        self.pool = monty.Monty(max_processes=count, request_timeout=grace)
+    pool: monty.Monty
+    wall: Wall | None = None
+
+    def __init__(self, count: int, limits: Limits) -> None:
+        self._count = count
+        self._limits = limits
         # More of them only get in one another's way: a program that waits for its host needs none.
         threads = min(count, max(8, 2 * (os.cpu_count() or 1)))
         self.threads = ThreadPoolExecutor(threads, thread_name_prefix="codevqa-sandbox")
@@ -60,13 +65,20 @@ class _Workers:
 
     async def start(self) -> None:
         try:
-            await in_thread(self.threads, self.pool.__enter__)
+            self.pool, self.wall = await in_thread(
+                self.threads, open_pool, self._count, self._limits, self._limits.seconds + GRACE
+            )
+        except SetupError:
+            self.threads.shutdown()
+            raise
         except (monty.MontyError, OSError, RuntimeError) as error:
             self.threads.shutdown()
             raise SetupError(f"The sandbox cannot start: {error}.", hint="Reinstall pydantic-monty.") from error
 
     async def close(self) -> None:
         self.pool.__exit__(None, None, None)
+        if self.wall is not None:
+            self.wall.close()
         await asyncio.to_thread(self.threads.shutdown)
 
 
@@ -166,7 +178,7 @@ class Sandbox:
         workers = await self._started()
         await workers.slots.acquire()
         session = self._checkout(workers.pool)
-        run = Run(session, source, host, self.limits, self.primitives.names, workers.threads)
+        run = Run(session, source, host, self.limits, self.primitives.names, workers.threads, workers.wall)
         self._runs.add(run)
         try:
             if workers is not self._runners:
@@ -195,7 +207,7 @@ class Sandbox:
 
     async def _start_workers(self, count: int) -> _Workers:
         _drain_at_exit()
-        workers = _Workers(count, self.limits.seconds + GRACE)
+        workers = _Workers(count, self.limits)
         await workers.start()
         return workers
 
@@ -254,13 +266,15 @@ class Sandbox:
             if self._checkers is None:
                 self._checkers = await self._start_workers(min(self.workers, os.cpu_count() or 1))
             workers = self._checkers
-        return await in_thread(workers.threads, self._check_now, workers.pool, source, given)
+        return await in_thread(workers.threads, self._check_now, workers, source, given)
 
-    def _check_now(self, pool: monty.Monty, source: str, given: Mapping[str, str]) -> ProgramError | None:
+    def _check_now(self, workers: _Workers, source: str, given: Mapping[str, str]) -> ProgramError | None:
         """Checks a program, in a thread of the checkers."""
         before = prefix(given)
         try:
-            with self._checkout(pool, stubs(self.primitives, given)) as session:
+            with self._checkout(workers.pool, stubs(self.primitives, given)) as session:
+                if workers.wall is not None:
+                    workers.wall.shut(session.worker_pid)
                 state = session.feed_start(before + source, print_callback=monty.CollectString(0))
                 while isinstance(state, monty.FunctionSnapshot) and state.is_os_function:
                     # The checker asks for the declarations of a module it does not know: there are none.

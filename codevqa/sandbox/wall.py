@@ -1,0 +1,158 @@
+"""The second wall: what the operating system refuses a worker, should a program break out of the interpreter.
+
+Workers are started through :mod:`.launcher`, which closes descriptors, gives up privileges, hides files (Landlock),
+and leaves few system calls (seccomp). Once a worker has started, before a program reaches it, it is shut: it can open
+nothing any more, start no thread, and its memory is bounded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import logging
+import os
+import shlex
+import subprocess
+import sys
+
+import pydantic_monty as monty
+from pydantic_monty._binary import find_monty_binary
+
+from ..core.errors import SetupError
+from ..core.settings import Limits
+from . import launcher
+from .error_mapping import one_line
+
+__all__ = ["Wall", "open_pool"]
+
+OVERHEAD = 512 << 20
+"""Bytes of address space that a worker has beside what its programs may use: code, stacks, the static check."""
+
+_log = logging.getLogger(__name__)
+
+
+class _NoWallError(Exception):
+    """The second wall cannot be had; says why."""
+
+
+class Wall:
+    """What the workers of one pool are started through, and shut by.
+
+    Args:
+        memory_bytes: What a program may use.
+    """
+
+    def __init__(self, memory_bytes: int) -> None:
+        system = sys.platform
+        if system != "linux":
+            raise _NoWallError(f"{system} offers none")
+        if not sys.executable:
+            raise _NoWallError("this Python does not know where it lies")
+        # A program may double what it has before the interpreter counts it.
+        self._memory = OVERHEAD + 4 * memory_bytes
+        self._command = [sys.executable, "-IS", launcher.__file__, find_monty_binary()]
+        # The pool starts one file, with an argument of its own. This one needs no folder to lie in, and none loses it.
+        self._script = _file_in_memory()
+        os.write(self._script, f'#!/bin/sh\nexec {shlex.join(self._command)} "$@" 2>/dev/null\n'.encode())
+        self.path = f"/proc/{os.getpid()}/fd/{self._script}"
+        """What the pool is to start in the interpreter's place."""
+
+    def prove(self, pool: monty.Monty) -> None:
+        """Starts a worker and shuts it, before any program needs one."""
+        try:
+            with pool.checkout() as session:
+                self.shut(session.worker_pid)
+                session.feed_run("None")
+        except (monty.MontyError, OSError, RuntimeError) as error:
+            raise _NoWallError(self._reason() or one_line(str(error))) from error
+
+    def shut(self, pid: int | None) -> None:
+        """Takes from a worker what it needed only to start; one that is gone is passed over."""
+        if sys.platform == "linux" and pid is not None:
+            import resource  # which Windows lacks
+
+            nothing = (resource.RLIMIT_NPROC, resource.RLIMIT_FSIZE, resource.RLIMIT_CORE, resource.RLIMIT_NOFILE)
+            with contextlib.suppress(ProcessLookupError):
+                if resource.prlimit(pid, resource.RLIMIT_NOFILE) != (0, 0):
+                    hard = resource.prlimit(pid, resource.RLIMIT_AS)[1]
+                    most = self._memory if hard == resource.RLIM_INFINITY else min(hard, self._memory)
+                    resource.prlimit(pid, resource.RLIMIT_AS, (most, most))
+                    for what in nothing:
+                        resource.prlimit(pid, what, (0, 0))
+
+    def close(self) -> None:
+        """Ends it: no worker can be started through it any more."""
+        os.close(self._script)
+
+    def _reason(self) -> str:
+        """Returns what the launcher says where it fails; empty where it does not."""
+        command = [*self._command, "--version"]
+        try:
+            done = subprocess.run(command, env={}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=10)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return one_line(str(error))
+        said = done.stderr.strip().splitlines()
+        return said[-1] if said else "" if done.returncode == 0 else f"its launcher ended with {done.returncode}"
+
+
+def open_pool(count: int, limits: Limits, timeout: float) -> tuple[monty.Monty, Wall | None]:
+    """Starts a pool of workers, behind the second wall where it is wanted and to be had.
+
+    Args:
+        count: workers at most.
+        limits: what a program may use.
+        timeout: seconds a worker may take to react.
+
+    Raises:
+        SetupError: the second wall has to be there, and is not.
+    """
+    if limits.second_wall is False:
+        return _entered(count, timeout, None), None
+    try:
+        return _walled(count, limits, timeout)
+    except _NoWallError as error:
+        if limits.second_wall != "auto":
+            raise SetupError(
+                f"Workers cannot have the second wall that Limits.second_wall asks for: {error}.",
+                hint='Set it to "auto".',
+            ) from error
+        _say_once(f"Workers of the sandbox run without a second wall: {error}. See SECURITY.md.")
+        return _entered(count, timeout, None), None
+
+
+def _walled(count: int, limits: Limits, timeout: float) -> tuple[monty.Monty, Wall]:
+    wall = Wall(limits.memory_bytes)
+    with contextlib.ExitStack() as undo:
+        undo.callback(wall.close)
+        if not launcher.landlock_version():
+            missing = "this system has no Landlock"
+            if limits.second_wall != "auto":
+                raise _NoWallError(missing)
+            _say_once(f"The second wall around workers of the sandbox has a gap: {missing}. See SECURITY.md.")
+        pool = _entered(count, timeout, wall.path)
+        undo.callback(pool.__exit__, None, None, None)
+        wall.prove(pool)
+        undo.pop_all()
+    return pool, wall
+
+
+def _entered(count: int, timeout: float, path: str | None) -> monty.Monty:
+    pool = monty.Monty(binary_path=path, max_processes=count, request_timeout=timeout)
+    pool.__enter__()
+    return pool
+
+
+def _file_in_memory() -> int:
+    try:
+        descriptor = int(ctypes.CDLL(None).memfd_create(b"codevqa-worker", 1))  # closed in children
+    except AttributeError:
+        descriptor = -1
+    if descriptor < 0:
+        raise _NoWallError("no file can be made in memory")
+    return descriptor
+
+
+@functools.cache
+def _say_once(text: str) -> None:
+    _log.warning("%s", text)
