@@ -52,6 +52,7 @@ def _release(settings: Settings) -> Settings:
 VARIANTS: Mapping[str, Callable[[Settings], Settings]] = {
     "full": lambda settings: settings,
     "no-witness": _query(witness=False),
+    "no-stated": _query(stated=False),
     "read-chat": _query(form="chat"),
     "read-nearest": _query(selection="nearest"),
     "read-question": _query(selection="question"),

@@ -17,7 +17,7 @@ from codevqa.models.base import GenerationRequest, MatchRequest, Models
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 from codevqa.primitives.pnpvqa import PnPVQA, Reading
 from codevqa.primitives.reading import answer_in, render_reading_chat
-from codevqa.primitives.witness import Descriptions, described
+from codevqa.primitives.witness import Descriptions, described, stated_number
 from codevqa.prompts import load
 
 PICTURE = load_picture(Image.new("RGB", (32, 32), "red"))
@@ -226,3 +226,40 @@ def test_the_witness_is_not_asked_unless_it_is_wanted() -> None:
     read("Is there a red cup?", QuerySettings(captions=1, patches=4), matcher=matcher)
     assert [request.text for request in matcher.matches.requests] == ["Is there a red cup"]
     assert isinstance(matcher.matches.requests[0], MatchRequest)
+
+
+@pytest.mark.parametrize(
+    ("question", "captions", "number"),
+    [
+        ("How many blocks are in the tower?", ["a tower of two blocks", "two red blocks", "a block"], "2"),
+        ("How many blocks are there?", ["a tower of one block"], "1"),
+        ("How many dogs are there in the picture?", ["3 dogs on grass", "three dogs", "dogs"], "3"),
+        ("How many red cups are on the table?", ["two cups", "three red cups and a plate"], "3"),
+        ("How many dogs are there?", ["two dogs", "three dogs"], ""),  # they disagree
+        ("How many dogs are there?", ["a dog", "some dogs", "two black dogs", "ten hotdogs"], ""),
+        ("What are the two dogs doing?", ["two dogs"], ""),
+    ],
+)
+def test_a_number_is_stated_where_captions_name_it_and_none_another(
+    question: str, captions: list[str], number: str
+) -> None:
+    assert stated_number(question, captions) == number
+
+
+def test_a_stated_number_needs_no_reader_and_no_matcher_s_word() -> None:
+    settings = QuerySettings(captions=1, patches=4, witness=True, stated=True)
+    matcher = FakeMatcher(6, logit=lambda request: 9.0)
+    stated, asked = read("How many cups are there?", settings, reply="7", matcher=matcher, caption="two cups")
+    (one,) = stated.evidence
+    assert (stated.text, one.kind, one.captions, one.prompt, asked) == ("2", "stated", (("two cups",),), "", [])
+    matcher = FakeMatcher(6, logit=lambda request: 0.0)
+    silent, _ = read("How many cups are there?", settings, reply="7", matcher=matcher, caption="cups")
+    assert (silent.text, [one.kind for one in silent.evidence]) == ("7", ["itm", "pnpvqa"])
+    plain, _ = read("How many cups are there?", settings, reply="7", caption="two cups", witness=False)
+    assert (plain.text, [one.kind for one in plain.evidence]) == ("7", ["pnpvqa"]), "the baseline only reads"
+
+
+def test_nothing_in_a_place_is_not_for_the_matcher_to_say() -> None:
+    assert described("How many items are in the box?").verdict([-9.0], 0.01) == ""
+    assert described("How many items are there?").verdict([-9.0], 0.01) == "0"
+    assert described("How many red cups are on the table?").verdict([9.0, 9.0, -9.0], 0.01) == "2"

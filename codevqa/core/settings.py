@@ -42,6 +42,9 @@ class QuerySettings:
     witness: bool = False
     """Whether image-text matching answers in place of reading where it is sure: yes/no and "How many" about a picture,
     put as descriptions (:mod:`codevqa.primitives.witness`)."""
+    stated: bool = False
+    """Whether a number that captions state ("a stack of three books") is taken without asking the reader, who may be
+    too small to copy it."""
     doubt: float = 0.01
     """The witness is sure where the matcher's probability is below this, or above 1 minus this."""
 

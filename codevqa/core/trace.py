@@ -52,7 +52,8 @@ class Evidence:
     """Why a primitive returned what it did: one model question with everything it looked at."""
 
     kind: str
-    """What was done: ``pnpvqa``, ``gradcam``, ``itm``, ``itc``, ``detection``, or a name of the user's."""
+    """What was done: ``pnpvqa``, ``stated`` (captions were read by rule), ``gradcam``, ``itm``, ``itc``, ``detection``,
+    or a name of the user's."""
     images: tuple[ImageRef, ...] = ()
     text: str = ""
     """The question or phrase put to the model."""

@@ -25,12 +25,20 @@ MOST_CAPTIONS = 24
 
 _TITLES = {
     "pnpvqa": "Where it looked, and what it read there",
+    "stated": "Where it looked, and what captions state",
     "gradcam": "Where it looked",
     "itm": "How well a description fits",
     "itc": "How well each picture matches",
     "detection": "What the detector found",
 }
-_TEXTS = {"pnpvqa": "Question", "gradcam": "Phrase", "itm": "Description", "itc": "Text", "detection": "Phrase"}
+_TEXTS = {
+    "pnpvqa": "Question",
+    "stated": "Question",
+    "gradcam": "Phrase",
+    "itm": "Description",
+    "itc": "Text",
+    "detection": "Phrase",
+}
 
 
 @dataclass(frozen=True)

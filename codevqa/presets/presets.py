@@ -47,7 +47,7 @@ class Preset:
         return parts | ({"retriever": self.retriever} if self.retriever else {})
 
 
-_READING = QuerySettings(captions=7, selection="kind", witness=True)
+_READING = QuerySettings(captions=7, selection="kind", stated=True, witness=True)
 """What reads best with the language models that people have; measured in docs/language-models.md."""
 _PAPER_PROMPTS: Mapping[Form, str] = MappingProxyType({"image": "gqa", "set": "covr"})
 

@@ -11,7 +11,7 @@ import asyncio
 import copy
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..batching.model_services import ModelServices
 from ..core.errors import ModelError
@@ -25,7 +25,7 @@ from ..models.retrieval import ExampleIndex, Retriever
 from ..prompts import PromptSet, ReadingExample
 from .patches import Drawing, Patches, draw_patches
 from .reading import INSTRUCTION, answer_in, render_context, render_reading, render_reading_chat
-from .witness import Descriptions, described
+from .witness import Descriptions, described, stated_number
 
 __all__ = ["INSTRUCTION", "PnPVQA", "Reading", "draw_patches", "render_context", "render_reading"]
 
@@ -109,35 +109,38 @@ class PnPVQA:
             ModelError: a model failed, or every attempt to read came back empty.
         """
         kind = question_kind(question)
-        asked = described(question) if witness and form == "image" and self._settings.witness else Descriptions()
+        alone = witness and form == "image"
+        looks: Sequence[_Described] = ()
+        if alone and self._settings.stated and kind.kind == "number":
+            looks = await self._look(pictures, question, task)
+            number = stated_number(question, looks[0].captions)
+            if number:
+                return Reading(number, (_evidence("stated", pictures, question, looks),))
+        asked = described(question) if alone and self._settings.witness else Descriptions()
         seen = await self._match(pictures[0], asked) if asked.texts else None
         if seen is not None:
             sure = asked.verdict(seen.scores, self._settings.doubt)
             if sure:
                 return Reading(sure, (seen,))
+        looks = looks or await self._look(pictures, question, task)
+        prompt = await self._prompt(question, [one.captions for one in looks], form, self._prompts[task], about)
+        text = await self._read(prompt)
+        read = replace(_evidence("pnpvqa", pictures, question, looks), prompt=prompt_text(prompt), completion=text)
+        answer = answer_in(text, kind) if self._settings.fit else text.strip().lower()
+        if self._settings.fit and seen is not None and asked.choices and answer not in asked.choices:
+            answer = max(zip(seen.scores, asked.choices, strict=True))[1]  # unsure, but one of those that were named
+        return Reading(answer, (read,) if seen is None else (seen, read))
+
+    async def _look(
+        self, pictures: Sequence[tuple[ImageRef, Picture]], question: str, task: Form
+    ) -> Sequence[_Described]:
+        """Describes every picture where the question looks."""
         prompts = self._prompts[task]
         wanted = self._settings.captions or prompts.captions
         draws = self._settings.max_draws or prompts.caption_draws
         if len(pictures) == 1:  # a task of its own would only cost
-            looks = [await self._describe(pictures[0][1], question, wanted, draws)]
-        else:
-            looks = await asyncio.gather(*(self._describe(one, question, wanted, draws) for _, one in pictures))
-        prompt = await self._prompt(question, [one.captions for one in looks], form, prompts, about)
-        text = await self._read(prompt)
-        evidence = Evidence(
-            kind="pnpvqa",
-            images=tuple(ref for ref, _ in pictures),
-            text=question,
-            captions=tuple(one.captions for one in looks),
-            relevance=tuple(tuple(map(tuple, one.relevance.tolist())) for one in looks),
-            patches=tuple(one.patches for one in looks),
-            prompt=prompt_text(prompt),
-            completion=text,
-        )
-        answer = answer_in(text, kind) if self._settings.fit else text.strip().lower()
-        if self._settings.fit and seen is not None and asked.choices and answer not in asked.choices:
-            answer = max(zip(seen.scores, asked.choices, strict=True))[1]  # unsure, but one of those that were named
-        return Reading(answer, (evidence,) if seen is None else (seen, evidence))
+            return [await self._describe(pictures[0][1], question, wanted, draws)]
+        return await asyncio.gather(*(self._describe(one, question, wanted, draws) for _, one in pictures))
 
     async def _match(self, picture: tuple[ImageRef, Picture], asked: Descriptions) -> Evidence:
         """Returns what image-text matching says of descriptions, up to those that suffice."""
@@ -219,6 +222,19 @@ class PnPVQA:
             self._indexes[key] = ExampleIndex(self._retriever, [example.question for example in pool])
         await self._indexes[key].prepare(question)
         return [pool[place] for place in self._indexes[key].nearest(question, shots)]
+
+
+def _evidence(
+    kind: str, pictures: Sequence[tuple[ImageRef, Picture]], question: str, looks: Sequence[_Described]
+) -> Evidence:
+    return Evidence(
+        kind=kind,
+        images=tuple(ref for ref, _ in pictures),
+        text=question,
+        captions=tuple(one.captions for one in looks),
+        relevance=tuple(tuple(map(tuple, one.relevance.tolist())) for one in looks),
+        patches=tuple(one.patches for one in looks),
+    )
 
 
 def _seeds(places: Iterable[int], *parts: object) -> list[int]:
