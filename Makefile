@@ -4,22 +4,40 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_WORKERS ?= 2
 
-.PHONY: help install demo app test test-all mutations lint format types imports check docs bench clean
+.PHONY: help install demo app test test-all mutations smoke lint format types imports check docs bench lock audit release clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-$(VENV)/.installed: setup.cfg constraints.txt pyproject.toml
+# requirements/ holds exact versions and the hashes of their files; what it does not name is not installed.
+# -P: the egg-info of this folder is no installed package.
+PIP_INSTALL = -P -m pip install --quiet --disable-pip-version-check --no-deps
+LOCKED = $(PIP_INSTALL) --no-compile --require-hashes
+TORCH := requirements/torch-cpu.txt requirements/torch.txt
+
+# Into the environment of $(1): torch, as a build for CPUs if the index in use has one, then the files $(2) of requirements/.
+define lay
+	@$(1) $(LOCKED) -r requirements/torch-cpu.txt 2>$(dir $(1))torch-cpu.log || \
+		{ echo "No CPU build of torch is offered here; the package index's own follows."; $(1) $(LOCKED) -r requirements/torch.txt; }
+	$(1) $(LOCKED) $(2:%=-r requirements/%.txt)
+endef
+
+$(VENV)/.installed: setup.cfg pyproject.toml $(TORCH) requirements/base.txt requirements/demo.txt
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[demo]'
+	$(call lay,$(BIN)/python,base demo)
+	$(BIN)/python $(PIP_INSTALL) --no-build-isolation --editable .
 	touch $@
 
-$(VENV)/.installed-test: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[test,dev]'
+$(VENV)/.installed-test: $(VENV)/.installed requirements/smoke.txt requirements/test.txt
+	$(BIN)/python $(LOCKED) -r requirements/smoke.txt -r requirements/test.txt
 	touch $@
 
-install: $(VENV)/.installed  ## create .venv and install the pinned dependencies
+$(VENV)/.installed-release: $(VENV)/.installed-test requirements/release.txt
+	$(BIN)/python $(LOCKED) -r requirements/release.txt
+	touch $@
+
+install: $(VENV)/.installed  ## create .venv and install the locked dependencies
 
 demo: install  ## answer questions about the shipped pictures with the embedded models
 	$(BIN)/python examples/demo.py
@@ -42,6 +60,15 @@ test-all: $(VENV)/.installed-test  ## run all tests: training, notebook, Ray, wh
 mutations: $(VENV)/.installed-test  ## take each defence out and see a test fail; ARGS are words of those to try
 	$(BIN)/python tests/security/mutations.py $(ARGS)
 
+# These need no torch, of which an interpreter other than 3.11 may find no build for CPUs.
+SMOKE := answer_json batching datasets engine fakes grammar images metrics pages plan program_checks sandbox \
+	services signature trace_diff values writer
+smoke: ## try another Python, without torch: make smoke PYTHON=python3.13
+	$(PYTHON) -m venv --clear $(VENV)-smoke
+	$(VENV)-smoke/bin/python $(LOCKED) -r requirements/base.txt -r requirements/smoke.txt
+	$(VENV)-smoke/bin/python $(PIP_INSTALL) --no-build-isolation --editable .
+	$(VENV)-smoke/bin/python -m pytest -n $(PYTEST_WORKERS) -m "not slow and not timing" $(SMOKE:%=tests/test_%.py) tests/security/test_sandbox_attacks.py
+
 lint: $(VENV)/.installed-test  ## ruff, formatting, prompt banks
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -54,7 +81,7 @@ format: $(VENV)/.installed-test  ## format the code
 types: $(VENV)/.installed-test  ## strict mypy
 	$(BIN)/mypy -p codevqa
 	$(BIN)/mypy -p training
-	$(BIN)/mypy app.py examples benchmarks docs tests
+	$(BIN)/mypy app.py examples benchmarks docs requirements tests
 
 imports: $(VENV)/.installed-test  ## what may import what
 	$(BIN)/lint-imports
@@ -67,5 +94,29 @@ docs: $(VENV)/.installed-test  ## write the generated pages of docs/
 bench: install  ## cold start, warm latency and memory of the embedded models
 	$(BIN)/python benchmarks/latency.py
 
+lock: $(VENV)/.installed-release  ## write requirements/ anew; ARGS are uv's, as in ARGS=--upgrade
+	$(BIN)/python requirements/lock.py $(ARGS)
+
+audit: $(VENV)/.installed-release  ## look the locked versions up among known vulnerabilities
+	$(BIN)/python requirements/audit.py
+
+TRIED := build/tried
+release: $(VENV)/.installed-release  ## build, try both files in an empty environment, SBOM, licences, audit
+	rm -rf dist build
+	$(BIN)/python -m build --no-isolation
+	$(PYTHON) -m venv $(TRIED)
+	$(call lay,$(TRIED)/bin/python,base)
+	for kind in --no-binary --only-binary; do \
+		$(TRIED)/bin/python $(PIP_INSTALL) --no-build-isolation --force-reinstall --no-index --find-links dist $$kind codevqa codevqa && \
+		$(TRIED)/bin/python -I requirements/offline.py || exit 1; \
+	done
+	$(TRIED)/bin/python $(LOCKED) -r requirements/demo.txt
+	$(TRIED)/bin/python -P -m pip check
+	$(BIN)/cyclonedx-py environment --output-reproducible --output-file dist/sbom.cdx.json $(TRIED)/bin/python
+	{ echo "# Licences"; echo; echo "Of what \`pip install 'codevqa[demo]'\` brings, as the packages state them; written by \`make release\`."; \
+		echo "PyPI's torch for Linux brings NVIDIA's libraries besides, under NVIDIA's own licences."; echo; \
+		$(BIN)/pip-licenses --python $(TRIED)/bin/python --format=markdown --no-version --ignore-packages codevqa; } >docs/licences.md
+	$(BIN)/python requirements/audit.py || test $$? -eq 2
+
 clean:  ## remove what was installed and built
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-smoke build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -78,7 +78,7 @@ def test_every_plain_value_comes_back_with_its_types(value: Any) -> None:
     assert not {"NaN", "Infinity"} & set(json.loads(line, parse_constant=lambda name: pytest.fail(name)))
     back = Answer.from_json(line)
     assert repr(back) == repr(answer)  # repr tells 1 from True and 1.0, and equals for NaN
-    assert back == answer
+    assert back == answer or "nan" in repr(value)  # from Python 3.13 on dataclasses that hold NaN are unequal
 
 
 def test_numbers_that_are_not_finite_in_evidence() -> None:

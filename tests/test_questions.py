@@ -162,6 +162,13 @@ def test_statements_of_two_conditions_and_only_are_judged_rightly() -> None:
         seen["and"] += item.type == "joined"
 
 
+@pytest.mark.parametrize("reaching", ["open('setup.cfg').read()", "__import__('os').listdir('/')", "query.__globals__"])
+def test_a_program_reaches_more_than_the_truth(reaching: str) -> None:
+    scene = scene_of(("black", "circle", 20, 20))
+    with pytest.raises((PermissionError, NameError, AttributeError)):
+        oracle.run_program(f"answer = {reaching}", [scene], "image")
+
+
 def test_only_two_colors_wants_both_and_nothing_else() -> None:
     program = (
         'first = int(query(img, "How many black objects are there?"))\n'

@@ -5,8 +5,12 @@ Understands the elementary questions that the programs of ``questions`` ask, and
 
 from __future__ import annotations
 
+import atexit
+import functools
 import re
 from collections.abc import Callable, Sequence
+
+import pydantic_monty as monty
 
 from .conditions import touches
 from .questions import GENERIC, Phrase, yes_no
@@ -113,7 +117,7 @@ _PATTERNS: tuple[tuple[str, Callable[..., str]], ...] = (
 def run_program(
     program: str, scenes: Sequence[Scene], form: str, *, query_with: Callable[[Scene, str], str] = query
 ) -> str:
-    """Runs one of our own programs against the truth. A model's run in the sandbox, in training too.
+    """Runs a program against the truth, in an interpreter that knows scenes by their places only.
 
     Args:
         program: Without its opening line.
@@ -124,15 +128,28 @@ def run_program(
     Raises:
         ValueError: the program asks something the truth does not decide.
     """
-    names: dict[str, object] = {
-        "query": query_with,
-        "get_pos": get_pos,
-        "find_matching_image": find_matching_image,
+    truth: dict[str, object] = {
+        "query": lambda place, question: query_with(scenes[place], question),
+        "get_pos": lambda place, phrase: get_pos(scenes[place], phrase),
+        "find_matching_image": lambda places, phrase: scenes.index(
+            find_matching_image([scenes[place] for place in places], phrase)
+        ),
         "LEFT": 0,
         "BOTTOM": 0,
         "RIGHT": GRID,
         "TOP": GRID,
-        "images" if form == "set" else "img": list(scenes) if form == "set" else scenes[0],
+        "images" if form == "set" else "img": list(range(len(scenes))) if form == "set" else 0,
     }
-    exec(compile(program, "<program>", "exec"), names)  # noqa: S102
-    return str(names["answer"])
+    with _interpreters().checkout() as session:
+        try:
+            return str(session.feed_run(f"{program}\nanswer", external_lookup=truth))
+        except monty.MontyError as error:
+            raise error.exception() from None
+
+
+@functools.cache
+def _interpreters() -> monty.Monty:
+    """Begun once, ended with this process. One that is forked afterwards must not use them: it would wait for ever."""
+    pool = monty.Monty(max_processes=1)
+    atexit.register(pool.__enter__().__exit__, None, None, None)
+    return pool
