@@ -35,6 +35,11 @@ class Held:
     processes: frozenset[int]
     descriptors: int
 
+    @property
+    def others(self) -> int:
+        """Descriptors beside the three pipes of each worker."""
+        return self.descriptors - 3 * len(self.processes)
+
 
 def children(process: int | str = "self") -> frozenset[int]:
     """Returns the children of a process."""
