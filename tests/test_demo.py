@@ -552,6 +552,19 @@ def test_the_page_for_download_hides_where_models_lie(tmp_path: Path) -> None:
 # -- engines ---------------------------------------------------------------------------------------------------------
 
 
+def test_a_page_that_cannot_be_written_costs_the_answer_nothing(tmp_path: Path) -> None:
+    async def main() -> None:
+        demo = service(tmp_path, StubEngines(Answered(answer())))
+        views = await all_views(demo.serve(asked(tmp_path), VISITOR))
+        assert "Done in" in views[-1].status
+        (tmp_path / "pages").write_text("where the folder should be")
+        assert await demo.page(VISITOR) is None
+        (tmp_path / "pages").unlink()
+        assert await demo.page(VISITOR) is not None
+
+    asyncio.run(main())
+
+
 def test_an_engine_is_loaded_once_for_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     loads: list[str] = []
     engine = StubEngines()

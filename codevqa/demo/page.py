@@ -311,7 +311,7 @@ async def _serve(service: DemoService, asked: DemoRequest, request: gr.Request) 
             last = (view, live)
     if last is not None and last[1] is not None and last[1].answer is not None:
         path = await service.page(visitor_id)
-        yield (*_pieces(last[0]), gr.DownloadButton(value=path, interactive=True))
+        yield (*_pieces(last[0]), gr.DownloadButton(value=path, interactive=path is not None))
 
 
 def _pieces(view: PageUpdate) -> tuple[Any, ...]:

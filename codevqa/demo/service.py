@@ -167,11 +167,15 @@ class DemoService:
         raise InputError("Stopped.")
 
     async def page(self, visitor_id: VisitorId) -> str | None:
-        """Writes the trace page of a visitor's last answer; returns its path, or None where there is no answer."""
+        """Writes the trace page of a visitor's last answer; returns its path, or None where there is none to be had."""
         visitor = self.visitors.known(visitor_id.session)
         if visitor is None or visitor.answer is None:
             return None
-        return await asyncio.to_thread(self._write_page, visitor.answer, visitor.pictures)
+        try:
+            return await asyncio.to_thread(self._write_page, visitor.answer, visitor.pictures)
+        except OSError as error:  # the answer itself is shown already
+            log.warning("a page for download was not written: %s", error.strerror)
+            return None
 
     def stop(self, visitor_id: VisitorId) -> bool:
         """Ends what runs for a visitor, also while it waits for its models; returns whether anything did."""
