@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,8 +44,11 @@ class Held:
 
 def children(process: int | str = "self") -> frozenset[int]:
     """Returns the children of a process."""
-    found = (task / "children" for task in Path(f"/proc/{process}/task").iterdir())
-    return frozenset(int(one) for file in found for one in file.read_text().split())
+    found: set[int] = set()
+    for task in Path(f"/proc/{process}/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread may end while they are listed
+            found.update(map(int, (task / "children").read_text().split()))
+    return frozenset(found)
 
 
 def held(process: int | str = "self") -> Held:
