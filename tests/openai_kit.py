@@ -74,9 +74,10 @@ class FakeServer(ThreadingHTTPServer):
 
     daemon_threads = True
     request_queue_size = 128
+    port = 0
 
     def __init__(self, answer: Answer) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(("127.0.0.1", self.port), Handler)
         self.answer = answer
         self.seen: list[tuple[str, dict[str, Any], dict[str, str]]] = []
         self.lock = threading.Lock()

@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,6 +31,7 @@ from codevqa.demo.live import LiveQuestion, PageUpdate
 from codevqa.demo.pictures import read_pictures, shipped_questions
 from codevqa.demo.service import DemoRequest, DemoService, VisitorId
 from codevqa.demo.turn import Turn, follow
+from codevqa.demo.unread import Unread
 from codevqa.demo.visitor import Allowance, Visitors
 from codevqa.engine.watch import Watch
 
@@ -267,6 +269,27 @@ def test_cards_past_the_limit_come_without_evidence(monkeypatch: pytest.MonkeyPa
     shown = live()
     assert "a rare caption" in feed(shown, CallEnded(call(1, evidence=evidence))).calls
     assert feed(shown, CallEnded(call(2, evidence=evidence))).calls.count("a rare caption") == 1
+
+
+def test_what_nobody_comes_for_is_let_go_but_not_before_it_has_ended() -> None:
+    # The part of Gradio's queue that is looked at; Gradio itself is served by a process of its own in test_demo_api.
+    queue = SimpleNamespace(pending_messages_per_session={}, pending_event_ids_session={}, event_ids_to_events={})
+    now = [0.0]
+    unread = Unread(SimpleNamespace(_queue=queue), 60, clock=lambda: now[0])
+    for session in ("left", "under way"):
+        queue.pending_messages_per_session[session] = asyncio.Queue()
+        queue.pending_event_ids_session[session] = {session}
+    queue.event_ids_to_events["under way"] = SimpleNamespace(session_hash="under way")
+    for now[0] in (0, 59):
+        unread.sweep()
+        assert len(queue.pending_messages_per_session) == 2
+    now[0] = 60
+    unread.sweep()
+    assert list(queue.pending_messages_per_session) == list(queue.pending_event_ids_session) == ["under way"]
+    del queue.event_ids_to_events["under way"]
+    for now[0] in (61, 120, 121):
+        unread.sweep()
+        assert bool(queue.pending_messages_per_session) == (now[0] < 121)
 
 
 # -- turns -----------------------------------------------------------------------------------------------------------
@@ -541,6 +564,19 @@ def test_pages_for_download_lie_where_nobody_guesses(tmp_path: Path) -> None:
 
 
 # -- engines ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_page_that_cannot_be_written_costs_the_answer_nothing(tmp_path: Path) -> None:
+    async def main() -> None:
+        demo = service(tmp_path, StubEngines(Answered(answer())))
+        views = await all_views(demo.serve(asked(tmp_path), VISITOR))
+        assert "Done in" in views[-1].status
+        (tmp_path / "pages").write_text("where the folder should be")
+        assert await demo.page(VISITOR) is None
+        (tmp_path / "pages").unlink()
+        assert await demo.page(VISITOR) is not None
+
+    asyncio.run(main())
 
 
 def test_an_engine_is_loaded_once_for_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:

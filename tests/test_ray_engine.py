@@ -281,6 +281,28 @@ def slowly(request: GenerationRequest) -> str:
     return "yes"
 
 
+def test_an_actor_that_hangs_is_replaced_and_loses_nothing(
+    ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(actor_pool, "HANGING", 4.0)
+    factory = make(stopping, folder=tmp_path)
+    began = time.monotonic()
+    with ray_evaluate(factory, Numbered(tmp_path, 40), tmp_path / "run", methods=["pnpvqa"], actors=1) as store:
+        rows = list(store.rows("pnpvqa"))
+    assert time.monotonic() - began < 120
+    assert [row.prediction for row in rows] == ["yes"] * 40 and (tmp_path / "stopped").exists()
+
+
+def stopping(folder: Path) -> CodeVQA:
+    def read(request: GenerationRequest) -> str:
+        if "Is thing 17 red?" in str(request.prompt) and not (folder / "stopped").exists():
+            (folder / "stopped").touch()
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return "yes"
+
+    return fake_engine(read=read)
+
+
 def test_a_question_that_kills_its_actor_is_a_row(ray: Any, tmp_path: Path) -> None:
     with ray_evaluate(make(fake_engine, read=deadly), Numbered(tmp_path, 60), tmp_path / "run") as store:
         for method in ("codevqa", "pnpvqa"):

@@ -8,6 +8,7 @@ and the browser is told to fetch nothing from anywhere else.
 from __future__ import annotations
 
 import asyncio
+import errno
 import ipaddress
 import json
 import logging
@@ -41,6 +42,9 @@ POST = re.compile(r"/login/?|/gradio_api/(queue/join|cancel|reset|upload|call/(v
 """What may be sent."""
 ADDRESS = re.compile(r"\s*[a-z][a-z0-9+.-]+:/|\s*(//|\\)", re.IGNORECASE)
 """What is an address rather than a path of this machine."""
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Why a file cannot grow."""
 
 POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; style-src 'self' 'unsafe-inline';"
@@ -122,6 +126,10 @@ class Gate:
             except TimeoutError:
                 if not send.begun:
                     await _refuse(scope, send, "408 the upload took too long")
+            except OSError as error:
+                if send.begun or error.errno not in FULL:
+                    raise
+                await _refuse(scope, send, "507 there is no room for pictures left: try again later")
 
     def _refused(self, scope: Scope) -> str:
         """Says why a request is refused by its head alone; empty where it is not."""

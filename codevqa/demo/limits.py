@@ -46,7 +46,8 @@ class DemoLimits:
     stored_bytes_address: int = 256 << 20
     """What one network address may upload in :attr:`keep_seconds`."""
     receive_seconds: float = 60.0
-    """From a request's first byte to its last; the head of one has a third of it."""
+    """From a request's first byte to its last; the head of one has a third of it. A piece of an answer may wait as long
+    to be taken, and a finished answer to be fetched."""
     keep_seconds: int = 1800
     """Uploaded pictures and written pages are deleted after this."""
 

@@ -15,6 +15,7 @@ from .api import Api
 from .live import PageUpdate, answer_box, message_box, status_box
 from .pictures import ShippedQuestion, read_pictures, shipped_questions
 from .service import DemoRequest, DemoService, VisitorId
+from .unread import Unread
 
 __all__ = ["build"]
 
@@ -89,6 +90,7 @@ def build(service: DemoService) -> gr.Blocks:
         _wire(blocks, service, inputs, outputs, Buttons(ask, stop, run, shown))
         Api(service).offer()
     blocks.queue(api_open=False, default_concurrency_limit=limits.at_once)
+    service.each_question = Unread(blocks, limits.receive_seconds).sweep
     return blocks  # type: ignore[no-any-return]
 
 
@@ -309,7 +311,7 @@ async def _serve(service: DemoService, asked: DemoRequest, request: gr.Request) 
             last = (view, live)
     if last is not None and last[1] is not None and last[1].answer is not None:
         path = await service.page(visitor_id)
-        yield (*_pieces(last[0]), gr.DownloadButton(value=path, interactive=True))
+        yield (*_pieces(last[0]), gr.DownloadButton(value=path, interactive=path is not None))
 
 
 def _pieces(view: PageUpdate) -> tuple[Any, ...]:

@@ -260,7 +260,8 @@ def _launch(service: DemoService, options: _Options) -> tuple[gradio.Blocks, str
         head=head(),
         app_kwargs={"middleware": [gate]},
     )
-    set_patience(blocks.server, service.limits.receive_seconds / 3)
+    seconds = service.limits.receive_seconds
+    set_patience(blocks.server, head=seconds / 3, piece=seconds)
     return blocks, str(url)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -73,6 +73,8 @@ class DemoService:
         self.visitors = Visitors(limits)
         self.line = WaitingLine(limits)
         self.files = files
+        self.each_question: Callable[[], None] = _nothing
+        """Called as each question comes in."""
 
     async def serve(
         self, asked: DemoRequest, visitor_id: VisitorId
@@ -86,6 +88,7 @@ class DemoService:
         live: LiveQuestion | None = None
         place: Place | None = None
         visitor: Visitor | None = None
+        self.each_question()
         try:
             visitor = self.visitors.admit(visitor_id.session, visitor_id.address)
             visitor.asking += 1
@@ -132,6 +135,7 @@ class DemoService:
         Raises:
             CodeVQAError: there is no answer; the message says why.
         """
+        self.each_question()
         visitor = self.visitors.admit(visitor_id.session, visitor_id.address)
         asked, pictures = await self._checked(asked)
         place = self.line.join()
@@ -163,11 +167,15 @@ class DemoService:
         raise InputError("Stopped.")
 
     async def page(self, visitor_id: VisitorId) -> str | None:
-        """Writes the trace page of a visitor's last answer; returns its path, or None where there is no answer."""
+        """Writes the trace page of a visitor's last answer; returns its path, or None where there is none to be had."""
         visitor = self.visitors.known(visitor_id.session)
         if visitor is None or visitor.answer is None:
             return None
-        return await asyncio.to_thread(self._write_page, visitor.answer, visitor.pictures)
+        try:
+            return await asyncio.to_thread(self._write_page, visitor.answer, visitor.pictures)
+        except OSError as error:  # the answer itself is shown already
+            log.warning("a page for download was not written: %s", error.strerror)
+            return None
 
     def stop(self, visitor_id: VisitorId) -> bool:
         """Ends what runs for a visitor, also while it waits for its models; returns whether anything did."""
@@ -221,6 +229,10 @@ class DemoService:
         path = folder / "codevqa-answer.html"
         path.write_text(trace_page(answer, pictures), "utf-8")
         return str(path)
+
+
+def _nothing() -> None:
+    pass
 
 
 def _public(answer: Answer) -> Answer:

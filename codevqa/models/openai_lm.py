@@ -16,6 +16,7 @@ import openai
 
 from ..core.errors import ServerError, SetupError
 from .base import Completion, GenerationRequest, Message, cut_at_stop
+from .bounded_reply import bounded
 from .grammar import Grammar
 from .text_stream import TextStream, stream_of
 
@@ -50,7 +51,8 @@ class OpenAILM:
         form: prompts made of messages always go to the chat endpoint, and :attr:`chat` asks for such. ``"auto"`` sends
             text prompts to the legacy completions endpoint, ``"chat"`` sends them as one user message;
             ``"completion"`` is for base models, which are not to be talked with.
-        timeout: seconds to wait for one answer, or for its next piece where somebody listens to it.
+        timeout: seconds to wait for one answer, or for its next piece where somebody listens to it, and ten times as
+            long for the last.
         max_retries: attempts after the first, for answers 429 and 5xx and for lost connections; nothing else is
             tried again.
         concurrency: most requests in flight.
@@ -100,6 +102,7 @@ class OpenAILM:
             base_url=address,
             timeout=openai.Timeout(timeout, connect=min(_CONNECT_S, timeout)),
             max_retries=0,
+            http_client=openai.DefaultHttpxClient(event_hooks={"response": [bounded(timeout)]}),
         )
         # What messages show; an address may carry a password too.
         self._address = re.sub(r"//[^/@]*@", "//", str(self._client.base_url)).rstrip("/")

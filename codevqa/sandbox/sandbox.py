@@ -43,6 +43,8 @@ _Key: TypeAlias = "tuple[str, tuple[tuple[str, str], ...]]"
 
 CHECKS_KEPT = 2048
 """Results of the static check that are remembered."""
+CHECK_TRIES = 3
+"""How often a program is checked whose checker dies, before it is said to be the program's fault."""
 GRACE = 5.0
 """Seconds past its time limit after which a worker that does not react is killed."""
 DRAIN = 0.05
@@ -268,7 +270,9 @@ class Sandbox:
             workers = self._checkers
         return await in_thread(workers.threads, self._check_now, workers, source, given)
 
-    def _check_now(self, workers: _Workers, source: str, given: Mapping[str, str]) -> ProgramError | None:
+    def _check_now(
+        self, workers: _Workers, source: str, given: Mapping[str, str], tries: int = CHECK_TRIES
+    ) -> ProgramError | None:
         """Checks a program, in a thread of the checkers."""
         before = prefix(given)
         try:
@@ -285,7 +289,9 @@ class Sandbox:
                 return found
         except (monty.MontySyntaxError, monty.MontyRuntimeError) as error:
             return explain(error, self.limits, source, "<python-input-0>", offset=before.count("\n"))
-        except monty.MontyCrashedError:
+        except monty.MontyCrashedError as error:
+            if tries > 1 and not error.timed_out:
+                return self._check_now(workers, source, given, tries - 1)
             return ProgramLimitError("the program is too much for the static check.", hint="Write it more simply.")
         except RuntimeError as error:
             raise nonsense() from error  # says nothing of the program, and is not remembered

@@ -7,6 +7,7 @@ what it was asked goes to another.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import nullcontext, suppress
@@ -35,6 +36,8 @@ RETRIES = 3
 """How often an example is asked again by itself after an actor died that was asked it."""
 DEATHS = 8
 """Actors that may die with no answer between them."""
+HANGING = 1800.0
+"""Seconds in which an actor that is asked something answers something; one that does not is as good as dead."""
 PLACING = 300.0
 """Seconds Ray may take to find room for an actor."""
 CLOSING = 5.0
@@ -51,6 +54,8 @@ class _ActorSlot:
     def __init__(self) -> None:
         self.actor: Any = None
         self.load = 0
+        self.heard = 0.0
+        """When it last answered something."""
         self.ready = False
         self.starting: asyncio.Task[None] | None = None
 
@@ -157,7 +162,7 @@ class ActorPool:
         actor = slot.actor
         slot.load += 1
         try:
-            result = await self._result(actor.ask.remote(example, jobs, self.seeds, self.evidence))
+            result = await self._heard(slot, actor.ask.remote(example, jobs, self.seeds, self.evidence))
         except _Died as error:
             if slot.actor is actor and slot.ready:  # the first to notice
                 self._replace(slot, error)
@@ -169,6 +174,24 @@ class ActorPool:
             raise result
         assert isinstance(result, WorkerReply)
         return result
+
+    async def _heard(self, slot: _ActorSlot, ref: Any) -> Any:
+        """Awaits what an actor answers, as long as it answers anything at all.
+
+        Raises:
+            _Died: it is gone, or hangs.
+        """
+        answer = asyncio.ensure_future(self._result(ref))
+        try:
+            while not answer.done():
+                since = time.monotonic()
+                await asyncio.wait((answer,), timeout=HANGING)
+                if not answer.done() and slot.heard < since:
+                    raise _Died(f"The process answered nothing for {HANGING:g} seconds.")
+            slot.heard = time.monotonic()
+            return answer.result()
+        finally:
+            answer.cancel()
 
     async def _free(self, cluster: str) -> _ActorSlot:
         """Returns the actor that a cluster belongs to, or the one with the least to do; waits where none has started.

@@ -1,0 +1,155 @@
+"""A model server that dies, hangs, drips or never stops: a typed error in bounded time, then the next is served."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from failure_kit import RED, engine
+from openai_kit import Serve, event
+
+from codevqa import CodeVQA
+from codevqa.core.errors import ServerError
+from codevqa.core.events import Failed, Writing
+from codevqa.models import bounded_reply
+from codevqa.models.openai_lm import OpenAILM
+
+HERE = Path(__file__).resolve().parent
+PROCESS = """
+import sys, time
+from openai_kit import FakeServer, completion
+def answer(path, body, number):
+    print(path, flush=True)
+    if "Hold" in body["prompt"]:
+        time.sleep(60)
+    return completion("answer = 'from the server'")
+FakeServer.allow_reuse_address = True
+FakeServer.port = int(sys.argv[1])
+print(FakeServer(answer).url, flush=True)
+time.sleep(600)
+"""
+
+
+@contextmanager
+def process(port: int = 0) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A model server in a process of its own, and its address."""
+    environment = {**os.environ, "PYTHONPATH": str(HERE.parent)}
+    words = [sys.executable, "-c", PROCESS, str(port)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment) as running:
+        assert running.stdout is not None
+        try:
+            yield running, running.stdout.readline().strip()
+        finally:
+            running.kill()
+
+
+def model(url: str, **options: Any) -> OpenAILM:
+    return OpenAILM("m", base_url=url, api_key="k", form="completion", **{"timeout": 1.0, "max_retries": 0} | options)
+
+
+def refused(vqa: CodeVQA, question: str = "Hold") -> ServerError:
+    with pytest.raises(ServerError) as caught:
+        vqa.ask(RED, question)
+    return caught.value
+
+
+def killed_once_asked(server: subprocess.Popen[str]) -> None:
+    assert server.stdout is not None and server.stdout.readline()
+    server.kill()
+
+
+def test_a_server_that_dies_in_an_answer_is_asked_again_once_it_is_back() -> None:
+    with process() as (first, url):
+        vqa = engine(model(url, max_retries=1, timeout=20.0))
+        threading.Thread(target=killed_once_asked, args=(first,), daemon=True).start()
+        began = time.monotonic()
+        assert "Cannot reach the model server" in str(refused(vqa))
+        assert time.monotonic() - began < 10
+    with vqa, process(int(url.split(":")[2].split("/")[0])):
+        assert vqa.ask(RED, "What is it?").text == "from the server"
+
+
+def test_a_server_that_hangs_is_given_up_and_asked_again_when_it_goes_on() -> None:
+    with process() as (server, url), engine(model(url)) as vqa:
+        assert vqa.ask(RED, "What is it?").text == "from the server"
+        server.send_signal(signal.SIGSTOP)
+        began = time.monotonic()
+        assert "did not answer within 1 s" in str(refused(vqa, "What is it now?"))
+        assert time.monotonic() - began < 5
+        server.send_signal(signal.SIGCONT)
+        assert vqa.ask(RED, "What is it then?").text == "from the server"
+
+
+@contextmanager
+def raw(*pieces: bytes, pause: float) -> Iterator[str]:
+    """A server that sends the first piece once and the last for ever, and pauses between."""
+    over = threading.Event()
+
+    def serve() -> None:
+        while not over.is_set():
+            client, _ = listening.accept()
+            threading.Thread(target=drip, args=(client,), daemon=True).start()
+
+    def drip(client: socket.socket) -> None:
+        with client:
+            client.recv(65536)
+            try:
+                for piece in pieces[:-1]:
+                    client.sendall(piece)
+                while not over.wait(pause):
+                    client.sendall(pieces[-1])
+            except OSError:  # the client has given up
+                pass
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
+        over.set()
+
+
+JSON = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 999999999\r\n\r\n"
+EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+EMPTY = event({"choices": []}).encode()
+WORD = event({"choices": [{"index": 0, "text": "answer = 1\n", "finish_reason": None}]}).encode()
+
+
+@pytest.mark.parametrize("listened", [False, True])
+@pytest.mark.parametrize(
+    ("pieces", "within"),
+    [
+        pytest.param((JSON, b" "), 3, id="blanks before an answer"),
+        pytest.param((EVENTS, b": ping\n\n"), 3, id="comments before a stream"),
+        pytest.param((EVENTS, EMPTY), 6, id="empty pieces for ever"),
+        pytest.param((EVENTS, WORD), 6, id="words for ever"),
+    ],
+)
+def test_a_server_that_never_comes_to_an_end_is_given_up(
+    pieces: tuple[bytes, ...], within: float, listened: bool
+) -> None:
+    with raw(*pieces, pause=0.05) as url, engine(model(url, timeout=0.3)) as vqa:
+        began = time.monotonic()
+        if listened:
+            events = list(vqa.watch(RED, "Is it?"))
+            assert isinstance(events[-1], Failed) and events[-1].error.type == "ServerError", events[-1]
+            assert any(isinstance(one, Writing) for one in events) == (pieces[-1] is WORD)
+        else:
+            assert "did not answer" in str(refused(vqa, "Is it?"))
+        assert time.monotonic() - began < within
+
+
+def test_an_answer_without_end_takes_no_memory(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_reply, "_MOST", 1 << 20)
+    with raw(JSON, b" " * (1 << 18), pause=0) as url, engine(model(url, timeout=20.0)) as vqa:
+        began = time.monotonic()
+        assert "over 1 MB" in str(refused(vqa))
+        assert time.monotonic() - began < 10

@@ -1,0 +1,192 @@
+"""A sandbox worker that is killed, stopped or filled: a marked fallback in bounded time, and the next is served."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+from failure_kit import RED, children, engine, held, resident
+
+from codevqa import CodeVQA
+from codevqa.core.errors import ProgramError, ProgramLimitError, ProgramRuntimeError
+from codevqa.models.base import GenerationRequest
+from codevqa.models.fakes import ScriptedLM
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds workers as Linux lists them")
+
+CALLING = "answer = query(img, 'Is it lit?')"
+LONG = "answer = 'yes'\nwhile True:\n    pass"
+STRUCK = pytest.mark.parametrize(
+    ("signal_", "error"),
+    [(signal.SIGKILL, ProgramRuntimeError), (signal.SIGSTOP, ProgramLimitError)],
+    ids=["killed", "stopped"],
+)
+BOUND = 12
+"""Seconds: the limit of the program, the patience with its worker, and a slow machine."""
+
+
+def writer(programs: dict[str, str]) -> ScriptedLM:
+    """Writes the program that a word of the question asks for."""
+
+    def write(request: GenerationRequest) -> str:
+        question = str(request.prompt).rsplit(": ", 1)[-1]
+        return next((program for word, program in programs.items() if word in question), "answer = 'yes'")
+
+    return ScriptedLM(write, name="writer")
+
+
+OTHERS: set[int] = set()
+"""Workers of engines that other tests keep open."""
+
+
+@pytest.fixture(autouse=True)
+def others() -> None:
+    OTHERS.clear()
+    OTHERS.update(children())
+
+
+def workers() -> frozenset[int]:
+    return children() - OTHERS
+
+
+def strike(how: signal.Signals) -> None:
+    for worker in workers():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(worker, how)
+
+
+class Striking:
+    """A reading model that strikes every worker the first time it is asked."""
+
+    def __init__(self, how: signal.Signals) -> None:
+        self.how, self.struck = how, False
+
+    def __call__(self, request: GenerationRequest) -> str:
+        if not self.struck:
+            self.struck = True
+            strike(self.how)
+        return " yes"
+
+
+@STRUCK
+def test_workers_struck_while_a_program_waits_cost_it_its_answer_and_nothing_else(
+    signal_: signal.Signals, error: type[ProgramError]
+) -> None:
+    reader = ScriptedLM(Striking(signal_), name="reader")
+    with engine(writer({"lit": CALLING}), reader) as vqa:
+        began = time.monotonic()
+        lost = vqa.ask(RED, "Is it lit?")
+        assert time.monotonic() - began < BOUND
+        assert lost.fallback and lost.text == "yes" and lost.error is not None
+        assert lost.error.type == error.__name__, lost.error
+        assert lost.program is not None and lost.trace.calls, "what was done is kept"
+        again = vqa.ask(RED, "Is it lit again?")
+        assert (again.text, again.fallback) == ("yes", False)
+
+
+@STRUCK
+def test_workers_struck_while_they_compute(signal_: signal.Signals, error: type[ProgramError]) -> None:
+    with engine(writer({"long": LONG})) as vqa:
+        vqa.ask(RED, "Is it?")  # there are workers now
+        timer = threading.Timer(0.25, lambda: strike(signal_))
+        timer.start()
+        began = time.monotonic()
+        lost = vqa.ask(RED, "Is it long?")
+        assert time.monotonic() - began < BOUND
+        timer.join()
+        assert lost.fallback and lost.error is not None and lost.error.type == error.__name__, lost.error
+        assert vqa.ask(RED, "Is it now?").text == "yes"
+
+
+def test_a_check_whose_worker_is_killed_says_nothing_of_the_program() -> None:
+    lines = "\n".join(f"x{n} = [a + {n} for a in (1, 2, 3) if a > {n}]" for n in range(1200))
+    with engine(writer({})) as vqa:
+        assert vqa.run("answer = 1", RED).text == "1"  # there are workers now
+        timer = threading.Timer(0.03, lambda: strike(signal.SIGKILL))  # while it is checked
+        timer.start()
+        assert vqa.run(f"{lines}\nanswer = 2", RED).text == "2"
+        timer.join()
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "answer = x = 'a'\nwhile True:\n    x += x",
+        "answer = x = []\nwhile True:\n    x.append([0] * 1000)",
+        "answer = 1\nwhile True:\n    print('a' * 1000)",
+        "answer = 'a' * 90_000_000",
+    ],
+)
+def test_a_program_that_fills_its_worker_leaves_nothing_behind(program: str) -> None:
+    with engine(writer({"large": program}), workers=1) as vqa:
+        vqa.ask(RED, "Is it large?")
+        before, size = held(), resident()
+        began = time.monotonic()
+        for _ in range(5):
+            lost = vqa.ask(RED, "Is it large?")
+            assert lost.fallback and lost.error is not None
+            assert lost.error.type in ("ProgramLimitError", "ProgramAnswerError"), lost.error
+            assert "never sets" not in lost.error.message and vqa.ask(RED, "Is it?").text == "yes"
+        assert time.monotonic() - began < 5 * BOUND
+        after = held()
+        assert len(workers()) <= 2 and after.others <= before.others
+        assert resident() - size < 100
+
+
+def test_fifty_questions_given_up_leave_no_process_no_descriptor_and_no_memory() -> None:
+    async def given_up(vqa: CodeVQA, count: int) -> None:
+        for number in range(count):
+            asking = asyncio.create_task(vqa.ask_async(RED, f"Is it {'lit' if number % 2 else 'long'}?"))
+            await asyncio.sleep(0.01 * (number % 5))
+            asking.cancel()
+            with contextlib.suppress(asyncio.CancelledError):  # one that was quicker has its answer
+                assert (await asking).text == "yes"
+
+    _leaves_nothing(lambda vqa, count: asyncio.run(given_up(vqa, count)))
+
+
+def test_fifty_watches_left_leave_no_process_no_descriptor_and_no_memory() -> None:
+    def left(vqa: CodeVQA, count: int) -> None:
+        for number in range(count):
+            with vqa.watch(RED, f"Is it {'lit' if number % 2 else 'long'}?") as watch:
+                for seen, _ in enumerate(watch):
+                    if seen >= number % 3:
+                        break
+
+    _leaves_nothing(left)
+
+
+def _leaves_nothing(give_up: Callable[[CodeVQA, int], None]) -> None:
+    import tracemalloc
+
+    before = held()
+    with engine(writer({"lit": CALLING, "long": LONG})) as vqa:
+        give_up(vqa, 10)
+        _rested(vqa)
+        warm = held()
+        tracemalloc.start()
+        give_up(vqa, 10)
+        _rested(vqa)
+        size = tracemalloc.get_traced_memory()[0]
+        give_up(vqa, 50)
+        _rested(vqa)
+        grown = tracemalloc.get_traced_memory()[0] - size
+        tracemalloc.stop()
+        after = held()
+        assert len(workers()) <= 4 and after.others <= warm.others
+        assert grown < 200 * 1024, f"{grown:,} bytes of 50 questions"
+        assert vqa.ask(RED, "Is it?").text == "yes"
+    assert held() == before
+
+
+def _rested(vqa: CodeVQA) -> None:
+    """Waits until as many programs run as fit: every worker was given back."""
+    assert [vqa.ask(RED, f"Is it {number}?").text for number in range(4)] == ["yes"] * 4
+    held()
