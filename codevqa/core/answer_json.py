@@ -11,8 +11,10 @@ import dataclasses
 import hashlib
 import json
 import math
+import types
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 from .errors import ErrorRecord, InputError
 from .trace import Call, Evidence, ImageRef, Plain, Program, Trace
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from .answer import Answer
 
 __all__ = ["decode", "digest", "encode"]
+
+MAX_DEPTH = 100
+"""Values nested deeper are no value of a program's: nothing is read that could not be written again."""
 
 
 def encode(answer: Answer, *, evidence: bool = True) -> dict[str, Any]:
@@ -74,7 +79,7 @@ def decode(data: Mapping[str, Any], answer: type[Answer]) -> Answer:
             tuple((_read_program(one["program"]), _some_error(one["error"])) for one in data["attempts"]),
             tuple(_read_evidence(one) for one in data["baseline"]),
         )
-        return answer(
+        read = answer(
             question=data["question"],
             text=data["answer"],
             program=None if written is None else _read_program(written),
@@ -87,10 +92,12 @@ def decode(data: Mapping[str, Any], answer: type[Answer]) -> Answer:
             models=dict(data["models"]),
             tokens=data["tokens"],
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        _check(read, answer, "answer")
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise InputError(
             f"This answer is damaged: {type(error).__name__}: {error}.", hint="Give what Answer.to_json() returned."
         ) from None
+    return read
 
 
 def digest(answer: Answer) -> str:
@@ -236,13 +243,15 @@ def _plain(value: Plain) -> Any:
     return _float(value) if isinstance(value, float) else value
 
 
-def _read_plain(value: Any) -> Plain:
+def _read_plain(value: Any, depth: int = 0) -> Plain:
+    if depth > MAX_DEPTH:
+        raise ValueError("a value is nested too deeply")
     if isinstance(value, list):
-        return [_read_plain(item) for item in value]
+        return [_read_plain(item, depth + 1) for item in value]
     if isinstance(value, dict):
         if value.keys() == {"image"} and type(value["image"]) is int:
             return ImageRef(value["image"])
-        return {key: _read_plain(item) for key, item in value.items()}
+        return {key: _read_plain(item, depth + 1) for key, item in value.items()}
     return value
 
 
@@ -257,13 +266,50 @@ def _tagged(value: Plain) -> list[Any]:
     return [type(value).__name__, str(value) if isinstance(value, float) else value]
 
 
-def _read_tagged(tagged: Sequence[Any]) -> Plain:
+def _read_tagged(tagged: Sequence[Any], depth: int = 0) -> Plain:
     kind, content = tagged
-    if kind == "image":
-        return ImageRef(content)
+    if depth > MAX_DEPTH:
+        raise ValueError("a value is nested too deeply")
     if kind in ("list", "tuple"):
-        items = [_read_tagged(item) for item in content]
+        items = [_read_tagged(item, depth + 1) for item in content]
         return tuple(items) if kind == "tuple" else items
     if kind == "dict":
-        return {_read_tagged(key): _read_tagged(item) for key, item in content}
-    return _read_float(content) if kind == "float" else content
+        return {_read_tagged(key, depth + 1): _read_tagged(item, depth + 1) for key, item in content}
+    if kind == "float":
+        return _read_float(content)
+    if type(content).__name__ != ("int" if kind == "image" else kind):
+        raise ValueError(f"{content!r:.40} is no {kind!r:.40}")
+    return ImageRef(content) if kind == "image" else content
+
+
+# -- kinds -----------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _hints(kind: type) -> Mapping[str, Any]:
+    return get_type_hints(kind, localns={"ImageSource": Any})  # which is no part of the JSON
+
+
+def _check(value: Any, kind: Any, where: str) -> None:
+    """Holds what was read against the annotations of what it became.
+
+    Raises:
+        TypeError: it is of another kind.
+    """
+    origin, given = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return
+    if dataclasses.is_dataclass(kind) and type(value) is kind:
+        for name, hint in _hints(kind).items():  # type: ignore[arg-type]
+            _check(getattr(value, name), hint, name)
+    elif origin is tuple and type(value) is tuple and (given[-1] is ... or len(given) == len(value)):
+        for place, item in enumerate(value):
+            _check(item, given[0 if given[-1] is ... else place], where)
+    elif origin is Mapping and type(value) is dict:
+        for key, item in value.items():
+            _check(key, given[0], where)
+            _check(item, given[1], where)
+    elif origin is types.UnionType and value is not None:
+        _check(value, given[0], where)  # the other is None
+    elif not (origin is types.UnionType or (origin is Literal and value in given) or type(value) is kind):
+        raise TypeError(f"{where} is {value!r:.40}")

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ..core.errors import ModelNotFoundError
+from ..core.errors import CodeVQAError, ModelError, ModelNotFoundError
 from .library_errors import first_line
 
 __all__ = ["ExampleIndex", "Retriever", "SentenceRetriever"]
@@ -62,13 +62,26 @@ class ExampleIndex:
     def __init__(self, retriever: Retriever, questions: Sequence[str]) -> None:
         self._retriever = retriever
         # In double precision the order of near neighbours does not depend on a machine's way of summing.
-        self._embeddings = retriever.embed(questions).astype(np.float64)
+        self._embeddings = self._embed(questions)
         self._nearest = lru_cache(maxsize=4096)(self._search)
 
     def nearest(self, question: str, count: int) -> tuple[int, ...]:
-        """Returns the places of the ``count`` nearest questions, most similar first; ties keep the bank's order."""
+        """Returns the places of the ``count`` nearest questions, most similar first; ties keep the bank's order.
+
+        Raises:
+            ModelError: the retriever failed.
+        """
         return self._nearest(question, count)
 
     def _search(self, question: str, count: int) -> tuple[int, ...]:
-        scores = self._embeddings @ self._retriever.embed([question])[0].astype(np.float64)
+        scores = self._embeddings @ self._embed([question])[0]
         return tuple(int(place) for place in np.argsort(-scores, kind="stable")[:count])
+
+    def _embed(self, sentences: Sequence[str]) -> npt.NDArray[np.float64]:
+        try:
+            return self._retriever.embed(sentences).astype(np.float64)
+        except CodeVQAError:
+            raise
+        except Exception as error:  # whatever a retriever raises belongs to its callers
+            name = self._retriever.name
+            raise ModelError(f"The retriever {name} failed: {type(error).__name__}: {first_line(error)}.") from error
