@@ -76,7 +76,7 @@ def engine(reader: str | None, form: str) -> tuple[CodeVQA, Poisoned]:
 @contextlib.contextmanager
 def uncleaned() -> Iterator[None]:
     """Captions come into prompts as they are."""
-    with mock.patch("codevqa.primitives.pnpvqa.one_line", str):
+    with mock.patch("codevqa.primitives.pnpvqa.caption_line", str):
         yield
 
 
