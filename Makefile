@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_WORKERS ?= 2
 
-.PHONY: help install demo app test test-all lint format types imports check docs bench clean
+.PHONY: help install demo app test test-all fuzz lint format types imports check docs bench clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -38,6 +38,11 @@ test: $(VENV)/.installed-test  ## run the tests but the slow ones; ARGS are pyte
 
 test-all: $(VENV)/.installed-test  ## run all tests: training, notebook, Ray, wheel and floors of the weights too
 	$(call pytest)
+
+fuzz: $(VENV)/.installed-test  ## campaigns of Hypothesis (FUZZ_EXAMPLES of each property) and, on Linux, Atheris (FUZZ_SECONDS a reader)
+	HYPOTHESIS_PROFILE=campaign $(BIN)/python -m pytest tests/security --timeout 7200 --hypothesis-show-statistics $(ARGS)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[fuzz]'
+	test "$$(uname)" != Linux || $(BIN)/python tests/security/fuzz_readers.py --seconds $${FUZZ_SECONDS:-60}
 
 lint: $(VENV)/.installed-test  ## ruff, formatting, prompt banks
 	$(BIN)/ruff check .

@@ -1,6 +1,6 @@
 """How often one hostile caption steers the answer, with the cleaning of captions and without it.
 
-    python -m benchmarks.steering [--reader transformers-int8:FOLDER --forms completion,chat] [--count 40]
+    python benchmarks/steering.py [--reader transformers-int8:FOLDER --forms completion,chat] [--count 40]
 
 Fresh drawn questions are answered by the baseline over the embedded vision models; without ``--reader`` the embedded
 language model reads too. One caption of each picture is replaced: by an innocent one, which gives the answer that an
@@ -18,9 +18,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from unittest import mock
 
-from benchmarks.accuracy import drawn
+from accuracy import drawn
+
 from codevqa import Answer, CodeVQA, Question, Writer
-from codevqa.core.images import load_picture
+from codevqa.core.images import load_pictures
 from codevqa.core.question_kind import question_kind
 from codevqa.core.settings import QuerySettings
 from codevqa.eval.statistics import compare, proportion
@@ -84,7 +85,7 @@ def measure(vqa: CodeVQA, poisoned: Poisoned, questions: Sequence[Question]) -> 
     """Yields a line for each attack."""
 
     def read(captions: Sequence[str]) -> list[Answer]:
-        poisoned.said = {load_picture(one.images[0]).key: said for one, said in zip(questions, captions, strict=True)}
+        poisoned.said = {load_pictures(one.images)[0].key: said for one, said in zip(questions, captions, strict=True)}
         return vqa.ask_many(questions, method="pnpvqa")
 
     innocent = [answer.text for answer in read([INNOCENT] * len(questions))]

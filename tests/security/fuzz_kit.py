@@ -14,7 +14,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, settings
 from PIL import Image
 
-from codevqa import CodeVQA, Limits, Models, Settings, Writer
+from codevqa import CodeVQA, Limits, Models, QuerySettings, Settings, Writer
 from codevqa.core.errors import CodeVQAError, InternalError
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 from codevqa.prompts import load
@@ -46,7 +46,8 @@ def cheap_engine(program: str = "answer = query(img, 'Is it red?')") -> CodeVQA:
     """Returns an engine over fake models: real prompts, real sandbox, real batching."""
     writer = Writer(ScriptedLM(program), {"image": load("gqa"), "set": load("covr")})
     models = Models(ScriptedLM(" yes"), FakeMatcher(6), FakeCaptioner(grid=6))
-    return CodeVQA(writer, models, Settings(limits=Limits(seconds=1, wall_seconds=20, calls=50)))
+    query, limits = QuerySettings(witness=True), Limits(seconds=1, wall_seconds=20, calls=50)
+    return CodeVQA(writer, models, Settings(query=query, limits=limits))
 
 
 def files(kind: str) -> list[Path]:
