@@ -11,12 +11,11 @@ import dataclasses
 import hashlib
 import json
 import math
-import types
 from collections.abc import Mapping, Sequence
-from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any
 
 from .errors import ErrorRecord, InputError
+from .kind_check import check_kind
 from .trace import Call, Evidence, ImageRef, Plain, Program, Trace
 
 if TYPE_CHECKING:
@@ -92,7 +91,7 @@ def decode(data: Mapping[str, Any], answer: type[Answer]) -> Answer:
             models=dict(data["models"]),
             tokens=data["tokens"],
         )
-        _check(read, answer, "answer")
+        check_kind(read, answer, "answer")
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise InputError(
             f"This answer is damaged: {type(error).__name__}: {error}.", hint="Give what Answer.to_json() returned."
@@ -280,36 +279,3 @@ def _read_tagged(tagged: Sequence[Any], depth: int = 0) -> Plain:
     if type(content).__name__ != ("int" if kind == "image" else kind):
         raise ValueError(f"{content!r:.40} is no {kind!r:.40}")
     return ImageRef(content) if kind == "image" else content
-
-
-# -- kinds -----------------------------------------------------------------------------------------------------------
-
-
-@cache
-def _hints(kind: type) -> Mapping[str, Any]:
-    return get_type_hints(kind, localns={"ImageSource": Any})  # which is no part of the JSON
-
-
-def _check(value: Any, kind: Any, where: str) -> None:
-    """Holds what was read against the annotations of what it became.
-
-    Raises:
-        TypeError: it is of another kind.
-    """
-    origin, given = get_origin(kind), get_args(kind)
-    if kind is Any:
-        return
-    if dataclasses.is_dataclass(kind) and type(value) is kind:
-        for name, hint in _hints(kind).items():  # type: ignore[arg-type]
-            _check(getattr(value, name), hint, name)
-    elif origin is tuple and type(value) is tuple and (given[-1] is ... or len(given) == len(value)):
-        for place, item in enumerate(value):
-            _check(item, given[0 if given[-1] is ... else place], where)
-    elif origin is Mapping and type(value) is dict:
-        for key, item in value.items():
-            _check(key, given[0], where)
-            _check(item, given[1], where)
-    elif origin is types.UnionType and value is not None:
-        _check(value, given[0], where)  # the other is None
-    elif not (origin is types.UnionType or (origin is Literal and value in given) or type(value) is kind):
-        raise TypeError(f"{where} is {value!r:.40}")
