@@ -94,7 +94,8 @@ def decode(data: Mapping[str, Any], answer: type[Answer]) -> Answer:
         check_kind(read, answer, "answer")
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise InputError(
-            f"This answer is damaged: {type(error).__name__}: {error}.", hint="Give what Answer.to_json() returned."
+            f"This answer is damaged: {type(error).__name__}: {str(error)[:200]}.",
+            hint="Give what Answer.to_json() returned.",
         ) from None
     return read
 

@@ -90,7 +90,7 @@ DAMAGE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, R
 
 def damaged(path: Path, error: Exception) -> InputError:
     """Returns the error of a file that holds what no record does."""
-    return InputError(f"{path} is damaged: {type(error).__name__}: {' '.join(str(error).split())}.", hint=_AGAIN)
+    return InputError(f"{path} is damaged: {type(error).__name__}: {' '.join(str(error)[:200].split())}.", hint=_AGAIN)
 
 
 class CallStore:

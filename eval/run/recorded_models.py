@@ -93,7 +93,7 @@ class _Recorded(Generic[_Model]):
             return [decode(found[key]) for key in keys]
         except DAMAGE as error:
             raise InputError(
-                f"{self._store.path} holds a damaged {kind} call: {error}.", hint="Record again."
+                f"{self._store.path} holds a damaged {kind} call: {str(error)[:200]}.", hint="Record again."
             ) from None
 
     def _compute(
