@@ -252,7 +252,7 @@ def _read_plain(value: Any, depth: int = 0) -> Plain:
         if value.keys() == {"image"} and type(value["image"]) is int:
             return ImageRef(value["image"])
         return {key: _read_plain(item, depth + 1) for key, item in value.items()}
-    return value
+    return _read_float(value) if isinstance(value, float) else value
 
 
 def _tagged(value: Plain) -> list[Any]:

@@ -333,7 +333,9 @@ class Store:
             return make(values)
         except DAMAGE as error:
             where = f"question {values[0]!r:.40}"
-            raise InputError(f"The run {self.folder} is damaged at {where}: {str(error)[:200]}.", hint=_DAMAGED) from None
+            raise InputError(
+                f"The run {self.folder} is damaged at {where}: {str(error)[:200]}.", hint=_DAMAGED
+            ) from None
 
 
 # -- files -----------------------------------------------------------------------------------------------------------

@@ -163,6 +163,7 @@ def read_json(text: str) -> None:
 
 @given(st.integers(0, 2), SPOILT)
 @example(1, [(1607, "swap", None)])
+@example(2, [(14, "set", float("nan"))])
 def test_a_spoilt_answer_is_one_that_can_be_written_or_an_error_of_ours(number: int, changes: Any) -> None:
     read_json(json.dumps(spoil(answers()[number].to_dict(), changes)))
 
