@@ -85,7 +85,6 @@ def _prepare(several: Sequence[Patches]) -> None:
     if not several:
         return
     weights = np.stack([chances.relevance.ravel() for chances in several], dtype=np.float64)
-    weights.clip(0, out=weights)  # a negative chance, which a record may hold, would be drawn for ever
     total = weights.sum(axis=1)
     useless = ~np.isfinite(total) | (total <= 0)
     if useless.any():
