@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_WORKERS ?= 2
 
-.PHONY: help install demo app test test-all mutations smoke lint format types imports check docs bench lock audit release clean
+.PHONY: help install demo app test test-all mutations fuzz smoke lint format types imports check docs bench lock audit release clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -68,6 +68,11 @@ smoke: ## try another Python, without torch: make smoke PYTHON=python3.13
 	$(VENV)-smoke/bin/python $(LOCKED) -r requirements/base.txt -r requirements/smoke.txt
 	$(VENV)-smoke/bin/python $(PIP_INSTALL) --no-build-isolation --editable .
 	$(VENV)-smoke/bin/python -m pytest -n $(PYTEST_WORKERS) -m "not slow and not timing" $(SMOKE:%=tests/test_%.py) tests/security/test_sandbox_attacks.py
+
+fuzz: $(VENV)/.installed-test  ## campaigns of Hypothesis (FUZZ_EXAMPLES of each property) and, on Linux, Atheris (FUZZ_SECONDS a reader)
+	HYPOTHESIS_PROFILE=campaign $(BIN)/python -m pytest tests/security --timeout 7200 --hypothesis-show-statistics $(ARGS)
+	$(BIN)/python $(PIP_INSTALL) 'atheris>=3'
+	test "$$(uname)" != Linux || $(BIN)/python tests/security/fuzz_readers.py --seconds $${FUZZ_SECONDS:-60}
 
 lint: $(VENV)/.installed-test  ## ruff, formatting, prompt banks
 	$(BIN)/ruff check .

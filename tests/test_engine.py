@@ -34,6 +34,7 @@ from codevqa.core.errors import (
     CodeVQAError,
     ImageError,
     InputError,
+    InternalError,
     ModelError,
     ProgramAnswerError,
     ProgramLimitError,
@@ -44,6 +45,7 @@ from codevqa.core.errors import (
     ServerError,
     SetupError,
 )
+from codevqa.core.events import Failed
 from codevqa.core.trace import ImageRef
 from codevqa.models.base import Box, GenerationRequest, Map, MatchRequest
 from codevqa.models.fakes import FakeCaptioner, FakeDetector, FakeMatcher, ScriptedLM
@@ -716,7 +718,12 @@ def test_a_mistake_of_ours_costs_its_own_question_only(
     monkeypatch.setattr("codevqa.engine.question_run.checked_question", mistaken)
     with engine("answer = 1") as vqa:
         first, second = vqa.ask_many([Question(RED, "Is it broken?"), Question(RED, "Is it red?")])
-    assert [answer.error and answer.error.type for answer in (first, second)] == ["ZeroDivisionError", "QuestionError"]
+        with pytest.raises(InternalError, match=r"codevqa made a mistake: ZeroDivisionError\. .* report") as caught:
+            vqa.ask(RED, "Is it broken?")
+        assert isinstance(caught.value.__cause__, ZeroDivisionError)
+        (failed,) = vqa.watch(RED, "Is it broken?")
+        assert isinstance(failed, Failed) and failed.error.type == "InternalError"
+    assert [answer.error and answer.error.type for answer in (first, second)] == ["InternalError", "QuestionError"]
     assert "A question failed: 'Is it broken?'" in caplog.text
 
 

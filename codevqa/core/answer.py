@@ -78,7 +78,9 @@ class Answer:
         """
         try:
             data = json.loads(text)
-        except ValueError as error:
+        except RecursionError:
+            raise InputError("This JSON is nested too deeply to be an answer.") from None
+        except (ValueError, TypeError) as error:
             raise InputError(f"This is no JSON: {error}.", hint="Give what Answer.to_json() returned.") from None
         return cls.from_dict(data)
 

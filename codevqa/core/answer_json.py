@@ -15,12 +15,16 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .errors import ErrorRecord, InputError
+from .kind_check import check_kind
 from .trace import Call, Evidence, ImageRef, Plain, Program, Trace
 
 if TYPE_CHECKING:
     from .answer import Answer
 
 __all__ = ["decode", "digest", "encode"]
+
+MAX_DEPTH = 100
+"""Values nested deeper are no value of a program's: nothing is read that could not be written again."""
 
 
 def encode(answer: Answer, *, evidence: bool = True) -> dict[str, Any]:
@@ -74,7 +78,7 @@ def decode(data: Mapping[str, Any], answer: type[Answer]) -> Answer:
             tuple((_read_program(one["program"]), _some_error(one["error"])) for one in data["attempts"]),
             tuple(_read_evidence(one) for one in data["baseline"]),
         )
-        return answer(
+        read = answer(
             question=data["question"],
             text=data["answer"],
             program=None if written is None else _read_program(written),
@@ -87,10 +91,13 @@ def decode(data: Mapping[str, Any], answer: type[Answer]) -> Answer:
             models=dict(data["models"]),
             tokens=data["tokens"],
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        check_kind(read, answer, "answer")
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise InputError(
-            f"This answer is damaged: {type(error).__name__}: {error}.", hint="Give what Answer.to_json() returned."
+            f"This answer is damaged: {type(error).__name__}: {str(error)[:200]}.",
+            hint="Give what Answer.to_json() returned.",
         ) from None
+    return read
 
 
 def digest(answer: Answer) -> str:
@@ -236,14 +243,16 @@ def _plain(value: Plain) -> Any:
     return _float(value) if isinstance(value, float) else value
 
 
-def _read_plain(value: Any) -> Plain:
+def _read_plain(value: Any, depth: int = 0) -> Plain:
+    if depth > MAX_DEPTH:
+        raise ValueError("a value is nested too deeply")
     if isinstance(value, list):
-        return [_read_plain(item) for item in value]
+        return [_read_plain(item, depth + 1) for item in value]
     if isinstance(value, dict):
         if value.keys() == {"image"} and type(value["image"]) is int:
             return ImageRef(value["image"])
-        return {key: _read_plain(item) for key, item in value.items()}
-    return value
+        return {key: _read_plain(item, depth + 1) for key, item in value.items()}
+    return _read_float(value) if isinstance(value, float) else value
 
 
 def _tagged(value: Plain) -> list[Any]:
@@ -257,13 +266,17 @@ def _tagged(value: Plain) -> list[Any]:
     return [type(value).__name__, str(value) if isinstance(value, float) else value]
 
 
-def _read_tagged(tagged: Sequence[Any]) -> Plain:
+def _read_tagged(tagged: Sequence[Any], depth: int = 0) -> Plain:
     kind, content = tagged
-    if kind == "image":
-        return ImageRef(content)
+    if depth > MAX_DEPTH:
+        raise ValueError("a value is nested too deeply")
     if kind in ("list", "tuple"):
-        items = [_read_tagged(item) for item in content]
+        items = [_read_tagged(item, depth + 1) for item in content]
         return tuple(items) if kind == "tuple" else items
     if kind == "dict":
-        return {_read_tagged(key): _read_tagged(item) for key, item in content}
-    return _read_float(content) if kind == "float" else content
+        return {_read_tagged(key, depth + 1): _read_tagged(item, depth + 1) for key, item in content}
+    if kind == "float":
+        return _read_float(content)
+    if type(content).__name__ != ("int" if kind == "image" else kind):
+        raise ValueError(f"{content!r:.40} is no {kind!r:.40}")
+    return ImageRef(content) if kind == "image" else content

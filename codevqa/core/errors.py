@@ -9,8 +9,9 @@
     ├── SetupError              something this machine lacks
     │   ├── UnknownNameError    no preset, prompt set or model back end of that name
     │   └── ModelNotFoundError  a checkpoint is not here and cannot be fetched
+    ├── InternalError           a mistake of this package's own
     ├── ModelError              a model failed while it was asked
-    │   ├── ServerError         a model server is down, refuses, or does not answer in time
+    │   ├── ServerError         a model server is down, refuses all, or does not answer in time
     │   └── ReplayMissError     a replay needs a call that was not recorded
     └── ProgramError            a program failed; carries the line
         ├── ProgramSyntaxError  it does not parse
@@ -36,6 +37,7 @@ __all__ = [
     "ErrorRecord",
     "ImageError",
     "InputError",
+    "InternalError",
     "MisreadError",
     "ModelError",
     "ModelNotFoundError",
@@ -110,6 +112,10 @@ class ModelNotFoundError(SetupError):
     """A checkpoint is not on this machine and cannot be fetched."""
 
 
+class InternalError(CodeVQAError):
+    """A mistake of this package's own; what was raised is its ``__cause__``."""
+
+
 class ModelError(CodeVQAError):
     """A model failed while it was asked."""
 
@@ -119,7 +125,7 @@ class ModelError(CodeVQAError):
 
 
 class ServerError(ModelError):
-    """A model server is down, refuses, or does not answer in time."""
+    """A model server is down, refuses whatever it is asked, or does not answer in time."""
 
 
 class ReplayMissError(ModelError):

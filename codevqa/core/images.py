@@ -57,6 +57,10 @@ def load_picture(source: ImageSource) -> Picture:
     if isinstance(source, bytes | bytearray):
         _check_bytes(len(source), "the given bytes")
         return _decode(io.BytesIO(bytes(source)), "the given bytes")
+    if not isinstance(source, str | os.PathLike):
+        raise ImageError(
+            f"A picture is a path, bytes or a PIL image, not {type(source).__name__}.", hint="Give one, or a list."
+        )
     path = Path(source)
     try:
         # A pipe would wait for its writer.
@@ -108,8 +112,9 @@ def _opened(image: PILImage.Image) -> Picture:
         return _upright(image, name)
     except ImageError:
         raise
-    except (OSError, SyntaxError, ValueError, EOFError) as error:  # Pillow reads an open file only now
-        raise ImageError(f"{name or 'The given picture'} cannot be read: {error}.", hint="Open it again.") from None
+    except Exception as error:  # noqa: BLE001 - as in _decode; Pillow reads an open file only now
+        shown = name or "The given picture"
+        raise ImageError(f"{shown} cannot be read: {_said(error)}.", hint="Open it again.") from None
 
 
 def _decode(handle: IO[bytes], name: str) -> Picture:
@@ -126,8 +131,12 @@ def _decode(handle: IO[bytes], name: str) -> Picture:
         raise ImageError(f"{name} is too large.", hint=f"The limit is {MAX_PIXELS:,} pixels: shrink it.") from None
     except UnidentifiedImageError:
         raise ImageError(f"{name} is not a picture this can read.", hint=_READABLE) from None
-    except (OSError, SyntaxError, ValueError, EOFError) as error:
-        raise ImageError(f"{name} is damaged: {error}.", hint="Save it again.") from None
+    except Exception as error:  # noqa: BLE001 - of damaged bytes Pillow's decoders raise TypeError and IndexError too
+        raise ImageError(f"{name} is damaged: {_said(error)}.", hint="Save it again.") from None
+
+
+def _said(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 def _upright(image: PILImage.Image, name: str) -> Picture:
@@ -141,8 +150,9 @@ def _upright(image: PILImage.Image, name: str) -> Picture:
             hint=f"The limit is {MAX_PIXELS:,} pixels, {MAX_SIDE:,} a side: shrink it.",
         )
     # The second frame of a phone's MPO is the same scene for the other eye, or smaller.
-    if image.format != "MPO" and getattr(image, "n_frames", 1) > 1:
-        raise ImageError(f"{shown} is animated ({image.n_frames} frames).", hint="Save the frame you mean.")  # type: ignore[attr-defined]
+    # To count frames, Pillow walks through all of them: a minute for a GIF of millions.
+    if image.format != "MPO" and getattr(image, "is_animated", False):
+        raise ImageError(f"{shown} is animated.", hint="Save the frame you mean.")
     upright = ImageOps.exif_transpose(image)
     if upright.mode in ("RGBA", "LA", "PA") or "transparency" in upright.info:
         # Transparent pixels hold arbitrary colours: show what a viewer shows on white paper.

@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["one_line", "sentence_case", "visible"]
+__all__ = ["caption_line", "one_line", "sentence_case", "unmarked", "visible"]
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """What a terminal would obey rather than show: control characters but tabs and line ends, changes of direction."""
-_MARK = re.compile(r"<(?=[|/]?\w+\|?>)|\[(?=/?INST\])")
+_MARK = re.compile(r"<(?=[^\s<>=][^<>\n]{0,80}>)|\[(?=/?\w?[A-Z_][A-Z_0-9]+\])|>(?=>[A-Z_]+<<)")
 """Begins what tokenizers take for a control token: the end of a turn, of a text, a gap to fill in."""
+_SECTION = re.compile("=(?===)")
+_FORGED = re.compile(rf"={{3}}|\b[QA]:|# Image\b|{_MARK.pattern}")
+"""What no caption holds, and a prompt is made of."""
+
+
+def unmarked(text: str) -> str:
+    """Returns a text in which no tokenizer finds a control token; a program stays the program that it is."""
+    return _MARK.sub(r"\g<0> ", text)
 
 
 def one_line(text: str) -> str:
-    """Returns a question or a caption as prompts may hold it: it begins no line of its own, and no turn of a chat."""
-    return _MARK.sub(r"\g<0> ", " ".join(text.split()))
+    """Returns a text as prompts may hold it: it begins no line of its own, no section, and no turn of a chat."""
+    return unmarked(_SECTION.sub("= ", " ".join(text.split())))
+
+
+def caption_line(text: str) -> str:
+    """Returns of a caption what is one: what comes after a mark that prompts are made of was not seen in a picture."""
+    return one_line(_FORGED.split(" ".join(text.split()), maxsplit=1)[0])
 
 
 def sentence_case(question: str) -> str:

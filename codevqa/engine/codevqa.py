@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Unpack
+from typing import Unpack, get_args
 
 from ..batching.model_services import ModelServices
 from ..core.answer import Answer
-from ..core.errors import CodeVQAError, record
+from ..core.errors import CodeVQAError, InputError
 from ..core.images import ImageSource
 from ..core.loop_thread import LoopThread
 from ..core.settings import Settings
@@ -23,12 +22,13 @@ from ..primitives.visual import VISUAL, find_object
 from ..sandbox.sandbox import Sandbox
 from ..writing.writer import Writer
 from .question_run import EngineParts, answer_request, checked_question
-from .request import AskOptions, Request, RunOptions
+from .request import AskOptions, Request, RunOptions, check_options
 from .watch import Watch
 
 __all__ = ["CodeVQA", "Method", "Question"]
 
-_log = logging.getLogger(__name__)
+
+_MANY = "ask_many() takes a list of Question, and a method: 'codevqa' or 'pnpvqa'."
 
 
 @dataclass(frozen=True)
@@ -171,6 +171,9 @@ class CodeVQA:
 
         A question that cannot be answered at all gives an answer with empty ``text`` and its ``error`` set, so that
         one bad picture loses nothing.
+
+        Raises:
+            InputError: these are no questions.
         """
         return self._loop.run(self._ask_many(questions, method))
 
@@ -180,16 +183,18 @@ class CodeVQA:
 
     async def _ask_many(self, questions: Iterable[Question], method: Method) -> list[Answer]:
         async def one(question: Question) -> Answer:
-            request = Request(question.images, question.text, question.form, method)
             async with self._slots:
                 try:
+                    if not isinstance(question, Question):
+                        raise InputError(f"A {type(question).__name__} is no Question.", hint=_MANY)
+                    request = Request(question.images, question.text, question.form, method)
                     return await answer_request(self._parts, request)
                 except CodeVQAError as error:
-                    return Answer(question.text, "", None, Trace(), method=method, error=error.record())
-                except Exception as error:  # noqa: BLE001 - a mistake of ours may not cost the other questions
-                    _log.exception("A question failed: %r", question.text)
-                    return Answer(question.text, "", None, Trace(), method=method, error=record(error))
+                    text = str(getattr(question, "text", ""))
+                    return Answer(text, "", None, Trace(), method=method, error=error.record())
 
+        if method not in get_args(Method) or not isinstance(questions, Iterable):
+            raise InputError("There are no questions to answer.", hint=_MANY)
         return list(await asyncio.gather(*map(one, questions)))
 
     # -- programs of the user's --------------------------------------------------------------------------------------
@@ -252,6 +257,7 @@ class CodeVQA:
 
     def prompt(self, question: str, *, form: Form = "image", shots: int | None = None) -> str:
         """Returns exactly what the language model would see for a question."""
+        check_options(Request((), question, form=form, shots=shots))
         request, _ = self.writer.request(checked_question(question, self.settings.max_question), form, shots)
         return prompt_text(request.prompt)
 
@@ -293,5 +299,7 @@ def _run_request(
     """Returns what is wanted where the user brings the program."""
     if isinstance(program, str):
         program = Program(program, question)
+    elif not isinstance(program, Program):
+        raise InputError(f"A program is a text or a Program, not {type(program).__name__}.")
     request = Request(images, question or program.question, program=program, **options)
     return replace(request, form="set") if request.form is None and program.form == "set" else request

@@ -9,6 +9,7 @@ answers in its place.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from ..core.errors import (
     CodeVQAError,
     ErrorRecord,
     InputError,
+    InternalError,
     MisreadError,
     ProgramAnswerError,
     ProgramError,
@@ -40,9 +42,11 @@ from ..writing.writer import Writer
 from .answer_text import answer_text, fitted_answer, plain
 from .call_plan import plan_calls
 from .program_calls import ProgramCalls
-from .request import Request
+from .request import Request, check_options
 
 __all__ = ["EngineParts", "answer_request", "checked_question"]
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -73,17 +77,34 @@ async def answer_request(parts: EngineParts, request: Request, tell: Tell | None
         CodeVQAError: it cannot be answered; told as well. A ProgramError carries what was done until then.
     """
     run = QuestionRun(parts, request, tell)
-    with parts.services.question(request.memory):
-        try:
-            answer = await run.finish()
-        except CodeVQAError as error:
-            done = run.broken_off(error)
-            if isinstance(error, ProgramError):
-                error.answer = done
-            run.tell(Failed(error.record(), done))
-            raise
+    try:
+        answer = await _answered(run)
+    except CodeVQAError as error:
+        done = run.broken_off(error)
+        if isinstance(error, ProgramError):
+            error.answer = done
+        run.tell(Failed(error.record(), done))
+        raise
     run.tell(Answered(answer))
     return answer
+
+
+async def _answered(run: QuestionRun) -> Answer:
+    """Answers.
+
+    Raises:
+        CodeVQAError: it cannot be answered; nothing else is raised, whatever goes wrong.
+    """
+    try:
+        check_options(run.request)
+        with run.parts.services.question(run.request.memory):
+            return await run.finish()
+    except CodeVQAError:
+        raise
+    except Exception as error:
+        _log.exception("A question failed: %r", run.request.question)
+        name = type(error).__name__
+        raise InternalError(f"codevqa made a mistake: {name}.", hint="The log has it: please report it.") from error
 
 
 def checked_question(question: str, longest: int) -> str:
@@ -92,6 +113,8 @@ def checked_question(question: str, longest: int) -> str:
     Raises:
         QuestionError: it is empty, too long, or no text that can be written down.
     """
+    if not isinstance(question, str):
+        raise QuestionError(f"A question is a text, not {type(question).__name__}.", hint="Give one in quotes.")
     question = " ".join(question.split())
     if not question.isascii() and any("\ud800" <= letter <= "\udfff" for letter in question):
         raise QuestionError("The question contains half a surrogate pair, which no text has.", hint="Type it again.")
@@ -148,7 +171,7 @@ class QuestionRun:
     async def _prepare(self) -> None:
         """Checks the question and reads the pictures."""
         request, parts = self.request, self.parts
-        if request.program is None or request.question.strip():  # a program of the user's needs none
+        if request.program is None or request.question != "":  # a program of the user's needs none
             self.question = checked_question(request.question, parts.settings.max_question)
         given = each(request.images)
         decoded = all(isinstance(one, Picture) for one in given)  # then no thread is needed

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import TypedDict, get_args
 
 from ..batching.call_cache import Memory
+from ..core.errors import InputError
 from ..core.images import ImageSource
 from ..core.trace import Form, Method, Program
 
-__all__ = ["AskOptions", "Request", "RunOptions"]
+__all__ = ["AskOptions", "Request", "RunOptions", "check_options"]
 
 
 class RunOptions(TypedDict, total=False):
@@ -49,3 +50,22 @@ class Request:
     memory: Memory | None = None
     program: Program | None = None
     """The user's program; None has one written."""
+
+
+def check_options(request: Request) -> None:
+    """Checks what a type checker would, for callers that have none.
+
+    Raises:
+        InputError: an option has a value of another kind.
+    """
+    options = {
+        "form": (request.form in (None, *get_args(Form)), "'image', 'set' or None"),
+        "method": (request.method in get_args(Method), "'codevqa' or 'pnpvqa'"),
+        "seed": (isinstance(request.seed, int | None), "a whole number or None"),
+        "shots": (isinstance(request.shots, int | None), "a whole number or None"),
+        "memory": (isinstance(request.memory, Memory | None), "a Memory or None"),
+        "program": (isinstance(request.program, Program | None), "a text or a Program"),
+    }
+    for name, (fits, wanted) in options.items():
+        if not fits:
+            raise InputError(f"{name} is {getattr(request, name)!r:.60}.", hint=f"Give {wanted}.")

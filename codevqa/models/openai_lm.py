@@ -14,7 +14,7 @@ from typing import Any, Literal, NoReturn, TypeVar
 
 import openai
 
-from ..core.errors import ServerError, SetupError
+from ..core.errors import ModelError, ServerError, SetupError
 from .base import Completion, GenerationRequest, Message, cut_at_stop
 from .bounded_reply import bounded
 from .grammar import Grammar
@@ -128,8 +128,8 @@ class OpenAILM:
         """Continues each prompt at temperature 0; the requests of one call are in flight together.
 
         Raises:
-            ServerError: the server is down, refuses, does not know the model, or does not answer in time. The first
-                failure ends the call.
+            ServerError: the server is down, refuses all, does not know the model, or does not answer in time.
+            ModelError: it refuses one of the requests. Either way the first failure ends the call.
             SetupError: a completion is to be held to a grammar, and how the server takes one is not said.
         """
         cancelled = threading.Event()
@@ -251,7 +251,8 @@ class OpenAILM:
                 hint = 'Use form="chat".'
         else:
             message, hint = f"{self.name} at {self._address} failed: {said}.", ""
-        raise ServerError(message, hint=hint, retryable=retryable) from None
+        kind = ModelError if getattr(error, "status_code", 0) in _ITS_OWN_FAULT else ServerError
+        raise kind(message, hint=hint, retryable=retryable) from None
 
     def _redact(self, text: str) -> str:
         if self._key:
@@ -259,6 +260,8 @@ class OpenAILM:
         return _KEY_LIKE.sub("[API key]", text)
 
 
+_ITS_OWN_FAULT = (400, 413, 422)
+"""What a server says to one request, such as a prompt that is too long: others may fare better."""
 _HINTS = {
     401: "Set OPENAI_API_KEY to a valid key.",
     403: "This key may not use this model.",

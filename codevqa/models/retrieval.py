@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from cachetools import LRUCache
 
-from ..core.errors import ModelNotFoundError
+from ..core.errors import CodeVQAError, ModelError, ModelNotFoundError
 from .library_errors import first_line
 
 __all__ = ["ExampleIndex", "Retriever", "SentenceRetriever"]
@@ -89,7 +89,11 @@ class ExampleIndex:
         """Held by who looks at ``_orders`` or ``_waiting``, never while anything is computed."""
 
     def nearest(self, question: str, count: int) -> tuple[int, ...]:
-        """Returns the places of the ``count`` nearest questions, most similar first; ties keep the bank's order."""
+        """Returns the places of the ``count`` nearest questions, most similar first; ties keep the bank's order.
+
+        Raises:
+            ModelError: the retriever failed.
+        """
         with self._lock:
             order = self._orders.get(question)
         if order is None:
@@ -116,12 +120,21 @@ class ExampleIndex:
 
     def _learn(self, asked: list[str]) -> list[npt.NDArray[np.intp]]:
         if self._embeddings is None:
-            self._embeddings = self._retriever.embed(self._questions).astype(np.float64)
+            self._embeddings = self._embed(self._questions)
         together = getattr(self._retriever, "batches", False)
         parts = [asked] if together else [[question] for question in asked]
         # In double precision the order of near neighbours does not depend on a machine's way of summing.
-        vectors = np.concatenate([self._retriever.embed(part) for part in parts]).astype(np.float64)
+        vectors = np.concatenate([self._embed(part) for part in parts])
         orders = [np.argsort(-(self._embeddings @ vector), kind="stable") for vector in vectors]
         with self._lock:
             self._orders.update(zip(asked, orders, strict=True))
         return orders
+
+    def _embed(self, sentences: Sequence[str]) -> npt.NDArray[np.float64]:
+        try:
+            return self._retriever.embed(sentences).astype(np.float64)
+        except CodeVQAError:
+            raise
+        except Exception as error:  # whatever a retriever raises belongs to its callers
+            name = self._retriever.name
+            raise ModelError(f"The retriever {name} failed: {type(error).__name__}: {first_line(error)}.") from error

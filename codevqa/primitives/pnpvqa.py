@@ -18,7 +18,7 @@ from ..core.errors import ModelError
 from ..core.images import Picture
 from ..core.question_kind import question_kind
 from ..core.settings import QuerySettings
-from ..core.text import one_line
+from ..core.text import caption_line
 from ..core.trace import Evidence, Form, ImageRef
 from ..models.base import CaptionRequest, GenerationRequest, Map, Match, MatchRequest, Message, prompt_text
 from ..models.retrieval import ExampleIndex, Retriever
@@ -180,7 +180,7 @@ class PnPVQA:
             subsets = await self._drawing(chances, seeds)
             requests = [CaptionRequest(picture, *pair) for pair in zip(subsets, seeds, strict=True)]
             drawn += count
-            captioned = map(one_line, await self._services.caption.many(requests))
+            captioned = map(caption_line, await self._services.caption.many(requests))
             for request, caption in zip(requests, captioned, strict=True):
                 if caption and not any(caption in kept for kept in captions):
                     captions.append(caption)

@@ -181,6 +181,8 @@ def _counted(things: str, *, single: bool = False) -> Descriptions:
         return Descriptions()
     things = things.lower()
     one, several = (things, _plural(things)) if single else (_singular(things), things)
+    if not one:  # "How many s are there?"
+        return Descriptions()
     return Descriptions((_one(one), *(f"{count} {several}" for count in COUNTS)), "count")
 
 

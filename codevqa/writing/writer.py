@@ -10,6 +10,7 @@ from typing import Literal, Protocol
 from ..core.errors import InputError, ProgramError, SetupError
 from ..core.events import Prepared, Shown, Tell, Writing
 from ..core.settings import WriterSettings
+from ..core.text import one_line, unmarked
 from ..core.trace import Call, Form, Program
 from ..models.base import Completion, GenerationRequest, LanguageModel, Message, chats, prompt_text
 from ..models.retrieval import ExampleIndex, Retriever
@@ -264,16 +265,18 @@ class Writer:
         """
         request, ids = self.request(failed.question, failed.form, len(failed.examples))
         values = "; ".join(dict.fromkeys(str(call) for call in calls[-_VALUES_SHOWN:]))
-        complaint = f"That program fails: {error}" + (f" Until then: {values}." if values else "")
+        # What captions and answers said comes back in both.
+        complaint = one_line(f"That program fails: {error}" + (f" Until then: {values}." if values else ""))
+        source = unmarked(failed.source)
         asked = ask_in_chat(failed.question, self.settings.tell_kind)
         prompt: str | tuple[Message, ...]
         if isinstance(request.prompt, str):
             head = header(failed.question, failed.form, len(ids) + 1)
-            prompt = f"{request.prompt}\n{failed.source}\n# {' '.join(complaint.split())}. Corrected:\n{head}"
+            prompt = f"{request.prompt}\n{source}\n# {complaint}. Corrected:\n{head}"
         else:
             prompt = (
                 *request.prompt,
-                Message("assistant", f"```python\n{failed.source}\n```"),
+                Message("assistant", f"```python\n{source}\n```"),
                 # Asked again as the question was: otherwise a small model explains, or takes another's.
                 Message("user", f"{complaint}\nWrite the whole program again, corrected.\n{asked}"),
             )

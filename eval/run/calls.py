@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import InputError, SetupError
+from ...core.images import MAX_SIDE
 
 __all__ = ["FILE", "CallStore", "State", "Stored", "identities", "key_of"]
 
@@ -27,6 +28,7 @@ FILE = "calls.sqlite"
 FORMAT = 1
 """Written into the file; a file of another number is refused."""
 _APPLICATION = 0x43565143
+_AGAIN = "Record the run again."
 _MANY = 500
 """Keys looked up in one statement; SQLite of old takes 999 parameters."""
 _SCHEMA = """
@@ -82,6 +84,15 @@ def key_of(kind: str, model: Mapping[str, Any], request: Sequence[Any]) -> bytes
     return hashlib.sha256(text.encode()).digest()
 
 
+DAMAGE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+"""What comes of reading data that somebody else wrote."""
+
+
+def damaged(path: Path, error: Exception) -> InputError:
+    """Returns the error of a file that holds what no record does."""
+    return InputError(f"{path} is damaged: {type(error).__name__}: {' '.join(str(error)[:200].split())}.", hint=_AGAIN)
+
+
 class CallStore:
     """The calls of one run. Safe to use from many threads, and from several processes on one machine.
 
@@ -109,6 +120,8 @@ class CallStore:
             except BaseException:
                 self._connection.close()
                 raise
+        except (ValueError, TypeError) as error:
+            raise damaged(path, error) from None
         except sqlite3.OperationalError as error:
             raise SetupError(f"Cannot open {path}: {error}.", hint="Check the folder and its rights.") from None
         except sqlite3.DatabaseError as error:
@@ -117,16 +130,20 @@ class CallStore:
             raise SetupError(f"Cannot make {path}: {error.strerror or error}.", hint="Give another folder.") from None
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, Stored]:
-        """Returns the calls there are of these, by key."""
+        """Returns the calls there are of these, by key.
+
+        Raises:
+            InputError: the file is damaged; so do the others that read.
+        """
         found: dict[bytes, Stored] = {}
-        with self._lock:
+        with self._reading():
             for start in range(0, len(keys), _MANY):
                 some = keys[start : start + _MANY]
                 marks = ",".join("?" * len(some))
                 rows = self._connection.execute(
                     f"SELECT key, text, data, state FROM calls WHERE key IN ({marks})", some
                 )
-                found.update((key, Stored(text, data, State(state))) for key, text, data, state in rows)
+                found.update((key, Stored(str(text), data, State(state))) for key, text, data, state in rows)
         return found
 
     def put(self, kind: str, calls: Mapping[bytes, Stored]) -> None:
@@ -154,11 +171,11 @@ class CallStore:
 
     def picture(self, example: str, position: int) -> tuple[str, tuple[int, int], str] | None:
         """Returns key, (width, height) and name of a picture of an example; None where it was not recorded."""
-        with self._lock:
+        with self._reading():
             row = self._connection.execute(
                 "SELECT key, width, height, name FROM pictures WHERE example = ? AND position = ?", (example, position)
             ).fetchone()
-        return None if row is None else (row[0].hex(), (row[1], row[2]), row[3])
+            return None if row is None else (row[0].hex(), (_side(row[1]), _side(row[2])), str(row[3]))
 
     def set_about(self, name: str, value: Any) -> None:
         """Keeps something about the run, as JSON.
@@ -171,19 +188,27 @@ class CallStore:
 
     def about(self, name: str) -> Any:
         """Returns what is kept under a name; None where nothing is."""
-        with self._lock:
+        with self._reading():
             row = self._connection.execute("SELECT value FROM about WHERE name = ?", (name,)).fetchone()
-        return None if row is None else json.loads(row[0])
+            return None if row is None else json.loads(row[0])
 
     def counts(self) -> dict[str, int]:
         """Returns how many calls there are of each kind."""
-        with self._lock:
+        with self._reading():
             return dict(self._connection.execute("SELECT kind, count(*) FROM calls GROUP BY kind ORDER BY kind"))
 
     def close(self) -> None:
         """Closes the file; the write-ahead log is merged into it. Safe to call twice."""
         with self._lock:
             self._connection.close()
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            with self._lock:
+                yield
+        except (sqlite3.Error, *DAMAGE) as error:
+            raise damaged(self.path, error) from None
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -218,6 +243,12 @@ class CallStore:
             )
         if not self.read_only:
             run("COMMIT")
+
+
+def _side(pixels: object) -> int:
+    if not isinstance(pixels, int) or not 0 < pixels <= MAX_SIDE:
+        raise ValueError(f"a picture is {pixels!r:.40} pixels wide")
+    return pixels
 
 
 def _connect(path: Path, read_only: bool) -> sqlite3.Connection:

@@ -30,7 +30,7 @@ from ...primitives.signature import Primitive
 from ...prompts import PromptSet
 from ...writing.writer import Writer
 from ..task import Example
-from .calls import FILE, CallStore, identities
+from .calls import DAMAGE, FILE, CallStore, damaged, identities
 from .recorded_models import RecordedCaptioner, RecordedDetector, RecordedLM, RecordedMatcher, RecordedRetriever
 
 __all__ = [
@@ -199,7 +199,10 @@ def replay_engine(
         used = settings or _settings(store)
         if prompts is None:
             engine = _about_engine(store)
-            prompts = prompt_sets(find_preset(engine["preset"]), engine["prompts"])
+            try:
+                prompts = prompt_sets(find_preset(engine["preset"]), engine["prompts"])
+            except DAMAGE as error:
+                raise damaged(store.path, error) from None
         writer, models = replay_parts(store, prompts, used)
         return RecordedCodeVQA(writer, models, used, store, primitives=primitives)
     except BaseException:
@@ -218,8 +221,11 @@ def replay_parts(
     about = store.about("models")
     if about is None:
         raise InputError(f"{store.path} was begun but records no models.", hint="Record the run again.")
-    writer = Writer(RecordedLM(store, about["writer"]), prompts, None, settings.writer, seed=settings.seed)
-    return _wrap(store, writer, about, {})
+    try:
+        writer = Writer(RecordedLM(store, about["writer"]), prompts, None, settings.writer, seed=settings.seed)
+        return _wrap(store, writer, about, {})
+    except DAMAGE as error:
+        raise damaged(store.path, error) from None
 
 
 def recorded_settings(folder: Path | str) -> Settings:
@@ -281,13 +287,13 @@ _BEFORE: Mapping[str, Mapping[str, Any]] = {
 
 
 def _settings(store: CallStore) -> Settings:
-    data = dict(_about_engine(store)["settings"])
     try:
+        data = dict(_about_engine(store)["settings"])
         nested = {"writer": WriterSettings, "query": QuerySettings, "limits": Limits}
         parts = {name: kind(**{**_BEFORE.get(name, {}), **data[name]}) for name, kind in nested.items()}
         writer = dataclasses.replace(parts["writer"], rules=tuple(parts["writer"].rules))  # a list in JSON
         return Settings(**{**data, **parts, "writer": writer})
-    except (KeyError, TypeError) as error:
+    except DAMAGE as error:
         raise InputError(f"The settings in {store.path} are of another version: {error}.") from None
 
 

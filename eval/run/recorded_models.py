@@ -31,7 +31,7 @@ from ...models.base import (
     SimilarityRequest,
 )
 from ...models.retrieval import Retriever
-from .calls import CallStore, State, Stored, key_of
+from .calls import DAMAGE, CallStore, State, Stored, key_of
 
 __all__ = [
     "RecordedCaptioner",
@@ -83,17 +83,17 @@ class _Recorded(Generic[_Model]):
         keys = [key_of(kind, self._identity, content(request)) for request in requests]
         asked = dict(zip(keys, requests, strict=True))
         found = self._store.get(list(asked))
-        if self.model is None:
-            _check_replay(self.name, kind, asked, content, found)
-        else:
+        if self.model is not None:
             missing = {key: one for key, one in asked.items() if key not in found or found[key].state != State.FINAL}
             if missing:
                 found |= self._compute(self.model, kind, missing, run, encode)
         try:
+            if self.model is None:
+                _check_replay(self.name, kind, asked, content, found)
             return [decode(found[key]) for key in keys]
-        except (ValueError, KeyError, TypeError) as error:
+        except DAMAGE as error:
             raise InputError(
-                f"{self._store.path} holds a damaged {kind} call: {error}.", hint="Record again."
+                f"{self._store.path} holds a damaged {kind} call: {str(error)[:200]}.", hint="Record again."
             ) from None
 
     def _compute(
@@ -140,7 +140,8 @@ class RecordedLM(_Recorded[LanguageModel]):
             return Stored(text, state=State.FINAL if one.text.strip() else State.BLANK)
 
         def decode(stored: Stored) -> Completion:
-            return Completion(*json.loads(stored.text))
+            text, read, written = json.loads(stored.text)
+            return Completion(_text(text), int(read), int(written))
 
         return self._ask("generate", requests, content, lambda model, some: model.generate(some), encode, decode)
 
@@ -164,7 +165,8 @@ class RecordedMatcher(_Recorded[Matcher]):
 
         def decode(stored: Stored) -> Match:
             relevance, about = _read_array(stored)
-            return Match(relevance, about["logit"])
+            rows, columns = relevance.shape
+            return Match(relevance.reshape(rows, columns), float(about["logit"]))
 
         return self._ask("match", requests, content, lambda model, some: model.match(some), encode, decode)
 
@@ -209,7 +211,7 @@ class RecordedCaptioner(_Recorded[Captioner]):
             content,
             lambda model, some: model.caption(some),
             lambda caption: Stored(json.dumps(caption)),
-            lambda stored: str(json.loads(stored.text)),
+            lambda stored: _text(json.loads(stored.text)),
         )
 
 
@@ -232,7 +234,7 @@ class RecordedDetector(_Recorded[Detector]):
             return Stored(json.dumps(rows))
 
         def decode(stored: Stored) -> tuple[Box, ...]:
-            return tuple(Box(*row) for row in json.loads(stored.text))
+            return tuple(Box(*map(float, row)) for row in json.loads(stored.text))
 
         return self._ask("detect", requests, content, lambda model, some: model.detect(some), encode, decode)
 
@@ -252,7 +254,7 @@ class RecordedRetriever(_Recorded[Retriever]):
             lambda sentence: [sentence],
             lambda model, some: list(model.embed(some)),
             _array,
-            lambda stored: _read_array(stored)[0],
+            lambda stored: _read_array(stored)[0].reshape(-1),
         )
         return np.stack(rows) if rows else np.zeros((0, 0), np.float32)
 
@@ -268,7 +270,15 @@ def _array(array: npt.NDArray[np.float32], **about: Any) -> Stored:
 def _read_array(stored: Stored) -> tuple[npt.NDArray[Any], dict[str, Any]]:
     about = json.loads(stored.text)
     little = np.frombuffer(stored.data or b"", np.dtype(about["dtype"])).reshape(about["shape"])
+    if little.dtype.kind != "f" or not little.size:
+        raise ValueError(f"an array of {about['dtype']} and {about['shape']} holds no numbers")
     return little.astype(little.dtype.newbyteorder("=")), about
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.40} is no text")
+    return value
 
 
 def _failure(error: Exception) -> Stored:
@@ -282,10 +292,12 @@ def _failure(error: Exception) -> Stored:
 
 def _raise_failure(stored: Stored) -> NoReturn:
     name, message, hint, retryable = json.loads(stored.text)
-    kind = getattr(errors, name, ModelError)
+    kind = getattr(errors, _text(name), ModelError)
+    if not (isinstance(kind, type) and issubclass(kind, CodeVQAError)):
+        raise ValueError(f"there is no error {name!r:.40}")
     if issubclass(kind, ModelError):
-        raise kind(message, hint=hint, retryable=retryable)
-    raise kind(message, hint=hint)
+        raise kind(_text(message), hint=_text(hint), retryable=retryable)
+    raise kind(_text(message), hint=_text(hint))
 
 
 def _check_replay(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
+from ...core.kind_check import check_kind
 from ..task import Method
 
 __all__ = ["RunInfo"]
@@ -87,12 +88,18 @@ class RunInfo:
 
     @classmethod
     def from_json(cls, text: str) -> RunInfo:
-        """Reads what :meth:`to_json` wrote; unknown fields are left out."""
+        """Reads what :meth:`to_json` wrote; unknown fields are left out.
+
+        Raises:
+            ValueError: it is no such thing, or TypeError, KeyError or another error of reading (``DAMAGE``).
+        """
         known = {one.name for one in fields(cls)}
         data = {name: value for name, value in json.loads(text).items() if name in known}
         for name in ("methods", "seeds"):
             data[name] = tuple(data[name])
-        return cls(**data)
+        info = cls(**data)
+        check_kind(info, cls, "info")
+        return info
 
 
 def _flat(settings: Mapping[str, Any], before: str = "") -> dict[str, Any]:

@@ -18,6 +18,7 @@ from typing import Any, TextIO, TypeVar
 
 from ...core.errors import InputError, SetupError
 from ..task import Example, Method, Row
+from .calls import DAMAGE
 from .run_info import RunInfo
 from .store_values import Gone, changed_picture, example_values, row_values, to_example, to_row
 
@@ -330,9 +331,11 @@ class Store:
         """
         try:
             return make(values)
-        except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
+        except DAMAGE as error:
             where = f"question {values[0]!r:.40}"
-            raise InputError(f"The run {self.folder} is damaged at {where}: {error}.", hint=_DAMAGED) from None
+            raise InputError(
+                f"The run {self.folder} is damaged at {where}: {str(error)[:200]}.", hint=_DAMAGED
+            ) from None
 
 
 # -- files -----------------------------------------------------------------------------------------------------------
@@ -386,7 +389,7 @@ def _read_info(db: sqlite3.Connection, path: Path | str) -> RunInfo:
     found = db.execute("SELECT value FROM info WHERE key = 'run'").fetchone()
     try:
         return RunInfo.from_json(found[0])
-    except (TypeError, ValueError, KeyError):
+    except DAMAGE:
         raise InputError(f"{path} is damaged: what was run is missing from {FILE}.") from None
 
 

@@ -1,0 +1,55 @@
+"""What tests of properties share: how long they are tried, what is typed, and a cheap engine that is real otherwise.
+
+``HYPOTHESIS_PROFILE=campaign`` tries :data:`FUZZ_EXAMPLES` examples of each property, chosen anew every time; what it
+finds is kept as an ``@example`` or as a file in ``corpus/``. Without it, the same few are tried in seconds.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hypothesis import HealthCheck, settings
+from PIL import Image
+
+from codevqa import CodeVQA, Limits, Models, QuerySettings, Settings, Writer
+from codevqa.core.errors import CodeVQAError, InternalError
+from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
+from codevqa.prompts import load
+
+FUZZ_EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "2000"))
+CORPUS = Path(__file__).with_name("corpus")
+PICTURES = [Image.new("RGB", (40, 30), colour) for colour in ("red", "green", "blue")]
+
+# A slow machine is no failure, and fixtures here hold no state that an example changes.
+_HEALTH = (HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large)
+_COMMON = settings(deadline=None, report_multiple_bugs=False, suppress_health_check=_HEALTH)
+settings.register_profile("few", _COMMON, max_examples=25, derandomize=True)
+settings.register_profile("campaign", _COMMON, max_examples=FUZZ_EXAMPLES)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "few"))
+
+
+@contextmanager
+def typed_only() -> Iterator[None]:
+    """Takes errors of ours, which have to be one line of bounded length, and lets all others through."""
+    try:
+        yield
+    except InternalError:
+        raise
+    except CodeVQAError as error:
+        assert "\n" not in str(error) and 0 < len(str(error)) < 1500, error
+
+
+def cheap_engine(program: str = "answer = query(img, 'Is it red?')") -> CodeVQA:
+    """Returns an engine over fake models: real prompts, real sandbox, real batching."""
+    writer = Writer(ScriptedLM(program), {"image": load("gqa"), "set": load("covr")})
+    models = Models(ScriptedLM(" yes"), FakeMatcher(6), FakeCaptioner(grid=6))
+    query, limits = QuerySettings(witness=True), Limits(seconds=1, wall_seconds=20, calls=50)
+    return CodeVQA(writer, models, Settings(query=query, limits=limits))
+
+
+def files(kind: str) -> list[Path]:
+    """Returns what campaigns found and was mended."""
+    return sorted(CORPUS.glob(f"{kind}-*"))
