@@ -14,7 +14,7 @@ from grammar_kit import NEEDED, accepts, build_noise, grammar
 from openai_kit import Serve, completion, failure, turn
 
 from codevqa.batching.model_services import ModelServices
-from codevqa.core.errors import CodeVQAError, ProgramError, ServerError, SetupError
+from codevqa.core.errors import CodeVQAError, ModelError, ProgramError, SetupError
 from codevqa.core.settings import WriterSettings
 from codevqa.eval.run.calls import CallStore
 from codevqa.eval.run.recorded_models import RecordedLM
@@ -220,7 +220,7 @@ def test_a_server_that_refuses_the_grammar_is_a_typed_error(serve: Serve) -> Non
         lambda path, body, n: failure(400, "failed to parse grammar") if "grammar" in body else completion("x")
     )
     lm = OpenAILM("m", base_url=server.url, grammar="llama.cpp")
-    with pytest.raises(ServerError, match=r"failed to parse grammar.*constrained=False"):
+    with pytest.raises(ModelError, match=r"failed to parse grammar.*constrained=False"):
         lm.generate([GenerationRequest("Say", 5, grammar=SHORT)])
     assert len(server.seen) == 1
     assert lm.generate([GenerationRequest("Say", 5)])[0].text == "x"

@@ -15,7 +15,7 @@ import torch
 from openai_kit import Reply, Serve, completion, event, failure, streamed, turn
 from tiny_lm import build_tiny_lm
 
-from codevqa.core.errors import ServerError
+from codevqa.core.errors import ModelError, ServerError
 from codevqa.models.base import Completion, GenerationRequest, LanguageModel, Message
 from codevqa.models.causal_lm import TransformersLM
 from codevqa.models.causal_lm.gpu.decoder import Schedule, SlotDecoder
@@ -303,7 +303,7 @@ def test_the_first_failure_ends_streams_under_way(serve: Serve) -> None:
         return 200, endless(), {}
 
     lm = OpenAILM("m", base_url=serve(answer).url)
-    with pytest.raises(ServerError, match="bad prompt"):
+    with pytest.raises(ModelError, match="bad prompt"):
         listened(lm, [GenerationRequest("good", 5), GenerationRequest("bad", 5)])
     time.sleep(0.3)
     count = sent[0]

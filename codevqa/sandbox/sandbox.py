@@ -210,7 +210,15 @@ class Sandbox:
     async def _start_workers(self, count: int) -> _Workers:
         _drain_at_exit()
         workers = _Workers(count, self.limits)
-        await workers.start()
+        starting = asyncio.create_task(workers.start())
+        try:
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # A start cannot be called off, and workers that nobody knows of would stay.
+            await asyncio.wait((starting,))
+            if starting.done() and not starting.cancelled() and starting.exception() is None:
+                await workers.close()
+            raise
         return workers
 
     async def _verdict(self, source: str, given: Mapping[str, str]) -> ProgramError | None:

@@ -166,6 +166,8 @@ def test_fifty_watches_left_leave_no_process_no_descriptor_and_no_memory() -> No
 def _leaves_nothing(give_up: Callable[[CodeVQA, int], None]) -> None:
     import tracemalloc
 
+    with engine(writer({})) as vqa:  # what the interpreter's library opens once a process
+        vqa.ask(RED, "Is it?")
     before = held()
     with engine(writer({"lit": CALLING, "long": LONG})) as vqa:
         give_up(vqa, 10)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from openai_kit import Serve, completion, failure
 
-from codevqa.core.errors import ServerError
+from codevqa.core.errors import ModelError
 from codevqa.models import openai_lm
 from codevqa.models.base import GenerationRequest
 from codevqa.models.openai_lm import OpenAILM
@@ -18,8 +18,8 @@ KEY = "sk-verysecretkey0123456789"
 ASK = GenerationRequest("Say", 5)
 
 
-def refusal(lm: OpenAILM) -> ServerError:
-    with pytest.raises(ServerError) as caught:
+def refusal(lm: OpenAILM) -> ModelError:
+    with pytest.raises(ModelError) as caught:
         lm.generate([ASK])
     assert "\n" not in str(caught.value)
     return caught.value
