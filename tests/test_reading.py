@@ -238,6 +238,10 @@ def test_the_witness_is_not_asked_unless_it_is_wanted() -> None:
         ("How many dogs are there?", ["two dogs", "three dogs"], ""),  # they disagree
         ("How many dogs are there?", ["a dog", "some dogs", "two black dogs", "ten hotdogs"], ""),
         ("What are the two dogs doing?", ["two dogs"], ""),
+        ("How many dogs are there?", ["a dog on a couch", "a dog", "a couch"], "1"),
+        ("How many dogs are there?", ["a dog on a couch", "a couch"], ""),  # said once
+        ("How many dogs are there?", ["a dog", "a dog", "some dogs"], ""),
+        ("How many sheep are there?", ["a sheep", "a sheep on grass"], ""),  # who knows
     ],
 )
 def test_a_number_is_stated_where_captions_name_it_and_none_another(

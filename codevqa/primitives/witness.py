@@ -143,16 +143,27 @@ def described(question: str) -> Descriptions:
 def stated_number(question: str, captions: Sequence[str]) -> str:
     """Returns the number of the things asked for that captions state; empty where none does, or they disagree.
 
+    Where several name one thing, and none more of them, there is one.
+
     >>> stated_number("How many blocks are in the tower?", ["a tower of two blocks", "three red blocks", "a block"])
     '2'
+    >>> stated_number("How many towers are there?", ["a tower of two blocks", "a red block", "a tower on a table"])
+    '1'
     """
     counted = _COUNTED.match(_TAIL.sub("", " ".join(question.split()).rstrip(" ?.!")))
     if counted is None or question_kind(question).kind != "number":
         return ""
     things = counted.group(1).lower()
-    named = re.compile(rf"\b(?!an?\b)(\w+) (?:{re.escape(things)}|{re.escape(_singular(things))})\b")
-    said = {number_in(found.group(1)) for caption in captions for found in named.finditer(caption.lower())} - {None}
-    return str(said.pop()) if len(said) == 1 else ""
+    one = _singular(things)
+    lines = [caption.lower() for caption in captions]
+    named = re.compile(rf"\b(?!an?\b)(\w+) (?:{re.escape(things)}|{re.escape(one)})\b")
+    said = {number_in(found.group(1)) for line in lines for found in named.finditer(line)} - {None}
+    if said:
+        return str(said.pop()) if len(said) == 1 else ""
+    several = re.compile(rf"\b{re.escape(things)}\b")
+    single = re.compile(rf"\ban? {re.escape(one)}\b")
+    alone = one != things and not any(map(several.search, lines)) and sum(map(bool, map(single.search, lines))) > 1
+    return "1" if alone else ""
 
 
 def _judged(text: str) -> Descriptions:
