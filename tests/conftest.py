@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Where only what measures time is run, modules without such a test are not even imported."""
-    if collection_path.is_dir() or not str(config.option.markexpr).startswith("timing"):
+    if collection_path.suffix != ".py" or not str(config.option.markexpr).startswith("timing"):
         return None
     return "mark.timing" not in collection_path.read_text(encoding="utf-8") or None
 
