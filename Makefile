@@ -71,8 +71,8 @@ smoke: ## try another Python, without torch: make smoke PYTHON=python3.13
 
 fuzz: $(VENV)/.installed-test  ## campaigns of Hypothesis (FUZZ_EXAMPLES of each property) and, on Linux, Atheris (FUZZ_SECONDS a reader)
 	HYPOTHESIS_PROFILE=campaign $(BIN)/python -m pytest tests/security --timeout 7200 --hypothesis-show-statistics $(ARGS)
-	$(BIN)/python $(PIP_INSTALL) 'atheris>=3'
-	test "$$(uname)" != Linux || $(BIN)/python tests/security/fuzz_readers.py --seconds $${FUZZ_SECONDS:-60}
+	test "$$(uname)" != Linux || { $(BIN)/python $(PIP_INSTALL) 'atheris>=3' && \
+		$(BIN)/python tests/security/fuzz_readers.py --seconds $${FUZZ_SECONDS:-60}; }
 
 lint: $(VENV)/.installed-test  ## ruff, formatting, prompt banks
 	$(BIN)/ruff check .

@@ -26,7 +26,7 @@ COMMAND = (
 def main() -> int:
     """Asks, prints what is known; returns the exit status."""
     files = [f"--requirement={Path(__file__).with_name(name)}.txt" for name in FILES]
-    done = subprocess.run([*COMMAND, "--progress-spinner=off", *files], capture_output=True, text=True, timeout=600)
+    done = subprocess.run([*COMMAND, *files], capture_output=True, text=True, timeout=600)
     try:
         packages = json.loads(done.stdout)["dependencies"]
     except ValueError:

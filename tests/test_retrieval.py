@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from codevqa.core.errors import ModelNotFoundError
+from codevqa.core.errors import ModelError, ModelNotFoundError
 from codevqa.models.retrieval import ExampleIndex, SentenceRetriever
 
 WORDS = ("[UNK]", "dog", "cat", "tree")
@@ -112,6 +112,33 @@ def test_nobody_waits_while_questions_are_embedded_and_those_who_came_share_a_ba
     assert retriever.asked[:2] == [["a", "bbb"], ["c"]]
     assert retriever.asked[2:] == ([["dd", "ee", "c"]] if batches else [["dd"], ["ee"], ["c"]])
     assert threading.current_thread().name not in retriever.where
+
+
+def test_a_question_that_cannot_be_embedded_fails_alone_and_holds_nobody_up() -> None:
+    class Choosy(Slow):
+        def embed(self, sentences: Sequence[str]) -> npt.NDArray[np.float32]:
+            found = super().embed(sentences)
+            if "bad" in sentences:
+                raise ValueError("no such word")
+            return found
+
+    retriever = Choosy(batches=True)
+    index = ExampleIndex(retriever, ["a", "bbb"])
+
+    async def ask() -> list[BaseException | None]:
+        first = asyncio.create_task(index.prepare("c"))
+        await asyncio.to_thread(retriever.begun.wait, 30)
+        others = [asyncio.create_task(index.prepare(question)) for question in ("good", "bad", "fine")]
+        await asyncio.sleep(0.01)
+        retriever.go.set()
+        return await asyncio.gather(first, *others, return_exceptions=True)
+
+    *good, bad, fine = asyncio.run(ask())
+    assert (good, fine) == ([None, None], None)
+    assert isinstance(bad, ModelError) and "no such word" in str(bad)
+    asked = len(retriever.asked)
+    assert index.nearest("good", 1) == index.nearest("fine", 1) == (1,)
+    assert len(retriever.asked) == asked, "it was embedded where others wait"
 
 
 def test_a_folder_that_is_missing_or_holds_no_model_is_one_clear_line(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ __all__ = ["loaded", "short_work"]
 
 _FIRST = -1
 """Priority; that of the default stream is 0."""
-_streams: dict[torch.device, torch.cuda.Stream] = {}
+_streams: dict[int, torch.cuda.Stream] = {}
+"""By number of the GPU: "cuda" and "cuda:0" are one."""
 _lock = threading.Lock()
 
 
@@ -27,10 +28,11 @@ def short_work(device: torch.device) -> Iterator[None]:
         yield
         return
     default = torch.cuda.default_stream(device)
+    number = torch.cuda.current_device() if device.index is None else device.index
     with _lock:
-        if device not in _streams:
-            _streams[device] = torch.cuda.Stream(device, priority=_FIRST)  # type: ignore[no-untyped-call, unused-ignore]
-        stream = _streams[device]
+        if number not in _streams:
+            _streams[number] = torch.cuda.Stream(number, priority=_FIRST)  # type: ignore[no-untyped-call, unused-ignore]
+        stream = _streams[number]
     try:
         with torch.cuda.stream(stream):
             yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -109,14 +110,17 @@ class ExampleIndex:
             if question in self._orders:
                 return
             self._waiting.append(question)
-        await asyncio.get_running_loop().run_in_executor(_THREAD, self._learn_waiting)
+        await asyncio.get_running_loop().run_in_executor(_THREAD, self._learn_waiting, question)
 
-    def _learn_waiting(self) -> None:
+    def _learn_waiting(self, question: str) -> None:
         # All who came while others were embedded; for the rest of them nothing is left to do then.
         with self._lock:
             waiting, self._waiting = list(dict.fromkeys(self._waiting)), []
         if waiting:
-            self._learn(waiting)
+            with contextlib.suppress(ModelError):  # of another's question, perhaps: each fails for its own
+                self._learn(waiting)
+        if question not in self._orders:
+            self._learn([question])
 
     def _learn(self, asked: list[str]) -> list[npt.NDArray[np.intp]]:
         if self._embeddings is None:

@@ -195,8 +195,9 @@ class TransformersLM:
                 return
             with self._at_work(work.open.values()):
                 self._loop.run(work)
-                for number, tokens in self._reference.run(work.held, self._find_end).items():
-                    work.end(next(one for one in work.held if one.index == number), tokens)
+                held = list(work.held.values())
+                for number, tokens in self._reference.run(held, self._find_end).items():
+                    work.end(work.held[number], tokens)
 
     @contextmanager
     def _at_work(self, requests: Collection[TokenisedRequest]) -> Iterator[None]:

@@ -58,7 +58,7 @@ class JoinedWork(Work):
     ) -> None:
         super().__init__((), find_end)
         self._feed, self._tokenise, self._finish = feed, tokenise, finish
-        self.held: list[TokenisedRequest] = []
+        self.held: dict[int, TokenisedRequest] = {}
         """Requests held to grammars: for another decoder, once all others have ended."""
 
     def more(self, most: int) -> Sequence[TokenisedRequest]:
@@ -71,7 +71,7 @@ class JoinedWork(Work):
                 self._feed.give(number, error)
                 continue
             if one.hold is not None:
-                self.held.append(one)
+                self.held[number] = one
             else:
                 self.open[number] = one
                 taken.append(one)
