@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_WORKERS ?= 2
 
-.PHONY: help install demo app test test-all mutations fuzz smoke lint format types imports check docs bench lock audit release clean
+.PHONY: help install demo app test test-all mutations fuzz smoke lint format types imports check docs screenshot tour site bench lock audit release clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -33,7 +33,11 @@ $(VENV)/.installed-test: $(VENV)/.installed requirements/smoke.txt requirements/
 	$(BIN)/python $(LOCKED) -r requirements/smoke.txt -r requirements/test.txt
 	touch $@
 
-$(VENV)/.installed-release: $(VENV)/.installed-test requirements/release.txt
+$(VENV)/.installed-site: $(VENV)/.installed-test requirements/site.txt
+	$(BIN)/python $(LOCKED) -r requirements/site.txt
+	touch $@
+
+$(VENV)/.installed-release: $(VENV)/.installed-site requirements/release.txt
 	$(BIN)/python $(LOCKED) -r requirements/release.txt
 	touch $@
 
@@ -96,6 +100,15 @@ check: lint types imports  ## lint, types and imports
 docs: $(VENV)/.installed-test  ## write the generated pages of docs/
 	$(BIN)/python docs/generate.py
 
+screenshot: $(VENV)/.installed-test  ## make the answer that the README begins with, and its picture; needs Chromium
+	$(BIN)/python docs/picture.py
+
+tour: $(VENV)/.installed-test  ## run docs/tour.ipynb and keep what it prints
+	$(BIN)/python docs/tour.py
+
+site: $(VENV)/.installed-site  ## build the pages of docs/ as a site, in build/site
+	$(BIN)/python docs/build_site.py
+
 bench: install  ## cold start, warm latency and memory of the embedded models
 	$(BIN)/python benchmarks/latency.py
 
@@ -118,7 +131,7 @@ release: $(VENV)/.installed-release  ## build, try both files in an empty enviro
 	$(TRIED)/bin/python $(LOCKED) -r requirements/demo.txt
 	$(TRIED)/bin/python -P -m pip check
 	$(BIN)/cyclonedx-py environment --output-reproducible --output-file dist/sbom.cdx.json $(TRIED)/bin/python
-	{ echo "# Licences"; echo; echo "Of what \`pip install 'codevqa[demo]'\` brings, as the packages state them; written by \`make release\`."; \
+	{ echo "# Licences"; echo; echo "Of what \`pip install '.[demo]'\` brings, as the packages state them; written by \`make release\`."; \
 		echo "PyPI's torch for Linux brings NVIDIA's libraries besides, under NVIDIA's own licences."; echo; \
 		$(BIN)/pip-licenses --python $(TRIED)/bin/python --format=markdown --no-version --ignore-packages codevqa; } >docs/licences.md
 	$(BIN)/python requirements/audit.py || test $$? -eq 2

@@ -26,11 +26,11 @@ def answers(name: str, device: str, dtype: str) -> dict[str, Any]:
     """Returns what each model says of the shipped pictures and questions."""
     chosen = preset(name)
     pictures = [load_picture(path) for path in sorted((EXAMPLES / "pictures").glob("*.png"))]
-    asked = json.loads((EXAMPLES / "questions.json").read_text())
+    asked = [json.loads(line) for line in (EXAMPLES / "questions.jsonl").read_text(encoding="utf-8").splitlines()]
     where = {"device": device, "dtype": dtype}
     matcher = load("matcher", chosen.matcher, **where, **chosen.options.get("matcher", {}))
     captioner = load("captioner", chosen.captioner, **where, **chosen.options.get("captioner", {}))
-    writer = load("language_model", chosen.language_model, **where)
+    writer = load("language_model", chosen.parts["language_model"], **where)
     prompts = Writer(writer, prompt_sets(chosen, None))
     requests: list[GenerationRequest] = []
     for one in asked:

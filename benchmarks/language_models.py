@@ -31,7 +31,8 @@ from codevqa.eval.run.runner import evaluate
 from codevqa.eval.statistics import compare, mean
 from codevqa.eval.task import DataSet
 from codevqa.models.base import Models
-from codevqa.presets.assembly import choose, load, prompt_sets
+from codevqa.presets.assembly import load, prompt_sets
+from codevqa.presets.configuration import configure
 from codevqa.presets.presets import preset
 from codevqa.writing.writer import Writer
 
@@ -76,10 +77,10 @@ class Bench:
     def __init__(self, model: str, retriever: str | None, workers: int = 64) -> None:
         self.workers = workers
         self.keep: Path | None = None
-        vision = choose(preset("mini"), {})
-        loaded = {role: load(role, vision[role][0], **vision[role][1]) for role in ("matcher", "captioner")}
+        mini = configure("mini")
+        loaded = {role: load(role, mini.parts[role], **mini.options[role]) for role in ("matcher", "captioner")}
         self.language_model = load("language_model", model)
-        self.retriever = load("retriever", retriever or vision["retriever"][0])
+        self.retriever = load("retriever", retriever or mini.parts["retriever"])
         self.models = Models(self.language_model, loaded["matcher"], loaded["captioner"])
 
     def engine(self, settings: Settings, prompts: str) -> CodeVQA:

@@ -21,10 +21,10 @@ started = time.perf_counter()
 from pathlib import Path
 from codevqa import CodeVQA
 folder = Path(sys.argv[2])
-asked = json.loads((folder / "questions.json").read_text())
+asked = [json.loads(line) for line in (folder / "questions.jsonl").read_text(encoding="utf-8").splitlines()]
 def ask(vqa, one):
     before = time.perf_counter()
-    vqa.ask([folder / "pictures" / name for name in one["images"]], one["question"])
+    vqa.ask([folder / name for name in one["images"]], one["question"])
     return time.perf_counter() - before
 with CodeVQA.from_preset(sys.argv[1]) as vqa:
     loaded = time.perf_counter() - started

@@ -57,7 +57,7 @@ def pictures(rng: random.Random, count: int) -> list[Picture]:
 def seconds(vqa: CodeVQA, program: Program, shown: list[Picture]) -> tuple[float, str]:
     """Runs a program once; returns its time and its answer."""
     began = time.perf_counter()
-    answer = vqa.run(program, shown)
+    answer = vqa.run(shown, program)
     return time.perf_counter() - began, answer.text
 
 

@@ -1,25 +1,39 @@
-"""Compares the BLIP back end with what LAVIS computed, and prints a table.
+"""Compares the BLIP back end with LAVIS on the same weights, and prints a table.
 
-Usage: ``python benchmarks/parity.py GOLDEN_DIR``, where GOLDEN_DIR holds LAVIS's weights, pictures and results:
-``lavis.safetensors``, ``lavis_caption.safetensors``, ``vocab.txt``, ``meta.json``, ``image*.png`` and the two
-``golden*.safetensors``.
+Usage: ``python benchmarks/parity.py GOLDEN_DIR [--live base|large]``, where GOLDEN_DIR holds LAVIS's weights, pictures
+and results: ``lavis.safetensors``, ``lavis_caption.safetensors``, ``vocab.txt``, ``meta.json``, ``image*.png``
+and the two ``golden*.safetensors``. With ``--live`` LAVIS itself computes beside us (``codevqa lavis install``), on
+random weights of full size and the same pictures; their checkpoints take up to 8 GB in the folder for temporary files.
+
+A difference is the norm of what differs over the norm of what LAVIS computed.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
+import subprocess
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 from safetensors.numpy import load_file
 
-from codevqa.core.images import load_picture
-from codevqa.models.base import CaptionRequest, MatchRequest, SimilarityRequest
+from codevqa.core.images import Picture, load_picture
+from codevqa.models.base import CaptionRequest, Match, MatchRequest, SimilarityRequest
 from codevqa.models.blip import BlipCaptioner, BlipMatcher
 from codevqa.models.blip.lavis_names import convert_lavis
+from codevqa.models.lavis import environment
+from codevqa.models.lavis.parts import LavisCaptioner, LavisMatcher
+
+PIECES = 30_522
+"""BERT's vocabulary."""
+
+Numbers = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -27,81 +41,175 @@ class Parity:
     """How far the back end is from LAVIS; each list has one figure a picture."""
 
     itm: list[float]
-    """Largest absolute difference of the two ITM logits."""
+    """The two ITM logits."""
     itc: list[float]
-    """Largest absolute difference of the ITC scores with each text."""
+    """The ITC scores with each text."""
     gradcam: list[float]
-    """Norm of the difference of all GradCAM maps over the norm of LAVIS's."""
+    """The GradCAM maps of all tokens."""
     relevance: list[float]
-    """The same for the map averaged over the words, as ``match`` returns it."""
+    """The map averaged over the words, as ``match`` returns it."""
     logits: list[float]
-    """Largest absolute difference of the captioner's logits over the prompt."""
+    """The captioner's logits over the prompt."""
     captions: list[bool]
     """Whether the greedy captions are the same tokens."""
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What both sides are asked."""
+
+    pairs: list[MatchRequest]
+    captions: list[CaptionRequest]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one side computed; each list has one entry a picture."""
+
+    itm: list[Numbers]
+    itc: list[Numbers]
+    gradcam: list[Numbers]
+    relevance: list[Numbers]
+    logits: list[Numbers]
+    captions: list[list[int]]
+
+
+class Matching(Protocol):
+    """A matcher of either side."""
+
+    def match(self, requests: Sequence[MatchRequest]) -> Sequence[Match]: ...  # noqa: D102
+    def similarity(self, requests: Sequence[SimilarityRequest]) -> Sequence[float]: ...  # noqa: D102
+    def token_maps(self, requests: Sequence[MatchRequest]) -> Sequence[tuple[Numbers, Numbers]]: ...  # noqa: D102
+
+
+class Captioning(Protocol):
+    """A captioner of either side."""
+
+    def token_ids(self, requests: Sequence[CaptionRequest]) -> list[list[int]]: ...  # noqa: D102
+    def prompt_logits(self, request: CaptionRequest) -> Any: ...  # noqa: D102
+
+
+def ask(asked: Asked, matcher: Matching, captioner: Captioning) -> Found:
+    """Has one side compute everything."""
+    maps, itm = zip(*matcher.token_maps(asked.pairs), strict=True)
+    every = [SimilarityRequest(one.picture, other.text) for one in asked.pairs for other in asked.pairs]
+    return Found(
+        list(itm),
+        list(np.array(matcher.similarity(every)).reshape(len(asked.pairs), -1)),
+        list(maps),
+        [match.relevance for match in matcher.match(asked.pairs)],
+        [np.asarray(captioner.prompt_logits(request)) for request in asked.captions],
+        captioner.token_ids(asked.captions),
+    )
+
+
+def compare(ours: Found, theirs: Found) -> Parity:
+    """Measures how far the one side is from the other."""
+
+    def apart(name: str) -> list[float]:
+        pairs = zip(getattr(ours, name), getattr(theirs, name), strict=True)
+        return [float(np.linalg.norm(our - their) / np.linalg.norm(their)) for our, their in pairs]
+
+    same = [our == their for our, their in zip(ours.captions, theirs.captions, strict=True)]
+    return Parity(apart("itm"), apart("itc"), apart("gradcam"), apart("relevance"), apart("logits"), same)
+
+
 def measure(golden: Path, work: Path) -> Parity:
     """Runs both networks on the golden inputs; converted checkpoints are written to ``work``."""
-    convert_lavis(golden / "lavis.safetensors", golden / "vocab.txt", work / "matcher", heads=12)
-    convert_lavis(golden / "lavis_caption.safetensors", golden / "vocab.txt", work / "captioner", heads=12)
-    meta = json.loads((golden / "meta.json").read_text())
-    texts: list[str] = [text.removesuffix("?") for text in meta["texts"]]
-    pictures = [load_picture(golden / f"image{index}.png") for index in range(len(texts))]
-    wanted, wanted_captions = load_file(golden / "golden.safetensors"), load_file(golden / "golden_caption.safetensors")
-
-    matcher = BlipMatcher.from_pretrained(str(work / "matcher"), device="cpu", block=meta["block"])
-    pairs = [MatchRequest(picture, text) for picture, text in zip(pictures, texts, strict=True)]
-    itm, gradcam, relevance = [], [], []
-    for index, (maps, logits) in enumerate(matcher.token_maps(pairs)):
-        # LAVIS's rows: the first token, the mean over the words, then each token from 1 on.
-        rows = np.stack([maps[0], maps[1:-1].mean(0), *maps[1:]])
-        expected = wanted["gradcam"][index][: len(rows)]
-        itm.append(float(np.abs(logits - wanted["itm"][index]).max()))
-        gradcam.append(float(np.linalg.norm(rows - expected) / np.linalg.norm(expected)))
-    for index, match in enumerate(matcher.match(pairs)):
-        expected = wanted["gradcam"][index][1]
-        relevance.append(float(np.linalg.norm(match.relevance - expected) / np.linalg.norm(expected)))
-    scores = np.array(matcher.similarity([SimilarityRequest(p, t) for p in pictures for t in texts]))
-    itc = np.abs(scores.reshape(len(pictures), len(texts)) - wanted["itc"]).max(1).tolist()
-
-    captioner = BlipCaptioner.from_pretrained(
-        str(work / "captioner"), device="cpu", max_length=wanted_captions["greedy"].shape[1]
+    convert_lavis(golden / "lavis.safetensors", golden / "vocab.txt", work / "matcher")
+    convert_lavis(golden / "lavis_caption.safetensors", golden / "vocab.txt", work / "captioner")
+    wanted, captions = load_file(golden / "golden.safetensors"), load_file(golden / "golden_caption.safetensors")
+    texts, pictures, block = inputs(golden)
+    # LAVIS's rows: the first token, the mean over the words, then each token from the second on, and padding.
+    rows = [maps[: 1 + mask.sum()] for maps, mask in zip(wanted["gradcam"], wanted["attention_mask"], strict=True)]
+    prompt = captions["prompt_ids"].shape[1]
+    theirs = Found(
+        list(wanted["itm"]),
+        list(wanted["itc"]),
+        [np.concatenate([maps[:1], maps[2:]]) for maps in rows],
+        [maps[1] for maps in rows],
+        list(captions["logits"]),
+        [ids[prompt:].tolist() for ids in captions["greedy"]],
     )
-    shown = [
-        CaptionRequest(picture, tuple(int(patch) for patch in patches))
-        for picture, patches in zip(pictures, wanted_captions["patches"], strict=True)
-    ]
-    logits_apart = [
-        float(np.abs(captioner.prompt_logits(request).numpy() - expected).max())
-        for request, expected in zip(shown, wanted_captions["logits"], strict=True)
-    ]
-    prompt = wanted_captions["prompt_ids"].shape[1]
-    same = [
-        ids == expected[prompt:].tolist()
-        for ids, expected in zip(captioner.token_ids(shown), wanted_captions["greedy"], strict=True)
-    ]
-    return Parity(itm, itc, gradcam, relevance, logits_apart, same)
+    matcher = BlipMatcher.from_pretrained(str(work / "matcher"), device="cpu", block=block)
+    longest = captions["greedy"].shape[1]
+    captioner = BlipCaptioner.from_pretrained(str(work / "captioner"), device="cpu", max_length=longest)
+    asked = Asked(
+        [MatchRequest(picture, text) for picture, text in zip(pictures, texts, strict=True)],
+        [CaptionRequest(*one) for one in zip(pictures, map(tuple, captions["patches"].tolist()), strict=True)],
+    )
+    return compare(ask(asked, matcher, captioner), theirs)
 
 
-def main(arguments: list[str]) -> int:
-    """Prints the table."""
-    if len(arguments) != 1 or not Path(arguments[0]).is_dir():
-        print(__doc__)
-        return 2
-    with tempfile.TemporaryDirectory() as work:
-        found = measure(Path(arguments[0]), Path(work))
-    print(f"{'against LAVIS':34}" + "".join(f"{f'image {index}':>11}" for index in range(len(found.itm))))
+def inputs(golden: Path) -> tuple[list[str], list[Picture], int]:
+    """Returns the texts, the pictures and the block of GradCAM."""
+    meta = json.loads((golden / "meta.json").read_text())
+    texts = [text.removesuffix("?") for text in meta["texts"]]
+    return texts, [load_picture(golden / f"image{index}.png") for index in range(len(texts))], meta["block"]
+
+
+def live(golden: Path, work: Path, size: str, seed: int = 0) -> Parity:
+    """Runs LAVIS and the BLIP back end on random weights.
+
+    Args:
+        golden: has the pictures, texts and vocabulary.
+        work: receives checkpoints.
+        size: "base" or "large".
+        seed: of the weights and of the patches.
+    """
+    words = (golden / "vocab.txt").read_text(encoding="utf-8").split()
+    vocabulary = work / "vocab.txt"  # of the size that the networks have
+    filled = [*words, *(f"[unused{number}]" for number in range(PIECES - len(words)))]
+    vocabulary.write_text("\n".join(filled) + "\n", encoding="utf-8")
+    python, script = environment.python_of(environment.folder()), Path(__file__).with_name("lavis_weights.py")
+    for part in ("matcher", "captioner"):
+        weights = work / f"{part}.pth"
+        subprocess.run([python, script, part, size, str(seed), vocabulary, weights], check=True)
+        convert_lavis(weights, vocabulary, work / part)
+    texts, pictures, _ = inputs(golden)
+    drawn = np.random.default_rng(seed)
+    patches = [tuple(sorted(drawn.choice(576, 20, replace=False).tolist())) for _ in texts]
+    asked = Asked(
+        [MatchRequest(picture, text) for picture, text in zip(pictures, texts, strict=True)],
+        [CaptionRequest(picture, some) for picture, some in zip(pictures, patches, strict=True)],
+    )
+    theirs = ask(
+        asked,
+        LavisMatcher.from_pretrained(str(work / "matcher.pth"), vocabulary=str(vocabulary), device="cpu"),
+        LavisCaptioner.from_pretrained(str(work / "captioner.pth"), vocabulary=str(vocabulary), device="cpu"),
+    )
+    ours = ask(
+        asked,
+        BlipMatcher.from_pretrained(str(work / "matcher"), device="cpu"),
+        BlipCaptioner.from_pretrained(str(work / "captioner"), device="cpu"),
+    )
+    return compare(ours, theirs)
+
+
+def show(title: str, found: Parity) -> None:
+    """Prints one table."""
+    print(f"{title:34}" + "".join(f"{f'image {index}':>11}" for index in range(len(found.itm))))
     for name, figures in (
-        ("ITM logits, largest difference", found.itm),
-        ("ITC scores, largest difference", found.itc),
-        ("GradCAM per token, relative norm", found.gradcam),
-        ("GradCAM of words, relative norm", found.relevance),
-        ("caption logits, largest difference", found.logits),
+        ("ITM logits", found.itm),
+        ("ITC scores", found.itc),
+        ("GradCAM of every token", found.gradcam),
+        ("GradCAM of words", found.relevance),
+        ("caption logits", found.logits),
     ):
         print(f"{name:34}" + "".join(f"{figure:11.1e}" for figure in figures))
     print(f"{'greedy caption':34}" + "".join(f"{'same' if same else 'DIFFERS':>11}" for same in found.captions))
-    return 0
+
+
+def main() -> None:
+    """Prints the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("golden", type=Path)
+    parser.add_argument("--live", choices=("base", "large"))
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as work:
+        found = live(given.golden, Path(work), given.live) if given.live else measure(given.golden, Path(work))
+    show(f"against LAVIS, {given.live or 'golden results'}", found)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    main()

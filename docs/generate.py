@@ -14,11 +14,14 @@ HERE = Path(__file__).resolve().parent
 
 def primitives() -> str:
     """Returns the vocabulary page."""
-    from codevqa.primitives.signature import PrimitiveSet
+    from codevqa.primitives.knowledge import KNOWLEDGE
     from codevqa.primitives.visual import VISUAL, find_object
 
-    intro = "What a program may call. Generated from the primitives themselves: `make docs`.\n\n"
-    return "# Primitives\n\n" + intro + PrimitiveSet([*VISUAL, find_object]).docs()
+    intro = (
+        "What a program may call: `find_object` where there is a detector, `visual_query` and `knowledge_query` where "
+        "the prompt set\nnames them, the others always. Generated from the primitives themselves: `make docs`.\n\n"
+    )
+    return "# Primitives\n\n" + intro + VISUAL.extend([find_object, *KNOWLEDGE]).docs()
 
 
 def command_line() -> str:
@@ -28,19 +31,25 @@ def command_line() -> str:
 
     from codevqa.cli.main import app
 
-    parts = ["# Command line\n\nGenerated from the commands themselves: `make docs`.\n"]
+    where = "What `--set` and `--config` may hold: [configuration.md](configuration.md)."
+    parts = [f"# Command line\n\nGenerated from the commands themselves: `make docs`.\n{where}\n"]
     for words in (
         [],
         ["ask"],
         ["run"],
         ["prompt"],
+        ["config"],
         ["models"],
+        ["lavis"],
+        ["download"],
         ["mini-data"],
         ["demo"],
         ["eval"],
         ["export"],
         ["report"],
+        ["view"],
         ["diff"],
+        ["power"],
         ["trace-diff"],
     ):
         shown = CliRunner().invoke(app, [*words, "--help"], prog_name="codevqa", env={"COLUMNS": "100"}).output

@@ -12,16 +12,22 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from PIL import Image
 
-from ..core.errors import ImageError
+from ..core.errors import ImageError, ModelError, ModelNotFoundError, ServerError, SetupError, UnknownNameError
 from ..core.images import ImageSource, load_picture
-from ..core.trace import Form, Method
+from ..core.kind_check import check_kind
+from ..core.trace import Cost, Form, Method
 
-__all__ = ["METHODS", "DataSet", "EvalImage", "Example", "Held", "Job", "Method", "PictureFile", "Row"]
+__all__ = ["METHODS", "UNASKED", "DataSet", "EvalImage", "Example", "Held", "Job", "Method", "PictureFile", "Row"]
 
+UNASKED = frozenset(
+    one.__name__ for one in (ImageError, ModelError, ServerError, SetupError, UnknownNameError, ModelNotFoundError)
+)
+"""Types of error that say that a question could not be asked: its picture, a model or a server was not to be had. What
+is wrong with a question, a program, or what a model said, is an answer's."""
 METHODS: tuple[Method, ...] = ("codevqa", "pnpvqa")
 Job: TypeAlias = tuple[Method, int]
 """A method and the number of a repetition."""
@@ -84,6 +90,18 @@ class PictureFile:
         return load_picture(source).pixels.crop(self.crop)
 
     @property
+    def wrong(self) -> Literal["", "missing", "unreadable"]:
+        """What keeps the picture from being asked about, as far as its first bytes tell; empty where nothing does."""
+        try:
+            with _archive(self.path).open(self.member) if self.member else self.path.open("rb") as file:
+                Image.open(file)
+        except (FileNotFoundError, KeyError):
+            return "missing"
+        except (OSError, ValueError, SyntaxError, zipfile.BadZipFile, Image.DecompressionBombError):
+            return "unreadable"
+        return ""
+
+    @property
     def digest(self) -> str:
         """What the file holds in sixteen hexadecimal digits; empty where it cannot be read."""
         try:
@@ -130,9 +148,14 @@ class Example:
     groups: Mapping[str, str] = field(default_factory=dict)
     """By what figures are broken down, such as ``{"structural": "query", "images": "3"}``."""
     cluster: str = ""
-    """What belongs together when resampling: the picture, or the pair or set of pictures."""
+    """What goes right and wrong together: questions about one picture, or one statement over several pictures."""
     record: Mapping[str, Any] = field(default_factory=dict)
     """The rest of the official record that a metric needs, as plain JSON-ready data."""
+
+    @property
+    def group(self) -> str:
+        """What a figure asks to be right together, such as a statement's pictures; empty where there is no such."""
+        return str(self.record.get("group", ""))
 
 
 class DataSet(Protocol):
@@ -171,3 +194,22 @@ class Row:
     seconds: float = 0.0
     tokens: int = 0
     """Tokens the language models read and wrote."""
+
+    @property
+    def cost(self) -> Cost | None:
+        """What the answer cost by itself; None where that is not known, as in rows from before it was reckoned.
+
+        Raises:
+            TypeError: what was kept is no cost.
+        """
+        kept = self.trace.get("cost")
+        if kept is None:
+            return None
+        cost = Cost(**kept)
+        check_kind(cost, Cost, "cost")
+        return cost
+
+    @property
+    def unasked(self) -> bool:
+        """Whether the question could not be asked at all."""
+        return not self.prediction and not self.fallback and self.error in UNASKED

@@ -1,4 +1,4 @@
-"""Asks the questions of ``questions.json`` about the shipped pictures and prints how each answer was found.
+"""Asks the questions of ``questions.jsonl`` about the shipped pictures and prints how each answer was found.
 
 ``make demo`` runs it with the embedded models; any preset does: ``python examples/demo.py base``.
 """
@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import sys
 import time
@@ -32,16 +33,18 @@ def main() -> None:
     """Asks every question in turn."""
     started = time.perf_counter()
     preset = sys.argv[1] if len(sys.argv) > 1 else "mini"
-    questions = json.loads((HERE / "questions.json").read_text())
+    questions = [json.loads(line) for line in (HERE / "questions.jsonl").read_text().splitlines()]
     print(f"Loading the {preset} models ...", flush=True)
     with CodeVQA.from_preset(preset) as vqa:
         for place, asked in enumerate(questions):
-            answer = vqa.ask([HERE / "pictures" / name for name in asked["images"]], asked["question"])
+            answer = vqa.ask([HERE / name for name in asked["images"]], asked["question"])
             show(answer, asked["images"])
             if place == 0:
                 print(f"          first answer {time.perf_counter() - started:.1f} s after the start")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{'-' * 100}\n{len(questions)} questions, {peak:.0f} MB at most. Next: codevqa ask PICTURE -q QUESTION")
+    command, picture = Path(sys.executable).with_name("codevqa"), HERE / "pictures" / "garden.png"
+    print(f"{'-' * 100}\n{len(questions)} questions, {peak:.0f} MB at most. Ask yourself:")
+    print(f"{os.path.relpath(command)} ask {os.path.relpath(picture)}")
 
 
 if __name__ == "__main__":

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+import re
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from ..core.trace import Form
+from ..core.wording import Wording
 
-__all__ = ["Example", "PromptSet", "ReadingExample"]
+__all__ = ["Example", "KnowledgeExample", "PromptSet", "ReadingExample"]
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,16 @@ class ReadingExample:
 
 
 @dataclass(frozen=True)
+class KnowledgeExample:
+    """One question answered without a picture."""
+
+    id: str
+    """Of the program that asks it: it is shown where that is."""
+    question: str
+    answer: str
+
+
+@dataclass(frozen=True)
 class PromptSet:
     """Everything a task shows the language model."""
 
@@ -70,23 +82,49 @@ class PromptSet:
     image_labels: tuple[str, ...] | None
     """What the pictures of a set are called in reading prompts; None numbers them."""
     preamble: str
-    """Template: ``{api}`` stands for the API reference."""
+    """Template: ``{api}`` stands for the API reference; one without it says itself what there is."""
     examples: tuple[Example, ...]
     reading: tuple[ReadingExample, ...]
+    wording: Wording = "plain"
+    """How the questions of its programs are put."""
+    reading_wording: Wording = "plain"
+    """How those of its reading examples are."""
     licence: str = ""
     about: str = ""
+    knowledge: tuple[KnowledgeExample, ...] = ()
+    """What ``knowledge_query`` shows the language model."""
+    caption_tokens: tuple[int, int] | None = None
+    """Fewest and most tokens of a caption, the opening words' included; None leaves them to the captioner."""
+
+    def knowledge_of(self, programs: Collection[str]) -> tuple[KnowledgeExample, ...]:
+        """Returns the knowledge examples of the programs that were shown; all of them where none has any."""
+        return tuple(one for one in self.knowledge if one.id in programs) or self.knowledge
+
+    def without(self, names: Collection[str]) -> PromptSet:
+        """Returns a copy that neither lists these primitives nor shows programs that call one."""
+        calls = re.compile(rf"\b(?:{'|'.join(map(re.escape, names))})\s*\(")
+        return dataclasses.replace(
+            self,
+            primitives=tuple(name for name in self.primitives if name not in names),
+            examples=tuple(example for example in self.examples if not calls.search(example.program)),
+        )
 
     def with_bank(
-        self, examples: Iterable[Example] | None = None, reading: Iterable[ReadingExample] | None = None
+        self,
+        examples: Iterable[Example] | None = None,
+        reading: Iterable[ReadingExample] | None = None,
+        knowledge: Iterable[KnowledgeExample] | None = None,
     ) -> PromptSet:
         """Returns a copy with other examples, e.g. those of :func:`load_examples` and :func:`load_reading`.
 
         Args:
             examples: annotated programs; None keeps the set's own.
             reading: reading examples; None keeps the set's own. Captions beyond the set's number are dropped.
+            knowledge: questions answered without a picture; None keeps the set's own.
         """
         return dataclasses.replace(
             self,
             examples=self.examples if examples is None else tuple(examples),
             reading=self.reading if reading is None else tuple(item.limit(self.captions) for item in reading),
+            knowledge=self.knowledge if knowledge is None else tuple(knowledge),
         )

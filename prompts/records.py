@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 from ..core.errors import SetupError
-from ..core.trace import Form
 
 __all__ = ["Record", "parse_json", "read_lines", "read_records", "read_text"]
 
@@ -60,15 +59,21 @@ class Record:
             raise SetupError(f"{self.where}: {key!r} must be a whole number, 0 or more.")
         return value
 
-    def choice(self, key: str, *default: Form | None) -> Form | None:
-        """Returns a form; where the key is missing, the default if one is given."""
+    def span(self, key: str) -> tuple[int, int]:
+        """Returns two whole numbers, the smaller first."""
+        value = self.get(key)
+        if not (isinstance(value, list) and [type(one) for one in value] == [int, int] and 0 <= value[0] <= value[1]):
+            raise SetupError(f"{self.where}: {key!r} must be two whole numbers, the smaller first.")
+        return value[0], value[1]
+
+    def choice(self, key: str, among: Any, *default: Any) -> Any:
+        """Returns one of the words of a Literal; where the key is missing, the default if one is given."""
         if default and key not in self.data:
             return default[0]
         value = self.get(key)
-        for form in get_args(Form):
-            if value == form:
-                return form  # type: ignore[no-any-return]
-        raise SetupError(f"{self.where}: {key!r} must be one of {', '.join(get_args(Form))}, not {value!r}.")
+        if isinstance(value, str) and value in get_args(among):
+            return value
+        raise SetupError(f"{self.where}: {key!r} must be one of {', '.join(get_args(among))}, not {value!r}.")
 
     def strings(self, key: str) -> tuple[str, ...]:
         """Returns a list of texts, none empty."""
@@ -151,8 +156,9 @@ def read_records(path: Path) -> Iterator[Record]:
     data = parse_json(read_text(path), str(path))
     if isinstance(data, dict):
         for key, value in data.items():
-            record = Record(value, f"{path}, id {key}")
-            yield Record({**record.data, "id": key}, record.where)
+            for one in value if isinstance(value, list) else (value,):
+                record = Record(one, f"{path}, id {key}")
+                yield Record({**record.data, "id": key}, record.where)
     elif isinstance(data, list):
         for number, value in enumerate(data, 1):
             yield Record(value, f"{path}, record {number}")

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import os
 import re
 from collections import Counter
 from pathlib import Path
 
+from ..core.errors import SetupError
 from ..core.trace import Form
-from .prompt_set import Example, ReadingExample
-from .records import read_records
+from .prompt_set import Example, KnowledgeExample, PromptSet, ReadingExample
+from .records import read_records, read_text
 
-__all__ = ["load_examples", "load_reading"]
+__all__ = ["load_examples", "load_knowledge", "load_pool", "load_reading"]
 
 _OPENING = re.compile(r"^\s*(?:(img)\s*=\s*open_image|(images)\s*=\s*open_images)\s*\(.*\)\s*$")
 _HEADER = re.compile(r"^#\s*Image\b.*$", re.IGNORECASE)
@@ -35,7 +37,7 @@ def load_examples(path: str | os.PathLike[str], form: Form | None = None) -> tup
     found: list[tuple[str, str, str, Form | None]] = []
     for record in read_records(source):
         program, seen = _strip_opening(record.text("program"))
-        named = record.choice("form", None)
+        named = record.choice("form", Form, None)
         found.append((record.id(), record.text("question"), program, named or form or seen))
     counted = Counter(seen for *_, seen in found if seen)
     usual = counted.most_common(1)[0][0] if counted else "image"
@@ -54,6 +56,44 @@ def load_reading(path: str | os.PathLike[str]) -> tuple[ReadingExample, ...]:
     return tuple(
         ReadingExample(record.id(), record.text("question"), record.captions(), record.text("answer"))
         for record in read_records(Path(path))
+    )
+
+
+def load_knowledge(path: str | os.PathLike[str]) -> tuple[KnowledgeExample, ...]:
+    """Loads knowledge examples: ``knowledge.jsonl``, or the JSON layout of the paper's release.
+
+    The release keeps ``{id: {"question", "answer"}}`` by the id of a program, with a list where it has several.
+
+    Raises:
+        SetupError: the file is missing or malformed.
+    """
+    return tuple(
+        KnowledgeExample(record.id(), record.text("question"), record.text("answer"))
+        for record in read_records(Path(path))
+    )
+
+
+def load_pool(base: PromptSet, programs: Path) -> PromptSet:
+    """Returns a set with the release's files: programs, and the reading examples and preamble that lie beside them.
+
+    Args:
+        base: the set that gives the numbers, named as the files begin; its preamble serves where there is none.
+        programs: such as ``gqa_programs_and_questions_nocomments3b.json``.
+
+    Raises:
+        SetupError: there are no reading examples beside it, or a file is malformed.
+    """
+    task, finds = programs.name.partition("_")[0], programs.stem.endswith("_find")
+    reading = sorted(programs.parent.glob(f"{task}_examples[0-9]*.json"))
+    if not reading:
+        raise SetupError(f"{programs} has no reading examples beside it.", hint=f"They are {task}_examples50.json.")
+    # Those of VQAv2 are called vqa's.
+    preambles = [one for one in programs.parent.glob("*_preamble*.py") if task.startswith(one.name.partition("_")[0])]
+    preambles.sort(key=lambda one: (one.stem.endswith("_find") != finds, one.name))
+    preamble = read_text(preambles[0]).strip() if preambles else base.preamble
+    pool = base.with_bank(load_examples(programs, base.form), load_reading(reading[0]))
+    return dataclasses.replace(
+        pool, name=programs.stem, preamble=preamble, wording="release", reading_wording="release"
     )
 
 

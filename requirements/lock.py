@@ -20,6 +20,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "smoke": ("smoke",),
     "demo": ("demo",),
     "test": ("test", "dev"),
+    "site": ("site",),
     "release": ("release",),
 }
 """Files, in the order in which they are installed, and the extras whose needs they add."""

@@ -43,6 +43,8 @@ FLAGS = [
     "--disable-sync",
     "--no-first-run",
     "--metrics-recording-only",
+    "--use-fake-device-for-media-stream",
+    "--use-fake-ui-for-media-stream",
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE localhost , EXCLUDE 127.0.0.1",
 ]
 
@@ -93,7 +95,7 @@ class Visitor:
         self.server = server
         self.requests: list[str] = []
         self.complaints: list[str] = []
-        self.streams = 0
+        self.streams: set[Any] = set()
         """Event streams of Gradio that are open: it closes its stream when nothing more is to come."""
         context.on("request", self._requested)
         for ended in ("requestfinished", "requestfailed"):
@@ -107,10 +109,11 @@ class Visitor:
 
     def _requested(self, request: Any) -> None:
         self.requests.append(request.url)
-        self.streams += STREAM in request.url
+        if STREAM in request.url:
+            self.streams.add(request)
 
     def _ended(self, request: Any) -> None:
-        self.streams -= STREAM in request.url
+        self.streams.discard(request)
 
     def _noted(self, message: Any) -> None:
         if message.type == "error":
@@ -123,6 +126,7 @@ class Visitor:
     def open(self) -> Visitor:
         """Opens the page, or loads it again, and waits until it can be used."""
         assert self.server is not None
+        self.streams.clear()  # the end of those that a reload cuts is not told
         self.page.goto(self.server.url)
         self["ask"].wait_for()
         self["status"].get_by_role("status").wait_for()
@@ -142,10 +146,9 @@ class Visitor:
     # -- doing ---------------------------------------------------------------------------------------------------------
 
     def example(self, number: int) -> None:
-        """Takes a shipped example; its question comes with it."""
-        before = self.field("question").input_value()
+        """Clicks a shipped example, which asks its question."""
+        self.mark()
         self.button(f"example-{number}").click()
-        self.until(lambda: self.field("question").input_value() not in ("", before), "the example's question")
 
     def upload(self, *files: Path) -> None:
         self["pictures"].locator("input[type=file]").first.set_input_files([str(file) for file in files])
@@ -166,8 +169,15 @@ class Visitor:
         self.until(lambda: not self.busy() and not self.streams, "the end of the question")
         return self.answer()
 
+    def edit(self) -> None:
+        """Opens the editor, where it is not open."""
+        if self.button("edit").is_visible():
+            self.button("edit").click()
+        self["program"].locator(".cm-content").wait_for()
+
     def replace_program(self, source: str) -> None:
         """Puts another program into the editor, as if pasted over the old one."""
+        self.edit()
         self["program"].locator(".cm-content").click()
         self.page.keyboard.press("Control+a")
         self.page.keyboard.press("Delete")
@@ -176,6 +186,7 @@ class Visitor:
 
     def retype_line(self, number: int, line: str) -> None:
         """Types a line of the program anew, key by key; the first is 1."""
+        self.edit()
         self["program"].locator(".cm-line").nth(number - 1).click()
         for keys in ("Home", "Shift+End", "Delete"):
             self.page.keyboard.press(keys)
@@ -183,6 +194,7 @@ class Visitor:
         self.until(lambda: self.program().splitlines()[number - 1] == line, "the typed line")
 
     def run(self) -> None:
+        self.edit()
         self.mark()
         self.button("run").click()
 

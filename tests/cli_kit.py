@@ -16,6 +16,7 @@ import pytest
 
 from codevqa import CodeVQA
 from codevqa.cli.main import main
+from codevqa.presets.configuration import Configuration, configure
 
 ROOT = Path(__file__).resolve().parent.parent
 GARDEN = ROOT / "examples" / "pictures" / "garden.png"
@@ -41,7 +42,7 @@ def environment() -> dict[str, str]:
 def spawn(*words: object, program: tuple[str, ...] = (sys.executable, "-m", "codevqa")) -> Done:
     """Runs a command in a process of its own."""
     command = [*program, *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment(), check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500, env=environment(), check=False)
     return Done(done.returncode, done.stdout, done.stderr)
 
 
@@ -50,6 +51,7 @@ class Engines:
 
     def __init__(self) -> None:
         self.build: Callable[..., CodeVQA] = CodeVQA.from_preset
+        self.make = CodeVQA.from_configuration
         self.open: dict[tuple[object, ...], CodeVQA] = {}
 
     def __call__(self, name: str = "mini", *, language_model: str | None = None, **options: Any) -> CodeVQA:
@@ -57,8 +59,19 @@ class Engines:
         if language_model is not None:
             return self.build(name, language_model=language_model, **options)
         key = (name, *sorted((option, value) for option, value in options.items() if value is not None))
+        return self._kept(key, lambda: self.build(name, **options))
+
+    def configured(self, configuration: Configuration) -> CodeVQA:
+        """Stands in for ``CodeVQA.from_configuration``; an engine with another language model is not kept."""
+        plain = configure(configuration.preset)
+        if configuration.parts.get("language_model") != plain.parts.get("language_model"):
+            return self.make(configuration)
+        key = (configuration.preset, *([] if configuration == plain else [repr(configuration)]))
+        return self._kept(key, lambda: self.make(configuration))
+
+    def _kept(self, key: tuple[object, ...], make: Callable[[], CodeVQA]) -> CodeVQA:
         if key not in self.open:
-            self.open[key] = engine = self.build(name, **options)
+            self.open[key] = engine = make()
             engine.close = lambda: None  # type: ignore[method-assign]  # it outlives the command that opened it
         return self.open[key]
 
@@ -73,7 +86,7 @@ class CommandLine:
     def __init__(self, engines: Engines) -> None:
         self.engines = engines
 
-    def __call__(self, *words: object, stdin: str = "", **variables: str) -> Done:
+    def __call__(self, *words: object, stdin: str | bytes = "", **variables: str) -> Done:
         said, told = io.StringIO(), io.StringIO()
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(said), redirect_stderr(told):
             for name in os.environ.keys() - environment().keys():
@@ -81,8 +94,9 @@ class CommandLine:
             for name, value in variables.items():
                 patch.setenv(name, value)
             patch.setattr(sys, "argv", ["codevqa", *map(str, words)])
-            patch.setattr(sys, "stdin", io.StringIO(stdin))
-            patch.setattr(CodeVQA, "from_preset", self.engines)
+            given = stdin if isinstance(stdin, bytes) else stdin.encode()
+            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given), encoding="utf-8"))
+            patch.setattr(CodeVQA, "from_configuration", self.engines.configured)
             try:
                 main()
                 status = 0

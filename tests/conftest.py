@@ -1,14 +1,17 @@
 """What tests share: engines over the embedded models, the command line, a sandbox, servers, a browser.
 
-Each process of the tests computes on one core, as do the processes that it starts, and none of them asks the hub.
+Each process of the tests computes on one core, as do the processes that it starts, and none of them asks the hub, or
+writes into its cache.
 """
 
 from __future__ import annotations
 
 import os
+import tempfile
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when torch is imported, so before anything imports it
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("HF_ASSETS_CACHE", f"{tempfile.gettempdir()}/codevqa-tests")
 os.environ.setdefault("TYPER_USE_RICH", "0")  # read when typer is imported, which others do as well
 
 import signal

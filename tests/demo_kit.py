@@ -56,7 +56,7 @@ def demo_server(login: tuple[str, str] | None = None, **limits: Any) -> Iterator
                 threading.Timer(5, process.kill).start()  # one that serves elsewhere says no more
                 raise AssertionError(url + process.stdout.read())
             yield url
-            said, _ = process.communicate(timeout=60)
+            said, _ = process.communicate(timeout=500)
         finally:
             process.send_signal(signal.SIGKILL)
     assert said == "ended\n", said

@@ -109,6 +109,7 @@ def timeless(store: Store) -> list[Row]:
 
     def plain(row: Row) -> Row:
         calls = [{**call, "seconds": 0} for call in row.trace["calls"]]
-        return dataclasses.replace(row, seconds=0, trace={**row.trace, "calls": calls})
+        cost = {**row.trace.get("cost", {}), "model_seconds": 0, "program_seconds": 0}
+        return dataclasses.replace(row, seconds=0, trace={**row.trace, "calls": calls, "cost": cost})
 
     return [plain(row) for key in sorted(store.counts()) for row in store.rows(*key)]

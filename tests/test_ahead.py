@@ -83,11 +83,20 @@ def test_a_loop_over_five_images_costs_one_batch_of_each_model() -> None:
     assert len(asked[True].trace.calls) == 6 and asked[True].tokens > 0
 
 
+def test_a_call_says_whether_it_had_begun_ahead() -> None:
+    program = (
+        'there = query(img, "Is there a dog?")\nx, y = get_pos(img, "dog")\nanswer = query(img, f"What is {there}?")'
+    )
+    for ahead in (False, True):
+        with engine(ahead=ahead) as vqa:
+            assert [call.ahead for call in vqa.run(PICTURES[0], program).trace.calls] == [ahead, ahead, False]
+
+
 def test_what_is_only_likely_waits_for_the_program_unless_wanted() -> None:
     for likely, requests in ((False, 1), (True, 5)):
         read = ScriptedLM(" yes", name="reader")
         with engine(read=read, ahead_likely=likely) as vqa:
-            answer = vqa.run(LEAVES, PICTURES)
+            answer = vqa.run(PICTURES, LEAVES)
             assert answer.text == "yes" and len(answer.trace.calls) == 1
             matcher = vqa.models.matcher
             assert isinstance(matcher, FakeMatcher) and len(matcher.matches.requests) == requests
@@ -140,31 +149,31 @@ DOUBLING = "a = 'x'\nfor i in range(60):\n    a = {}\nanswer = len(a)"
 def test_no_program_keeps_the_engine_from_others(program: str, answer: str) -> None:
     with engine() as vqa:
         try:
-            found = vqa.run(program, PICTURES).text
+            found = vqa.run(PICTURES, program).text
         except CodeVQAError as error:
             found = type(error).__name__
         assert found == answer
-        assert vqa.run("answer = query(images[0], 'a?')", PICTURES).text in ("yes", "no")
+        assert vqa.run(PICTURES, "answer = query(images[0], 'a?')").text in ("yes", "no")
 
 
 def test_failures_nobody_asked_for_are_silent(caplog: pytest.LogCaptureFixture) -> None:
     program = "a = [query(i, 'good?') for i in images]\nb = [query(i, a[0] + '?') for i in images]\nanswer = 1\nif len(a) == 9:\n    query(images[0], 'bad?')\n    query(images[1], 'bad?')"
     read = Reader(fails_on="bad")
     with caplog.at_level(logging.DEBUG, "asyncio"), engine(read=read, ahead_likely=True, batch_wait=0.0) as vqa:
-        answers = [vqa.run(program, PICTURES) for _ in range(3)]
+        answers = [vqa.run(PICTURES, program) for _ in range(3)]
         gc.collect()  # asyncio reports a failure that nobody looked at when it forgets it
     assert [answer.text for answer in answers] == ["1"] * 3
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
     with engine(read=Reader(fails_on="bad", error=ServerError)) as vqa, pytest.raises(ServerError, match="broken"):
-        vqa.run("answer = [query(i, 'bad?') for i in images]", PICTURES)
+        vqa.run(PICTURES, "answer = [query(i, 'bad?') for i in images]")
 
 
 def test_limits_count_what_the_program_calls() -> None:
     with engine(limits=Limits(calls=5)) as vqa:
-        answer = vqa.run("answer = query(images[0], 'a?')\nif 1 == 2:\n    [query(i, 'b?') for i in images]", PICTURES)
+        answer = vqa.run(PICTURES, "answer = query(images[0], 'a?')\nif 1 == 2:\n    [query(i, 'b?') for i in images]")
         assert len(answer.trace.calls) == 1
         with pytest.raises(ProgramLimitError, match="more than 5 calls"):
-            vqa.run("answer = [query(i, q) for i in images for q in ('a?', 'b?')]", PICTURES)
+            vqa.run(PICTURES, "answer = [query(i, q) for i in images for q in ('a?', 'b?')]")
 
 
 def tasks_ahead(vqa: CodeVQA) -> int:
@@ -183,7 +192,7 @@ def test_what_the_program_never_asks_for_is_cancelled() -> None:
     reader = ScriptedLM(read, name="reader")
 
     async def main(vqa: CodeVQA) -> None:
-        asking = asyncio.ensure_future(vqa.run_async(slow, PICTURES))
+        asking = asyncio.ensure_future(vqa.run_async(PICTURES, slow))
         assert await asyncio.to_thread(entered.wait, 10)
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -191,7 +200,7 @@ def test_what_the_program_never_asks_for_is_cancelled() -> None:
         while tasks_ahead(vqa):  # the engine hears of it a moment later
             await asyncio.sleep(0.01)
         let_go.set()
-        assert (await vqa.run_async("answer = query(images[0], 'b?')", PICTURES)).text == "yes"
+        assert (await vqa.run_async(PICTURES, "answer = query(images[0], 'b?')")).text == "yes"
 
     with engine(read=reader, max_batch=1) as vqa:
         asyncio.run(asyncio.wait_for(main(vqa), 20))
@@ -216,7 +225,7 @@ def test_no_more_than_so_many_are_under_way_at_once() -> None:
 
     with engine(primitives=[slow]) as vqa:
         began = time.perf_counter()
-        answer = vqa.run("answer = sum([slow(n) for n in range(60)])", PICTURES)
+        answer = vqa.run(PICTURES, "answer = sum([slow(n) for n in range(60)])")
         seconds = time.perf_counter() - began
     assert answer.text == str(sum(range(60))) and 20 <= most <= 33
     assert max(later) > 1 and seconds < 60 * 0.02
@@ -239,9 +248,9 @@ def test_a_primitive_of_the_user_s_is_called_ahead_only_if_it_says_so() -> None:
 
     program = "{0}(1)\n{0}(2)\nif {0}(3) == 4:\n    {0}(4)\nanswer = 1"
     with engine(primitives=[own, pure], ahead_likely=True) as vqa:
-        vqa.run(program.format("own"), PICTURES)
+        vqa.run(PICTURES, program.format("own"))
         assert called == [("own", 1), ("own", 2), ("own", 3)]
-        vqa.run(program.format("pure"), PICTURES)
+        vqa.run(PICTURES, program.format("pure"))
     assert sorted(number for name, number in called if name == "pure") in ([1, 2, 3], [1, 2, 3, 4])
 
 
@@ -255,7 +264,7 @@ def test_a_user_s_failure_ahead_comes_out_where_the_program_calls_it() -> None:
 
     message = r"line 2: halves\(\) failed: ZeroDivisionError: 3 is odd"
     with engine(primitives=[halves]) as vqa, pytest.raises(ProgramRuntimeError, match=message):
-        vqa.run("a = halves(2)\nb = halves(3)\nanswer = 1", PICTURES)
+        vqa.run(PICTURES, "a = halves(2)\nb = halves(3)\nanswer = 1")
 
 
 def test_a_new_image_of_the_program_is_not_taken_for_an_old_one() -> None:
@@ -269,7 +278,7 @@ def test_a_new_image_of_the_program_is_not_taken_for_an_old_one() -> None:
     found = []
     for ahead in (False, True):
         with engine(primitives=[swapped], ahead=ahead, remember=0) as vqa:
-            found.append(timeless(vqa.run(program, PICTURES)))
+            found.append(timeless(vqa.run(PICTURES, program)))
     assert found[0] == found[1]
     captions = [call.evidence[0].captions for call in found[1].trace.calls[1:]]
     assert captions[0] == captions[2] != captions[1]

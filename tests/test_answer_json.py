@@ -12,7 +12,7 @@ import pytest
 from codevqa.core.answer import Answer
 from codevqa.core.answer_json import digest
 from codevqa.core.errors import ErrorRecord, InputError
-from codevqa.core.trace import Call, Evidence, ImageRef, Program, Trace
+from codevqa.core.trace import Call, Cost, DomainWarning, Evidence, ImageRef, Program, Trace
 
 EVIDENCE = Evidence(
     kind="pnpvqa",
@@ -34,7 +34,7 @@ FULL = Answer(
     program=PROGRAM,
     trace=Trace(
         calls=(
-            Call(1, "f", {"img": ImageRef(1), "x": 2.5}, (1.0, 2), 0.123456789, 3, (EVIDENCE,), remembered=True),
+            Call(1, "f", {"img": ImageRef(1), "x": 2.5}, (1.0, 2), 0.123456789, 3, (EVIDENCE,), None, True, True),
             Call(2, "g", {}, None, 1e-7, None, (), ErrorRecord("ModelError", "down")),
         ),
         printed="out\n",
@@ -48,6 +48,8 @@ FULL = Answer(
     seconds=1.23456789,
     models={"writer": "lm"},
     tokens=17,
+    cost=Cost(0.25, 0.125, 90, 12, {"caption": 2}),
+    warnings=(DomainWarning("picture", "Image 2 looks odd", (ImageRef(2),), ("odd",)),),
     sources=("a.png", b"bytes"),
 )
 
@@ -123,7 +125,7 @@ def test_the_digest_sees_everything_but_times() -> None:
     assert digest(slower) == digest(FULL)
     others: dict[str, Any] = {
         "question": "q", "text": "t", "program": None, "value": 1, "method": "codevqa", "fallback": False,
-        "error": None, "models": {}, "tokens": 0, "trace": dataclasses.replace(trace, printed=""),
+        "error": None, "models": {}, "tokens": 0, "warnings": (), "trace": dataclasses.replace(trace, printed=""),
     }  # fmt: skip
     assert others.keys() == {one.name for one in dataclasses.fields(Answer) if one.compare} - {"seconds"}
     changed = [digest(dataclasses.replace(FULL, **{name: value})) for name, value in others.items()]
@@ -135,21 +137,30 @@ def test_the_digest_sees_everything_but_times() -> None:
     assert len({digest(FULL), *changed}) == 1 + len(changed)
 
 
-def test_what_came_from_memory_is_kept_but_makes_no_other_answer_of_it() -> None:
+def test_what_came_from_memory_or_began_ahead_is_kept_but_makes_no_other_answer_of_it() -> None:
     back = Answer.from_json(FULL.to_json())
-    assert [call.remembered for call in back.trace.calls] == [True, False]
-    computed = tuple(dataclasses.replace(call, remembered=False) for call in FULL.trace.calls)
+    assert [(call.remembered, call.ahead) for call in back.trace.calls] == [(True, True), (False, False)]
+    computed = tuple(dataclasses.replace(call, remembered=False, ahead=False) for call in FULL.trace.calls)
     other = dataclasses.replace(FULL, trace=dataclasses.replace(FULL.trace, calls=computed))
     assert other == FULL and digest(other) == digest(FULL)
-    assert all("remembered" not in call for call in FULL.to_dict(evidence=False)["calls"])
+    assert all(not {"remembered", "ahead"} & call.keys() for call in FULL.to_dict(evidence=False)["calls"])
     older = FULL.to_dict()
     for call in older["calls"]:
-        del call["remembered"]
+        del call["remembered"], call["ahead"]
     assert Answer.from_dict(older) == FULL
 
 
+def test_an_answer_from_before_there_were_warnings_can_be_read() -> None:
+    older = FULL.to_dict()
+    del older["warnings"]
+    assert Answer.from_dict(older) == dataclasses.replace(FULL, warnings=())
+
+
 def test_the_digest_is_that_of_the_first_release() -> None:
-    assert digest(FULL) == "3944bbb4c1efab730daa3cd09e1bc14e35f80f5c57500cc753b323e2ff9efd91"
+    assert (
+        digest(dataclasses.replace(FULL, warnings=()))
+        == "3944bbb4c1efab730daa3cd09e1bc14e35f80f5c57500cc753b323e2ff9efd91"
+    )
 
 
 def test_the_pictures_stay_out_of_json_repr_and_comparison() -> None:

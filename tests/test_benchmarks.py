@@ -67,7 +67,7 @@ def test_the_speed_of_two_processes(tmp_path: Path) -> None:
     words += ["--reference", "1", "--json", str(tmp_path / "found.json")]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     script = Path(processes.__file__).with_name("speed.py")
-    subprocess.run([sys.executable, str(script), *words], check=True, env=environment, timeout=300)
+    subprocess.run([sys.executable, str(script), *words], check=True, env=environment, timeout=500)
     found = json.loads((tmp_path / "found.json").read_text())
     assert (found["items"], found["processes"], found["failed"]) == (6, 2, 0)  # an odd picture is not lost
     assert found["done for each"]["matcher's vision forwards"] == pytest.approx(0.5)  # a picture has one process

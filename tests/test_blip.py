@@ -41,7 +41,7 @@ def load_captioner(folder: str, **options: object) -> BlipCaptioner:
 
 
 def pairs() -> list[MatchRequest]:
-    focuses = [None, (10, 21), (4, 8), None, (2, 5)]
+    focuses = [None, "any yellow", "cats", None, "dog"]
     return [
         MatchRequest(PICTURES[index % 3], text, focus)
         for index, (text, focus) in enumerate(zip(TEXTS, focuses, strict=True))
@@ -133,24 +133,25 @@ def test_what_is_averaged(matcher_folder: str) -> None:
     ((maps, _),) = load_matcher(matcher_folder).token_maps([MatchRequest(picture, text)])
     assert len(maps) == 8
 
-    def relevance(focus: tuple[int, int] | None, **options: object) -> np.ndarray:
+    def relevance(focus: str | None, **options: object) -> np.ndarray:
         return load_matcher(matcher_folder, **options).match([MatchRequest(picture, text, focus)])[0].relevance
 
     words = maps[1:-1].mean(0)
     for found, expected in (
         (relevance(None), words),
         (relevance(None, average="all"), maps.mean(0)),
-        (relevance((4, 8)), maps[2:4].mean(0)),
-        (relevance((16, 20), average="all"), maps[6]),
-        (relevance((3, 4)), words),  # a blank
-        (relevance((900, 910), average="all"), words),
+        (relevance("cats"), maps[2:4].mean(0)),
+        (relevance("The park", average="all"), maps[5:7].mean(0)),
+        (relevance("park cats"), maps[[2, 3, 6]].mean(0)),  # which do not follow one another
+        (relevance(" "), words),
+        (relevance("dog", average="all"), words),
     ):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-8)
 
 
 def test_texts_without_words_or_with_too_many(matcher_folder: str) -> None:
     matcher = load_matcher(matcher_folder, max_length=9)
-    empty, long = matcher.match([MatchRequest(PICTURES[0], ""), MatchRequest(PICTURES[0], "dog " * 100, (300, 303))])
+    empty, long = matcher.match([MatchRequest(PICTURES[0], ""), MatchRequest(PICTURES[0], "dog " * 100, "dog")])
     assert np.isfinite(empty.relevance).all() and empty.relevance.max() > 0
     assert np.isfinite(long.relevance).all() and long.relevance.max() > 0
 
@@ -263,6 +264,19 @@ def test_lengths_count_the_prompt(captioner_folder: str) -> None:
     assert (min(ends), max(ends)) == (3, 5)
     with pytest.raises(SetupError, match="tokens"):
         load_captioner(captioner_folder, max_length=4)
+
+
+def test_a_caption_is_as_long_as_its_request_says_whatever_else_is_in_its_batch(captioner_folder: str) -> None:
+    captioner = load_captioner(captioner_folder)  # 10 to 20 tokens
+    lengths = (None, (20, 30), (10, 20), (0, 6))
+    requests = [CaptionRequest(PICTURES[0], (1, 7), 3, tokens) for tokens in lengths]
+    own, long, same, short = captioner.token_ids(requests)
+    assert own == same != long
+    assert 20 - 4 <= len(long) <= 30 - 4 and len(short) <= 6 - 4  # the prompt has 4 tokens
+    assert long == load_captioner(captioner_folder, min_length=20, max_length=30).token_ids(requests[:1])[0]
+    for tokens in ((30, 20), (0, 4), (10, 99)):
+        with pytest.raises(SetupError, match="tokens"):
+            captioner.caption([CaptionRequest(PICTURES[0], (1, 7), 3, tokens)])
 
 
 def frequencies(scores: Sequence[float], top_k: int, temperature: float, draws: int) -> np.ndarray:

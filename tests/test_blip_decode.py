@@ -25,9 +25,9 @@ from codevqa.models.blip.fast.caption_decoder import FastCaptionDecoder
 from codevqa.models.blip.gpu import caption_decoder as gpu_caption_decoder
 from codevqa.models.blip.gpu.caption_decoder import GpuCaptionDecoder
 from codevqa.models.blip.gpu.caption_steps import CaptionSteps
-from codevqa.models.blip.options import CaptionerOptions
 from codevqa.models.blip.plain import PlainCaptionDecoder
 from codevqa.models.blip.sampling import draw, numbers_of
+from codevqa.models.options import CaptionerOptions
 from codevqa.models.seeded_numbers import seeded_numbers
 from codevqa.presets.assembly import resolve
 from codevqa.presets.presets import preset
@@ -108,7 +108,7 @@ OPTIONS: list[CaptionerOptions] = [
 ]
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("options", [*OPTIONS[:-1], pytest.param(OPTIONS[-1], marks=pytest.mark.slow)], ids=str)
 def test_the_tokens_are_those_of_transformers(folder: str, options: CaptionerOptions) -> None:
     captioner = load(folder, **options)
     requests = wanted(100, seed=len(str(options)))
@@ -120,6 +120,7 @@ def test_the_tokens_are_those_of_transformers(folder: str, options: CaptionerOpt
         assert len(lengths) > 1  # some ended early
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", OPTIONS[:2], ids=str)
 def test_transformers_forward_is_called_as_generate_calls_it(folder: str, options: CaptionerOptions) -> None:
     captioner = load(folder, fast=False, **options)
@@ -186,6 +187,7 @@ def run_as_recorded(captioner: BlipCaptioner) -> list[str]:
     return log
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"min_length": 0}, {"min_length": 20}, {"max_length": 5, "min_length": 0}])
 def test_recorded_steps_write_the_same(folder: str, options: dict[str, Any]) -> None:
     expected, captioner = load(folder, **options), load(folder, **options)
@@ -349,6 +351,7 @@ def test_rows_that_have_ended_are_left_out(folder: str, monkeypatch: pytest.Monk
     assert rows[0] < 40
 
 
+@pytest.mark.slow
 def test_out_of_memory_halves_the_batch(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     captioner = load(folder)
     requests = wanted(30, seed=8, most=8)

@@ -142,6 +142,7 @@ def relative(found: Any, expected: Any) -> float:
     return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
 
 
+@pytest.mark.slow
 def test_features_in_bfloat16_are_as_near_as_transformers() -> None:
     pictures = [photo(seed) for seed in range(4)]
     expected = features_of(load(str(MINI), fast=False), pictures).numpy()
@@ -261,7 +262,7 @@ def test_gradcam_is_replayed_over_padding(folder: str, monkeypatch: pytest.Monke
     encoder = recording_texts(matcher)
     # The second batch leaves rows, tokens and pictures of the first behind it.
     for pairs in ([(0, 0), (0, 1), (1, 2), (2, 0), (1, 1)], [(2, 1), (0, 2), (1, 0)], [(1, 0)] * 2 + [(0, 1)] * 3):
-        requests = [MatchRequest(PICTURES[picture], TEXTS[text], (0, 3)) for picture, text in pairs]
+        requests = [MatchRequest(PICTURES[picture], TEXTS[text], TEXTS[text].split()[0]) for picture, text in pairs]
         for one, other in zip(matcher.match(requests), expected.match(requests), strict=True):
             np.testing.assert_allclose(one.relevance, other.relevance, rtol=1e-4, atol=1e-7)
             assert one.logit == pytest.approx(other.logit, abs=1e-4)
@@ -364,6 +365,7 @@ def plain_error(exact_maps: list[tuple[Map, Map]]) -> float:
     return float(np.mean([relative(found[0], one[0]) for found, one in zip(plain, exact_maps, strict=True)]))
 
 
+@pytest.mark.slow
 def test_gradcam_in_bfloat16_is_as_near_as_transformers(
     way: str, exact_maps: list[tuple[Map, Map]], plain_error: float
 ) -> None:

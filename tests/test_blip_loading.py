@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import logging.handlers
+import os
 import shutil
 import warnings
 from pathlib import Path
@@ -149,3 +150,79 @@ def test_a_device_that_is_not_there(matcher_folder: str) -> None:
         BlipMatcher.from_pretrained(matcher_folder, device="abacus")
     with pytest.raises(SetupError, match="cuda:77"):
         BlipMatcher.from_pretrained(matcher_folder, device="cuda:77")
+
+
+def on_the_hub(cache: Path, name: str, folder: str, commit: str, *, main: bool = True) -> Path:
+    """Puts a folder into the hub's cache as if it had been fetched."""
+    repository = cache / f"models--{name.replace('/', '--')}"
+    shutil.copytree(folder, repository / "snapshots" / commit)
+    if main:
+        (repository / "refs").mkdir()
+        (repository / "refs" / "main").write_text(commit)
+    return repository / "snapshots" / commit
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    return tmp_path / "hub"
+
+
+@pytest.mark.parametrize("said", [1e-5, None])
+@pytest.mark.parametrize(("owner", "epsilon"), [("Salesforce", 1e-6), ("somebody", 1e-5)])
+def test_the_hub_s_own_checkpoints_are_computed_as_lavis_does(
+    owner: str, epsilon: float, said: float | None, matcher_folder: str, cache: Path
+) -> None:
+    snapshot = on_the_hub(cache, f"{owner}/blip-itm-base-coco", matcher_folder, "a" * 40)
+    config = json.loads((snapshot / "config.json").read_text())
+    config["vision_config"].pop("layer_norm_eps")
+    if said is not None:
+        config["vision_config"]["layer_norm_eps"] = said
+    (snapshot / "config.json").write_text(json.dumps(config))
+    norms = [
+        one.eps
+        for one in matcher(f"{owner}/blip-itm-base-coco")._at.model.vision_model.modules()
+        if isinstance(one, torch.nn.LayerNorm)
+    ]
+    assert norms == [epsilon] * 5
+
+
+def test_a_revision_of_the_hub(matcher_folder: str, cache: Path, tmp_path: Path) -> None:
+    other = write_blip(tmp_path / "other", "matcher", seed=7)
+    on_the_hub(cache, "some/blip", matcher_folder, "a" * 40)
+    on_the_hub(cache, "some/blip", other, "b" * 40, main=False)
+    for name, folder in (("some/blip", matcher_folder), (f"some/blip@{'b' * 40}", other)):
+        loaded, expected = matcher(name), matcher(folder)
+        assert loaded.name == name
+        assert [one.logit for one in loaded.match(PAIRS)] == [one.logit for one in expected.match(PAIRS)]
+    with pytest.raises(ModelNotFoundError, match="some/blip@none"):
+        matcher("some/blip@none")
+
+
+@pytest.mark.parametrize("hub", [True, False])
+def test_weights_in_a_pickle_are_read_and_told_of(
+    hub: bool,
+    matcher_folder: str,
+    cache: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("DISABLE_SAFETENSORS_CONVERSION", raising=False)
+    folder = tmp_path / "pickled"
+    shutil.copytree(matcher_folder, folder)
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    name = str(folder)
+    if hub:
+        on_the_hub(cache, "some/blip", str(folder), "a" * 40)
+        name = "some/blip"
+    with caplog.at_level(logging.INFO, "codevqa"):
+        found = matcher(name).match(PAIRS)
+        assert "pickle" in caplog.text and name in caplog.text
+        assert os.environ["DISABLE_SAFETENSORS_CONVERSION"] == "1", "transformers would ask a service to convert them"
+        caplog.clear()
+        expected = matcher(matcher_folder).match(PAIRS)
+        assert "pickle" not in caplog.text
+    assert [one.logit for one in found] == [one.logit for one in expected]

@@ -50,7 +50,9 @@ def test_the_installed_command_answers_with_exactly_the_promised_keys() -> None:
     done = spawn(*words, program=(installed,))
     assert done.returncode == 0 and done.stderr == "", done.stderr
     answer = json.loads(done.stdout)
-    assert list(answer) == ["question", "answer", "program", "calls", "fallback", "error", "seconds", "models"]
+    assert list(answer) == [
+        *("question", "answer", "program", "calls", "fallback", "error", "warnings", "seconds", "models")
+    ]
     assert answer["answer"] == "2" and answer["fallback"] is False and answer["error"] is None
     assert [call["value"] for call in answer["calls"] if call["name"] == "query"] == ["yes", "no", "yes"]
     assert set(answer["models"]) == {"writer", "reader", "matcher", "captioner", "retriever"}
@@ -66,7 +68,7 @@ def test_evidence_is_printed_where_it_is_asked_for(tmp_path: Path, codevqa: Comm
 
 
 def test_one_picture_asked_about_as_a_set(codevqa: CommandLine) -> None:
-    data = json.loads(codevqa("ask", str(GARDEN), "-q", "Is it red?", "--set", "--json", "--quiet").stdout)
+    data = json.loads(codevqa("ask", str(GARDEN), "-q", "Is it red?", "--as-set", "--json", "--quiet").stdout)
     assert data["program"].startswith("images = open_images(")
 
 
@@ -105,6 +107,24 @@ def test_run_a_program_from_a_file_and_from_standard_input(tmp_path: Path, codev
     assert codevqa("run", "-", str(GARDEN), "--quiet", stdin=source).stdout == "red\n"
 
 
+def test_what_a_program_prints_is_shown_also_where_it_fails(codevqa: CommandLine) -> None:
+    done = codevqa("run", "-", str(GARDEN), stdin="print('one')\nprint('two')\nanswer = 1\n")
+    assert (done.returncode, done.stdout) == (0, "1\n") and "  printed: one\n  printed: two\n" in done.stderr
+    quiet = codevqa("run", "-", str(GARDEN), "--quiet", stdin="print('one')\nanswer = 1\n")
+    assert quiet.stderr == ""
+    failed = codevqa("run", "-", str(GARDEN), "--quiet", stdin="print('one')\na = []\nanswer = a[0]\n")
+    assert failed.returncode == 1 and failed.stderr.splitlines()[0] == "  printed: one"
+    assert "line 3: IndexError" in failed.stderr
+
+
+def test_as_many_examples_are_shown_as_are_asked_for(codevqa: CommandLine) -> None:
+    words = ("ask", str(GARDEN), "-q", "What color is the house?", "--json", "--evidence", "--quiet")
+    for shots in (0, 2):
+        written = json.loads(codevqa(*words, "--shots", shots).stdout)["written"]
+        assert len(written["examples"]) == shots and written["prompt"].count("\nimg = open_image(") == shots
+    assert_one_clear_line(codevqa(*words, "--shots", 100_000), "100000 examples were asked for")
+
+
 def test_prompt_is_exactly_what_the_model_would_see(codevqa: CommandLine) -> None:
     done = codevqa("prompt", "-q", "IS the cat LEFT of the dog?", "--dataset", "gqa", "--selection", "fixed")
     assert done.returncode == 0, done.stderr
@@ -120,7 +140,7 @@ def test_prompt_forms(codevqa: CommandLine) -> None:
     assert chat.stdout.startswith("[system]\n") and chat.stdout.endswith(
         "[user]\n# Question: What is it?\n# (answer is a word or two)"
     )
-    as_set = codevqa("prompt", "-q", "are all red?", "--dataset", "mini", "--set", "--selection", "fixed")
+    as_set = codevqa("prompt", "-q", "are all red?", "--dataset", "mini", "--as-set", "--selection", "fixed")
     assert as_set.stdout.rsplit("\n", 1)[1].startswith("# Image Set ")
     one = codevqa("prompt", "-q", "what is it?", "--dataset", "mini", "--selection", "fixed")
     assert one.stdout.rsplit("\n", 1)[1].startswith("# Image ") and "Set" not in one.stdout.rsplit("\n", 1)[1]
@@ -143,6 +163,17 @@ def test_the_preset_may_come_from_the_environment(codevqa: CommandLine) -> None:
         (("run", str(GARDEN), str(GARDEN)), "is not a text file"),
         (("run", str(ROOT), str(GARDEN)), "Cannot read the program"),
         (("run", "-", "none.png"), "No picture at none.png"),
+        (("run", "-", "-"), "cannot be the program and a picture"),
+        (("run", "-", str(GARDEN), "-q", "x" * 1001), "The question has 1,001 characters. The limit is 1,000."),
+        (("prompt", "-q", "x" * 1001), "The question has 1,001 characters. The limit is 1,000."),
+        (("ask", str(GARDEN), "-q", "x" * 100_000), "The question has 100,000 characters. The limit is 1,000."),
+        (("ask", str(GARDEN), "-q", "Is it?", "--set", "max_question=5"), "The limit is 5."),
+        (("ask",), "No picture was given"),
+        (("ask", "-"), "cannot be typed on"),
+        (("ask", "https://example.org/a.png", "-q", "What?"), "Give --allow-url to fetch it."),
+        (("ask", str(GARDEN), "--questions", "a.jsonl"), "IMAGE does not go with --questions"),
+        (("ask", "--questions", "none.jsonl"), "Cannot read the questions none.jsonl"),
+        (("ask", "--questions", str(GARDEN)), "is not a text file"),
     ],
 )
 def test_what_cannot_be_done_is_said_before_any_model_is_loaded(
@@ -172,12 +203,12 @@ def test_an_interrupt_ends_it_quietly_with_the_status_of_one() -> None:
     ) as process:
         assert process.stderr is not None and process.stdin is not None
         for line in process.stderr:
-            if "codevqa.core.images" in line:  # the last import before it waits for the program
+            if "codevqa.cli.main" in line:  # the last import before it waits for the program
                 break
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)
         try:
-            _, rest = process.communicate(timeout=30)
+            _, rest = process.communicate(timeout=500)
         finally:
             process.kill()
         assert process.returncode == 130, rest
@@ -187,10 +218,15 @@ def test_an_interrupt_ends_it_quietly_with_the_status_of_one() -> None:
 def test_models_lists_every_preset_and_what_is_missing(codevqa: CommandLine) -> None:
     done = codevqa("models", "--json")
     presets = json.loads(done.stdout)
-    assert set(presets) == {"mini", "base", "large"}
+    assert set(presets) == {"mini", "base", "large", "paper"}
     assert all(part["missing"] == "" for part in presets["mini"]["parts"].values())
-    assert presets["large"]["parts"]["matcher"]["id"] == "blip:Salesforce/blip-itm-large-coco"
-    assert "missing" not in codevqa("models").stderr
+    assert presets["large"]["parts"]["matcher"]["id"].startswith("blip:Salesforce/blip-itm-large-coco@")
+    assert presets["paper"]["parts"]["language_model"]["missing"] == "yours to choose: --language-model"
+    for part in presets["mini"]["parts"].values():
+        assert part["bytes"] == sum(file.stat().st_size for file in Path(part["place"]).rglob("*") if file.is_file())
+        assert part["memory"] > 0.5 * part["bytes"]
+    told = codevqa("models").stdout
+    assert "MB on disk" in told and "size unknown until then" in told
 
 
 def bad_pictures(folder: Path) -> dict[str, tuple[Path, str]]:
@@ -228,7 +264,12 @@ def test_empty_question(codevqa: CommandLine) -> None:
 
 def test_unknown_preset(codevqa: CommandLine) -> None:
     done = codevqa("ask", str(GARDEN), "-q", "What is it?", "--preset", "huge")
-    assert_one_clear_line(done, "No preset 'huge'. There are: mini, base, large.")
+    assert_one_clear_line(done, "No preset 'huge'. There are: mini, base, large, paper.")
+
+
+def test_a_preset_without_a_language_model_of_its_own(codevqa: CommandLine) -> None:
+    done = codevqa("ask", str(GARDEN), "-q", "What is it?", "--preset", "paper")
+    assert_one_clear_line(done, "Choose one, such as --language-model")
 
 
 def test_unknown_prompt_set(codevqa: CommandLine) -> None:
@@ -286,14 +327,14 @@ def test_missing_program() -> None:
 def test_full_disk() -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "codevqa", "models"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
+            [sys.executable, "-m", "codevqa", "models"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=500
         )
     assert done.returncode != 0
     assert "Traceback" not in done.stderr and "No space left" in done.stderr
 
 
 def test_usage_errors_are_not_tracebacks(codevqa: CommandLine) -> None:
-    done = codevqa("ask", str(GARDEN))
+    done = codevqa("prompt")
     assert done.returncode == 2 and "Traceback" not in done.stderr and "--question" in done.stderr
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from codevqa import CodeVQA, Models, QuerySettings, Settings, Writer, WriterSett
 from codevqa.cli.ask import ask
 from codevqa.cli.run import run
 from codevqa.core.answer import Answer
-from codevqa.core.errors import ProgramError, SetupError
+from codevqa.core.errors import InputError, ProgramError, SetupError
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 from codevqa.prompts import load as load_prompts
 
@@ -63,7 +64,13 @@ def test_ask_writes_the_page_of_the_answer_it_prints(tmp_path: Path, codevqa: Co
     page, answer = page_of(trace)
     assert answer == Answer.from_json(done.stdout)
     assert page.one(cls="cv-answer").text == "2"
-    assert [one.text for one in page.all(cls="cv-value")] == ["images 1 to 3", "'yes'", "'no'", "'yes'"]
+    assert [one.text for one in page.all(cls="cv-value")] == [
+        "images 1 to 3, shelf-1.png, shelf-2.png, shelf-3.png",
+        "'yes'",
+        "'no'",
+        "'yes'",
+    ]
+    assert "begun ahead" in page.one(cls="cv-facts-row").text
     assert len(page.all("img", cls="cv-heat")) == 3 and len(page.all("img", cls="cv-patches")) > 3
     assert "shelf-2.png" in page.one("body").text
     assert list(tmp_path.iterdir()) == [trace]
@@ -131,19 +138,31 @@ def test_a_place_that_cannot_be_written_is_told_before_models_are_loaded(tmp_pat
     for place, words in places.items():
         assert_one_clear_line(codevqa("ask", str(GARDEN), "-q", "Is it red?", "--trace", place, "--quiet"), words)
     done = codevqa("run", str(program), str(GARDEN), "--trace", str(program), "--quiet")
-    assert_one_clear_line(done, "would replace")
+    assert_one_clear_line(done, "it exists, and is no trace page")
     assert program.read_text() == "answer = 1\n"
     assert "loading" not in codevqa("ask", str(GARDEN), "-q", "Is it red?", "--trace", str(tmp_path)).stderr
 
 
-def test_a_picture_is_never_replaced_by_its_page(tmp_path: Path, scripted: list[str]) -> None:
-    copy, link = tmp_path / "a.png", tmp_path / "link.html"
+def test_a_file_that_is_no_page_is_replaced_by_one(tmp_path: Path, scripted: list[str]) -> None:
+    copy, link, text, other = (tmp_path / name for name in ("a.png", "link.html", "notes.txt", "other.html"))
     copy.write_bytes(GARDEN.read_bytes())
     link.symlink_to(copy)
-    for place in (copy, link):
-        with pytest.raises(Exception, match="would replace"):
-            ask([str(copy)], "Is it red?", trace=place)
-    assert copy.read_bytes() == GARDEN.read_bytes() and "opened" not in scripted
+    text.write_text("mine")
+    other.write_text("<!doctype html><title>mine</title>")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    before = {one: one.read_bytes() for one in (copy, text, other)}
+    for place in (copy, link, text, other, pipe):
+        with pytest.raises(InputError, match="it exists, and is no trace page"):
+            ask([str(GARDEN)], "Is it red?", trace=place)
+    assert {one: one.read_bytes() for one in before} == before and pipe.is_fifo() and "opened" not in scripted
+
+
+def test_a_page_is_not_replaced_by_the_next(tmp_path: Path, scripted: list[str]) -> None:
+    page = tmp_path / "out.html"
+    for question in ("Is it red?", "Is it blue?"):
+        ask([str(GARDEN)], question, trace=page)
+        assert page_of(page)[1].question == question
 
 
 def test_an_answer_is_printed_before_its_page_fails(

@@ -193,7 +193,7 @@ def test_without_looking_ahead_it_is_one_batch_an_image() -> None:
 def prefilled(prefix_cache_bytes: int) -> tuple[int, int]:
     """Tokens of prompts computed for six questions, one after another, and how many would do."""
     chosen = preset("mini")
-    model = load("language_model", chosen.language_model, prefix_cache_bytes=prefix_cache_bytes)
+    model = load("language_model", str(chosen.language_model), prefix_cache_bytes=prefix_cache_bytes)
     writer = Writer(model, prompt_sets(chosen, None), settings=WriterSettings(max_tokens=4))
     texts = [f"What color is the {kind}?" for kind in ("star", "fish", "hat", "boot", "book", "duck")]
     requests = [writer.request(text, "image")[0] for text in texts]

@@ -14,7 +14,7 @@ from data_files import BOX, GLASS, PHONES, SUIT, dump, lines, only, paint
 
 from codevqa.core.errors import ImageError, InputError, SetupError, UnknownNameError
 from codevqa.core.images import load_picture
-from codevqa.eval.datasets import NAMES, as_question, open_dataset, splits
+from codevqa.eval.datasets import NAMES, open_dataset, splits
 from codevqa.eval.datasets.files import Located
 from codevqa.eval.datasets.json_stream import CHUNK, stream_records
 
@@ -106,15 +106,6 @@ def test_names_options_and_folders(tmp_path: Path) -> None:
     dump(tmp_path / "file", "")
     with pytest.raises(SetupError, match="is a file, not a folder"):
         open_dataset("gqa", tmp_path / "file", "val_all")
-
-
-def test_statements_become_questions_as_the_release_does() -> None:
-    assert as_question("There is an empty glass.") == "Is it true that there is an empty glass?"
-    assert as_question("The left image shows (at least) two dogs!  ") == (
-        "Is it true that the left image shows at least two dogs?"
-    )
-    assert as_question("Is the Glass empty?") == "is the glass empty?"
-    assert as_question("a " * 60 + "b") == "Is it true that " + " ".join(["a"] * 50) + "?"
 
 
 # Reading along

@@ -1,4 +1,4 @@
-"""VQAv2 and OK-VQA from their files, and rows as the Hugging Face hub has them."""
+"""VQAv2 and OK-VQA from their files."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from data_files import SUIT, dump, only, pack, paint, seen
-from PIL import Image
+from data_files import dump, only, pack, paint, seen
 
-from codevqa.core.errors import InputError, SetupError, UnknownNameError
+from codevqa.core.errors import InputError, SetupError
 from codevqa.eval.datasets import open_dataset
-from codevqa.eval.datasets.hub import Rows, image_index
 
 
 def vqa(folder: Path, prefix: str, split: str = "val2014", *, stemmed: bool = False, scale: int = 1000) -> None:
@@ -42,7 +40,7 @@ def test_vqav2(tmp_path: Path, prefix: str) -> None:
     vqa(tmp_path, prefix)
     data = open_dataset("vqav2", tmp_path, "val")
     first, second, third = data
-    assert (data.split, data.notes, len(data.sources)) == ("val2014", (), 2)
+    assert (data.split, data.prompts, data.notes, len(data.sources)) == ("val2014", "vqav2", (), 2)
     assert [one.id for one in data] == ["42000", "42001", "458752000"]
     assert second.gold == tuple(f"nets {place}" for place in range(1, 11))
     assert second.groups == {"question_type": "what is", "answer_type": "other"}
@@ -89,7 +87,9 @@ def test_vqav2_test_splits_and_lists(tmp_path: Path) -> None:
 
 def test_okvqa_keeps_raw_and_stemmed_answers(tmp_path: Path) -> None:
     vqa(tmp_path, "", stemmed=True, scale=10)
-    first = next(iter(open_dataset("ok-vqa", tmp_path, "test")))
+    data = open_dataset("ok-vqa", tmp_path, "test")
+    assert data.prompts == "okvqa"
+    first = next(iter(data))
     assert first.gold[:2] == ("nets 1", "nets 2")
     expected = {"answer_id": 1, "raw_answer": "nets 1", "answer": "net", "answer_confidence": "yes"}
     assert first.record["answers"][0] == expected
@@ -107,62 +107,3 @@ def test_vqa_files_of_other_data_sets_are_refused(tmp_path: Path) -> None:
     dump(tmp_path / "OpenEnded_mscoco_val2014_questions.json", {"questions": asked})
     with pytest.raises(InputError, match="more than 9,009"):
         open_dataset("okvqa", tmp_path, "val")
-
-
-# Rows of the hub
-
-
-def red() -> Image.Image:
-    return Image.new("RGB", (4, 4), "red")
-
-
-def test_hub_gqa_joins_pictures_by_id() -> None:
-    table = [SUIT | {"id": "00142"}]
-    pictures = image_index([{"id": "2383860", "image": red()}])
-    data = Rows("gqa", table, "testdev", pictures=pictures)
-    example = only(data)
-    assert (data.name, data.split, data.prompts) == ("gqa", "testdev", "gqa")
-    assert (example.id, example.gold, example.cluster, seen(example)) == ("00142", ("suit",), "2383860", [(255, 0, 0)])
-    assert example.groups["detailed"] == "categoryThat"
-    assert len(list(data)) == 1, "it can be read again"
-    with pytest.raises(InputError, match=r"Row 1 .* picture 2383860 is not among those given"):
-        list(Rows("gqa", table, "testdev"))
-
-
-def test_hub_vqa() -> None:
-    answers = [{"answer": "net", "answer_confidence": "yes", "answer_id": place} for place in range(1, 11)]
-    row = {"question_id": 458752000, "image_id": 458752, "question": "What?", "image": red(), "answers": answers}
-    row |= {"question_type": "what", "answer_type": "other", "multiple_choice_answer": "net"}
-    hidden = row | {"answers": None}
-    first, second = Rows("vqav2", [row, hidden], "validation")
-    assert (first.id, first.gold, first.cluster) == ("458752000", ("net",) * 10, "458752")
-    assert first.groups == {"question_type": "what", "answer_type": "other"}
-    assert second.gold == ()
-    okay = {"question_id": "2971475", "question": "What?", "image": red(), "answers": ["race", "race", "bike"]}
-    example = only(Rows("okvqa", [okay | {"question_type": "one", "answer_type": "other"}], "val2014"))
-    assert (example.id, example.gold) == ("2971475", ("race", "race", "bike"))
-    assert seen(example) == [(255, 0, 0)]
-    assert "image" not in example.record
-
-
-def test_hub_nlvr2_zero_is_true() -> None:
-    pair = {"left_image": red(), "right_image": Image.new("RGB", (4, 4), "blue")}
-    rows = [
-        pair | {"identifier": "dev-850-0-0", "sentence": "A.", "label": label, "directory": None}
-        for label in (0, 1, -1)
-    ]
-    data = list(Rows("nlvr2", rows, "validation"))
-    assert [one.gold for one in data] == [("yes",), ("no",), ()]
-    assert (data[0].cluster, data[0].record["group"]) == ("dev-850-0", "dev-850--0")
-    assert seen(data[0]) == [(255, 0, 0), (0, 0, 255)]
-    text = only(Rows("nlvr2", [pair | {"question_id": "7", "question": "A.", "answer": "True"}], "balanced_dev"))
-    assert (text.id, text.gold, text.question, text.form) == ("7", ("yes",), "A.", "set")
-
-
-def test_hub_mistakes() -> None:
-    with pytest.raises(UnknownNameError, match="gqa, vqav2, okvqa, nlvr2"):
-        Rows("covr", [], "test")
-    with pytest.raises(InputError, match="Row 1 is not one of VQAv2 as on the hub: it has no 'image_id'"):
-        list(Rows("vqav2", [{"question": "What?"}], "validation"))
-    with pytest.raises(InputError, match="label 2"):
-        list(Rows("nlvr2", [{"identifier": "dev-1-0-0", "sentence": "A.", "label": 2}], "validation"))

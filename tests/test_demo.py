@@ -26,6 +26,7 @@ from codevqa.core.images import Picture, load_picture
 from codevqa.core.trace import Call, Evidence, ImageRef, Program, Trace
 from codevqa.demo import serve as serve_module
 from codevqa.demo.engines import Engines, lacking
+from codevqa.demo.history import Histories, Past
 from codevqa.demo.limits import DemoLimits
 from codevqa.demo.live import LiveQuestion, PageUpdate
 from codevqa.demo.pictures import read_pictures, shipped_questions
@@ -34,6 +35,7 @@ from codevqa.demo.turn import Turn, follow
 from codevqa.demo.unread import Unread
 from codevqa.demo.visitor import Allowance, Visitors
 from codevqa.engine.watch import Watch
+from codevqa.presets.configuration import Configuration, Layer
 
 ROOT = Path(__file__).resolve().parent.parent
 GARDEN = ROOT / "examples" / "pictures" / "garden.png"
@@ -195,9 +197,9 @@ def feed(shown: LiveQuestion, *events: Event) -> Any:
 
 def test_a_question_is_shown_step_by_step() -> None:
     shown = live()
-    assert "reading captions" in (shown.view.baseline or "")
+    assert "working" in (shown.view.baseline or "")
     view = feed(shown, Prepared((Shown("mini-001", "How many?", "answer = 2"),), "prompt"))
-    assert "1 example retrieved" in view.examples and "How many?" in view.examples and " open>" in view.examples
+    assert "1 worked example " in view.examples and "How many?" in view.examples and " open>" in view.examples
     view = feed(shown, Writing("img = op"))
     assert "img = op" in view.program
     assert view.source is None
@@ -213,15 +215,64 @@ def test_a_question_is_shown_step_by_step() -> None:
     view = feed(shown, CallEnded(call(2, remembered=True)))
     assert view.calls.startswith(before) and 'data-state="remembered"' in view.calls
     view = feed(shown, Answered(answer("two", call(1), call(2, remembered=True))))
-    assert "two" in view.answer and "0.50 s, 12 tokens" in view.answer
-    assert "2 calls, 1 of them from memory" in view.status
+    assert "two" in view.answer and "500 ms" in view.answer
+    assert "2 calls, 1 of them from memory" in view.status and " data-busy " in view.status
     shown.feed_baseline(Answered(answer("three", method="pnpvqa")))
-    assert "three" in (shown.view.baseline or "")
+    assert "three" in (shown.view.baseline or "") and "They differ" in (shown.view.baseline or "")
+    assert "data-busy" not in (shown.view.status or "")
+
+
+@pytest.mark.parametrize(
+    ("program", "without", "told"),
+    [
+        (answer("Two "), answer("two"), "Both agree"),
+        (answer("two"), answer("three"), "They differ"),
+        (answer("two", fallback=True), answer("two"), ""),
+        (answer("", error=ErrorRecord("ModelError", "it broke")), answer(""), ""),
+    ],
+)
+@pytest.mark.parametrize("first", [True, False])
+def test_whether_the_two_answers_agree_is_said_whichever_comes_first(
+    program: Answer, without: Answer, told: str, first: bool
+) -> None:
+    shown = live()
+    tellings: list[Callable[[], None]] = [
+        lambda: shown.feed(Answered(program)),
+        lambda: shown.feed_baseline(Answered(without)),
+    ]
+    for tell in tellings if first else tellings[::-1]:
+        tell()
+    said = shown.view.baseline or ""
+    assert [words for words in ("Both agree", "They differ") if words in said] == ([told] if told else [])
+
+
+def test_an_edited_program_is_compared_with_what_its_question_got_without_one() -> None:
+    shown = live(compared=False, source="answer = 'no'", without=answer("yes"))
+    assert "yes" in (shown.view.baseline or "") and "agree" not in (shown.view.baseline or "")
+    assert "They differ" in feed(shown, Answered(answer("no"))).baseline
+    assert live(compared=False, source="answer = 1").view.baseline == "", "an answer to something else goes"
+
+
+def test_the_status_says_that_something_runs_until_nothing_does() -> None:
+    shown = live()
+    wrote = Wrote(Program("a = 1"))
+    events: list[Event] = [Prepared((), "prompt"), wrote, CallBegan(1, "query", {}, 1), CallEnded(call())]
+    assert all(" data-busy " in feed(shown, event).status for event in events)
+    assert " data-busy " in feed(shown, Answered(answer())).status, "the answer without a program is still to come"
+    shown.stopped("Stopped.")
+    assert "data-busy" not in (shown.view.status or "") and "none: stopped" in (shown.view.baseline or "")
+
+
+def test_a_refused_question_leaves_no_other_answer_beside_it() -> None:
+    refused = PageUpdate.refusal("The server is busy.")
+    assert "Failed" in (refused.status or "") and "data-busy" not in (refused.status or "")
+    assert (refused.program, refused.calls, refused.baseline) == ("", "", "")
+    assert refused.source is None, "what was written stays in the editor"
 
 
 def test_what_users_and_models_say_is_escaped() -> None:
-    shown = live()
     everything = ""
+    shown = live(question=EVIL)
     for event in (
         Prepared((Shown("id", EVIL, EVIL),), EVIL),
         Wrote(Program(f"x = '{EVIL}'")),
@@ -240,7 +291,7 @@ def test_what_users_and_models_say_is_escaped() -> None:
 
 def test_a_failure_outside_of_the_question_ends_the_baseline_too() -> None:
     shown = live()
-    assert "reading captions" in (shown.view.baseline or "")
+    assert "working" in (shown.view.baseline or "")
     shown.failed(ErrorRecord("ModelError", "it broke"))
     assert "stopped" in (shown.view.baseline or "")
 
@@ -251,7 +302,6 @@ def test_a_program_that_fails_has_its_line_marked() -> None:
     assert "cv-failing" in view.program
     assert 'role="alert"' in view.message and "line 2: no c" in view.message
     assert view.source is None, "what the visitor wrote stays in the editor"
-    assert view.baseline is None, "and the baseline of the question stays beside it"
 
 
 def test_a_fallback_says_so() -> None:
@@ -259,7 +309,7 @@ def test_a_fallback_says_so() -> None:
     rejected = Rejected(Program("b = c"), ErrorRecord("ProgramTypeError", "line 1: no c", 1), "fallback")
     view = feed(shown, Wrote(Program("b = c")), rejected, Answered(answer("no", fallback=True)))
     assert "cv-failing" in view.program
-    assert "Plain PnP-VQA answers instead" in view.message
+    assert "answered without one" in view.message
     assert "because the program failed" in view.answer
 
 
@@ -332,7 +382,7 @@ class StubEngines:
         self.watches.append(Endless(*self.events))
         return self.watches[-1]
 
-    def watch_run(self, program: str, images: object, **options: Any) -> Watch:
+    def watch_run(self, images: object, program: str, **options: Any) -> Watch:
         return self.watch(images, program, **options)
 
     def close(self) -> None:
@@ -414,7 +464,7 @@ def test_leaving_ends_the_question(tmp_path: Path) -> None:
     assert engines.closed
 
 
-def test_a_new_question_ends_the_one_before(tmp_path: Path) -> None:
+def test_a_new_question_ends_the_one_before_which_says_nothing_of_it(tmp_path: Path) -> None:
     engines = StubEngines(Writing("img ="))
     one = service(tmp_path, engines, seconds=5)
 
@@ -423,11 +473,12 @@ def test_a_new_question_ends_the_one_before(tmp_path: Path) -> None:
         await asyncio.sleep(0.2)
         second = asyncio.create_task(last_view(one.serve(asked(tmp_path), VISITOR)))
         view = await first
+        assert [watch.done for watch in engines.watches[:2]] == [True, True]
         one.stop(VISITOR)
         await second
         return view
 
-    assert "Stopped" in asyncio.run(both()).status
+    assert " data-busy " in asyncio.run(both()).status, "what is asked now is shown, not that the other was stopped"
 
 
 @pytest.mark.timeout(20)
@@ -538,16 +589,20 @@ def test_writing_is_shown_at_a_readable_pace() -> None:
     assert 3 <= asyncio.run(count()) <= 25
 
 
+def keep(one: DemoService, tmp_path: Path, visitor_id: VisitorId = VISITOR) -> Past | None:
+    return asyncio.run(one.keep(asked(tmp_path), PageUpdate("<p>blue</p>"), visitor_id, Histories.token("")))
+
+
 def test_the_page_for_download_hides_where_models_lie(tmp_path: Path) -> None:
     models = {"writer": "/home/somebody/models/lm", "reader": "gpt"}
     one = service(tmp_path, StubEngines(Answered(answer("blue", models=models))))
     asyncio.run(last_view(one.serve(asked(tmp_path), VISITOR)))
-    path = asyncio.run(one.page(VISITOR))
-    assert path is not None and Path(path).is_relative_to(tmp_path)
-    text = Path(path).read_text("utf-8")
+    past = keep(one, tmp_path)
+    assert past is not None and Path(past.page or "").is_relative_to(tmp_path)
+    text = Path(past.page or "").read_text("utf-8")
     assert "blue" in text and "garden.png" in text
     assert "somebody" not in text
-    assert asyncio.run(one.page(VisitorId("other", ""))) is None
+    assert keep(one, tmp_path, VisitorId("other", "")) is None
 
 
 def test_a_client_is_not_told_where_models_lie(tmp_path: Path) -> None:
@@ -559,7 +614,8 @@ def test_a_client_is_not_told_where_models_lie(tmp_path: Path) -> None:
 def test_pages_for_download_lie_where_nobody_guesses(tmp_path: Path) -> None:
     one = service(tmp_path, StubEngines(Answered(answer("blue"))))
     asyncio.run(last_view(one.serve(asked(tmp_path), VISITOR)))
-    folders = {Path(asyncio.run(one.page(VISITOR)) or "").parent.name for _ in range(3)}
+    kept = [keep(one, tmp_path) for _ in range(3)]
+    folders = {past.folder.name for past in kept if past is not None}
     assert len(folders) == 3 and all(len(name) == 32 for name in folders)
 
 
@@ -567,28 +623,24 @@ def test_pages_for_download_lie_where_nobody_guesses(tmp_path: Path) -> None:
 
 
 def test_a_page_that_cannot_be_written_costs_the_answer_nothing(tmp_path: Path) -> None:
-    async def main() -> None:
-        demo = service(tmp_path, StubEngines(Answered(answer())))
-        views = await all_views(demo.serve(asked(tmp_path), VISITOR))
-        assert "Done in" in views[-1].status
-        (tmp_path / "pages").write_text("where the folder should be")
-        assert await demo.page(VISITOR) is None
-        (tmp_path / "pages").unlink()
-        assert await demo.page(VISITOR) is not None
-
-    asyncio.run(main())
+    demo = service(tmp_path, StubEngines(Answered(answer())))
+    assert "Done in" in asyncio.run(last_view(demo.serve(asked(tmp_path), VISITOR))).status
+    (tmp_path / "pages").write_text("where the folder should be")
+    assert keep(demo, tmp_path) is None
+    (tmp_path / "pages").unlink()
+    assert keep(demo, tmp_path) is not None
 
 
 def test_an_engine_is_loaded_once_for_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     loads: list[str] = []
     engine = StubEngines()
 
-    def load(name: str, **options: Any) -> StubEngines:
-        loads.append(name)
+    def load(configuration: Configuration) -> StubEngines:
+        loads.append(configuration.preset)
         time.sleep(0.1)
         return engine
 
-    monkeypatch.setattr("codevqa.engine.codevqa.CodeVQA.from_preset", load)
+    monkeypatch.setattr("codevqa.engine.codevqa.CodeVQA.from_configuration", load)
     engines = Engines("mini")
     got: list[Any] = []
     threads = [threading.Thread(target=lambda: got.append(engines.get("mini"))) for _ in range(4)]
@@ -605,13 +657,13 @@ def test_an_engine_is_loaded_once_for_all_threads(monkeypatch: pytest.MonkeyPatc
 def test_a_load_that_failed_is_tried_again_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     outcomes: list[Any] = [SetupError("no disk"), SetupError("still none"), StubEngines()]
 
-    def load(name: str, **options: Any) -> Any:
+    def load(configuration: Configuration) -> Any:
         outcome = outcomes.pop(0)
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
 
-    monkeypatch.setattr("codevqa.engine.codevqa.CodeVQA.from_preset", load)
+    monkeypatch.setattr("codevqa.engine.codevqa.CodeVQA.from_configuration", load)
     engines = Engines("mini")
     reported: list[str] = []
     said = threading.Event()
@@ -628,15 +680,24 @@ def test_a_load_that_failed_is_tried_again_and_reported(monkeypatch: pytest.Monk
 
 
 def test_a_visitor_never_makes_the_server_download(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("codevqa.engine.codevqa.CodeVQA.from_preset", lambda name, **options: pytest.fail("loaded"))
     monkeypatch.setattr(
-        "codevqa.demo.engines.missing", lambda spec: "" if "@" in spec else "not downloaded yet: needs the network once"
+        "codevqa.engine.codevqa.CodeVQA.from_configuration", lambda configuration: pytest.fail("loaded")
+    )
+    monkeypatch.setattr(
+        "codevqa.demo.engines.missing",
+        lambda spec: "" if ":@" in spec else "not downloaded yet: needs the network once",
     )
     engines = Engines("mini")
-    assert lacking("mini") == {}
-    with pytest.raises(ModelNotFoundError, match=r"blip-itm-base-coco, .*all-mpnet-base-v2 \(not downloaded yet"):
+    assert lacking(engines.configuration("mini")) == {}
+    with pytest.raises(ModelNotFoundError, match=r"blip-itm-base-coco@\w+, .*all-mpnet-base-v2 \(not downloaded yet"):
         engines.get("base")
-    assert {value: shown for shown, value in engines.choices()}["base"] == "base (models not on this machine)"
+    shown = {value: text for text, value in engines.choices()}
+    assert shown["base"] == "base (models not on this machine)"
+    assert shown["paper"] == "paper (needs --language-model)"
+    with pytest.raises(SetupError, match="--language-model"):
+        engines.get("paper")
+    told = Engines("mini", layers=[Layer("given", {"language_model": "openai:x"})]).choices()
+    assert ("paper (models not on this machine)", "paper") in told
     view = asyncio.run(last_view(service(tmp_path, engines).serve(asked(tmp_path, preset="base"), VISITOR)))
     assert "Salesforce/blip-itm-base-coco" in view.message
     view = asyncio.run(last_view(service(tmp_path, engines).serve(asked(tmp_path, preset="nope"), VISITOR)))
@@ -690,9 +751,25 @@ def test_the_command_line_stays_light() -> None:
     assert done.stdout.split() == ["False", "False"]
 
 
+FIRST = """
+import sys
+from codevqa.demo.serve import Engines, serving
+begun = []
+Engines.start = lambda self, say: begun.append("codevqa.demo.page" in sys.modules)
+with serving() as served:
+    print(served.url, begun, {"torch", "transformers"} & sys.modules.keys())
+"""
+
+
+def test_the_page_waits_for_the_libraries_of_models() -> None:
+    done = subprocess.run([sys.executable, "-c", FIRST], capture_output=True, text=True, timeout=500, check=True)
+    assert done.stdout.startswith("http://127.0.0.1:") and done.stdout.endswith("/ [True] set()\n"), done.stdout
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0.0, 0.2, 0.4, 0.8, 1.5])
-def test_an_interrupt_while_it_loads_ends_it_within_two_seconds(tmp_path: Path, seconds: float) -> None:
+@pytest.mark.parametrize("loading", ["the page", "the models"])
+def test_an_interrupt_while_it_loads_ends_it_within_two_seconds(tmp_path: Path, loading: str, seconds: float) -> None:
     with subprocess.Popen(
         [sys.executable, "app.py", "--no-browser", "--port", "0"],
         cwd=ROOT,
@@ -704,6 +781,8 @@ def test_an_interrupt_while_it_loads_ends_it_within_two_seconds(tmp_path: Path, 
         while not list(tmp_path.glob("codevqa-demo-*")):  # then it has begun
             assert process.poll() is None
             time.sleep(0.01)
+        if loading == "the models":
+            assert process.stderr is not None and "listening" in process.stderr.readline()
         time.sleep(seconds)
         process.send_signal(signal.SIGINT)
         try:

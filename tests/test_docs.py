@@ -1,44 +1,25 @@
-"""What a newcomer reads is true: README examples run and print what they say, generated pages are fresh."""
+"""What is public and what is packed is whole, and generated pages are fresh."""
 
 from __future__ import annotations
 
 import configparser
 import os
-import re
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
-from cli_kit import Engines
 
 import codevqa
+from codevqa.prompts import available
 
 ROOT = Path(__file__).resolve().parent.parent
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-
-
-def test_readme_program_prints_what_the_readme_says(
-    engines: Engines, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = re.search(r"```python\n(.*?)```\s+prints\s+```text\n(.*?)```", README, re.DOTALL)
-    assert found is not None
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(codevqa.CodeVQA, "from_preset", engines)
-    exec(compile(found.group(1), "README.md", "exec"), {"__name__": "__main__"})
-    assert capsys.readouterr().out == found.group(2)
-
-
-def test_readme_commands_exist() -> None:
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for target in set(re.findall(r"`?make ([a-z]+)", README)):
-        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
 
 
 def test_generated_pages_are_fresh() -> None:
     done = subprocess.run(
-        [sys.executable, str(ROOT / "docs" / "generate.py"), "--check"], capture_output=True, text=True, timeout=120
+        [sys.executable, str(ROOT / "docs" / "generate.py"), "--check"], capture_output=True, text=True, timeout=500
     )
     assert done.returncode == 0, done.stderr
 
@@ -64,12 +45,12 @@ def test_every_package_is_listed_and_a_wheel_built_through_the_sdist_holds_every
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONWARNINGS": "ignore"},
-        timeout=300,
+        timeout=500,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     wheel = next(tmp_path.glob("*.whl"))
     inside = set(zipfile.ZipFile(wheel).namelist())
-    for name in ("gqa", "covr", "nlvr2", "mini"):
+    for name in available():
         for file in ("prompt.json", "preamble.txt", "examples.jsonl", "reading.jsonl"):
             assert f"codevqa/prompts/{name}/{file}" in inside
     files = [path for path in (ROOT / "codevqa/mini/weights").rglob("*") if path.is_file()]

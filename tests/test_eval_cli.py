@@ -19,12 +19,12 @@ from eval_kit import Numbered
 from codevqa.cli.progress import Bar, clock, line
 from codevqa.core.errors import InputError, SetupError, UnknownNameError
 from codevqa.eval.report.exports import FORMATS, export
-from codevqa.eval.run.choices import engine_for, methods_of, prompts_for, settings_for
+from codevqa.eval.run.choices import engine_for, methods_of, prompts_for
 from codevqa.eval.run.run_info import RunInfo
 from codevqa.eval.run.session import Status
 from codevqa.eval.run.store import Store
 from codevqa.eval.task import Row
-from codevqa.presets.presets import preset
+from codevqa.presets.configuration import Layer, configure
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +42,8 @@ def test_from_data_to_table_and_back_again(data: Path, tmp_path: Path, codevqa: 
     words = ("eval", "gqa", "--data", data, "--split", "val_balanced", "--out", tmp_path / "run", "--method", "both")
     done = codevqa(*words, "--limit", 4)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("gqa val_balanced: 4 questions; exact match\n")
-    for word in ("\ncodevqa ", "\npnpvqa ", "\ndifference ", "McNemar"):
+    assert done.stdout.startswith("mini-GQA (drawn) val_balanced: 4 questions; exact match\n")
+    for word in ("\ncodevqa ", "\npnpvqa ", "\ndifference ", " p="):
         assert word in done.stdout
     assert "4 of 4 questions (100.0%)" in done.stderr
     with Store.open(tmp_path / "run") as store:
@@ -70,7 +70,7 @@ def test_statements_about_pairs(data: Path, tmp_path: Path, codevqa: CommandLine
         "eval", "nlvr2", "--data", data, "--split", "dev", "--out", tmp_path / "run", "--limit", 3, "--quiet"
     )
     assert done.returncode == 0, done.stderr
-    assert done.stderr == "" and "nlvr2 dev: 3 questions" in done.stdout
+    assert done.stderr == "" and "mini-NLVR2 (drawn) dev: 3 questions" in done.stdout
     assert codevqa("export", tmp_path / "run", "--format", "nlvr2", "--out", tmp_path / "p.csv").returncode == 0
     rows = list(csv.reader((tmp_path / "p.csv").read_text().splitlines()))
     assert len(rows) == 3 and {value for _, value in rows} <= {"True", "False"}
@@ -121,7 +121,7 @@ def test_interrupted_from_the_keyboard_it_tells_how_to_go_on(
         (["gqa", "--data", "MINI", "--split", "val_balanced", "--out", "x", "--variant", "odd"], "no variant 'odd'"),
         (["gqa", "--data", "MINI", "--split", "val_balanced", "--out", "x", "--preset", "odd"], "No preset 'odd'"),
         (["gqa", "--data", "MINI", "--split", "val_balanced", "--out", "x", "--evidence", "odd"], "No evidence 'odd'"),
-        (["gqa", "--data", "MINI", "--split", "val_balanced", "--out", "x", "--workers", "0"], "0 workers"),
+        (["gqa", "--data", "MINI", "--split", "val_balanced", "--out", "x", "--workers", "0"], "workers cannot be 0"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(data: Path, words: list[str], said: str, codevqa: CommandLine) -> None:
@@ -139,28 +139,23 @@ def test_what_is_no_run_cannot_be_exported(tmp_path: Path, codevqa: CommandLine)
 # -- choices ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_data_set_s_prompts_give_way_to_a_preset_s_own(tmp_path: Path) -> None:
+def test_the_data_set_s_prompts_give_way_to_a_preset_s_own_and_to_what_is_asked(tmp_path: Path) -> None:
     data = Numbered(tmp_path, 1)
-    data.prompts = "nlvr2"
-    assert prompts_for(preset("mini"), data) is None
-    assert prompts_for(preset("base"), data) == "nlvr2"
-    assert prompts_for(preset("mini"), data, "covr") == prompts_for(preset("base"), data, "covr") == "covr"
+    assert prompts_for(configure("mini"), data) == ()
+    for data.prompts in ("nlvr2", "nlvr", "vqav2", "okvqa"):
+        (layer,) = prompts_for(configure("base"), data)
+        assert layer.values == {"prompts": data.prompts}
+    assert prompts_for(configure("base", [Layer("--prompts", {"prompts": "covr"})]), data) == ()
 
 
-def test_settings_are_the_preset_s_but_for_what_is_asked() -> None:
-    mini = preset("mini")
-    assert settings_for(mini) == mini.settings
-    assert settings_for(mini, seed=4, workers=2) == dataclasses.replace(mini.settings, seed=4, workers=2)
-    chat = settings_for(mini, form="chat")
-    assert (chat.writer.form, chat.query.form) == ("chat", "chat")
-    with pytest.raises(InputError, match=r"No form 'talk'\. There are: auto, completion, chat."):
-        settings_for(mini, form="talk")
+def test_methods_by_word() -> None:
     assert methods_of("both") == ("codevqa", "pnpvqa") and methods_of("pnpvqa") == ("pnpvqa",)
 
 
 def test_a_replay_excludes_models(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="A replay asks no model"):
-        engine_for(Numbered(tmp_path, 1), replay=tmp_path, record=tmp_path)
+    for given in ({"record": tmp_path}, {"layers": [Layer("--set", {"matcher.dtype": "float32"})]}):
+        with pytest.raises(InputError, match="A replay asks no model"):
+            engine_for(Numbered(tmp_path, 1), replay=tmp_path, **given)
 
 
 # -- progress --------------------------------------------------------------------------------------------------------
@@ -238,10 +233,9 @@ def test_official_prediction_files(store: Store, tmp_path: Path) -> None:
         assert (tmp_path / "nlvr.csv").read_text() == "000000,true\n000001,false\n000002,a b\n"
 
 
-def test_rows_of_our_own_and_of_lmms_eval(store: Store, tmp_path: Path) -> None:
+def test_rows_of_our_own(store: Store, tmp_path: Path) -> None:
     with store:
         assert export(store, "jsonl", tmp_path / "all.jsonl") == 9
-        assert export(store, "lmms", tmp_path / "lmms.jsonl") == 3
     rows = [json.loads(text) for text in (tmp_path / "all.jsonl").read_text().splitlines()]
     assert [(row["method"], row["repeat"]) for row in rows] == [
         (method, repeat) for method, repeat in (("codevqa", 0), ("pnpvqa", 0), ("pnpvqa", 1)) for _ in range(3)
@@ -264,11 +258,6 @@ def test_rows_of_our_own_and_of_lmms_eval(store: Store, tmp_path: Path) -> None:
         "seconds": 0,
         "tokens": 9,
     }
-    lmms = [json.loads(text) for text in (tmp_path / "lmms.jsonl").read_text().splitlines()]
-    assert [row["doc_id"] for row in lmms] == [0, 1, 2] and lmms[0]["target"] == "yes"
-    assert [row["exact_match"] for row in lmms] == [1.0, 0.0, 0.0]
-    assert {"doc_id", "target", "filtered_resps", "doc_hash", "input"} <= lmms[0].keys()
-    assert not {"doc", "arguments"} & lmms[0].keys() and len({row["doc_hash"] for row in lmms}) == 3
 
 
 def test_exports_that_cannot_be_made(store: Store, tmp_path: Path) -> None:

@@ -30,6 +30,9 @@ INFO = RunInfo(
     seeds=(0, 1),
     limit=10,
     data_hash="abc",
+    version="1",
+    packages={"torch": "2"},
+    parts={"reader": {"computes": "float32 on cpu", "weights": {"a.bin": "11"}}},
 )
 
 
@@ -282,6 +285,7 @@ for example in Numbered(folder, 10_000_000):
 """
 
 
+@pytest.mark.slow
 def test_kill_9_at_any_moment_loses_no_committed_row(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
     last, moments = -1, random.Random(7)
@@ -315,6 +319,11 @@ def test_kill_9_at_any_moment_loses_no_committed_row(tmp_path: Path) -> None:
         ({"seeds": (1, 2)}, "seeds were [0, 1], now [1, 2]"),
         ({"offset": 3}, "offset was 0, now 3"),
         ({"data_hash": "d"}, "data_hash was"),
+        ({"version": "9"}, "codevqa was '1', now '9'"),
+        ({"packages": {"torch": "3"}}, "torch was '2', now '3'"),
+        ({"parts": {"reader": {"computes": "bfloat16 on cpu"}}}, "reader.computes was 'float32 on cpu', now 'bf"),
+        ({"parts": {"reader": {"computes": "float32 on cuda:0"}}}, "reader.computes was 'float32 on cpu', now 'fl"),
+        ({"parts": {"reader": {"weights": {"a.bin": "12"}}}}, "reader.weights a.bin was '11', now '12'"),
     ],
 )
 def test_what_decides_a_run_may_not_change(change: dict[str, object], words: str) -> None:
@@ -330,9 +339,10 @@ def test_a_run_may_grow_and_its_pace_may_change() -> None:
         methods=("pnpvqa",),
         settings={"seed": 0, "workers": 1, "query": {"captions": 7}},
         machine="another",
-        version="9",
     )
     assert INFO.differences(asked) == []
+    unknown = dataclasses.replace(INFO, version="", packages={}, parts={})
+    assert unknown.differences(INFO) == INFO.differences(unknown) == []
     grown = INFO.grown(asked)
     assert (grown.limit, grown.seeds, grown.methods) == (None, (0, 1, 2), ("codevqa", "pnpvqa"))
     assert INFO.grown(dataclasses.replace(INFO, limit=3)).limit == 10

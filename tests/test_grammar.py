@@ -18,7 +18,7 @@ from codevqa.writing.prompt_forms import opening_line
 pytest.importorskip("llguidance", reason=NEEDED)
 
 BANKS: list[tuple[str, Form]] = [
-    *(("gqa", "image"), ("covr", "set"), ("nlvr2", "set"), ("mini", "image"), ("mini", "set")),
+    *(("gqa", "image"), ("covr", "set"), ("nlvr2", "set"), ("nlvr", "set"), ("mini", "image"), ("mini", "set")),
 ]
 
 GOOD = [

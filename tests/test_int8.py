@@ -13,8 +13,7 @@ from tiny_lm import build_tokenizer
 from codevqa.core.errors import SetupError
 from codevqa.models.causal_lm import TransformersLM, int8_linear
 from codevqa.models.causal_lm.int8_linear import Int8Linear, available, is_quantised, quantise, weights
-from codevqa.presets.assembly import choose
-from codevqa.presets.presets import preset
+from codevqa.presets.configuration import configure
 
 pytestmark = pytest.mark.skipif(not available(), reason="PyTorch has no products in eight bits on this processor")
 
@@ -82,7 +81,7 @@ def test_where_pytorch_has_no_such_products(tmp_path: Path, monkeypatch: pytest.
         assert not available()
         with pytest.raises(SetupError, match="no products in eight bits"):
             TransformersLM.from_pretrained(saved(llama, tmp_path), dtype="int8")
-        assert choose(preset("base"), {})["language_model"][0].startswith("transformers:")
+        assert configure("base").here().parts["language_model"].startswith("transformers:")
     finally:
         available.cache_clear()
 

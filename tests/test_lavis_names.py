@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import resource
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import torch
-from tiny import WORDS
+from cli_kit import CommandLine, assert_one_clear_line
+from tiny import noise_picture
+from tiny_lavis import lavis_weights, save_lavis, write_vocabulary
 
 from codevqa.core.errors import ModelNotFoundError, SetupError
+from codevqa.models.base import CaptionRequest
+from codevqa.models.blip import BlipCaptioner, BlipMatcher
 from codevqa.models.blip.lavis_names import convert_lavis, rename_lavis
 
 
@@ -48,15 +55,115 @@ def test_names_and_what_only_training_needs() -> None:
     ]
 
 
-def test_files_that_are_not_lavis_checkpoints(tmp_path: Path) -> None:
-    vocabulary = tmp_path / "vocab.txt"
-    vocabulary.write_text("\n".join(WORDS))
+@pytest.fixture
+def vocabulary(tmp_path: Path) -> Path:
+    return write_vocabulary(tmp_path / "vocab.txt")
+
+
+@pytest.mark.parametrize("kind", ["matcher", "captioner"])
+def test_what_lavis_saves_is_what_is_loaded(
+    kind: Literal["matcher", "captioner"], tmp_path: Path, vocabulary: Path
+) -> None:
+    expected = rename_lavis(save_lavis(tmp_path / "model.pth", kind))
+    assert convert_lavis(tmp_path / "model.pth", vocabulary, tmp_path / "out") == kind
+    loader = BlipMatcher if kind == "matcher" else BlipCaptioner
+    options = {"block": 1} if kind == "matcher" else {}
+    model = loader.from_pretrained(str(tmp_path / "out"), device="cpu", **options)._at.model  # type: ignore[arg-type]
+    found = model.state_dict()
+    assert all(torch.equal(found[name], weight) for name, weight in expected.items())
+
+
+def test_the_large_tower_has_sixteen_heads(tmp_path: Path, vocabulary: Path) -> None:
+    for width, heads in ((1024, 16), (768, 12)):
+        save_lavis(tmp_path / "model.pth", "captioner", width=width)
+        convert_lavis(tmp_path / "model.pth", vocabulary, tmp_path / str(width))
+        config = json.loads((tmp_path / str(width) / "config.json").read_text())
+        assert config["vision_config"]["num_attention_heads"] == heads
+        assert config["text_config"]["num_attention_heads"] == 12
+    large = BlipCaptioner.from_pretrained(str(tmp_path / "1024"), device="cpu")
+    assert large.caption([CaptionRequest(noise_picture(0), (0, 5), 1)])
+
+
+@pytest.fixture
+def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+
+
+@pytest.mark.usefixtures("offline")
+def test_files_that_are_not_lavis_checkpoints(tmp_path: Path, vocabulary: Path) -> None:
     with pytest.raises(ModelNotFoundError, match="No file at"):
         convert_lavis(tmp_path / "none.pth", vocabulary, tmp_path / "out")
     torch.save({"model": {"head.weight": torch.zeros(2)}}, tmp_path / "other.pth")
     with pytest.raises(SetupError, match="not a BLIP checkpoint"):
-        convert_lavis(tmp_path / "other.pth", vocabulary, tmp_path / "out")
+        convert_lavis(tmp_path / "other.pth", None, tmp_path / "out")  # told before any vocabulary is fetched
     (tmp_path / "damaged.pth").write_bytes(b"no weights")
     with pytest.raises(SetupError) as caught:
         convert_lavis(tmp_path / "damaged.pth", vocabulary, tmp_path / "out")
     assert "damaged.pth" in str(caught.value) and "\n" not in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("names", "kind"),
+    [
+        (("Qformer.bert.encoder.layer.0.output.dense.weight", "query_tokens", "ln_vision.weight"), "BLIP-2"),
+        (("shared.weight", "encoder.block.0.layer.0.SelfAttention.q.weight"), "T5"),
+        (("logit_scale", "visual.conv1.weight", "text_projection"), "CLIP"),
+        (("text_decoder.bert.embeddings.word_embeddings.weight", "visual_encoder.cls_token"), "only pre-trained"),
+    ],
+)
+def test_networks_of_another_kind(names: tuple[str, ...], kind: str, tmp_path: Path, vocabulary: Path) -> None:
+    own = lavis_weights("matcher") if kind == "only pre-trained" else {}
+    torch.save({"model": own | dict.fromkeys(names, torch.zeros(1))}, tmp_path / "model.pth")
+    with pytest.raises(SetupError, match=f"model.pth is .*{kind}.*, not a BLIP matcher or captioner"):
+        convert_lavis(tmp_path / "model.pth", vocabulary, tmp_path / "out")
+
+
+def test_a_vocabulary_of_another_checkpoint(tmp_path: Path, vocabulary: Path) -> None:
+    save_lavis(tmp_path / "model.pth")
+    vocabulary.write_text("\n".join(vocabulary.read_text().split()[:-1]))
+    with pytest.raises(SetupError, match="vocabulary"):
+        convert_lavis(tmp_path / "model.pth", vocabulary, tmp_path / "out")
+
+
+@pytest.mark.usefixtures("offline")
+def test_no_vocabulary_and_no_network(tmp_path: Path) -> None:
+    save_lavis(tmp_path / "model.pth")
+    with pytest.raises(ModelNotFoundError, match="--vocabulary") as caught:
+        convert_lavis(tmp_path / "model.pth", None, tmp_path / "out")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_disk_that_fills_leaves_no_half_folder(tmp_path: Path, vocabulary: Path) -> None:
+    save_lavis(tmp_path / "model.pth")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+    try:
+        with pytest.raises(SetupError, match=r"Cannot write .*out") as caught:
+            convert_lavis(tmp_path / "model.pth", vocabulary, tmp_path / "out")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert "\n" not in str(caught.value)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.pth", "vocab.txt"]
+
+
+def test_a_folder_that_is_there_is_kept(tmp_path: Path, vocabulary: Path) -> None:
+    save_lavis(tmp_path / "model.pth")
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "thesis.txt").write_text("mine")
+    with pytest.raises(SetupError, match="something at"):
+        convert_lavis(tmp_path / "model.pth", vocabulary, out)
+    assert (out / "thesis.txt").read_text() == "mine"
+
+
+def test_the_command(tmp_path: Path, vocabulary: Path, codevqa: CommandLine) -> None:
+    save_lavis(tmp_path / "model.pth", "captioner")
+    done = codevqa("convert", tmp_path / "model.pth", tmp_path / "out", "--vocabulary", vocabulary)
+    assert (done.returncode, done.stdout) == (0, "") and f"captioner: blip:{tmp_path / 'out'}" in done.stderr
+    assert BlipCaptioner.from_pretrained(str(tmp_path / "out"), device="cpu").grid == 4
+    done = codevqa("convert", tmp_path / "model.pth", tmp_path / "out", "--vocabulary", vocabulary)
+    assert_one_clear_line(done, "something at")
+    with pytest.raises(ModelNotFoundError, match="codevqa convert"):
+        BlipMatcher.from_pretrained(str(tmp_path / "model.pth"))

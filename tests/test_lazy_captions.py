@@ -27,6 +27,7 @@ from codevqa.core.trace import ImageRef
 from codevqa.models.base import CaptionRequest
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 from codevqa.presets.assembly import build
+from codevqa.presets.configuration import configure
 from codevqa.primitives.pnpvqa import PnPVQA
 from codevqa.prompts import load as load_prompts
 
@@ -177,8 +178,9 @@ def test_no_more_are_drawn_than_the_bound_says(hundreds: list[Kept]) -> None:
     assert p_value(few, [release(captions[:READ], READ) for captions in hundreds[:400]]) > 0.01
 
 
+@pytest.mark.slow
 def test_the_embedded_models_read_what_a_hundred_drawn_at_once_would_give() -> None:
-    writer, models, _ = build("mini")
+    writer, models, _ = build(configure("mini"))
     reader = ScriptedLM("x")
     asked: list[CaptionRequest] = []
     words = models.captioner

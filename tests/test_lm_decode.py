@@ -43,7 +43,9 @@ def build(make: Callable[[], Any], *, schedule: Schedule = EACH, **given: Any) -
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=SCHEDULES)
-@pytest.mark.parametrize("slots", [1, 3, 16])
+@pytest.mark.parametrize(
+    "slots", [pytest.param(1, marks=pytest.mark.slow), 3, pytest.param(16, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("make", [llama, qwen2, gpt2])
 def test_equals_generate_one_by_one(make: Callable[[], Any], slots: int, schedule: Schedule) -> None:
     expected = alone(make)

@@ -33,7 +33,9 @@ def workers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("tokens", [256, 9], ids=["", "short passes"])
-@pytest.mark.parametrize("slots", [1, 3, 16])
+@pytest.mark.parametrize(
+    "slots", [pytest.param(1, marks=pytest.mark.slow), 3, pytest.param(16, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("make", [llama, qwen2, gpt2])
 def test_equals_generate_one_by_one(
     make: Callable[[], Any], slots: int, tokens: int, workers: int, monkeypatch: pytest.MonkeyPatch

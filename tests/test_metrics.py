@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ import pytest
 from codevqa.core.errors import InputError, UnknownNameError
 from codevqa.eval.metrics import VARIANTS, Metric, metric_for
 from codevqa.eval.metrics import text as rewriting
+from codevqa.eval.metrics.base import Figure
 from codevqa.eval.metrics.statements import nlvr2_group, nlvr_group
 from codevqa.eval.metrics.vqa import leave_one_out
+from codevqa.eval.statistics import Interval, wilson
 from codevqa.eval.task import Example
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
@@ -19,6 +22,10 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 def example(id: str, *gold: str, **record: Any) -> Example:
     return Example(id, "What is it?", (), "image", gold, record=record)
+
+
+def value(figure: Figure) -> float | None:
+    return figure.value if isinstance(figure, Interval) else figure
 
 
 def score(dataset: str, variant: str, prediction: str, *gold: str) -> float | None:
@@ -88,8 +95,8 @@ def test_gqa_consistency_by_hand() -> None:
         (question("g", "cat", ["g"]), "cat"),
     ]
     figures = metric_for("gqa").corpus(pairs)
-    assert figures["consistency"] == pytest.approx((1 / 2 + 1) / 2)
-    assert figures["balanced"] == pytest.approx(4 / 6)
+    assert value(figures["consistency"]) == pytest.approx((1 / 2 + 1) / 2)
+    assert value(figures["balanced"]) == pytest.approx(4 / 6)
     assert metric_for("gqa").corpus(reversed(pairs)) == figures  # entailed questions may come first or last
 
 
@@ -128,10 +135,10 @@ def test_gqa_validity_and_plausibility(tmp_path: Path) -> None:
         (question("u", "red", balanced=False), "red"),
     ]
     figures = metric_for("gqa", choices=file).corpus(pairs)
-    assert figures["validity"] == pytest.approx(2 / 3) and figures["plausibility"] == pytest.approx(1 / 3)
+    assert value(figures["validity"]) == pytest.approx(2 / 3) and value(figures["plausibility"]) == pytest.approx(1 / 3)
     assert metric_for("gqa", choices=lambda: choices.items()).corpus(pairs) == figures
     hidden = [(example("a", isBalanced=True), "red")]  # needs no gold answer
-    assert metric_for("gqa", choices=file).corpus(hidden)["validity"] == 1
+    assert metric_for("gqa", choices=file).corpus(hidden)["validity"] == wilson(1, 1)
     for metric, some in [(metric_for("gqa"), pairs), (metric_for("gqa", choices=file), [(question("z", "x"), "x")])]:
         assert metric.corpus(some)["validity"] is None and "train and val" in metric.reasons["validity"]
 
@@ -139,7 +146,7 @@ def test_gqa_validity_and_plausibility(tmp_path: Path) -> None:
 def test_gqa_choices_that_are_something_else(tmp_path: Path) -> None:
     file = tmp_path / "val_choices.json"
     file.write_text('{"a": [1]}')
-    with pytest.raises(InputError, match="not an object"):
+    with pytest.raises(InputError, match="maps ids to records"):
         metric_for("gqa", choices=file).corpus([(question("a", "red"), "red")])
 
 
@@ -180,10 +187,33 @@ def test_nlvr2_consistency_needs_every_pair_of_a_sentence() -> None:
     said = ["yes", "yes", "yes", "no", "yes"]
     pairs = [(example(name, "True"), one) for name, one in zip(names, said, strict=True)]
     for ordered in (pairs, reversed(pairs)):
-        assert metric_for("nlvr2").corpus(ordered) == {"consistency": pytest.approx(2 / 3)}
+        assert metric_for("nlvr2").corpus(ordered) == {"consistency": wilson(2, 3)}
     grouped = [(example("1", "yes", group="g"), "yes"), (example("2", "no", group="g"), "yes")]
-    assert metric_for("nlvr2").corpus(grouped) == {"consistency": 0}
+    assert metric_for("nlvr2").corpus(grouped) == {"consistency": wilson(0, 1)}
     assert metric_for("nlvr2").corpus([(example("17", "yes"), "yes")]) == {"consistency": None}
+
+
+def test_figures_of_a_whole_run_are_taken_for_as_sure_as_if_questions_stood_alone(tmp_path: Path) -> None:
+    file = tmp_path / "val_choices.json"
+    file.write_text(json.dumps({str(k): {"valid": ["yes"] * (k < 60), "plausible": ["yes"]} for k in range(120)}))
+    gqa = [
+        (replace(question(str(k), "yes", [str(k - k % 2)]), cluster=str(k // 20)), "yes" if k % 40 < 30 else "no")
+        for k in range(120)
+    ]
+    nlvr2 = [
+        (replace(example(f"dev-{k // 8}-{k % 4}-{k % 8 // 4}", "yes"), cluster=str(k // 8)), "yes") for k in range(64)
+    ]
+    figures = metric_for("gqa", choices=file).corpus(gqa) | metric_for("nlvr2").corpus(nlvr2)
+    shares = {name: one for name, one in figures.items() if isinstance(one, Interval)}
+    assert {name: one.clusters for name, one in shares.items()} == {
+        "balanced": 6,
+        "validity": 6,
+        "plausibility": 6,
+        "consistency": 8,
+    }
+    assert shares["validity"].n == 120 and shares["validity"].high - shares["validity"].low > 0.7
+    entailed = metric_for("gqa").corpus(gqa)["consistency"]
+    assert isinstance(entailed, Interval) and entailed.clusters == 6 < entailed.n
 
 
 def test_names_of_groups() -> None:
@@ -201,7 +231,7 @@ def test_names_of_groups() -> None:
 
 def all_true(metric: Metric, pairs: list[tuple[Example, str]]) -> tuple[float, float | None]:
     scores = [metric.score(*pair) or 0.0 for pair in pairs]
-    return sum(scores) / len(scores), metric.corpus(pairs)["consistency"]
+    return sum(scores) / len(scores), value(metric.corpus(pairs)["consistency"])
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -233,10 +263,10 @@ def test_nlvr_dev_all_true_as_the_official_script_scores_it() -> None:
 def test_nlvr_dev_one_wrong_picture_spoils_its_sentence() -> None:
     rows = lines(SHARED / "data" / "nlvr" / "dev" / "dev.json")
     pairs = [(example(f"dev-{row['identifier']}-{k}.png", row["label"]), row["label"]) for row in rows for k in (0, 1)]
-    assert metric_for("nlvr").corpus(pairs) == {"consistency": 1}
+    assert metric_for("nlvr").corpus(pairs) == {"consistency": wilson(267, 267)}
     first, label = pairs[0]
     pairs[0] = (first, "false" if label == "true" else "true")
-    assert metric_for("nlvr").corpus(pairs) == {"consistency": pytest.approx(266 / 267)}
+    assert metric_for("nlvr").corpus(pairs) == {"consistency": wilson(266, 267)}
 
 
 @pytest.mark.parametrize(

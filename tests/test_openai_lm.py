@@ -158,13 +158,13 @@ def test_answers_of_something_else(serve: Serve, reply: Any, form: Any) -> None:
 @pytest.mark.timing
 def test_slow_server(serve: Serve) -> None:
     def answer(path: str, body: dict[str, Any], n: int) -> Reply:
-        time.sleep(2)
+        time.sleep(4)
         return completion("late")
 
     server = serve(answer)
     start = time.monotonic()
     error = refusal(OpenAILM("m", base_url=server.url, timeout=0.3))
-    assert time.monotonic() - start < 1.5
+    assert time.monotonic() - start < 3
     assert "did not answer within 0.3 s" in str(error)
     assert error.retryable
     assert len(server.seen) == 1
@@ -246,6 +246,7 @@ def local(folder: Path) -> TransformersLM:
 PROMPTS = ["What color is the car?", "yes", "box_x, box_y = get_pos(img,", "Context: a dog on a sofa."]
 
 
+@pytest.mark.slow
 def test_served_completions_equal_the_local_model(folder: Path, served: str, local: TransformersLM) -> None:
     lm = OpenAILM(str(folder), base_url=served)
     requests = [GenerationRequest(f"{prompt}{i}", 12) for i in range(2) for prompt in PROMPTS]
@@ -258,6 +259,7 @@ def test_served_completions_equal_the_local_model(folder: Path, served: str, loc
     ]
 
 
+@pytest.mark.slow
 def test_served_stop_strings(folder: Path, served: str, local: TransformersLM) -> None:
     lm = OpenAILM(str(folder), base_url=served)
     free = local.generate([GenerationRequest(prompt, 24) for prompt in PROMPTS])
@@ -265,6 +267,7 @@ def test_served_stop_strings(folder: Path, served: str, local: TransformersLM) -
     assert [c.text for c in lm.generate(requests)] == [c.text for c in local.generate(requests)]
 
 
+@pytest.mark.slow
 def test_served_chat_equals_the_local_model(folder: Path, served: str, local: TransformersLM) -> None:
     turns = (Message("system", "Be short."), Message("user", "What color?"))
     chat = OpenAILM(str(folder), base_url=served, form="chat")
@@ -274,6 +277,7 @@ def test_served_chat_equals_the_local_model(folder: Path, served: str, local: Tr
     assert chat.generate([GenerationRequest("yes", 16)])[0].text == local.generate(requests)[1].text
 
 
+@pytest.mark.slow
 def test_served_unknown_model_is_refused_quickly(served: str) -> None:
     start = time.monotonic()
     error = refusal(OpenAILM("/no/such/model", base_url=served, max_retries=1))
@@ -281,6 +285,7 @@ def test_served_unknown_model_is_refused_quickly(served: str) -> None:
     assert "/no/such/model" in str(error)
 
 
+@pytest.mark.slow
 def test_served_mini_language_model(served: str) -> None:
     folder = Path(__file__).resolve().parents[1] / "codevqa" / "mini" / "weights" / "lm"
     if not folder.is_dir():

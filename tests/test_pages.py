@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import time
 from dataclasses import replace
 
 import pytest
@@ -65,7 +66,7 @@ def test_the_page_shows_everything_an_answer_rests_on() -> None:
         "3.50 s",
         "250 ms",
         "x = 20.5, y = 18.5",
-        "match score: 3.25",
+        "match: 96 %",
         "first.png",
         "answer = 'no'",
     ):
@@ -86,7 +87,10 @@ def test_a_fallback_is_marked_with_its_typed_error_and_its_evidence() -> None:
     note = page.one(cls="cv-fallback").text
     assert "The program failed" in note and "ProgramTypeError: line 4: no name 'cat'" in note
     assert page.one(cls="cv-failing").attributes["data-line"] == "4"
-    assert "What the baseline read instead" in page.one("body").text and "a cat on a mat" in page.one("body").text
+    assert (
+        "What was read instead, without a program" in page.one("body").text
+        and "a cat on a mat" in page.one("body").text
+    )
     assert "Written before" not in page.one("body").text  # its own program is shown once
     assert "It left" not in page.one("body").text
 
@@ -98,7 +102,7 @@ def test_no_answer_and_the_baseline_say_what_they_are() -> None:
     assert "ProgramLimitError: too many calls" in page.one(cls="cv-verdict").text
     plain = answer(program=None, method="pnpvqa", trace=Trace(baseline=(READ,)))
     page = Read(trace_page(plain, PICTURES))
-    assert "plain baseline" in page.one(cls="cv-verdict").text and not page.all(cls="cv-program")
+    assert "Found without a program" in page.one(cls="cv-verdict").text and not page.all(cls="cv-program")
     assert page.all("img", cls="cv-heat") and not page.all(cls="cv-call")
     assert page.one(id="cv-program").tag == "section"  # the skip link leads somewhere
     by_hand = answer(program=Program(SOURCE))
@@ -119,6 +123,15 @@ def test_pictures_are_shrunk() -> None:
     sizes = [opened(one.attributes["src"]).size for one in Read(html).all("img")]
     assert max(max(size) for size in sizes) == 640 and (640, 427) in sizes and (480, 320) in sizes
     assert len(html) < 200_000
+
+
+@pytest.mark.timing
+def test_a_page_is_built_soon() -> None:
+    trace_page(answer(), PICTURES)  # the first one loads the templates
+    large = picture(3000, 2000, name="large.png")
+    started = time.process_time()
+    trace_page(answer(), (large, *PICTURES[1:]))
+    assert time.process_time() - started < 1.5
 
 
 def test_the_time_line_adds_up() -> None:
@@ -216,6 +229,57 @@ def test_cards_say_their_state() -> None:
         assert ("running" in card.text) == (state == "running")
 
 
+def test_a_call_that_had_begun_ahead_says_so_where_it_was_computed() -> None:
+    card = Read(call_html(asked(3, ahead=True), PICTURES)).one(cls="cv-facts")
+    assert "begun ahead" in card.text and "waited 250 ms" in card.text
+    for other in (asked(3), asked(3, ahead=True, remembered=True)):
+        said = Read(call_html(other, PICTURES)).one(cls="cv-facts").text
+        assert "ahead" not in said and "waited" not in said
+    calls = tuple(asked(n, ahead=n > 1, remembered=n > 3) for n in range(1, 6))
+    facts = Read(trace_page(answer(trace=Trace(calls)), PICTURES)).one(cls="cv-facts-row").text
+    assert "5, 2 from memory, 2 begun ahead" in facts
+
+
+def test_a_picture_s_file_stands_beside_the_name_the_program_has_for_it() -> None:
+    page = Read(trace_page(answer(), PICTURES))
+    assert page.all(cls="cv-value")[0].text == "image 1, first.png"
+    assert page.one(cls="cv-names").text == '"Image1.jpg" is the program\'s name for image 1, first.png.'
+    assert "→ returned image 1, first.png" in page.one(id="cv-call-1").text
+    assert "open_image('Image1.jpg') → image 1, first.png" in page.one(cls="cv-times").text
+    several = Call(1, "open_images", {"path": "ImageSet1.jpg"}, [ImageRef(1), ImageRef(2), ImageRef(3)], 0.1, 1)
+    page = Read(program_html("images = open_images('ImageSet1.jpg')", (several,), None, PICTURES))
+    assert page.one(cls="cv-value").text == "images 1 to 3, first.png, second.png"
+    assert Read(program_html(SOURCE, answer().trace.calls)).all(cls="cv-value")[0].text == "image 1"  # none given
+
+
+def test_the_answer_without_a_program_stands_beside_with_whether_it_agrees() -> None:
+    for text, word in (("No", "agrees"), ("yes", "disagrees")):
+        baseline = answer(text=text, program=None, method="pnpvqa", trace=Trace())
+        beside = Read(trace_page(answer(), PICTURES, baseline)).one(cls="cv-beside")
+        assert beside.text == f"Without a program: {text} {word}"
+    fallen = answer(fallback=True, error=SYNTAX)  # it is an answer without a program, too: nothing agrees with it
+    beside = Read(trace_page(fallen, PICTURES, baseline)).one(cls="cv-beside")
+    assert beside.text == "Without a program: yes"
+    assert not Read(trace_page(answer(), PICTURES)).all(cls="cv-beside")
+
+
+@pytest.mark.parametrize(
+    ("kind", "score", "said", "title"),
+    [
+        ("gradcam", 0.0, "match: 50 %", "image-text matching (ITM), logit: 0.0000"),
+        ("gradcam", 14.82, "match: over 99 %", "image-text matching (ITM), logit: 14.8200"),
+        ("gradcam", float("-inf"), "match: -inf", "image-text matching (ITM), logit: -inf"),
+        ("detection", 0.004, "confidence in each box: under 1 %", "score of each box: 0.0040"),
+        ("own", 0.004, "scores: 0.004", None),
+    ],
+)
+def test_scores_are_words_and_the_models_numbers_their_titles(
+    kind: str, score: float, said: str, title: str | None
+) -> None:
+    shown = Read(evidence_html(Evidence(kind, (), "cat", scores=(score,)), PICTURES)).one(cls="cv-scores")
+    assert (shown.text, shown.attributes.get("title")) == (said, title)
+
+
 def test_cards_open_or_closed() -> None:
     assert "open" in Read(call_html(asked(1), PICTURES)).one("details", cls="cv-call").attributes
     assert "open" not in Read(call_html(asked(1), PICTURES, open=False)).one("details", cls="cv-call").attributes
@@ -260,7 +324,9 @@ def test_scores_of_all_pictures_stand_as_bars_and_the_first_of_the_best_is_marke
     page = Read(evidence_html(MATCHED, PICTURES))
     bars = page.all("li", cls="cv-bar")
     assert ["cv-best" in one.classes for one in bars] == [False, True, False]  # as find_matching_image picks
-    assert [one.text for one in page.all(cls="cv-bar-score")] == ["-0.1000", "0.3000", "0.3000"]
+    assert [one.text for one in page.all(cls="cv-bar-score")] == ["match \u221210.0", "match 30.0", "match 30.0"]
+    titles = [one.attributes["title"] for one in page.all(cls="cv-bar-score")]
+    assert titles == [f"image-text contrast (ITC), cosine: {score}" for score in ("-0.1000", "0.3000", "0.3000")]
     places = [one.attributes["style"] for one in page.all("i") if any("cv-bar" in a.classes for a in one.inside)]
     assert places == ["left:0.0%;width:25.0%", "left:25.0%;width:75.0%", "left:25.0%;width:75.0%"]
     assert len(page.all("img", cls="cv-thumb")) == 3
@@ -360,7 +426,7 @@ def test_every_class_is_prefixed_and_styled() -> None:
 
 def test_regions_that_scroll_can_be_reached_and_have_names() -> None:
     page = Read(trace_page(answer(), PICTURES))
-    for one in [*page.all(cls="cv-scroll"), *page.all("pre")]:
+    for one in page.all("pre"):
         assert one.attributes["tabindex"] == "0" and one.attributes["aria-label"], one.classes
     assert page.one("html").attributes["lang"] == "en"
     anchors = {one.attributes["href"].removeprefix("#") for one in page.all("a")}

@@ -83,7 +83,7 @@ def test_the_mark_of_a_position_sits_where_the_program_was_told(size: tuple[int,
     relevance[5, grid - 5] = 1
     position = peak(Match(relevance, 0.0))  # as get_pos() finds it: y upwards
     one = picture(*size, GRAY)
-    marked = pixels(overlay(one, (), 240, position=position))
+    marked = pixels(overlay(one, (), 240, positions=[position]))
     plain = pixels(overlay(one, (), 240))
     rows, columns = np.nonzero((marked != plain).any(axis=2))
     assert (columns.mean() + 0.5) / plain.shape[1] == pytest.approx((grid - 4.5) / grid, abs=0.01)
@@ -95,15 +95,15 @@ def test_the_mark_of_a_position_sits_where_the_program_was_told(size: tuple[int,
 
 def test_a_position_outside_is_marked_at_the_edge_and_one_that_is_no_number_not_at_all() -> None:
     one = picture(60, 60, GRAY)
-    outside = overlay(one, (), 60, position=(-5.0, 99.0))
-    assert (pixels(outside) == pixels(overlay(one, (), 60, position=(0.0, 24.0)))).all()
-    assert (pixels(overlay(one, (), 60, position=(float("nan"), 1.0))) == pixels(one.pixels)).all()
+    outside = overlay(one, (), 60, positions=[(-5.0, 99.0)])
+    assert (pixels(outside) == pixels(overlay(one, (), 60, positions=[(0.0, 24.0)]))).all()
+    assert (pixels(overlay(one, (), 60, positions=[(float("nan"), 1.0)])) == pixels(one.pixels)).all()
 
 
 def test_the_picture_itself_is_never_changed() -> None:
     one = picture(50, 50)
     before = pixels(one.pixels).copy()
-    overlay(one, peaked(4, 4, 0, 0), 50, position=(3, 3))
+    overlay(one, peaked(4, 4, 0, 0), 50, positions=[(3, 3)])
     patch_view(one, (1, 2), (4, 4), 50)
     assert (pixels(one.pixels) == before).all()
 

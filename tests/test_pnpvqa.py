@@ -13,10 +13,10 @@ import pytest
 from PIL import Image
 
 from codevqa.batching.model_services import ModelServices
-from codevqa.core.errors import ModelError
 from codevqa.core.images import load_picture
 from codevqa.core.settings import QuerySettings
 from codevqa.core.trace import Form, ImageRef
+from codevqa.core.wording import Wording
 from codevqa.models.base import CaptionRequest, GenerationRequest, Models
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 from codevqa.models.retrieval import Retriever
@@ -162,24 +162,61 @@ def test_the_same_seed_gives_the_same_captions_and_another_does_not() -> None:
     assert seeds(0) == seeds(0) != seeds(1)
 
 
-def test_an_empty_reading_is_asked_again_and_then_fails() -> None:
+def test_an_empty_reading_is_asked_again_and_is_then_empty() -> None:
     reader = ScriptedLM(["", " ", "red"])
     assert answer(reader, distinct()).text == "red"
-    with pytest.raises(ModelError, match="empty answer 5 times"):
-        answer(ScriptedLM(""), distinct())
+    silent = ScriptedLM("")
+    reading = answer(silent, distinct())
+    assert len(silent.requests) == 5
+    assert (reading.text, reading.evidence[-1].completion) == ("", "")
+    assert reading.evidence[-1].prompt.endswith("Q: What is it?\nA:")
 
 
-def test_a_set_bank_without_single_pictures_borrows_from_the_image_bank() -> None:
+OF_RED = "Context: A red car. The street.\n===\nQ: What color is it?\nA: red"
+OF_PAIR = "Context:\nImage 1: A dog.\nImage 2: A cat. A mat.\n===\nQ: Both dogs?\nA: no"
+
+
+@pytest.mark.parametrize(
+    ("form", "own", "others", "example", "asked"),
+    [
+        ("image", (PAIR,), (RED,), OF_PAIR, "Context:\nA hat."),
+        ("image", (PAIR, RED), (), OF_RED, "Context: A hat."),
+        ("image", (), (RED,), OF_RED, "Context: A hat."),
+        ("set", (RED,), (PAIR,), OF_PAIR, "Context:\nImage 1: A hat."),
+        ("set", (RED,), (), OF_RED, "Context:\nImage 1: A hat."),
+    ],
+)
+def test_no_question_is_read_without_examples_where_there_are_some(
+    form: Form, own: tuple[ReadingExample, ...], others: tuple[ReadingExample, ...], example: str, asked: str
+) -> None:
+    """A set's bank that holds sets alone shows them before a single picture, whose captions stand as theirs do."""
     reader = ScriptedLM("x")
-    picture = load_picture(Image.new("RGB", (8, 8)))
+    picture = (ImageRef(1), load_picture(Image.new("RGB", (8, 8))))
+    task: Form = "set" if form == "image" else "image"
 
     async def main() -> Reading:
-        services = ModelServices(Models(reader, FakeMatcher(6), distinct()), reader, max_batch=8, max_wait=0.001)
-        banks: dict[Form, PromptSet] = {"image": prompts(reading=(RED,)), "set": prompts(reading=(PAIR,))}
-        method = PnPVQA(services, banks, QuerySettings(), None, 0)
-        return await method.answer([(ImageRef(1), picture)], "What?", "image", "set")
+        models = Models(reader, FakeMatcher(6), FakeCaptioner("a hat"))
+        services = ModelServices(models, reader, max_batch=8, max_wait=0.001)
+        banks: dict[Form, PromptSet] = {form: prompts(reading=others), task: prompts(reading=own)}
+        return await PnPVQA(services, banks, QuerySettings(), None, 0).answer([picture], "What?", form, task)
 
-    assert "A: red" in asyncio.run(main()).evidence[-1].prompt
+    prompt = asyncio.run(main()).evidence[-1].prompt
+    assert prompt.partition("\n===\n")[2] == f"{example}\n\n===\n{asked}\n===\nQ: What?\nA:"
+
+
+def test_examples_of_a_part_are_those_of_the_user_s_question() -> None:
+    bank = prompts(reading=(*SETS, *BANK), reading_shots=1)
+    reader = ScriptedLM("x")
+    picture = (ImageRef(1), load_picture(Image.new("RGB", (8, 8))))
+
+    async def main(settings: QuerySettings) -> None:
+        services = ModelServices(Models(reader, FakeMatcher(6), distinct()), reader, max_batch=8, max_wait=0.001)
+        method = PnPVQA(services, {"image": bank, "set": bank}, settings, Letters(), 0)
+        await method.answer([picture], "zz?", "image", "set", about="bbb?")
+
+    asyncio.run(main(QuerySettings(captions=1)))
+    asyncio.run(main(QuerySettings(captions=1, selection="nearest")))
+    assert [shown(str(request.prompt)) for request in reader.requests] == [["Bbb?"], ["Zzz?"]]
 
 
 def test_generation_request_stops_at_the_line_end_and_shares_its_examples() -> None:
@@ -199,8 +236,7 @@ def test_settings_come_before_the_prompt_set_s_numbers() -> None:
     answer(ScriptedLM("x"), repeating, settings=QuerySettings(captions=4, max_draws=6))
     assert len(repeating.requests) == 6
     reader = ScriptedLM("")
-    with pytest.raises(ModelError, match="empty answer 2 times"):
-        answer(reader, distinct(), settings=QuerySettings(attempts=2, max_tokens=7))
+    answer(reader, distinct(), settings=QuerySettings(attempts=2, max_tokens=7))
     assert [request.max_tokens for request in reader.requests] == [7, 7]
 
 
@@ -291,6 +327,45 @@ def test_shots_of_the_settings(shots: int) -> None:
     for retriever in (None, Letters()):
         answer(reader, distinct(), bank=bank, retriever=retriever, settings=QuerySettings(shots=shots))
     assert [len(shown(str(request.prompt))) for request in reader.requests] == [shots, shots]
+
+
+WORDINGS = [
+    # wording, form, what the reader is asked, where the matcher looks
+    ("plain", "set", 'The "left" sign says stop.', 'The "left" sign says STOP.'),
+    ("asked", "set", 'Is it true that the "left" sign says stop?', 'The "left" sign says STOP.'),
+    ("release", "set", "Is it true that the left sign says stop?", "Is it true that the left sign says stop"),
+    ("release", "image", "The left sign says stop", "the left sign says stop"),
+]
+
+
+@pytest.mark.parametrize(("wording", "form", "asked", "looked_for"), WORDINGS)
+def test_a_statement_is_put_as_its_wording_says(wording: Wording, form: Form, asked: str, looked_for: str) -> None:
+    matcher = FakeMatcher(6)
+    statement = 'The "left" sign says STOP.'
+    for bank, settings in (
+        (prompts(reading_wording=wording), QuerySettings(patches=5)),
+        (prompts(), QuerySettings(patches=5, wording=wording)),
+    ):
+        reading = answer(
+            ScriptedLM("True"), distinct(), form, bank=bank, matcher=matcher, settings=settings, question=statement
+        )
+        assert reading.evidence[-1].prompt.endswith(f"\nQ: {asked}\nA:")
+        assert matcher.matches.requests[-1].text == looked_for
+        assert (reading.evidence[-1].text, reading.text) == (statement, "yes")
+
+
+def test_what_a_program_asks_is_never_turned_into_another_question() -> None:
+    picture = (ImageRef(1), load_picture(Image.new("RGB", (8, 8))))
+    reader, matcher = ScriptedLM("x"), FakeMatcher(6)
+
+    async def main(wording: Wording) -> tuple[str, str]:
+        services = ModelServices(Models(reader, matcher, distinct()), reader, max_batch=8, max_wait=0.001)
+        method = PnPVQA(services, {"set": prompts()}, QuerySettings(wording=wording), None, 0)
+        reading = await method.answer([picture], "The STOP sign!", "image", "set", about="Both are red.")
+        return reading.evidence[-1].prompt.rsplit("\nQ: ")[-1], matcher.matches.requests[-1].text
+
+    assert asyncio.run(main("asked")) == ("The stop sign!\nA:", "The STOP sign!")
+    assert asyncio.run(main("release")) == ("The stop sign\nA:", "the stop sign")
 
 
 def test_captions_become_sentences_once_and_keep_their_capitals() -> None:

@@ -132,7 +132,23 @@ def test_a_path_without_an_answer_is_seen(source: str) -> None:
         check_program(source, "Is there a red cup?", 13, rules=("path",))
 
 
-@pytest.mark.parametrize("name", ["gqa", "covr", "nlvr2", "mini"])
+@pytest.mark.parametrize(
+    ("question", "wrong", "rule"),
+    [
+        ("Are there five objects in the grey box?", "Are there five birds in the grey box?", "subject"),
+        ("Are there five cups in the grey box?", "Are there five grey cups in the box?", "attribute"),
+    ],
+)
+def test_things_of_any_kind_and_boxes_that_are_the_picture_itself_are_asked_about_in_other_words(
+    question: str, wrong: str, rule: str
+) -> None:
+    program = 'n = int(query(img, "How many cups are there?"))\nanswer = "yes" if n == 5 else "no"'
+    check_program(program, question, 1, rules=(rule,))
+    with pytest.raises(ProgramAnswerError):
+        check_program(program, wrong, 1, rules=(rule,))
+
+
+@pytest.mark.parametrize("name", ["gqa", "covr", "nlvr2", "nlvr", "mini"])
 def test_no_program_of_the_banks_is_refused(name: str) -> None:
     for example in load(name).examples:
         check_program(example.program, example.question, 1)

@@ -432,9 +432,10 @@ def test_the_command_reports_and_exits(folder: Path, capsys: pytest.CaptureFixtu
     assert "No prompt set 'nope'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_command_ends_cleanly_in_its_own_process() -> None:
     command = [sys.executable, "-m", "codevqa.writing.lint", "gqa"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "gqa: 83 programs, 0 findings\n"
 

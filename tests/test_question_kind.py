@@ -34,7 +34,7 @@ def test_the_kind_is_read_off_the_first_words(question: str, kind: str, choices:
     assert question_kind(question) == QuestionKind(kind, choices)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ["gqa", "covr", "nlvr2", "mini"])
+@pytest.mark.parametrize("name", ["gqa", "covr", "nlvr2", "nlvr", "mini"])
 def test_every_reading_example_has_an_answer_of_its_kind(name: str) -> None:
     wrong = [(one.question, one.answer) for one in load(name).reading if question_kind(one.question).misfit(one.answer)]
     assert wrong == []

@@ -54,6 +54,7 @@ from codevqa.models.base import (
     SimilarityRequest,
 )
 from codevqa.models.fakes import FakeCaptioner, FakeDetector, FakeMatcher, ScriptedLM
+from codevqa.presets.configuration import configure
 from codevqa.prompts import load as load_prompts
 
 METHODS = ("codevqa", "pnpvqa")
@@ -347,7 +348,7 @@ def test_results_come_back_to_the_bit(store: CallStore) -> None:
     relevance[0, :3] = np.nan, -0.0, 1e-42
     relevance = np.asfortranarray(relevance)
     matcher = FakeMatcher(6, relevance=relevance, logit=float("-inf"), similarity=1 / 3)
-    pair, like = MatchRequest(RED, "a dog", (2, 5)), SimilarityRequest(RED, "a dog")
+    pair, like = MatchRequest(RED, "a dog", "dog"), SimilarityRequest(RED, "a dog")
     for model in (matcher, None):
         recorded = RecordedMatcher(store, ABOUT, model)
         (match,) = recorded.match([pair])
@@ -362,6 +363,13 @@ def test_results_come_back_to_the_bit(store: CallStore) -> None:
     chat = GenerationRequest((Message("system", "Be brief."), Message("user", "naïve \ud83d?")), 5)
     wrote = RecordedLM(store, ABOUT, ScriptedLM("one two\ud83d")).generate([chat])
     assert RecordedLM(store, ABOUT).generate([chat]) == wrote == [Completion("one two\ud83d", 4, 2)]
+
+
+def test_captions_of_another_length_are_other_captions(store: CallStore) -> None:
+    captioner = FakeCaptioner(lambda request: f"a thing of {request.tokens}")
+    requests = [CaptionRequest(RED, (1, 2), 3, tokens) for tokens in (None, (10, 20), (10, 30))]
+    told = RecordedCaptioner(store, ABOUT, captioner).caption(requests)
+    assert RecordedCaptioner(store, ABOUT).caption(requests) == told == [f"a thing of {one.tokens}" for one in requests]
 
 
 def test_embeddings_come_back_to_the_bit(store: CallStore) -> None:
@@ -409,8 +417,8 @@ def test_the_key_holds_everything_a_result_depends_on(store: CallStore) -> None:
 
     matcher = FakeMatcher(6)
     recorded = RecordedMatcher(store, ABOUT, matcher)
-    pair = MatchRequest(RED, "a", (0, 1))
-    for change in ({}, {"picture": GREEN}, {"text": "b"}, {"focus": None}, {"focus": (0, 2)}):
+    pair = MatchRequest(RED, "a", "a")
+    for change in ({}, {"picture": GREEN}, {"text": "b"}, {"focus": None}, {"focus": "b"}):
         recorded.match([dataclasses.replace(pair, **change)])
     recorded.similarity([SimilarityRequest(RED, "a"), SimilarityRequest(GREEN, "a"), SimilarityRequest(RED, "b")])
     assert (len(matcher.matches.requests), len(matcher.similarities.requests)) == (5, 3)
@@ -528,7 +536,7 @@ def test_no_key_or_password_gets_into_the_record(tmp_path: Path, monkeypatch: py
     served = dataclasses.replace(mini, name="served", language_model="openai-completion:some-model", options=options)
     monkeypatch.setattr(presets, "PRESETS", {**presets.PRESETS, "served": served})
     try:
-        with record_engine(tmp_path, "served") as vqa:
+        with record_engine(tmp_path, configure("served")) as vqa:
             assert vqa.ask(RED, "Is it red?").text == "yes"
             (refused,) = vqa.ask_many([Question(RED, "Does it refuse?")])
             assert refused.error is not None and "bad key" in refused.error.message

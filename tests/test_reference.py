@@ -25,11 +25,14 @@ from codevqa.primitives.pnpvqa import draw_patches
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 import reference
 
-pytestmark = pytest.mark.skipif(
-    torch.cuda.is_available(), reason="compares to the last digits; on a GPU the library computes in bfloat16"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        torch.cuda.is_available(), reason="compares to the last digits; on a GPU the library computes in bfloat16"
+    ),
+]
 
-TEXTS = ["What color is the star", "Is there a red ball to the left of the cat", "fish"]
+TEXTS = ["What color is the star", "Is there a red bell to the left of the cat", "fish"]
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +154,6 @@ def test_the_plain_language_model_writes_the_same_programs(mini: CodeVQA, releas
     assert any("get_pos" in one.text for one in ours)
 
 
-@pytest.mark.slow
 def test_answers_are_the_same(mini: CodeVQA, release: reference.Release) -> None:
     release.seeds = reference.engine_seeds(mini.settings.seed)
     asked: list[Question] = []

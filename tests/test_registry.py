@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from huggingface_hub import constants
 
-from codevqa.core.errors import UnknownNameError
+from codevqa.core.errors import SetupError, UnknownNameError
 from codevqa.core.settings import Settings, WriterSettings
 from codevqa.models.causal_lm import int8_linear
 from codevqa.presets import assembly as registry
-from codevqa.presets.assembly import build, choose, missing, parse, prompt_sets
+from codevqa.presets.assembly import build, missing, parse, prompt_sets
+from codevqa.presets.configuration import Configuration, Layer, configure
 from codevqa.presets.presets import PRESETS, preset
+
+
+def configured(name: str, settings: Settings | None = None, /, **values: Any) -> Configuration:
+    return configure(name, [Layer("given", values)], settings=settings)
 
 
 def test_downloads_stay_visible_after_loading() -> None:
     from huggingface_hub.utils.tqdm import are_progress_bars_disabled
 
-    writer, models, settings = build("mini")
+    writer, models, here = build(configure("mini"))
     assert not are_progress_bars_disabled()
-    assert models.reader is writer.language_model and settings == PRESETS["mini"].settings
+    assert models.reader is writer.language_model and here.settings == PRESETS["mini"].settings
 
 
 def test_a_prompt_set_replaces_only_the_forms_it_has_examples_of() -> None:
@@ -48,12 +54,27 @@ def test_every_preset_names_back_ends_that_exist() -> None:
             parse(role, spec)
 
 
+@pytest.mark.usefixtures("loaders")
+def test_the_paper_s_setting_leaves_only_the_language_model_to_be_chosen() -> None:
+    with pytest.raises(SetupError, match="--language-model"):
+        build(configured("paper"))
+    assert missing(PRESETS["paper"].language_model) != ""
+    _, models, here = build(configured("paper", language_model="openai-completion:some-model"))
+    for part, file in ((models.matcher, "retrieval"), (models.captioner, "caption")):
+        assert isinstance(part, Part) and part.options == {"dtype": "float32"}
+        assert part.name.endswith(f"/BLIP/models/model_large_{file}_coco_train2014.pth")
+    query, writer = here.settings.query, here.settings.writer
+    assert (query.patches, query.selection, query.form) == (20, "question", "completion")
+    assert not (query.witness or query.stated or query.fit)
+    assert (writer.repairs, writer.fit, writer.form, writer.constrained) == (0, False, "completion", False)
+
+
 def test_a_chat_server_gets_the_chat_form(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     for spec, form in (("openai", "chat"), ("openai-chat", "chat"), ("openai-completion", "completion")):
-        writer, _, settings = build("mini", parts={"language_model": f"{spec}:some-model"})
-        assert (settings.writer.form, writer.prompt_form) == ("auto", form)
-    assert build("mini")[0].prompt_form == "completion", "the embedded model has no chat template"
+        writer, _, here = build(configured("mini", language_model=f"{spec}:some-model"))
+        assert (here.settings.writer.form, writer.prompt_form) == ("auto", form)
+    assert build(configure("mini"))[0].prompt_form == "completion", "the embedded model has no chat template"
 
 
 def test_what_is_missing_is_told_without_loading(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -83,27 +104,28 @@ def loaders(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same back ends without their weights."""
     parts = {role: dict.fromkeys(back_ends, Part) for role, back_ends in registry.LOADERS.items()}
     monkeypatch.setattr(registry, "LOADERS", parts)
+    monkeypatch.setattr(registry, "fetch", lambda specs, preset="": None)
 
 
 @pytest.mark.usefixtures("loaders")
 def test_options_belong_to_the_model_they_were_chosen_for() -> None:
-    _, models, _ = build("mini", parts={"matcher": "blip:somewhere/else", "captioner": None})
+    _, models, _ = build(configured("mini", matcher="blip:somewhere/else"))
     assert isinstance(models.matcher, Part) and isinstance(models.captioner, Part)
     assert (models.matcher.name, models.matcher.options) == ("somewhere/else", {})
-    assert models.captioner.name.endswith("codevqa/mini/weights/captioner")
+    assert models.captioner.name == "@mini/weights/captioner"
     assert models.captioner.options == PRESETS["mini"].options["captioner"]
     assert PRESETS["mini"].parts["matcher"] == "blip:@mini/weights/matcher"
-    _, models, _ = build("mini")
+    _, models, _ = build(configure("mini"))
     assert isinstance(models.matcher, Part) and models.matcher.options == PRESETS["mini"].options["matcher"]
 
 
 @pytest.mark.usefixtures("loaders")
 def test_settings_in_place_of_the_preset_s() -> None:
     given = Settings(seed=7, prompts="nlvr2", writer=WriterSettings(shots=3))
-    writer, _, used = build("large", settings=given)
-    assert used is given and (writer.seed, writer.settings) == (7, given.writer)
+    writer, _, here = build(configure("large", settings=given))
+    assert here.settings == given and (writer.seed, writer.settings) == (7, given.writer)
     assert (writer.prompts["image"].name, writer.prompts["set"].name) == ("gqa", "nlvr2")
-    writer, _, _ = build("large", settings=given, prompts="covr")
+    writer, _, _ = build(configured("large", given, prompts="covr"))
     assert writer.prompts["set"].name == "covr"
     retriever = writer.retriever
     assert retriever is not None and retriever.name == "sentence-transformers/all-mpnet-base-v2"
@@ -112,8 +134,8 @@ def test_settings_in_place_of_the_preset_s() -> None:
 @pytest.mark.usefixtures("loaders")
 def test_settings_that_were_given_are_kept_with_a_chat_server() -> None:
     given = Settings(writer=WriterSettings(form="completion"))
-    writer, _, used = build("mini", settings=given, parts={"language_model": "openai-chat:x"})
-    assert (used.writer.form, writer.settings.form) == ("completion", "completion")
+    writer, _, here = build(configured("mini", given, language_model="openai-chat:x"))
+    assert (here.settings.writer.form, writer.settings.form) == ("completion", "completion")
 
 
 @pytest.mark.usefixtures("loaders")
@@ -122,20 +144,14 @@ def test_without_a_gpu_base_reads_fewer_examples_unless_told(gpu: bool, monkeypa
     monkeypatch.setattr("torch.cuda.is_available", lambda: gpu)
     monkeypatch.setattr("codevqa.models.causal_lm.int8_linear.available", lambda: True)
     for given, most in ((None, 8), (Settings(writer=WriterSettings(most_shots=4)), 4)):
-        _, _, used = build("base", settings=given)
-        assert used.writer.most_shots == (None if gpu and given is None else most)
-    _, _, used = build("base", parts={"language_model": "openai:x"})
-    assert used.writer.most_shots is None
+        here = configure("base", settings=given).here()
+        assert here.settings.writer.most_shots == (None if gpu and given is None else most)
+    assert configured("base", language_model="openai:x").here().settings.writer.most_shots is None
 
 
-def test_a_typing_error_costs_no_loading(monkeypatch: pytest.MonkeyPatch) -> None:
-    def load(name: str, **options: object) -> Part:
-        raise AssertionError("loaded")
-
-    parts = {role: dict.fromkeys(back_ends, load) for role, back_ends in registry.LOADERS.items()}
-    monkeypatch.setattr(registry, "LOADERS", parts)
+def test_a_typing_error_costs_no_loading() -> None:
     with pytest.raises(UnknownNameError, match="Write one of: sentence:ID"):
-        build("mini", parts={"retriever": "typo"})
+        configured("mini", retriever="typo")
 
 
 def test_what_is_here_is_told_as_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,10 +167,15 @@ def test_what_is_here_is_told_as_here(tmp_path: Path, monkeypatch: pytest.Monkey
         (repository / "refs").mkdir(parents=True)
         (repository / "refs" / "main").write_text(commit)
         (repository / "snapshots" / commit).mkdir(parents=True)
-        (repository / "snapshots" / commit / file).write_text("{}")
+        for one in (file, "tokenizer.json", "model.safetensors"):
+            (repository / "snapshots" / commit / one).write_text("{}")
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     assert missing("blip:some/blip") == missing("sentence:some/sentences") == ""
-    assert "network" in missing("blip:some/other")
+    assert missing(f"blip:some/blip@{commit}") == ""
+    assert "network" in missing("blip:some/other") and "network" in missing(f"blip:some/blip@{'1' * 40}")
+    (tmp_path / "pickled").mkdir()
+    (tmp_path / "pickled" / "pytorch_model.bin").touch()
+    assert missing(f"blip:{tmp_path / 'pickled'}") == ""
 
 
 @pytest.mark.parametrize(("gpu", "back_end"), [(False, "transformers-int8"), (True, "transformers")])
@@ -163,12 +184,16 @@ def test_base_takes_eight_bits_only_where_there_is_no_gpu(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
     monkeypatch.setattr(int8_linear, "available", lambda: True)
-    spec, _ = choose(preset("base"), {})["language_model"]
+    spec = configure("base").here().parts["language_model"]
     assert spec.startswith(f"{back_end}:Qwen/Qwen2.5-Coder-1.5B-Instruct")
     assert parse("language_model", spec)[0] == back_end
-    # A part that was asked for by name is kept, and so is a preset that has no other.
-    assert choose(preset("base"), {"language_model": "openai:x"})["language_model"][0] == "openai:x"
-    assert choose(preset("mini"), {})["language_model"][0] == "transformers:@mini/weights/lm"
+    # A part or a precision that was asked for by name is kept, and so is a preset that has no other.
+    assert configured("base", language_model="openai:x").here().parts["language_model"] == "openai:x"
+    exact = configured("base", **{"language_model.dtype": "float32"}).here()
+    assert exact.parts["language_model"] == f"transformers{spec[spec.index(':') :]}"
+    assert configure("mini").here().parts["language_model"] == "transformers:@mini/weights/lm"
+    placed = configured("base", **{"language_model.device": "cpu"}).here()
+    assert (placed.parts["language_model"], placed.options["language_model"]) == (spec, {"device": "cpu"})
 
 
 def test_what_a_gguf_file_lacks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import random
 import re
@@ -10,6 +11,8 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -25,6 +28,7 @@ from codevqa.eval.datasets import open_dataset
 from codevqa.eval.metrics import metric_for
 from codevqa.eval.report.cases import KINDS, call_text, choose, thumbnail
 from codevqa.eval.report.diff import compare_runs, describe
+from codevqa.eval.report.paper import DRAWN
 from codevqa.eval.report.report import judge_for, summary_of, write
 from codevqa.eval.run.run_info import RunInfo
 from codevqa.eval.run.store import Gone
@@ -68,17 +72,34 @@ class Page(HTMLParser):
 
 
 def assert_safe(html: str) -> Page:
-    """One page that asks for nothing and runs nothing."""
-    page = Page(html)
-    assert not {"script", "iframe", "object", "embed", "link", "form", "base", "a"} & set(page.tags)
+    """One page that asks for nothing and runs nothing but its own script, which the policy names."""
+    script = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
+    assert len(script) == 1 and digest(script[0]) in policy_of(html)
+    chunks = re.compile(
+        r'\n<script type="text/plain" id="(?:head|(?:part|trace|picture)-\d+)">[A-Za-z0-9+/=]*</script>'
+    )
+    page = Page(chunks.sub("", html).replace(f"<script>{script[0]}</script>", ""))
+    assert not {"script", "iframe", "object", "embed", "link", "form", "base"} & set(page.tags)
     for tag, name, value in page.attributes:
         assert not name.startswith("on"), (tag, name)
-        assert name not in ("src", "href", "srcset") or value.startswith("data:image/jpeg;base64,"), (tag, value)
+        assert name not in ("src", "href", "srcset") or value.startswith("data:image/jpeg;base64,") or tag == "a"
+        assert tag != "a" or (name, value) == ("href", "#questions"), value
         assert name != "style" or re.fullmatch(r"(?:left|width):[\d.]+%(?:;width:[\d.]+%)?", value), value
     style = re.search(r"<style>(.*?)</style>", html, re.DOTALL)
     assert style and "url(" not in style[1] and "@import" not in style[1]
-    assert "default-src 'none'" in html
     return page
+
+
+def digest(script: str) -> str:
+    return f"script-src 'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}';"
+
+
+def policy_of(html: str) -> str:
+    found = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html)
+    assert found is not None
+    policy = unescape(found[1])
+    assert policy.startswith("default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-")
+    return policy
 
 
 def example(number: int, **other: Any) -> Example:
@@ -126,6 +147,31 @@ def real(tmp_path_factory: pytest.TempPathFactory, mini: CodeVQA) -> Path:
     return folder
 
 
+def test_drawn_data_is_called_so_in_the_title_and_beside_the_paper_s_figures(real: Path) -> None:
+    html, markdown = (path.read_text(encoding="utf-8") for path in write([real / "run"]))
+    page = assert_safe(html).text
+    assert page.startswith("CodeVQA on mini-GQA (drawn) val_balanced")
+    assert markdown.startswith("# CodeVQA on mini-GQA (drawn) val")
+    for shown in (page, markdown):
+        tables = shown.split("46.56 %")[1], shown.split("Paper's gain")[1]
+        assert all(DRAWN in table[:1200] for table in tables), tables
+    with Store.open(real / "run") as store:
+        assert not replace(store.info, drawn=False).differences(store.info), "runs of before can be gone on with"
+
+
+def test_groups_that_say_next_to_nothing_stand_apart(tmp_path: Path) -> None:
+    with Store.create(tmp_path / "run", RunInfo("covr", "val", ("codevqa", "pnpvqa"))) as store:
+        for number in range(24):
+            one = example(number, groups={"images": "1" if number < 10 else "2" if number < 15 else "3"})
+            store.add(one, [Row(one.id, "codevqa", 0, "yes"), Row(one.id, "pnpvqa", 0, "no")])
+    page, document = write([tmp_path / "run"])
+    text = document.read_text(encoding="utf-8")
+    large, small = text.split("## Groups of less than 10 questions")
+    assert "| 1 | 10 |" in large and "| 3 | 9 |" not in large and "| 2 | 5 |" not in large
+    assert "9" in small and "5" in small
+    assert re.search(r"<details>.*?By images.*?</details>", page.read_text(encoding="utf-8"), re.DOTALL)
+
+
 # -- the page ---------------------------------------------------------------------------------------------------------
 
 
@@ -140,14 +186,14 @@ def test_a_real_run(real: Path) -> None:
         shown = next(store.examples())
     ours = summary.methods["codevqa"].accuracy
     assert ours is not None and f"{100 * ours.value:.1f} % ({100 * ours.low:.1f} to" in page.text
-    for words in ("gqa, split val_balanced", info.prompt_hash[:16], info.machine, "mini", "seeds"):
+    for words in ("mini-GQA (drawn), split val_balanced", info.prompt_hash[:16], info.machine, "mini", "seeds"):
         assert words in page.text, words
     assert "49.03 %" in page.text and "with other models" in page.text
     assert judge is not None and "Right for the right reason" in page.text
     assert len(judge.graphs) > 0 and shown.images[0].name[:-4] in judge.graphs
     assert page.tags.count("img") >= page.tags.count("article") > 0
     assert html == write([real / "run"])[0].read_text(encoding="utf-8"), "the same run gives the same page"
-    assert "| CodeVQA | gqa val" in document.read_text(encoding="utf-8")
+    assert "| CodeVQA | mini-GQA (drawn) val" in document.read_text(encoding="utf-8")
 
 
 def test_pictures_are_small_and_inline(real: Path) -> None:
@@ -204,7 +250,7 @@ def test_nothing_of_data_or_models_is_markup(tmp_path: Path) -> None:
 
 def test_numbers_and_kinds_of_cases(tmp_path: Path) -> None:
     run = make(tmp_path / "run", [RIGHT] * 5 + [BETTER] * 3 + [WORSE] * 1 + [WRONG] * 2 + [FAILED] * 1)
-    page = assert_safe(write([run])[0].read_text(encoding="utf-8"))
+    page = assert_safe(write([run], cluster="question")[0].read_text(encoding="utf-8"))
     assert "66.7 % (39.1 to 86.2)" in page.text  # 8 of 12
     assert "3 questions changed for the better, 1 for the worse; the interval includes zero" in page.text
     assert "8.3 % (1.5 to 35.4)" in page.text  # one fallback
@@ -234,11 +280,12 @@ def test_cases_come_from_all_of_a_run(tmp_path: Path) -> None:
 
 def test_the_paper_is_beside_groups_it_reports(tmp_path: Path) -> None:
     with Store.create(tmp_path / "run", RunInfo("covr", "val", ("codevqa", "pnpvqa"))) as store:
-        for number in range(6):
-            one = example(number, groups={"images": str(number % 5 + 1)})
+        for number in range(53):
+            one = example(number, groups={"images": str(number % 5 + 1) if number < 50 else "6"})
             store.add(one, [Row(one.id, "codevqa", 0, "yes"), Row(one.id, "pnpvqa", 0, "no")])
     text = assert_safe(write([tmp_path / "run"])[0].read_text(encoding="utf-8")).text
-    assert "54.11 %" in text and re.search(r"By images, beside the paper.*?5 1 0\.0 % .*? 46\.9 % 53\.4 %", text)
+    assert "54.11 %" in text and re.search(r"By images, beside the paper.*?5 10 0\.0 % .*? 46\.9 % 53\.4 %", text)
+    assert DRAWN not in text
 
 
 def test_bars_are_as_long_as_their_shares(tmp_path: Path) -> None:
@@ -281,8 +328,8 @@ def test_only_the_papers_rows_are_set_apart(tmp_path: Path) -> None:
 
 def test_of_many_groups_the_largest_are_charted(tmp_path: Path) -> None:
     with Store.create(tmp_path / "run", RunInfo("gqa", "val", ("codevqa",))) as store:
-        for number in range(230):
-            place = next(n for n in range(20) if number < (n + 1) * (n + 4) // 2)  # group n has n + 2 questions
+        for number in range(390):
+            place = next(n for n in range(20) if number < (n + 1) * (n + 20) // 2)  # group n has n + 10 questions
             store.add(example(number, groups={"kind": f"g{place:02}"}), [Row(f"{number:04}", "codevqa", 0, "yes")])
         sizes = {group.value: group.n for group in summary_of(store, metric_for("gqa")).breakdown["kind"]}
     text = assert_safe(write([tmp_path / "run"])[0].read_text(encoding="utf-8")).text
@@ -304,7 +351,7 @@ def test_one_method_alone(tmp_path: Path, method: Method) -> None:
     with Store.create(tmp_path / "run", RunInfo("gqa", "val", (method,))) as store:
         for number in range(4):
             store.add(example(number), [Row(f"{number:04}", method, 0, "yes" if number else "no")])
-    text = assert_safe(write([tmp_path / "run"])[0].read_text(encoding="utf-8")).text
+    text = assert_safe(write([tmp_path / "run"], cluster="question")[0].read_text(encoding="utf-8")).text
     assert "75.0 % (30.1 to 95.4)" in text and "Program against baseline" not in text
     assert ("No method is right" in text) == (method == "codevqa")
 
@@ -316,11 +363,46 @@ def test_repetitions_over_seeds(tmp_path: Path) -> None:
             store.add(example(number), rows)
     text = assert_safe(write([tmp_path / "run"])[0].read_text(encoding="utf-8")).text
     assert "over 2 sampling seeds: 87.50 % on average, standard deviation 17.68 points" in text
+    assert "the answer changes on 25.0 %" in text
+
+
+def test_runs_that_differ_in_seed_only_are_listed_as_if_they_were_others(tmp_path: Path) -> None:
+    runs = [
+        make(tmp_path / name, [RIGHT] * right + [WRONG] * (20 - right), info={"settings": {"seed": right}})
+        for name, right in (("a", 12), ("b", 14), ("c", 10))
+    ]
+    text = assert_safe(write(runs, tmp_path / "all")[0].read_text(encoding="utf-8")).text
+    assert "CodeVQA, over 3 sampling seeds: 60.00 % on average, standard deviation 10.00 points" in text
+    assert "the answer changes on 20.0 %" in text and "Between the runs" not in text and "b:" not in text
+
+
+def test_few_clusters_are_not_said_or_groups_tested_as_if_each_were_alone(tmp_path: Path) -> None:
+    answers = [BETTER, RIGHT, RIGHT, WRONG, BETTER, WORSE, BETTER, RIGHT] * 6
+    document = write([make(tmp_path / "run", answers)])[1].read_text(encoding="utf-8")
+    assert "There are only 24 clusters, fewer than 40" in document
+    paired = re.search(r"\| gqa val \| 48 \| 24 \| (.*) \|", document)
+    assert paired is not None and "18 / 6" in paired[1] and "(t)" in paired[1]
+    table = document.partition("By structural: program against baseline")[2]
+    rows = [line.split(" | ") for line in table.splitlines() if line.startswith(("| query", "| verify"))][:2]
+    alone, together = ([float(row[at].split()[0]) for row in rows] for at in (4, 5))
+    assert max(together) <= 1 and min(together) == pytest.approx(2 * min(alone), rel=0.05), rows
+    assert "p after Holm" in table and "Detectable: the smallest true difference" in table
+    assert "Of fewer than 40 clusters: spatial" in document  # of structural, each is of another picture
+    alone_text = write([tmp_path / "run"], cluster="question")[1].read_text(encoding="utf-8")
+    assert "(McNemar)" in alone_text and "fewer than 40" not in alone_text
+
+
+def test_clusters_that_are_not_there_are_refused(tmp_path: Path, codevqa: CommandLine) -> None:
+    run = make(tmp_path / "run", [RIGHT, WRONG])
+    done = codevqa("report", str(run), "--cluster", "writer")
+    assert_one_clear_line(done, "has no 'writer' to cluster by. It has: question, pictures, text, spatial")
+    for way in ("pictures", "text", "structural"):
+        write([run], cluster=way)
 
 
 def test_several_runs_on_one_page(tmp_path: Path) -> None:
     first = make(tmp_path / "a" / "run", [RIGHT] * 6 + [WRONG] * 4)
-    second = make(tmp_path / "b" / "run", [RIGHT] * 9 + [WRONG] * 1, info={"seeds": (3,)})
+    second = make(tmp_path / "b" / "run", [RIGHT] * 9 + [WRONG] * 1, info={"prompt_hash": "cd"})
     other = make(tmp_path / "c", [RIGHT], info={"dataset": "nlvr2", "split": "dev"})
     changed = make(tmp_path / "d", [RIGHT], info={"data_hash": "2"})
     with pytest.raises(InputError, match="--out"):
@@ -413,6 +495,40 @@ def test_difference(tmp_path: Path) -> None:
     json.dumps(found.to_dict())
 
 
+def test_drawn_data_is_called_so_where_runs_are_compared(tmp_path: Path) -> None:
+    runs = [make(tmp_path / name, [RIGHT, WRONG], info={"drawn": True}) for name in "ab"]
+    with Store.open(runs[0]) as one, Store.open(runs[1]) as two:
+        found = compare_runs(one, two)
+    assert next(describe(found)).startswith("mini-GQA (drawn) val, codevqa")
+    assert found.to_dict()["data_name"] == "mini-GQA (drawn)"
+
+
+def test_a_difference_between_runs_is_tested_by_cluster(tmp_path: Path) -> None:
+    """Twelve questions that all gain, in six pictures: McNemar's test would count twelve."""
+    first, second = (make(tmp_path / name, [one] * 12) for name, one in (("a", WRONG), ("b", RIGHT)))
+    with Store.open(first) as one, Store.open(second) as two:
+        grouped, alone = (compare_runs(one, two, cluster=by).paired for by in ("", "question"))
+    assert grouped is not None and (grouped.test, grouped.p_value) == ("t", 2 / 2**6)
+    assert alone is not None and (alone.test, alone.p_value) == ("McNemar", 2 / 2**12)
+
+
+def test_how_many_questions_a_gain_needs(tmp_path: Path, codevqa: CommandLine) -> None:
+    run = make(tmp_path / "run", [BETTER, RIGHT, RIGHT, WRONG, BETTER, WORSE, BETTER, RIGHT] * 6)
+    with Store.open(run) as store:
+        paired = summary_of(store, metric_for("gqa")).paired
+    assert paired is not None
+    questions, clusters = paired.needed(0.02) or (0, 0)
+    # By normal quantiles; by t, with as many clusters as it comes to, it is a little more.
+    roughly = ((1.96 + 0.8416) * paired.error / 0.02) ** 2 * 24
+    assert roughly < clusters < roughly + 4
+    done = codevqa("power", "--baseline", str(run), "--gain", "2")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"a gain of 2 points needs {questions:,} questions in {clusters:,} clusters like these" in done.stdout
+    assert questions == 2 * clusters and "only 24 clusters" in done.stdout
+    same = make(tmp_path / "same", [RIGHT] * 4)
+    assert_one_clear_line(codevqa("power", "--baseline", str(same), "--gain", "2"), "no difference that varies")
+
+
 def test_terminals_are_told_no_control_characters(tmp_path: Path) -> None:
     first = make(tmp_path / "a", [("\x1b[2Jyes", "no")])
     second = make(tmp_path / "b", [("\x1b]0;title\x07", "no")], program="\x1b[31m")
@@ -474,7 +590,7 @@ def test_neither_loads_models(tmp_path: Path) -> None:
         "    app(words, standalone_mode=False)\n"
         "print(sorted({'torch', 'transformers', 'openai'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=500)
     assert done.stdout.splitlines()[-1] == "[]", done.stdout + done.stderr
 
 

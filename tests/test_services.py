@@ -161,7 +161,7 @@ def test_equal_calls_are_made_once_and_finished_ones_remembered() -> None:
         assert one is two is three
         with pytest.raises(ValueError, match="read-only"):
             one.relevance[0, 0] = 1  # it is not this caller's alone
-        await services.match(MatchRequest(PICTURE, "a", focus=(0, 1)))
+        await services.match(MatchRequest(PICTURE, "a", focus="a"))
         await services.match(MatchRequest(other, "a"))
         await services.similarity(SimilarityRequest(PICTURE, "a"))
         first = [CaptionRequest(PICTURE, (1, 2), 3), CaptionRequest(again, (1, 2), 3), CaptionRequest(PICTURE, (1, 2))]
@@ -372,7 +372,7 @@ def test_usage_counts_calls_and_those_from_memory() -> None:
         services.close()
         total = Usage()
         for calls, remembered, tokens in found:
-            total.add(Usage(tokens, calls, remembered))
+            total.add(Usage(prompt_tokens=tokens, calls=calls, remembered=remembered))
         assert (total.calls, total.remembered, total.tokens) == (11, 7, 15)
         return found
 

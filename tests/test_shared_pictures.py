@@ -29,7 +29,7 @@ def test_a_picture_is_decoded_once_while_questions_are_about_it(
 
     def slow(source: Any) -> Any:
         decoded.append(source)
-        again.acquire(timeout=5)
+        again.acquire(timeout=60)
         return load_picture(source)
 
     monkeypatch.setattr(shared_pictures, "load_picture", slow)

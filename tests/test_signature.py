@@ -13,6 +13,7 @@ from codevqa.core.errors import UnknownNameError
 from codevqa.core.images import load_picture
 from codevqa.primitives import CONSTANTS, Image, Primitive, PrimitiveSet, primitive
 from codevqa.primitives.kinds import MAX_ITEMS, MAX_TEXT
+from codevqa.prompts import Example
 
 ONE = Image(1, load_picture(PILImage.new("RGB", (8, 6))))
 TWO = Image(2, load_picture(PILImage.new("RGB", (8, 6))))
@@ -358,3 +359,16 @@ def test_a_result_may_be_longer_than_an_argument() -> None:
     assert len(str(_call(long, 5000))) == 5000
     with pytest.raises(ValueError, match="limit"):
         _call(long, 10**6)
+
+
+def test_an_example_of_a_primitive_that_shows_nothing_of_it() -> None:
+    def width(img: Image) -> int:
+        """Returns the width."""
+        return img.picture.pixels.width
+
+    shown = Example("wide", "How wide is it?", "answer = width(img)")
+    assert primitive(examples=[shown])(width).examples == (shown,)
+    with pytest.raises(ValueError, match="Example 'wide' of primitive width does not call it"):
+        primitive(examples=[Example("wide", "How wide is it?", "answer = img.width")])(width)
+    with pytest.raises(TypeError, match=r"Give an Example of codevqa\.prompts"):
+        primitive(examples=[("How wide is it?", "answer = width(img)")])(width)  # type: ignore[list-item]

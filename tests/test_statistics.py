@@ -3,12 +3,13 @@ from __future__ import annotations
 import math
 import tracemalloc
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from codevqa.eval import statistics
-from codevqa.eval.statistics import bootstrap, compare, mcnemar, mean, proportion
+from codevqa.eval.statistics import compare, holm, mcnemar, mean, proportion
 
 
 def test_wilson_interval_against_published_values() -> None:
@@ -32,9 +33,12 @@ def test_mcnemar_exact_by_hand() -> None:
     assert paired.difference.low < 0.06 < paired.difference.high
 
 
-def test_no_change_is_no_evidence() -> None:
-    paired = compare([True, False], [True, False])
-    assert paired.p_value == 1 and paired.difference.low == paired.difference.high == 0
+def test_no_change_is_no_evidence_of_none() -> None:
+    paired = compare([True, False] * 50, [True, False] * 50)
+    assert paired.p_value == 1 and paired.detectable is None and paired.needed(0.02) is None
+    assert paired.difference.low == pytest.approx(-0.0379, abs=1e-3)  # as Wilson's interval goes for 0 of 100
+    grouped = compare([True, False] * 50, [True, False] * 50, clusters=[place // 10 for place in range(100)])
+    assert grouped.p_value == 1 and grouped.difference.low < -0.25  # ten clusters alike say little of an eleventh
 
 
 def test_clusters_widen_the_interval() -> None:
@@ -55,7 +59,7 @@ def test_lists_must_pair() -> None:
         compare([True, False], [True, False], clusters=["a"])
 
 
-def test_bootstrap_interval_against_the_normal_one() -> None:
+def test_the_interval_of_a_difference_against_the_normal_one() -> None:
     # One in ten gained of 400: standard error 0.015, so 0.1 +- 0.0294 at 95 %.
     paired = compare([True] * 40 + [False] * 360, [False] * 400)
     assert paired.difference.low == pytest.approx(0.1 - 0.0294, abs=0.003)
@@ -66,25 +70,28 @@ def test_bootstrap_interval_against_the_normal_one() -> None:
 def test_clusters_of_unequal_size_weigh_by_their_size() -> None:
     paired = compare([True] * 9 + [False], [False] * 10, clusters=["big"] * 9 + ["small"])
     assert paired.difference.value == pytest.approx(0.9)
-    assert (paired.difference.low, paired.difference.high) == (0.0, 1.0)  # none can gain more than all
-
-
-def test_seed_and_rounds() -> None:
-    first, second = [True] * 40 + [False] * 60, [False] * 100
-    assert compare(first, second, rounds=50) == compare(first, second, rounds=50)
-    assert compare(first, second, rounds=50, seed=1) != compare(first, second, rounds=50)
-    once = compare(first, second, rounds=1).difference
-    assert once.low == once.high
+    assert (paired.difference.low, paired.difference.high) == (-1.0, 1.0)  # two clusters, and they differ
+    sizes = [60, *[4] * 20]
+    first = [place % 3 > 0 for size in sizes for place in range(size)]
+    labels = [str(at) for at, size in enumerate(sizes) for _ in range(size)]
+    uneven, even = mean(first, clusters=labels), mean(first, clusters=[place // 7 for place in range(len(first))])
+    assert uneven.high - uneven.low > even.high - even.low
+    tested = compare(first, [place % 2 > 0 for place in range(len(first))], clusters=labels)
+    units = 140**2 / (
+        60**2 + 20 * 4**2
+    )  # one large cluster leaves few degrees of freedom, however many small there are
+    assert tested.p_value == pytest.approx(2 * stats.t.sf(tested.difference.value / tested.error, units - 1))
 
 
 def test_as_text() -> None:
     assert str(proportion([True, False])) == "0.500 [0.095, 0.905] n=2"
     assert "better 1, worse 0, McNemar p=1" in str(compare([True], [False]))
+    assert str(mean([1, 0, 1, 1], clusters=[1, 1, 2, 2])).endswith("n=4 in 2 clusters")
 
 
 def test_scores_between_nought_and_one_have_no_mcnemar() -> None:
     paired = compare([0.3, 0.9, 1.0, 0.0], [0.6, 0.3, 1.0, 0.0])
-    assert (paired.better, paired.worse, paired.p_value) == (1, 1, None)
+    assert (paired.better, paired.worse, paired.test) == (1, 1, "t")
     assert paired.difference.value == pytest.approx(0.3 / 4)
     assert "McNemar" not in str(paired)
     assert compare([1.0, 0.0], [0.0, 0.0]).p_value == 1
@@ -93,32 +100,95 @@ def test_scores_between_nought_and_one_have_no_mcnemar() -> None:
 def test_lists_and_arrays_are_alike() -> None:
     rng = np.random.default_rng(0)
     first, second, clusters = rng.random(300) < 0.6, rng.random(300) < 0.4, rng.integers(0, 40, 300)
-    listed = compare(first.tolist(), second.tolist(), clusters=clusters.tolist(), rounds=500)
-    arrays = compare(first, second, clusters=clusters, rounds=500)
-    assert (listed.better, listed.worse, listed.p_value) == (arrays.better, arrays.worse, arrays.p_value)
-    assert listed.difference.low == pytest.approx(arrays.difference.low, abs=0.01)
+    listed = compare(first.tolist(), second.tolist(), clusters=clusters.tolist())
+    arrays = compare(first, second, clusters=clusters)
+    assert (listed.better, listed.worse, listed.p_value) == pytest.approx((arrays.better, arrays.worse, arrays.p_value))
+    assert listed.difference.low == pytest.approx(arrays.difference.low)
 
 
-def test_drawing_kinds_is_drawing_clusters() -> None:
+def test_the_jackknife_against_the_t_test_of_cluster_means() -> None:
+    # Clusters of one size: the variance is that of their means, and the test the ordinary one.
     rng = np.random.default_rng(3)
-    values = np.round(rng.random(400), 1)
-    clusters = np.repeat(np.arange(60), np.r_[np.full(40, 2), np.full(20, 16)])
-    sums, sizes = np.bincount(clusters, weights=values), np.bincount(clusters)
-    picks = rng.integers(0, 60, (20_000, 60))  # clusters drawn one by one
-    low, high = np.percentile(sums[picks].sum(1) / sizes[picks].sum(1), [2.5, 97.5])
-    assert bootstrap(values, clusters=clusters) == pytest.approx((low, high), abs=0.003)
+    gains = rng.integers(-1, 2, (30, 4)).astype(float)
+    paired = compare(np.maximum(gains, 0).ravel(), np.maximum(-gains, 0).ravel(), clusters=np.repeat(np.arange(30), 4))
+    expected = stats.ttest_1samp(gains.mean(1), 0)
+    low, high = expected.confidence_interval()
+    assert paired.test == "t" and paired.p_value == pytest.approx(expected.pvalue)
+    assert (paired.difference.low, paired.difference.high) == pytest.approx((low, high))
+    assert paired.error == pytest.approx(stats.sem(gains.mean(1)))
 
 
-def test_mean_with_its_bootstrap_interval() -> None:
-    interval = mean([0.0, 1.0] * 200)
-    assert (interval.value, interval.n) == (0.5, 400)
-    assert (interval.low, interval.high) == pytest.approx((0.451, 0.549), abs=0.004)
+def test_mean_with_its_interval() -> None:
+    scores = np.random.default_rng(4).choice([0, 0.3, 0.6, 0.9, 1], 400)
+    interval = mean(scores)
+    assert interval.value == pytest.approx(scores.mean()) and (interval.n, interval.clusters) == (400, 400)
+    half = 1.96 * scores.std() / 20
+    assert (interval.low, interval.high) == pytest.approx((scores.mean() - half, scores.mean() + half), abs=0.003)
     wide = mean([0.0, 1.0] * 200, clusters=["a", "b"] * 200)
-    assert (wide.low, wide.high) == (0.0, 1.0)
+    assert wide.low < 0.01 and wide.high > 0.99
     with pytest.raises(ValueError, match="nothing"):
         mean([])
     with pytest.raises(ValueError, match="differ in length"):
         mean([0.5], clusters=["a", "b"])
+
+
+def test_clusters_of_one_question_are_questions() -> None:
+    right = [True] * 81 + [False] * 182
+    assert mean(right, clusters=range(263)) == mean(right) == proportion(right)
+    grouped, alone = compare(right, [True] * 263, clusters=range(263)), compare(right, [True] * 263)
+    assert (grouped.test, grouped.p_value) == ("McNemar", alone.p_value)
+    assert grouped.difference.low == pytest.approx(alone.difference.low)
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_a_share_of_all_or_none_has_a_width_by_its_clusters(right: bool) -> None:
+    interval = mean([right] * 200, clusters=[place // 20 for place in range(200)])
+    assert interval.value == right
+    # As sure as ten questions are, in t of nine degrees of freedom.
+    assert interval.high - interval.low == pytest.approx(2.2622**2 / (10 + 2.2622**2), abs=1e-4)
+
+
+def test_one_cluster_says_nothing() -> None:
+    interval, paired = mean([True, True, False], clusters="aaa"), compare([1, 1, 0], [0, 1, 0], clusters="aaa")
+    assert (interval.low, interval.high, paired.p_value, paired.detectable) == (0.0, 1.0, 1.0, None)
+    assert paired.difference.high - paired.difference.low > 1
+
+
+def test_clusters_that_all_gain_alike_are_coins_that_all_fell_alike() -> None:
+    paired = compare([True] * 12, [True, False, False] * 4, clusters=[place // 3 for place in range(12)])
+    assert paired.p_value == 2 / 2**4 and paired.difference.low < 0.2
+
+
+def test_what_can_be_detected_and_what_that_needs() -> None:
+    rng = np.random.default_rng(5)
+    effect = np.repeat(rng.normal(0, 0.3, 200), 5)
+    first, second = rng.random(1000) < 0.7 + effect, rng.random(1000) < 0.7
+    paired = compare(first, second, clusters=np.repeat(np.arange(200), 5))
+    assert paired.detectable == pytest.approx(2.8 * paired.error, rel=0.01)  # 1.96 and 0.84 standard errors
+    assert paired.detectable is not None and paired.needed(paired.detectable) == (1000, 200)
+    fewer, more = paired.needed(0.10), paired.needed(0.05)
+    assert fewer and more and more[0] == pytest.approx(4 * fewer[0], rel=0.05) and more[0] == 5 * more[1]
+
+
+def test_the_power_that_is_promised_is_had() -> None:
+    """Four times in five a gain is found with as many clusters as were asked for."""
+    rng = np.random.default_rng(6)
+
+    def drawn(clusters: int, gain: float) -> list[np.ndarray[Any, Any]]:
+        effect = np.repeat(rng.normal(0, 0.2, clusters), 5)
+        return [rng.random(5 * clusters) < share for share in (0.6 + gain + effect, 0.6 - effect)]
+
+    pilot = compare(*drawn(2000, 0.0), clusters=np.repeat(np.arange(2000), 5))
+    needed = pilot.needed(0.1)
+    assert needed is not None
+    found = [compare(*drawn(needed[1], 0.1), clusters=np.repeat(np.arange(needed[1]), 5)).p_value for _ in range(600)]
+    assert np.mean(np.array(found) < 0.05) == pytest.approx(0.8, abs=0.05)
+
+
+def test_holm_by_hand() -> None:
+    # Holm (1979): the smallest times 4, the next times 3, ...; never less than the one before, never more than 1.
+    assert holm([0.01, 0.04, 0.03, 0.5]) == pytest.approx([0.04, 0.09, 0.09, 0.5])
+    assert holm([0.6, 0.7]) == [1.0, 1.0] and holm([]) == []
 
 
 def test_mcnemar_of_many_changes() -> None:
@@ -141,14 +211,3 @@ def test_a_million_questions_in_bounded_memory() -> None:
     assert peak < 200e6
     half = 1.96 * math.sqrt(0.5 / 1_000_000)
     assert paired.difference.high - paired.difference.low == pytest.approx(2 * half, rel=0.05)
-
-
-def test_many_kinds_of_cluster_take_fewer_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    values = np.random.default_rng(2).random(400)
-    full = bootstrap(values)
-    monkeypatch.setattr(statistics, "CELLS", 1_000)  # drawn two or three rounds at a time
-    assert bootstrap(values) == pytest.approx(full, abs=0.003)
-    monkeypatch.setattr(statistics, "MANY_KINDS", 100)
-    monkeypatch.setattr(statistics, "FEW_ROUNDS", 1)
-    low, high = bootstrap(values)
-    assert low == high

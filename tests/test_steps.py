@@ -321,6 +321,8 @@ def test_summary() -> None:
     assert found.wrong_reason is not None and (found.wrong_reason.value, found.wrong_reason.n) == (1 / 3, 3)
     assert found.wrong_reason_several is not None and found.wrong_reason_several.value == 0.5
     assert found.step_accuracy is not None and found.step_accuracy.value == 5 / 7
+    assert found.step_accuracy.clusters == 5  # calls of one question go together
+    assert {name: one.n for name, one in found.call_accuracy.items()} == {"query": 5, "get_pos": 2}
     assert found.examples == ["2"]
     assert json.loads(json.dumps(found.to_dict()))["judged"] == 5
     assert outcome(True, []) is None
@@ -401,7 +403,7 @@ def test_found_beside_the_questions_and_in_an_archive(tmp_path: Path) -> None:
     [
         ('{"1": {"width": 4, "height": 5}}', "image 1 lacks something"),
         ('{"1": {"width": 4, "height": 5, "objects": {"2": {"name": "x"}}}}', "image 1 lacks something"),
-        ('{"1": 7}', "not an object"),
+        ('{"1": 7}', "maps ids to records"),
         ('{"1": {"width": 4, "hei', "val_sceneGraphs.json"),
     ],
 )

@@ -311,6 +311,7 @@ def test_the_first_failure_ends_streams_under_way(serve: Serve) -> None:
     assert sent[0] == count < 400
 
 
+@pytest.mark.slow
 def test_a_real_server_streams_what_the_local_model_writes(folder: Path, served: str) -> None:
     local = TransformersLM.from_pretrained(folder, device="cpu")
     texts = [GenerationRequest(prompt, 24) for prompt in PROMPTS]

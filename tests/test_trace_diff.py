@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from codevqa.cli.main import app, main
 from codevqa.core.answer import Answer
 from codevqa.core.errors import ErrorRecord
-from codevqa.core.trace import Call, Evidence, ImageRef, Program, Trace
+from codevqa.core.trace import Call, DomainWarning, Evidence, ImageRef, Program, Trace
 from codevqa.pages import trace_page
 from codevqa.pages.differences import compare, describe
 from codevqa.pages.reading import Told
@@ -140,6 +140,12 @@ CHANGES: list[tuple[str, Answer, Answer, list[str]]] = [
         ["calls:", "  query(image 1, 'Is there a 1?'): 'yes' -> failed: ValueError: no"],
     ),
     (
+        "a warning",
+        answer(),
+        answer(warnings=(DomainWarning("words", "no 'dog'", words=("dog",)),)),
+        ["warnings: [] -> [\"no 'dog'\"]"],
+    ),
+    (
         "equal calls in turn",
         answer(trace=Trace((asked(1), asked(1, "no")))),
         answer(trace=Trace((asked(1), asked(1), asked(1)))),
@@ -209,7 +215,7 @@ def test_every_field_of_an_answer_counts() -> None:
     """Whatever is added to answers later must be compared too, or left out here on purpose."""
     assert set(Answer.__dataclass_fields__) == {
         "question", "text", "program", "trace", "value", "method", "fallback", "error", "seconds", "models", "tokens",
-        "sources",
+        "sources", "warnings", "cost",
     }  # fmt: skip
     assert set(Trace.__dataclass_fields__) == {"calls", "printed", "attempts", "baseline"}
     assert set(Evidence.__dataclass_fields__) == {

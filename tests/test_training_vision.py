@@ -322,7 +322,7 @@ def test_relations_are_made_false_in_three_ways() -> None:
 @pytest.mark.slow
 def test_smoke_run_trains_and_saves(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "training.vision", "--smoke", "--limit", "6", "--out", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "run.json").read_text())["steps"] == 6
     assert (tmp_path / "matcher.safetensors").stat().st_size < 16_000_000

@@ -380,6 +380,22 @@ def test_a_writer_with_more_primitives_keeps_everything_else() -> None:
     assert [more.request(f"{n}?", "image")[1] for n in range(5)] == [one.request(f"{n}?", "image")[1] for n in range(5)]
 
 
+def test_an_example_of_a_primitive_is_not_in_the_bank_or_in_that_of_another_form() -> None:
+    one = Example("own", "What is written?", "answer = read_text('a')")
+    several = Example("own-set", "What is written in each?", "answer = read_text('b')", form="set")
+
+    @primitive(examples=[one, several])
+    def read_text(name: str) -> str:
+        """Reads printed words."""
+        return name
+
+    plain = Writer(ScriptedLM([]), bank(), settings=WriterSettings(selection="fixed", shots=1))
+    writer = plain.with_extra([read_text])
+    assert [example.id for example in writer.select("What is it?", "image")] == ["own"], "before those of the set"
+    assert "own-set" not in {example.id for example in writer.select("What is it?", "image", len(bank().examples) + 1)}
+    assert plain.select("What is it?", "image") == [bank().examples[0]]
+
+
 @pytest.mark.parametrize("form", ["completion", "chat"])
 @pytest.mark.parametrize(
     "text",

@@ -71,7 +71,7 @@ def answers(vqa: CodeVQA, several: Sequence[Counting], threads: int = 16) -> lis
 
     def one(asked: Counting) -> str:
         try:
-            return vqa.run(f'answer = query(img, "{ask_count(asked.what)}")', draw(asked.scene)).text
+            return vqa.run(draw(asked.scene), f'answer = query(img, "{ask_count(asked.what)}")').text
         except CodeVQAError:
             return ""
 

@@ -26,7 +26,7 @@ from codevqa.miniworld.world import CANVAS, HELD_OUT, Scene, Thing, draw, sample
 from codevqa.models.base import CaptionRequest, Match, MatchRequest, SimilarityRequest
 from codevqa.models.blip.captioner import BlipCaptioner
 from codevqa.models.blip.matcher import BlipMatcher
-from codevqa.models.blip.options import Average
+from codevqa.models.options import Average
 
 from .vision_texts import (
     GENERIC,
@@ -240,7 +240,7 @@ def pointing(weights: Path, rng: random.Random, count: int, device: str | None) 
                 chosen_cases = [case for case in cases if case[0] == style or (style[0] == "h" and held_out(case[1]))]
                 _points(matcher, f"pointing, block {block}, {average}, {style}", chosen_cases, more=block == BLOCK)
             if block == BLOCK and average == "words":
-                spans = [MatchRequest(picture, text, at) for _, _, picture, text, at in cases]
+                spans = [MatchRequest(picture, text, text[at[0] : at[1]]) for _, _, picture, text, at in cases]
                 found = matcher.match(spans)
                 right = [points_at(match, case[1]) for match, case in zip(found, cases, strict=True)]
                 report("pointing, block 2: question, averaged over the phrase in it", right)

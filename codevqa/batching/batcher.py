@@ -21,6 +21,13 @@ Request = TypeVar("Request")
 Result = TypeVar("Result")
 
 
+class _Future(asyncio.Future[Result]):
+    """A future as a slot."""
+
+    def took(self, seconds: float, /) -> None:
+        """Passes over what it took."""
+
+
 class Batcher(Generic[Request, Result]):
     """Collects requests for one batch function and hands each caller its own result.
 
@@ -69,7 +76,7 @@ class Batcher(Generic[Request, Result]):
 
     def submit(self, request: Request) -> asyncio.Future[Result]:
         """Returns the future of one request's result. One that is cancelled before its batch starts costs nothing."""
-        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        future: _Future[Result] = _Future(loop=asyncio.get_running_loop())
         self.put(request, future)
         return future
 
@@ -110,7 +117,7 @@ class Batcher(Generic[Request, Result]):
             try:
                 if self._join is None or alone:
                     self.stats.count(len(batch))
-                    running: Future[Any] = self._executor.submit(self._run, [request for request, _ in batch])
+                    running: Future[Any] = self._executor.submit(self._timed, [request for request, _ in batch])
                 else:
                     feed = Feed(batch, self._waiting, self._max_size, self.stats, loop)
                     running = self._executor.submit(self._join, feed)
@@ -120,6 +127,10 @@ class Batcher(Generic[Request, Result]):
             running.add_done_callback(functools.partial(tell, loop, self._landed, batch, feed))
             return
         self.busy = False
+
+    def _timed(self, requests: Sequence[Request]) -> tuple[Sequence[Result], float]:
+        begun = time.perf_counter()
+        return self._run(requests), time.perf_counter() - begun
 
     def _picked(self) -> list[Pair[Request]]:
         """Takes the requests of the next batch; a caller that was cancelled needs no answer."""
@@ -135,7 +146,10 @@ class Batcher(Generic[Request, Result]):
         return batch
 
     def _landed(
-        self, batch: Sequence[Pair[Request]], feed: Feed[Request, Result] | None, ran: Future[Sequence[Result]]
+        self,
+        batch: Sequence[Pair[Request]],
+        feed: Feed[Request, Result] | None,
+        ran: Future[tuple[Sequence[Result], float]],
     ) -> None:
         """Hands out what a batch gave, and starts the next."""
         if feed is not None:
@@ -150,12 +164,16 @@ class Batcher(Generic[Request, Result]):
                 self._failed(batch, error)
         elif feed is not None:
             self._failed(batch, ModelError(f"A model gave no result for {len(batch)} requests."))
-        elif len(results := ran.result()) != len(batch):
-            self._failed(batch, ModelError(f"A model returned {len(results)} results for {len(batch)} requests."))
         else:
-            for (_, slot), result in zip(batch, results, strict=True):
-                if not slot.done():
-                    slot.set_result(result)
+            results, seconds = ran.result()
+            if len(results) != len(batch):
+                wrong = f"A model returned {len(results)} results for {len(batch)} requests."
+                self._failed(batch, ModelError(wrong))
+            else:
+                for (_, slot), result in zip(batch, results, strict=True):
+                    if not slot.done():
+                        slot.took(seconds / len(batch))
+                        slot.set_result(result)
         self._next()
 
     def _failed(self, batch: Sequence[Pair[Request]], error: BaseException) -> None:

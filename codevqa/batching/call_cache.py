@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from cachetools import LRUCache
@@ -88,12 +89,23 @@ class Usage:
     answer is what it costs by itself, and does not depend on what else was asked.
     """
 
-    tokens: int = 0
-    """Tokens the language models read and wrote for it."""
+    prompt_tokens: int = 0
+    """Tokens the language models read for it."""
+    completion_tokens: int = 0
+    """Tokens they wrote."""
+    seconds: float = 0.0
+    """Its calls' shares of the batches that they were in."""
+    kinds: Counter[str] = field(default_factory=Counter)
+    """Model calls by kind."""
     calls: int = 0
     """Model calls."""
     remembered: int = 0
     """Those of them that were answered from memory."""
+
+    @property
+    def tokens(self) -> int:
+        """Tokens the language models read and wrote for it."""
+        return self.prompt_tokens + self.completion_tokens
 
     @classmethod
     def begin(cls) -> Usage:
@@ -117,7 +129,10 @@ class Usage:
 
     def add(self, other: Usage) -> None:
         """Adds what another has counted."""
-        self.tokens += other.tokens
+        self.prompt_tokens += other.prompt_tokens
+        self.completion_tokens += other.completion_tokens
+        self.seconds += other.seconds
+        self.kinds += other.kinds
         self.calls += other.calls
         self.remembered += other.remembered
 
@@ -155,7 +170,7 @@ class _Wait:
 class _Flight(Generic[Request, Result]):
     """One call under way, who waits for it and where they want it kept, and then what it gave."""
 
-    __slots__ = ("callers", "ended", "error", "key", "land", "memories", "request", "result", "waits")
+    __slots__ = ("callers", "ended", "error", "key", "land", "memories", "request", "result", "seconds", "waits")
 
     def __init__(self, key: Hashable, request: Request, land: Callable[[_Flight[Request, Result]], None]) -> None:
         self.key = key
@@ -165,12 +180,17 @@ class _Flight(Generic[Request, Result]):
         self.memories: list[Memory] = []
         self.waits: list[_Wait] = []
         self.ended = False
+        self.seconds = 0.0
         self.result: tuple[Result] | None = None
         self.error: BaseException | None = None
 
     def done(self) -> bool:
         """Returns whether it has come to its end, or nobody waits for it any more."""
         return self.ended
+
+    def took(self, seconds: float, /) -> None:
+        """Takes its share of the batch's time."""
+        self.seconds = seconds
 
     def set_result(self, result: Result, /) -> None:
         """Lands with a result."""
@@ -205,9 +225,10 @@ class CallCache(Generic[Request, Result]):
     Args:
         batcher: answers what is new.
         key: what of a request its result depends on, without pixels or long texts.
+        kind: what such a call is called where calls are counted.
         size: bytes that key and result take, beside a fixed part.
         keep: whether a result may be remembered; None keeps all.
-        cost: tokens that a result stands for; counted for everyone who asks.
+        cost: tokens that were read and written for a result; counted for everyone who asks.
         memory: where finished calls are kept, unless the caller uses one of its own (:meth:`Memory.used`). May be
             shared by mergings whose keys differ.
         company: knows who could still join a batch.
@@ -219,15 +240,17 @@ class CallCache(Generic[Request, Result]):
         key: Callable[[Request], Hashable],
         size: Callable[[Request, Result], int],
         *,
+        kind: str,
         memory: Memory,
         company: Company,
         keep: Callable[[Result], bool] | None = None,
-        cost: Callable[[Result], int] | None = None,
+        cost: Callable[[Result], tuple[int, int]] | None = None,
     ) -> None:
         self.batcher = batcher
         self.stats = CallStats()
         self._key = key
         self._size = size
+        self._kind = kind
         self._keep = keep
         self._cost = cost
         self._memory = memory
@@ -235,21 +258,28 @@ class CallCache(Generic[Request, Result]):
         self._flights: dict[Hashable, _Flight[Request, Result]] = {}
         company.add(batcher)
 
-    async def __call__(self, request: Request) -> Result:
+    async def __call__(self, request: Request, *, kind: str = "") -> Result:
         """Returns the result of a request: remembered, from an equal call under way, or computed."""
-        return (await self.many((request,)))[0]
+        return (await self.many((request,), kind=kind))[0]
 
-    async def many(self, requests: Sequence[Request]) -> list[Result]:
-        """Returns the results of several requests, in their order; raises what the first to fail raises."""
+    async def many(self, requests: Sequence[Request], *, kind: str = "") -> list[Result]:
+        """Returns the results of several requests, in their order; raises what the first to fail raises.
+
+        Args:
+            requests: what is asked.
+            kind: what such a call is called here, where it is not as everywhere.
+        """
         own = _MEMORY.get()
         memory = self._memory if own is None else own
         results: list[Any] = [None] * len(requests)
         waiting: list[tuple[int, _Flight[Request, Result]]] = []
+        seconds = 0.0
         for place, request in enumerate(requests):
             key = self._key(request)
             known = memory.get(key)
             if known is not None:
-                results[place] = known[0]
+                results[place], took = known[0]
+                seconds += took
                 continue
             flight = self._flights.get(key)
             if flight is None:
@@ -261,21 +291,24 @@ class CallCache(Generic[Request, Result]):
             if memory not in flight.memories:
                 flight.memories.append(memory)
             waiting.append((place, flight))
-        self._count(len(requests), len(requests) - len(waiting))
+        self._count(kind or self._kind, len(requests), len(requests) - len(waiting))
         if waiting:
             await self._wait(waiting, results)
-        if self._cost is not None:
-            usage = _USAGE.get()
-            if usage is not None:
-                usage.tokens += sum(map(self._cost, results))
+        usage = _USAGE.get()
+        if usage is not None:
+            usage.seconds += seconds + sum(flight.seconds for _, flight in waiting)
+            for read, written in map(self._cost, results) if self._cost is not None else ():
+                usage.prompt_tokens += read
+                usage.completion_tokens += written
         return results
 
-    def _count(self, calls: int, remembered: int) -> None:
+    def _count(self, kind: str, calls: int, remembered: int) -> None:
         self.stats.calls += calls
         self.stats.remembered += remembered
         usage = _USAGE.get()
         if usage is not None:
             usage.calls += calls
+            usage.kinds[kind] += calls
             usage.remembered += remembered
 
     async def _wait(self, flights: Sequence[tuple[int, _Flight[Request, Result]]], results: list[Any]) -> None:
@@ -309,6 +342,6 @@ class CallCache(Generic[Request, Result]):
             if self._keep is None or self._keep(result):
                 size = ENTRY + self._size(flight.request, result)
                 for memory in flight.memories:
-                    memory.put(flight.key, result, size)
+                    memory.put(flight.key, (result, flight.seconds), size)
         except Exception as error:  # noqa: BLE001 - a result of a wrong type is for its callers to find out
             asyncio.get_running_loop().call_exception_handler({"message": "a result is not kept", "exception": error})

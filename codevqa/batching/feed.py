@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -38,6 +39,10 @@ class Slot(Protocol):
 
     def done(self) -> bool:
         """Returns whether nobody waits for the result any more."""
+        ...
+
+    def took(self, seconds: float, /) -> None:
+        """Is told, before the result, its share of the time that the batch took."""
         ...
 
     def set_result(self, result: Any, /) -> None:
@@ -80,10 +85,15 @@ class Feed(Generic[Request, Result]):
         self._first, self._waiting, self._most = deque(first), waiting, most
         self._stats, self._loop = stats, loop
         self._numbers = itertools.count()
+        self._since = time.perf_counter()
+        self._share = 0.0
+        """Seconds that one request under way from the start would have had of those that were shared."""
+        self._begun: dict[int, float] = {}
 
     def take(self, most: int) -> Sequence[tuple[int, Request]]:
         """Returns the next requests, each with its number; none where nobody waits."""
         taken: list[tuple[int, Request]] = []
+        self._pass()
         most = min(most, self._most - len(self.open))
         for queue in (self._first, self._waiting):
             while queue and len(taken) < most:
@@ -91,6 +101,7 @@ class Feed(Generic[Request, Result]):
                 if not pair[1].done():
                     number = next(self._numbers)
                     self.open[number] = pair
+                    self._begun[number] = self._share
                     taken.append((number, pair[0]))
         if taken:
             self._stats.count(len(taken))
@@ -98,8 +109,16 @@ class Feed(Generic[Request, Result]):
 
     def give(self, number: int, result: Result | CodeVQAError) -> None:
         """Hands out a result, or why there is none."""
+        self._pass()
         _, slot = self.open.pop(number)
-        tell(self._loop, _settle, slot, result)
+        tell(self._loop, _settle, slot, result, self._share - self._begun.pop(number))
+
+    def _pass(self) -> None:
+        """Shares out the time since the last request came or went among those under way."""
+        now = time.perf_counter()
+        if self.open:
+            self._share += (now - self._since) / len(self.open)
+        self._since = now
 
     def left(self) -> list[Pair[Request]]:
         """Returns what has no result, in the order it came."""
@@ -112,9 +131,10 @@ def tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *args
         loop.call_soon_threadsafe(callback, *args)
 
 
-def _settle(slot: Slot, result: object) -> None:
+def _settle(slot: Slot, result: object, seconds: float) -> None:
     if slot.done():
         return
+    slot.took(seconds)
     if isinstance(result, CodeVQAError):
         slot.set_exception(result)
     else:

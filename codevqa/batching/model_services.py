@@ -57,35 +57,39 @@ class ModelServices:
         self._max_wait = max_wait
         self._company = Company(max_wait)
         self.memory = Memory(remember)
-        self._home = home = object()
+        self._home = object()
         """Begins the key of every call, since a memory may serve several engines with other models."""
         self._heard: dict[Hashable, _Listeners] = {}
         self._write = self._language(writer, "write")
         self._read = self._write if models.reader is writer else self._language(models.reader, "read")
         self.match: CallCache[MatchRequest, Match] = self._merging(
+            "match",
             models.matcher,
             lambda requests: _sealed(models.matcher.match(requests)),
-            lambda one: (home, "match", one.picture.key, one.text, one.focus),
+            lambda one: (one.picture.key, one.text, one.focus),
             lambda one, match: 2 * len(one.text) + match.relevance.nbytes,
         )
         self.similarity: CallCache[SimilarityRequest, float] = self._merging(
+            "similarity",
             models.matcher,
             models.matcher.similarity,
-            lambda one: (home, "similarity", one.picture.key, one.text),
+            lambda one: (one.picture.key, one.text),
             lambda one, score: 2 * len(one.text),
         )
         self.caption: CallCache[CaptionRequest, str] = self._merging(
+            "caption",
             models.captioner,
             models.captioner.caption,
-            lambda one: (home, "caption", one.picture.key, one.patches, one.seed),
+            lambda one: (one.picture.key, one.patches, one.seed, one.tokens),
             lambda one, text: 8 * len(one.patches or ()) + 2 * len(text),
         )
         detector = models.detector
         self._detect: CallCache[DetectRequest, tuple[Box, ...]] | None = (
             self._merging(
+                "detect",
                 detector,
                 detector.detect,
-                lambda one: (home, "detect", one.picture.key, one.phrase),
+                lambda one: (one.picture.key, one.phrase),
                 lambda one, boxes: 2 * len(one.phrase) + 200 * len(boxes),
             )
             if detector
@@ -118,7 +122,7 @@ class ModelServices:
 
     async def read(self, request: GenerationRequest) -> Completion:
         """Returns what the model that reads captions makes of a prompt."""
-        return await self._read(request)
+        return await self._read(request, kind="read")
 
     async def detect(self, request: DetectRequest) -> tuple[Box, ...]:
         """Returns the boxes of a phrase.
@@ -137,24 +141,26 @@ class ModelServices:
 
     def _language(self, model: LanguageModel, role: str) -> CallCache[GenerationRequest, Completion]:
         return self._merging(
+            role,
             model,
             model.generate,
-            lambda one: (self._home, role, _digest(one), one.max_tokens, one.stop, one.grammar),
+            lambda one: (_digest(one), one.max_tokens, one.stop, one.grammar),
             lambda one, completion: 4 * len(completion.text),
             # Whoever reads nothing asks again, and a served model may answer then.
             lambda completion: bool(completion.text.strip()),
-            lambda completion: completion.prompt_tokens + completion.completion_tokens,
+            lambda completion: (completion.prompt_tokens, completion.completion_tokens),
             join=getattr(model, "generate_joining", None) if getattr(model, "joins", False) else None,
         )
 
     def _merging(
         self,
+        kind: str,
         model: Any,
         run: Callable[[Sequence[Request]], Sequence[Result]],
-        key: Callable[[Request], Hashable],
+        key: Callable[[Request], tuple[Hashable, ...]],
         size: Callable[[Request, Result], int],
         keep: Callable[[Result], bool] | None = None,
-        cost: Callable[[Result], int] | None = None,
+        cost: Callable[[Result], tuple[int, int]] | None = None,
         join: Callable[[Feed[Request, Result]], None] | None = None,
     ) -> CallCache[Request, Result]:
         thread = self._threads.get(id(model))
@@ -165,8 +171,9 @@ class ModelServices:
         batcher = Batcher(run, thread, max_size=self._max_batch or liked, max_wait=self._max_wait, join=join)
         return CallCache(
             batcher,
-            key,
+            lambda one: (self._home, kind, *key(one)),
             size,
+            kind=kind,
             memory=self.memory,
             company=self._company,
             keep=keep,

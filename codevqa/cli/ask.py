@@ -2,65 +2,84 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .show import open_engine, print_answer, warn
+from .configured import Compat, Config, LanguageModel, Preset, PromptForm, Sets, chosen
+from .pictures import AllowUrl, read_pictures
+from .show import open_engine, print_answer
 from .trace_file import Trace, check_place, write_trace
 
-Images = Annotated[list[str], typer.Argument(metavar="IMAGE...", help="One picture, or several for a set.")]
-Preset = Annotated[str, typer.Option(help="mini, base or large; see 'codevqa models'.", envvar="CODEVQA_PRESET")]
-LanguageModel = Annotated[
-    str | None,
-    typer.Option(
-        "--language-model",
-        "--lm",
-        envvar="CODEVQA_LANGUAGE_MODEL",
-        help="Another language model: transformers:ID, transformers-int8:ID, gguf:FILE, openai:NAME,"
-        " openai-completion:NAME; a server is told by OPENAI_BASE_URL and OPENAI_API_KEY.",
-    ),
-]
-PromptForm = Annotated[
-    str | None,
-    typer.Option(
-        help="Form of the prompts: chat, completion (the paper's text), or auto: what suits the language model.",
-    ),
-]
+if TYPE_CHECKING:
+    from ..engine.request import AskOptions
+
+_IMAGE = typer.Argument(metavar="IMAGE...", help="One picture, or several for a set; - reads standard input.")
+Images = Annotated[list[str], _IMAGE]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Evidence = Annotated[bool, typer.Option(help="With --json: captions, maps and prompts of each call too.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress on standard error.")]
 
 
 def ask(
-    images: Images,
-    question: Annotated[str, typer.Option("--question", "-q", help="The question, or a statement to judge.")],
-    preset: Preset = "mini",
-    dataset: Annotated[str | None, typer.Option(help="Prompt set: gqa, covr, nlvr2, mini, or a folder.")] = None,
+    images: Annotated[list[str] | None, _IMAGE] = None,
+    question: Annotated[
+        str | None,
+        typer.Option(
+            "--question",
+            "-q",
+            help="The question, or a statement to judge. Without it, questions are read one after another.",
+        ),
+    ] = None,
+    questions: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE.jsonl",
+            help='Answer every line of a file, {"images": ["a.png"], "question": "..."}, pictures beside the file;'
+            " prints a line of JSON for each. - reads standard input.",
+        ),
+    ] = None,
+    preset: Preset = None,
+    config: Config = None,
+    compat: Compat = None,
+    dataset: Annotated[str | None, typer.Option(help="Prompt set, such as gqa or nlvr2, or a folder.")] = None,
     language_model: LanguageModel = None,
     form: PromptForm = None,
     method: Annotated[str, typer.Option(help="codevqa, or pnpvqa: the baseline without a program.")] = "codevqa",
-    as_set: Annotated[bool, typer.Option("--set", help="Treat even one picture as a set.")] = False,
+    shots: Annotated[
+        int | None, typer.Option(min=0, help="Examples in the prompt; else the preset's or the prompt set's number.")
+    ] = None,
+    as_set: Annotated[bool, typer.Option("--as-set", help="Treat even one picture as a set.")] = False,
+    allow_url: AllowUrl = False,
+    sets: Sets = None,
     trace: Trace = None,
     json: Json = False,
     evidence: Evidence = False,
     quiet: Quiet = False,
 ) -> None:
-    """Answer a question about one picture or several."""
-    from ..core.errors import InputError
-    from ..core.images import load_pictures
+    """Answer a question about one picture or several, questions as they are typed, or a file of them."""
+    from .checks import check_command, check_question
 
-    if method not in ("codevqa", "pnpvqa"):
-        raise InputError(f"No method {method!r}.", hint="There are: codevqa, pnpvqa.")
-    pictures = load_pictures(images)  # before any model is loaded: a wrong path should not cost seconds
-    if not question.strip():
-        from ..core.errors import QuestionError
+    check_command(images, question, questions, trace, method)
+    check_place(trace)
+    choice = chosen(preset, config, compat, sets, dataset=dataset, language_model=language_model, form=form)
+    options: AskOptions = {"form": "set" if as_set else None, "method": method, "shots": shots}  # type: ignore[typeddict-item]
+    if questions is not None:
+        from .questions_file import answer_file, read_questions
 
-        raise QuestionError("The question is empty.", hint="Ask something about the picture.")
-    check_place(trace, images)
-    with open_engine(preset, dataset, language_model, quiet, form) as vqa:
-        answer = vqa.ask(pictures, question, form="set" if as_set else None, method=method)  # type: ignore[arg-type]
-    if answer.fallback and answer.error is not None and not quiet:
-        warn(f"the program failed ({answer.error.message}); plain PnP-VQA answered instead")
+        file = read_questions(questions)
+        with open_engine(choice, quiet) as vqa:
+            failed = answer_file(vqa, file, options, allow_url=allow_url, evidence=evidence, quiet=quiet)
+        raise typer.Exit(1 if failed else 0)
+    pictures = read_pictures(images or (), allow_url=allow_url)
+    if question is None:
+        from .conversation import Conversation
+
+        with open_engine(choice, quiet) as vqa:
+            status = Conversation(vqa, pictures, options, allow_url, trace, json, evidence, quiet).hold()
+        raise typer.Exit(status)
+    check_question(question, choice)
+    with open_engine(choice, quiet) as vqa:
+        answer = vqa.ask(pictures, question, **options)
     print_answer(answer, json=json, evidence=evidence, quiet=quiet)
     write_trace(answer, trace, quiet)  # last: a full disk should not cost the answer

@@ -7,12 +7,14 @@ from typing import Annotated
 
 import typer
 
-from .ask import LanguageModel, Preset
-from .show import warn
+from .configured import Compat, Config, LanguageModel, Preset, Sets, chosen
+from .show import tell_compat, warn
 
 
 def demo(
-    preset: Preset = "mini",
+    preset: Preset = None,
+    config: Config = None,
+    compat: Compat = None,
     host: Annotated[
         str, typer.Option(help="Address to listen on; any but 127.0.0.1 lets other machines in.")
     ] = "127.0.0.1",
@@ -21,6 +23,7 @@ def demo(
     ] = None,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")] = True,
     language_model: LanguageModel = None,
+    sets: Sets = None,
     name: Annotated[
         list[str] | None, typer.Option(help="A name that visitors may address it by, such as a proxy's; repeatable.")
     ] = None,
@@ -30,22 +33,29 @@ def demo(
             help="NAME:PASSWORD that visitors have to give.", envvar="CODEVQA_DEMO_AUTH", metavar="NAME:PASSWORD"
         ),
     ] = None,
+    share_answers: Annotated[
+        bool, typer.Option("--share-answers", help="Let visitors make a link to an answer, which anybody may read.")
+    ] = False,
     access_log: Annotated[bool, typer.Option("--access-log", help="Say each request on standard error.")] = False,
 ) -> None:
     """Serve a page to ask questions on and watch how they are answered. Needs: pip install 'codevqa[demo]'."""
     from ..demo import main
+    from ..presets.configuration import configure
 
     if access_log:
         log = logging.getLogger("codevqa.demo.access")
         log.addHandler(logging.StreamHandler())
         log.setLevel(logging.INFO)
+    choice = chosen(preset, config, compat, sets, language_model=language_model)
+    tell_compat(configure(choice.preset, choice.layers))
     main(
-        preset,
+        choice.preset,
+        choice.layers,
         host=host,
         port=port,
         browser=browser,
-        language_model=language_model,
         names=name or (),
         auth=auth,
+        share_answers=share_answers,
         say=warn,
     )

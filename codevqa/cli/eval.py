@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .ask import LanguageModel, Preset, PromptForm, Quiet
-from .show import warn
+from .ask import Quiet
+from .configured import Compat, Config, LanguageModel, Preset, PromptForm, Sets, chosen
+from .show import hush, tell_compat, warn
 
 if TYPE_CHECKING:
     from ..eval.run.store import Store
@@ -20,16 +21,31 @@ if TYPE_CHECKING:
 
 def evaluate(
     dataset: Annotated[str, typer.Argument(metavar="DATASET", help="gqa, covr, nlvr2, nlvr, vqav2 or okvqa.")],
-    data: Annotated[Path, typer.Option(help="Folder of the data set, as downloaded.")],
+    data: Annotated[str, typer.Option(help="Folder of the data set, as downloaded, or hf://OWNER/NAME of its tables.")],
     out: Annotated[Path, typer.Option(help="Folder of the run.")],
     split: Annotated[str | None, typer.Option(help="Such as testdev_balanced; else the one to report.")] = None,
     method: Annotated[str, typer.Option(help="codevqa, pnpvqa (the baseline), or both.")] = "both",
     limit: Annotated[int | None, typer.Option(min=0, help="Questions at most; may grow with --resume.")] = None,
     offset: Annotated[int, typer.Option(min=0, help="Questions left out at the start.")] = 0,
+    sample: Annotated[
+        int | None, typer.Option(help="Ask a random sample of so many questions, groups kept whole.")
+    ] = None,
+    sample_seed: Annotated[int, typer.Option(help="Seed of the sample.")] = 0,
+    retry_errors: Annotated[
+        bool, typer.Option("--retry-errors", help="With --resume: ask again what could not be asked.")
+    ] = False,
+    missing_pictures: Annotated[
+        str | None, typer.Option(help="stop (before models load) or skip; else stop, and skip for a replay.")
+    ] = None,
+    max_failed: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of questions that may go unasked before the exit status is 1.")
+    ] = 0.05,
     seed: Annotated[int | None, typer.Option(help="Seed of caption sampling; else the preset's.")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Ask this often, with seed, seed + 1, ...")] = 1,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out, if it is there.")] = False,
-    preset: Preset = "mini",
+    preset: Preset = None,
+    config: Config = None,
+    compat: Compat = None,
     prompts: Annotated[str | None, typer.Option(help="Prompt set in place of the data set's.")] = None,
     language_model: LanguageModel = None,
     form: PromptForm = None,
@@ -44,6 +60,7 @@ def evaluate(
     ray_actors: Annotated[
         int | None, typer.Option(help="Engines, four a GPU at most; else one a GPU or 4 CPUs.")
     ] = None,
+    sets: Sets = None,
     quiet: Quiet = False,
 ) -> None:
     """Evaluate on a data set: both methods on the same questions, every finished row on disk.
@@ -53,9 +70,11 @@ def evaluate(
     """
     from ..core.errors import InputError
     from ..eval.datasets import open_dataset, splits
+    from ..eval.datasets.sample import sample as draw
     from ..eval.metrics import metric_for
-    from ..eval.report.table import summary_lines
+    from ..eval.report.table import summary_lines, summary_of
     from ..eval.run.choices import engine_for, methods_of, preset_of
+    from ..presets.configuration import configure
     from .progress import Bar
 
     if evidence not in ("calls", "full"):
@@ -63,22 +82,30 @@ def evaluate(
     run = _runner(where, ray_address, ray_actors, record)
     methods = methods_of(method)
     opened = open_dataset(dataset, data, split or splits(dataset)[0], permutations=permutations)
-    metric_for(opened.name, variant)  # a wrong name should not cost a run
-    engine = engine_for(
-        opened,
-        preset=preset,
+    if sample is not None:
+        opened = draw(opened, sample, sample_seed)
+    choice = chosen(
+        preset,
+        config,
+        compat,
+        sets,
         prompts=prompts,
         language_model=language_model,
         seed=seed,
         workers=workers,
         form=form,
-        record=out if record else None,
-        replay=replay,
     )
-    if not quiet:
+    variant = variant or compat or ""  # what scores as that implementation bears its name
+    metric_for(opened.name, variant)  # a wrong name should not cost a run
+    configuration = configure(choice.preset, choice.layers)
+    engine = engine_for(opened, choice.preset, choice.layers, record=out if record else None, replay=replay)
+    if quiet:
+        hush()
+    else:
+        tell_compat(configuration)
         for note in opened.notes:
             warn(note)
-        warn(f"{opened.name} {opened.split}: {', '.join(methods)} with {replay or preset} into {out}")
+        warn(f"{opened.name} {opened.split}: {', '.join(methods)} with {replay or choice.preset} into {out}")
     try:
         with Bar(quiet) as bar:
             store = run(
@@ -90,16 +117,22 @@ def evaluate(
                 offset=offset,
                 seeds=seeds,
                 resume=resume,
-                preset=preset_of(preset, replay),
+                preset=preset_of(configuration.preset, replay),
                 variant=variant,
                 evidence=evidence,
                 progress=bar,
+                retry_errors=retry_errors,
+                missing_pictures=missing_pictures or ("stop" if replay is None else "skip"),
             )
     except KeyboardInterrupt:
         warn(f"stopped; every finished row is in {out}. To go on: {_again()}")
         raise typer.Exit(130) from None
     with store:
-        print("\n".join(summary_lines(store)))
+        summary = summary_of(store)
+        print("\n".join(summary_lines(store.info, summary, store.pace())))
+    if summary.coverage.share > max_failed:
+        warn(f"more than --max-failed {max_failed:g}. When what was wrong is mended: {_again('--retry-errors')}")
+        raise typer.Exit(1)
 
 
 def _runner(where: str, address: str | None, actors: int | None, record: bool) -> Callable[..., Store]:
@@ -123,6 +156,6 @@ def _runner(where: str, address: str | None, actors: int | None, record: bool) -
     return run
 
 
-def _again() -> str:
+def _again(*more: str) -> str:
     words = sys.argv[1:]
-    return shlex.join(["codevqa", *words, *([] if "--resume" in words else ["--resume"])])
+    return shlex.join(["codevqa", *words, *(one for one in ("--resume", *more) if one not in words)])

@@ -15,16 +15,24 @@ import typer
 
 from ..core.errors import CodeVQAError, InputError, SetupError
 from .ask import ask
+from .config import config
+from .convert import convert
 from .demo import demo
+from .download import download
 from .eval import evaluate
 from .export import export
+from .lavis import lavis
+from .merge import merge
 from .mini_data import mini_data
 from .models import models
+from .power import power
 from .prompt import prompt
 from .report import diff, report
+from .reproduce import reproduce
 from .run import run
 from .show import warn
 from .trace_diff import trace_diff
+from .view import view
 
 app = typer.Typer(
     name="codevqa",
@@ -37,13 +45,21 @@ app = typer.Typer(
 app.command()(ask)
 app.command()(run)
 app.command()(prompt)
+app.command()(config)
 app.command()(models)
+app.command()(download)
+app.command()(convert)
+app.command()(lavis)
 app.command("mini-data")(mini_data)
 app.command()(demo)
 app.command("eval")(evaluate)
+app.command()(reproduce)
+app.command()(merge)
 app.command()(export)
 app.command()(report)
+app.command()(view)
 app.command()(diff)
+app.command()(power)
 app.command("trace-diff")(trace_diff)
 
 

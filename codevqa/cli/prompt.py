@@ -7,40 +7,49 @@ from typing import Annotated
 
 import typer
 
-from .ask import Preset
+from .checks import check_question
+from .configured import Compat, Config, Preset, Sets, chosen
+from .show import tell_compat
 
 
 def prompt(
     question: Annotated[str, typer.Option("--question", "-q", help="The question.")],
-    dataset: Annotated[str, typer.Option(help="Prompt set: gqa, covr, nlvr2, mini, or a folder.")] = "gqa",
-    preset: Preset = "mini",
+    dataset: Annotated[
+        str | None, typer.Option(help="Prompt set, such as gqa or nlvr2, or a folder.", show_default="gqa")
+    ] = None,
+    preset: Preset = None,
+    config: Config = None,
+    compat: Compat = None,
     chat: Annotated[bool, typer.Option("--chat", help="The chat form in place of the completion form.")] = False,
-    selection: Annotated[str, typer.Option(help="Examples: nearest, random or fixed.")] = "nearest",
-    as_set: Annotated[bool, typer.Option("--set", help="For a prompt set that serves both: ask about a set.")] = False,
+    selection: Annotated[
+        str | None, typer.Option(help="Examples: nearest, random or fixed; else the preset's.")
+    ] = None,
+    as_set: Annotated[
+        bool, typer.Option("--as-set", help="For a prompt set that serves both: ask about a set.")
+    ] = False,
+    sets: Sets = None,
 ) -> None:
     """Print exactly what the language model would see. No language model is loaded.
 
     The nearest examples depend on the preset's embedding model.
     """
-    from ..core.errors import InputError, QuestionError
-    from ..core.settings import WriterSettings
     from ..models.base import prompt_text
     from ..models.fakes import ScriptedLM
     from ..presets.assembly import load
-    from ..presets.presets import preset as find
+    from ..presets.configuration import configure
     from ..prompts import load as load_prompts
     from ..writing.writer import Writer, by_form
 
-    if not question.strip():
-        raise QuestionError("The question is empty.", hint="Ask something about the picture.")
-    if selection not in ("nearest", "random", "fixed"):
-        raise InputError(f"No selection {selection!r}.", hint="There are: nearest, random, fixed.")
-    chosen = find(preset)
-    sets = by_form(load_prompts(dataset))
-    retriever = load("retriever", chosen.retriever) if selection == "nearest" and chosen.retriever else None
-    settings = WriterSettings(form="chat" if chat else "completion", selection=selection)  # type: ignore[arg-type]
-    writer = Writer(ScriptedLM([]), sets, retriever, settings)
-    form = "set" if as_set or "image" not in sets else "image"
+    choice = chosen(preset, config, compat, sets, dataset=dataset, form="chat" if chat else None, selection=selection)
+    check_question(question, choice)
+    configuration = configure(choice.preset, choice.layers).here()
+    tell_compat(configuration)
+    settings, spec = configuration.settings, configuration.parts.get("retriever")
+    banks = by_form(load_prompts(settings.prompts or "gqa"))
+    nearest = settings.writer.selection == "nearest" and spec is not None
+    retriever = load("retriever", spec, **configuration.options["retriever"]) if nearest and spec else None
+    writer = Writer(ScriptedLM([]), banks, retriever, settings.writer, seed=settings.seed)
+    form = "set" if as_set or "image" not in banks else "image"
     request, _ = writer.request(question, form)  # type: ignore[arg-type]
     # A terminal wants a last line end; the prompt has none.
     sys.stdout.write(prompt_text(request.prompt) + ("\n" if sys.stdout.isatty() else ""))

@@ -6,8 +6,11 @@ from typing import Annotated
 
 import typer
 
-from .ask import Evidence, Images, Json, LanguageModel, Preset, Quiet
-from .show import open_engine, print_answer, warn
+from .ask import Evidence, Images, Json, Quiet
+from .checks import check_question
+from .configured import Compat, Config, LanguageModel, Preset, Sets, chosen
+from .pictures import STDIN, AllowUrl, read_pictures
+from .show import open_engine, print_answer, print_printed, warn
 from .trace_file import Trace, check_place, write_trace
 
 
@@ -15,25 +18,34 @@ def run(
     program: Annotated[str, typer.Argument(metavar="PROGRAM.py", help="A program; - reads standard input.")],
     images: Images,
     question: Annotated[str, typer.Option("--question", "-q", help="The question it answers, for the record.")] = "",
-    preset: Preset = "mini",
+    preset: Preset = None,
+    config: Config = None,
+    compat: Compat = None,
     language_model: LanguageModel = None,
+    allow_url: AllowUrl = False,
+    sets: Sets = None,
     trace: Trace = None,
     json: Json = False,
     evidence: Evidence = False,
     quiet: Quiet = False,
 ) -> None:
     """Run a program you wrote or edited over pictures."""
-    from ..core.errors import ProgramError, SetupError
-    from ..core.images import load_pictures
+    from ..core.errors import InputError, ProgramError, SetupError
 
+    if program == STDIN and STDIN in images:
+        raise InputError("Standard input cannot be the program and a picture.", hint="Put one of them in a file.")
     source = _read(program)
-    pictures = load_pictures(images)
-    check_place(trace, [program, *images])
-    with open_engine(preset, None, language_model, quiet) as vqa:
+    pictures = read_pictures(images, allow_url=allow_url)
+    check_place(trace)
+    choice = chosen(preset, config, compat, sets, language_model=language_model)
+    if question:
+        check_question(question, choice)
+    with open_engine(choice, quiet) as vqa:
         try:
-            answer = vqa.run(source, pictures, question=question)
+            answer = vqa.run(pictures, source, question=question)
         except ProgramError as error:
             if error.answer is not None:  # what ran until then is what its writer wants to see
+                print_printed(error.answer)
                 try:
                     write_trace(error.answer, trace, quiet)
                 except SetupError as unwritten:
@@ -49,7 +61,7 @@ def _read(name: str) -> str:
 
     from ..core.errors import InputError
 
-    if name == "-":
+    if name == STDIN:
         return sys.stdin.read()
     try:
         return Path(name).read_text(encoding="utf-8")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,12 +21,8 @@ Trace = Annotated[
 ]
 
 
-def check_place(trace: Path | None, inputs: Iterable[str]) -> None:
-    """Checks, before any model is loaded, that the page can be written.
-
-    Args:
-        trace: where it goes; None where no page is wanted.
-        inputs: files of the user's that it must not replace.
+def check_place(trace: Path | None) -> None:
+    """Checks, before any model is loaded, that the page can be written, and replaces nothing but another page.
 
     Raises:
         InputError: it cannot.
@@ -46,8 +41,10 @@ def check_place(trace: Path | None, inputs: Iterable[str]) -> None:
             raise InputError(f"Cannot write the trace {trace}: it is a folder.", hint="Give a file, such as out.html.")
         if not os.access(folder, os.W_OK):
             raise InputError(f"Cannot write the trace {trace}: {folder} is not open to you.", hint="Give another one.")
-        if any(_is_same(trace, Path(name)) for name in inputs):
-            raise InputError(f"The trace would replace {trace}, which is read.", hint="Give another file for it.")
+        if trace.exists() and not _is_page(trace):
+            raise InputError(
+                f"Cannot write the trace {trace}: it exists, and is no trace page.", hint="Give another file."
+            )
     except (OSError, ValueError) as error:  # a name too long, or one that no file can have
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"Cannot write the trace {str(trace)!r}: {reason}.", hint="Give another file.") from None
@@ -68,5 +65,9 @@ def write_trace(answer: Answer, trace: Path | None, quiet: bool) -> None:
         warn(f"trace written to {trace}")
 
 
-def _is_same(trace: Path, other: Path) -> bool:
-    return trace.exists() and other.exists() and trace.samefile(other)
+def _is_page(file: Path) -> bool:
+    """Says whether a file is a trace page: each names early on what wrote it."""
+    if not file.is_file():  # a pipe would wait for its writer
+        return False
+    with file.open("rb") as opened:
+        return b'<meta name="generator" content="codevqa ' in opened.read(2048)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from .answer_json import decode, encode
 from .errors import ErrorRecord, InputError, SetupError
-from .trace import Method, Plain, Program, Trace
+from .trace import Cost, DomainWarning, Method, Plain, Program, Trace
 
 if TYPE_CHECKING:
     from .images import ImageSource
@@ -41,11 +41,26 @@ class Answer:
     """Model ids by role."""
     tokens: int = 0
     """Tokens the language models read and wrote, as far as they count them."""
+    cost: Cost | None = field(default=None, compare=False)
+    """What it took to find, without waiting; None in answers from before it was reckoned."""
+    warnings: tuple[DomainWarning, ...] = ()
+    """Why the answer is not to be relied on: what lies outside of the models' domain."""
     sources: tuple[ImageSource, ...] = field(default=(), compare=False, repr=False)
     """The pictures as the user gave them, to show them again; not part of the JSON."""
 
     def __str__(self) -> str:
         return self.text
+
+    @property
+    def declined(self) -> bool:
+        """Whether no model was asked, because of ``warnings`` (:attr:`codevqa.Settings.strict_domain`)."""
+        trace = self.trace
+        return bool(self.warnings and self.error is None and not (self.program or trace.baseline or trace.calls))
+
+    def __repr__(self) -> str:
+        what = f"{self.method}, {len(self.trace.calls)} calls, {self.seconds:.2f} s"
+        failed = f", {'fell back: ' if self.fallback else ''}{self.error.type}" if self.error else ""
+        return f"<Answer {self.text!r:.80} to {self.question!r:.80} ({what}{failed})>"
 
     def to_dict(self, *, evidence: bool = True) -> dict[str, Any]:
         """Returns plain JSON-ready data.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import ErrorRecord, InputError
 from .kind_check import check_kind
-from .trace import Call, Evidence, ImageRef, Plain, Program, Trace
+from .trace import Call, Cost, DomainWarning, Evidence, ImageRef, Plain, Program, Trace
 
 if TYPE_CHECKING:
     from .answer import Answer
@@ -43,11 +43,13 @@ def encode(answer: Answer, *, evidence: bool = True) -> dict[str, Any]:
         "calls": [_call(call, evidence) for call in answer.trace.calls],
         "fallback": answer.fallback,
         "error": _error(answer.error),
+        "warnings": [_warning(one) for one in answer.warnings],
         "seconds": _float(answer.seconds) if evidence else round(answer.seconds, 4),
         "models": dict(answer.models),
     }
     if evidence:
         shown["tokens"] = answer.tokens
+        shown["cost"] = None if answer.cost is None else dataclasses.asdict(answer.cost)
         shown["method"] = answer.method
         shown |= _value("value", answer.value)
         shown["written"] = _program(program) if program else None
@@ -90,6 +92,8 @@ def decode(data: Mapping[str, Any], answer: type[Answer]) -> Answer:
             seconds=_read_float(data["seconds"]),
             models=dict(data["models"]),
             tokens=data["tokens"],
+            cost=None if data.get("cost") is None else Cost(**data["cost"]),  # not in files from before it was reckoned
+            warnings=tuple(map(_read_warning, data.get("warnings", ()))),  # not in files from before there were any
         )
         check_kind(read, answer, "answer")
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
@@ -105,8 +109,11 @@ def digest(answer: Answer) -> str:
     calls = tuple(dataclasses.replace(call, seconds=0.0) for call in answer.trace.calls)
     timeless = dataclasses.replace(answer, seconds=0.0, trace=dataclasses.replace(answer.trace, calls=calls))
     shown = encode(timeless)
+    del shown["cost"]
     for call in shown["calls"]:
-        del call["remembered"]
+        del call["remembered"], call["ahead"]
+    if not shown["warnings"]:
+        del shown["warnings"]  # digests of answers from before there were any stay theirs
     text = json.dumps(shown, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -133,6 +140,7 @@ def _call(call: Call, evidence: bool) -> dict[str, Any]:
         "line": call.line,
         "error": _error(call.error),
         "remembered": call.remembered,
+        "ahead": call.ahead,
         "evidence": [_evidence(one) for one in call.evidence],
     }
 
@@ -148,6 +156,7 @@ def _read_call(data: Mapping[str, Any]) -> Call:
         evidence=tuple(_read_evidence(one) for one in data["evidence"]),
         error=_read_error(data["error"]),
         remembered=data.get("remembered", False),  # not in files from before there was such a thing
+        ahead=data.get("ahead", False),
     )
 
 
@@ -188,6 +197,20 @@ def _program(program: Program) -> dict[str, Any]:
 
 def _read_program(data: Mapping[str, Any]) -> Program:
     return Program(**{**data, "examples": tuple(data["examples"])})
+
+
+def _warning(warning: DomainWarning) -> dict[str, Any]:
+    return {
+        "kind": warning.kind,
+        "message": warning.message,
+        "images": [image.index for image in warning.images],
+        "words": list(warning.words),
+    }
+
+
+def _read_warning(data: Mapping[str, Any]) -> DomainWarning:
+    images = tuple(ImageRef(index) for index in data["images"])
+    return DomainWarning(data["kind"], data["message"], images, tuple(data["words"]))
 
 
 def _error(error: ErrorRecord | None) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@
     │   └── ModelNotFoundError  a checkpoint is not here and cannot be fetched
     ├── InternalError           a mistake of this package's own
     ├── ModelError              a model failed while it was asked
+    │   ├── EmptyReadingError   it was asked, and said nothing
     │   ├── ServerError         a model server is down, refuses all, or does not answer in time
     │   └── ReplayMissError     a replay needs a call that was not recorded
     └── ProgramError            a program failed; carries the line
@@ -19,6 +20,7 @@
         ├── ProgramRuntimeError it raised while running
         ├── ProgramLimitError   it ran past its time, memory, calls or output
         └── ProgramAnswerError  it ended without a usable ``answer``
+            ├── UnsetAnswerError  it never set ``answer``
             └── MisreadError    a picture was read as an answer of another kind
 
 A failure that is part of a result travels as an :class:`ErrorRecord`, plain data.
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CodeVQAError",
+    "EmptyReadingError",
     "ErrorRecord",
     "ImageError",
     "InputError",
@@ -52,6 +55,7 @@ __all__ = [
     "ServerError",
     "SetupError",
     "UnknownNameError",
+    "UnsetAnswerError",
     "record",
 ]
 
@@ -124,6 +128,10 @@ class ModelError(CodeVQAError):
         self.retryable = retryable
 
 
+class EmptyReadingError(ModelError):
+    """The reading model was asked, and said nothing however often."""
+
+
 class ServerError(ModelError):
     """A model server is down, refuses whatever it is asked, or does not answer in time."""
 
@@ -142,6 +150,10 @@ class ProgramError(CodeVQAError):
         self.line = line
         self.answer: Answer | None = None
         """What was done until then, where :meth:`codevqa.CodeVQA.run` raises it: its trace holds the calls that ran."""
+        self.printed = ""
+        """What the program had printed by then."""
+        self.seconds = 0.0
+        """How long it had been at work, without waiting."""
 
 
 class ProgramSyntaxError(ProgramError):
@@ -162,6 +174,10 @@ class ProgramLimitError(ProgramError):
 
 class ProgramAnswerError(ProgramError):
     """The program ended without a usable ``answer``."""
+
+
+class UnsetAnswerError(ProgramAnswerError):
+    """The program ended without setting ``answer``."""
 
 
 class MisreadError(ProgramAnswerError):

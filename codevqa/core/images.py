@@ -10,14 +10,18 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 from PIL import Image as PILImage
 from PIL import ImageOps, UnidentifiedImageError
 
 from .errors import ImageError
 
-ImageSource: TypeAlias = "str | os.PathLike[str] | bytes | PILImage.Image | Picture"
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+ImageSource: TypeAlias = "str | os.PathLike[str] | bytes | PILImage.Image | npt.NDArray[np.uint8] | Picture"
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
 """What is read, by Pillow's names; a JPEG may turn out to be an MPO, as phones write it. Pillow knows many more: for
@@ -45,7 +49,7 @@ class Picture:
 
 
 def load_picture(source: ImageSource) -> Picture:
-    """Reads one picture from a path, encoded bytes or a PIL image.
+    """Reads one picture from a path, encoded bytes, a PIL image or a NumPy array of bytes.
 
     Raises:
         ImageError: it is missing, not a picture, truncated, animated or too large.
@@ -54,12 +58,14 @@ def load_picture(source: ImageSource) -> Picture:
         return source
     if isinstance(source, PILImage.Image):
         return _opened(source)
+    if hasattr(source, "__array_interface__"):
+        return _opened(_of_array(source))
     if isinstance(source, bytes | bytearray):
-        _check_bytes(len(source), "the given bytes")
-        return _decode(io.BytesIO(bytes(source)), "the given bytes")
+        return decode_picture(bytes(source), "the given bytes")
     if not isinstance(source, str | os.PathLike):
         raise ImageError(
-            f"A picture is a path, bytes or a PIL image, not {type(source).__name__}.", hint="Give one, or a list."
+            f"A picture is a path, bytes, a PIL image or a NumPy array, not {type(source).__name__}.",
+            hint="Give one, or a list.",
         )
     path = Path(source)
     try:
@@ -78,6 +84,16 @@ def load_picture(source: ImageSource) -> Picture:
         raise ImageError(f"Cannot read {path}: {error.strerror or error}.") from None
     except ValueError as error:  # a NUL in the path
         raise ImageError(f"Cannot read {str(path)!r}: {error}.") from None
+
+
+def decode_picture(content: bytes, name: str) -> Picture:
+    """Reads a picture from encoded bytes; the name says in messages where they come from.
+
+    Raises:
+        ImageError: as :func:`load_picture` says.
+    """
+    _check_bytes(len(content), name)
+    return _decode(io.BytesIO(content), name)
 
 
 def load_pictures(sources: ImageSource | Sequence[ImageSource]) -> tuple[Picture, ...]:
@@ -102,6 +118,16 @@ def each(sources: ImageSource | Sequence[ImageSource]) -> tuple[ImageSource, ...
 def _check_bytes(count: int, name: str) -> None:
     if count > MAX_BYTES:
         raise ImageError(f"{name} is too large a file.", hint=f"The limit is {MAX_BYTES >> 20} MB: shrink it.")
+
+
+def _of_array(array: Any) -> PILImage.Image:
+    shape, kind = tuple(array.shape), str(array.dtype)
+    if kind != "uint8" or 0 in shape or not (len(shape) == 2 or (len(shape) == 3 and shape[2] in (3, 4))):
+        raise ImageError(
+            f"An array of {kind} and shape {shape} is no picture.",
+            hint="Give uint8 from 0 to 255: height and width, and 3 colours or 4 with transparency as the last axis.",
+        )
+    return PILImage.fromarray(array)
 
 
 def _opened(image: PILImage.Image) -> Picture:

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-__all__ = ["Kind", "QuestionKind", "number_in", "question_kind", "yes_or_no"]
+__all__ = ["Kind", "QuestionKind", "is_statement", "number_in", "question_kind", "yes_or_no"]
 
 Kind: TypeAlias = Literal["yes_no", "choice", "number", "open"]
 
@@ -150,6 +150,17 @@ def question_kind(text: str) -> QuestionKind:
         thing = _THING.match(words)
         return QuestionKind("open", given=frozenset(re.findall(r"[a-z]+", thing.group(1))) if thing else frozenset())
     return QuestionKind("yes_no")
+
+
+def is_statement(text: str) -> bool:
+    """Says whether a text is a statement to be judged: it has no question mark and does not begin as questions do.
+
+    >>> is_statement("Both pictures show a cup."), is_statement("what is on the cup")
+    (True, False)
+    """
+    words = _PLACE.sub("", " ".join(text.lower().split()))
+    begins = _NUMBER.match(words) or _QUESTION.match(words) or _AUXILIARY.match(words)
+    return not (words.endswith("?") or begins)
 
 
 def _choices(words: str) -> tuple[str, ...]:

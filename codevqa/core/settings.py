@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal, cast
+from dataclasses import dataclass
+from typing import Literal
 
-from .errors import InputError
+from .wording import Wording
 
-__all__ = ["Limits", "PromptForm", "QuerySettings", "Settings", "WriterSettings", "with_form"]
+__all__ = ["Limits", "PromptForm", "QuerySettings", "Settings", "WriterSettings"]
 
 PromptForm = Literal["auto", "completion", "chat"]
 """Of prompts: the paper's text to be continued, byte for byte, or the same as turns of a chat; ``auto`` is what suits
@@ -26,11 +26,18 @@ class QuerySettings:
     """Captions drawn for an image at most, where many repeat one another; None takes the prompt set's number (100)."""
     max_tokens: int = 20
     """Length of an answer in tokens."""
+    knowledge_tokens: int = 10
+    """Length of an answer from knowledge, where no picture is read."""
     attempts: int = 5
-    """Readings of one prompt at most, while the answer comes back empty."""
+    """Readings of one prompt at most, while the answer comes back empty. A program whose question is never answered
+    gets an empty text, and goes on."""
     form: PromptForm = "auto"
     """Form of the reading prompt; ``auto`` is the paper's text wherever the reader can continue one: small models read
     worse as a chat."""
+    wording: Wording | None = None
+    """How a question is put to the reader; None takes the prompt set's: banks of ours ask statements. With ``release``
+    image-text matching sees that wording, too, the questions of programs lose capitals and marks, and captions and
+    examples are written as the release does."""
     selection: Literal["kind", "question", "nearest", "fixed"] = "question"
     """In-context reading examples: the last of the bank that want the same kind of answer, whose prompts all begin
     alike; the nearest to the user's question for all that its program asks (as the paper's release does); the nearest
@@ -57,6 +64,9 @@ class WriterSettings:
     """Form of the program prompt; ``auto`` is a chat where the language model has a chat template."""
     tell_kind: bool = True
     """Whether a chat prompt says after each question what kind of answer it wants."""
+    wording: Wording | None = None
+    """How a question is put to who writes a program about it (:data:`codevqa.core.wording.Wording`); None takes the
+    prompt set's: banks of ours show statements as they stand."""
     selection: Literal["nearest", "random", "fixed"] = "nearest"
     """In-context examples: nearest by sentence embedding, random for each question, or the first of the bank."""
     shots: int | None = None
@@ -89,7 +99,9 @@ class Limits:
     seconds: float = 2.0
     """The program's own computing time; waiting for models does not count."""
     wall_seconds: float = 120.0
-    """The whole run, models included."""
+    """The run by the clock on the wall, without what it waits for models: many of them may be under way at once."""
+    model_seconds: float = 3600.0
+    """What all its calls wait for models. Only one that hangs should ever take so long."""
     memory_bytes: int = 64 << 20
     calls: int = 200
     """Calls of primitives."""
@@ -114,6 +126,13 @@ class Settings:
     position_text: Literal["phrase", "question"] = "phrase"
     """What ``get_pos`` matches: the phrase itself (the paper), or the whole question, averaged over the phrase's
     tokens inside it (the paper's released code)."""
+    position_at: Literal["centre", "corner"] = "centre"
+    """Which point of the patch it found ``get_pos`` returns: its centre, or its upper left corner (the released code),
+    which calls what lies just below the middle neither above nor below it."""
+    answers: Literal["told", "release"] = "told"
+    """What becomes of the value that a program leaves: ``told`` says yes for True, refuses None and an empty text, and
+    mends or replaces such a program; ``release`` takes it as Python prints it, "True" and "None", "no" where a program
+    leaves none, and an empty reading as an empty answer (the released code, which its metric scores as they are)."""
     seed: int = 0
     """Seed of patch and caption sampling and of random example selection."""
     workers: int = 16
@@ -133,17 +152,8 @@ class Settings:
     ahead_likely: bool = False
     """Whether calls that it may make are begun as well: inside a branch, or after a loop might have been left. Quicker
     for a question asked alone; wasteful where many are asked at once."""
+    strict_domain: bool = False
+    """Whether a question outside of what the models know is answered "I don't know", and no model asked; where a preset
+    declares its domain. Else it is answered, with a warning. A program of the user's always runs."""
     max_question: int = 1000
     """Longest question, in characters."""
-
-
-def with_form(settings: Settings, form: str) -> Settings:
-    """Returns settings whose prompts, for programs and for reading, all have one form.
-
-    Raises:
-        InputError: there is no such form.
-    """
-    if form not in ("auto", "completion", "chat"):
-        raise InputError(f"No form {form!r}.", hint="There are: auto, completion, chat.")
-    chosen = cast(PromptForm, form)
-    return replace(settings, writer=replace(settings.writer, form=chosen), query=replace(settings.query, form=chosen))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["caption_line", "one_line", "sentence_case", "unmarked", "visible"]
+__all__ = ["caption_line", "one_line", "sentence_case", "spaced", "unmarked", "visible"]
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """What a terminal would obey rather than show: control characters but tabs and line ends, changes of direction."""
 _MARK = re.compile(r"<(?=[^\s<>=][^<>\n]{0,80}>)|\[(?=/?\w?[A-Z_][A-Z_0-9]+\])|>(?=>[A-Z_]+<<)")
 """Begins what tokenizers take for a control token: the end of a turn, of a text, a gap to fill in."""
 _SECTION = re.compile("=(?===)")
+_BREAK = re.compile(r"[^\S ]+")
 _FORGED = re.compile(rf"={{3}}|\b[QA]:|# Image\b|{_MARK.pattern}")
 """What no caption holds, and a prompt is made of."""
 
@@ -20,9 +21,20 @@ def unmarked(text: str) -> str:
     return _MARK.sub(r"\g<0> ", text)
 
 
-def one_line(text: str) -> str:
-    """Returns a text as prompts may hold it: it begins no line of its own, no section, and no turn of a chat."""
-    return unmarked(_SECTION.sub("= ", " ".join(text.split())))
+def one_line(text: str, *, spaces: bool = False) -> str:
+    """Returns a text as prompts may hold it: it begins no line of its own, no section, and no turn of a chat.
+
+    Args:
+        text: the text.
+        spaces: whether several in a row stay several.
+    """
+    line = spaced(text) if spaces else " ".join(text.split())
+    return unmarked(_SECTION.sub("= ", line))
+
+
+def spaced(text: str) -> str:
+    """Returns a text on one line, with as many spaces in it as there are."""
+    return _BREAK.sub(" ", text).strip()
 
 
 def caption_line(text: str) -> str:
@@ -30,9 +42,9 @@ def caption_line(text: str) -> str:
     return one_line(_FORGED.split(" ".join(text.split()), maxsplit=1)[0])
 
 
-def sentence_case(question: str) -> str:
+def sentence_case(question: str, *, spaces: bool = False) -> str:
     """Returns the question as prompts show it: first letter upper case, the rest lower, on one line."""
-    line = one_line(question)
+    line = one_line(question, spaces=spaces)
     return line[:1].upper() + line[1:].lower()
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from .errors import ErrorRecord
 
-__all__ = ["Call", "Evidence", "Form", "ImageRef", "Method", "Plain", "Program", "Trace"]
+__all__ = ["Call", "Cost", "DomainWarning", "Evidence", "Form", "ImageRef", "Method", "Plain", "Program", "Trace"]
 
 Form: TypeAlias = Literal["image", "set"]
 """Whether a program opens one image (``open_image``) or a set of them (``open_images``)."""
@@ -29,6 +29,19 @@ class ImageRef:
 
     def __str__(self) -> str:
         return f"image {self.index}"
+
+
+@dataclass(frozen=True)
+class DomainWarning:
+    """Why an answer is not to be relied on: the question lies outside of what the models know."""
+
+    kind: Literal["picture", "words", "spelling"]
+    """Pictures unlike those they know; words they have never met; or words that are probably known ones spelt wrongly,
+    which keeps no question from being answered."""
+    message: str
+    """One line, for people."""
+    images: tuple[ImageRef, ...] = ()
+    words: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -53,7 +66,7 @@ class Evidence:
 
     kind: str
     """What was done: ``pnpvqa``, ``stated`` (captions were read by rule), ``gradcam``, ``itm``, ``itc``, ``detection``,
-    or a name of the user's."""
+    ``knowledge`` (no picture was looked at), or a name of the user's."""
     images: tuple[ImageRef, ...] = ()
     text: str = ""
     """The question or phrase put to the model."""
@@ -92,6 +105,8 @@ class Call:
     remembered: bool = field(default=False, compare=False)
     """Whether every model call behind it was answered from memory; False where it made none. It depends on what was
     asked before, so calls that differ in nothing else are equal."""
+    ahead: bool = field(default=False, compare=False)
+    """Whether it had begun before the program asked for it, which then waited for the rest of it only."""
 
     def __str__(self) -> str:
         shown = ", ".join(_show(value) for value in self.arguments.values())
@@ -120,3 +135,24 @@ def _show(value: Plain) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     return repr(value)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What an answer cost by itself: each call in full, also where it was shared or remembered, and no waiting."""
+
+    model_seconds: float = 0.0
+    """Its calls' shares of the batches that they were in."""
+    program_seconds: float = 0.0
+    """Its programs at work in the sandbox."""
+    prompt_tokens: int = 0
+    """Tokens the language models read."""
+    completion_tokens: int = 0
+    """Tokens they wrote."""
+    calls: Mapping[str, int] = field(default_factory=dict)
+    """Model calls by kind, such as ``caption``."""
+
+    @property
+    def seconds(self) -> float:
+        """What it took of models and processors."""
+        return self.model_seconds + self.program_seconds

@@ -66,6 +66,8 @@ class AnswerDetails(TypedDict):
     calls: list[CallDetails]
     fallback: bool
     error: ErrorDetails | None
+    warnings: list[str]
+    """Why the answer is not to be relied on."""
     seconds: float
     tokens: int
     models: dict[str, str]
@@ -102,7 +104,7 @@ class Api:
             Parameters:
                 images: the pictures, each from gradio_client.handle_file(path).
                 question: a question, or a statement to judge.
-                preset: which models answer: mini, base or large.
+                preset: which models answer: mini, base, large or paper.
                 method: codevqa writes a program; pnpvqa is the plain baseline.
                 shots: in-context examples; 0 takes the prompt set's number.
             """
@@ -126,7 +128,7 @@ class Api:
                 program: the program; it leaves its result in the variable answer.
                 images: the pictures, each from gradio_client.handle_file(path).
                 question: the question it answers, where it needs one.
-                preset: which models answer: mini, base or large.
+                preset: which models answer: mini, base, large or paper.
             """
             return await self._answer(DemoRequest(_paths(images), question, preset, program=program), request)
 
@@ -149,6 +151,7 @@ def _details(answer: Answer) -> AnswerDetails:
         calls=[_call(call) for call in answer.trace.calls],
         fallback=answer.fallback,
         error=_error(answer.error),
+        warnings=[warning.message for warning in answer.warnings],
         seconds=round(answer.seconds, 4),
         tokens=answer.tokens,
         models=dict(answer.models),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from ..core.errors import CodeVQAError, ModelNotFoundError
-from ..presets.assembly import choose, missing
+from ..presets.assembly import missing, whole
+from ..presets.configuration import Configuration, Layer, configure
 from ..presets.presets import PRESETS, preset
 
 if TYPE_CHECKING:
@@ -20,14 +21,16 @@ PATIENCE = 20.0
 """Seconds that the end waits for models that are being loaded."""
 
 
-def lacking(name: str, language_model: str | None = None) -> dict[str, str]:
-    """Says what a preset lacks on this machine: ``{"back end:id": what}``, empty when nothing. Loads nothing.
+def lacking(configuration: Configuration) -> dict[str, str]:
+    """Says what this machine lacks of a configuration: ``{"back end:id": what}``, empty when nothing. Loads nothing.
+
+    Nor does it ask PyTorch what the processor can, which takes seconds that the page would wait for: a language model
+    in eight bits comes from the same files.
 
     Raises:
-        UnknownNameError: no such preset or language model.
+        SetupError: it leaves the language model to be chosen.
     """
-    parts = choose(preset(name), {"language_model": language_model})
-    told = {spec: missing(spec) for spec, _ in parts.values()}
+    told = {spec: missing(spec) for spec in whole(configuration).parts.values()}
     return {spec: what for spec, what in told.items() if what}
 
 
@@ -36,13 +39,19 @@ class Engines:
 
     Args:
         default: the preset that is loaded first, and whose missing models may be fetched: whoever started the server
-            named it. The other presets are served where all their models are here already.
-        language_model: in place of every preset's own.
+            named it. The other presets are served where all their models are here already. A file stands for the
+            preset it builds on.
+        layers: values in place of every preset's own.
+
+    Raises:
+        UnknownNameError: no such preset or back end.
+        InputError: no such field, or a value that it cannot have.
     """
 
-    def __init__(self, default: str = "mini", language_model: str | None = None) -> None:
-        self.default = default
-        self.language_model = language_model
+    def __init__(self, default: str = "mini", layers: Sequence[Layer] = ()) -> None:
+        self._first = configure(default, layers)
+        self._layers = layers
+        self.default = self._first.preset
         self._lock = threading.Lock()
         self._loading: dict[str, Future[CodeVQA]] = {}
         self._loader: threading.Thread | None = None
@@ -73,11 +82,21 @@ class Engines:
 
     def choices(self) -> list[tuple[str, str]]:
         """Returns the presets as (what to show, name), those that cannot be picked marked."""
-        shown = []
-        for name in PRESETS:
-            lacks = name != self.default and lacking(name, self.language_model)
-            shown.append((f"{name} (models not on this machine)" if lacks else name, name))
-        return shown
+        return [(f"{name} ({why})" if (why := self._hindrance(name)) else name, name) for name in PRESETS]
+
+    def _hindrance(self, name: str) -> str:
+        configuration = self.configuration(name)
+        if "language_model" not in configuration.parts:
+            return "needs --language-model"
+        return "models not on this machine" if name != self.default and lacking(configuration) else ""
+
+    def configuration(self, name: str) -> Configuration:
+        """Returns what the engine of a preset is made from.
+
+        Raises:
+            UnknownNameError: no such preset.
+        """
+        return self._first if name == self.default else configure(name, self._layers)
 
     def get(self, name: str) -> CodeVQA:
         """Returns the engine of a preset; the first call loads it, which may take long.
@@ -117,13 +136,14 @@ class Engines:
         future.set_result(engine)
 
     def _load(self, name: str) -> CodeVQA:
+        configuration = self.configuration(name)
         if name != self.default:
-            lacks = lacking(name, self.language_model)
+            lacks = lacking(configuration)
             if lacks:
                 raise ModelNotFoundError(_told(name, lacks), hint=HINT)
         from ..engine.codevqa import CodeVQA
 
-        return CodeVQA.from_preset(name, language_model=self.language_model)
+        return CodeVQA.from_configuration(configuration)
 
 
 HINT = "Whoever runs this page can start it with codevqa demo --preset NAME, which fetches what is missing."

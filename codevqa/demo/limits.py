@@ -49,7 +49,17 @@ class DemoLimits:
     """From a request's first byte to its last; the head of one has a third of it. A piece of an answer may wait as long
     to be taken, and a finished answer to be fetched."""
     keep_seconds: int = 1800
-    """Uploaded pictures and written pages are deleted after this."""
+    """Uploaded pictures, and what a visitor asked before, are deleted after this."""
+    history: int = 10
+    """Earlier questions of one visitor that can be seen again."""
+    history_bytes: int = 256 << 20
+    """What is kept of the earlier questions of all visitors, beyond which the oldest go."""
+    shared: int = 200
+    """Answers that visitors made a link to, where they may."""
+    shared_address: int = 20
+    """The same of one network address."""
+    shared_seconds: int = 24 * 3600
+    """A link ends after this."""
 
     @property
     def upload_request_bytes(self) -> int:

@@ -15,11 +15,16 @@ from ..core.errors import ErrorRecord
 from ..core.events import Answered, CallBegan, CallEnded, Event, Failed, Prepared, Rejected, Shown, Writing, Wrote
 from ..core.images import Picture
 from ..core.trace import Call
+from ..pages.words import seconds
 
 __all__ = ["LiveQuestion", "PageUpdate", "answer_box", "message_box", "status_box"]
 
 CARDS = 3 << 20
 """Characters of call cards with their evidence; calls beyond show without. The trace page has all."""
+
+_DECLINED = "no model was asked"
+_WITHOUT = "Answered without a program"
+_AGREED = {"agrees": "Both agree. ", "disagrees": "They differ. ", "": ""}
 
 
 @dataclass(frozen=True)
@@ -40,9 +45,9 @@ class PageUpdate:
     """Text for the editor."""
 
     @classmethod
-    def notice(cls, message: str) -> PageUpdate:
-        """Returns a message alone: what was shown before stays."""
-        return cls(None, None, None, None, None, None, message_box(message), status_box("Ready."))
+    def refusal(cls, message: str) -> PageUpdate:
+        """Returns why a question came to nothing. What was shown before goes: it answered another one."""
+        return cls(answer_box("Answer", note="none"), message=message_box(message), status=status_box("Failed."))
 
 
 class LiveQuestion:
@@ -50,12 +55,23 @@ class LiveQuestion:
 
     Args:
         pictures: the pictures it is about.
-        compared: whether the plain baseline is asked beside it.
+        compared: whether it is answered without a program as well.
+        question: what is asked, named above the answer.
         source: the program, where the visitor wrote it; the editor then keeps their text.
+        without: the answer without a program, where it is known already.
     """
 
-    def __init__(self, pictures: Sequence[Picture], *, compared: bool, source: str | None = None) -> None:
+    def __init__(
+        self,
+        pictures: Sequence[Picture],
+        *,
+        compared: bool,
+        question: str = "",
+        source: str | None = None,
+        without: Answer | None = None,
+    ) -> None:
         self.pictures = pictures
+        self.question = question
         self.answer: Answer | None = None
         """The answer, or what was done until a program that the visitor wrote failed."""
         self.done = False
@@ -63,29 +79,33 @@ class LiveQuestion:
         self._calls: list[Call] = []
         self._cards = ""
         self._compares = compared
+        self.without = without
+        """The answer without a program."""
+        self._outcome = ""
+        """What the status says from the end of the question on."""
         self._source = source or ""
         self._written = source is None
-        waiting = answer_box("Plain baseline", note="reading captions ...") if compared else ""
-        # A program that the visitor changed is still compared with the baseline of its question.
-        baseline = waiting if source is None else None
-        self.view = PageUpdate(
-            answer_box("Answer", note="working ..."), baseline, status=status_box("Looking at the pictures.")
-        )
+        baseline = answer_box(_WITHOUT, note="working ...") if compared else ""
+        status = status_box("Looking at the pictures.", busy=True)
+        self.view = PageUpdate(self._box(note="working ..."), baseline, status=status)
         if source is not None:
-            self._show(program=pages.program_html(source), status=status_box("Checking the program."))
+            self._show(program=pages.program_html(source), status=status_box("Checking the program.", busy=True))
+        self._settle()
 
     def feed(self, event: Event) -> None:
         """Shows what an event tells of the question."""
         match event:
             case Prepared(examples):
                 self._examples = examples
-                self._show(examples=_retrieved(examples, open=True), status=status_box("Writing the program."))
+                self._show(
+                    examples=_retrieved(examples, open=True), status=status_box("Writing the program.", busy=True)
+                )
             case Writing(source):
                 self._show(program=pages.program_html(source))
             case Wrote(program):
                 self._wrote(program.source)
             case CallBegan():
-                status = status_box(f"Running {event.name}(...), call {event.index}.")
+                status = status_box(f"Running {event.name}(...), call {event.index}.", busy=True)
                 self._show(running=pages.running_html(event), status=status)
             case CallEnded(call):
                 self._ended(call)
@@ -97,26 +117,27 @@ class LiveQuestion:
                 self._failed(error, answer)
 
     def feed_baseline(self, event: Event) -> None:
-        """Shows what an event tells of the baseline."""
+        """Shows what an event tells of the answer without a program."""
+        if isinstance(event, Answered):
+            self.without = event.answer
+        elif isinstance(event, Failed):
+            self._show(baseline=answer_box(_WITHOUT, note=f"failed: {event.error.message}"))
         if isinstance(event, Answered | Failed):
             self._compares = False
-        if isinstance(event, Answered):
-            note = f"plain PnP-VQA, without a program: {_cost(event.answer)}"
-            self._show(baseline=answer_box("Plain baseline", event.answer.text, note))
-        elif isinstance(event, Failed):
-            self._show(baseline=answer_box("Plain baseline", note=f"failed: {event.error.message}"))
+            self._settle()
 
     @property
     def pending(self) -> bool:
-        """Whether the answer, or the baseline beside it, has not come yet."""
+        """Whether the answer, or the one without a program, has not come yet."""
         return not self.done or self._compares
 
     def stopped(self, why: str) -> None:
         """Shows that the question was ended before its answer."""
         if self.answer is None:
-            self._show(answer=answer_box("Answer", note="none: stopped"))
+            self._show(answer=self._box(note="none: stopped"))
+        self._outcome = self._outcome or why
+        self._show(running="")
         self._end_baseline()
-        self._show(running="", status=status_box(why))
 
     def failed(self, error: ErrorRecord) -> None:
         """Shows a failure outside of the question itself."""
@@ -125,7 +146,23 @@ class LiveQuestion:
 
     def _end_baseline(self) -> None:
         if self._compares:
-            self._show(baseline=answer_box("Plain baseline", note="none: stopped"))
+            self._compares = False
+            self._show(baseline=answer_box(_WITHOUT, note="none: stopped"))
+        self._settle()
+
+    def _settle(self) -> None:
+        """Says how it ended, what is still under way, and whether the two answers agree."""
+        if self._outcome and self._compares:
+            self._show(status=status_box(f"{self._outcome} Answering without a program ...", busy=True))
+        elif self._outcome:
+            self._show(status=status_box(self._outcome))
+        if (without := self.without) is not None:
+            agreed = _AGREED[pages.agreement(self.answer, without) if self.answer else ""]
+            note = _DECLINED if without.declined else f"{agreed}{seconds(without.seconds)}"
+            self._show(baseline=answer_box(_WITHOUT, without.text, note))
+
+    def _box(self, text: str = "", note: str = "") -> str:
+        return answer_box("Answer", text, note, self.question)
 
     # -- events ------------------------------------------------------------------------------------------------------
 
@@ -133,7 +170,7 @@ class LiveQuestion:
         self._source = source
         # What is of interest now comes below them, so they fold.
         self._show(examples=_retrieved(self._examples, open=False))
-        self._show(program=pages.program_html(source), status=status_box("Checking the program."))
+        self._show(program=pages.program_html(source), status=status_box("Checking the program.", busy=True))
         if self._written:
             self._show(source=source)
 
@@ -141,38 +178,38 @@ class LiveQuestion:
         self._calls.append(call)
         crowded = len(self._cards) > CARDS
         self._cards += pages.call_html(replace(call, evidence=()) if crowded else call, self.pictures)
-        program = pages.program_html(self._source, self._calls)
+        program = pages.program_html(self._source, self._calls, pictures=self.pictures)
         self._show(calls=self._cards, running="", program=program)
 
     def _rejected(self, event: Rejected) -> None:
-        then = {"repair": "It is written again.", "fallback": "Plain PnP-VQA answers instead.", "nothing": ""}
+        then = {"repair": "It is written again.", "fallback": "The question is answered without one.", "nothing": ""}
         program = pages.program_html(event.program.source, self._calls, event.error)
         message = message_box(f"The program failed: {event.error.message} {then[event.next]}", kind="note")
         self._show(program=program, running="", message=message)
 
     def _answered(self, answer: Answer) -> None:
         self.answer, self.done = answer, True
-        note = _cost(answer)
-        if answer.fallback:
-            note = f"from plain PnP-VQA, because the program failed: {note}"
+        note = seconds(answer.seconds)
+        if answer.declined:
+            note = _DECLINED
+        elif answer.fallback:
+            note = f"without a program, because the program failed: {note}"
         elif answer.method == "pnpvqa":
-            note = f"plain PnP-VQA, without a program: {note}"
+            note = f"without a program: {note}"
         evidence = "".join(pages.evidence_html(one, self.pictures) for one in answer.trace.baseline)
-        self._show(
-            answer=answer_box("Answer", answer.text or "(nothing)", note),
-            calls=self._cards + evidence,
-            running="",
-            status=status_box(_done(answer)),
-        )
+        # As on the trace page: what was compared follows the program.
+        shown = pages.comparisons_html(self._source, self._calls, self.pictures) + self._cards + evidence
+        self._show(answer=self._box(answer.text or "(nothing)", note), calls=shown, running="")
+        self._outcome = _done(answer)
+        self._settle()
+        if answer.warnings:
+            self._show(message="".join(message_box(one.message, kind="note") for one in answer.warnings))
 
     def _failed(self, error: ErrorRecord, answer: Answer | None) -> None:
         self.answer, self.done = answer, True
-        self._show(
-            answer=answer_box("Answer", note="none"),
-            running="",
-            message=message_box(error.message),
-            status=status_box("Failed."),
-        )
+        self._show(answer=self._box(note="none"), running="", message=message_box(error.message))
+        self._outcome = "Failed."
+        self._settle()
         if self._source and error.type.startswith("Program"):
             self._show(program=pages.program_html(self._source, self._calls, error))
 
@@ -180,11 +217,12 @@ class LiveQuestion:
         self.view = replace(self.view, **pieces)
 
 
-def answer_box(title: str, text: str = "", note: str = "") -> str:
-    """Returns a box with a title, a big text and a small note."""
+def answer_box(title: str, text: str = "", note: str = "", question: str = "") -> str:
+    """Returns a box with a title, what was asked, a big text and a small note."""
+    asked = f'<p class="demo-asked">{escape(question)}</p>' if question else ""
     big = f'<p class="demo-big">{escape(text)}</p>' if text else ""
     small = f'<p class="demo-small">{escape(note)}</p>' if note else ""
-    return f'<section class="demo-box"><h2>{escape(title)}</h2>{big}{small}</section>'
+    return f'<section class="demo-box"><h2>{escape(title)}</h2>{asked}{big}{small}</section>'
 
 
 def message_box(text: str, *, kind: str = "error") -> str:
@@ -192,30 +230,31 @@ def message_box(text: str, *, kind: str = "error") -> str:
     return f'<div class="demo-message demo-{escape(kind)}" role="alert">{escape(" ".join(text.split()))}</div>'
 
 
-def status_box(text: str) -> str:
-    """Returns a line on how far things are, which screen readers say when they have time."""
-    return f'<div class="demo-status" role="status">{escape(text)}</div>'
+def status_box(text: str, *, busy: bool = False) -> str:
+    """Returns a line on how far things are, which screen readers say when they have time.
+
+    Args:
+        text: what it says.
+        busy: whether something runs: the page's script reads it there, and has Stop or Ask pressed accordingly.
+    """
+    return f'<div class="demo-status"{" data-busy" if busy else ""} role="status">{escape(text)}</div>'
 
 
 def _retrieved(examples: Sequence[Shown], *, open: bool) -> str:
     if not examples:
         return ""
-    count = f"{len(examples)} example{'' if len(examples) == 1 else 's'}"
+    count = f"{len(examples)} worked example{'' if len(examples) == 1 else 's'}"
     return (
-        f'<details class="demo-retrieved"{" open" if open else ""}><summary>{count} retrieved and shown to the'
-        f" language model</summary>{pages.examples_html(examples)}</details>"
+        f'<details class="demo-retrieved"{" open" if open else ""}><summary>{count} that the language'
+        f" model was shown</summary>{pages.examples_html(examples)}</details>"
     )
-
-
-def _cost(answer: Answer) -> str:
-    return f"{answer.seconds:.2f} s, {answer.tokens:,} tokens"
 
 
 def _done(answer: Answer) -> str:
     calls = len(answer.trace.calls)
     if not calls:
-        return f"Done in {answer.seconds:.2f} s."
+        return f"Done in {seconds(answer.seconds)}."
     remembered = sum(call.remembered for call in answer.trace.calls)
     plural = "" if calls == 1 else "s"
     memory = f", {remembered} of them from memory" if remembered else ""
-    return f"Done in {answer.seconds:.2f} s: {calls} call{plural}{memory}."
+    return f"Done in {seconds(answer.seconds)}: {calls} call{plural}{memory}."

@@ -1,9 +1,10 @@
-"""Starts the server: loads the default preset while the page is being made, and listens on this machine alone."""
+"""Starts the server: makes the page, listens on this machine alone, and loads the default preset."""
 
 from __future__ import annotations
 
 import errno
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..core.errors import SetupError
+from ..presets.configuration import Layer
 from .engines import Engines, lacking
 from .gate import Gate, loopback
 from .limits import DemoLimits
@@ -57,37 +59,40 @@ class Serving:
 
 def main(
     preset: str = "mini",
+    layers: Sequence[Layer] = (),
     *,
     host: str = LOCAL,
     port: int | None = None,
     browser: bool = True,
-    language_model: str | None = None,
     limits: DemoLimits | None = None,
     names: Sequence[str] = (),
     auth: str | None = None,
+    share_answers: bool = False,
     say: Callable[[str], None],
 ) -> None:
     """Serves the page until interrupted.
 
     Args:
         preset: the preset chosen at first; it is loaded at once, and fetched where it is missing.
+        layers: values in place of every preset's.
         host: address to listen on.
         port: port to listen on; None takes 7860, or the next that is free.
         browser: whether to open the page.
-        language_model: in place of every preset's.
         limits: what visitors may use.
         names: more names by which visitors may address it, such as a proxy's.
         auth: ``NAME:PASSWORD`` that visitors have to give.
+        share_answers: whether visitors may make a link to an answer, which whoever has it may read without a password.
         say: tells whoever started it.
 
     Raises:
         SetupError: Gradio is not installed, the port is taken, or ``auth`` is no name and password.
-        UnknownNameError: no such preset or language model.
+        UnknownNameError: no such preset or back end.
+        InputError: no such field, or a value that it cannot have.
     """
     started = time.perf_counter()
     login = _login(auth)
-    engines = Engines(preset, language_model)
-    options = _Options(host, port, limits or DemoLimits(), names, login)
+    engines = Engines(preset, layers)
+    options = _Options(host, port, limits or DemoLimits(), names, login, share_answers)
     with _uploads() as files, _leaving(engines, files) as leaving, _serving(engines, files, options, say) as served:
         leaving.status = 0
         say(f"listening on {served.url} after {time.perf_counter() - started:.1f} s; end with Ctrl-C")
@@ -112,13 +117,16 @@ class _Options:
     limits: DemoLimits
     names: Sequence[str]
     login: tuple[str, str] | None
+    share_answers: bool
 
 
 @contextmanager
 def _uploads() -> Iterator[Path]:
     """A folder for what visitors upload, deleted at the end."""
-    files = Path(tempfile.mkdtemp(prefix="codevqa-demo-")).resolve()
+    # Named before it is made: an interrupt right after that finds it here, and leaves nothing behind.
+    files = Path(tempfile.gettempdir()).resolve() / f"codevqa-demo-{secrets.token_hex(8)}"
     try:
+        files.mkdir(mode=0o700)
         yield files
     finally:
         shutil.rmtree(files, ignore_errors=True)
@@ -130,6 +138,12 @@ class _Leaving:
 
     status: int = 130
     """Of one that was not ready yet."""
+
+
+def _untold(unraisable: sys.UnraisableHookArgs) -> None:
+    """Tells of an error that nobody can catch, unless it is an interrupt that fell into such a place."""
+    if unraisable.exc_type is not KeyboardInterrupt:
+        sys.__unraisablehook__(unraisable)
 
 
 @contextmanager
@@ -161,9 +175,11 @@ def _leaving(engines: Engines, files: Path) -> Iterator[_Leaving]:
     # Where it was started in the background of a shell, Ctrl-C is not meant for it.
     known = [name for name in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(name) is not signal.SIG_IGN]
     before = {name: signal.signal(name, interrupt) for name in known}
+    told, sys.unraisablehook = sys.unraisablehook, _untold
     try:
         yield leaving
     finally:
+        sys.unraisablehook = told
         for name, handler in before.items():
             signal.signal(name, handler)
         if engines.interrupted and engines.loading:
@@ -174,18 +190,19 @@ def _leaving(engines: Engines, files: Path) -> Iterator[_Leaving]:
 @contextmanager
 def serving(
     preset: str = "mini",
+    layers: Sequence[Layer] = (),
     *,
     host: str = LOCAL,
     port: int | None = None,
-    language_model: str | None = None,
     limits: DemoLimits | None = None,
     names: Sequence[str] = (),
     login: tuple[str, str] | None = None,
+    share_answers: bool = False,
     say: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Serving]:
     """Serves the page inside the block; see :func:`main`. One at a time in a process."""
-    options = _Options(host, port, limits or DemoLimits(), names, login)
-    with _uploads() as files, _serving(Engines(preset, language_model), files, options, say) as served:
+    options = _Options(host, port, limits or DemoLimits(), names, login, share_answers)
+    with _uploads() as files, _serving(Engines(preset, layers), files, options, say) as served:
         yield served
 
 
@@ -194,15 +211,17 @@ def _serving(engines: Engines, files: Path, options: _Options, say: Callable[[st
     if find_spec("gradio") is None:
         raise SetupError("The demo needs Gradio.", hint="Install it: pip install 'codevqa[demo]'.")
     port = _free_port(options.host, options.port)
-    offline = not lacking(engines.default, engines.language_model)
+    offline = not lacking(engines.configuration(engines.default))
     with _environment(files, offline), ExitStack() as ending:
-        engines.start(say)
-        from .service import DemoService  # while the models are being loaded
+        from .service import DemoService
+        from .shares import Shares
 
-        service = DemoService(engines, options.limits, files)
+        shares = Shares(files, options.limits) if options.share_answers else None
+        service = DemoService(engines, options.limits, files, shares)
         ending.callback(service.close)
         blocks, url = _launch(service, replace(options, port=port))
         ending.callback(blocks.close, verbose=False)
+        engines.start(say)  # only now: Python imports models' libraries and Gradio one after the other anyway
         yield Serving(url, port, blocks)
 
 
@@ -233,6 +252,7 @@ def _launch(service: DemoService, options: _Options) -> tuple[gradio.Blocks, str
         files=service.files,
         hosts=_names(options.host, options.names),
         numbers=not loopback(options.host),
+        shares=service.shares,
     )
     blocks = build(service)
     host = options.host

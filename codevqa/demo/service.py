@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -19,9 +18,11 @@ from ..core.trace import Method
 from ..engine.watch import Watch
 from ..pages import trace_page
 from .engines import Engines
+from .history import Histories, Past
 from .limits import DemoLimits
 from .live import LiveQuestion, PageUpdate, answer_box, status_box
 from .pictures import read_pictures
+from .shares import Shares
 from .turn import Turn, follow
 from .visitor import Visitor, Visitors
 from .waiting_line import Place, WaitingLine
@@ -65,14 +66,17 @@ class DemoService:
         engines: the models.
         limits: what visitors may use.
         files: the folder of what they upload and download, and of nothing else.
+        shares: what they made links to; None where they may not.
     """
 
-    def __init__(self, engines: Engines, limits: DemoLimits, files: Path) -> None:
+    def __init__(self, engines: Engines, limits: DemoLimits, files: Path, shares: Shares | None = None) -> None:
         self.engines = engines
         self.limits = limits
         self.visitors = Visitors(limits)
         self.line = WaitingLine(limits)
         self.files = files
+        self.histories = Histories(files, limits)
+        self.shares = shares
         self.each_question: Callable[[], None] = _nothing
         """Called as each question comes in."""
 
@@ -92,29 +96,34 @@ class DemoService:
         try:
             visitor = self.visitors.admit(visitor_id.session, visitor_id.address)
             visitor.asking += 1
-            number = visitor.begin()
+            number = visitor.latest = visitor.begin()
             self.line.stir()  # an earlier question of theirs may wait, and ends now
             asked, pictures = await self._checked(asked)
             place = self.line.join()
-            while place.before and visitor.turn == number:
-                yield _waiting(f"Waiting: {place.before} before you."), None
-                await place.moved()
-            if visitor.turn != number:  # a question that was stopped while it waited loads no models
-                yield _ended(), None
+            async with aclosing(self._wait(place, visitor, asked.preset)) as waits:
+                async for view in waits:
+                    yield view, None
+            if visitor.turn != number:
+                if visitor.latest == number:
+                    yield _ended(), None
                 return
-            if not self.engines.loaded(asked.preset):
-                yield _waiting(f"Loading the models of {asked.preset}."), None
             vqa = await asyncio.to_thread(self.engines.get, asked.preset)
-            if visitor.turn != number:  # stopped, or asked something else meanwhile
-                yield _ended(), None
-                return
             compare = asked.program is None and asked.method == "codevqa"
-            live = LiveQuestion(pictures, compared=compare, source=asked.program)
+            live = LiveQuestion(
+                pictures,
+                compared=compare,
+                question=asked.question,
+                source=asked.program,
+                without=_known_without(visitor, asked, pictures),
+            )
             yield live.view, live
             turn = Turn(_begin(vqa, asked, pictures, visitor), _baseline(vqa, asked, pictures, visitor, compare))
             async with aclosing(follow(turn, live, visitor, self.limits.seconds)) as views:
                 async for view in views:
+                    if visitor.latest != number:  # what they ask now is shown by itself
+                        return
                     yield view, live
+            visitor.without = live.without
             visitor.answer, visitor.pictures = live.answer and _public(live.answer), pictures
         except CodeVQAError as error:
             yield _failed(live, error.record()), live
@@ -126,6 +135,17 @@ class DemoService:
                 visitor.asking -= 1
             if place is not None:
                 place.leave()
+
+    async def _wait(self, place: Place, visitor: Visitor, preset: str) -> AsyncGenerator[PageUpdate, None]:
+        """Yields what to show until a question's turn has come and its models are here, or it was stopped."""
+        number = visitor.turn
+        while place.before and visitor.turn == number:
+            yield _waiting(f"Waiting: {place.before} before you.")
+            await place.moved()
+        # A question that was stopped while it waited loads no models.
+        if visitor.turn == number and not self.engines.loaded(preset):
+            yield _waiting(f"Loading the models of {preset}.")
+            await asyncio.to_thread(self.engines.get, preset)
 
     async def answer(self, asked: DemoRequest, visitor_id: VisitorId) -> Answer:
         """Returns the answer alone, as a client of the API wants it; several of theirs may run side by side.
@@ -166,16 +186,26 @@ class DemoService:
             return _public(last.answer)
         raise InputError("Stopped.")
 
-    async def page(self, visitor_id: VisitorId) -> str | None:
-        """Writes the trace page of a visitor's last answer; returns its path, or None where there is none to be had."""
+    async def keep(self, asked: DemoRequest, view: PageUpdate, visitor_id: VisitorId, token: str) -> Past | None:
+        """Keeps a visitor's last answer, for them to see again and to download; None where there is none to be had.
+
+        Args:
+            asked: what was asked.
+            view: what the page shows of it.
+            visitor_id: who asked.
+            token: what their browser knows their earlier questions by.
+        """
         visitor = self.visitors.known(visitor_id.session)
         if visitor is None or visitor.answer is None:
             return None
+        answer, pictures, without = visitor.answer, visitor.pictures, visitor.without
+        view = replace(view, source=view.source or asked.program)
         try:
-            return await asyncio.to_thread(self._write_page, visitor.answer, visitor.pictures)
+            written = await asyncio.to_thread(lambda: self.histories.write(view, trace_page(answer, pictures, without)))
         except OSError as error:  # the answer itself is shown already
-            log.warning("a page for download was not written: %s", error.strerror)
+            log.warning("an answer was not kept: %s", error.strerror)
             return None
+        return self.histories.add(token, answer.question, answer.text, tuple(asked.pictures), written)
 
     def stop(self, visitor_id: VisitorId) -> bool:
         """Ends what runs for a visitor, also while it waits for its models; returns whether anything did."""
@@ -223,13 +253,6 @@ class DemoService:
         pictures = await asyncio.to_thread(read_pictures, asked.pictures, self.limits, self.files)
         return replace(asked, question=question, shots=asked.shots or None), pictures
 
-    def _write_page(self, answer: Answer, pictures: Sequence[Picture]) -> str:
-        folder = self.files / "pages" / secrets.token_hex(16)
-        folder.mkdir(parents=True)
-        path = folder / "codevqa-answer.html"
-        path.write_text(trace_page(answer, pictures), "utf-8")
-        return str(path)
-
 
 def _nothing() -> None:
     pass
@@ -243,7 +266,7 @@ def _public(answer: Answer) -> Answer:
 
 def _begin(vqa: CodeVQA, asked: DemoRequest, pictures: tuple[Picture, ...], visitor: Visitor) -> Watch:
     if asked.program is not None:
-        return vqa.watch_run(asked.program, list(pictures), question=asked.question, memory=visitor.memory)
+        return vqa.watch_run(list(pictures), asked.program, question=asked.question, memory=visitor.memory)
     method: Method = "pnpvqa" if asked.method == "pnpvqa" else "codevqa"
     return vqa.watch(list(pictures), asked.question, method=method, shots=asked.shots, memory=visitor.memory)
 
@@ -256,16 +279,23 @@ def _baseline(
     return vqa.watch(list(pictures), asked.question, method="pnpvqa", memory=visitor.memory)
 
 
+def _known_without(visitor: Visitor, asked: DemoRequest, pictures: Sequence[Picture]) -> Answer | None:
+    """Returns what the question of a program that the visitor changed got without one."""
+    without = visitor.without if asked.program is not None else None
+    same = without is not None and without.question == asked.question
+    return without if same and [one.key for one in visitor.pictures] == [one.key for one in pictures] else None
+
+
 def _ended() -> PageUpdate:
     return PageUpdate(answer_box("Answer", note="none: stopped"), status=status_box("Stopped."))
 
 
 def _waiting(text: str) -> PageUpdate:
-    return PageUpdate(answer_box("Answer", note="waiting ..."), status=status_box(text))
+    return PageUpdate(answer_box("Answer", note="waiting ..."), status=status_box(text, busy=True))
 
 
 def _failed(live: LiveQuestion | None, error: ErrorRecord) -> PageUpdate:
     if live is not None:
         live.failed(error)
         return live.view
-    return PageUpdate.notice(error.message)
+    return PageUpdate.refusal(error.message)

@@ -10,7 +10,7 @@ from ..pages import styles
 
 __all__ = ["head", "theme"]
 
-CSS = Path(__file__).resolve().parent / "static" / "demo.css"
+STATIC = Path(__file__).resolve().parent / "static"
 SANS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica", "Arial", "sans-serif")
 MONO = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace")
 
@@ -23,6 +23,21 @@ def theme() -> gr.themes.Base:
         font=[gr.themes.Font(name) for name in SANS],
         font_mono=[gr.themes.Font(name) for name in MONO],
     ).set(
+        body_background_fill="var(--cv-paper)",
+        body_background_fill_dark="var(--cv-paper)",
+        body_text_color="var(--cv-ink)",
+        body_text_color_dark="var(--cv-ink)",
+        block_background_fill="var(--cv-sheet)",
+        block_background_fill_dark="var(--cv-sheet)",
+        block_border_color="var(--cv-line)",
+        block_border_color_dark="var(--cv-line)",
+        block_radius="10px",
+        button_secondary_background_fill="var(--cv-track)",
+        button_secondary_background_fill_dark="var(--cv-track)",
+        button_secondary_background_fill_hover="var(--cv-line)",
+        button_secondary_background_fill_hover_dark="var(--cv-line)",
+        button_secondary_text_color="var(--cv-ink)",
+        button_secondary_text_color_dark="var(--cv-ink)",
         button_primary_background_fill="*primary_700",
         button_primary_background_fill_hover="*primary_800",
         button_primary_background_fill_dark="*primary_700",
@@ -37,5 +52,6 @@ def theme() -> gr.themes.Base:
 
 
 def head() -> str:
-    """Returns the style sheets, for the head of the page: Gradio rewrites those that it is given otherwise."""
-    return f"<style>{styles()}\n{CSS.read_text('utf-8')}</style>"
+    """Returns style sheets and script, for the head of the page: Gradio rewrites those that it is given otherwise."""
+    css, script = ((STATIC / name).read_text("utf-8") for name in ("demo.css", "demo.js"))
+    return f"<style>{styles()}\n{css}</style><script>{script}</script>"

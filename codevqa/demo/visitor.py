@@ -59,12 +59,16 @@ class Visitor:
     """The last answer, for the page to download."""
     pictures: tuple[Picture, ...] = ()
     """The pictures it is about."""
+    without: Answer | None = None
+    """What its question is answered without a program."""
     running: list[Watch] = field(default_factory=list)
     """What runs now: the question, and the baseline beside it."""
     asking: int = 0
     """Questions of the page that have not ended, those that wait for their turn or their models included."""
     turn: int = 0
     """Counts what they asked: a later turn ends an earlier one."""
+    latest: int = 0
+    """The turn of their newest question; one that was stopped has a later turn, and no newer question."""
     seen: float = 0.0
 
     def begin(self) -> int:

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..core.errors import ProgramAnswerError
 from ..core.question_kind import QuestionKind
 from ..core.trace import ImageRef, Plain
 from ..primitives.kinds import Image
 
-__all__ = ["answer_text", "fitted_answer", "plain"]
+__all__ = ["answer_text", "fitted_answer", "plain", "release_text"]
 
 
-def plain(value: object) -> Plain:
-    """Returns a value with every image replaced by a reference to it."""
+def plain(value: object, stands: Callable[[Image], Plain] = lambda image: ImageRef(image.index)) -> Plain:
+    """Returns a value with every image replaced by what stands for it: a reference."""
     if isinstance(value, Image):
-        return ImageRef(value.index)
+        return stands(value)
     if isinstance(value, list):
-        return [plain(item) for item in value]
+        return [plain(item, stands) for item in value]
     if isinstance(value, tuple):
-        return tuple(plain(item) for item in value)
+        return tuple(plain(item, stands) for item in value)
     if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
+        return {key: plain(item, stands) for key, item in value.items()}
     return value
 
 
@@ -37,6 +39,14 @@ def answer_text(value: object) -> str:
         shown = "an empty list" if value in ([], ()) else repr(value)
         raise ProgramAnswerError(f"the program left {shown} in answer, which says nothing")
     return text
+
+
+def release_text(value: object) -> str:
+    """Returns the value a program left in ``answer`` as the paper's release does: as Python prints it.
+
+    True is "True", which its metric takes for another answer than yes. Images are their places there, from 0.
+    """
+    return str(plain(value, lambda image: image.index - 1))
 
 
 def fitted_answer(text: str, kind: QuestionKind) -> str:

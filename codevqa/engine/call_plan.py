@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from ..core.program_tree import parse
 from ..primitives.kinds import Image
 from ..primitives.signature import CONSTANTS
 from ..primitives.visual import opened, opened_set
-from ..sandbox.program_shape import parse
 
 __all__ = ["PlannedCall", "plan_calls"]
 

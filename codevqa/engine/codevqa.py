@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from types import TracebackType
-from typing import Unpack, get_args
+from typing import TYPE_CHECKING, Unpack
 
 from ..batching.model_services import ModelServices
 from ..core.answer import Answer
-from ..core.errors import CodeVQAError, InputError
+from ..core.errors import CodeVQAError
 from ..core.images import ImageSource
 from ..core.loop_thread import LoopThread
 from ..core.settings import Settings
@@ -18,27 +18,18 @@ from ..core.trace import Form, Method, Program, Trace
 from ..models.base import Models, chats, prompt_text
 from ..primitives.pnpvqa import PnPVQA
 from ..primitives.signature import Primitive, PrimitiveSet
-from ..primitives.visual import VISUAL, find_object
+from ..primitives.visual import find_object
 from ..sandbox.sandbox import Sandbox
 from ..writing.writer import Writer
+from .many import Asked, Begin, Errors, Progress, Question, as_request, check, followed, stream, stream_async, text_of
 from .question_run import EngineParts, answer_request, checked_question
-from .request import AskOptions, Request, RunOptions, check_options
+from .request import AskOptions, Request, RunOptions, check_options, run_request
 from .watch import Watch
 
+if TYPE_CHECKING:
+    from ..presets.configuration import Configuration
+
 __all__ = ["CodeVQA", "Method", "Question"]
-
-
-_MANY = "ask_many() takes a list of Question, and a method: 'codevqa' or 'pnpvqa'."
-
-
-@dataclass(frozen=True)
-class Question:
-    """One question for :meth:`CodeVQA.ask_many`."""
-
-    images: ImageSource | Sequence[ImageSource]
-    text: str
-    form: Form | None = None
-    """None: one image is a question about an image, several are a set."""
 
 
 class CodeVQA:
@@ -61,7 +52,9 @@ class CodeVQA:
         self.writer = writer.with_extra(own)
         self.models = models
         self.settings = settings
-        self.primitives: PrimitiveSet = VISUAL.extend(own)
+        self.configuration: Configuration | None = None
+        """What it was made from, where it was made from one."""
+        self.primitives: PrimitiveSet = self.writer.primitives
         self._loop = LoopThread("codevqa")
         self._services = ModelServices(
             models,
@@ -86,6 +79,7 @@ class CodeVQA:
                 chat=chats(models.reader, only=True),
             ),
             self.model_names,
+            models.domain,
         )
         self._slots = asyncio.Semaphore(settings.workers)
 
@@ -101,33 +95,59 @@ class CodeVQA:
         matcher: str | None = None,
         captioner: str | None = None,
         retriever: str | None = None,
+        detector: str | None = None,
+        sets: Mapping[str, object] = {},
     ) -> CodeVQA:
-        """Builds an engine from a named preset: ``mini`` (embedded, offline), ``base`` or ``large``.
+        """Builds an engine from a preset: ``mini`` (embedded, offline), ``base``, ``large`` or ``paper``, whose
+        language model has to be named; or from a file of one's own.
 
         Args:
-            name: the preset; ``codevqa models`` lists them.
+            name: the preset; ``codevqa models`` lists them. Or a TOML file, such as ``codevqa config`` prints.
             prompts: prompt set in place of the preset's, such as ``nlvr2``.
             settings: numbers in place of the preset's.
             primitives: primitives of your own.
             language_model: in place of the preset's, e.g. ``openai-chat:gpt-4.1-mini`` or ``transformers:FOLDER``.
-            matcher: in place of the preset's, e.g. ``blip:Salesforce/blip-itm-large-coco``.
+            matcher: in place of the preset's, e.g. ``blip:Salesforce/blip-itm-large-coco``, or of LAVIS's own files
+                ``blip:https://HOST/FILE.pth#sha256=HEX``.
             captioner: in place of the preset's.
             retriever: in place of the preset's, e.g. ``sentence:all-MiniLM-L6-v2``.
+            detector: in place of the preset's, if it has one, e.g. ``zero-shot:IDEA-Research/grounding-dino-base``.
+            sets: single values under dotted names, as for ``codevqa --set``: ``{"query.captions": 3, "matcher.dtype":
+                "float32"}``.
 
         Raises:
             UnknownNameError: no such preset, prompt set or back end.
+            InputError: no such field, or a value that it cannot have.
             ModelNotFoundError: a checkpoint is not here and cannot be fetched.
         """
-        from ..presets.assembly import build
+        from ..presets.configuration import Layer, configure
 
-        parts = {
+        given = {
+            "prompts": prompts,
             "language_model": language_model,
             "matcher": matcher,
             "captioner": captioner,
             "retriever": retriever,
+            "detector": detector,
         }
-        writer, models, used = build(name, prompts=prompts, settings=settings, parts=parts)
-        return cls(writer, models, used, primitives=primitives)
+        values = {**{field: value for field, value in given.items() if value is not None}, **sets}
+        configuration = configure(name, [Layer("given", values)], settings=settings)
+        return cls.from_configuration(configuration, primitives=primitives)
+
+    @classmethod
+    def from_configuration(cls, configuration: Configuration, *, primitives: Iterable[Primitive] = ()) -> CodeVQA:
+        """Builds an engine from a configuration (:func:`codevqa.presets.configuration.configure`).
+
+        Raises:
+            UnknownNameError: no such prompt set.
+            ModelNotFoundError: a checkpoint is not here and cannot be fetched.
+        """
+        from ..presets.assembly import build
+
+        writer, models, here = build(configuration)
+        engine = cls(writer, models, here.settings, primitives=primitives)
+        engine.configuration = here
+        return engine
 
     # -- asking ------------------------------------------------------------------------------------------------------
 
@@ -166,43 +186,94 @@ class CodeVQA:
         """
         return self._watch(Request(images, question, **options))
 
-    def ask_many(self, questions: Iterable[Question], *, method: Method = "codevqa") -> list[Answer]:
+    def ask_many(
+        self,
+        questions: Iterable[Asked],
+        *,
+        method: Method = "codevqa",
+        errors: Errors = "return",
+        progress: Progress = False,
+    ) -> list[Answer]:
         """Answers many questions at once, sharing batches; the answers come in the order of the questions.
 
-        A question that cannot be answered at all gives an answer with empty ``text`` and its ``error`` set, so that
-        one bad picture loses nothing.
+        Args:
+            questions: each a :class:`Question`, or images and text as a pair.
+            method: for all of them.
+            errors: ``return`` gives a question that cannot be answered at all an answer with empty ``text`` and its
+                ``error`` set, so that one bad picture loses nothing; ``raise`` ends with the first of them.
+            progress: True shows a bar on standard error; or a function of how many are answered, and of how many.
 
         Raises:
             InputError: these are no questions.
+            CodeVQAError: with ``raise``, what a question failed of.
         """
-        return self._loop.run(self._ask_many(questions, method))
+        check(questions, method, errors)
+        with followed(progress, questions) as one_more:
+            found = {}
+            for place, answer in self.ask_stream(questions, method=method, errors=errors):
+                found[place] = answer
+                one_more()
+        return [found[place] for place in range(len(found))]
 
-    async def ask_many_async(self, questions: Iterable[Question], *, method: Method = "codevqa") -> list[Answer]:
+    async def ask_many_async(
+        self,
+        questions: Iterable[Asked],
+        *,
+        method: Method = "codevqa",
+        errors: Errors = "return",
+        progress: Progress = False,
+    ) -> list[Answer]:
         """Async twin of :meth:`ask_many`."""
-        return await self._loop.wait(self._ask_many(questions, method))
+        check(questions, method, errors)
+        with followed(progress, questions) as one_more:
+            found = {}
+            async with aclosing(self.ask_stream_async(questions, method=method, errors=errors)) as answers:
+                async for place, answer in answers:
+                    found[place] = answer
+                    one_more()
+        return [found[place] for place in range(len(found))]
 
-    async def _ask_many(self, questions: Iterable[Question], method: Method) -> list[Answer]:
-        async def one(question: Question) -> Answer:
+    def ask_stream(
+        self, questions: Iterable[Asked], *, method: Method = "codevqa", errors: Errors = "return"
+    ) -> Generator[tuple[int, Answer]]:
+        """Answers many questions as :meth:`ask_many` does, and yields each answer when it is there.
+
+        Yields:
+            The question's place, from 0 on, and its answer. Questions are taken when there is room for them, so they
+            may come from a generator without end; leaving the loop ends what is under way.
+        """
+        check(questions, method, errors)
+        return stream(self._beginning(method, errors), questions, self._most)
+
+    def ask_stream_async(
+        self, questions: Iterable[Asked], *, method: Method = "codevqa", errors: Errors = "return"
+    ) -> AsyncGenerator[tuple[int, Answer]]:
+        """Async twin of :meth:`ask_stream`."""
+        check(questions, method, errors)
+        return stream_async(self._beginning(method, errors), questions, self._most)
+
+    @property
+    def _most(self) -> int:
+        return 2 * self.settings.workers  # one waits behind each that is answered, so that no worker does
+
+    def _beginning(self, method: Method, errors: Errors) -> Begin:
+        async def one(asked: object) -> Answer:
             async with self._slots:
                 try:
-                    if not isinstance(question, Question):
-                        raise InputError(f"A {type(question).__name__} is no Question.", hint=_MANY)
-                    request = Request(question.images, question.text, question.form, method)
-                    return await answer_request(self._parts, request)
+                    return await answer_request(self._parts, as_request(asked, method))
                 except CodeVQAError as error:
-                    text = str(getattr(question, "text", ""))
-                    return Answer(text, "", None, Trace(), method=method, error=error.record())
+                    if errors == "raise":
+                        raise
+                    return Answer(text_of(asked), "", None, Trace(), method=method, error=error.record())
 
-        if method not in get_args(Method) or not isinstance(questions, Iterable):
-            raise InputError("There are no questions to answer.", hint=_MANY)
-        return list(await asyncio.gather(*map(one, questions)))
+        return lambda asked: self._loop.submit(one(asked))
 
     # -- programs of the user's --------------------------------------------------------------------------------------
 
     def run(
         self,
-        program: Program | str,
         images: ImageSource | Sequence[ImageSource],
+        program: Program | str,
         *,
         question: str = "",
         **options: Unpack[RunOptions],
@@ -210,9 +281,9 @@ class CodeVQA:
         """Runs a program that a user wrote or edited. Nothing falls back.
 
         Args:
-            program: the program, or its source. It may leave out the line that opens the images: ``img`` and
-                ``images`` are there already.
             images: as for :meth:`ask`.
+            program: the program, or its source. It may leave out the line that opens the images: ``img`` and
+                ``images`` are there already. Program and images in the other order is understood, and deprecated.
             question: kept with the answer; ``get_pos`` may use it.
             options: ``form``, ``seed``, ``memory``; see :class:`~codevqa.engine.request.RunOptions`.
 
@@ -223,23 +294,23 @@ class CodeVQA:
             ImageError: a picture cannot be used.
             ModelError: a model failed.
         """
-        return self._loop.run(answer_request(self._parts, _run_request(program, images, question, options)))
+        return self._loop.run(answer_request(self._parts, run_request(images, program, question, options)))
 
     async def run_async(
         self,
-        program: Program | str,
         images: ImageSource | Sequence[ImageSource],
+        program: Program | str,
         *,
         question: str = "",
         **options: Unpack[RunOptions],
     ) -> Answer:
         """Async twin of :meth:`run`."""
-        return await self._loop.wait(answer_request(self._parts, _run_request(program, images, question, options)))
+        return await self._loop.wait(answer_request(self._parts, run_request(images, program, question, options)))
 
     def watch_run(
         self,
-        program: Program | str,
         images: ImageSource | Sequence[ImageSource],
+        program: Program | str,
         *,
         question: str = "",
         **options: Unpack[RunOptions],
@@ -248,7 +319,7 @@ class CodeVQA:
 
         A program that fails ends with ``Failed``, which holds the calls that ran until then.
         """
-        return self._watch(_run_request(program, images, question, options))
+        return self._watch(run_request(images, program, question, options))
 
     def _watch(self, request: Request) -> Watch:
         return Watch(lambda tell: self._loop.submit(answer_request(self._parts, request, tell)))
@@ -258,7 +329,7 @@ class CodeVQA:
     def prompt(self, question: str, *, form: Form = "image", shots: int | None = None) -> str:
         """Returns exactly what the language model would see for a question."""
         check_options(Request((), question, form=form, shots=shots))
-        request, _ = self.writer.request(checked_question(question, self.settings.max_question), form, shots)
+        request, _ = self.writer.request(checked_question(question, self.settings), form, shots)
         return prompt_text(request.prompt)
 
     def close(self) -> None:
@@ -277,6 +348,11 @@ class CodeVQA:
     ) -> None:
         self.close()
 
+    def __repr__(self) -> str:
+        models = ", ".join(f"{role} {name}" for role, name in self.model_names.items())
+        preset = f" {self.configuration.preset}" if self.configuration else ""
+        return f"<CodeVQA{preset}: {models}{', closed' if self._loop.closed else ''}>"
+
     @property
     def model_names(self) -> dict[str, str]:
         """Model ids by role."""
@@ -291,15 +367,3 @@ class CodeVQA:
         if self.writer.retriever:
             names["retriever"] = self.writer.retriever.name
         return names
-
-
-def _run_request(
-    program: Program | str, images: ImageSource | Sequence[ImageSource], question: str, options: RunOptions
-) -> Request:
-    """Returns what is wanted where the user brings the program."""
-    if isinstance(program, str):
-        program = Program(program, question)
-    elif not isinstance(program, Program):
-        raise InputError(f"A program is a text or a Program, not {type(program).__name__}.")
-    request = Request(images, question or program.question, program=program, **options)
-    return replace(request, form="set") if request.form is None and program.form == "set" else request

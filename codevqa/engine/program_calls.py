@@ -16,7 +16,7 @@ from ..primitives.context import CallContext
 from ..primitives.signature import PrimitiveSet
 from .answer_text import plain
 from .call_plan import PlannedCall
-from .prefetch import Prefetch
+from .prefetch import Prefetch, PrefetchedCall
 
 __all__ = ["ProgramCalls"]
 
@@ -71,6 +71,7 @@ class ProgramCalls:
         context, usage = self._context(), Usage()
         value: object = None
         failure: ErrorRecord | None = None
+        begun: PrefetchedCall | None = None
         try:
             if wrong is not None:
                 raise wrong
@@ -100,6 +101,7 @@ class ProgramCalls:
                 evidence=tuple(context.evidence),
                 error=failure,
                 remembered=0 < usage.calls == usage.remembered,
+                ahead=begun is not None,
             )
             self.made.append(ended)
             self._tell(CallEnded(ended))

@@ -20,6 +20,7 @@ from ..batching.model_services import ModelServices
 from ..core.answer import Answer
 from ..core.errors import (
     CodeVQAError,
+    EmptyReadingError,
     ErrorRecord,
     InputError,
     InternalError,
@@ -27,19 +28,22 @@ from ..core.errors import (
     ProgramAnswerError,
     ProgramError,
     QuestionError,
+    UnsetAnswerError,
 )
 from ..core.events import Answered, Event, Failed, Rejected, Tell, Wrote
 from ..core.images import Picture, each, load_pictures
 from ..core.question_kind import question_kind
 from ..core.settings import Settings
-from ..core.trace import Evidence, Form, ImageRef, Plain, Program, Trace
+from ..core.text import spaced
+from ..core.trace import Cost, DomainWarning, Evidence, Form, ImageRef, Plain, Program, Trace
+from ..models.domain import Domain
 from ..primitives.context import CallContext
 from ..primitives.kinds import Image
 from ..primitives.pnpvqa import PnPVQA, Reading
 from ..primitives.signature import PrimitiveSet
 from ..sandbox.sandbox import Sandbox
 from ..writing.writer import Writer
-from .answer_text import answer_text, fitted_answer, plain
+from .answer_text import answer_text, fitted_answer, plain, release_text
 from .call_plan import plan_calls
 from .program_calls import ProgramCalls
 from .request import Request, check_options
@@ -47,6 +51,9 @@ from .request import Request, check_options
 __all__ = ["EngineParts", "answer_request", "checked_question"]
 
 _log = logging.getLogger(__name__)
+
+DONT_KNOW = "I don't know"
+"""The answer to what lies outside of what the models know."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +70,8 @@ class EngineParts:
     pnpvqa: PnPVQA
     models: Mapping[str, str]
     """Model ids by role."""
+    domain: Domain | None = None
+    """What the models know, where that is told."""
 
 
 async def answer_request(parts: EngineParts, request: Request, tell: Tell | None = None) -> Answer:
@@ -107,21 +116,23 @@ async def _answered(run: QuestionRun) -> Answer:
         raise InternalError(f"codevqa made a mistake: {name}.", hint="The log has it: please report it.") from error
 
 
-def checked_question(question: str, longest: int) -> str:
-    """Returns a question on one line.
+def checked_question(question: str, settings: Settings) -> str:
+    """Returns a question on one line; several spaces stay several only where prompts are to be the release's.
 
     Raises:
         QuestionError: it is empty, too long, or no text that can be written down.
     """
     if not isinstance(question, str):
         raise QuestionError(f"A question is a text, not {type(question).__name__}.", hint="Give one in quotes.")
-    question = " ".join(question.split())
+    as_it_is = "release" in (settings.writer.wording, settings.query.wording)
+    question = spaced(question) if as_it_is else " ".join(question.split())
     if not question.isascii() and any("\ud800" <= letter <= "\udfff" for letter in question):
         raise QuestionError("The question contains half a surrogate pair, which no text has.", hint="Type it again.")
     if not question:
         raise QuestionError("The question is empty.", hint="Ask something about the picture.")
-    if len(question) > longest:
-        raise QuestionError(f"The question has {len(question):,} characters.", hint=f"The limit is {longest:,}.")
+    if len(question) > settings.max_question:
+        limit = f"The limit is {settings.max_question:,}."
+        raise QuestionError(f"The question has {len(question):,} characters.", hint=limit)
     return question
 
 
@@ -137,14 +148,18 @@ class QuestionRun:
         self.question = request.question
         self.form: Form = "image"
         self.images: tuple[Image, ...] = ()
+        self.warnings: tuple[DomainWarning, ...] = ()
         self.pnpvqa = parts.pnpvqa
         self.program: Program | None = None
         self.calls = self._new_calls()
+        self.program_seconds = 0.0
         self.attempts: list[tuple[Program, ErrorRecord]] = []
 
     async def finish(self) -> Answer:
         """Answers; the steps in order."""
         await self._prepare()
+        if self._outside():
+            return replace(self._answer(DONT_KNOW), method=self.request.method)
         if self.request.program is None and self.request.method == "pnpvqa":
             return replace(self._read_answer(await self._read()), method="pnpvqa")
         try:
@@ -159,7 +174,8 @@ class QuestionRun:
         """Returns what was done until an error ended it; None where nothing had begun."""
         if not self.images:
             return None
-        return replace(self._answer(""), method=self.request.method, error=error.record())
+        printed = error.printed if isinstance(error, ProgramError) else ""
+        return replace(self._answer("", printed=printed), method=self.request.method, error=error.record())
 
     def tell(self, event: Event) -> None:
         """Tells whoever watches."""
@@ -172,7 +188,7 @@ class QuestionRun:
         """Checks the question and reads the pictures."""
         request, parts = self.request, self.parts
         if request.program is None or request.question != "":  # a program of the user's needs none
-            self.question = checked_question(request.question, parts.settings.max_question)
+            self.question = checked_question(request.question, parts.settings)
         given = each(request.images)
         decoded = all(isinstance(one, Picture) for one in given)  # then no thread is needed
         pictures = load_pictures(given) if decoded else await asyncio.to_thread(load_pictures, given)
@@ -181,7 +197,15 @@ class QuestionRun:
             raise InputError(f"A question about an image needs one image, not {len(pictures)}.", hint="Use form='set'.")
         parts.writer.prompts_for(self.form)  # says so now if no prompt set serves this form
         self.images = tuple(Image(number, picture) for number, picture in enumerate(pictures, 1))
+        if parts.domain is not None:
+            words = self.question if request.program is None else ""  # of which a program need not take any
+            self.warnings = await asyncio.to_thread(parts.domain.check, pictures, words)
         self.pnpvqa = parts.pnpvqa.with_seed(parts.settings.seed if request.seed is None else request.seed)
+
+    def _outside(self) -> bool:
+        """Whether no model is to be asked; who brings a program has it run all the same."""
+        strict = self.parts.settings.strict_domain and self.request.program is None
+        return strict and any(warning.kind != "spelling" for warning in self.warnings)
 
     async def _write(self) -> Program:
         return await self.parts.writer.write(
@@ -197,7 +221,7 @@ class QuestionRun:
             self.program = program
             self.tell(Wrote(program))
             try:
-                await parts.sandbox.check(program.source)
+                await self._check(program)
                 # One that was never to be mended is run as it is, and one on which the model insists.
                 if repairs_left > 0 or (self.attempts and self.attempts[-1][0].source != program.source):
                     parts.writer.check(program, last=repairs_left <= 0)
@@ -217,6 +241,13 @@ class QuestionRun:
                     program, error, parts.services.write, calls=made, tell=self.listener
                 )
 
+    async def _check(self, program: Program) -> None:
+        try:
+            await self.parts.sandbox.check(program.source)
+        except UnsetAnswerError:
+            if self.parts.settings.answers != "release":
+                raise
+
     async def _interpret(self, program: Program) -> Answer:
         """Runs a program; the calls that its source tells of begin at once, to share batches."""
         parts = self.parts
@@ -227,8 +258,16 @@ class QuestionRun:
                 self.calls.begin_ahead(chosen)
         try:
             outcome = await parts.sandbox.run(program.source, self.calls, images=self.images)
+            self.program_seconds += outcome.seconds
+        except ProgramError as error:
+            self.program_seconds += error.seconds
+            if not isinstance(error, UnsetAnswerError) or parts.settings.answers != "release":
+                raise
+            return self._answer("no")
         finally:
             self.calls.close()
+        if parts.settings.answers == "release":
+            return self._answer(release_text(outcome.value), value=plain(outcome.value), printed=outcome.printed)
         text = answer_text(outcome.value)
         if parts.writer.settings.fit and self.request.program is None:
             text = self._fitted(text)
@@ -245,7 +284,7 @@ class QuestionRun:
             return fitted_answer(text, kind)
         except ProgramAnswerError as error:
             for call in self.calls.made:
-                asked = str(call.arguments.get("question", "")) if call.name == "query" else ""
+                asked = str(call.arguments.get("question", ""))
                 if call.value == text and asked and question_kind(asked).kind == kind.kind:
                     raise MisreadError(error.message, hint=error.hint) from None
             raise
@@ -255,12 +294,24 @@ class QuestionRun:
 
     def _context(self) -> CallContext:
         parts = self.parts
-        return CallContext(self.question, self.form, self.images, parts.services, self.pnpvqa, parts.settings)
+        shown = self.program.examples if self.program is not None else ()
+        knowledge = parts.writer.prompts_for(self.form).knowledge_of(shown)
+        return CallContext(
+            self.question, self.form, self.images, parts.services, self.pnpvqa, parts.settings, knowledge
+        )
 
     async def _read(self) -> Reading:
-        """Answers the whole question from captions: the baseline, and the fallback."""
+        """Answers the whole question from captions: the baseline, and the fallback.
+
+        Raises:
+            EmptyReadingError: the reader said nothing, which tells nobody anything.
+        """
         pictures = [(ImageRef(image.index), image.picture) for image in self.images]
-        return await self.pnpvqa.answer(pictures, self.question, self.form, self.form)
+        reading = await self.pnpvqa.answer(pictures, self.question, self.form, self.form)
+        if not reading.text and self.parts.settings.answers != "release":
+            attempts = self.parts.settings.query.attempts
+            raise EmptyReadingError(f"The reading model gave an empty answer {attempts} times.")
+        return reading
 
     # -- the answer --------------------------------------------------------------------------------------------------
 
@@ -270,6 +321,7 @@ class QuestionRun:
     def _answer(
         self, text: str, *, value: Plain = None, printed: str = "", baseline: tuple[Evidence, ...] = ()
     ) -> Answer:
+        usage = self.usage
         return Answer(
             self.question,
             text,
@@ -278,6 +330,14 @@ class QuestionRun:
             value,
             seconds=time.perf_counter() - self.started,
             models=dict(self.parts.models),
-            tokens=self.usage.tokens,
+            tokens=usage.tokens,
+            cost=Cost(
+                usage.seconds,
+                self.program_seconds,
+                usage.prompt_tokens,
+                usage.completion_tokens,
+                dict(sorted(usage.kinds.items())),
+            ),
+            warnings=self.warnings,
             sources=each(self.request.images),
         )

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from ..core.errors import CodeVQAError
 from ..core.images import Picture
+from .domain import Domain
 from .grammar import Grammar
 
 Map: TypeAlias = "npt.NDArray[np.float32]"
@@ -96,8 +97,9 @@ class MatchRequest:
 
     picture: Picture
     text: str
-    focus: tuple[int, int] | None = None
-    """Span of characters of ``text`` whose tokens are averaged; None for all of them."""
+    focus: str | None = None
+    """A phrase whose tokens are averaged: where they last follow one another in ``text``, else all that both have; all
+    of the text's where they have none in common, or there is no phrase."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,6 +146,8 @@ class CaptionRequest:
     None shows the whole picture, CLS included."""
     seed: int | None = None
     """Seed of this one caption's sampling; None decodes greedily."""
+    tokens: tuple[int, int] | None = None
+    """Fewest and most tokens, those of the decoder's prompt included; None is the captioner's own."""
 
 
 class Captioner(Protocol):
@@ -195,6 +199,8 @@ class Models:
     matcher: Matcher
     captioner: Captioner
     detector: Detector | None = None
+    domain: Domain | None = None
+    """What they know, where that is told."""
 
 
 def chats(model: LanguageModel, *, only: bool = False) -> bool:

@@ -38,6 +38,8 @@ class SentenceRetriever:
     def __init__(self, model: Any, name: str) -> None:
         self.name = name
         self._model = model
+        self.computes = f"{str(model.dtype).removeprefix('torch.')} on {model.device}"
+        """Precision and device."""
         self.batches = str(model.device) != "cpu"
         """Whether several sentences are best embedded together. Elsewhere each has a pass of its own, and the same
         embedding whatever stands beside it."""

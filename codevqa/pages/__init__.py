@@ -9,6 +9,7 @@ from __future__ import annotations
 from .render import (
     answer_fragment,
     call_html,
+    comparisons_html,
     evidence_html,
     examples_html,
     program_html,
@@ -16,10 +17,13 @@ from .render import (
     styles,
     trace_page,
 )
+from .words import agreement
 
 __all__ = [
+    "agreement",
     "answer_fragment",
     "call_html",
+    "comparisons_html",
     "evidence_html",
     "examples_html",
     "program_html",

@@ -51,7 +51,7 @@ class TraceDifference:
     printed: tuple[str, ...]
     """A unified diff."""
     answer: tuple[Change, ...]
-    """The answer, the value behind it, whether it is a fallback, and the error."""
+    """The answer, the value behind it, whether it is a fallback, warnings, and the error."""
     tokens: Change | None
     seconds: tuple[float, float]
     """Times of both; they do not count."""
@@ -136,6 +136,7 @@ def _answers(first: Answer, second: Answer) -> Iterator[Change]:
     if first.text == second.text:
         yield from _changed("value behind the answer", first.value, second.value)
     yield from _changed("fallback", first.fallback, second.fallback)
+    yield from _changed("warnings", *([one.message for one in answer.warnings] for answer in (first, second)))
     if first.error != second.error:
         yield Change("error", *(f"{one.type}: {one.message}" if one else "none" for one in (first.error, second.error)))
 

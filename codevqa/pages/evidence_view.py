@@ -12,7 +12,7 @@ from ..primitives.signature import GRID
 from .heat import overlay, patch_view, peak_place, relevance_grid
 from .inline import data_uri
 from .picture_view import PictureView, picture_name, picture_of, picture_view
-from .words import number
+from .words import chance, number
 
 __all__ = ["EvidenceView", "evidence_view"]
 
@@ -30,6 +30,7 @@ _TITLES = {
     "itm": "How well a description fits",
     "itc": "How well each picture matches",
     "detection": "What the detector found",
+    "knowledge": "What the language model knows",
 }
 _TEXTS = {
     "pnpvqa": "Question",
@@ -38,7 +39,17 @@ _TEXTS = {
     "itm": "Description",
     "itc": "Text",
     "detection": "Phrase",
+    "knowledge": "Question",
 }
+_LOGITS = ("gradcam", "itm")
+"""Kinds whose scores are the logit of a match, and read as its probability."""
+_MODELS_NAMES = {
+    "gradcam": "image-text matching (ITM), logit",
+    "itm": "image-text matching (ITM), logit",
+    "itc": "image-text contrast (ITC), cosine",
+    "detection": "score of each box",
+}
+_SCALES = {"itc": "100 is the closest match, −100 the farthest"}
 
 
 @dataclass(frozen=True)
@@ -72,6 +83,8 @@ class ScoreBar:
 
     label: str
     shown: str
+    title: str
+    """The score as the model gives it."""
     left: float
     width: float
     best: bool
@@ -88,6 +101,8 @@ class EvidenceView:
     looks: tuple[Look, ...]
     bars: tuple[ScoreBar, ...]
     scores: str
+    scores_title: str
+    """The same as the models give it."""
     prompt: str
     completion: str
 
@@ -102,7 +117,8 @@ def evidence_view(evidence: Evidence, pictures: Sequence[Picture]) -> EvidenceVi
         text=evidence.text,
         looks=() if scored else looks,
         bars=_bars(evidence, pictures) if scored else (),
-        scores="" if scored else _scores(evidence),
+        scores=_SCALES.get(evidence.kind, "") if scored else _scores(evidence),
+        scores_title="" if scored else _raw(evidence.kind, evidence.scores),
         prompt=evidence.prompt,
         completion=evidence.completion,
     )
@@ -119,7 +135,7 @@ def _look(evidence: Evidence, place: int, pictures: Sequence[Picture]) -> Look:
     if grid is None and position is None:
         flat = "The map shows no relevance anywhere." if relevance else ""
         return Look(label, None, captions, flat, ground=picture_view(ref, pictures, HEAT_SIDE))
-    drawn = data_uri(overlay(picture, relevance, HEAT_SIDE, position=position))
+    drawn = data_uri(overlay(picture, relevance, HEAT_SIDE, positions=[position] if position else []))
     about = f" for “{evidence.text}”" if evidence.text else ""
     alt = f"Heat map over {label}{about}: most relevant at {peak_place(relevance)}"
     if grid is None:
@@ -172,7 +188,8 @@ def _bars(evidence: Evidence, pictures: Sequence[Picture]) -> tuple[ScoreBar, ..
         bars.append(
             ScoreBar(
                 picture_name(ref, pictures),
-                f"{score:.4f}",
+                _shown(evidence.kind, score),
+                _raw(evidence.kind, [score]),
                 round(100 * (min(0.0, drawn) - low) / reach, 2),
                 round(100 * abs(drawn) / reach, 2),
                 score == best,
@@ -192,5 +209,23 @@ def _small(ref: ImageRef, pictures: Sequence[Picture]) -> PictureView | None:
 def _scores(evidence: Evidence) -> str:
     if not evidence.scores:
         return ""
-    name = {"gradcam": "match score", "detection": "score of each box"}.get(evidence.kind, "scores")
-    return f"{name}: {', '.join(number(score) for score in evidence.scores)}"
+    if evidence.kind == "detection":
+        return f"confidence in each box: {', '.join(map(chance, evidence.scores))}"
+    if evidence.kind in _LOGITS:
+        return f"match: {', '.join(chance(_probability(score)) for score in evidence.scores)}"
+    return f"scores: {', '.join(map(number, evidence.scores))}"
+
+
+def _shown(kind: str, score: float) -> str:
+    """A score as visitors read it."""
+    if kind == "itc":
+        return f"match {100 * score:.1f}".replace("-", "−")
+    return f"match {chance(_probability(score))}" if kind in _LOGITS else f"{score:.4f}"
+
+
+def _raw(kind: str, scores: Sequence[float]) -> str:
+    return f"{_MODELS_NAMES[kind]}: {', '.join(f'{score:.4f}' for score in scores)}" if kind in _MODELS_NAMES else ""
+
+
+def _probability(logit: float) -> float:
+    return 1 / (1 + math.exp(-min(max(logit, -50.0), 50.0))) if math.isfinite(logit) else logit

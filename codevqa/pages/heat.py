@@ -7,11 +7,13 @@ is a rectangle of the picture's own proportions. Maps of any grid are drawn.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import cache
+from threading import Lock
 
 import numpy as np
 import numpy.typing as npt
+from cachetools import LRUCache, cached
 from PIL import Image as PILImage
 from PIL import ImageDraw
 
@@ -19,7 +21,7 @@ from ..core.images import Picture
 from ..primitives.signature import GRID
 from .colors import HEAT
 
-__all__ = ["overlay", "patch_view", "peak_place", "relevance_grid", "shrunk"]
+__all__ = ["fitted", "overlay", "patch_view", "peak_place", "relevance_grid"]
 
 Relevance = Sequence[Sequence[float]] | npt.NDArray[np.floating]
 
@@ -32,6 +34,8 @@ _DIMMED = 0.28
 _OUTLINE = (255, 214, 74)
 _SMOOTH = 3
 """Marks are drawn that much larger and shrunk, for smooth edges."""
+_KEPT = 32
+"""Shrunk pictures kept ready: each caption shows the same one."""
 
 
 def relevance_grid(relevance: Relevance) -> npt.NDArray[np.float64] | None:
@@ -55,29 +59,28 @@ def overlay(
     relevance: Relevance,
     size: int,
     *,
-    position: tuple[float, float] | None = None,
+    positions: Sequence[tuple[float, float]] = (),
 ) -> PILImage.Image:
     """Draws a heat map over a picture, bilinearly smoothed from its grid.
 
     Args:
         picture: what the map is about; None draws the map alone, on a square.
         relevance: the map, top row first, of any grid; one without any relevance leaves the picture as it is.
-        size: longest side of the result in pixels; smaller pictures are not enlarged beyond it.
-        position: a point to mark, on the 24x24 grid of programs, y upwards.
+        size: longest side of the result in pixels.
+        positions: points to mark, on the 24x24 grid of programs, y upwards.
 
     Returns:
         An RGB picture.
     """
-    ground = shrunk(picture, size) if picture else PILImage.new("RGB", (size, size), (128, 128, 128))
-    if max(ground.size) < size:  # a tiny picture would show a tiny map
-        scale = size / max(ground.size)
-        larger = (max(1, round(ground.width * scale)), max(1, round(ground.height * scale)))
-        ground = ground.resize(larger, PILImage.Resampling.BICUBIC)
+    # A tiny picture would show a tiny map.
+    ground = fitted(picture, size, enlarge=True) if picture else PILImage.new("RGB", (size, size), (128, 128, 128))
     grid = relevance_grid(relevance)
     if grid is not None:
         ground = _blended(ground, grid)
-    if position is not None:
-        ground = _marked(ground, position)
+    if positions:
+        ground = ground.copy()
+    for position in positions:
+        _mark(ground, position)
     return ground
 
 
@@ -93,7 +96,7 @@ def patch_view(picture: Picture | None, patches: Sequence[int], grid: tuple[int,
     rows, columns = grid
     seen = np.zeros(rows * columns, dtype=bool)
     seen[[index for index in patches if 0 <= index < seen.size]] = True
-    ground = shrunk(picture, size) if picture else PILImage.new("RGB", (size, size), (150, 150, 150))
+    ground = fitted(picture, size) if picture else PILImage.new("RGB", (size, size), (150, 150, 150))
     width, height = ground.size
     # Which patch each pixel belongs to.
     down = np.minimum(np.arange(height) * rows // height, rows - 1)
@@ -120,14 +123,24 @@ def peak_place(relevance: Relevance) -> str:
     return {"upper": "the top", "lower": "the bottom"}.get(up) or (f"the {side}" if side else "the middle")
 
 
-def shrunk(picture: Picture, size: int) -> PILImage.Image:
-    """Returns a copy of a picture whose longest side is at most ``size`` pixels."""
-    small = picture.pixels.copy() if max(picture.pixels.size) <= size else picture.pixels
-    if max(small.size) > size:
-        scale = size / max(small.size)
-        fitting = (max(1, round(small.width * scale)), max(1, round(small.height * scale)))
-        small = small.resize(fitting, PILImage.Resampling.LANCZOS, reducing_gap=3.0)
-    return small
+@cached(
+    LRUCache[Hashable, PILImage.Image](_KEPT),
+    key=lambda picture, size, enlarge=False: (picture.key, size, enlarge),
+    lock=Lock(),
+)
+def fitted(picture: Picture, size: int, *, enlarge: bool = False) -> PILImage.Image:
+    """Returns a copy of a picture whose longest side is ``size`` pixels, or less where it is not to be enlarged.
+
+    The next one is given the same copy, so it is not to be drawn on.
+    """
+    full = picture.pixels
+    scale = size / max(full.size)
+    if scale == 1 or (scale > 1 and not enlarge):
+        return full.copy()
+    fitting = (max(1, round(full.width * scale)), max(1, round(full.height * scale)))
+    if scale > 1:
+        return full.resize(fitting, PILImage.Resampling.BICUBIC)
+    return full.resize(fitting, PILImage.Resampling.LANCZOS, reducing_gap=3.0)
 
 
 def _third(index: int, count: int, names: tuple[str, str, str]) -> str:
@@ -136,8 +149,8 @@ def _third(index: int, count: int, names: tuple[str, str, str]) -> str:
 
 def _blended(ground: PILImage.Image, grid: npt.NDArray[np.float64]) -> PILImage.Image:
     # All in Pillow's own loops: this is done for every call while somebody watches.
-    smooth = PILImage.fromarray((255 * grid).astype(np.float32)).resize(ground.size, PILImage.Resampling.BILINEAR)
-    share = smooth.convert("L")
+    cells = PILImage.fromarray((255 * grid).round().astype(np.uint8))
+    share = cells.resize(ground.size, PILImage.Resampling.BILINEAR)
     muted = PILImage.blend(ground.convert("L").convert("RGB"), ground, _COLORED)
     color = share.copy()
     color.putpalette(_palette())
@@ -152,11 +165,11 @@ def _palette() -> bytes:
     return bytes(np.stack(channels, axis=-1).round().astype(np.uint8).tobytes())
 
 
-def _marked(ground: PILImage.Image, position: tuple[float, float]) -> PILImage.Image:
+def _mark(ground: PILImage.Image, position: tuple[float, float]) -> None:
     """Draws a ring with a cross through it, white in a dark edge: seen on any ground, by any eye."""
     x, y = position
     if not (math.isfinite(x) and math.isfinite(y)):
-        return ground
+        return
     width, height = ground.size
     center = (min(max(x / GRID, 0.0), 1.0) * width, (1 - min(max(y / GRID, 0.0), 1.0)) * height)
     unit = max(width, height) / 100
@@ -167,7 +180,6 @@ def _marked(ground: PILImage.Image, position: tuple[float, float]) -> PILImage.I
     _ring(tile, ((center[0] - corner[0]) * _SMOOTH, (center[1] - corner[1]) * _SMOOTH), unit * _SMOOTH)
     tile = tile.resize((2 * reach + 1, 2 * reach + 1), PILImage.Resampling.BOX)
     ground.paste(tile, corner, tile)
-    return ground
 
 
 def _ring(tile: PILImage.Image, at: tuple[float, float], unit: float) -> None:

@@ -14,10 +14,12 @@ from ..core.answer import Answer
 from ..core.errors import ErrorRecord
 from ..core.images import Picture
 from ..core.trace import ImageRef, Program
+from .comparison import comparisons
+from .comparison_view import ComparisonView, comparison_view
 from .evidence_view import EvidenceView, evidence_view
-from .picture_view import PictureView, picture_view
-from .view import CallView, LineView, call_view, line_views
-from .words import call_words, seconds, value_words
+from .picture_view import PictureView, named_words, picture_view
+from .view import CallView, LineView, call_view, line_views, stands_for
+from .words import agreement, call_words, images_in, seconds, value_words
 
 __all__ = ["ANSWER_ID", "PICTURES_ID", "PageView", "elsewhere", "page_view", "script_json"]
 
@@ -28,7 +30,7 @@ OPEN_CALLS = 24
 ANSWER_ID = "cv-answer-data"
 PICTURES_ID = "cv-pictures-data"
 
-BASELINE = "the plain baseline: captions are read, no program"
+BASELINE = "PnP-VQA, the method's baseline"
 
 
 @dataclass(frozen=True)
@@ -62,18 +64,27 @@ class PageView:
 
     question: str
     answer: str
-    outcome: Literal["answered", "fallback", "failed"]
+    outcome: Literal["answered", "declined", "fallback", "failed"]
+    warnings: tuple[str, ...]
     error: str
     method: str
+    method_title: str
+    beside: tuple[str, str]
+    """The answer without a program, and whether it agrees; empty where it was not asked for."""
     pictures: tuple[PictureView, ...]
     lines: tuple[LineView, ...]
     message: str
+    names: tuple[tuple[str, str], ...]
+    """What the program calls the pictures."""
+    compared: tuple[ComparisonView, ...]
     value: str
     """What the program left in ``answer``; empty where there was none."""
     calls: tuple[CallView, ...]
     folded: bool
     baseline: tuple[EvidenceView, ...]
     facts: tuple[tuple[str, str], ...]
+    tokens: bool
+    """Whether they were counted."""
     spans: tuple[Span, ...]
     models: tuple[tuple[str, str], ...]
     examples: tuple[str, ...]
@@ -86,26 +97,33 @@ class PageView:
     pictures_json: Markup
 
 
-def page_view(answer: Answer, pictures: Sequence[Picture]) -> PageView:
-    """Returns what a page shows of an answer."""
+def page_view(answer: Answer, pictures: Sequence[Picture], baseline: Answer | None = None) -> PageView:
+    """Returns what a page shows of an answer, and of the baseline's beside it."""
     program, trace = answer.program, answer.trace
-    lines = line_views(program.source, trace.calls, answer.error) if program else ()
+    compared = comparisons(program.source, trace.calls, answer.error) if program else ()
+    lines = line_views(program.source, trace.calls, answer.error, pictures, compared) if program else ()
     count = max([len(pictures), *_numbers(answer)])
     return PageView(
         question=answer.question,
         answer=answer.text,
-        outcome="fallback" if answer.fallback else "failed" if answer.error and not answer.text else "answered",
+        outcome=_outcome(answer),
+        warnings=tuple(warning.message for warning in answer.warnings),
         error=_error(answer.error),
         method=_method(answer),
+        method_title=BASELINE if answer.fallback or (answer.program is None and not answer.declined) else "",
+        beside=(baseline.text, agreement(answer, baseline)) if baseline and answer.text else ("", ""),
         pictures=tuple(picture_view(ImageRef(index), pictures, PICTURE_SIDE) for index in range(1, count + 1)),
         lines=lines,
         message=elsewhere(lines, answer.error),
+        names=stands_for(trace.calls, pictures),
+        compared=tuple(comparison_view(one, pictures) for one in compared),
         value=value_words(answer.value) if program and answer.error is None else "",
         calls=tuple(call_view(call, pictures) for call in trace.calls),
         folded=len(trace.calls) > OPEN_CALLS,
         baseline=tuple(evidence_view(one, pictures) for one in trace.baseline),
         facts=tuple(_facts(answer)),
-        spans=_spans(answer),
+        tokens=answer.tokens > 0,
+        spans=_spans(answer, pictures),
         models=tuple(answer.models.items()),
         examples=program.examples if program else (),
         prompt=program.prompt if program else "",
@@ -118,11 +136,21 @@ def page_view(answer: Answer, pictures: Sequence[Picture]) -> PageView:
     )
 
 
+def _outcome(answer: Answer) -> Literal["answered", "declined", "fallback", "failed"]:
+    if answer.fallback:
+        return "fallback"
+    if answer.error and not answer.text:
+        return "failed"
+    return "declined" if answer.declined else "answered"
+
+
 def _method(answer: Answer) -> str:
+    if answer.declined:
+        return "No model was asked."
     if answer.program is None or answer.fallback:
-        return BASELINE
+        return "Found without a program: captions of the pictures were read."
     # Nobody prompts for a program that a user wrote.
-    return "a program written for the question" if answer.program.prompt else "a program written by hand"
+    return f"Found by a program written {'for the question' if answer.program.prompt else 'by hand'}."
 
 
 def script_json(data: Any) -> Markup:
@@ -152,14 +180,18 @@ def _facts(answer: Answer) -> list[tuple[str, str]]:
     facts = [("time", seconds(answer.seconds))]
     if answer.program is not None:
         remembered = sum(call.remembered for call in calls)
-        facts.append(("calls", f"{len(calls):,}" + (f", {remembered:,} from memory" if remembered else "")))
+        ahead = sum(call.ahead and not call.remembered and not call.error for call in calls)
+        said = ((f"{remembered:,} from memory", remembered), (f"{ahead:,} begun ahead", ahead))
+        facts.append(("calls", ", ".join([f"{len(calls):,}", *(words for words, count in said if count)])))
     if answer.tokens:
         facts.append(("tokens", f"{answer.tokens:,}"))
     return facts
 
 
-def _spans(answer: Answer) -> tuple[Span, ...]:
+def _spans(answer: Answer, pictures: Sequence[Picture]) -> tuple[Span, ...]:
     calls = answer.trace.calls
+    if not calls:
+        return ()  # one part is no division
     in_calls = sum(call.seconds for call in calls)
     whole = max(answer.seconds, in_calls)
     if whole <= 0:
@@ -168,9 +200,10 @@ def _spans(answer: Answer) -> tuple[Span, ...]:
     spans = [Span(0, round(100 * rest / whole, 3), _else(answer), seconds(rest), True)] if rest > 0 else []
     for call in calls:
         width = round(100 * call.seconds / whole, 3)
-        spans.append(
-            Span(call.index, width, call_words(call.name, call.arguments, 60), seconds(call.seconds), width >= 4)
-        )
+        label = call_words(call.name, call.arguments, 60)
+        if any(images_in(call.value)):
+            label += f" → {named_words(call.value, pictures, 60)}"
+        spans.append(Span(call.index, width, label, seconds(call.seconds), width >= 4))
     return tuple(spans)
 
 
@@ -180,7 +213,7 @@ def _else(answer: Answer) -> str:
     if answer.program is not None:
         parts += ["writing the program"] if answer.program.prompt else []
         parts += ["checking it" if answer.program.prompt else "checking the program"]
-    parts += ["the baseline"] if answer.trace.baseline else []
+    parts += ["reading captions"] if answer.trace.baseline else []
     return f"everything else: {', '.join(parts)}"
 
 

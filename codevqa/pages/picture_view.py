@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..core.images import Picture
-from ..core.trace import ImageRef
+from ..core.trace import ImageRef, Plain
 from .inline import picture_uri
+from .words import MOST, value_words
 
-__all__ = ["PictureView", "picture_name", "picture_of", "picture_view"]
+__all__ = ["PictureView", "named_words", "picture_name", "picture_of", "picture_view"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,16 @@ def picture_name(ref: ImageRef, pictures: Sequence[Picture]) -> str:
     """Returns how a picture is called: its number, and its file name where it has one."""
     picture = picture_of(ref, pictures)
     return f"image {ref.index}, {picture.name}" if picture and picture.name else f"image {ref.index}"
+
+
+def named_words(value: Plain, pictures: Sequence[Picture], most: int = MOST) -> str:
+    """Returns a value in words; pictures with their file names, which a program does not know them by."""
+    refs = value if isinstance(value, list | tuple) else [value]
+    if not refs or not all(isinstance(ref, ImageRef) for ref in refs):
+        return value_words(value, most)
+    names = ", ".join(picture.name for ref in refs if (picture := picture_of(ref, pictures)) and picture.name)
+    text = f"{value_words(value)}, {names}" if names else value_words(value)
+    return text if len(text) <= MOST else f"{text[: MOST - 1].rstrip()}…"
 
 
 def picture_view(ref: ImageRef, pictures: Sequence[Picture], size: int) -> PictureView:

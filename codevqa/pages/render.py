@@ -16,9 +16,11 @@ from ..core.images import Picture
 from ..core.trace import Call, Evidence
 from .code import code_lines
 from .colors import DARK, LIGHT, heat_gradient
+from .comparison import comparisons
+from .comparison_view import comparison_view
 from .evidence_view import evidence_view
 from .page_view import elsewhere, page_view
-from .view import call_view, line_views, running_view
+from .view import call_view, line_views, running_view, stands_for
 from .words import clean
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "answer_fragment",
     "call_html",
+    "comparisons_html",
     "evidence_html",
     "examples_html",
     "program_html",
@@ -36,14 +39,15 @@ __all__ = [
 ]
 
 
-def trace_page(answer: Answer, pictures: Sequence[Picture]) -> str:
+def trace_page(answer: Answer, pictures: Sequence[Picture], baseline: Answer | None = None) -> str:
     """Returns one self-contained page with everything an answer rests on.
 
     Args:
         answer: the answer.
         pictures: the pictures of its question, in order; those that are missing are named, and their maps drawn alone.
+        baseline: the answer of the baseline, where it was asked too; the page says whether the two agree.
     """
-    return _render("trace.html.j2", page=page_view(answer, pictures), styles=_styles())
+    return _render("trace.html.j2", page=page_view(answer, pictures, baseline), styles=_styles())
 
 
 def answer_fragment(answer: Answer, pictures: Sequence[Picture]) -> str:
@@ -57,16 +61,28 @@ def examples_html(examples: Sequence[Shown]) -> str:
     return _render("part.html.j2", kind="examples", all=shown)
 
 
-def program_html(source: str, calls: Sequence[Call] = (), error: ErrorRecord | None = None) -> str:
+def program_html(
+    source: str, calls: Sequence[Call] = (), error: ErrorRecord | None = None, pictures: Sequence[Picture] = ()
+) -> str:
     """Returns a program as numbered lines.
 
     Args:
         source: the program; it may be half written.
         calls: calls so far; their values are shown at their lines.
         error: why it failed; its line is marked, and the message shown there, or below where no line is known.
+        pictures: the pictures of the question, in order, to name what it opens.
     """
-    lines = line_views(source, calls, error)
-    return _render("part.html.j2", kind="program", lines=lines, message=elsewhere(lines, error))
+    lines = line_views(source, calls, error, pictures, comparisons(source, calls, error))
+    names = stands_for(calls, pictures)
+    return _render("part.html.j2", kind="program", lines=lines, message=elsewhere(lines, error), names=names)
+
+
+def comparisons_html(
+    source: str, calls: Sequence[Call], pictures: Sequence[Picture], error: ErrorRecord | None = None
+) -> str:
+    """Returns a figure for each comparison of positions in a program: the points on their picture, and what it said."""
+    compared = [comparison_view(one, pictures) for one in comparisons(source, calls, error)]
+    return _render("part.html.j2", kind="comparisons", all=compared) if compared else ""
 
 
 def call_html(call: Call, pictures: Sequence[Picture], *, open: bool = True) -> str:

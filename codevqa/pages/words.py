@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
+from typing import Literal
 
-from ..core.trace import Call, ImageRef, Plain
+from ..core.answer import Answer
+from ..core.trace import ImageRef, Plain
 
-__all__ = ["call_words", "clean", "images_in", "number", "seconds", "value_words"]
+__all__ = ["MOST", "agreement", "call_words", "chance", "clean", "images_in", "number", "seconds", "value_words"]
 
 MOST = 200
 """Characters of a value before the rest is cut off."""
@@ -63,9 +65,22 @@ def seconds(value: float) -> str:
     return f"{whole // 60} min {whole % 60} s"
 
 
-def outcome(call: Call, most: int = MOST) -> str:
-    """Returns what a call gave, or that it failed."""
-    return "failed" if call.error else value_words(call.value, most)
+def chance(value: float) -> str:
+    """Returns a probability in percent, without claiming more than a model can know."""
+    if not math.isfinite(value):
+        return str(value)
+    return "over 99 %" if value > 0.99 else "under 1 %" if value < 0.01 else f"{value:.0%}".replace("%", " %")
+
+
+def agreement(answer: Answer, without: Answer) -> Literal["agrees", "disagrees", ""]:
+    """Says whether the answer without a program is the same one, whatever its case.
+
+    Empty where that says nothing: there is no answer, or it is itself one without a program.
+    """
+    if answer.error or answer.fallback or answer.program is None or not answer.text:
+        return ""
+    one, two = (" ".join(each.text.casefold().split()).rstrip(".") for each in (answer, without))
+    return "agrees" if one == two else "disagrees"
 
 
 def _value(value: Plain) -> str:

@@ -2,89 +2,76 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, field
+from importlib import import_module
+from logging import ERROR, getLogger
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
-from ..core.errors import SetupError, UnknownNameError
-from ..core.settings import Settings
+from ..core.errors import InputError, SetupError, UnknownNameError
 from ..core.trace import Form
+from ..models import options
 from ..models.base import Models
 from ..prompts import PromptSet
 from ..prompts import load as load_prompts
 from ..writing.writer import Writer, by_form
+from .checkpoints import missing, offline, resolve, shown
+from .fetching import fetch
+from .fields import hints
 from .presets import Preset, preset
 
-__all__ = ["build", "choose", "load", "missing"]
+if TYPE_CHECKING:
+    from ..models.domain import Domain
+    from .configuration import Configuration
 
-Loader = Callable[..., Any]
-
-
-def _blip_matcher(name: str, **options: Any) -> Any:
-    from ..models.blip import BlipMatcher
-
-    return BlipMatcher.from_pretrained(name, **options)
+__all__ = ["build", "load", "missing", "options_of", "resolve", "whole"]
 
 
-def _blip_captioner(name: str, **options: Any) -> Any:
-    from ..models.blip import BlipCaptioner
+@dataclass(frozen=True)
+class BackEnd:
+    """What loads a part. Its module is imported when it is needed: ``codevqa --help`` waits for none."""
 
-    return BlipCaptioner.from_pretrained(name, **options)
+    target: str
+    """``module:name`` among :mod:`codevqa.models`, called with an id; the part's options are its keyword arguments."""
+    takes: type
+    """A typed dictionary of those arguments."""
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments that the back end chooses itself."""
 
+    @property
+    def maker(self) -> Callable[..., Any]:
+        """What is called."""
+        module, _, name = self.target.partition(":")
+        return attrgetter(name)(import_module(f"..models.{module}", __package__))  # type: ignore[no-any-return]
 
-def _transformers(name: str, **options: Any) -> Any:
-    from ..models.causal_lm import TransformersLM
-
-    return TransformersLM.from_pretrained(name, **options)
-
-
-def _transformers_int8(name: str, **options: Any) -> Any:
-    return _transformers(name, dtype="int8", **options)
-
-
-def _gguf(name: str, **options: Any) -> Any:
-    from ..models.llama_cpp import LlamaCppLM
-
-    return LlamaCppLM.from_pretrained(name, **options)
-
-
-def _openai(name: str, **options: Any) -> Any:
-    from ..models.openai_lm import OpenAILM
-
-    return OpenAILM(name, **options)
+    def __call__(self, name: str, **options: Any) -> Any:
+        """Loads a part."""
+        return self.maker(name, **self.fixed, **options)
 
 
-def _openai_chat(name: str, **options: Any) -> Any:
-    return _openai(name, form="chat", **options)
-
-
-def _openai_completion(name: str, **options: Any) -> Any:
-    return _openai(name, form="completion", **options)
-
-
-def _sentence(name: str, **options: Any) -> Any:
-    from ..models.retrieval import SentenceRetriever
-
-    return SentenceRetriever.from_pretrained(name, **options)
-
-
-_NOT_HERE = "not downloaded yet: needs the network once"
-
-LOADERS: Mapping[str, Mapping[str, Loader]] = {
-    "matcher": {"blip": _blip_matcher},
-    "captioner": {"blip": _blip_captioner},
-    "language_model": {
-        "transformers": _transformers,
-        "transformers-int8": _transformers_int8,
-        "gguf": _gguf,
-        "openai": _openai,
-        "openai-chat": _openai_chat,
-        "openai-completion": _openai_completion,
+LOADERS: Mapping[str, Mapping[str, Callable[..., Any]]] = {
+    "matcher": {
+        "blip": BackEnd("blip:BlipMatcher.from_pretrained", options.BlipMatcherLoad),
+        "lavis": BackEnd("lavis.parts:LavisMatcher.from_pretrained", options.LavisMatcherLoad),
     },
-    "retriever": {"sentence": _sentence},
+    "captioner": {
+        "blip": BackEnd("blip:BlipCaptioner.from_pretrained", options.BlipCaptionerLoad),
+        "lavis": BackEnd("lavis.parts:LavisCaptioner.from_pretrained", options.LavisCaptionerLoad),
+    },
+    "language_model": {
+        "transformers": BackEnd("causal_lm:TransformersLM.from_pretrained", options.TransformersLoad),
+        "transformers-int8": BackEnd(
+            "causal_lm:TransformersLM.from_pretrained", options.TransformersLoad, {"dtype": "int8"}
+        ),
+        "gguf": BackEnd("llama_cpp:LlamaCppLM.from_pretrained", options.LlamaCppLoad),
+        "openai": BackEnd("openai_lm:OpenAILM", options.OpenAILoad),
+        "openai-chat": BackEnd("openai_lm:OpenAILM", options.OpenAILoad, {"form": "chat"}),
+        "openai-completion": BackEnd("openai_lm:OpenAILM", options.OpenAILoad, {"form": "completion"}),
+    },
+    "retriever": {"sentence": BackEnd("retrieval:SentenceRetriever.from_pretrained", options.RetrieverLoad)},
+    "detector": {"zero-shot": BackEnd("detector:ZeroShotDetector.from_pretrained", options.DetectorLoad)},
 }
 """Loader by role and back end."""
 
@@ -93,7 +80,7 @@ def load(role: str, spec: str, **options: Any) -> Any:
     """Loads one part.
 
     Args:
-        role: ``matcher``, ``captioner``, ``language_model`` or ``retriever``.
+        role: ``matcher``, ``captioner``, ``language_model``, ``retriever`` or ``detector``.
         spec: ``back end:id``, e.g. ``blip:Salesforce/blip-itm-base-coco`` or ``openai:gpt-4.1-mini``.
         options: arguments of the back end.
 
@@ -102,7 +89,17 @@ def load(role: str, spec: str, **options: Any) -> Any:
         ModelNotFoundError: the checkpoint is not here and cannot be fetched.
     """
     back_end, name = parse(role, spec)
-    return LOADERS[role][back_end](resolve(name), **options)
+    fetch([spec])
+    try:
+        with offline():
+            part = LOADERS[role][back_end](resolve(name), **options)
+    except TypeError as error:
+        if "keyword argument" not in str(error):
+            raise
+        raise InputError(f"{back_end} takes other options: {error}.") from None  # a loader that doesn't say which
+    if not back_end.startswith("openai") and "name" not in options:
+        part.name = shown(name)
+    return part
 
 
 def parse(role: str, spec: str) -> tuple[str, str]:
@@ -120,64 +117,68 @@ def parse(role: str, spec: str) -> tuple[str, str]:
     return back_end, name
 
 
-def resolve(name: str) -> str:
-    """Returns the id a back end loads: ``@folder`` becomes the folder inside the package."""
-    if name.startswith("@"):
-        return str(Path(__file__).resolve().parent.parent / name[1:])
-    return name
+def options_of(role: str, spec: str) -> Mapping[str, Any] | None:
+    """Returns the options that a part takes, with their annotations; None where its loader doesn't say.
 
-
-def build(
-    name: str, *, prompts: str | None = None, settings: Settings | None = None, parts: Mapping[str, str | None] = {}
-) -> tuple[Writer, Models, Settings]:
-    """Loads everything a preset names.
-
-    Args:
-        name: the preset.
-        prompts: a prompt set in place of the preset's for the forms it has examples of.
-        settings: settings in place of the preset's.
-        parts: parts in place of the preset's, by role; None keeps the preset's.
-
-    Raises:
-        UnknownNameError: no such preset, prompt set, part or back end.
-        ModelNotFoundError: a checkpoint is not here and cannot be fetched.
-    """
-    chosen = preset(name)
-    used = settings or chosen.settings
-    sets = prompt_sets(chosen, prompts or used.prompts)
-    chosen_parts = choose(chosen, parts)
-    if chosen_parts["language_model"][0] == chosen.quantised and used.writer.most_shots is None:
-        used = replace(used, writer=replace(used.writer, most_shots=chosen.quantised_shots))
-    quiet_libraries()
-    loaded = {role: load(role, spec, **options) for role, (spec, options) in chosen_parts.items()}
-    language_model = loaded["language_model"]
-    models = Models(language_model, loaded["matcher"], loaded["captioner"])
-    writer = Writer(language_model, sets, loaded.get("retriever"), used.writer, seed=used.seed)
-    return writer, models, used
-
-
-def choose(chosen: Preset, parts: Mapping[str, str | None]) -> dict[str, tuple[str, Mapping[str, Any]]]:
-    """Returns what is loaded for each role, and with which options: the preset's, or another part in its place.
-
-    Where there is no GPU, and PyTorch can, the preset's quantised language model is taken.
+    Imports no back end.
 
     Raises:
         UnknownNameError: no such role or back end.
     """
-    picked = {role: (spec, chosen.options.get(role, {})) for role, spec in chosen.parts.items()}
-    given = {role: spec for role, spec in parts.items() if spec is not None}
-    if "language_model" not in given and chosen.quantised is not None:
-        import torch
+    loader = LOADERS[role][parse(role, spec)[0]]
+    if not isinstance(loader, BackEnd):
+        return None
+    return {option: hint for option, hint in hints(loader.takes).items() if option not in loader.fixed}
 
-        from ..models.causal_lm.int8_linear import available
 
-        if not torch.cuda.is_available() and available():
-            given["language_model"] = chosen.quantised
-    # Options belong to the model they were chosen for.
-    picked.update({role: (spec, {}) for role, spec in given.items()})
-    for role, (spec, _) in picked.items():
-        parse(role, spec)  # a typing error should not cost the seconds of loading the parts before it
-    return picked
+def build(configuration: Configuration) -> tuple[Writer, Models, Configuration]:
+    """Loads everything a configuration names, as this machine can run it.
+
+    Returns:
+        Writer and models, and the configuration as it came to be here.
+
+    Raises:
+        UnknownNameError: no such prompt set.
+        SetupError: it leaves the language model to be chosen.
+        ModelNotFoundError: a checkpoint is not here and cannot be fetched.
+    """
+    # Before torch is imported: who is offline is told at once.
+    fetch(whole(configuration).parts.values(), preset=configuration.preset)
+    here = configuration.here()
+    sets = prompt_sets(preset(here.preset), here.settings.prompts)
+    quiet_libraries()
+    loaded = {role: load(role, spec, **here.options.get(role, {})) for role, spec in here.parts.items()}
+    language_model = loaded["language_model"]
+    domain = domain_of(here)
+    models = Models(language_model, loaded["matcher"], loaded["captioner"], loaded.get("detector"), domain)
+    writer = Writer(language_model, sets, loaded.get("retriever"), here.settings.writer, seed=here.settings.seed)
+    return writer, models, here
+
+
+def domain_of(configuration: Configuration) -> Domain | None:
+    """Returns what the models know that look at pictures, where the preset tells and one of them is its own."""
+    chosen = preset(configuration.preset)
+    if chosen.domain is None or not any(
+        configuration.parts.get(role) == chosen.parts[role] for role in ("matcher", "captioner")
+    ):
+        return None
+    from ..models.domain import Domain
+
+    return Domain.load(resolve(chosen.domain))
+
+
+def whole(configuration: Configuration) -> Configuration:
+    """Returns a configuration that has all it needs.
+
+    Raises:
+        SetupError: it leaves the language model to be chosen.
+    """
+    if "language_model" not in configuration.parts:
+        raise SetupError(
+            f"The preset {configuration.preset} has no language model of its own: the paper's can no longer be had.",
+            hint="Choose one, such as --language-model openai-completion:NAME or transformers:NAME.",
+        )
+    return configuration
 
 
 def prompt_sets(chosen: Preset, prompts: str | None) -> dict[Form, PromptSet]:
@@ -188,39 +189,6 @@ def prompt_sets(chosen: Preset, prompts: str | None) -> dict[Form, PromptSet]:
     return sets
 
 
-def missing(spec: str) -> str:
-    """Says what a part lacks on this machine, without loading or fetching it; empty when nothing."""
-    back_end, _, name = spec.partition(":")
-    if back_end.startswith("openai"):
-        return "" if os.environ.get("OPENAI_API_KEY") else "OPENAI_API_KEY is not set"
-    if back_end == "gguf":
-        return _missing_gguf(resolve(name))
-    folder = Path(resolve(name))
-    if name.startswith("@") or folder.is_dir():
-        return (
-            "" if any(folder.glob("*.safetensors")) or any(folder.glob("*/*.safetensors")) else "folder has no weights"
-        )
-    return "" if any(_cached(name, file) for file in ("config.json", "modules.json")) else _NOT_HERE
-
-
-def _missing_gguf(name: str) -> str:
-    if importlib.util.find_spec("xllamacpp") is None:
-        return "needs pip install 'codevqa[gguf]'"
-    if Path(name).expanduser().is_file():
-        return ""
-    owner, _, rest = name.partition("/")
-    repository, _, file = rest.partition("/")
-    if not (owner and repository and file):
-        return "no such file"
-    return "" if _cached(f"{owner}/{repository}", file) else _NOT_HERE
-
-
-def _cached(repository: str, file: str) -> bool:
-    from huggingface_hub import try_to_load_from_cache
-
-    return isinstance(try_to_load_from_cache(repository, file), str)
-
-
 def quiet_libraries() -> None:
     """Keeps advice and loading bars of the model libraries out of standard error.
 
@@ -228,10 +196,14 @@ def quiet_libraries() -> None:
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
-        from huggingface_hub.utils.tqdm import enable_progress_bars
+        from huggingface_hub.utils.tqdm import are_progress_bars_disabled, enable_progress_bars
         from transformers.utils import logging
     except ImportError as error:
         raise SetupError(f"transformers cannot be imported: {error}.", hint="Run make install.") from None
     logging.set_verbosity_error()
+    # transformers sets it anew when it is imported. What is here is not asked for at the hub: not worth a warning.
+    getLogger("huggingface_hub").setLevel(ERROR)
+    hidden = are_progress_bars_disabled()
     logging.disable_progress_bar()  # which hides the downloads too
-    enable_progress_bars()
+    if not hidden:
+        enable_progress_bars()

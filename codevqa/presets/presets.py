@@ -1,7 +1,8 @@
 """The presets: exact model ids and settings by name.
 
 A part is written ``back end:id``. An id that begins with ``@`` is a folder inside the installed package; any other is a
-folder, a name on the Hugging Face hub, or a model of a server.
+folder, a name on the Hugging Face hub, a model of a server, or for BLIP the address of a file of LAVIS. Revisions of
+the hub are named for BLIP, whose weights decide what is seen: ``owner/name@revision``.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ..core.errors import UnknownNameError
-from ..core.settings import Limits, QuerySettings, Settings, WriterSettings
+from ..core.settings import QuerySettings, Settings, WriterSettings
 from ..core.trace import Form
 
 __all__ = ["PRESETS", "Preset", "preset"]
@@ -27,8 +28,8 @@ class Preset:
     """One line for ``codevqa models``."""
     matcher: str
     captioner: str
-    language_model: str
-    """Writes the programs and reads the captions."""
+    language_model: str | None
+    """Writes the programs and reads the captions; None leaves it to be chosen."""
     retriever: str | None
     prompts: Mapping[Form, str]
     """Prompt set by form of question."""
@@ -39,16 +40,35 @@ class Preset:
     """The language model in fewer bits, taken in its place where there is no GPU."""
     quantised_shots: int | None = None
     """In-context examples at most with that."""
+    detector: str | None = None
+    """Finds objects by name; without one programs have no ``find_object``."""
+
+    domain: str | None = None
+    """Folder with what its matcher and captioner know, where that is told: for as long as either looks."""
 
     @property
     def parts(self) -> dict[str, str]:
-        """What is loaded, by role."""
-        parts = {"matcher": self.matcher, "captioner": self.captioner, "language_model": self.language_model}
-        return parts | ({"retriever": self.retriever} if self.retriever else {})
+        """What is loaded, by role; without what is left to be chosen."""
+        parts = {
+            "matcher": self.matcher,
+            "captioner": self.captioner,
+            "language_model": self.language_model,
+            "retriever": self.retriever,
+            "detector": self.detector,
+        }
+        return {role: spec for role, spec in parts.items() if spec is not None}
 
 
 _READING = QuerySettings(captions=7, selection="kind", stated=True, witness=True)
 """What reads best with the language models that people have; measured in docs/language-models.md."""
+_AS_PUBLISHED = Settings(
+    writer=WriterSettings(form="completion", repairs=0, fit=False),
+    query=QuerySettings(form="completion", fit=False),
+)
+"""The paper's method and nothing that was added to it; every number not named here has the paper's value anyway."""
+_FLOAT32: Mapping[str, Any] = MappingProxyType({"dtype": "float32"})
+_LAVIS = "https://storage.googleapis.com/sfr-vision-language-research/BLIP/models"
+"""Where LAVIS keeps its checkpoints. No checksums are published."""
 _PAPER_PROMPTS: Mapping[Form, str] = MappingProxyType({"image": "gqa", "set": "covr"})
 
 PRESETS: Mapping[str, Preset] = MappingProxyType(
@@ -63,30 +83,42 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
                 language_model="transformers:@mini/weights/lm",
                 retriever="sentence:@mini/weights/retriever",
                 prompts=MappingProxyType({"image": "mini", "set": "mini"}),
-                settings=Settings(writer=WriterSettings(max_tokens=256, repairs=0), workers=64),
+                settings=Settings(writer=WriterSettings(max_tokens=256, repairs=0), workers=64, strict_domain=True),
+                domain="@mini/weights/domain",
                 options={"matcher": {"block": 2, "average": "all"}, "captioner": {"min_length": 0, "temperature": 0.5}},
             ),
             Preset(
                 name="base",
                 about="BLIP base and a small instruction-tuned coder from the hub: a laptop with network",
-                matcher="blip:Salesforce/blip-itm-base-coco",
-                captioner="blip:Salesforce/blip-image-captioning-base",
+                matcher="blip:Salesforce/blip-itm-base-coco@7eaa90c11850c0b17fc38c6a11e7d88bd6ac231f",
+                captioner="blip:Salesforce/blip-image-captioning-base@82a37760796d32b1411fe092ab5d4e227313294b",
                 language_model="transformers:Qwen/Qwen2.5-Coder-1.5B-Instruct",
                 retriever="sentence:sentence-transformers/all-mpnet-base-v2",
                 prompts=_PAPER_PROMPTS,
-                settings=Settings(query=_READING, limits=Limits(wall_seconds=600)),  # first prompts take minutes
+                settings=Settings(query=_READING),
                 quantised="transformers-int8:Qwen/Qwen2.5-Coder-1.5B-Instruct",
                 quantised_shots=8,
             ),
             Preset(
                 name="large",
-                about="BLIP large and a 7B coder from the hub: the paper's setting, a GPU",
-                matcher="blip:Salesforce/blip-itm-large-coco",
-                captioner="blip:Salesforce/blip-image-captioning-large",
+                about="BLIP large and a 7B coder from the hub: photographs, a GPU",
+                matcher="blip:Salesforce/blip-itm-large-coco@fef05cafc05298067cbbca00b125749394a77a6f",
+                captioner="blip:Salesforce/blip-image-captioning-large@353689b859fcf0523410b1806dace5fb46ecdf41",
                 language_model="transformers:Qwen/Qwen2.5-Coder-7B-Instruct",
                 retriever="sentence:sentence-transformers/all-mpnet-base-v2",
                 prompts=_PAPER_PROMPTS,
                 settings=Settings(query=_READING, workers=128),  # a GPU likes full batches
+            ),
+            Preset(
+                name="paper",
+                about="the paper's setting: LAVIS's own BLIP large, float32, a GPU; needs --language-model",
+                matcher=f"blip:{_LAVIS}/model_large_retrieval_coco_train2014.pth",
+                captioner=f"blip:{_LAVIS}/model_large_caption_coco_train2014.pth",
+                language_model=None,
+                retriever="sentence:sentence-transformers/all-mpnet-base-v2",
+                prompts=_PAPER_PROMPTS,
+                settings=_AS_PUBLISHED,
+                options={"matcher": _FLOAT32, "captioner": _FLOAT32},
             ),
         )
     }

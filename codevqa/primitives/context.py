@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from ..batching.model_services import ModelServices
 from ..core.settings import Settings
 from ..core.trace import Evidence, Form, ImageRef
+from ..prompts import KnowledgeExample
 from .kinds import Image
 from .pnpvqa import PnPVQA
 
@@ -27,6 +28,8 @@ class CallContext:
     """The models, batched over every program now running."""
     pnpvqa: PnPVQA
     settings: Settings
+    knowledge: tuple[KnowledgeExample, ...] = ()
+    """What ``knowledge_query`` is answered after."""
     evidence: list[Evidence] = field(default_factory=list)
     """What this call rests on; append to it, or call :meth:`record`."""
 

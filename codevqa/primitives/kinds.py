@@ -11,7 +11,7 @@ import re
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from ..core.images import Picture
 
@@ -60,13 +60,16 @@ class Kind:
     accept: Accept = field(repr=False, compare=False)
     """``accept(value, where, max_text)`` returns the value, an int widened to float where declared, or raises
     TypeError or ValueError beginning with ``where``."""
+    taken: str = ""
+    """What the stubs declare, where that is more than the reference says."""
 
 
 def parse_kind(annotation: object, where: str) -> Kind:
     """Returns the kind that an annotation stands for.
 
     Args:
-        annotation: A resolved annotation, e.g. ``list[Image]``.
+        annotation: A resolved annotation, e.g. ``list[Image]``; ``Annotated[Image | list[Image], Image]`` takes both
+            and is shown as ``Image``.
         where: What is annotated, for the message.
 
     Raises:
@@ -76,6 +79,12 @@ def parse_kind(annotation: object, where: str) -> Kind:
     if simple is not None:
         return simple
     origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        taken, shown = arguments[0], arguments[1]
+        listed = [one for one in get_args(taken) if one != shown and get_origin(one) is list]
+        if len(listed) == 1 and len(get_args(taken)) == 2 and shown in get_args(taken):
+            return _or_list(parse_kind(shown, where), parse_kind(listed[0], where))
+        return parse_kind(taken, where)
     if origin is list and len(arguments) == 1:
         return _list_of(parse_kind(arguments[0], where))
     if origin is tuple and arguments and arguments != ((),):
@@ -191,3 +200,12 @@ def _optional(inner: Kind) -> Kind:
         return None if value is None else inner.accept(value, where, max_text)
 
     return Kind(f"{inner.text} | None", accept)
+
+
+def _or_list(shown: Kind, listed: Kind) -> Kind:
+    """Returns a kind that is shown as one and takes a list as well."""
+
+    def accept(value: object, where: str, max_text: int) -> object:
+        return (listed if type(value) is list else shown).accept(value, where, max_text)
+
+    return Kind(shown.text, accept, f"{shown.text} | {listed.text}")

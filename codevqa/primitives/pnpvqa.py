@@ -14,17 +14,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..batching.model_services import ModelServices
-from ..core.errors import ModelError
 from ..core.images import Picture
 from ..core.question_kind import question_kind
 from ..core.settings import QuerySettings
 from ..core.text import caption_line
 from ..core.trace import Evidence, Form, ImageRef
+from ..core.wording import Wording, bare, put
 from ..models.base import CaptionRequest, GenerationRequest, Map, Match, MatchRequest, Message, prompt_text
 from ..models.retrieval import ExampleIndex, Retriever
-from ..prompts import PromptSet, ReadingExample
+from ..prompts import KnowledgeExample, PromptSet, ReadingExample
 from .patches import Drawing, Patches, draw_patches
-from .reading import INSTRUCTION, answer_in, render_context, render_reading, render_reading_chat
+from .reading import (
+    INSTRUCTION,
+    answer_in,
+    render_context,
+    render_knowledge,
+    render_knowledge_chat,
+    render_reading,
+    render_reading_chat,
+)
 from .witness import Descriptions, described, stated_number
 
 __all__ = ["INSTRUCTION", "PnPVQA", "Reading", "draw_patches", "render_context", "render_reading"]
@@ -76,7 +84,7 @@ class PnPVQA:
         self._retriever = retriever
         self._seed = seed
         self._indexes: dict[tuple[str, Form], ExampleIndex] = {}
-        self._pools: dict[tuple[str, Form], list[ReadingExample]] = {}
+        self._pools: dict[tuple[str, Form], Sequence[ReadingExample]] = {}
         self._drawing = Drawing()
 
     def with_seed(self, seed: int) -> PnPVQA:
@@ -92,27 +100,29 @@ class PnPVQA:
         form: Form,
         task: Form,
         *,
-        about: str = "",
+        about: str | None = None,
         witness: bool = False,
     ) -> Reading:
         """Answers a question from sampled captions, or where it is surer from image-text matching.
+
+        The answer is empty where every attempt to read came back so.
 
         Args:
             pictures: what the question is about, each with its number in the user's question.
             question: the question or statement.
             form: ``set`` lists every picture in the context, ``image`` reads the only one.
             task: form of the user's question, whose prompt set says how many captions are read.
-            about: the user's question, where ``question`` is a part of it.
+            about: the user's question, where ``question`` is a program's.
             witness: whether image-text matching may answer, if the settings have it; the baseline only reads.
 
         Raises:
-            ModelError: a model failed, or every attempt to read came back empty.
+            ModelError: a model failed.
         """
         kind = question_kind(question)
         alone = witness and form == "image"
         looks: Sequence[_Described] = ()
         if alone and self._settings.stated and kind.kind == "number":
-            looks = await self._look(pictures, question, task)
+            looks = await self._look(pictures, question, task, about)
             number = stated_number(question, looks[0].captions)
             if number:
                 return Reading(number, (_evidence("stated", pictures, question, looks),))
@@ -122,25 +132,61 @@ class PnPVQA:
             sure = asked.verdict(seen.scores, self._settings.doubt)
             if sure:
                 return Reading(sure, (seen,))
-        looks = looks or await self._look(pictures, question, task)
-        prompt = await self._prompt(question, [one.captions for one in looks], form, self._prompts[task], about)
-        text = await self._read(prompt)
+        looks = looks or await self._look(pictures, question, task, about)
+        prompt = await self._prompt(question, [one.captions for one in looks], form, task, about)
+        text = await self._read(prompt, self._settings.max_tokens)
         read = replace(_evidence("pnpvqa", pictures, question, looks), prompt=prompt_text(prompt), completion=text)
         answer = answer_in(text, kind) if self._settings.fit else text.strip().lower()
         if self._settings.fit and seen is not None and asked.choices and answer not in asked.choices:
             answer = max(zip(seen.scores, asked.choices, strict=True))[1]  # unsure, but one of those that were named
         return Reading(answer, (read,) if seen is None else (seen, read))
 
+    async def recall(self, question: str, examples: Sequence[KnowledgeExample]) -> Reading:
+        """Answers a question from what the reader knows; no picture is looked at.
+
+        Args:
+            question: the question; it names what it is about.
+            examples: questions answered so before.
+
+        Raises:
+            ModelError: the reader failed.
+        """
+        prompt = (render_knowledge_chat if self._chat else render_knowledge)(examples, question)
+        text = await self._read(prompt, self._settings.knowledge_tokens)
+        answer = answer_in(text, question_kind(question)) if self._settings.fit else text.strip().lower()
+        return Reading(answer, (Evidence("knowledge", (), question, prompt=prompt_text(prompt), completion=text),))
+
+    def looked_for(self, question: str, task: Form, *, part: bool = False) -> str:
+        """Returns a question as image-text matching sees it, without its question mark.
+
+        Args:
+            question: the user's question, or a program's.
+            task: form of the user's question.
+            part: whether it is a program's.
+        """
+        if self._wording(task) == "release":
+            question = self._put(question, task, part)
+        return question.strip().rstrip("?").strip()
+
+    def _wording(self, task: Form) -> Wording:
+        return self._settings.wording or self._prompts[task].reading_wording
+
+    def _put(self, question: str, task: Form, part: bool) -> str:
+        """Returns a question as the reader sees it: only the user's is ever a statement to be asked."""
+        wording = self._wording(task)
+        if part:
+            return bare(question) if wording == "release" else question
+        return put(question, wording, task)
+
     async def _look(
-        self, pictures: Sequence[tuple[ImageRef, Picture]], question: str, task: Form
+        self, pictures: Sequence[tuple[ImageRef, Picture]], question: str, task: Form, about: str | None
     ) -> Sequence[_Described]:
         """Describes every picture where the question looks."""
         prompts = self._prompts[task]
-        wanted = self._settings.captions or prompts.captions
-        draws = self._settings.max_draws or prompts.caption_draws
+        text = self.looked_for(question, task, part=about is not None)
         if len(pictures) == 1:  # a task of its own would only cost
-            return [await self._describe(pictures[0][1], question, wanted, draws)]
-        return await asyncio.gather(*(self._describe(one, question, wanted, draws) for _, one in pictures))
+            return [await self._describe(pictures[0][1], text, prompts)]
+        return await asyncio.gather(*(self._describe(one, text, prompts) for _, one in pictures))
 
     async def _match(self, picture: tuple[ImageRef, Picture], asked: Descriptions) -> Evidence:
         """Returns what image-text matching says of descriptions, up to those that suffice."""
@@ -155,20 +201,24 @@ class PnPVQA:
         return Evidence("itm", (picture[0],), "; ".join(asked.texts[: len(scores)]), relevance=relevance, scores=scores)
 
     async def _prompt(
-        self, question: str, captions: Sequence[Sequence[str]], form: Form, prompts: PromptSet, about: str
+        self, question: str, captions: Sequence[Sequence[str]], form: Form, task: Form, about: str | None
     ) -> str | tuple[Message, ...]:
-        nearest_to = about if about and self._settings.selection == "question" else question
+        prompts, asked = self._prompts[task], self._put(question, task, about is not None)
+        whole = self._put(about, task, False) if about else asked
+        nearest_to = whole if self._settings.selection == "question" else asked
         examples = await self._reading_examples(nearest_to, form, prompts)
-        render = render_reading_chat if self._chat else render_reading
-        return render(examples, captions, question, form, prompts.image_labels)
+        if self._chat:
+            return render_reading_chat(examples, captions, asked, form, prompts.image_labels)
+        return render_reading(examples, captions, asked, form, prompts.image_labels, self._wording(task))
 
-    async def _describe(self, picture: Picture, question: str, wanted: int, draws: int) -> _Described:
-        """Samples captions where the question looks, until ``wanted`` differ or ``draws`` are drawn.
+    async def _describe(self, picture: Picture, text: str, prompts: PromptSet) -> _Described:
+        """Samples captions where a text looks, until as many as are read differ, or enough are drawn.
 
         Keeping the first few of a hundred gives the same captions in distribution: draws are independent, and whether
         one is kept depends only on those before it.
         """
-        text = question.strip().rstrip("?").strip()
+        wanted = self._settings.captions or prompts.captions
+        draws = self._settings.max_draws or prompts.caption_draws
         match = await self._services.match(MatchRequest(picture, text))
         chances = Patches(match.relevance, self._settings.patches)
         captions: list[str] = []
@@ -178,7 +228,8 @@ class PnPVQA:
             count = min(wanted - len(captions), draws - drawn)
             seeds = _seeds(range(drawn, drawn + count), self._seed, picture.key, text)
             subsets = await self._drawing(chances, seeds)
-            requests = [CaptionRequest(picture, *pair) for pair in zip(subsets, seeds, strict=True)]
+            drawings = zip(subsets, seeds, strict=True)
+            requests = [CaptionRequest(picture, *drawing, prompts.caption_tokens) for drawing in drawings]
             drawn += count
             captioned = map(caption_line, await self._services.caption.many(requests))
             for request, caption in zip(requests, captioned, strict=True):
@@ -187,27 +238,32 @@ class PnPVQA:
                     patches.append(request.patches or ())
         return _Described(tuple(captions), tuple(patches), match.relevance)
 
-    async def _read(self, prompt: str | tuple[Message, ...]) -> str:
-        """Asks the reader until it says something."""
+    async def _read(self, prompt: str | tuple[Message, ...], max_tokens: int) -> str:
+        """Asks the reader until it says something; returns an empty text where it never does."""
         shared = prompt.rfind("\n\n===\nContext:") if isinstance(prompt, str) else 0
-        request = GenerationRequest(prompt, self._settings.max_tokens, ("\n",), max(shared, 0))
+        request = GenerationRequest(prompt, max_tokens, ("\n",), max(shared, 0))
         for _ in range(self._settings.attempts):
             completion = await self._services.read(request)
             if completion.text.strip():
                 return completion.text
-        raise ModelError(f"The reading model gave an empty answer {self._settings.attempts} times.")
+        return ""
 
-    def _pool(self, prompts: PromptSet, form: Form) -> list[ReadingExample]:
+    def _pool(self, prompts: PromptSet, form: Form) -> Sequence[ReadingExample]:
+        """Returns the reading examples for questions of a form: never none where there are some.
+
+        Where a set's bank has none about single pictures, its sets are shown, as the paper's release shows them.
+        """
         key = (prompts.name, form)
         if key not in self._pools:
             pool = [example for example in prompts.reading if example.form == form]
-            if (not pool or self._settings.selection == "kind") and self._prompts.get(form, prompts) is not prompts:
-                # A set's bank may hold few for its single pictures.
-                pool += [example for example in self._prompts[form].reading if example.form == form]
-            self._pools[key] = pool
+            other = self._prompts.get(form, prompts)
+            borrowed = [example for example in other.reading if example.form == form and other is not prompts]
+            if self._settings.selection == "kind":
+                pool += borrowed  # a set's bank may hold few for its single pictures
+            self._pools[key] = pool or (borrowed if form == "set" else ()) or prompts.reading or borrowed
         return self._pools[key]
 
-    async def _reading_examples(self, question: str, form: Form, prompts: PromptSet) -> list[ReadingExample]:
+    async def _reading_examples(self, question: str, form: Form, prompts: PromptSet) -> Sequence[ReadingExample]:
         pool = self._pool(prompts, form)
         shots = prompts.reading_shots if self._settings.shots is None else self._settings.shots
         if self._settings.selection == "kind":

@@ -7,15 +7,24 @@ chat model is shown the same as turns, and told what captions are: several looks
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..core.question_kind import QuestionKind, question_kind
-from ..core.text import sentence_case
+from ..core.text import one_line, sentence_case
 from ..core.trace import Form
+from ..core.wording import Wording
 from ..models.base import Message
-from ..prompts import ReadingExample
+from ..prompts import KnowledgeExample, ReadingExample
 
-__all__ = ["INSTRUCTION", "answer_in", "render_context", "render_reading", "render_reading_chat"]
+__all__ = [
+    "INSTRUCTION",
+    "answer_in",
+    "render_context",
+    "render_knowledge",
+    "render_knowledge_chat",
+    "render_reading",
+    "render_reading_chat",
+]
 
 INSTRUCTION = "Please answer the question according to the above context."
 
@@ -24,15 +33,38 @@ You are told what several looks at {pictures} showed, one short caption each, an
 tells of a part of the picture, and a caption may be wrong: trust what several of them say. What no caption names is \
 probably not in the picture. Answer with a single word, or as few words as possible: "yes" or "no" to a yes/no \
 question, digits for a number."""
+KNOWLEDGE_CHAT = """\
+You are asked about general knowledge. Answer with a single word, or as few words as possible: "yes" or "no" to a \
+yes/no question, digits for a number."""
 _PICTURES = {"image": "a picture", "set": "each of several pictures"}
 _WANTED = {"yes_no": " Answer yes or no.", "number": " Answer with a number.", "choice": "", "open": ""}
 
 
-def render_context(captions: Sequence[Sequence[str]], form: Form, labels: Sequence[str] | None = None) -> str:
-    """Returns ``Context:`` with the captions of one picture, or one labelled line for each of a set."""
-    lines = [" ".join(_sentence(caption) for caption in one) for one in captions]
+def _sentence(caption: str) -> str:
+    text = _upper_first(caption.strip())
+    return text if text.endswith(".") else text + "."
+
+
+def render_context(
+    captions: Sequence[Sequence[str]],
+    form: Form,
+    labels: Sequence[str] | None = None,
+    *,
+    among_sets: bool = False,
+    sentence: Callable[[str], str] = _sentence,
+) -> str:
+    """Returns ``Context:`` with the captions of one picture, or one labelled line for each of a set.
+
+    Args:
+        captions: captions read, one sequence a picture.
+        form: ``image`` for one picture, ``set`` for several.
+        labels: names of the pictures of a set; None numbers them.
+        among_sets: whether the captions of one picture stand on a line of their own, as those of sets do.
+        sentence: makes a sentence of a caption.
+    """
+    lines = [" ".join(map(sentence, one)) for one in captions]
     if form == "image":
-        return f"Context: {lines[0]}".rstrip()
+        return ("Context:\n" if among_sets else "Context: ") + lines[0] if lines[0] else "Context:"
     names = _names(len(lines), labels)
     return "\n".join(["Context:", *(f"{name}: {line}".rstrip() for name, line in zip(names, lines, strict=True))])
 
@@ -43,19 +75,26 @@ def render_reading(
     question: str,
     form: Form,
     labels: Sequence[str] | None = None,
+    wording: Wording = "plain",
 ) -> str:
     """Returns the reading prompt: the instruction, each example with its answer, then the question, up to ``A:``.
 
     Args:
-        examples: in-context examples of the same form as the question.
+        examples: in-context examples, each shown in its own form.
         captions: captions read, one sequence a picture.
         question: the question, in any case.
         form: ``image`` for one picture, ``set`` for several.
         labels: names of the pictures of a set, such as left and right; None numbers them.
+        wording: ``release`` writes captions and questions as the paper's release does, capitals and full stops
+            included; all others alike.
     """
-    blocks = [_example_block(example, form, tuple(labels or ())) for example in examples]
-    blocks.append(f"{render_context(captions, form, labels)}\n===\nQ: {sentence_case(question)}\nA:")
-    return f"{INSTRUCTION}\n===\n" + "\n\n===\n".join(blocks)
+    blocks = [_example_block(example, tuple(labels or ()), wording) for example in examples]
+    sets = any(example.form == "set" for example in examples)
+    sentence, asked = _sentence, sentence_case(question)
+    if wording == "release":
+        sentence, asked = _released_set if form == "set" else _released, _upper_first(one_line(question, spaces=True))
+    context = render_context(captions, form, labels, among_sets=sets, sentence=sentence)
+    return f"{INSTRUCTION}\n===\n" + "\n\n===\n".join([*blocks, f"{context}\n===\nQ: {asked}\nA:"])
 
 
 def render_reading_chat(
@@ -76,10 +115,25 @@ def render_reading_chat(
     """
     turns = [Message("system", CHAT_INSTRUCTION.format(pictures=_PICTURES[form]))]
     for example in examples:
-        turns.append(Message("user", _turn(example.by_image, example.question, form, tuple(labels or ()))))
+        turns.append(Message("user", _turn(example.by_image, example.question, example.form, tuple(labels or ()))))
         turns.append(Message("assistant", example.answer))
     asked = _turn(tuple(map(tuple, captions)), question, form, tuple(labels or ()))
     return (*turns, Message("user", asked))
+
+
+def render_knowledge(examples: Sequence[KnowledgeExample], question: str) -> str:
+    """Returns the prompt for a question about no picture: the instruction, each example, the question, up to ``A:``."""
+    answered = (f"Q: {example.question}\nA: {example.answer}" for example in examples)
+    return "\n===\n".join(["Answer each question.", *answered, f"Q: {question}\nA:"])
+
+
+def render_knowledge_chat(examples: Sequence[KnowledgeExample], question: str) -> tuple[Message, ...]:
+    """Returns the same as turns."""
+    turns = [Message("system", KNOWLEDGE_CHAT)]
+    for example in examples:
+        turns.append(Message("user", f"{example.question}{_WANTED[question_kind(example.question).kind]}"))
+        turns.append(Message("assistant", example.answer))
+    return (*turns, Message("user", f"{question}{_WANTED[question_kind(question).kind]}"))
 
 
 def answer_in(reply: str, kind: QuestionKind) -> str:
@@ -92,9 +146,13 @@ def answer_in(reply: str, kind: QuestionKind) -> str:
 
 
 @functools.lru_cache(maxsize=1024)
-def _example_block(example: ReadingExample, form: Form, labels: tuple[str, ...]) -> str:
-    context = render_context(example.by_image, form, labels)
-    return f"{context}\n===\nQ: {sentence_case(example.question)}\nA: {example.answer}"
+def _example_block(example: ReadingExample, labels: tuple[str, ...], wording: Wording) -> str:
+    sentence, asked = _sentence, sentence_case(example.question, spaces=True)
+    if wording == "release":  # captions that have a full stop are given another
+        sentence = _released_example
+        asked = asked if example.form == "set" else _upper_first(one_line(example.question, spaces=True))
+    context = render_context(example.by_image, example.form, labels, sentence=sentence)
+    return f"{context}\n===\nQ: {asked}\nA: {example.answer}"
 
 
 @functools.lru_cache(maxsize=1024)
@@ -113,7 +171,17 @@ def _names(count: int, labels: Sequence[str] | None) -> Sequence[str]:
     return labels if labels and len(labels) == count else [f"Image {number}" for number in range(1, count + 1)]
 
 
-def _sentence(caption: str) -> str:
-    text = caption.strip()
-    text = text[:1].upper() + text[1:]
-    return text if text.endswith(".") else text + "."
+def _upper_first(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _released(caption: str) -> str:
+    return _upper_first(caption if caption.endswith(".") else f"{caption.lower()}.")
+
+
+def _released_set(caption: str) -> str:
+    return _sentence(caption.lower())
+
+
+def _released_example(caption: str) -> str:
+    return f"{_upper_first(caption)}."

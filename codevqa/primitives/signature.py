@@ -17,13 +17,15 @@ import builtins
 import functools
 import inspect
 import keyword
+import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, overload
 
 from ..core.errors import UnknownNameError
+from ..prompts import Example
 from .kinds import MAX_RESULT_TEXT, MAX_TEXT, Image, Kind, parse_kind
 
 __all__ = ["CONSTANTS", "GRID", "Image", "Parameter", "Primitive", "PrimitiveSet", "primitive"]
@@ -72,11 +74,19 @@ class Primitive:
     ahead: bool = False
     """Whether it may be called before the program gets there, or in vain: its result depends on its arguments and the
     question alone, and calling it changes nothing."""
+    examples: tuple[Example, ...] = ()
+    """Annotated programs that call it, offered beside those of the prompt set."""
 
     @property
     def signature(self) -> str:
         """The signature as programs see it: ``query(img: Image, question: str) -> str``."""
         return f"{self.name}({', '.join(map(str, self.parameters))}) -> {self.returns}"
+
+    @property
+    def stub(self) -> str:
+        """The signature as the static check sees it: with all that parameters take."""
+        taken = [replace(one, annotation=(one.kind and one.kind.taken) or one.annotation) for one in self.parameters]
+        return f"{self.name}({', '.join(map(str, taken))}) -> {self.returns}"
 
     def bind(self, args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, object]:
         """Checks the arguments of a call strictly and returns them by name, defaults filled in.
@@ -134,11 +144,18 @@ def primitive(function: Callable[..., Any], /) -> Primitive: ...
 
 
 @overload
-def primitive(*, name: str | None = None, ahead: bool = False) -> Callable[[Callable[..., Any]], Primitive]: ...
+def primitive(
+    *, name: str | None = None, ahead: bool = False, examples: Iterable[Example] = ()
+) -> Callable[[Callable[..., Any]], Primitive]: ...
 
 
 def primitive(
-    function: Callable[..., Any] | None = None, /, *, name: str | None = None, ahead: bool = False
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    ahead: bool = False,
+    examples: Iterable[Example] = (),
 ) -> Primitive | Callable[[Callable[..., Any]], Primitive]:
     """Makes a primitive of a typed, documented function, sync or async.
 
@@ -148,22 +165,28 @@ def primitive(
         name: What programs call it, where that is not the function's own name.
         ahead: Whether it may be called before the program gets there, or in vain, to save time. Only for functions
             whose result depends on their arguments and the question alone, and that change nothing.
+        examples: Annotated programs that call it: a language model seldom thinks of what it was never shown.
 
     Raises:
         TypeError: the signature or an annotation cannot be offered to programs, or the docstring is missing.
-        ValueError: the name cannot be used in programs.
+        ValueError: the name cannot be used in programs, or an example does not call it.
     """
     if function is None:
-        return lambda real: _make(real, name, ahead)
-    return _make(function, name, ahead)
+        return lambda real: _make(real, name, ahead, tuple(examples))
+    return _make(function, name, ahead, tuple(examples))
 
 
-def _make(function: Callable[..., Any], name: str | None, ahead: bool) -> Primitive:
+def _make(function: Callable[..., Any], name: str | None, ahead: bool, examples: tuple[Example, ...]) -> Primitive:
     name = function.__name__ if name is None else name
     _check_name(name)
     doc = inspect.getdoc(function) or ""
     if not doc.strip():
         raise TypeError(f"Primitive {name} needs a docstring: its first line tells the language model what it does.")
+    for example in examples:
+        if not isinstance(example, Example):
+            raise TypeError(f"Primitive {name}: {example!r:.60} is no example. Give an Example of codevqa.prompts.")
+        if re.search(rf"\b{name}\(", example.program) is None:
+            raise ValueError(f"Example {example.id!r} of primitive {name} does not call it.")
     found = list(inspect.signature(function).parameters.values())
     takes_context = bool(found) and found[0].name == "context"
     visible = found[1:] if takes_context else found
@@ -182,6 +205,7 @@ def _make(function: Callable[..., Any], name: str | None, ahead: bool) -> Primit
         takes_context=takes_context,
         result_kind=returns,
         ahead=ahead,
+        examples=examples,
     )
 
 
@@ -210,7 +234,7 @@ def _resolve(function: Callable[..., Any], name: str, wanted: list[str]) -> dict
     holder: Any = types.SimpleNamespace(__annotations__=kept)
     try:
         # An annotation None resolves to NoneType, which no kind accepts.
-        return typing.get_type_hints(holder, globalns=inspect.unwrap(function).__globals__)
+        return typing.get_type_hints(holder, globalns=inspect.unwrap(function).__globals__, include_extras=True)
     except NameError as error:
         raise TypeError(f"Primitive {name}: an annotation cannot be resolved: {error}.") from None
 
@@ -320,7 +344,7 @@ class PrimitiveSet:
             *(f"{name}: {annotation}" for name, annotation in (variables or {}).items()),
         ]
         for item in self:
-            lines += [f"def {item.signature}:", f"    {item.summary!r}", "    ..."]
+            lines += [f"def {item.stub}:", f"    {item.summary!r}", "    ..."]
         return "\n".join(lines) + "\n"
 
     def docs(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 
@@ -39,17 +39,25 @@ async def open_images(context: CallContext, path: str) -> list[Image]:
 
 
 @primitive(ahead=True)
-async def query(context: CallContext, img: Image, question: str) -> str:
+async def query(context: CallContext, img: Annotated[Image | list[Image], Image], question: str) -> str:
     """Answers the question about the image in a word or two.
 
     Few-shot Plug-and-Play VQA: BLIP image-text matching with GradCAM says where the question looks, captions are
-    sampled from there, and the language model reads them and answers. Lower case.
+    sampled from there, and the language model reads them and answers. Lower case, and empty where the model gives no
+    answer. A list of images is read as one set.
     """
     if not question.strip():
         raise ValueError("query() needs a question, not an empty string")
-    picture = (ImageRef(img.index), img.picture)
+    images = img if isinstance(img, list) else [img]
+    if not images:
+        raise ValueError("query() needs at least one image")
     reading = await context.pnpvqa.answer(
-        [picture], question, "image", context.form, about=context.question, witness=True
+        [(ImageRef(one.index), one.picture) for one in images],
+        question,
+        "set" if isinstance(img, list) else "image",
+        context.form,
+        about=context.question,
+        witness=True,
     )
     for evidence in reading.evidence:
         context.record(evidence)
@@ -66,7 +74,7 @@ async def get_pos(context: CallContext, img: Image, object: str) -> tuple[float,
     if not object.strip():
         raise ValueError("get_pos() needs the name of an object, not an empty string")
     match = await context.services.match(_position_request(context, img, object))
-    position = peak(match)
+    position = peak(match, context.settings.position_at)
     context.record(
         Evidence(
             kind="gradcam",
@@ -102,6 +110,8 @@ async def find_object(context: CallContext, img: Image, object: str) -> list[tup
 
     Boxes of an open-vocabulary detector on the 24x24 grid, y upwards, best first.
     """
+    if not object.strip():
+        raise ValueError("find_object() needs the name of an object, not an empty string")
     boxes = await context.services.detect(DetectRequest(img.picture, object))
     context.record(
         Evidence(
@@ -116,7 +126,8 @@ async def find_object(context: CallContext, img: Image, object: str) -> list[tup
 
 
 VISUAL = PrimitiveSet([open_image, open_images, query, get_pos, find_matching_image])
-"""The vocabulary every engine offers. ``find_object`` joins it where there is a detector."""
+"""The vocabulary every engine offers. ``find_object`` joins it where there is a detector, those of
+:mod:`codevqa.primitives.knowledge` where a prompt set names them."""
 
 
 def opened(images: Sequence[Image], path: str) -> Image:
@@ -126,7 +137,7 @@ def opened(images: Sequence[Image], path: str) -> Image:
         ValueError: the name is of another kind.
         LookupError: there are not as many pictures.
     """
-    number = _number(path, r"Image(\d{1,6})\.(?:jpg|jpeg|png)", "Image1.jpg")
+    number = _number(path, "Image")
     if len(images) == 1:
         return images[0]  # in a prompt the number only counts the examples
     if not 1 <= number <= len(images):
@@ -140,36 +151,26 @@ def opened_set(images: Sequence[Image], path: str) -> list[Image]:
     Raises:
         ValueError: the name is of another kind.
     """
-    _number(path, r"ImageSet(\d{1,6})\.(?:jpg|jpeg|png)", "ImageSet1.jpg")
+    _number(path, "ImageSet")
     return list(images)
 
 
-def peak(match: Match) -> tuple[float, float]:
-    """Returns the centre of the most relevant patch on the 24x24 grid, y upwards."""
+def peak(match: Match, at: Literal["centre", "corner"] = "centre") -> tuple[float, float]:
+    """Returns the most relevant patch on the 24x24 grid, y upwards: its centre, or its upper left corner."""
     rows, columns = match.relevance.shape
     row, column = divmod(int(np.argmax(match.relevance)), columns)
-    return (column + 0.5) * GRID / columns, GRID - (row + 0.5) * GRID / rows
+    inside = 0.5 if at == "centre" else 0.0
+    return (column + inside) * GRID / columns, GRID - (row + inside) * GRID / rows
 
 
 def _position_request(context: CallContext, img: Image, phrase: str) -> MatchRequest:
     if context.settings.position_text == "phrase":
         return MatchRequest(img.picture, phrase)
-    start = context.question.lower().find(phrase.lower())
-    span = (start, start + len(phrase)) if start >= 0 else _shared_words(context.question, phrase)
-    return MatchRequest(img.picture, context.question, span)
+    return MatchRequest(img.picture, context.pnpvqa.looked_for(context.question, context.form), phrase)
 
 
-def _shared_words(question: str, phrase: str) -> tuple[int, int] | None:
-    """Returns the span of the first word both have; None where they share none."""
-    wanted = set(re.findall(r"\w+", phrase.lower()))
-    for word in re.finditer(r"\w+", question.lower()):
-        if word.group() in wanted:
-            return word.span()
-    return None
-
-
-def _number(path: str, pattern: str, example: str) -> int:
-    found = re.fullmatch(pattern, path)
+def _number(path: str, word: str) -> int:
+    found = re.fullmatch(rf"{word}(\d{{1,6}})(?:\.(?:jpg|jpeg|png))?", path)
     if found is None:
-        raise ValueError(f"there is no image {path[:60]!r}: use a name like {example!r}")
+        raise ValueError(f"there is no image {path[:60]!r}: use a name like '{word}1.jpg'")
     return int(found.group(1))

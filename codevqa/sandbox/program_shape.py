@@ -1,18 +1,15 @@
-"""Reading programs as trees, without running any of them: parsing with bounds, and the shape of a program."""
+"""The shape of a program: what is left of it where its types cannot depend on the rest. Nothing is run."""
 
 from __future__ import annotations
 
 import ast
 import builtins
-import warnings
 from collections.abc import Collection, Sequence
 
+from ..core.program_tree import parse
 from ..primitives.signature import CONSTANTS
 
-__all__ = ["parse", "shape"]
-
-MAX_SOURCE = 8192
-"""Longest program that is looked at, in characters."""
+__all__ = ["shape"]
 
 _KEPT = frozenset(dir(builtins)) | {"Any", "Image", "answer", "images", "img", *CONSTANTS}
 """Names that mean something to the static check."""
@@ -30,18 +27,6 @@ _SCOPES = (
     ast.Nonlocal,
 )
 """Where names are also written other than as plain variables."""
-
-
-def parse(source: str) -> ast.Module | None:
-    """Returns the tree of a program; None where it is too long or does not parse."""
-    if len(source) > MAX_SOURCE:
-        return None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a model's odd backslash is no news to whoever runs us
-            return ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
 
 
 def shape(source: str, primitives: Collection[str]) -> str | None:

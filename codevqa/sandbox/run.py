@@ -12,6 +12,7 @@ import functools
 import os
 import signal
 import threading
+import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import pydantic_monty as monty
 
-from ..core.errors import ProgramAnswerError, ProgramError, ProgramLimitError, ProgramRuntimeError
+from ..core.errors import ProgramAnswerError, ProgramError, ProgramLimitError, ProgramRuntimeError, UnsetAnswerError
 from ..core.settings import Limits
 from ..primitives import CONSTANTS, Image
 from .boundary import Handles, Plain, answer_value
@@ -54,6 +55,8 @@ class Outcome:
     """The value of ``answer``: plain data, images as the host's Image objects."""
     printed: str = ""
     """What it printed."""
+    seconds: float = 0.0
+    """How long it was at work, without waiting."""
 
 
 async def in_thread(executor: Executor, work: Callable[..., Result], *args: object) -> Result:
@@ -76,6 +79,39 @@ async def in_thread(executor: Executor, work: Callable[..., Result], *args: obje
     future.add_done_callback(ended)
     await waiting
     return future.result()
+
+
+class _Clock:
+    """Seconds that add up over stretches of a run.
+
+    Args:
+        limit: how many there are.
+        says: what to say of a program that needs more, with a place for the limit.
+        run: whose they are.
+    """
+
+    def __init__(self, limit: float, says: str, run: Run) -> None:
+        self._left = limit
+        self._says = says.format(limit)
+        self._run = run
+
+    async def counts(self, stretch: Awaitable[Result]) -> Result:
+        """Awaits a stretch, as long as there is time left.
+
+        Raises:
+            ProgramLimitError: there is none.
+        """
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        try:
+            async with asyncio.timeout(self._left) as clock:
+                return await stretch
+        except TimeoutError:
+            if not clock.expired():
+                raise
+            raise ProgramLimitError(f"the program {self._says}.", line=self._run.line) from None
+        finally:
+            self._left -= loop.time() - begun
 
 
 class Run:
@@ -112,6 +148,9 @@ class Run:
         self._executor = executor
         self._wall = wall
         self._handles = Handles()
+        self._wall_clock = _Clock(limits.wall_seconds, "ran longer than {:g} seconds, models left out", self)
+        self._model_clock = _Clock(limits.model_seconds, "waited for models for more than {:g} seconds", self)
+        self._seconds = 0.0
         self._printed = monty.CollectString(limits.output_bytes)
         self._calls = 0
         self._turn = threading.Lock()
@@ -132,9 +171,14 @@ class Run:
             MontyCrashedError: its worker died.
         """
         self._begun = True
-        state = await self._go(self._begin, images, given)
-        while not isinstance(state, Outcome):
-            state = await self._go(state.resume, await self._reply(state))
+        try:
+            state = await self._wall_clock.counts(self._go(self._begin, images, given))
+            while not isinstance(state, Outcome):
+                reply = await self._model_clock.counts(self._reply(state))
+                state = await self._wall_clock.counts(self._go(state.resume, reply))
+        except ProgramError as error:
+            error.printed, error.seconds = self._printed.output, self._seconds
+            raise
         return state
 
     def end(self, then: Callable[[], object]) -> None:
@@ -191,7 +235,7 @@ class Run:
     def _step(self, work: Callable[..., SyncSnapshot], *args: object) -> FunctionSnapshot | Outcome:
         """Goes on to the next call of a primitive, or to the end, where it gives the worker back."""
         with self._turn:
-            waiting = False
+            waiting, begun = False, time.perf_counter()
             try:
                 state = work(*args)
                 while not isinstance(state, monty.MontyComplete):
@@ -200,7 +244,8 @@ class Run:
                         waiting = True
                         return state
                     state = _refused(state)
-                return Outcome(self._left(), self._printed.output)
+                left = self._left()
+                return Outcome(left, self._printed.output, self._seconds + time.perf_counter() - begun)
             except monty.MontyCrashedError:
                 raise
             except monty.MontyError as error:
@@ -208,6 +253,7 @@ class Run:
             except RuntimeError as error:  # what came over the pipe is no event of the interpreter's
                 raise nonsense() from error
             finally:
+                self._seconds += time.perf_counter() - begun
                 if not waiting:
                     self._close()
 
@@ -279,7 +325,7 @@ def nonsense() -> ProgramError:
 
 def _unreadable(error: monty.MontyError) -> ProgramError:
     if isinstance(error.exception(), NameError):
-        return ProgramAnswerError("the program ended without setting answer.")
+        return UnsetAnswerError("the program ended without setting answer.")
     return ProgramAnswerError("what the program left in answer is too large to read.")
 
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pydantic_monty as monty
 from cachetools import LRUCache
 
-from ..core.errors import ProgramAnswerError, ProgramError, ProgramLimitError, ProgramSyntaxError, SetupError
+from ..core.errors import ProgramError, ProgramLimitError, ProgramSyntaxError, SetupError, UnsetAnswerError
 from ..core.settings import Limits
 from ..primitives import Image, PrimitiveSet
 from .error_mapping import crash, explain
@@ -144,7 +144,7 @@ class Sandbox:
         Raises:
             ProgramSyntaxError: it does not parse.
             ProgramTypeError: an unknown name, or a use that is certain to fail.
-            ProgramAnswerError: it never mentions ``answer``.
+            UnsetAnswerError: it never mentions ``answer``.
             ProgramLimitError: it is too long, or too much for the checker.
         """
         source = self._readable(source)
@@ -185,13 +185,7 @@ class Sandbox:
         try:
             if workers is not self._runners:
                 raise gone()
-            async with asyncio.timeout(self.limits.wall_seconds) as clock:
-                return await run.finish(images, given or {})
-        except TimeoutError:
-            if not clock.expired():
-                raise
-            limit = f"{self.limits.wall_seconds:g} seconds, models included"
-            raise ProgramLimitError(f"the program ran longer than {limit}.", line=run.line) from None
+            return await run.finish(images, given or {})
         except monty.MontyCrashedError as error:
             raise crash(error) from None
         finally:
@@ -304,7 +298,7 @@ class Sandbox:
         except RuntimeError as error:
             raise nonsense() from error  # says nothing of the program, and is not remembered
         if re.search(r"\banswer\b", unicodedata.normalize("NFKC", source)) is None:
-            return ProgramAnswerError("the program never sets answer.")
+            return UnsetAnswerError("the program never sets answer.")
         return None
 
 

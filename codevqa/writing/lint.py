@@ -21,10 +21,11 @@ from typing import Any
 from ..core.errors import CodeVQAError, ProgramAnswerError, ProgramError
 from ..core.settings import Limits
 from ..primitives import CONSTANTS, Primitive, PrimitiveSet
+from ..primitives.knowledge import KNOWLEDGE
 from ..primitives.visual import VISUAL, find_object
 from ..prompts import Example, PromptSet, available, load
 from ..sandbox.sandbox import Sandbox
-from .lint_outcomes import Outcomes, blank_images, compared_words, explore, is_yes_no
+from .lint_outcomes import Outcomes, blank_images, compared_words, explore, few, is_yes_no
 from .lint_rules import faults, is_single_query
 from .prompt_forms import opening_line
 
@@ -32,6 +33,8 @@ __all__ = ["Finding", "lint"]
 
 RUNS = 64
 """Runs of one program at most."""
+MORE_RUNS = 256
+"""Runs more of one whose answer has been the same so far."""
 SINGLE_QUERY_SHARE = 0.6
 """Largest share of programs that only pass the question on to ``query``."""
 _SET_SIZES = (2, 5)
@@ -62,13 +65,14 @@ def lint(prompt_set: PromptSet, primitives: PrimitiveSet | None = None) -> list[
 
     Args:
         prompt_set: the set.
-        primitives: the whole vocabulary, of which the set lists some; None takes the visual primitives.
+        primitives: the whole vocabulary, of which the set lists some; None takes all there are.
     """
-    return asyncio.run(_lint(prompt_set, VISUAL.extend([find_object]) if primitives is None else primitives))
+    known = VISUAL.extend([find_object, *KNOWLEDGE])
+    return asyncio.run(_lint(prompt_set, known if primitives is None else primitives))
 
 
 async def _lint(prompt_set: PromptSet, primitives: PrimitiveSet) -> list[Finding]:
-    findings = [*_bank(prompt_set), *_reading(prompt_set), *_preamble(prompt_set)]
+    findings = [*_bank(prompt_set), *_reading(prompt_set), *_knowledge(prompt_set), *_preamble(prompt_set)]
     for name in prompt_set.primitives:
         if name not in primitives.names:
             findings.append(Finding(prompt_set.name, "prompt.json", "primitive", f"there is no primitive {name!r}"))
@@ -139,7 +143,21 @@ def _reading(prompt_set: PromptSet) -> Iterator[Finding]:
             yield Finding(name, example.id, "reading", f"answer {example.answer!r}: answers are lower case")
 
 
+def _knowledge(prompt_set: PromptSet) -> Iterator[Finding]:
+    """Checks the knowledge examples: each is what a program asks."""
+    name, asking = prompt_set.name, {one.id for one in prompt_set.examples if "knowledge_query(" in one.program}
+    for example in prompt_set.knowledge:
+        if example.id not in asking:
+            yield Finding(name, "knowledge.jsonl", "knowledge", f"{example.id!r} is no program that asks for knowledge")
+        if example.answer != example.answer.strip().lower():
+            yield Finding(name, example.id, "knowledge", f"answer {example.answer!r}: answers are lower case")
+    for lacking in sorted(asking - {one.id for one in prompt_set.knowledge}):
+        yield Finding(name, lacking, "knowledge", "asks for knowledge, and knowledge.jsonl has no answer")
+
+
 def _preamble(prompt_set: PromptSet) -> Iterator[Finding]:
+    if not {"get_pos", "find_object"} & set(prompt_set.primitives):
+        return  # nothing has a place to compare
     given = _constants(prompt_set.preamble)
     for constant, value in CONSTANTS.items():
         if given.get(constant) != value:
@@ -213,6 +231,9 @@ class _Programs:
 
         for size in sizes:
             await explore(play, partial(Outcomes, blank_images(size), words), RUNS // len(sizes))
+        seeds = iter(range(MORE_RUNS))
+        while len(answers) == 1 and not found and (seed := next(seeds, None)) is not None:
+            await play(Outcomes(blank_images(sizes[-1]), words, fill=few(seed)))
         if len(answers) == 1 and not found:
             message = f"the answer is {answers.pop()!r} whatever the primitives return"
             found["constant"] = self._finding(example, "constant", message)

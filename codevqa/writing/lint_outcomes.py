@@ -19,7 +19,7 @@ from PIL import Image as PILImage
 from ..core.images import load_picture
 from ..primitives import Image, Primitive
 
-__all__ = ["Outcomes", "blank_images", "compared_words", "explore", "is_yes_no"]
+__all__ = ["Outcomes", "blank_images", "compared_words", "explore", "few", "is_yes_no"]
 
 _Option = TypeVar("_Option")
 _AUXILIARY = re.compile(
@@ -158,7 +158,8 @@ class Outcomes:
             return ("yes", "no")
         numbers = tuple(word for word in self.words if word.isdigit())
         if re.match(r"\s*how many\b|.*\bnumber of\b", question, re.IGNORECASE):
-            return tuple(dict.fromkeys(("2", "0", *numbers)))[:_MOST_WORDS]
+            above = (str(int(number) + 1) for number in numbers)  # what is more than the number compared with
+            return tuple(dict.fromkeys(("2", "0", *numbers, *above)))[:_MOST_WORDS]
         options: tuple[str, ...] = ("table", "dog")
         if " or " in question:
             before, after = question.rstrip("?. ").rsplit(" or ", 1)
@@ -180,6 +181,12 @@ def _show(value: object) -> str:
 def _last_word(text: str) -> str:
     words = re.findall(r"[\w-]+", text.lower())
     return words[-1] if words else "this"
+
+
+def few(seed: int) -> Callable[[int], int]:
+    """Returns how choices turn out where numbers are mostly nought: sums of many calls come out small."""
+    dice = random.Random(seed)
+    return lambda ways: dice.randrange(ways) if ways == 2 or dice.random() < 0.25 else 1
 
 
 async def explore(play: Callable[[Outcomes], Awaitable[None]], fresh: Callable[[], Outcomes], limit: int) -> int:

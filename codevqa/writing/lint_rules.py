@@ -26,11 +26,11 @@ class Fault:
 
 
 def is_single_query(tree: ast.Module, question: str) -> bool:
-    """Says whether a program hands its whole question to one call of ``query``."""
+    """Says whether a program hands its whole question to one call of ``query``, by either of its names."""
     if len(tree.body) != 1 or not isinstance(tree.body[0], ast.Assign):
         return False
     call = tree.body[0].value
-    if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "query"):
+    if not (isinstance(call, ast.Call) and ast.unparse(call.func) in ("query", "visual_query")):
         return False
     whole_picture = bool(call.args) and isinstance(call.args[0], ast.Name)
     asked = [arg.value for arg in call.args[1:] if isinstance(arg, ast.Constant)]

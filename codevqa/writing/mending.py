@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ..sandbox.program_shape import parse
+from ..core.program_tree import parse
 
 __all__ = ["mended"]
 

@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from ..core.errors import ProgramAnswerError
+from ..core.program_tree import parse
 from ..core.question_kind import QuestionKind, question_kind
-from ..sandbox.program_shape import parse
 from .lint_rules import faults
 
 __all__ = ["DECISIVE", "RULES", "Rule", "check_program"]
@@ -40,6 +40,7 @@ bottom side what which who whom whose where when why how many much than more les
 different true you see kind type name color colour shape size made other another only exactly total number
 """
 _STOP = frozenset(_STOP_TEXT.split())
+_ANYTHING = frozenset(("item", "obje", "thin"))
 
 
 _SIDE = re.compile(
@@ -112,7 +113,8 @@ def _pictures(text: _Text) -> Iterator[tuple[int, str]]:
 def _subject(text: _Text) -> Iterator[tuple[int, str]]:
     wanted = _stems(text.question)
     said = " ".join(_strings(text.tree))
-    if len(wanted) >= 2 and said and not wanted & _stems(said):
+    # Whatever a program asks about may be an "item".
+    if len(wanted) >= 2 and said and not wanted & _stems(said) and not wanted & _ANYTHING:
         yield 1, f"it asks about none of the things in the question: {text.question}"
 
 
@@ -175,10 +177,17 @@ def _binds(node: ast.AST) -> bool:
 
 def _attributes(text: _Text) -> Iterator[tuple[int, str]]:
     # A choice may well be decided without its words, and a colour asked for is not one that describes.
-    described = re.findall(r"\b([a-z]+) (?=[a-z])", re.sub(r"[^a-z ]", " ", text.question.lower()))
+    words = re.sub(r"[^a-z ]", " ", text.question.lower()).split()
     named = {word for choice in text.kind.choices for word in choice.split()}
     said = set(re.findall(r"[a-z]+", " ".join(_strings(text.tree)).lower()))
-    lost = [word for word in described if word in _ATTRIBUTES and word not in said and word not in named]
+    things = set(map(_stem, said))
+    lost: list[str] = []
+    thing = ""  # what the words before it describe; of a thing that is never asked about they may be left out
+    for word in reversed(words):
+        if word not in _ATTRIBUTES:
+            thing = word
+        elif _stem(thing) in things and word not in said and word not in named:
+            lost.insert(0, word)
     if lost and said:
         yield 1, f'the question says "{lost[0]}" and the program never does: keep it with the thing it describes'
 
@@ -213,7 +222,9 @@ def _asked(text: _Text) -> Iterator[tuple[int, str]]:
         return
     for node in ast.walk(text.tree):
         match node:
-            case ast.Assign(targets=[ast.Name(id="answer")], value=ast.Call(func=ast.Name(id="query")) as call):
+            case ast.Assign(
+                targets=[ast.Name(id="answer")], value=ast.Call(func=ast.Name(id="query" | "visual_query")) as call
+            ):
                 said = " ".join(_strings(call)).lower().replace("colour", "color")
                 if said and asked.group(1).replace("colour", "color") not in said:
                     yield node.lineno, f"the question asks for a {asked.group(1)}, and this for something else"
@@ -225,9 +236,13 @@ def _strings(tree: ast.AST) -> Iterator[str]:
             yield node.value
 
 
+def _stem(word: str) -> str:
+    return word.rstrip("s")[:_STEM]
+
+
 def _stems(text: str) -> set[str]:
     """Returns how the content words of a text begin: endings differ between a question and what is asked for it."""
-    return {word[:_STEM] for word in re.findall(r"[a-z]+", text.lower()) if word not in _STOP and len(word) > 1}
+    return {_stem(word) for word in re.findall(r"[a-z]+", text.lower()) if word not in _STOP and len(word) > 1}
 
 
 _CHECKS = {

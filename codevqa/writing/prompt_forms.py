@@ -34,7 +34,7 @@ STOP = ("\n# Image",)
 CHAT_RULES = """\
 Rules:
 - {given}; do not open files and do not import anything.
-- query() looks at one picture, never at a list. It returns a short text in lower case: "yes" or "no" to a yes/no \
+- {query}() looks at one picture, never at a list. It returns a short text in lower case: "yes" or "no" to a yes/no \
 question, digits to "How many ...?".
 {advice}
 - Keep every word that describes a thing: of "the small red cup" ask about "small red cup", not "cup".
@@ -48,6 +48,9 @@ _GIVEN = {
     "set": "`images` is the list of pictures and is given",
 }
 _ADVICE = {
+    "knowledge": """\
+- One visual_query() with the whole question will often do. Where the answer is not in the picture, ask visual_query() \
+what the thing is, and then knowledge_query() about it by that name: it sees no picture.""",
     "image": """\
 - One query() with the whole question will often do. Compare positions (left, right, above, below, higher, \
 which side or half) with get_pos(), and ask one query() for each part of an "and", an "or" or a comparison.""",
@@ -75,7 +78,7 @@ def opening_line(form: Form, number: int) -> str:
 def header(question: str, form: Form, number: int) -> str:
     """Returns the comment that introduces example ``number``."""
     kind = "Image Set" if form == "set" else "Image"
-    return f"# {kind} {number}: {sentence_case(question)}"
+    return f"# {kind} {number}: {sentence_case(question, spaces=True)}"
 
 
 def render_completion(preamble: str, examples: Sequence[Example], question: str, form: Form) -> str:
@@ -92,7 +95,13 @@ def _block(example: Example, number: int) -> str:
 
 
 def render_chat(
-    preamble: str, examples: Sequence[Example], question: str, form: Form, *, tell_kind: bool = True
+    preamble: str,
+    examples: Sequence[Example],
+    question: str,
+    form: Form,
+    *,
+    tell_kind: bool = True,
+    knowledge: bool = False,
 ) -> tuple[Message, ...]:
     """Returns the prompt as turns: each example's question is a user turn and its program the assistant's.
 
@@ -102,8 +111,14 @@ def render_chat(
         question: the question.
         form: whether it is about one picture or a set.
         tell_kind: says after each question what kind of answer it wants.
+        knowledge: whether programs ask what is seen and what is known apart.
     """
-    turns = [Message("system", f"{preamble.strip()}\n\n{CHAT_RULES.format(given=_GIVEN[form], advice=_ADVICE[form])}")]
+    rules = CHAT_RULES.format(
+        given=_GIVEN[form],
+        query="visual_query" if knowledge else "query",
+        advice=_ADVICE["knowledge" if knowledge else form],
+    )
+    turns = [Message("system", f"{preamble.strip()}\n\n{rules}")]
     for example in examples:
         turns.append(Message("user", ask_in_chat(example.question, tell_kind)))
         turns.append(Message("assistant", f"```python\n{example.program.strip()}\n```"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, Protocol
@@ -12,10 +13,12 @@ from ..core.events import Prepared, Shown, Tell, Writing
 from ..core.settings import WriterSettings
 from ..core.text import one_line, unmarked
 from ..core.trace import Call, Form, Program
+from ..core.wording import put
 from ..models.base import Completion, GenerationRequest, LanguageModel, Message, chats, prompt_text
 from ..models.retrieval import ExampleIndex, Retriever
-from ..primitives.signature import Primitive
-from ..primitives.visual import VISUAL
+from ..primitives.knowledge import KNOWLEDGE
+from ..primitives.signature import Primitive, PrimitiveSet
+from ..primitives.visual import VISUAL, find_object
 from ..prompts import Example, PromptSet
 from .grammar import grammar_for
 from .mending import mended
@@ -62,7 +65,8 @@ class Writer:
             serves both, or one for each.
         retriever: embeds questions for nearest-example selection; None is enough for random or fixed selection.
         settings: prompt form, selection, shots and lengths.
-        extra: primitives of the user's, described after those the prompt set names.
+        extra: more primitives, such as the user's own, described after those the prompt set names. A prompt set that
+            names ``find_object`` is shown without it, and without the programs that call it, where it is not one.
         seed: seed of random selection, mixed with the question.
 
     Raises:
@@ -83,21 +87,28 @@ class Writer:
         if unknown:
             raise SetupError(f"No rule {unknown[0]!r}.", hint=f"There are: {', '.join(RULES)}.")
         self.language_model = language_model
-        self.prompts: Mapping[Form, PromptSet] = by_form(prompts)
+        self._given = by_form(prompts)
+        named = {name for one in self._given.values() for name in one.primitives if name in KNOWLEDGE.names}
         self.retriever = retriever
         self.settings = settings
         self.seed = seed
         self._extra = tuple(extra)
-        offered = VISUAL.extend(self._extra)
-        self._textual = [item.name for item in offered if item.returns == "str"]
-        self._names = offered.names
+        self.primitives: PrimitiveSet = VISUAL.extend([*KNOWLEDGE.subset(sorted(named)), *self._extra])
+        """All that programs may call, whichever of them a prompt set describes."""
+        lacking = [find_object.name] if find_object.name not in self.primitives else []
+        own = [example for item in self._extra for example in item.examples]
+        callable_here = {form: one.without(lacking) if lacking else one for form, one in self._given.items()}
+        self.prompts: Mapping[Form, PromptSet] = {
+            form: one.with_bank((*own, *one.examples)) for form, one in callable_here.items()
+        }
+        self._textual = [item.name for item in self.primitives if item.returns == "str"]
         self._indexes: dict[Form, ExampleIndex] = {}
         self._preambles: dict[Form, tuple[PromptSet, str]] = {}
 
     def with_extra(self, extra: Iterable[Primitive]) -> Writer:
         """Returns a writer that also describes these primitives."""
         more = (*self._extra, *extra)
-        return Writer(self.language_model, self.prompts, self.retriever, self.settings, extra=more, seed=self.seed)
+        return Writer(self.language_model, self._given, self.retriever, self.settings, extra=more, seed=self.seed)
 
     @property
     def prompt_form(self) -> Literal["completion", "chat"]:
@@ -112,11 +123,19 @@ class Writer:
         prompts = self.prompts_for(form)
         known = self._preambles.get(form)
         if known is None or known[0] is not prompts:
-            shown = VISUAL.subset(prompts.primitives).extend(self._extra)
+            shown = self._described(prompts)
             if self.prompt_form == "chat":  # where pictures are given, nothing is opened
                 shown = shown.subset(name for name in shown.names if name not in _OPENERS)
-            known = self._preambles[form] = (prompts, prompts.preamble.replace("{api}", shown.reference()))
+            text = prompts.preamble.replace("{api}", shown.reference())
+            if text == prompts.preamble:  # which says itself what there is, but not of what is the user's own
+                untold = [item for item in self._extra if not re.search(rf"\b{item.name}\b", text)]
+                reference = PrimitiveSet(untold).reference()
+                text = f'{text.rstrip()}\n"""\n{reference}\n"""' if untold else text
+            known = self._preambles[form] = (prompts, text)
         return known[1]
+
+    def _described(self, prompts: PromptSet) -> PrimitiveSet:
+        return self.primitives.subset(dict.fromkeys((*prompts.primitives, *(item.name for item in self._extra))))
 
     def prompts_for(self, form: Form) -> PromptSet:
         """Returns the prompt set that serves a form.
@@ -156,10 +175,14 @@ class Writer:
             )
         index = self._index(form)
         if index is not None:
-            return [pool[place] for place in index.nearest(question, shots)]
+            return [pool[place] for place in index.nearest(self._put(question, form), shots)]
         if self.settings.selection == "random":
             return random.Random(f"{self.seed}:{question}").sample(pool, shots)
         return pool[:shots]
+
+    def _put(self, question: str, form: Form) -> str:
+        """Returns a question as models are shown it."""
+        return put(question, self.settings.wording or self.prompts_for(form).wording, form)
 
     def _bank(self, form: Form) -> list[Example]:
         return [example for example in self.prompts_for(form).examples if example.form == form]
@@ -182,15 +205,16 @@ class Writer:
         return self._request(question, form, examples), tuple(example.id for example in examples)
 
     def _request(self, question: str, form: Form, examples: Sequence[Example]) -> GenerationRequest:
-        preamble = self.preamble(form)
+        preamble, question = self.preamble(form), self._put(question, form)
         chat = self.prompt_form == "chat"
         grammar = None
         if self.settings.constrained is not False:
-            offered = VISUAL.subset(self.prompts_for(form).primitives).extend(self._extra)
+            offered = self._described(self.prompts_for(form))
             opening = opening_line(form, 1)
             grammar = grammar_for(self.settings.constrained, self.language_model, offered, opening, STOP[0], chat=chat)
         if chat:
-            turns = render_chat(preamble, examples, question, form, tell_kind=self.settings.tell_kind)
+            knows = "knowledge_query" in self.prompts_for(form).primitives
+            turns = render_chat(preamble, examples, question, form, tell_kind=self.settings.tell_kind, knowledge=knows)
             return GenerationRequest(turns, self.settings.max_tokens, STOP, shared=1, grammar=grammar)
         prompt = render_completion(preamble, examples, question, form)
         # With nearest examples only the preamble is common to all questions; fixed ones are common too.
@@ -215,7 +239,7 @@ class Writer:
         """
         index = self._index(form)
         if index is not None:
-            await index.prepare(question)
+            await index.prepare(self._put(question, form))
         examples = self.select(question, form, shots)
         request = self._request(question, form, examples)
         if tell is not None:
@@ -239,7 +263,7 @@ class Writer:
             len(program.examples) + 1,
             rules=[rule for rule in self.settings.rules if rule in DECISIVE or not last],
             textual=self._textual,
-            primitives=self._names,
+            primitives=self.primitives.names,
         )
 
     async def repair(
@@ -268,10 +292,11 @@ class Writer:
         # What captions and answers said comes back in both.
         complaint = one_line(f"That program fails: {error}" + (f" Until then: {values}." if values else ""))
         source = unmarked(failed.source)
-        asked = ask_in_chat(failed.question, self.settings.tell_kind)
+        question = self._put(failed.question, failed.form)
+        asked = ask_in_chat(question, self.settings.tell_kind)
         prompt: str | tuple[Message, ...]
         if isinstance(request.prompt, str):
-            head = header(failed.question, failed.form, len(ids) + 1)
+            head = header(question, failed.form, len(ids) + 1)
             prompt = f"{request.prompt}\n{source}\n# {complaint}. Corrected:\n{head}"
         else:
             prompt = (

@@ -15,10 +15,11 @@ from pathlib import Path
 from ...core.errors import InputError, UnknownNameError
 from . import covr, gqa, nlvr, nlvr2, okvqa, vqav2
 from .files import Folder, plain
+from .hub import open_hub
+from .hub_files import SCHEME
 from .split import Info, Split
-from .statements import as_question
 
-__all__ = ["NAMES", "Info", "Split", "as_question", "info", "open_dataset", "splits"]
+__all__ = ["NAMES", "Info", "Split", "info", "open_dataset", "splits"]
 
 _INFOS = {one.name: one for one in (gqa.INFO, covr.INFO, nlvr2.INFO, nlvr.INFO, vqav2.INFO, okvqa.INFO)}
 NAMES: tuple[str, ...] = tuple(_INFOS)
@@ -47,7 +48,7 @@ def splits(name: str) -> tuple[str, ...]:
 
 def open_dataset(
     name: str,
-    folder: Path,
+    folder: Path | str,
     split: str,
     *,
     pictures: bool = True,
@@ -58,7 +59,7 @@ def open_dataset(
 
     Args:
         name: One of :data:`NAMES`.
-        folder: The data set's folder, or one that holds it under its name.
+        folder: The data set's folder, one that holds it under its name, or a table on the hub, ``hf://owner/name``.
         split: An official one, or the name of any file that lies where the official ones do.
         pictures: Whether to make sure that the pictures are there; not needed to score or to replay.
         paraphrased: COVR: whether to ask the paraphrases; they are asked unless told otherwise.
@@ -77,7 +78,9 @@ def open_dataset(
         raise InputError(f"{about.title} has no permutations.", hint="Leave that option out.")
     if not re.fullmatch(r"\w[\w.-]*", split):
         raise InputError(f"{split!r} cannot be a split.", hint=f"There are: {', '.join(about.splits)}.")
-    place = Folder(folder, *about.folders, title=about.title)
+    if str(folder).startswith(SCHEME):
+        return open_hub(about, str(folder), split)
+    place = Folder(Path(folder), *about.folders, title=about.title)
     if about is covr.INFO:
         return covr.open_split(place, split, pictures=pictures, paraphrased=paraphrased is not False)
     if about is nlvr.INFO:

@@ -21,15 +21,15 @@ out of zip archives too, but not out of imSitu's tar.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ...core.errors import SetupError
-from ..task import Example
+from ..task import EvalImage, Example
 from .files import Folder, Located, Pictures
 from .json_stream import JsonRecord
 from .split import Info, Split, answer_text, read, unknown_split
 
-__all__ = ["INFO", "open_split"]
+__all__ = ["INFO", "example", "open_split"]
 
 INFO = Info(
     name="covr",
@@ -65,7 +65,7 @@ def open_split(folder: Folder, split: str, *, pictures: bool = True, paraphrased
     finder = Pictures(folder, "images", "")
 
     def make(_: str, row: JsonRecord) -> Iterator[Example]:
-        yield _example(row, finder, paraphrased or split.endswith(REWORDED))
+        yield example(row, lambda scene: finder.find(*paths(scene)), paraphrased or split.endswith(REWORDED))
 
     opened = Split(INFO.name, split, INFO.prompts, (source,), read(INFO, (source,), make))
     return opened.check(folder, INFO, finder if pictures else None)
@@ -81,7 +81,17 @@ def _source(folder: Folder, split: str) -> Located:
         raise unknown_split(INFO, split, error) from None
 
 
-def _example(row: JsonRecord, finder: Pictures, paraphrased: bool) -> Example:
+def example(row: JsonRecord, picture: Callable[[str], EvalImage], paraphrased: bool) -> Example:
+    """Turns a record into an example.
+
+    Args:
+        row: The record.
+        picture: Returns the picture of a scene.
+        paraphrased: As for :func:`open_split`.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is no record of COVR.
+    """
     scenes = [str(scene) for scene in row["scenes"]]
     if not scenes:
         raise ValueError("it has no scenes")
@@ -95,7 +105,7 @@ def _example(row: JsonRecord, finder: Pictures, paraphrased: bool) -> Example:
     return Example(
         id=str(row["qid"] if "qid" in row else row["question_id"]),
         question=str(question),
-        images=tuple(finder.find(*paths(scene)) for scene in scenes),
+        images=tuple(picture(scene) for scene in scenes),
         form="set",
         gold=() if answer is None else (answer_text(answer),),
         groups=groups,

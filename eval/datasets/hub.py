@@ -1,140 +1,197 @@
-"""Examples from rows of the Hugging Face hub's copies, as the ``datasets`` library gives them.
-
-``Rows("vqav2", load_dataset("lmms-lab/VQAv2", split="validation"), "validation")`` is a data set like those read from
-files; any iterable of such dicts will do. Copies read:
+"""Data sets from tables of the Hugging Face hub, ``--data hf://owner/name`` or ``hf://owner/name@revision``.
 
 ==============================================  =======================================================================
-``lmms-lab/GQA`` (``lmms-lab-encoder/GQA``)     configurations ``…_instructions``, with ``…_images`` as ``pictures``
+``lmms-lab/GQA`` (``lmms-lab-encoder/GQA``)     configurations ``…_instructions`` and ``…_images``, joined by picture
 ``lmms-lab/VQAv2``, ``lmms-lab/OK-VQA``         OK-VQA's answers are plain strings there
 ``lmms-lab/NLVR2``                              ``question``, ``answer`` "True" or "False"; subsets, not whole splits
 ``HuggingFaceM4/NLVR2``                         ``sentence``, ``label`` 0 or 1, and **0 is True**
+COVR                                            no copy is known; the official columns with ``images`` are read
 ==============================================  =======================================================================
 
 Samples: ``{"id": "201307251", "imageId": "n161313", "question": "Is it overcast?", "answer": "no", "types": {…}}``,
-``{"identifier": "dev-850-0-0", "sentence": …, "left_image": <picture>, "right_image": <picture>, "label": 0}``.
+``{"identifier": "dev-850-0-0", "sentence": …, "left_image": {"bytes": …}, "right_image": {…}, "label": 0}``.
+
+Pictures are kept as files in the hub's cache when they are come to, so that reports, resumed runs and other processes
+find them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeAlias
 
-from PIL import Image
+from ...core.errors import InputError, SetupError
+from ..task import Example, PictureFile
+from . import covr, gqa, nlvr2, okvqa, vqav2
+from .files import Located
+from .hub_files import Repository, keep
+from .split import Info, Split, truth
 
-from ...core.errors import InputError, UnknownNameError
-from ..task import EvalImage, Example, Held
-from . import gqa, nlvr2, okvqa, vqav2
-from .split import Info, truth
+__all__ = ["open_hub"]
 
-__all__ = ["Rows", "image_index"]
+Cells: TypeAlias = dict[str, Any]
 
-_Maker = Callable[[dict[str, Any], Mapping[str, Image.Image]], Example]
+ALIASES: dict[str, dict[str, tuple[str, ...]]] = {
+    "covr": {"val": ("validation",)},
+    "nlvr2": {
+        "dev": ("validation",),
+        "test1": ("test_public",),
+        "test2": ("test_unseen",),
+        "balanced_test1": ("balanced_test_public",),
+        "unbalanced_test1": ("unbalanced_test_public",),
+    },
+    "vqav2": {
+        "val2014": ("validation", "val"),
+        "train2014": ("train",),
+        "test2015": ("test",),
+        "test-dev2015": ("testdev",),
+    },
+    "okvqa": {"val2014": ("validation", "val"), "train2014": ("train",)},
+}
+"""What official splits are called on the hub, where not by their own name."""
 
 
-class Rows:
-    """A split of a data set from rows in memory or streamed; iterates as often as its rows do."""
+def open_hub(info: Info, address: str, split: str) -> Split:
+    """Opens a split of a data set on the hub.
 
-    def __init__(
-        self,
-        name: str,
-        rows: Iterable[Mapping[str, Any]],
-        split: str,
-        *,
-        pictures: Mapping[str, Image.Image] | None = None,
-    ) -> None:
-        """Takes rows.
+    Args:
+        info: The data set.
+        address: ``hf://owner/name``, with ``@revision`` where it is not the newest.
+        split: An official one, or as the hub calls it.
 
-        Args:
-            name: ``gqa``, ``vqav2``, ``okvqa`` or ``nlvr2``.
-            rows: Dicts with the columns of the hub.
-            split: Its name, for reports.
-            pictures: Pictures by id, where they are a table of their own (GQA); see :func:`image_index`.
+    Raises:
+        InputError: it is no address, or no table of this data set.
+        SetupError: there is no such table, or no way to it.
+    """
+    if info.name not in MAKERS:
+        raise InputError(f"{info.title} is not read from the hub.", hint="Give the folder of its files.")
+    repository = Repository.at(address)
+    files, others = _find(repository, info, split)
+    pictures = _Pictures(repository.index.parent / split, repository.rows(others))
+    make = MAKERS[info.name]
 
-        Raises:
-            UnknownNameError: no copy of that data set is known.
-        """
-        if name not in _MAKERS:
-            raise UnknownNameError(f"No data set {name!r} on the hub.", hint=f"There are: {', '.join(_MAKERS)}.")
-        self._info, self._make = _MAKERS[name]
-        self.name, self.split, self.prompts = self._info.name, split, self._info.prompts
-        self._rows, self._pictures = rows, pictures if pictures is not None else {}
-
-    def __iter__(self) -> Iterator[Example]:
-        """Yields the examples in the order of the rows.
-
-        Raises:
-            InputError: a row lacks a column, or its picture is not among those given.
-        """
-        for place, row in enumerate(self._rows, 1):
+    def start() -> Iterator[Example]:
+        for place, row in enumerate(repository.rows(files), 1):
             try:
-                made = self._make(dict(row), self._pictures)
+                made = make(row, pictures)
             except (AttributeError, KeyError, TypeError, ValueError) as error:
                 why = f"it has no {error}" if isinstance(error, KeyError) else str(error)
                 raise InputError(
-                    f"Row {place} is not one of {self._info.title} as on the hub: {why}.", hint="Check the columns."
+                    f"Row {place} of {repository.name} is not one of {info.title}: {why}.", hint="Check the data set."
                 ) from None
             yield made
 
-
-def image_index(rows: Iterable[Mapping[str, Any]]) -> dict[str, Image.Image]:
-    """Pictures by id from a table of ``id`` and ``image``, such as ``testdev_balanced_images`` of GQA."""
-    return {str(row["id"]): row["image"] for row in rows}
-
-
-def _gqa(row: dict[str, Any], pictures: Mapping[str, Image.Image]) -> Example:
-    picture = row.pop("image", None)
-    if picture is None:
-        number = str(row["imageId"])
-        if number not in pictures:
-            raise ValueError(f"picture {number} is not among those given")
-        picture = pictures[number]
-    return gqa.example(str(row["id"]), row, _held(row["imageId"], picture))
+    notes = (f"{repository.name} at {repository.commit[:12]}: files are fetched as they are come to",)
+    opened = Split(info.name, split, info.prompts, (Located(repository.index),), start, notes)
+    if next(iter(opened), None) is None:
+        raise InputError(f"{address} has no rows in {split}.", hint=info.questions)
+    return opened
 
 
-def _vqav2(row: dict[str, Any], pictures: Mapping[str, Image.Image]) -> Example:
-    del pictures
-    picture = _held(row["image_id"], row.pop("image"))
-    return vqav2.make(row, row, picture)
+def _find(repository: Repository, info: Info, split: str) -> tuple[list[str], list[str]]:
+    """Returns the files with the questions of a split, and those with its pictures where they are apart."""
+    tables = repository.tables()
+    if info is gqa.INFO:
+        named = {config: files for (config, _), files in tables.items()}
+        if f"{split}_instructions" in named:
+            return named[f"{split}_instructions"], named.get(f"{split}_images", [])
+        there = [config.removesuffix("_instructions") for config in named if config.endswith("_instructions")]
+    else:
+        for name in (split, *ALIASES[info.name].get(split, ())):
+            found = {config: files for (config, one), files in tables.items() if one == name}
+            if len(found) > 1:
+                raise SetupError(
+                    f"{repository.name} has {name} in {len(found)} configurations: {', '.join(found)}.",
+                    hint="Which one is meant cannot be told; give the folder of its official files.",
+                )
+            if found:
+                return next(iter(found.values())), []
+        there = [one for _, one in tables]
+    shown = ", ".join(dict.fromkeys(there)) or "no tables"
+    raise SetupError(f"{repository.name} has no {info.title} of the split {split!r}.", hint=f"There are: {shown}.")
 
 
-def _okvqa(row: dict[str, Any], pictures: Mapping[str, Image.Image]) -> Example:
-    del pictures
+class _Pictures:
+    """The pictures of a split: files, written when they are come to."""
+
+    def __init__(self, folder: Path, rows: Iterator[Cells]) -> None:
+        """Takes where they go, and the rows of the table that has them by id, where one has."""
+        self.folder, self.rows = folder, rows
+
+    def keep(self, name: Any, cell: Any) -> PictureFile:
+        """Keeps the picture of a cell under the name that the table gives."""
+        return PictureFile(keep(self._path(name), cell))
+
+    def find(self, name: Any) -> PictureFile:
+        """Returns a picture by its id, keeping those that come before it in the table.
+
+        Raises:
+            ValueError: the table has none of that id.
+        """
+        path = self._path(name)
+        while not path.is_file():
+            row = next(self.rows, None)
+            if row is None:
+                raise ValueError(f"picture {name} is not among those given")
+            self.keep(row["id"], row["image"])
+        return PictureFile(path)
+
+    def _path(self, name: Any) -> Path:
+        return self.folder / (re.sub(r"[^\w-]", "_", str(name)) + ".jpg")  # whatever the table says, in this folder
+
+
+def _gqa(row: Cells, pictures: _Pictures) -> Example:
+    for name in ("entailed", "equivalent"):  # lists that the tables have as text
+        if isinstance(row.get(name), str):
+            row[name] = re.findall(r"\d+", row[name])
+    name = row["imageId"]
+    picture = pictures.keep(name, row.pop("image")) if "image" in row else pictures.find(name)
+    return gqa.example(str(row["id"]), row, picture)
+
+
+def _vqav2(row: Cells, pictures: _Pictures) -> Example:
+    return vqav2.make(row, row, pictures.keep(row["image_id"], row.pop("image")))
+
+
+def _okvqa(row: Cells, pictures: _Pictures) -> Example:
     # The table does not say which picture it is: each question is taken to have its own.
-    picture = _held(row.get("image_id", row["question_id"]), row.pop("image"))
-    return okvqa.make(row, row, picture)
+    return okvqa.make(row, row, pictures.keep(row.get("image_id", row["question_id"]), row.pop("image")))
 
 
-def _nlvr2(row: dict[str, Any], pictures: Mapping[str, Image.Image]) -> Example:
-    del pictures
-    pair: tuple[EvalImage, ...]
+def _covr(row: Cells, pictures: _Pictures) -> Example:
+    scenes = [str(scene) for scene in row["scenes"]]
+    cells = dict(zip(scenes, row.pop("images"), strict=True))
+    return covr.example(row, lambda scene: pictures.keep(scene, cells[scene]), paraphrased=True)
+
+
+def _nlvr2(row: Cells, pictures: _Pictures) -> Example:
     given = row.get("label", row.get("answer"))
     if isinstance(given, int) and not isinstance(given, bool):
         if given not in (0, 1, -1):
             raise ValueError(f"the label {given} is not 0 or 1")
         given = (True, False, None)[given]  # ClassLabel(names=["True", "False"]); -1 where it is hidden
-    key = row.get("identifier", row.get("question_id", row.get("id")))
+    key = next((str(row[name]) for name in ("identifier", "question_id", "id") if name in row), None)
     if key is None:
         raise KeyError("identifier")
-    key = str(key)
     record: dict[str, Any] = {"identifier": key}
-    name = key
+    name = cluster = key
     if key.count("-") == 3:
         record["group"] = nlvr2.group(key)
         name = key.rpartition("-")[0]
+        cluster = name.rpartition("-")[0]  # as of official files: sentences of a set are about the same photographs
     pair = tuple(
-        Held(f"{name}-img{side}.png", row[column]) for side, column in enumerate(("left_image", "right_image"))
+        pictures.keep(f"{name}-img{side}", row[column]) for side, column in enumerate(("left_image", "right_image"))
     )
     question = row["sentence"] if "sentence" in row else row["question"]
-    return Example(key, str(question), pair, "set", truth(given), cluster=name, record=record)
+    return Example(key, str(question), pair, "set", truth(given), cluster=cluster, record=record)
 
 
-def _held(name: Any, picture: Image.Image) -> Held:
-    return Held(f"{name}.jpg", picture)
-
-
-_MAKERS: dict[str, tuple[Info, _Maker]] = {
-    "gqa": (gqa.INFO, _gqa),
-    "vqav2": (vqav2.INFO, _vqav2),
-    "okvqa": (okvqa.INFO, _okvqa),
-    "nlvr2": (nlvr2.INFO, _nlvr2),
+MAKERS: dict[str, Callable[[Cells, _Pictures], Example]] = {
+    "gqa": _gqa,
+    "covr": _covr,
+    "nlvr2": _nlvr2,
+    "vqav2": _vqav2,
+    "okvqa": _okvqa,
 }

@@ -44,6 +44,11 @@ def stream_records(source: Located, *, within: str = "", keyed: bool = False) ->
             text = _JsonText(handle, str(source))
             for key, value in _values(text, within, keyed):
                 if not isinstance(value, dict):
+                    if keyed and not count:
+                        raise InputError(
+                            f"{source} is another data set's: no object that maps ids to records.",
+                            hint="Check that it is the right file.",
+                        )
                     raise text.broken(f"record {count + 1} is not an object")
                 count += 1
                 yield key, value

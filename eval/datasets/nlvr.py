@@ -31,7 +31,7 @@ __all__ = ["BOXES", "INFO", "PERMUTATIONS", "open_split"]
 INFO = Info(
     name="nlvr",
     title="NLVR",
-    prompts="covr",
+    prompts="nlvr",
     splits=("dev", "test", "hidden", "train"),
     folders=("nlvr",),
     questions="Get the folder nlvr of https://github.com/lil-lab/nlvr.",
@@ -68,6 +68,8 @@ def open_split(folder: Folder, split: str, *, pictures: bool = True, permutation
             yield _example(row, split, number, places, finder)
 
     opened = Split(INFO.name, split, INFO.prompts, (source,), read(INFO, (source,), make))
+    if permutations < PERMUTATIONS:
+        opened.part = (f"{permutations} of {PERMUTATIONS} pictures a statement",)
     return opened.check(folder, INFO, finder if pictures else None)
 
 

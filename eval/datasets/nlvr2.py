@@ -123,6 +123,6 @@ def _example(row: JsonRecord, finder: Pictures) -> Example:
         images=tuple(finder.find(*names) for names in options),
         form="set",
         gold=truth(row["label"] if "label" in row else row.get("answer")),
-        cluster=pair,
+        cluster=pair.rpartition("-")[0],  # the set: its sentences are about the same photographs
         record=record,
     )

@@ -26,7 +26,7 @@ from ...core.errors import InputError
 from ..task import EvalImage, Example
 from .files import Folder, Located
 from .json_stream import JsonRecord, stream_records
-from .split import Info, Split, answer_text
+from .split import Info, Split, answer_text, foreign
 from .vqa_files import COCO, VQAFiles, answers, example, open_files
 
 __all__ = ["INFO", "make", "open_split"]
@@ -34,7 +34,7 @@ __all__ = ["INFO", "make", "open_split"]
 INFO = Info(
     name="okvqa",
     title="OK-VQA",
-    prompts="gqa",
+    prompts="okvqa",
     splits=("val2014", "train2014"),
     folders=("okvqa", "ok-vqa"),
     questions="Get OpenEnded_mscoco_val2014_questions.json.zip and mscoco_val2014_annotations.json.zip, or those of "
@@ -56,7 +56,15 @@ def make(row: JsonRecord, annotation: JsonRecord | None, picture: EvalImage) -> 
 
 
 def _check(row: JsonRecord, source: Located) -> None:
-    del row
+    try:
+        other = "image_id" in row and int(row["question_id"]) // 1000 == int(row["image_id"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise foreign(INFO, source, 1, error) from None
+    if other:
+        raise InputError(
+            f"{source} is not OK-VQA's: the id of a question there is the image's with one more digit, not three.",
+            hint="VQAv2 has such; get OK-VQA's from https://okvqa.allenai.org/download.html.",
+        )
     if sum(1 for _ in islice(stream_records(source, within="questions"), MOST + 1)) > MOST:
         raise InputError(
             f"{source} is not OK-VQA's: it has more than {MOST:,} questions.",

@@ -49,6 +49,8 @@ class Split:
     """Begins to read."""
     notes: tuple[str, ...] = ()
     """What a user should be told, such as that the answers are not here."""
+    part: tuple[str, ...] = ()
+    """Why figures on it are not those of the official split."""
 
     def __iter__(self) -> Iterator[Example]:
         return self.start()
@@ -68,6 +70,10 @@ class Split:
         first = list(islice(self, LOOKED_AT))
         if not first:
             raise InputError(f"{self.sources[0]} has no questions.", hint=info.questions)
+        if self.split.removesuffix("_paraphrased") not in info.splits:
+            self.part += (f"{self.split} is none of {info.title}'s",)
+        elif self.split.endswith("_all"):
+            self.part += (f"{self.split}, where {info.splits[0]} is reported",)
         if pictures is not None:
             files = [image for example in first for image in example.images if isinstance(image, PictureFile)]
             pictures.check(files, info.pictures)

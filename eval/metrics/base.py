@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
+from ..statistics import Interval
 from ..task import Example
 
-__all__ = ["BaseMetric", "ExactMatch", "Metric", "Tally"]
+__all__ = ["BaseMetric", "ExactMatch", "Figure", "Metric", "Tally"]
+
+Figure: TypeAlias = Interval | float | None
+"""About a whole run: a share with its interval, another number, or None where an input of it is missing."""
 
 
 class Tally(Protocol):
@@ -18,8 +22,8 @@ class Tally(Protocol):
         """Takes one answered example."""
         ...
 
-    def result(self) -> dict[str, float | None]:
-        """Returns the figures so far; None where an input of one is missing."""
+    def result(self) -> dict[str, Figure]:
+        """Returns the figures so far."""
         ...
 
 
@@ -44,8 +48,8 @@ class Metric(Protocol):
         """Returns a new tally, for runs that are read once."""
         ...
 
-    def corpus(self, pairs: Iterable[tuple[Example, str]]) -> dict[str, float | None]:
-        """Returns the figures about a whole run, such as consistency; None where an input is missing."""
+    def corpus(self, pairs: Iterable[tuple[Example, str]]) -> dict[str, Figure]:
+        """Returns the figures about a whole run, such as consistency."""
         ...
 
 
@@ -55,7 +59,7 @@ class _Nothing:
     def add(self, example: Example, prediction: str) -> None:
         """Does nothing."""
 
-    def result(self) -> dict[str, float | None]:
+    def result(self) -> dict[str, Figure]:
         """Returns nothing."""
         return {}
 
@@ -74,8 +78,8 @@ class BaseMetric:
         """Returns a new tally."""
         return _Nothing()
 
-    def corpus(self, pairs: Iterable[tuple[Example, str]]) -> dict[str, float | None]:
-        """Returns the figures about a whole run; None where an input is missing."""
+    def corpus(self, pairs: Iterable[tuple[Example, str]]) -> dict[str, Figure]:
+        """Returns the figures about a whole run."""
         tally = self.tally()
         for example, prediction in pairs:
             tally.add(example, prediction)

@@ -18,9 +18,10 @@ import numpy as np
 
 from ..datasets.files import Located
 from ..datasets.json_stream import stream_records
+from ..statistics import Interval, mean
 from ..task import Example
 from . import text
-from .base import ExactMatch
+from .base import ExactMatch, Figure
 
 __all__ = ["GQA_VARIANTS", "Choices", "GQAMetric"]
 
@@ -96,14 +97,14 @@ class GQAMetric(ExactMatch):
 
 
 class GQATally:
-    """Gathers what GQA's figures need: nine bytes a question, eight for each entailed one, and answers for choices."""
+    """Gathers what GQA's figures need: 17 bytes a question, eight for each entailed one, and answers for choices."""
 
     def __init__(self, metric: GQAMetric) -> None:
         self._metric = metric
         self._right: tuple[array[int], array[int]] = (array("q"), array("b"))
-        self._entailed, self._lengths = array("q"), array("l")
-        self._balanced, self._hits = 0, 0
-        self._said: dict[str, tuple[str, bool]] = {}
+        self._entailed, self._lengths, self._sources = array("q"), array("l"), array("q")
+        self._hits, self._clusters = array("b"), array("q")
+        self._said: dict[str, tuple[str, bool, str]] = {}
         self._gold: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._found: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
@@ -114,7 +115,7 @@ class GQATally:
         found = self._metric.prediction(prediction)
         if balanced and self._metric.has_choices:
             common = "Common" in str((record.get("types") or {}).get("detailed", ""))
-            self._said[example.id] = (found, common)
+            self._said[example.id] = (found, common, example.cluster or example.id)
         score = self._metric.score(example, prediction)
         if score is None:
             return
@@ -122,8 +123,9 @@ class GQATally:
         self._right[1].append(int(score))
         if not balanced:
             return
-        self._balanced += 1
-        self._hits += int(score)
+        cluster = hash(example.cluster or example.id)
+        self._hits.append(int(score))
+        self._clusters.append(cluster)
         group = (record.get("groups") or {}).get("global")
         if group is not None:
             self._gold[group][self._metric.gold(example.gold[0])] += 1
@@ -132,35 +134,36 @@ class GQATally:
         if score and others:
             self._entailed.extend(others)
             self._lengths.append(len(others))
+            self._sources.append(cluster)
 
-    def result(self) -> dict[str, float | None]:
+    def result(self) -> dict[str, Figure]:
         """Returns accuracy on balanced questions, consistency, validity, plausibility and distribution.
 
         All are shares of 1 but the distribution, which is a chi-square score where lower is better.
         """
         validity, plausibility = self._judged()
         return {
-            "balanced": self._hits / self._balanced if self._balanced else None,
+            "balanced": mean(self._hits, clusters=np.asarray(self._clusters)) if self._hits else None,
             "consistency": self._consistency(),
             "validity": validity,
             "plausibility": plausibility,
             "distribution": _chi_square(self._gold, self._found),
         }
 
-    def _judged(self) -> tuple[float | None, float | None]:
+    def _judged(self) -> tuple[Interval | None, Interval | None]:
         """Shares of answers that are valid, and that are plausible; None where any question has no choices."""
-        valid = plausible = left = 0
+        valid, plausible, clusters = array("b"), array("b"), list[str]()
         for id, record in self._metric.choices() if self._said else ():
             if id in self._said:
-                found, common = self._said[id]
-                left += 1
-                valid += found in (_COMMON if common else record.get("valid", ()))
-                plausible += found in (_COMMON if common else record.get("plausible", ()))
-        if not self._said or left < len(self._said):
+                found, common, cluster = self._said[id]
+                clusters.append(cluster)
+                valid.append(found in (_COMMON if common else record.get("valid", ())))
+                plausible.append(found in (_COMMON if common else record.get("plausible", ())))
+        if not self._said or len(clusters) < len(self._said):
             return None, None
-        return valid / left, plausible / left
+        return mean(valid, clusters=clusters), mean(plausible, clusters=clusters)
 
-    def _consistency(self) -> float | None:
+    def _consistency(self) -> Interval | None:
         """Mean, over balanced questions answered right that entail others, of the share of those answered right."""
         if not self._lengths:
             return None
@@ -173,7 +176,7 @@ class GQATally:
             return None
         lengths = np.asarray(self._lengths)
         sums = np.add.reduceat(right[places].astype(np.int64), np.cumsum(lengths) - lengths)
-        return float((sums / lengths).mean())
+        return mean(sums / lengths, clusters=np.asarray(self._sources))
 
 
 def _chi_square(gold: Mapping[str, Counter[str]], found: Mapping[str, Counter[str]]) -> float | None:

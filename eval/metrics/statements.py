@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from ...core.errors import InputError
+from ..statistics import mean
 from ..task import Example
 from . import text
-from .base import ExactMatch
+from .base import ExactMatch, Figure
 
 __all__ = ["COVRMetric", "NLVR2Metric", "NLVRMetric", "nlvr2_group", "nlvr_group"]
 
@@ -79,7 +80,8 @@ class GroupTally:
     def __init__(self, metric: ExactMatch, group: Callable[[str], str]) -> None:
         self._metric = metric
         self._group = group
-        self._right: dict[str, bool] = {}
+        self._right: dict[str, tuple[bool, str]] = {}
+        """By group: whether all is right so far, and the cluster."""
         self._strange = False
 
     def add(self, example: Example, prediction: str) -> None:
@@ -92,12 +94,15 @@ class GroupTally:
         except InputError:  # a table without the official identifiers
             self._strange = True
         else:
-            self._right[key] = self._right.get(key, True) and score == 1
+            right, cluster = self._right.get(key, (True, example.cluster or key))
+            self._right[key] = right and score == 1, cluster
 
-    def result(self) -> dict[str, float | None]:
+    def result(self) -> dict[str, Figure]:
         """Returns the share of groups in which every row was right; None where rows do not name their group."""
-        known = self._right and not self._strange
-        return {"consistency": sum(self._right.values()) / len(self._right) if known else None}
+        if not self._right or self._strange:
+            return {"consistency": None}
+        right, clusters = zip(*self._right.values(), strict=True)
+        return {"consistency": mean(right, clusters=clusters)}
 
 
 class NLVR2Metric(_Truth):

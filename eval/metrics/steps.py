@@ -10,13 +10,13 @@ A question whose program failed is not judged: its answer came from the baseline
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import PurePath
 from typing import Any, Literal, TypeAlias
 
-from ..statistics import Interval, proportion
+from ..statistics import Interval, mean
 from ..task import Example, Row
 from .scene_graphs import SceneGraphs
 from .truth import Gold, SceneJudge, Truth, gold_of
@@ -65,6 +65,8 @@ class StepSummary:
     wrong_reason_several: Interval | None = None
     step_accuracy: Interval | None = None
     """Of the calls that were judged: the share that is right."""
+    call_accuracy: dict[str, Interval] = field(default_factory=dict)
+    """The same by primitive."""
     examples: list[str] = field(default_factory=list)
     """Ids of questions right for the wrong reason, the first of them."""
 
@@ -156,6 +158,7 @@ def summarize_steps(
     """
     result, calls = StepSummary(), Counter[tuple[str, str]]()
     outcomes, several = Counter[str](), Counter[str]()
+    shares: defaultdict[str, list[tuple[bool, str]]] = defaultdict(list)  # of what, with what goes together
     for example, row, right in answered:
         if right is None or row.method != "codevqa":
             continue
@@ -163,27 +166,34 @@ def summarize_steps(
             result.failed += 1
             continue
         result.questions += 1
-        steps = judge.steps(example, row.trace)
+        steps, cluster = judge.steps(example, row.trace), example.cluster or example.id
         for step in steps:
+            if step.right is not None:
+                shares[step.name].append((step.right, cluster))
+                shares["all"].append((step.right, cluster))
             calls[step.name, "all"] += 1
             calls[step.name, "judged"] += step.right is not None
             calls[step.name, "right"] += step.right is True
         found = outcome(right, steps)
         if found is not None:
             outcomes[found] += 1
-            several[found] += sum(step.right is not None for step in steps) > 1
+            several[found] += (twice := sum(step.right is not None for step in steps) > 1)
+            if right:
+                wrong = found == "right, a step wrong", cluster
+                shares["wrong"].append(wrong)
+                shares["wrong, several"] += [wrong] * twice
             if found == "right, a step wrong" and len(result.examples) < keep:
                 result.examples.append(example.id)
     result.outcomes, result.several = dict(outcomes), {name: n for name, n in several.items() if n}
     result.calls = {
         name: (calls[name, "all"], calls[name, "judged"], calls[name, "right"]) for name in STEPS if calls[name, "all"]
     }
-    result.wrong_reason, result.wrong_reason_several = _share(outcomes), _share(several)
-    judged, true = (sum(one[at] for one in result.calls.values()) for at in (1, 2))
-    result.step_accuracy = proportion([True] * true + [False] * (judged - true)) if judged else None
+    found_shares = {
+        name: mean([one[0] for one in found], clusters=[one[1] for one in found])
+        for name, found in shares.items()
+        if found
+    }
+    result.wrong_reason, result.wrong_reason_several = (found_shares.get(f"wrong{more}") for more in ("", ", several"))
+    result.step_accuracy = found_shares.get("all")
+    result.call_accuracy = {name: share for name, share in found_shares.items() if name in STEPS}
     return result
-
-
-def _share(outcomes: Mapping[str, int]) -> Interval | None:
-    sound, false = outcomes.get("right, steps right", 0), outcomes.get("right, a step wrong", 0)
-    return proportion([True] * false + [False] * sound) if sound + false else None

@@ -5,17 +5,21 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import InputError, SetupError
+from ...core.errors import CodeVQAError, InputError, SetupError
 
-__all__ = ["connect", "find_room", "last_line", "one_line"]
+__all__ = ["connect", "find_room", "last_line", "one_line", "start"]
 
 LEAST_CPUS = 8
 """CPUs a Ray of our own counts at least: with two it starves its own helpers."""
 SHARING = 4
 """Engines that may share a GPU: one is bound by Python as much as by the GPU, and three answered twice as much."""
+TRIES = 3
+"""How often a Ray of our own is started where the machine is too busy for its node."""
 OBJECTS = 256 << 20
 """Bytes of shared memory for a Ray of our own. Examples and rows are small; pictures are read in the actors."""
 
@@ -26,6 +30,7 @@ def connect(address: str | None) -> tuple[Any, bool]:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # as Ray will do; it warns else
     if address is None:
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # Ray's word for: the loopback interface only
+        os.environ.setdefault("RAY_prestart_worker_first_driver", "0")  # processes that no actor takes
     try:
         import ray
     except ImportError:
@@ -39,11 +44,25 @@ def connect(address: str | None) -> tuple[Any, bool]:
             ray.init(address=address, **quiet)
         else:
             cpus = max(LEAST_CPUS, os.cpu_count() or 1)
-            ray.init(address="local", num_cpus=cpus, include_dashboard=False, object_store_memory=OBJECTS, **quiet)
-    except (OSError, RuntimeError, ValueError) as error:
+            own: dict[str, Any] = {"num_cpus": cpus, "include_dashboard": False, "object_store_memory": OBJECTS}
+            start(partial(ray.init, address="local", **own, **quiet), ray.shutdown)
+    except CodeVQAError:
+        raise
+    except Exception as error:  # noqa: BLE001 - for a node that is slow to start Ray raises just that
         what = "Ray does not start here" if address is None else f"There is no Ray cluster at {address}"
         raise SetupError(f"{what}: {one_line(error)}.", hint="Its own words are in /tmp/ray.") from None
     return ray, True
+
+
+def start(begin: Callable[[], Any], end: Callable[[], Any], tries: int = TRIES) -> Any:
+    """Starts Ray, again where its node was not up within the half a minute that Ray gives it."""
+    try:
+        return begin()
+    except Exception as error:
+        end()
+        if tries == 1 or type(error) is not Exception:
+            raise
+    return start(begin, end, tries - 1)
 
 
 def _reachable(address: str) -> None:

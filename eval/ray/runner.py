@@ -57,10 +57,11 @@ def evaluate(
         SetupError: as there; or Ray is not installed, not reachable or without room.
     """
     request = EvalRequest(**options)
-    request.check(dataset, out)
+    selection = request.check(dataset, out)
     with ActorPool(factory, actors=actors, address=address, one_machine=one_machine) as pool:
-        info = run_info(pool.info, dataset, request)
+        info = run_info(pool.info, dataset, request, selection)
         info = replace(info, machine=f"{info.machine}; Ray, {len(pool)} actor{'s' * (len(pool) > 1)}")
         pool.seeds, pool.evidence = info.seeds, request.evidence
         workers = len(pool) * int(info.settings["workers"])
-        return stream(out, dataset, pool, info, workers=workers, progress=request.progress)
+        retry = request.retry_errors
+        return stream(out, dataset, pool, info, workers=workers, progress=request.progress, retry=retry)

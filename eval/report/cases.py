@@ -17,12 +17,12 @@ from typing import Any, TypeAlias
 from ...core.errors import ImageError
 from ...core.images import load_picture
 from ..metrics import Metric
-from ..metrics.steps import StepJudge, outcome
+from ..metrics.steps import JudgedStep, StepJudge, outcome
 from ..run.store import Store
 from ..task import EvalImage, Example, PictureFile, Row
 from .view import Case, ShownCall, Thumbnail
 
-__all__ = ["KINDS", "call_text", "choose", "shown_case", "thumbnail"]
+__all__ = ["KINDS", "call_text", "choose", "cut", "judged_calls", "shown_case", "small_jpeg", "thumbnail"]
 
 KINDS = {
     "better": "The program is right, the baseline wrong",
@@ -108,14 +108,10 @@ def shown_case(
 ) -> Case:
     """Returns a question as a report shows it."""
     example, row, other = chosen
-    verdicts = {step.index: step for step in judge.steps(example, row.trace)} if judge else {}
-    steps = []
-    for index, call in enumerate(row.trace.get("calls") or (), 1):
-        verdict = verdicts.get(index)
-        if not str(call.get("name")).startswith("open_image"):
-            steps.append(
-                ShownCall(call_text(call), verdict.truth if verdict else "", verdict.right if verdict else None)
-            )
+    steps = [
+        ShownCall(text, verdict.truth if verdict else "", verdict.right if verdict else None)
+        for _, text, verdict in judged_calls(judge, example, row)
+    ]
     return Case(
         id=example.id,
         question=example.question,
@@ -125,10 +121,20 @@ def shown_case(
         answer_right=_right(metric.score(example, row.prediction)),
         baseline=other.prediction if other else None,
         baseline_right=_right(metric.score(example, other.prediction)) if other else None,
-        program=_cut(row.program or ""),
+        program=cut(row.program or ""),
         steps=tuple(steps),
         error=f"{row.error}: {row.message}" if row.error else "",
     )
+
+
+def judged_calls(
+    judge: StepJudge | None, example: Example, row: Row
+) -> Iterator[tuple[Mapping[str, Any], str, JudgedStep | None]]:
+    """Yields each call of a row but those that open pictures, as text, and with its verdict where there is one."""
+    verdicts = {step.index: step for step in judge.steps(example, row.trace)} if judge else {}
+    for index, call in enumerate(row.trace.get("calls") or (), 1):
+        if not str(call.get("name")).startswith("open_image"):
+            yield call, call_text(call), verdicts.get(index)
 
 
 def _right(score: float | None) -> bool | None:
@@ -144,7 +150,7 @@ def call_text(call: Mapping[str, Any]) -> str:
         value = f"failed: {error.get('message') if isinstance(error, Mapping) else error}"
     else:
         value = _show(call.get("value"))
-    return _cut(f"{call.get('name')}({shown}) → {value}")
+    return cut(f"{call.get('name')}({shown}) → {value}")
 
 
 def _show(value: Any) -> str:
@@ -155,7 +161,8 @@ def _show(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else repr(value)
 
 
-def _cut(text: str) -> str:
+def cut(text: str) -> str:
+    """Returns a text with no more of it than a page should show."""
     return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]} … ({len(text) - MAX_TEXT:,} more)"
 
 
@@ -166,17 +173,25 @@ def thumbnail(image: EvalImage, here: Path | None = None) -> Thumbnail:
         image: the picture.
         here: the data set's folder, if it was moved since the run was made.
     """
+    small = small_jpeg(image, here)
+    if small is None:
+        return Thumbnail(image.name)
+    return Thumbnail(image.name, "data:image/jpeg;base64," + base64.b64encode(small).decode())
+
+
+def small_jpeg(image: EvalImage, here: Path | None = None) -> bytes | None:
+    """Returns a small copy of a picture, as of :func:`thumbnail`; None where it cannot be read."""
     found = image
     if here is not None and isinstance(image, PictureFile) and not image.path.is_file():
         found = PictureFile(_moved(image.path, here), image.member, image.crop)
     try:
         small = load_picture(found.load()).pixels.copy()
     except ImageError:
-        return Thumbnail(image.name)
+        return None
     small.thumbnail((SIDE, SIDE))
     data = io.BytesIO()
     small.save(data, "JPEG", quality=80)
-    return Thumbnail(image.name, "data:image/jpeg;base64," + base64.b64encode(data.getvalue()).decode())
+    return data.getvalue()
 
 
 def _moved(path: Path, here: Path) -> Path:

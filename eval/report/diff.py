@@ -13,8 +13,9 @@ from typing import Any
 from ...core.errors import InputError
 from ..metrics import Metric, metric_for
 from ..run.store import Store
-from ..statistics import Interval, Paired, compare, mean, proportion
+from ..statistics import Interval, Paired, compare, mean
 from ..task import Example, Method, Row
+from .clusters import clustered
 from .view import percent, points
 
 __all__ = ["ChangedAnswer", "Difference", "compare_runs", "describe", "require_same_data"]
@@ -43,6 +44,8 @@ class Difference:
 
     dataset: str
     split: str
+    data_name: str
+    """The data set as a reader should take it: drawn where it is drawn."""
     method: Method
     metric: str
     questions: int
@@ -97,6 +100,7 @@ def compare_runs(
     repeat: int = 0,
     metric: Metric | None = None,
     keep: int = 5,
+    cluster: str = "",
 ) -> Difference:
     """Compares two runs question by question.
 
@@ -107,13 +111,14 @@ def compare_runs(
         repeat: which repetition.
         metric: the metric for both; None takes the first run's.
         keep: how many changed questions of each kind to keep, the first of them.
+        cluster: what goes together, as for :func:`.clusters.clustered`.
 
     Raises:
-        InputError: the runs are not on the same data, or share no question.
+        InputError: the runs are not on the same data, share no question, or have nothing to cluster by.
     """
     require_same_data(first, second)
     metric = metric or metric_for(first.info.dataset, first.info.variant)
-    result = Difference(first.info.dataset, first.info.split, method, metric.name, 0, 0, 0)
+    result = Difference(first.info.dataset, first.info.split, first.info.data_name, method, metric.name, 0, 0, 0)
     scores, clusters, errors = (array("d"), array("d")), [], [0, 0]
     for example, row in first.pairs(method, repeat):
         other = second.row(example.id, method, repeat)
@@ -127,7 +132,7 @@ def compare_runs(
         if before is not None and after is not None:
             scores[0].append(before)
             scores[1].append(after)
-            clusters.append(example.cluster or example.id)
+            clusters.append(clustered(example, cluster).cluster or example.id)
         if row.prediction != other.prediction:
             result.changed_answers += 1
             _keep(result, ChangedAnswer(*_texts(example, row, other), before, after, row.error, other.error), keep)
@@ -138,7 +143,7 @@ def compare_runs(
     result.errors = (errors[0], errors[1])
     result.settings = first.info.differences(second.info)
     if scores[0]:
-        result.first, result.second = _share(scores[0]), _share(scores[1])
+        result.first, result.second = (mean(one, clusters=clusters) for one in scores)
         result.paired = compare(scores[1], scores[0], clusters=clusters)
     return result
 
@@ -171,23 +176,20 @@ def _lines(program: str | None) -> list[str]:
     return [line.rstrip() for line in (program or "").splitlines() if line.strip()]
 
 
-def _share(scores: array[float]) -> Interval:
-    if all(score in (0.0, 1.0) for score in scores):
-        return proportion([score == 1.0 for score in scores])
-    return mean(scores)
-
-
 def describe(found: Difference) -> Iterator[str]:
     """Yields lines that say what differs, for a terminal."""
-    yield f"{found.dataset} {found.split}, {found.method}, {found.metric}: {found.questions:,} questions in both runs"
+    yield f"{found.data_name} {found.split}, {found.method}, {found.metric}: {found.questions:,} questions in both runs"
     if found.only_first or found.only_second:
         yield f"  only in the first: {found.only_first:,}; only in the second: {found.only_second:,}"
     yield from (f"  {line}" for line in found.settings)
     if found.paired:
         yield f"first      {percent(found.first)}"
         yield f"second     {percent(found.second)}"
-        test = "" if found.paired.p_value is None else f", McNemar p = {found.paired.p_value:.2g}"
-        yield f"difference {points(found.paired.difference)} points{test}"
+        test = f"{found.paired.test} p = {found.paired.p_value:.2g}"
+        few = f"; only {found.paired.difference.clusters} clusters" if found.paired.difference.few else ""
+        yield f"difference {points(found.paired.difference)} points, {test}{few}"
+        if found.paired.detectable is not None:
+            yield f"detectable {100 * found.paired.detectable:.1f} points, four times in five on as many questions"
         yield f"better {found.paired.better:,}, worse {found.paired.worse:,}"
     yield f"answers changed: {found.changed_answers:,}; programs changed: {found.changed_programs:,}"
     yield f"errors: {found.errors[0]:,} before, {found.errors[1]:,} now"

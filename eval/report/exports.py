@@ -1,38 +1,44 @@
-"""Runs in the formats that others read: the official prediction files, lmms-eval's samples, and one of our own.
+"""Runs in the formats that others read: the official prediction files, logs of other harnesses, and one of our own.
 
-==========  ===========================================================================================================
-``jsonl``   one row of the run a line, with question, answers, program, error and score
-``gqa``     GQA's ``[{"questionId": "…", "prediction": "…"}]``
-``vqa``     VQAv2's and OK-VQA's ``[{"question_id": 1, "answer": "…"}]``
-``nlvr``    NLVR's CSV, ``dev-0-0-0.png,true`` a line
-``nlvr2``   NLVR2's CSV, ``dev-0-0-0,True`` a line
-``lmms``    rows with the columns of lmms-eval's ``samples_….jsonl``
-==========  ===========================================================================================================
+=============  ========================================================================================================
+``jsonl``      one row of the run a line, with question, answers, program, error and score
+``gqa``        GQA's ``[{"questionId": "…", "prediction": "…"}]``
+``vqa``        VQAv2's and OK-VQA's ``[{"question_id": 1, "answer": "…"}]``
+``nlvr``       NLVR's CSV, ``dev-0-0-0.png,true`` a line
+``nlvr2``      NLVR2's CSV, ``dev-0-0-0,True`` a line
+``inspect``    a log of inspect_ai, ``NAME.eval``: see :mod:`.export_inspect`
+``lmms-eval``  a folder as lmms-eval's ``--output_path``: see :mod:`.export_lmms`
+=============  ========================================================================================================
+
+Several runs in one file: :mod:`.leaderboard`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from ...core.errors import InputError, SetupError, UnknownNameError
-from ..metrics import Metric, metric_for
 from ..run.store import Store
 from ..task import Example, Job, Method, Row
+from . import export_inspect, export_lmms
+from .export_scores import metric_of
 
-__all__ = ["FORMATS", "export"]
+__all__ = ["FORMATS", "export", "written"]
 
 
 def export(store: Store, format: str, out: Path | str, *, method: Method | None = None, repeat: int = 0) -> int:
-    """Writes a run to a file; the file appears complete or not at all.
+    """Writes a run; each file appears complete or not at all.
 
     Args:
         store: the run.
         format: a name in :data:`FORMATS`.
-        out: the file; its folder is there.
+        out: the file, or for ``lmms-eval`` the folder; what it lies in is there.
         method: whose answers; None takes every method for ``jsonl``, else ``codevqa`` where the run has it.
         repeat: which repetition, from 0; ``jsonl`` has all of them where ``method`` is None.
 
@@ -59,24 +65,36 @@ def export(store: Store, format: str, out: Path | str, *, method: Method | None 
             f"The run {store.folder} has no rows of {missing[0][0]}, repetition {missing[0][1]}.",
             hint=f"There are: {there}.",
         )
-    target = Path(out)
+    return written(Path(out), lambda partial: FORMATS[format](store, wanted, partial))
+
+
+def written(target: Path, write: Callable[[Path], int]) -> int:
+    """Has a file or a folder written beside its place, and puts it there; what a folder has already stays.
+
+    Raises:
+        SetupError: it cannot be written.
+    """
     partial = target.with_name(f".{target.name}.partial")
-    count = 0
     try:
-        with partial.open("w", encoding="utf-8", newline="\n") as file:
-            for text, answers in FORMATS[format](store, wanted):
-                file.write(text)
-                count += answers
-        partial.replace(target)
+        count = write(partial)
+        if not partial.is_dir():
+            partial.replace(target)
+        for path in partial.rglob("*.*"):
+            place = target / path.relative_to(partial)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            path.replace(place)
     except OSError as error:
         raise SetupError(f"Cannot write {target}: {error.strerror or error}.", hint="Give another --out.") from None
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):  # nothing is there where nothing could be
+            (shutil.rmtree if partial.is_dir() else os.remove)(partial)
     return count
 
 
 Lines: TypeAlias = Iterator[tuple[str, int]]
 """Pieces of a file, each with how many answers it holds."""
+Writer: TypeAlias = Callable[[Store, Sequence[Job], Path], int]
+"""Writes some rows of a run to a path where nothing is yet; returns how many answers."""
 
 
 def _pairs(store: Store, jobs: Iterable[Job]) -> Iterator[tuple[Example, Row]]:
@@ -124,7 +142,7 @@ def _csv(true: str, false: str) -> Callable[[Store, Iterable[Job]], Lines]:
 
 
 def _jsonl(store: Store, jobs: Iterable[Job]) -> Lines:
-    metric = _metric(store)
+    metric = metric_of(store)
     for example, row in _pairs(store, jobs):
         shown = {
             "question_id": example.id,
@@ -147,48 +165,27 @@ def _jsonl(store: Store, jobs: Iterable[Job]) -> Lines:
         yield _json(shown) + "\n", 1
 
 
-def _lmms(store: Store, jobs: Iterable[Job]) -> Lines:
-    metric = _metric(store)
-    key = "vqa_score" if store.info.dataset in ("vqav2", "okvqa") else "exact_match"
-    for number, (example, row) in enumerate(_pairs(store, jobs)):
-        about = {"question_id": example.id, "question": example.question, "answer": list(example.gold)}
-        shown = {
-            "doc_id": number,
-            "target": _target(example),
-            "filtered_resps": row.prediction,
-            "doc_hash": hashlib.sha256(_json(about).encode()).hexdigest(),
-            "input": example.question,
-            key: metric.score(example, row.prediction) if metric else None,
-            "question_id": example.id,
-            "image_ids": [image.name for image in example.images],
-            "num_images": len(example.images),
-            "answers": list(example.gold),
-            "groups": dict(example.groups),
-            "program": row.program,
-            "error": row.error,
-            "fallback": row.fallback,
-        }
-        yield _json(shown) + "\n", 1
+def _text(lines: Callable[[Store, Iterable[Job]], Lines]) -> Writer:
+    """Returns what writes pieces of text to a file."""
+
+    def write(store: Store, jobs: Sequence[Job], path: Path) -> int:
+        count = 0
+        with path.open("w", encoding="utf-8", newline="\n") as file:
+            for text, answers in lines(store, jobs):
+                file.write(text)
+                count += answers
+        return count
+
+    return write
 
 
-def _target(example: Example) -> str:
-    """Returns the one answer that stands for all: the most frequent, the first of equals; empty where it is hidden."""
-    return max(example.gold, key=example.gold.count) if example.gold else ""
-
-
-def _metric(store: Store) -> Metric | None:
-    try:
-        return metric_for(store.info.dataset, store.info.variant)
-    except UnknownNameError:  # a data set of the user's own: its rows are written without scores
-        return None
-
-
-FORMATS: Mapping[str, Callable[[Store, Iterable[Job]], Lines]] = {
-    "jsonl": _jsonl,
-    "gqa": _list(_gqa),
-    "vqa": _list(_vqa),
-    "nlvr": _csv("true", "false"),
-    "nlvr2": _csv("True", "False"),
-    "lmms": _lmms,
+FORMATS: Mapping[str, Writer] = {
+    "jsonl": _text(_jsonl),
+    "gqa": _text(_list(_gqa)),
+    "vqa": _text(_list(_vqa)),
+    "nlvr": _text(_csv("true", "false")),
+    "nlvr2": _text(_csv("True", "False")),
+    "inspect": export_inspect.write,
+    "lmms-eval": export_lmms.write,
 }
 """What writes each format."""

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ..metrics.base import Figure
 from ..statistics import Interval, Paired
 from ..task import Method
 
-__all__ = ["ErrorLine", "Group", "MethodSummary", "Repeats", "Summary"]
+__all__ = ["Coverage", "ErrorLine", "Group", "MethodCost", "MethodSummary", "Repeats", "Summary"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,26 @@ class Repeats:
     mean: float
     spread: float
     """Standard deviation of the values, over n - 1."""
+    changed: Interval | None
+    """Share of the questions that every repetition answered whose answer is not the same in all; None for none."""
+
+
+@dataclass(frozen=True)
+class MethodCost:
+    """Means over the rows that say what they cost (:class:`codevqa.core.trace.Cost`)."""
+
+    rows: int
+    model_seconds: float
+    program_seconds: float
+    prompt_tokens: float
+    completion_tokens: float
+    calls: Mapping[str, float]
+    """Model calls a question, by kind."""
+
+    @property
+    def seconds(self) -> float:
+        """Of models and programs, without waiting."""
+        return self.model_seconds + self.program_seconds
 
 
 @dataclass(frozen=True)
@@ -47,8 +68,7 @@ class MethodSummary:
 
     rows: int
     accuracy: Interval | None
-    """Mean score of rows with a gold answer: Wilson's interval for scores of 0 and 1, else bootstrapped by cluster;
-    None where every answer is hidden."""
+    """Mean score of rows with a gold answer; None where every answer is hidden."""
     fallback: Interval
     """Share of rows that the baseline answered in the place of a program that failed."""
     unanswered: int
@@ -65,12 +85,16 @@ class MethodSummary:
     """``mean``, ``median`` and ``p95`` of wall time."""
     tokens: float
     """Mean number of tokens the language models read and wrote."""
-    corpus: Mapping[str, float | None]
+    corpus: Mapping[str, Figure]
     """Figures about the whole run, such as consistency; None where an input is missing."""
     reasons: Mapping[str, str]
     """Why those that are None are."""
     repeats: Repeats | None = None
     """None where there was one repetition."""
+    correct: float | None = None
+    """Sum of the scores; None where every answer is hidden."""
+    cost: MethodCost | None = None
+    """None where no row says what it cost, as in runs from before it was reckoned."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +111,26 @@ class Group:
 
 
 @dataclass(frozen=True)
+class Coverage:
+    """How many questions could be asked at all; the others count as wrong."""
+
+    questions: int
+    unasked: int
+    """Questions that some method, in some repetition, could not be asked."""
+    reasons: Mapping[str, int]
+    """Rows by type of error."""
+
+    @property
+    def share(self) -> float:
+        """Share of the questions that could not be asked."""
+        return self.unasked / self.questions if self.questions else 0.0
+
+    def __str__(self) -> str:
+        types = ", ".join(f"{type} {count:,}" for type, count in self.reasons.items())
+        return f"{self.unasked:,} of {self.questions:,} could not be asked" + (f" ({types})" if types else "")
+
+
+@dataclass(frozen=True)
 class Summary:
     """A whole run."""
 
@@ -96,12 +140,13 @@ class Summary:
     """Examples without a gold answer."""
     methods: Mapping[Method, MethodSummary]
     paired: Paired | None
-    """CodeVQA against PnP-VQA on the questions both answered, resampled by cluster."""
+    """CodeVQA against PnP-VQA on the questions both answered."""
     clusters: int
     breakdown: Mapping[str, tuple[Group, ...]]
     """By group key: numbers in their order, other values the most frequent first."""
+    coverage: Coverage = Coverage(0, 0, {})
     notes: tuple[str, ...] = ()
-    """How intervals were made."""
+    """How intervals were made, and where they are weak."""
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain JSON-ready data with the names of the fields."""

@@ -10,9 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-__all__ = ["NOTE", "PAPER", "Reported", "reported"]
+__all__ = ["DRAWN", "NOTE", "PAPER", "Reported", "reported"]
 
 NOTE = "reported by the paper, with other models (Codex and BLIP large): for orientation, not a comparison"
+
+DRAWN = "the paper's questions are about photographs, these about drawn pictures: neither figure tells of the other"
 
 
 @dataclass(frozen=True)

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ..metrics.steps import StepSummary
 from ..run.run_info import RunInfo
-from ..statistics import Interval, Paired, wilson
+from ..statistics import FEW_CLUSTERS, Paired, holm
 from ..task import Method
 from .figures import Group, MethodSummary, Summary
-from .paper import NOTE, Reported, reported
+from .paper import DRAWN, NOTE, Reported, reported
 from .view import AccuracyBar, Chart, ChartLine, Role, Section, Table, percent, points
 
 __all__ = [
+    "DETECTABLE",
     "METHOD_LABELS",
     "about",
     "breakdown",
     "comparison",
     "corpus",
+    "detectable",
     "differing",
     "failures",
+    "p_text",
     "results",
     "settings",
     "step_scores",
@@ -32,8 +36,15 @@ METHOD_LABELS: Mapping[Method, tuple[str, Role]] = {
     "pnpvqa": ("PnP-VQA", "baseline"),
 }
 """What a reader sees of a method."""
+FEW = 10
+"""Groups of less say next to nothing: they stand apart, folded, and never beside the paper."""
 MOST_LINES = 12
 """Groups of one chart; further ones are counted in its note."""
+DETECTABLE = (
+    "Detectable: the smallest true difference in points that as many questions would show four times in five, tested "
+    "on both sides at 5 %."
+)
+HOLM = "Holm: p as it is when all rows of this table are tested at once."
 
 Named = tuple[str, RunInfo, Summary]
 
@@ -57,11 +68,15 @@ def _columns(runs: Sequence[Named]) -> Iterator[tuple[str, list[str]]]:
 
 
 def _about(info: RunInfo, summary: Summary) -> Iterator[tuple[str, str]]:
-    yield "data set", f"{info.dataset}, split {info.split}"
+    yield "data set", f"{info.data_name}, split {info.split}"
     hidden = f", {summary.hidden:,} of them without an answer to compare with" if summary.hidden else ""
     part = f", from place {info.offset:,} on" if info.offset else ""
     part += f", at most {info.limit:,}" if info.limit is not None else ""
     yield "questions", f"{summary.examples:,}{part}{hidden}, {summary.clusters:,} clusters"
+    if info.unofficial:
+        yield "not the official split", info.unofficial
+    if summary.coverage.unasked:
+        yield "coverage", f"{summary.coverage}; they count as wrong"
     yield "metric", summary.metric
     if info.preset:
         yield "preset", info.preset
@@ -82,11 +97,11 @@ def results(runs: Sequence[Named]) -> Section:
             rows.append(
                 (
                     METHOD_LABELS[method][0],
-                    name if len(runs) > 1 else f"{info.dataset} {info.split}",
+                    name if len(runs) > 1 else f"{info.data_name} {info.split}",
                     f"{found.rows:,}",
                     percent(found.accuracy),
                     percent(found.own) if found.fallback.value else "–",
-                    f"{found.seconds['mean']:.2f} s",
+                    f"{found.cost.seconds:.2f} s" if found.cost else f"{found.seconds['mean']:.2f} s with waiting",
                     f"{found.tokens:,.0f}",
                 )
             )
@@ -98,11 +113,19 @@ def results(runs: Sequence[Named]) -> Section:
                 value = paper.codevqa if method == "codevqa" else paper.pnpvqa
                 where = f"paper: {dataset} {paper.split}"
                 rows.append((METHOD_LABELS[method][0], where, f"{paper.n:,}", f"{100 * value:.2f} %", "", "", ""))
-    head = ("Method", "Run", "Questions", "Accuracy", "Without fallbacks", "Wall time", "Tokens")
+    head = ("Method", "Run", "Questions", "Accuracy", "Without fallbacks", "Time a question", "Tokens")
     if len(runs) == 1:
         head = ("Method", "Data", *head[2:])
-    note = f"In italics: {NOTE}." if muted else ""
+    note = f"In italics: {_paper_note(*(info for _, info, _ in runs))}." if muted else ""
+    for name, info, _ in runs:
+        if info.unofficial:
+            whose = f" in {name}" if len(runs) > 1 else ""
+            note = f"Not the official split{whose}: {info.unofficial}. {note}".rstrip()
     return Section("Result", tuple(_spread(runs)), (Table(head, tuple(rows), note=note, muted=frozenset(muted)),))
+
+
+def _paper_note(*infos: RunInfo) -> str:
+    return "; ".join([NOTE, *([DRAWN] if any(info.drawn for info in infos) else [])])
 
 
 def _spread(runs: Sequence[Named]) -> Iterator[str]:
@@ -114,7 +137,8 @@ def _spread(runs: Sequence[Named]) -> Iterator[str]:
                 average, spread = 100 * found.repeats.mean, 100 * found.repeats.spread
                 yield (
                     f"{label}, over {len(found.repeats.values)} sampling seeds: {average:.2f} % on average, standard "
-                    f"deviation {spread:.2f} points."
+                    f"deviation {spread:.2f} points; the answer changes on {percent(found.repeats.changed)} of the "
+                    "questions. Other figures are the first seed's."
                 )
 
 
@@ -125,19 +149,42 @@ def comparison(runs: Sequence[Named]) -> Iterator[Section]:
         paired = summary.paired
         if paired is None:
             continue
-        label = name if len(runs) > 1 else f"{info.dataset} {info.split}"
+        label = name if len(runs) > 1 else f"{info.data_name} {info.split}"
         paper = reported(info.dataset)
         gain = f"{100 * paper.difference:+.2f}" if paper else "–"
-        n = f"{paired.difference.n:,}"
-        rows.append((label, n, points(paired.difference), str(paired.better), str(paired.worse), _p(paired), gain))
+        counts = (f"{paired.difference.n:,}", f"{paired.difference.clusters:,}")
+        tested = (
+            points(paired.difference),
+            f"{paired.better:,} / {paired.worse:,}",
+            p_text(paired),
+            detectable(paired),
+        )
+        rows.append((label, *counts, *tested, gain))
         text.append(f"{label + ': ' if len(runs) > 1 else ''}{_sentence(paired)}")
     if rows:
-        head = ("", "Questions", "Difference in points", "Better", "Worse", "McNemar p", "Paper's gain")
-        yield Section("Program against baseline", tuple(text), (Table(head, tuple(rows)),))
+        head = (
+            "",
+            "Questions",
+            "Clusters",
+            "Difference in points",
+            "Better / worse",
+            "p",
+            "Detectable",
+            "Paper's gain",
+        )
+        paper_note = _paper_note(*(info for _, info, _ in runs))
+        note = f"{DETECTABLE} Paper: {paper_note}." if any(row[-1] != "–" for row in rows) else DETECTABLE
+        yield Section("Program against baseline", tuple(text), (Table(head, tuple(rows), note=note),))
 
 
-def _p(paired: Paired) -> str:
-    return "–" if paired.p_value is None else f"{paired.p_value:.2g}"
+def p_text(paired: Paired) -> str:
+    """A p-value with the test it is of."""
+    return f"{paired.p_value:.2g} ({paired.test})"
+
+
+def detectable(paired: Paired) -> str:
+    """The smallest difference that as many questions would show, in points."""
+    return "–" if paired.detectable is None else f"{100 * paired.detectable:.1f}"
 
 
 def _sentence(paired: Paired) -> str:
@@ -152,24 +199,57 @@ def _sentence(paired: Paired) -> str:
 
 
 def breakdown(info: RunInfo, summary: Summary) -> Iterator[Section]:
-    """Accuracy by group: one chart a key, and one for all keys that are answered yes or no."""
-    charts, flags = [], []
-    for key, groups in summary.breakdown.items():
-        if {group.value for group in groups} <= {"yes", "no"}:
-            flags += [_line(group, key.replace("_", " ")) for group in groups if group.value == "yes"]
-        elif len(groups) > 1:
+    """Accuracy by group: one chart a key, and one for all keys that are answered yes or no; small groups apart."""
+    families = list(_families(summary, lambda group: group.n >= FEW))
+    charts, tables = _charts(families), (*beside_paper(info, summary), *map(_differences, families))
+    if charts or tables:
+        yield Section("Breakdown", tables=tuple(table for table in tables if table.rows), charts=charts)
+    if few := _charts(_families(summary, lambda group: group.n < FEW)):
+        yield Section(f"Groups of less than {FEW} questions", charts=few, folded=True)
+
+
+@dataclass(frozen=True)
+class _Family:
+    """Groups that are shown, and tested, together."""
+
+    title: str
+    groups: tuple[tuple[str, Group], ...]
+    """Each under its label."""
+    note: str = ""
+
+
+def _families(summary: Summary, wanted: Callable[[Group], bool]) -> Iterator[_Family]:
+    kinds: list[tuple[str, Group]] = []
+    others: list[_Family] = []
+    for key, every in summary.breakdown.items():
+        groups = [group for group in every if wanted(group)]
+        if {group.value for group in every} <= {"yes", "no"}:
+            kinds += [(key.replace("_", " "), group) for group in groups if group.value == "yes"]
+        elif len(every) > 1:
             shown = sorted(sorted(groups, key=lambda one: -one.n)[:MOST_LINES], key=groups.index)
             left = len(groups) - len(shown)
             note = f"{left} smaller groups are left out." if left else ""
-            charts.append(
-                Chart(f"By {key.replace('_', ' ')}", tuple(_line(group, group.value) for group in shown), note)
-            )
-    if flags:
-        charts.insert(0, Chart("Kinds of questions", tuple(flags), "A question may be of several kinds."))
-    charts = [chart for chart in charts if any(line.bars for line in chart.lines)]
-    tables = tuple(_beside_paper(info, summary))
-    if charts:
-        yield Section("Breakdown", tables=tables, charts=tuple(charts))
+            others.append(_Family(f"By {key.replace('_', ' ')}", tuple((group.value, group) for group in shown), note))
+    if kinds:
+        yield _Family("Kinds of questions", tuple(kinds), "A question may be of several kinds.")
+    yield from others
+
+
+def _charts(families: Iterable[_Family]) -> tuple[Chart, ...]:
+    charts = (
+        Chart(
+            family.title,
+            tuple(_line(group, label) for label, group in family.groups),
+            " ".join(filter(None, (family.note, _few(family)))),
+        )
+        for family in families
+    )
+    return tuple(chart for chart in charts if any(line.bars for line in chart.lines))
+
+
+def _few(family: _Family) -> str:
+    few = [label for label, group in family.groups if any(share.few for share in group.accuracy.values())]
+    return f"Of fewer than {FEW_CLUSTERS} clusters: {', '.join(few)}." if few else ""
 
 
 def _line(group: Group, label: str) -> ChartLine:
@@ -178,29 +258,48 @@ def _line(group: Group, label: str) -> ChartLine:
     )
 
 
-def _beside_paper(info: RunInfo, summary: Summary) -> Iterator[Table]:
+def _differences(family: _Family) -> Table:
+    found = [(label, group.paired) for label, group in family.groups if group.paired is not None]
+    adjusted = holm([paired.p_value for _, paired in found])
+    rows = tuple(
+        (
+            label,
+            f"{paired.difference.n:,}",
+            f"{paired.difference.clusters:,}",
+            points(paired.difference),
+            p_text(paired),
+            f"{p_value:.2g}",
+            detectable(paired),
+        )
+        for (label, paired), p_value in zip(found, adjusted, strict=True)
+    )
+    head = ("", "n", "Clusters", "Difference in points", "p", "p after Holm", "Detectable")
+    return Table(head, rows, f"{family.title}: program against baseline", f"{HOLM} {DETECTABLE}")
+
+
+def beside_paper(info: RunInfo, summary: Summary) -> Iterator[Table]:
     paper = reported(info.dataset)
     if paper is None:
         return
     for key, values in paper.groups.items():
         rows: list[tuple[str, ...]] = []
-        for group in summary.breakdown.get(key, ()):
+        for group in (one for one in summary.breakdown.get(key, ()) if one.n >= FEW):
             ours = (percent(group.accuracy.get("pnpvqa")), percent(group.accuracy.get("codevqa")))
             theirs = tuple(f"{100 * one:.1f} %" for one in values.get(group.value, ())) or ("–", "–")
             rows.append((group.value, f"{group.n:,}", *ours, *theirs))
         if rows:
             columns = (key.capitalize(), "n", "PnP-VQA", "CodeVQA", "Paper's PnP-VQA", "Paper's CodeVQA")
-            yield Table(columns, tuple(rows), f"By {key}, beside the paper", f"Paper: {NOTE}.")
+            yield Table(columns, tuple(rows), f"By {key}, beside the paper", f"Paper: {_paper_note(info)}.")
     gains = list(_gains(paper, summary))
     if gains:
         head = ("Questions", "n", "Ours in points", "Paper's, about")
-        yield Table(head, tuple(gains), "Gain of the program by kind, beside the paper", f"Paper: {NOTE}.")
+        yield Table(head, tuple(gains), "Gain of the program by kind, beside the paper", f"Paper: {_paper_note(info)}.")
 
 
 def _gains(paper: Reported, summary: Summary) -> Iterator[tuple[str, ...]]:
     for key, gain in paper.gains.items():
         for group in summary.breakdown.get(key, ()):
-            if group.value == "yes" and group.paired:
+            if group.value == "yes" and group.paired and group.n >= FEW:
                 yield key, f"{group.n:,}", points(group.paired.difference), f"{100 * gain:+.0f}"
 
 
@@ -252,15 +351,15 @@ def step_scores(steps: StepSummary | None) -> Iterator[Section]:
     rows = [(name, f"{steps.outcomes.get(name, 0):,}", f"{steps.several.get(name, 0):,}") for name in names]
     tables = (
         Table(("Answer, judged steps", "Questions", "With two judged steps or more"), tuple(rows)),
-        Table(("Primitive", "Calls", "Judged", "Right of the judged"), tuple(_calls(steps.calls, steps.step_accuracy))),
+        Table(("Primitive", "Calls", "Judged", "Right of the judged"), tuple(_calls(steps))),
     )
     yield Section("Right for the right reason", text, tables)
 
 
-def _calls(calls: Mapping[str, tuple[int, int, int]], whole: Interval | None) -> Iterator[tuple[str, ...]]:
-    for name, (count, judged, right) in calls.items():
-        yield name, f"{count:,}", f"{judged:,}", percent(wilson(right, judged) if judged else None)
-    yield "all", *(f"{sum(one[at] for one in calls.values()):,}" for at in (0, 1)), percent(whole)
+def _calls(steps: StepSummary) -> Iterator[tuple[str, ...]]:
+    for name, (count, judged, _) in steps.calls.items():
+        yield name, f"{count:,}", f"{judged:,}", percent(steps.call_accuracy.get(name))
+    yield "all", *(f"{sum(one[at] for one in steps.calls.values()):,}" for at in (0, 1)), percent(steps.step_accuracy)
 
 
 def corpus(summary: Summary) -> Iterator[Section]:
@@ -280,7 +379,7 @@ def corpus(summary: Summary) -> Iterator[Section]:
 
 def _figure(found: MethodSummary, name: str) -> str:
     value = found.corpus.get(name)
-    return "–" if value is None else f"{value:.4f}"
+    return f"{value:.4f}" if isinstance(value, float) else percent(value, 2)
 
 
 def settings(info: RunInfo) -> Section:

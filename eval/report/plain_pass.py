@@ -34,7 +34,7 @@ def is_plain_pass(program: str, question: str) -> bool:
     nodes = list(ast.walk(tree))
     own = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
     calls = [node for node in nodes if isinstance(node, ast.Call) and _primitive(node.func, own)]
-    if len(calls) != 1 or ast.unparse(calls[0].func) != "query":
+    if len(calls) != 1 or ast.unparse(calls[0].func) not in ("query", "visual_query"):
         return False
     asked = calls[0].args[1:2] + [one.value for one in calls[0].keywords if one.arg == "question"]
     return len(asked) == 1 and _letters(_text(asked[0], nodes)) == wanted

@@ -14,21 +14,43 @@ from pathlib import Path
 from ... import __version__
 from ...core.errors import InputError, SetupError
 from ..datasets.files import Located
-from ..metrics import Metric, metric_for
+from ..metrics import Metric
 from ..metrics.scene_graphs import find_scene_graphs, load_scene_graphs
 from ..metrics.steps import StepJudge, StepSummary, image_id, summarize_steps
+from ..run.run_info import RunInfo
 from ..run.store import Store
 from .cases import KINDS, choose, shown_case, thumbnail
+from .clusters import clustered
+from .cost import Price, costs
 from .diff import compare_runs
 from .figures import Summary
-from .html import to_html
+from .html import FOLDER, Inline, page_html, write_chunk
 from .markdown import to_markdown
-from .parts import about, breakdown, comparison, corpus, differing, failures, results, settings, step_scores
+from .parts import (
+    DETECTABLE,
+    METHOD_LABELS,
+    about,
+    breakdown,
+    comparison,
+    corpus,
+    detectable,
+    differing,
+    failures,
+    p_text,
+    results,
+    settings,
+    step_scores,
+)
+from .rows import Listing, write_chunks
+from .run_metric import metric_of
 from .summary import summarize
-from .table import pairs_of
+from .table import by_seed, pairs_of
 from .view import Report, Section, Table, points
 
-__all__ = ["RunFigures", "build", "judge_for", "summary_of", "write"]
+__all__ = ["RunFigures", "build", "check_graphs", "figures_of", "judge_for", "summary_of", "title_of", "write"]
+
+MOST = 20_000
+"""Questions that one file holds; those of longer runs lie in a folder beside it."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +64,11 @@ class RunFigures:
     judge: StepJudge | None = None
     steps: StepSummary | None = None
 
+    @property
+    def listing(self) -> Listing:
+        """The run as a list of its questions."""
+        return Listing(self.name, self.store, self.metric, self.judge)
+
 
 def write(
     runs: Sequence[Path],
@@ -51,8 +78,10 @@ def write(
     scene_graphs: Path | None = None,
     complete: bool = False,
     examples: int = 6,
+    price: Price | None = None,
+    cluster: str = "",
 ) -> tuple[Path, Path]:
-    """Writes ``report.html`` and ``report.md``.
+    """Writes ``report.html`` and ``report.md``, and beside a page of many questions the folder that they lie in.
 
     Args:
         runs: folders of the runs.
@@ -61,6 +90,8 @@ def write(
         scene_graphs: the file of scene graphs; None looks for it beside the questions.
         complete: whether the graphs list everything in their pictures.
         examples: questions of each kind to show in full.
+        price: of tokens; None says nothing of money.
+        cluster: what goes together, as for :func:`.clusters.clustered`; empty as the data set has it.
 
     Returns:
         Where they are.
@@ -74,31 +105,57 @@ def write(
     with ExitStack() as open_runs:
         stores = [open_runs.enter_context(Store.open(path)) for path in runs]
         found = [
-            _reported(name, store, data, scene_graphs, complete)
-            for name, store in zip(_names(runs), stores, strict=True)
+            figures_of(name, alike, data, scene_graphs, complete=complete, cluster=cluster)
+            for name, alike in by_seed(_names(runs), stores)
         ]
-        report = build(found, data=data, examples=examples)
+        report = build(found, data=data, examples=examples, price=price, cluster=cluster)
         folder = stores[0].folder if out is None else out
-    page, document = folder / "report.html", folder / "report.md"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        page.write_text(to_html(report), encoding="utf-8")
-        document.write_text(to_markdown(report), encoding="utf-8")
-    except OSError as error:
-        raise SetupError(f"Cannot write {folder}: {error.strerror or error}.", hint="Choose another --out.") from None
+        page, document = folder / "report.html", folder / "report.md"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            page.write_text(page_html(report, _listed(found, folder, data)), encoding="utf-8")
+            document.write_text(to_markdown(report), encoding="utf-8")
+        except OSError as error:
+            hint = "Choose another --out."
+            raise SetupError(f"Cannot write {folder}: {error.strerror or error}.", hint=hint) from None
     return page, document
 
 
-def build(runs: Sequence[RunFigures], *, data: Path | None = None, examples: int = 6) -> Report:
+def _listed(runs: Sequence[RunFigures], folder: Path, data: Path | None) -> Inline | None:
+    """Returns the questions for the page to hold; None where they are too many and lie beside it."""
+    listings = [run.listing for run in runs]
+    if sum(len(run.store) for run in runs) <= MOST:
+        chunks = Inline()
+        write_chunks(listings, chunks.put, data)
+        return chunks
+    beside = folder / FOLDER
+    beside.mkdir(exist_ok=True)
+    write_chunks(listings, partial(write_chunk, beside), data)
+    return None
+
+
+def build(
+    runs: Sequence[RunFigures],
+    *,
+    data: Path | None = None,
+    examples: int = 6,
+    price: Price | None = None,
+    cluster: str = "",
+) -> Report:
     """Returns the report as plain data.
 
     Args:
         runs: the runs, the one that others are compared with first.
         data: where pictures are now, if they were moved.
         examples: questions of each kind to show in full.
+        price: of tokens; None says nothing of money.
+        cluster: what goes together where runs are compared.
     """
     named = [(run.name, run.store.info, run.summary) for run in runs]
-    sections = [*differing(named), results(named), *comparison(named), *_between(runs)]
+    paces = [(run.name, run.summary, run.store.pace()) for run in runs]
+    labels = {method: label for method, (label, _) in METHOD_LABELS.items()}
+    sections = [*differing(named), results(named), *comparison(named), *_between(runs, cluster)]
+    sections += costs(paces, labels, price)
     for run in runs:
         before = f"{run.name}: " if len(runs) > 1 else ""
         parts = [
@@ -110,10 +167,8 @@ def build(runs: Sequence[RunFigures], *, data: Path | None = None, examples: int
             settings(run.store.info),
         ]
         sections += [_titled(part, before) for part in parts]
-    infos = [run.store.info for run in runs]
-    data_sets = dict.fromkeys(f"{info.dataset} {info.split}" for info in infos)
     return Report(
-        title="CodeVQA on " + ", ".join(data_sets),
+        title=title_of([run.store.info for run in runs]),
         about=about(named),
         sections=tuple(sections),
         made=f"Written by codevqa {__version__}.",
@@ -121,15 +176,20 @@ def build(runs: Sequence[RunFigures], *, data: Path | None = None, examples: int
     )
 
 
-def summary_of(store: Store, metric: Metric) -> Summary:
-    """Returns the summary of a run.
+def title_of(infos: Sequence[RunInfo]) -> str:
+    """Returns what a report on these runs is called."""
+    return "CodeVQA on " + ", ".join(dict.fromkeys(f"{info.data_name} {info.split}" for info in infos))
+
+
+def summary_of(store: Store, metric: Metric, *others: Store, cluster: str = "") -> Summary:
+    """Returns the summary of a run, and of others that differ from it in seeds only as its repetitions.
 
     Raises:
         InputError: the run has no rows yet.
     """
     if not store.counts():
         raise InputError(f"{store.folder} has no answers yet.", hint="Go on with it: codevqa eval ... --resume.")
-    return summarize(pairs_of(store), metric)
+    return summarize(pairs_of(store, *others, cluster=cluster), metric)
 
 
 def judge_for(
@@ -147,9 +207,8 @@ def judge_for(
         InputError: the scene graphs are damaged, or are those of other pictures.
     """
     file: Located | None
+    check_graphs(scene_graphs)
     if scene_graphs is not None:
-        if not scene_graphs.is_file():
-            raise InputError(f"No scene graphs at {scene_graphs}.", hint="Check the path.")
         file = Located(scene_graphs)
     else:
         found = (find_scene_graphs(folder, store.info.split) for folder in _folders(store, data))
@@ -163,6 +222,16 @@ def judge_for(
     return StepJudge(graphs, complete=complete) if graphs else None
 
 
+def check_graphs(scene_graphs: Path | None) -> None:
+    """Refuses a file of scene graphs that is not there.
+
+    Raises:
+        InputError: it is not.
+    """
+    if scene_graphs is not None and not scene_graphs.is_file():
+        raise InputError(f"No scene graphs at {scene_graphs}.", hint="Check the path.")
+
+
 def _folders(store: Store, data: Path | None) -> Iterator[Path]:
     """Folders in which a run's data set may be."""
     if data is not None:
@@ -172,9 +241,23 @@ def _folders(store: Store, data: Path | None) -> Iterator[Path]:
         yield from (one for one in list(Path(source).parents)[:2] if one.is_dir())
 
 
-def _reported(name: str, store: Store, data: Path | None, scene_graphs: Path | None, complete: bool) -> RunFigures:
-    metric = metric_for(store.info.dataset, store.info.variant)
-    summary = summary_of(store, metric)
+def figures_of(
+    name: str,
+    alike: Sequence[Store],
+    data: Path | None = None,
+    scene_graphs: Path | None = None,
+    *,
+    complete: bool = False,
+    cluster: str = "",
+) -> RunFigures:
+    """Returns the figures of a run, and of others that differ from it in seeds only; as for :func:`judge_for`.
+
+    Raises:
+        InputError: the run has no rows yet, or the scene graphs are damaged or those of other pictures.
+    """
+    store = alike[0]
+    metric = metric_of(store.info, data=data)
+    summary = summary_of(store, metric, *alike[1:], cluster=cluster)
     judge = judge_for(store, data, scene_graphs, complete=complete) if "codevqa" in summary.methods else None
     if judge is None:
         return RunFigures(name, store, metric, summary)
@@ -182,7 +265,10 @@ def _reported(name: str, store: Store, data: Path | None, scene_graphs: Path | N
     def right(score: float | None) -> bool | None:
         return None if score is None else score >= 0.5
 
-    answered = ((example, row, right(metric.score(example, row.prediction))) for example, row in store.pairs("codevqa"))
+    answered = (
+        (clustered(example, cluster), row, right(metric.score(example, row.prediction)))
+        for example, row in store.pairs("codevqa")
+    )
     return RunFigures(name, store, metric, summary, judge, summarize_steps(judge, answered))
 
 
@@ -197,7 +283,7 @@ def _names(runs: Sequence[Path]) -> list[str]:
     return names
 
 
-def _between(runs: Sequence[RunFigures]) -> list[Section]:
+def _between(runs: Sequence[RunFigures], cluster: str) -> list[Section]:
     """Each later run against the first one on the same data."""
     rows = []
     firsts: dict[tuple[str, str, str], RunFigures] = {}
@@ -207,7 +293,7 @@ def _between(runs: Sequence[RunFigures]) -> list[Section]:
         for method in run.summary.methods:
             if first is run or method not in first.summary.methods:
                 continue
-            found = compare_runs(first.store, run.store, method=method, metric=first.metric, keep=0)
+            found = compare_runs(first.store, run.store, method=method, metric=first.metric, keep=0, cluster=cluster)
             paired = found.paired
             rows.append(
                 (
@@ -216,13 +302,15 @@ def _between(runs: Sequence[RunFigures]) -> list[Section]:
                     f"{found.questions:,}",
                     points(paired.difference if paired else None),
                     f"{paired.better:,} / {paired.worse:,}" if paired else "–",
-                    "–" if paired is None or paired.p_value is None else f"{paired.p_value:.2g}",
+                    p_text(paired) if paired else "–",
+                    detectable(paired) if paired else "–",
                     f"{found.changed_answers:,}",
                     f"{found.changed_programs:,}",
                 )
             )
-    head = ("", "Method", "Questions", "Points", "Better / worse", "McNemar p", "Answers changed", "Programs changed")
-    return [Section("Between the runs", tables=(Table(head, tuple(rows)),))] if rows else []
+    head = ("", "Method", "Questions", "Points", "Better / worse", "p", "Detectable", "Answers changed")
+    tables = (Table((*head, "Programs changed"), tuple(rows), note=DETECTABLE),)
+    return [Section("Between the runs", tables=tables)] if rows else []
 
 
 def _cases(run: RunFigures, data: Path | None, each: int) -> Iterator[Section]:

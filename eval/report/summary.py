@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
@@ -16,15 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..metrics.base import Metric, Tally
-from ..statistics import ROUNDS, Interval, Paired, compare, mean, wilson
+from ..statistics import FEW_CLUSTERS, Interval, Paired, compare, mean
 from ..task import METHODS, Example, Method, Row
-from .figures import ErrorLine, Group, MethodSummary, Repeats, Summary
+from .cost import CostTally
+from .figures import Coverage, ErrorLine, Group, MethodSummary, Repeats, Summary
 from .plain_pass import is_plain_pass
 
 __all__ = ["ErrorLine", "Group", "MethodSummary", "Repeats", "Summary", "joined", "summarize"]
 
-GROUP_ROUNDS = 2_000
-"""Bootstrap resamples of one line of a breakdown; the main figures take ten thousand."""
 MOST_VALUES = 200
 """Values of a group key that are shown by themselves; rarer ones go together."""
 OTHER = "(other)"
@@ -55,32 +54,31 @@ def joined(
             yield example, found
 
 
-def summarize(
-    pairs: Iterable[tuple[Example, Mapping[Method, Row]]], metric: Metric, *, rounds: int = ROUNDS, seed: int = 0
-) -> Summary:
+def summarize(pairs: Iterable[tuple[Example, Mapping[Method, Row]]], metric: Metric) -> Summary:
     """Summarises a run.
 
     Args:
         pairs: each example once, with its row of each method. Rows of later repetitions (``repeat`` above 0) may come
             with their example again, in any order; they go into ``repeats`` and nothing else.
         metric: scores them.
-        rounds: bootstrap resamples of the main figures.
-        seed: seed of the bootstrap.
     """
     table = _Table(metric)
     for example, rows in pairs:
         table.add(example, rows)
-    return table.summary(rounds, seed)
+    return table.summary()
 
 
 class _Column:
-    """One method's rows, gathered: 21 bytes a row."""
+    """One method's rows, gathered: 23 bytes a row."""
 
     def __init__(self, tally: Tally) -> None:
         self.tally = tally
         self.places, self.scores = array("q"), array("d")
-        self.seconds, self.own = array("f"), array("b")
-        self.fallback, self.unanswered, self.programs, self.plain, self.tokens = 0, 0, 0, 0, 0
+        self.seconds, self.own, self.fallback = array("f"), array("b"), array("b")
+        self.plain = array("b")
+        """Whether a program is a plain pass; -1 where there is none."""
+        self.unanswered, self.tokens = 0, 0
+        self.cost = CostTally()
         self.errors: dict[str, list[float]] = {}
         """Type to count, fallbacks, scored rows and sum of scores."""
         self.first: dict[str, tuple[str, str]] = {}
@@ -91,12 +89,11 @@ class _Column:
         self.seconds.append(row.seconds)
         silent = not row.prediction and row.error is not None
         self.own.append(not (row.fallback or silent))
-        self.fallback += row.fallback
+        self.fallback.append(row.fallback)
         self.unanswered += silent
         self.tokens += row.tokens
-        if row.program is not None:
-            self.programs += 1
-            self.plain += is_plain_pass(row.program, example.question)
+        self.cost.add(row)
+        self.plain.append(-1 if row.program is None else is_plain_pass(row.program, example.question))
         if row.error is not None:
             line = self.errors.setdefault(row.error, [0, 0, 0, 0.0])
             scored = score == score
@@ -131,15 +128,25 @@ class _Table:
         self.codes: dict[str, array[int]] = {}
         self.values: dict[str, dict[str, int]] = {}
         self.repeats: dict[Method, dict[int, list[float]]] = {}
+        self.unasked: set[str] = set()
+        self.reasons: Counter[str] = Counter()
+        self.said: dict[Method, dict[int, tuple[array[int], array[int], array[int]]]] = {}
+        """By method and repetition: questions, their answers and clusters, as hashes."""
 
     def add(self, example: Example, rows: Mapping[Method, Row]) -> None:
         first = {method: row for method, row in rows.items() if row.repeat == 0}
         for method, row in rows.items():
+            if row.unasked:
+                self.unasked.add(row.id)
+                self.reasons[str(row.error)] += 1
             score = self.metric.score(example, row.prediction)
             if score is not None:
                 total = self.repeats.setdefault(method, {}).setdefault(row.repeat, [0, 0.0])
                 total[0] += 1
                 total[1] += score
+            said = self.said.setdefault(method, {}).setdefault(row.repeat, (array("q"), array("q"), array("q")))
+            for part, value in zip(said, (example.id, row.prediction, example.cluster or example.id), strict=True):
+                part.append(hash(value))
             if row.repeat == 0:
                 column = self.columns.get(method)
                 if column is None:
@@ -159,21 +166,22 @@ class _Table:
             codes.extend([-1] * (place - len(codes)))
             codes.append(values.setdefault(value, len(values)))
 
-    def summary(self, rounds: int, seed: int) -> Summary:
+    def summary(self) -> Summary:
         n = len(self.clusters)
         _, clusters = np.unique(np.frombuffer(self.clusters, dtype=np.int64), return_inverse=True)
         scores = {method: self._scores(column, n) for method, column in self.columns.items()}
         methods = sorted(self.columns, key=METHODS.index)
-        slices = _Slices(scores, clusters, seed)
+        slices = _Slices(scores, clusters)
         return Summary(
             metric=self.metric.name,
             examples=n,
             hidden=self.hidden,
-            methods={method: self._method(method, clusters, rounds, seed) for method in methods},
-            paired=slices.paired(None, rounds),
+            methods={method: self._method(method, clusters) for method in methods},
+            paired=slices.paired(None),
             clusters=int(clusters.max()) + 1 if n else 0,
             breakdown={key: self._breakdown(key, slices, n) for key in self.codes},
-            notes=_notes(scores, rounds),
+            coverage=Coverage(n, len(self.unasked), dict(self.reasons.most_common())),
+            notes=tuple(_notes(clusters)),
         )
 
     def _scores(self, column: _Column, n: int) -> Floats:
@@ -181,22 +189,24 @@ class _Table:
         scores[np.frombuffer(column.places, dtype=np.int64)] = np.frombuffer(column.scores, dtype=np.float64)
         return scores
 
-    def _method(self, method: Method, clusters: Codes, rounds: int, seed: int) -> MethodSummary:
+    def _method(self, method: Method, clusters: Codes) -> MethodSummary:
         column = self.columns[method]
         n = len(column.places)
         scores = np.frombuffer(column.scores, dtype=np.float64)
         mine = clusters[np.frombuffer(column.places, dtype=np.int64)]
         seconds = np.frombuffer(column.seconds, dtype=np.float32)
-        own = np.frombuffer(column.own, dtype=np.int8).astype(bool)
+        own, fallback, plain = (
+            np.frombuffer(part, dtype=np.int8) for part in (column.own, column.fallback, column.plain)
+        )
         corpus = column.tally.result()
         return MethodSummary(
             rows=n,
-            accuracy=_accuracy(scores, mine, rounds, seed),
-            fallback=wilson(column.fallback, n),
+            accuracy=_accuracy(scores, mine),
+            fallback=mean(fallback, clusters=mine),
             unanswered=column.unanswered,
-            own=_accuracy(scores[own], mine[own], rounds, seed),
-            programs=column.programs,
-            plain=wilson(column.plain, column.programs) if column.programs else None,
+            own=_accuracy(scores[own == 1], mine[own == 1]),
+            programs=int((plain >= 0).sum()),
+            plain=_accuracy(np.where(plain < 0, np.nan, plain), mine),
             errors=column.lines(),
             seconds={
                 "mean": float(seconds.mean(dtype=np.float64)),
@@ -207,6 +217,8 @@ class _Table:
             corpus=corpus,
             reasons={name: self.metric.reasons.get(name, "") for name, figure in corpus.items() if figure is None},
             repeats=self._repeats(method),
+            correct=None if np.isnan(scores).all() else float(np.nansum(scores)),
+            cost=column.cost.result(),
         )
 
     def _repeats(self, method: Method) -> Repeats | None:
@@ -214,7 +226,7 @@ class _Table:
         if len(found) < 2:
             return None
         values = tuple(total / count for _, (count, total) in sorted(found.items()))
-        return Repeats(values, fmean(values), stdev(values))
+        return Repeats(values, fmean(values), stdev(values), _changed([said for _, said in self.said[method].items()]))
 
     def _breakdown(self, key: str, slices: _Slices, n: int) -> tuple[Group, ...]:
         codes = np.full(n, -1, dtype=np.int32)
@@ -241,21 +253,17 @@ class _Slices:
     scores: Mapping[Method, Floats]
     """One score an example, NaN where there is none."""
     clusters: Codes
-    seed: int
 
     def group(self, key: str, value: str, places: Codes) -> Group:
         """Figures of one line of a breakdown."""
         found = {method: scores[places] for method, scores in self.scores.items()}
         known = {method: ~np.isnan(scores) for method, scores in found.items()}
-        accuracy = {
-            method: _accuracy(scores, self.clusters[places], GROUP_ROUNDS, self.seed)
-            for method, scores in found.items()
-        }
+        accuracy = {method: _accuracy(scores, self.clusters[places]) for method, scores in found.items()}
         n = int(np.logical_or.reduce(list(known.values())).sum())
         shown = {method: interval for method in METHODS if (interval := accuracy.get(method)) is not None}
-        return Group(key, value, n, shown, self.paired(places, GROUP_ROUNDS))
+        return Group(key, value, n, shown, self.paired(places))
 
-    def paired(self, places: Codes | None, rounds: int) -> Paired | None:
+    def paired(self, places: Codes | None) -> Paired | None:
         """CodeVQA against PnP-VQA where both have a score; None where they never do."""
         if not set(METHODS) <= self.scores.keys():
             return None
@@ -264,24 +272,37 @@ class _Slices:
         both = ~(np.isnan(ours) | np.isnan(theirs))
         if not both.any():
             return None
-        return compare(ours[both], theirs[both], clusters=clusters[both], rounds=rounds, seed=self.seed)
+        return compare(ours[both], theirs[both], clusters=clusters[both])
 
 
-def _accuracy(scores: Floats, clusters: Codes, rounds: int, seed: int) -> Interval | None:
-    """Wilson's interval for scores of 0 and 1, else the bootstrap's; None where nothing is scored."""
+def _accuracy(scores: Floats, clusters: Codes) -> Interval | None:
+    """None where nothing is scored."""
     known = ~np.isnan(scores)
-    found = scores[known]
-    if not len(found):
-        return None
-    if np.isin(found, (0, 1)).all():
-        return wilson(int(found.sum()), len(found))
-    return mean(found, clusters=clusters[known], rounds=rounds, seed=seed)
+    return mean(scores[known], clusters=clusters[known]) if known.any() else None
 
 
-def _notes(scores: Mapping[Method, Floats], rounds: int) -> tuple[str, ...]:
-    counted = all(np.isin(one[~np.isnan(one)], (0, 1)).all() for one in scores.values())
-    kind = "Wilson's score interval, questions taken one by one" if counted else "a percentile bootstrap over clusters"
-    return (
-        f"Intervals are 95 %. Accuracy: {kind}.",
-        f"Differences: percentile bootstrap over clusters, {rounds:,} rounds; {GROUP_ROUNDS:,} in breakdowns.",
+def _changed(repetitions: Sequence[tuple[array[int], array[int], array[int]]]) -> Interval | None:
+    ids, said, clusters = (np.frombuffer(part, dtype=np.int64) for part in repetitions[0])
+    changed = np.zeros(len(ids), dtype=bool)
+    for repetition in repetitions[1:]:
+        others, answers = (np.frombuffer(part, dtype=np.int64) for part in repetition[:2])
+        _, mine, theirs = np.intersect1d(ids, others, assume_unique=True, return_indices=True)
+        ids, said, clusters, changed = ids[mine], said[mine], clusters[mine], changed[mine]
+        changed |= said != answers[theirs]
+    return mean(changed, clusters=clusters) if len(ids) else None
+
+
+def _notes(clusters: Codes) -> Iterator[str]:
+    count = int(clusters.max()) + 1 if len(clusters) else 0
+    if count == len(clusters):
+        yield "Intervals are 95 %: Wilson's for shares, Student's t for differences, each question by itself."
+        return
+    yield (
+        f"Intervals are 95 % and tests by Student's t over the {count:,} clusters, the variance by leaving out one at "
+        "a time; shares in Wilson's form."
     )
+    if count < FEW_CLUSTERS:
+        yield (
+            f"There are only {count:,} clusters, fewer than {FEW_CLUSTERS}: how much they vary is itself known badly, "
+            "and figures hold for others only if these few are like them."
+        )

@@ -2,71 +2,118 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from ..metrics import metric_for
+from ..run.pace import Pace
+from ..run.run_info import RunInfo
 from ..run.store import Store
+from ..statistics import Interval
 from ..task import Example, Method, Row
-from .figures import MethodSummary, Summary
+from .clusters import clustered
+from .cost import cost_lines
+from .figures import MethodSummary, Repeats, Summary
+from .run_metric import metric_of
 from .summary import joined, summarize
 
-__all__ = ["pairs_of", "summary_lines", "summary_of"]
+__all__ = ["aligned", "by_seed", "pairs_of", "summary_lines", "summary_of"]
 
 MOST_ERRORS = 8
 """Types of error that are shown by themselves."""
 
 
-def pairs_of(store: Store) -> Iterator[tuple[Example, Mapping[Method, Row]]]:
-    """Yields what :func:`.summary.summarize` takes: each example with its rows, then later repetitions."""
+def pairs_of(store: Store, *others: Store, cluster: str = "") -> Iterator[tuple[Example, Mapping[Method, Row]]]:
+    """Yields what :func:`.summary.summarize` takes: each example with its rows, then later repetitions.
+
+    Args:
+        store: the run.
+        others: runs that differ from it in seeds only; theirs are repetitions too.
+        cluster: what goes together, as for :func:`.clusters.clustered`.
+    """
     counts = store.counts()
-    yield from joined(store.examples(), {method: store.rows(method) for method, repeat in counts if repeat == 0})
-    for method, repeat in counts:
-        if repeat:
-            for example, row in store.pairs(method, repeat):
-                yield example, {method: row}
+    firsts = {method: store.rows(method) for method, repeat in counts if repeat == 0}
+    for example, rows in joined(store.examples(), firsts):
+        yield clustered(example, cluster), rows
+    offset = 0
+    for one in (store, *others):
+        counts = one.counts()
+        for method, repeat in counts:
+            if repeat + offset:
+                for example, row in one.pairs(method, repeat):
+                    yield clustered(example, cluster), {method: replace(row, repeat=repeat + offset)}
+        offset += 1 + max((repeat for _, repeat in counts), default=0)
 
 
-def summary_of(store: Store, variant: str | None = None) -> Summary:
+def by_seed(names: Sequence[str], stores: Sequence[Store]) -> Iterator[tuple[str, list[Store]]]:
+    """Yields runs under their names; those that differ from an earlier one in seeds only go with it."""
+    groups: list[tuple[str, list[Store]]] = []
+    for name, store in zip(names, stores, strict=True):
+        for _, alike in groups:
+            first, info = alike[0].info, store.info
+            if first.differences(info) and not first.seedless.differences(info.seedless):
+                alike.append(store)
+                break
+        else:
+            groups.append((name, [store]))
+    for name, alike in groups:
+        yield name if len(alike) == 1 else f"{name} and {len(alike) - 1} with other seeds", alike
+
+
+def summary_of(store: Store, variant: str | None = None, *, cluster: str = "") -> Summary:
     """Summarises a run with its metric.
 
     Args:
         store: the run.
         variant: variant of the metric; None takes the run's.
+        cluster: what goes together, as for :func:`.clusters.clustered`.
 
     Raises:
         UnknownNameError: there is no metric for the data set, or no such variant.
     """
-    return summarize(
-        pairs_of(store), metric_for(store.info.dataset, store.info.variant if variant is None else variant)
-    )
+    return summarize(pairs_of(store, cluster=cluster), metric_of(store.info, variant))
 
 
-def summary_lines(store: Store) -> list[str]:
+def summary_lines(info: RunInfo, summary: Summary, pace: Pace | None = None) -> list[str]:
     """Returns the main figures of a run: accuracy of each method, their difference, errors."""
-    summary = summary_of(store)
-    info = store.info
     hidden = f", {summary.hidden:,} without a published answer" if summary.hidden else ""
-    lines = [f"{info.dataset} {info.split}: {summary.examples:,} questions{hidden}; {summary.metric}"]
+    lines = [f"{info.data_name} {info.split}: {summary.examples:,} questions{hidden}; {summary.metric}"]
+    if info.questions is not None and summary.examples < info.questions:
+        lines.append(f"{info.questions:,} were wanted: the run is not complete")
+    if info.unofficial:
+        lines.append(f"not the official split: {info.unofficial}")
     table: list[tuple[str, ...]] = [
         ("", "accuracy [95 %]", "fallback", "plain pass", "unanswered", "s, median", "tokens")
     ]
     table.extend(_cells(method, one) for method, one in summary.methods.items())
-    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
-    lines += ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
+    lines += aligned(table)
     if summary.paired is not None:
         lines.append(f"difference  {summary.paired}")
+        if summary.paired.detectable is not None:
+            lines.append(f"detectable  {100 * summary.paired.detectable:.1f} points, four times in five")
+    lines += summary.notes[1:]
     for method, one in summary.methods.items():
         if one.repeats is not None:
-            values = ", ".join(f"{value:.3f}" for value in one.repeats.values)
-            lines.append(f"{method} over seeds  {values}")
+            lines.append(f"{method} over {seeds_line(one.repeats)}")
         for name, figure in one.corpus.items():
             if figure is not None:
-                lines.append(f"{method} {name}  {figure:.4f}")
+                lines.append(f"{method} {name}  {figure if isinstance(figure, Interval) else f'{figure:.4f}'}")
         for error in one.errors[:MOST_ERRORS]:
             lines.append(
                 f"{method} {error.type}  {error.count:,} ({error.share:.1%}), first {error.id}: {error.message}"
             )
-    return lines
+    return [*lines, *cost_lines(summary, pace), str(summary.coverage)]
+
+
+def seeds_line(repeats: Repeats) -> str:
+    """Returns what repetitions came to, in a line."""
+    found = f"{len(repeats.values)} seeds  {repeats.mean:.3f} on average, standard deviation {repeats.spread:.3f}"
+    return found if repeats.changed is None else f"{found}; the answer changes on {repeats.changed.value:.1%}"
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Returns rows as lines, their columns one below the other."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def _cells(method: Method, one: MethodSummary) -> tuple[str, ...]:

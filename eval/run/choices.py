@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from ...core.errors import InputError
-from ...core.settings import Settings, with_form
 from ...engine.codevqa import CodeVQA
-from ...presets.presets import Preset
+from ...presets.configuration import Configuration, Layer, configure, of_part
 from ...presets.presets import preset as find_preset
 from ...prompts import load
 from ...writing.writer import by_form
+from ..datasets import NAMES, info
 from ..task import DataSet, Method
 from .record import record_engine, recorded_settings, replay_engine
 from .store import Store
 
-__all__ = ["engine_for", "methods_of", "preset_of", "prompts_for", "settings_for"]
+__all__ = ["engine_for", "methods_of", "preset_of", "prompts_for"]
 
-PAPER = frozenset(("gqa", "covr", "nlvr2"))
+MADE = frozenset(info(name).prompts for name in NAMES)
 """Prompt sets made for data sets; a preset that names others has models of its own kind, and keeps its prompts."""
+
+EVERYTHING = Layer("evaluation", {"strict_domain": False})
+"""Every question is put to the models, whatever they know, so that figures stay comparable."""
 
 
 def methods_of(word: str) -> tuple[Method, ...]:
@@ -47,75 +50,56 @@ def preset_of(preset: str, replay: Path | None) -> str:
         return store.info.preset
 
 
-def prompts_for(preset: Preset, dataset: DataSet, asked: str | None = None) -> str | None:
-    """Returns the prompt set in place of the preset's, or None: what was asked for, else the data set's."""
-    if asked is not None or not PAPER & set(preset.prompts.values()):
-        return asked
-    return dataset.prompts
-
-
-def settings_for(
-    preset: Preset, *, seed: int | None = None, workers: int | None = None, form: str | None = None
-) -> Settings:
-    """Returns the preset's settings with some numbers replaced.
-
-    Raises:
-        InputError: fewer than one worker, or no such form.
-    """
-    used = preset.settings if form is None else with_form(preset.settings, form)
-    if workers is not None:
-        if workers < 1:
-            raise InputError(f"{workers} workers cannot work.", hint="Give at least one.")
-        used = replace(used, workers=workers)
-    return used if seed is None else replace(used, seed=seed)
+def prompts_for(configuration: Configuration, dataset: DataSet) -> tuple[Layer, ...]:
+    """Returns the data set's prompts, as a layer, where none were asked for and the preset has none of its own kind."""
+    asked = configuration.settings.prompts is not None
+    own = not MADE & set(find_preset(configuration.preset).prompts.values())
+    return () if asked or own else (Layer(f"data set {dataset.name}", {"prompts": dataset.prompts}),)
 
 
 def engine_for(
     dataset: DataSet,
-    *,
     preset: str = "mini",
-    prompts: str | None = None,
-    language_model: str | None = None,
-    seed: int | None = None,
-    workers: int | None = None,
-    form: str | None = None,
+    layers: Sequence[Layer] = (),
+    *,
     record: Path | None = None,
     replay: Path | None = None,
 ) -> Callable[[], CodeVQA]:
-    """Returns what makes the engine for a data set; names are checked now, models are loaded when it is called.
+    """Returns what makes the engine for a data set; values are checked now, models are loaded when it is called.
 
     Args:
-        dataset: its prompt set is used where the preset has none of its own kind.
-        preset: name of the preset.
-        prompts: prompt set in place of both.
-        language_model: in place of the preset's, as ``back end:id``.
-        seed: in place of the preset's.
-        workers: in place of the preset's.
-        form: of prompts: ``auto``, ``completion`` or ``chat``; None takes the preset's.
+        dataset: its prompt set is used where no other was asked for and the preset has none of its own kind.
+        preset: name of the preset, or a file.
+        layers: values in place of the preset's.
         record: folder that keeps every model call.
-        replay: folder whose calls answer in place of models; settings and prompts are then those recorded.
+        replay: folder whose calls answer in place of models; the layers' settings are then in place of those recorded.
 
     Raises:
-        UnknownNameError: no such preset.
-        InputError: the numbers make no sense, or options exclude one another.
+        UnknownNameError: no such preset or back end.
+        InputError: no such field, a value that it cannot have, or options exclude one another.
     """
-    chosen = find_preset(preset)
-    settings = settings_for(chosen, seed=seed, workers=workers, form=form)
-    named = prompts_for(chosen, dataset, prompts)
+    plain = configure(preset, layers)
+    configuration = configure(preset, (EVERYTHING, *prompts_for(plain, dataset), *layers))
 
     def recorded() -> CodeVQA:
         assert record is not None
-        return record_engine(record, preset, prompts=named, settings=settings, language_model=language_model)
+        return record_engine(record, configuration)
 
     def replayed() -> CodeVQA:
         assert replay is not None
-        used = recorded_settings(replay)
-        used = replace(used, seed=used.seed if seed is None else seed, workers=workers or used.workers)
-        return replay_engine(replay, settings=used, prompts=None if prompts is None else by_form(load(prompts)))
+        numbers = [
+            replace(one, values={field: value for field, value in one.values.items() if not of_part(field)})
+            for one in layers
+        ]
+        used = configure(preset, numbers, settings=recorded_settings(replay)).settings
+        asked = used.prompts if any("prompts" in one.values for one in numbers) else None
+        return replay_engine(replay, settings=used, prompts=None if asked is None else by_form(load(asked)))
 
     def live() -> CodeVQA:
-        return CodeVQA.from_preset(preset, prompts=named, settings=settings, language_model=language_model)
+        return CodeVQA.from_configuration(configuration)
 
-    if replay is not None and (record is not None or language_model is not None):
-        raise InputError("A replay asks no model.", hint="Leave out --record and --language-model.")
+    # A file, or --compat, says more than what is asked for here and now.
+    models = [field for one in layers if not (one.file or one.optional) for field in one.values if of_part(field)]
+    if replay is not None and (record is not None or models):
+        raise InputError("A replay asks no model.", hint="Leave out --record, --language-model and other parts.")
     return replayed if replay is not None else recorded if record is not None else live

@@ -10,6 +10,7 @@ import platform
 import sys
 import zipfile
 from datetime import UTC, datetime
+from importlib import metadata
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,17 +19,21 @@ from ... import __version__
 from ...core.answer import Answer
 from ...core.errors import SetupError
 from ...engine.codevqa import CodeVQA
-from ...presets.assembly import resolve
+from ...presets.configuration import public
 from ..task import DataSet
 from .request import EvalRequest
 from .run_info import RunInfo
+from .selection import UNCOUNTED, Selection
+from .weights import weight_hashes
 
 __all__ = ["data_hash", "data_places", "engine_info", "machine", "prompt_hash", "prompt_names", "run_info", "trace"]
 
 SAMPLED = 100
 """Examples that are looked at to tell data sets apart."""
-_COLUMNS = ("question", "answer", "program", "fallback", "error", "seconds", "models", "method", "tokens")
+_COLUMNS = ("question", "answer", "program", "fallback", "error", "seconds", "models", "method", "tokens", "warnings")
 """Keys of an answer that a row has columns for, or that belong to the run."""
+_DRAWN = "mini-data.json"
+_COMPUTING = ("torch", "transformers")
 _LONG = ("relevance", "patches", "prompt")
 
 
@@ -38,23 +43,26 @@ def engine_info(engine: CodeVQA) -> RunInfo:
         dataset="",
         split="",
         methods=(),
-        models={role: portable(name) for role, name in engine.model_names.items()},
+        models=engine.model_names,
+        parts=_parts(engine),
         settings=dataclasses.asdict(engine.settings),
         prompts=prompt_names(engine),
         prompt_hash=prompt_hash(engine),
         version=__version__,
+        packages={name: metadata.version(name) for name in _COMPUTING if name in sys.modules},
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         machine=machine(),
     )
 
 
-def run_info(engine: RunInfo, dataset: DataSet, request: EvalRequest) -> RunInfo:
+def run_info(engine: RunInfo, dataset: DataSet, request: EvalRequest, selection: Selection = UNCOUNTED) -> RunInfo:
     """Describes a run that is about to begin.
 
     Args:
         engine: the engine; see :func:`engine_info`.
         dataset: what it will be asked.
         request: how.
+        selection: what of it.
 
     Raises:
         SetupError: a file of the data set cannot be read.
@@ -68,16 +76,32 @@ def run_info(engine: RunInfo, dataset: DataSet, request: EvalRequest) -> RunInfo
         seeds=request.seeds_from(engine.settings["seed"]),
         offset=request.offset,
         limit=request.limit,
+        questions=selection.questions,
+        ends=selection.ends,
+        cut=selection.cut,
+        part=tuple(getattr(dataset, "part", ())),
         variant=request.variant,
         data=data_places(dataset),
         data_hash=data_hash(dataset),
+        drawn=is_drawn(dataset),
     )
 
 
-def portable(name: str) -> str:
-    """Returns a model's name; a folder inside this package as presets write it, wherever the package lies."""
-    package = f"{resolve('@')}/"
-    return f"@{name.removeprefix(package)}" if name.startswith(package) else name
+def _parts(engine: CodeVQA) -> dict[str, dict[str, Any]]:
+    """Returns how each model was loaded, where the engine was made from a configuration."""
+    made = engine.configuration
+    if made is None:
+        return {}
+    loaded = {"language_model": engine.writer.language_model, "retriever": engine.writer.retriever}
+    return {
+        role: {
+            "spec": spec,
+            "options": json.loads(json.dumps(public(made.options.get(role, {})), default=str)),
+            "computes": getattr({**vars(engine.models), **loaded}[role], "computes", ""),
+            "weights": weight_hashes(spec),
+        }
+        for role, spec in made.parts.items()
+    }
 
 
 def prompt_names(engine: CodeVQA) -> str:
@@ -101,6 +125,12 @@ def data_places(dataset: DataSet) -> str:
     """Returns the files a data set was read from."""
     sources = getattr(dataset, "sources", ())
     return ", ".join(dict.fromkeys(str(Path(one.path).absolute()) for one in sources))
+
+
+def is_drawn(dataset: DataSet) -> bool:
+    """Says whether ``codevqa mini-data`` drew a data set: it leaves a file in the folder that it makes."""
+    folders = {folder for one in getattr(dataset, "sources", ()) for folder in Path(one.path).absolute().parents[:3]}
+    return any((folder / _DRAWN).is_file() for folder in folders)
 
 
 def data_hash(dataset: DataSet) -> str:
@@ -153,7 +183,8 @@ def trace(answer: Answer, *, full: bool = False) -> dict[str, Any]:
     shown = answer.to_dict()
     kept = {key: value for key, value in shown.items() if key not in _COLUMNS}
     for call in kept["calls"]:
-        del call["remembered"]  # depends on what was asked before, and a run that was broken off asks in another order
+        # What these say depends on what was asked before, and a run that was broken off asks in another order.
+        del call["remembered"], call["ahead"]
     if not full:
         for item in (*kept["baseline"], *(item for call in kept["calls"] for item in call["evidence"])):
             for name in _LONG:

@@ -1,6 +1,6 @@
 """Record and replay: an engine whose every model call is kept in a run's folder, and one that needs nothing else.
 
-    with record_engine("RUN", "mini") as vqa: ...     # asks the models, keeps what they say
+    with record_engine("RUN", configure("mini")) as vqa: ...     # asks the models, keeps what they say
     with replay_engine("RUN") as vqa: ...             # asks what was kept: no model, no torch
 
 The replay derives each answer again, through retrieval, prompts, sandbox and post-processing, so that any of these may
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -24,7 +23,8 @@ from ...core.settings import Limits, QuerySettings, Settings, WriterSettings
 from ...core.trace import Form
 from ...engine.codevqa import CodeVQA
 from ...models.base import LanguageModel, Models
-from ...presets.assembly import build, choose, prompt_sets, resolve
+from ...presets.assembly import build, prompt_sets, resolve
+from ...presets.configuration import Configuration, configure, public
 from ...presets.presets import preset as find_preset
 from ...primitives.signature import Primitive
 from ...prompts import PromptSet
@@ -41,8 +41,6 @@ __all__ = [
     "replay_engine",
     "replay_parts",
 ]
-
-_SECRET = frozenset(("api_key", "key", "password", "secret", "token"))
 
 
 class RecordedCodeVQA(CodeVQA):
@@ -94,44 +92,36 @@ class RecordedCodeVQA(CodeVQA):
 
 
 def record_engine(
-    folder: Path | str,
-    preset: str = "mini",
-    *,
-    prompts: str | None = None,
-    settings: Settings | None = None,
-    primitives: Iterable[Primitive] = (),
-    **parts: str | None,
+    folder: Path | str, configuration: Configuration | None = None, *, primitives: Iterable[Primitive] = ()
 ) -> RecordedCodeVQA:
     """Builds an engine that keeps every model call in a folder, and asks no model twice for what is there.
 
     Args:
         folder: the run; made where it is absent. One that has calls already goes on with them.
-        preset: as for :meth:`codevqa.CodeVQA.from_preset`, and so are the others.
-        prompts: prompt set in place of the preset's.
-        settings: numbers in place of the preset's.
+        configuration: what the engine is made from; None takes the preset ``mini``.
         primitives: primitives of your own. What they ask of models of their own is not recorded.
-        parts: ``language_model``, ``matcher``, ``captioner`` or ``retriever`` in place of the preset's.
 
     Raises:
-        UnknownNameError: no such preset, prompt set or back end.
+        UnknownNameError: no such prompt set.
         ModelNotFoundError: a checkpoint is not here and cannot be fetched.
         InputError: the folder holds something else under the record's name.
         SetupError: the folder cannot be written, or was recorded with other models.
     """
-    chosen = find_preset(preset)
-    picked = choose(chosen, parts)
-    writer, models, used = build(preset, prompts=prompts, settings=settings, parts=parts)
-    about = {role: {"spec": spec, "options": _public(options)} for role, (spec, options) in picked.items()}
+    writer, models, here = build(configuration or configure())
+    about = {role: {"spec": spec, "options": public(here.options.get(role, {}))} for role, spec in here.parts.items()}
     about["writer"] = about["reader"] = about.pop("language_model")
     store = CallStore(Path(folder) / FILE)
     try:
         if store.about("engine") is None:
-            shown = prompts or used.prompts
+            shown = here.settings.prompts
             if shown is not None and Path(shown).is_dir():
                 shown = str(Path(shown).absolute())
-            store.set_about("engine", {"preset": preset, "prompts": shown, "settings": dataclasses.asdict(used)})
+            known = {"preset": here.preset, "prompts": shown, "settings": dataclasses.asdict(here.settings)}
+            store.set_about("engine", known)
         writer, models = record_parts(store, writer, models, about)
-        return RecordedCodeVQA(writer, models, used, store, primitives=primitives)
+        engine = RecordedCodeVQA(writer, models, here.settings, store, primitives=primitives)
+        engine.configuration = here
+        return engine
     except BaseException:
         store.close()
         raise
@@ -154,6 +144,7 @@ def record_parts(
         SetupError: the store was recorded with other models.
     """
     loaded = {"writer": writer.language_model, "retriever": writer.retriever, **vars(models)}
+    del loaded["domain"]  # what is recorded is asked, whatever the models know
     about: dict[str, dict[str, Any]] = {}
     for role, model in loaded.items():
         if model is not None:
@@ -301,14 +292,6 @@ def _portable(name: str) -> str:
     """Returns a model's name with a folder inside this package as presets write it, wherever the package lies."""
     package = f"{resolve('@')}/"
     return f"@{name.removeprefix(package)}" if name.startswith(package) else name
-
-
-def _public(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the options of a model without what must not be stored: keys, and passwords in addresses."""
-    kept = {name: value for name, value in options.items() if name.lower() not in _SECRET}
-    return {
-        name: re.sub(r"//[^/@]*@", "//", value) if isinstance(value, str) else value for name, value in kept.items()
-    }
 
 
 class _Gone(PILImage.Image):

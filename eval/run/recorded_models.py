@@ -67,6 +67,11 @@ class _Recorded(Generic[_Model]):
         self._identity = {"model": about["model"], "settings": about["settings"]}
 
     @property
+    def computes(self) -> str:
+        """Precision and device of the model behind."""
+        return str(getattr(self.model, "computes", ""))
+
+    @property
     def batch(self) -> int:
         """How many requests the model behind likes best at once."""
         return int(getattr(self.model, "batch", BATCH))
@@ -203,7 +208,9 @@ class RecordedCaptioner(_Recorded[Captioner]):
         """
 
         def content(request: CaptionRequest) -> Sequence[Any]:
-            return [request.picture.key, request.patches, request.seed]
+            asked = [request.picture.key, request.patches, request.seed]
+            # Records from before a length could be asked for go on answering.
+            return asked if request.tokens is None else [*asked, request.tokens]
 
         return self._ask(
             "caption",

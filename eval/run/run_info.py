@@ -12,10 +12,12 @@ from ..task import Method
 
 __all__ = ["RunInfo"]
 
-FREE = frozenset(("limit", "methods", "seeds", "variant", "version", "started", "machine", "data"))
-"""Fields of :class:`RunInfo` that ``differences`` leaves out, or that may grow."""
+DECIDING = ("dataset", "split", "preset", "models", "prompts", "prompt_hash", "offset", "data_hash")
+"""Fields of :class:`RunInfo` that must be the same in whatever belongs to a run."""
 PACE = frozenset(("workers", "batch_wait", "max_batch", "remember", "ahead", "ahead_likely"))
 """Settings that change how fast a run goes, and not what it finds."""
+NAMED = frozenset(("prompts",))
+"""Settings that only name what :attr:`RunInfo.prompt_hash` tells apart."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,9 @@ class RunInfo:
     preset: str = ""
     models: Mapping[str, str] = field(default_factory=dict)
     """Model id by role."""
+    parts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By role, how the model was loaded: ``spec`` (``back end:id``), ``options``, what it ``computes`` in and on, and
+    the SHA-256 of each file of its ``weights``."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """:class:`codevqa.Settings` as plain data."""
     prompts: str = ""
@@ -40,10 +45,20 @@ class RunInfo:
     """Examples left out at the start of the data set."""
     limit: int | None = None
     """Examples wanted after those; None wants all."""
+    questions: int | None = None
+    """Examples in that range; None where that is not known, as in runs from before it was counted."""
+    ends: bool | None = None
+    """Whether the split ends with them."""
+    cut: tuple[int, int] = (0, 0)
+    """Groups, such as a statement's pictures, that its start and its end cut."""
+    part: tuple[str, ...] = ()
+    """Why the data set as it was asked is not the official split, such as that it is a sample."""
     variant: str = ""
     """Variant of the metric that summaries use."""
     version: str = ""
     """Version of this package that began the run."""
+    packages: Mapping[str, str] = field(default_factory=dict)
+    """Versions of the libraries that compute, as far as they are loaded."""
     started: str = ""
     """When it began, ISO 8601 in UTC."""
     machine: str = ""
@@ -51,25 +66,48 @@ class RunInfo:
     """Folder the data set was read from."""
     data_hash: str = ""
     """What the annotations looked like; see :func:`codevqa.eval.run.provenance.data_hash`."""
+    drawn: bool = False
+    """Whether ``codevqa mini-data`` drew the data set, in the other's format."""
+
+    @property
+    def data_name(self) -> str:
+        """The data set as a reader should take it."""
+        return f"mini-{self.dataset.upper()} (drawn)" if self.drawn else self.dataset
+
+    @property
+    def unofficial(self) -> str:
+        """Why its figures are not those of the official split; empty where they are, as far as that is known."""
+        found = list(self.part)
+        if self.offset or self.ends is False or (self.ends is None and self.limit is not None):
+            first, most = self.offset + 1, "" if self.limit is None else f", {self.limit:,} at most"
+            found.append(
+                f"only questions {first:,} to {self.offset + self.questions:,}"
+                if self.questions is not None
+                else f"only questions from {first:,} on{most}"
+            )
+        if cut := sum(self.cut):
+            found.append(f"{cut:,} group{'s' * (cut > 1)} cut")
+        return "; ".join(found)
+
+    @property
+    def seedless(self) -> RunInfo:
+        """The same without its seeds: equal in runs that are repetitions of one another."""
+        settings = {name: value for name, value in self.settings.items() if name != "seed"}
+        return replace(self, seeds=(), settings=settings)
 
     def differences(self, asked: RunInfo) -> list[str]:
         """Says what keeps ``asked`` from going on with this run; empty where nothing does.
 
         Limits, methods and seeds may grow; the metric's variant, the machine and settings that only change the pace
-        may differ.
+        may differ. What is unknown of either, as of runs from before it was noted, is no difference.
         """
-        found = []
-        for one in fields(self):
-            mine, other = getattr(self, one.name), getattr(asked, one.name)
-            if one.name == "settings":
-                flat, theirs = _flat(mine), _flat(other)
-                names = [name for name in {**flat, **theirs} if name not in PACE]
-                pairs = [(f"settings.{name}", flat.get(name), theirs.get(name)) for name in names]
-            elif one.name in FREE:
-                continue
-            else:
-                pairs = [(one.name, mine, other)]
-            found += [f"{name} was {_short(old)}, now {_short(new)}" for name, old, new in pairs if old != new]
+        pairs = [(name, getattr(self, name), getattr(asked, name)) for name in DECIDING]
+        flat, theirs = _flat(self.settings), _flat(asked.settings)
+        names = [name for name in {**flat, **theirs} if name not in PACE | NAMED]
+        pairs += [(f"settings.{name}", flat.get(name), theirs.get(name)) for name in names]
+        known, now = _made(self), _made(asked)
+        pairs += [(name, known[name], now[name]) for name in known if name in now]
+        found = [f"{name} was {_short(old)}, now {_short(new)}" for name, old, new in pairs if old != new]
         shared = min(len(self.seeds), len(asked.seeds))
         if self.seeds[:shared] != asked.seeds[:shared]:
             found.append(f"seeds were {list(self.seeds)}, now {list(asked.seeds)}")
@@ -77,10 +115,12 @@ class RunInfo:
 
     def grown(self, asked: RunInfo) -> RunInfo:
         """Returns this run with what ``asked`` adds to it: examples, methods and repetitions."""
-        limit = None if self.limit is None or asked.limit is None else max(self.limit, asked.limit)
         methods = self.methods + tuple(one for one in asked.methods if one not in self.methods)
         seeds = max(self.seeds, asked.seeds, key=len)
-        return replace(self, limit=limit, methods=methods, seeds=seeds, variant=asked.variant or self.variant)
+        narrower = asked.limit is not None and (self.limit is None or asked.limit < self.limit)
+        wider = self if narrower else asked
+        reach = {name: getattr(wider, name) for name in ("limit", "questions", "ends", "cut")}
+        return replace(self, **reach, methods=methods, seeds=seeds, variant=asked.variant or self.variant)
 
     def to_json(self) -> str:
         """Returns the info as one line of JSON."""
@@ -97,9 +137,19 @@ class RunInfo:
         data = {name: value for name, value in json.loads(text).items() if name in known}
         for name in ("methods", "seeds"):
             data[name] = tuple(data[name])
+        data["part"], data["cut"] = tuple(data.get("part", ())), tuple(data.get("cut", (0, 0)))
         info = cls(**data)
         check_kind(info, cls, "info")
         return info
+
+
+def _made(info: RunInfo) -> dict[str, Any]:
+    """Returns what computed the answers, as far as it is known: versions, precision, kind of device, weights."""
+    made: dict[str, Any] = {"codevqa": info.version, **info.packages}
+    for role, part in info.parts.items():
+        made[f"{role}.computes"] = str(part.get("computes", "")).partition(":")[0]  # whichever GPU it is
+        made |= {f"{role}.weights {file}": digest for file, digest in part.get("weights", {}).items()}
+    return {name: value for name, value in made.items() if value}
 
 
 def _flat(settings: Mapping[str, Any], before: str = "") -> dict[str, Any]:

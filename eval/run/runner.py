@@ -35,7 +35,7 @@ def evaluate(
         dataset: the data set.
         out: folder of the run.
         options: ``methods``, ``limit``, ``offset``, ``seeds``, ``resume``, ``preset``, ``variant``, ``evidence``,
-            ``progress``; see :class:`~codevqa.eval.run.request.EvalOptions`.
+            ``progress``, ``retry_errors``, ``missing_pictures``; see :class:`~codevqa.eval.run.request.EvalOptions`.
 
     Returns:
         The store, open; close it. An interrupt (Ctrl-C) ends the run with every finished row kept.
@@ -47,14 +47,15 @@ def evaluate(
         SetupError: the disk is full, or the engine cannot serve this data set.
     """
     request = EvalRequest(**options)
-    request.check(dataset, out)
+    selection = request.check(dataset, out)
     made = engine() if callable(engine) else None
     vqa = made or engine
     assert isinstance(vqa, CodeVQA)
     try:
-        info = run_info(engine_info(vqa), dataset, request)
+        info = run_info(engine_info(vqa), dataset, request, selection)
         ask = LocalAnswerer(vqa, info.seeds, request.evidence)
-        return stream(out, dataset, ask, info, workers=vqa.settings.workers, progress=request.progress)
+        workers, retry = vqa.settings.workers, request.retry_errors
+        return stream(out, dataset, ask, info, workers=workers, progress=request.progress, retry=retry)
     finally:
         if made is not None:
             made.close()
@@ -68,6 +69,7 @@ def stream(
     *,
     workers: int,
     progress: Progress | None = None,
+    retry: bool = False,
 ) -> Store:
     """Begins a run or goes on with it, and returns its store, open; see :func:`evaluate`.
 
@@ -78,11 +80,12 @@ def stream(
         info: what is run.
         workers: questions that are answered at once; twice as many are under way, so that none waits.
         progress: told how far the run is, after each example.
+        retry: whether to ask again what could not be asked before.
     """
     store = open_run(out, info)
     try:
         window = max(1, 2 * workers // (len(info.methods) * len(info.seeds)))
-        run(store, dataset, ask, info, window=window, progress=progress)
+        run(store, dataset, ask, info, window=window, progress=progress, retry=retry)
     except BaseException:
         with suppress(SetupError):
             store.close()

@@ -9,19 +9,30 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol, TypeAlias
 
-from ...core.errors import CodeVQAError, InputError, ModelError, ReplayMissError, ServerError, SetupError
+from ...core.errors import (
+    CodeVQAError,
+    EmptyReadingError,
+    InputError,
+    ModelError,
+    ReplayMissError,
+    ServerError,
+    SetupError,
+)
 from ...core.loop_thread import LoopThread
 from ..task import DataSet, Example, Job, Row
+from .pace import Pace, peaks
 from .run_info import RunInfo
 from .store import Store
 
 __all__ = ["AskExample", "Progress", "Status", "run"]
 
 Progress: TypeAlias = "Callable[[Status], None]"
+_MODEL_FAILED = (ModelError.__name__, EmptyReadingError.__name__)
 PATIENCE = 16
 """Model failures in a row, with no answer between them, that end a run; more where the window is larger."""
 
@@ -79,6 +90,7 @@ def run(
     *,
     window: int,
     progress: Progress | None = None,
+    retry: bool = False,
 ) -> Status:
     """Asks every example that a store lacks, from any thread.
 
@@ -89,6 +101,7 @@ def run(
         info: methods, seeds, offset and limit of this session.
         window: examples under way at a time.
         progress: told how far the run is, after each example.
+        retry: whether to ask again what could not be asked before.
 
     Raises:
         ServerError: a model server went down.
@@ -97,12 +110,14 @@ def run(
         InputError: the data set holds other questions than the run.
     """
     loop = LoopThread("codevqa-eval")
-    session = _Session(store, dataset, ask, info, window, progress)
+    session = _Session(store, dataset, ask, info, window, progress, retry)
     try:
         loop.run(session.drive())
     finally:
         loop.close()  # what an interrupt cancelled ends here, before rows are committed for the last time
         store.flush()
+        with suppress(SetupError):  # a disk that is full is told of already
+            store.end_session(session.pace())
     return session.status
 
 
@@ -110,11 +125,18 @@ class _Session:
     """One session of a run."""
 
     def __init__(
-        self, store: Store, dataset: DataSet, ask: AskExample, info: RunInfo, window: int, progress: Progress | None
+        self,
+        store: Store,
+        dataset: DataSet,
+        ask: AskExample,
+        info: RunInfo,
+        window: int,
+        progress: Progress | None,
+        retry: bool,
     ) -> None:
-        self.store, self.ask, self.window, self.progress = store, ask, window, progress
+        self.store, self.ask, self.window, self.progress, self.retry = store, ask, window, progress, retry
         self.jobs: list[Job] = [(method, n) for n in range(len(info.seeds)) for method in info.methods]
-        self.status = Status(total=_total(dataset, info.offset, info.limit))
+        self.status = Status(total=info.questions or _total(dataset, info.offset, info.limit))
         self.begun = time.monotonic()
         self.stopped: CodeVQAError | None = None
         self.suspects: list[tuple[int, Example, list[Row]]] = []
@@ -172,7 +194,9 @@ class _Session:
             if example.id in self.under_way or (known is not None and known[0] != place):
                 self.status.repeated += 1
                 continue
-            jobs = self.jobs if known is None else [job for job in self.jobs if not self.store.has(example.id, *job)]
+            jobs = self.jobs
+            if known is not None:
+                jobs = [job for job in self.jobs if not self.store.has(example.id, *job, asked=self.retry)]
             if jobs:
                 self.under_way[example.id] = example.question
                 yield place, example, jobs
@@ -183,7 +207,7 @@ class _Session:
                 yield place, example, []
 
     def _keep(self, place: int, example: Example, rows: list[Row]) -> None:
-        if rows and all(row.error == ModelError.__name__ and not row.fallback for row in rows):
+        if rows and all(row.error in _MODEL_FAILED and not row.fallback for row in rows):
             self.suspects.append((place, example, rows))
             if len(self.suspects) >= max(PATIENCE, self.window):
                 self.stopped = self.stopped or ModelError(rows[0].message)
@@ -215,6 +239,12 @@ class _Session:
     def _explained(self, error: CodeVQAError) -> CodeVQAError:
         kept = sum(self.store.counts().values())
         return type(error)(str(error), hint=f"Stopped with {kept:,} rows kept; --resume goes on.")
+
+    def pace(self) -> Pace:
+        """Returns what it took so far."""
+        status = self.status
+        memory, gpu = peaks() if getattr(self.ask, "engine", None) is not None else (None, None)
+        return Pace(status.examples - status.skipped, time.monotonic() - self.begun, memory, gpu)
 
     def _told(self, examples: int) -> None:
         self.status.examples += examples

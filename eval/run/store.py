@@ -19,6 +19,7 @@ from typing import Any, TextIO, TypeVar
 from ...core.errors import InputError, SetupError
 from ..task import Example, Method, Row
 from .calls import DAMAGE
+from .pace import Pace
 from .run_info import RunInfo
 from .store_values import Gone, changed_picture, example_values, row_values, to_example, to_row
 
@@ -44,7 +45,10 @@ CREATE TABLE rows (
     fallback INTEGER NOT NULL, error TEXT, message TEXT NOT NULL, program TEXT, trace TEXT NOT NULL,
     seconds REAL NOT NULL, tokens INTEGER NOT NULL, PRIMARY KEY (id, method, repeat));
 """
-INSERT = "INSERT INTO examples VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"
+INSERT = (
+    "INSERT INTO examples VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET images = excluded.images"
+)
+"""Where its pictures are may change: one that was missing has come."""
 EXAMPLE = "e.id, e.question, e.form, e.images, e.gold, e.groups, e.cluster, e.record"
 ROW = "r.id, r.method, r.repeat, r.prediction, r.fallback, r.error, r.message, r.program, r.trace, r.seconds, r.tokens"
 JOIN = "FROM examples AS e CROSS JOIN rows AS r ON r.id = e.id AND r.method = ? AND r.repeat = ? ORDER BY e.place"
@@ -194,6 +198,17 @@ class Store:
         self._pending += 1
         self.flush()
 
+    def end_session(self, pace: Pace) -> None:
+        """Notes what the session that was begun last took."""
+        with _writing(self.folder):
+            self._begin()
+            self._db.execute(
+                "INSERT OR REPLACE INTO info SELECT 'session ' || number, ? FROM sessions ORDER BY number DESC LIMIT 1",
+                (pace.to_json(),),
+            )
+        self._pending += 1
+        self.flush()
+
     def add(self, example: Example, rows: Iterable[Row], *, place: int | None = None) -> None:
         """Keeps finished rows of one example, and the example itself the first time.
 
@@ -244,8 +259,11 @@ class Store:
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
-    def has(self, id: str, method: Method, repeat: int = 0) -> bool:
-        """Whether that row is there."""
+    def has(self, id: str, method: Method, repeat: int = 0, *, asked: bool = False) -> bool:
+        """Whether that row is there; with ``asked``, and its question could be asked."""
+        if asked:
+            row = self.row(id, method, repeat)
+            return row is not None and not row.unasked
         query = "SELECT 1 FROM rows WHERE id = ? AND method = ? AND repeat = ?"
         return self._one(query, id, method, repeat) is not None
 
@@ -263,10 +281,26 @@ class Store:
         """Returns the number of examples."""
         return sum(count for (count,) in self._all("SELECT COUNT(*) FROM examples"))
 
+    def since(self, mark: int, most: int) -> tuple[list[str], int]:
+        """Returns the ids of examples with rows after a mark, and the mark to go on from; 0 stands before all rows.
+
+        Args:
+            mark: what the call before returned.
+            most: how many rows to look at.
+        """
+        found = list(self._all("SELECT rowid, id FROM rows WHERE rowid > ? ORDER BY rowid LIMIT ?", mark, most))
+        return list(dict.fromkeys(id for _, id in found)), found[-1][0] if found else mark
+
     def sessions(self) -> list[dict[str, str]]:
         """Returns when, on what machine and with what version the run was begun and gone on with."""
         found = self._all("SELECT started, version, machine FROM sessions ORDER BY number")
         return [{"started": started, "version": version, "machine": machine} for started, version, machine in found]
+
+    def pace(self) -> Pace | None:
+        """Returns what the sessions took, as far as they came to say so; None where none did."""
+        found = self._all("SELECT value FROM info WHERE key LIKE 'session %'")
+        known = [self._made(lambda values: Pace.from_json(values[0]), one) for one in found]
+        return Pace.of(known) if known else None
 
     def examples(self) -> Iterator[Example]:
         """Yields the examples in the order of the data set, reading as it goes."""

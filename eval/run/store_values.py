@@ -137,7 +137,7 @@ def to_row(values: tuple[Any, ...]) -> Row:
     )
     if method not in get_args(Method):
         raise ValueError(f"no method {method!r:.40}")
-    return Row(
+    row = Row(
         id=id,
         method=method,
         repeat=repeat,
@@ -150,3 +150,5 @@ def to_row(values: tuple[Any, ...]) -> Row:
         seconds=seconds,
         tokens=tokens,
     )
+    row.cost  # noqa: B018 - fails here where it is none
+    return row

@@ -29,6 +29,7 @@ TOO_MUCH = {
     "source": ("#" * (65 << 10) + "\nanswer = 1", "the limit is 65,536"),
     "recursion": ("def f(n):\n    return f(n - 1) if n else 0\nanswer = f(250)", "itself more than 200 deep"),
 }
+TOO_LONG = {"working": "ran longer than 120 seconds", "waiting": "waited for models for more than 3600 seconds"}
 
 
 @pytest.fixture(scope="module")
@@ -42,30 +43,38 @@ def vqa() -> Iterator[CodeVQA]:
 def test_the_limits_are_these_where_nothing_else_is_said(vqa: CodeVQA, limit: str) -> None:
     picture = IMAGES[0].picture
     if limit in FITTING:
-        assert vqa.run(FITTING[limit], picture).text
+        assert vqa.run(picture, FITTING[limit]).text
     source, says = TOO_MUCH[limit]
     with pytest.raises(ProgramLimitError, match=says):
-        vqa.run(source, picture)
+        vqa.run(picture, source)
 
 
 @pytest.mark.timeout(30)
-def test_two_minutes_are_the_longest_run_where_nothing_else_is_said() -> None:
+@pytest.mark.parametrize("step", TOO_LONG)
+def test_two_minutes_and_an_hour_of_waiting_are_the_longest_run(step: str) -> None:
     ahead = 0.0
 
-    async def waiting(name: str, args: Any, kwargs: Any, line: int | None) -> object:
+    async def host(name: str, args: Any, kwargs: Any, line: int | None) -> object:
         nonlocal ahead
-        ahead += float(args[1])
-        await asyncio.sleep(0.01 if ahead < 120 else 5)
+        if step == "waiting":
+            ahead += float(args[1])
+            await asyncio.sleep(0.01 if ahead < 3600 else 5)
+        elif line == 2:
+            asyncio.get_running_loop().call_soon(leap)  # once the program has its answer
         return "a"
+
+    def leap() -> None:
+        nonlocal ahead
+        ahead += 121
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
         clock = loop.time
         loop.time = lambda: clock() + ahead  # type: ignore[method-assign]
         async with Sandbox(PRIMITIVES, workers=1) as box:
-            source = "query(images[0], '118')\nquery(images[0], '3')\nanswer = 1"
-            with pytest.raises(ProgramLimitError, match="longer than 120 seconds") as caught:
-                await box.run(source, waiting, images=IMAGES)
+            source = "query(images[0], '3598')\nquery(images[0], '3')\nfor _ in range(2 * 10**6):\n    pass\nanswer = 1"
+            with pytest.raises(ProgramLimitError, match=TOO_LONG[step]) as caught:
+                await box.run(source, host, images=IMAGES)
         assert caught.value.line == 2
 
     asyncio.run(main())

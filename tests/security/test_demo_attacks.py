@@ -202,12 +202,12 @@ def test_events_of_the_page_hold_to_the_limits_too(demo: str) -> None:
     """Whoever calls the handlers of the page by their number meets the same checks."""
     config = httpx.get(f"{demo}config").json()
     components = {one["id"]: one["props"].get("elem_id") for one in config["components"]}
-    (ask,) = (
+    ask, *_ = (  # the button, and the examples
         one for one in config["dependencies"] if one["inputs"] and components.get(one["inputs"][-1]) == "cv-shots"
     )
     session = secrets.token_hex(6)
     pictures = [{"image": {"path": str(GARDEN), "meta": {"_type": "gradio.FileData"}}, "caption": None}]
-    data = [pictures, "Is there a cloud?", "mini", "codevqa", 0]
+    data = [pictures, "Is there a cloud?", "mini", "", "codevqa", 0]
     body = {"data": data, "fn_index": ask["id"], "session_hash": session}
     assert httpx.post(f"{demo}gradio_api/queue/join", json=body).status_code == 400
     data[0] = []

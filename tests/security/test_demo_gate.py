@@ -9,66 +9,14 @@ import os
 import socket
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
+from gate_kit import through
 
 from codevqa.demo import serve as serve_module
-from codevqa.demo.gate import Gate, loopback
+from codevqa.demo.gate import loopback
 from codevqa.demo.limits import DemoLimits
 from codevqa.demo.uploads import Uploads
-
-
-def through(
-    gate_files: Path,
-    method: str,
-    path: str,
-    body: bytes = b"",
-    headers: dict[str, str] | None = None,
-    *,
-    hosts: frozenset[str] = frozenset({"127.0.0.1"}),
-    numbers: bool = False,
-    slow: float = 0.0,
-    **limits: Any,
-) -> tuple[int, dict[bytes, bytes], bytes]:
-    """Returns status and headers of a request through the gate, and the body that the app behind it received."""
-    received: list[bytes] = []
-    sent: list[Any] = []
-    chunks = [body[i : i + 1000] for i in range(0, len(body), 1000)] or [b""]
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return
-            received.append(message.get("body", b""))
-            if not message.get("more_body"):
-                break
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": b"ok"})
-
-    async def receive() -> Any:
-        await asyncio.sleep(slow)
-        return {"type": "http.request", "body": chunks.pop(0), "more_body": bool(chunks)}
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    told = {"host": "127.0.0.1:7860"} | (headers or {})
-    scope = {
-        "type": "http",
-        "method": method,
-        "path": path,
-        "headers": [(name.encode(), value.encode()) for name, value in told.items()],
-    }
-
-    async def main() -> None:
-        await Gate(app, DemoLimits(**limits), gate_files, hosts, numbers=numbers)(scope, receive, send)
-
-    asyncio.run(main())
-    if not sent:
-        return 0, {}, b""
-    return sent[0]["status"], dict(sent[0]["headers"]), b"".join(received)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from codevqa import CodeVQA
 from codevqa.core.errors import ModelError
 from codevqa.models.blip.fast.vision_encoder import FastVisionEncoder
 
-QUESTION = "Is there a red ball in each picture?"
+QUESTION = "Is there a red bell in each picture?"
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +46,7 @@ def scarce(monkeypatch: pytest.MonkeyPatch, most: int) -> Scarce:
     return made
 
 
+@pytest.mark.slow
 def test_a_question_whose_pictures_do_not_fit_together_has_the_same_answer(
     vqa: CodeVQA, mini: CodeVQA, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -123,6 +123,7 @@ EMPTY = event({"choices": []}).encode()
 WORD = event({"choices": [{"index": 0, "text": "answer = 1\n", "finish_reason": None}]}).encode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("listened", [False, True])
 @pytest.mark.parametrize(
     ("pieces", "within"),

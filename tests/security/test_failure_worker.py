@@ -91,6 +91,7 @@ def test_workers_struck_while_a_program_waits_cost_it_its_answer_and_nothing_els
         assert (again.text, again.fallback) == ("yes", False)
 
 
+@pytest.mark.slow
 @STRUCK
 def test_workers_struck_while_they_compute(signal_: signal.Signals, error: type[ProgramError]) -> None:
     with engine(writer({"long": LONG})) as vqa:
@@ -108,13 +109,14 @@ def test_workers_struck_while_they_compute(signal_: signal.Signals, error: type[
 def test_a_check_whose_worker_is_killed_says_nothing_of_the_program() -> None:
     lines = "\n".join(f"x{n} = [a + {n} for a in (1, 2, 3) if a > {n}]" for n in range(1200))
     with engine(writer({})) as vqa:
-        assert vqa.run("answer = 1", RED).text == "1"  # there are workers now
+        assert vqa.run(RED, "answer = 1").text == "1"  # there are workers now
         timer = threading.Timer(0.03, lambda: strike(signal.SIGKILL))  # while it is checked
         timer.start()
-        assert vqa.run(f"{lines}\nanswer = 2", RED).text == "2"
+        assert vqa.run(RED, f"{lines}\nanswer = 2").text == "2"
         timer.join()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "program",
     [
@@ -140,6 +142,7 @@ def test_a_program_that_fills_its_worker_leaves_nothing_behind(program: str) -> 
         assert resident() - size < 100
 
 
+@pytest.mark.slow
 def test_fifty_questions_given_up_leave_no_process_no_descriptor_and_no_memory() -> None:
     async def given_up(vqa: CodeVQA, count: int) -> None:
         for number in range(count):
@@ -152,6 +155,7 @@ def test_fifty_questions_given_up_leave_no_process_no_descriptor_and_no_memory()
     _leaves_nothing(lambda vqa, count: asyncio.run(given_up(vqa, count)))
 
 
+@pytest.mark.slow
 def test_fifty_watches_left_leave_no_process_no_descriptor_and_no_memory() -> None:
     def left(vqa: CodeVQA, count: int) -> None:
         for number in range(count):

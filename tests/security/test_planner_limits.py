@@ -102,5 +102,5 @@ def test_an_engine_that_is_given_such_programs_goes_on() -> None:
     with reading_yes(Settings(limits=Limits(seconds=0.1, calls=5))) as vqa:
         for source in ATTACKS.values():
             with contextlib.suppress(ProgramError):
-                vqa.run(source, [one.picture for one in PICTURES])
-        assert vqa.run("answer = 'here'", PICTURES[0].picture).text == "here"
+                vqa.run([one.picture for one in PICTURES], source)
+        assert vqa.run(PICTURES[0].picture, "answer = 'here'").text == "here"

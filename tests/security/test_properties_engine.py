@@ -132,12 +132,13 @@ PROGRAMS = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(PROGRAMS, st.integers(1, 3))
 @example("answer = query(img, 'How many s are?')", 1)
 def test_a_program_ends_in_an_answer_or_an_error_of_ours_in_bounded_time(vqa: CodeVQA, source: str, count: int) -> None:
     began = time.perf_counter()
     with typed_only():
-        assert vqa.run(source, PICTURES[:count]).text
+        assert vqa.run(PICTURES[:count], source).text
     assert time.perf_counter() - began < SECONDS
 
 
@@ -177,6 +178,7 @@ def test_a_question_ends_in_an_answer_or_an_error_of_ours(vqa: CodeVQA, text: st
     assert time.perf_counter() - began < SECONDS
 
 
+@pytest.mark.slow
 @given(
     QUESTIONS | ODD,
     st.just(PICTURES[0]) | ODD | st.lists(ODD, max_size=2) | st.binary(max_size=9) | st.text(max_size=9),
@@ -204,6 +206,6 @@ def test_what_is_of_another_kind_is_an_error_of_ours(vqa: CodeVQA, text: Any, pi
     assert isinstance(last, Answered | Failed)
     options.pop("method", None), options.pop("shots", None)
     with typed_only():
-        vqa.run(text, picture, question=text, **options)
+        vqa.run(picture, text, question=text, **options)
     with typed_only():
         vqa.prompt(text, form=options.get("form", "image"))

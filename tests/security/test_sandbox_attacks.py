@@ -51,7 +51,7 @@ def test_the_probes_reach_what_they_reach_for_where_nothing_holds_them(tmp_path:
         capture_output=True,
         text=True,
         env=environment,
-        timeout=60,
+        timeout=500,
         check=True,
     )
     assert {name: end for name, end in json.loads(told.stdout).items() if end not in ("answered", "ended")} == {}
@@ -67,7 +67,7 @@ def test_refused(
     monkeypatch.setenv("CODEVQA_SECRET", SECRET)
     source = {**ESCAPES, **LATER}[probe].replace("TRAP", str(tmp_path / "trap"))
     with pytest.raises(ProgramError) as caught:
-        vqa.run(source, PICTURES) if through == "engine" else kit.value(source)
+        vqa.run(PICTURES, source) if through == "engine" else kit.value(source)
     # Neither paths nor secrets of the host in the message.
     assert SECRET not in str(caught.value)
     assert str(Path(__file__).parents[2]) not in str(caught.value)

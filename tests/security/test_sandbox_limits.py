@@ -169,19 +169,35 @@ def test_flood_of_calls_cannot_be_swallowed(kit: Kit) -> None:
     assert caught.value.line == 4
 
 
-def test_waiting_for_the_host_is_free_until_the_wall_limit() -> None:
+def test_a_model_that_hangs_is_given_up_and_a_slow_one_is_not() -> None:
     async def slow(name: str, args: Args, kwargs: dict[str, Any], line: int | None) -> object:
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.4)
         return "a"
 
     async def main() -> None:
-        async with Sandbox(PRIMITIVES, Limits(seconds=0.1, wall_seconds=0.8), workers=1) as box:
+        limits = Limits(seconds=0.1, wall_seconds=0.6, model_seconds=1)
+        async with Sandbox(PRIMITIVES, limits, workers=1) as box:
             source = "for i in images[:{}]:\n    query(i, 'a')\nanswer = 1"
-            assert (await box.run(source.format(2), slow, images=IMAGES)).value == 1
-            with pytest.raises(ProgramLimitError, match="models included") as caught:
+            outcome = await box.run(source.format(2), slow, images=IMAGES)  # waits longer than it may work
+            assert outcome.value == 1 and outcome.seconds < 0.4
+            with pytest.raises(ProgramLimitError, match="waited for models for more than 1 seconds") as caught:
                 await box.run(source.format(3), slow, images=IMAGES)
             assert caught.value.line == 2
             assert (await box.run("answer = 2", slow)).value == 2
+
+    asyncio.run(main())
+
+
+def test_the_wall_clock_runs_while_the_program_works() -> None:
+    async def quick(name: str, args: Args, kwargs: dict[str, Any], line: int | None) -> object:
+        return "a"
+
+    async def main() -> None:
+        async with Sandbox(PRIMITIVES, Limits(seconds=20, wall_seconds=1.5), workers=1) as box:
+            with pytest.raises(ProgramLimitError, match=r"longer than 1\.5 seconds, models left out") as caught:
+                await box.run("print('so far')\nquery(images[0], 'a')\nwhile True:\n    pass", quick, images=IMAGES)
+            assert (caught.value.line, caught.value.printed) == (2, "so far\n") and caught.value.seconds < 1.5
+            assert (await box.run("answer = 2", quick)).value == 2
 
     asyncio.run(main())
 

@@ -1,4 +1,4 @@
-"""BLIP through transformers: the matcher and the captioner of the base and large presets.
+"""BLIP through transformers: the matcher and the captioner of every preset.
 
 Importing this module imports PyTorch; the registry does so only when a BLIP model is asked for.
 """

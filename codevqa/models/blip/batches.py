@@ -44,6 +44,8 @@ def run_in_batches(
     rows: Sequence[_T],
     size: int,
     release: Callable[[], None],
+    *,
+    what: str = "BLIP",
 ) -> list[_R]:
     """Runs rows in batches of at most ``size``, halving it whenever memory runs out.
 
@@ -52,6 +54,7 @@ def run_in_batches(
         rows: all of them.
         size: rows in a batch at first.
         release: gives memory back that can be done without; called whenever it runs out.
+        what: whose network it is, for messages.
 
     Raises:
         ModelError: the network failed, or a single row does not fit in memory.
@@ -62,12 +65,12 @@ def run_in_batches(
         try:
             results.extend(run(batch))
             continue
-        except (RuntimeError, MemoryError) as error:
+        except (RuntimeError, ValueError, MemoryError) as error:
             if not _out_of_memory(error):
-                raise ModelError(f"BLIP failed: {first_line(error)}.") from error
+                raise ModelError(f"{what} failed: {first_line(error)}.") from error
             if len(batch) == 1:
                 raise ModelError(
-                    "BLIP ran out of memory on a single row.", hint="Free some, or use a smaller model."
+                    f"{what} ran out of memory on a single row.", hint="Free some, or use a smaller model."
                 ) from error
         # Outside the handler: the traceback would keep the failed batch's tensors alive.
         size = max(1, len(batch) // 2)

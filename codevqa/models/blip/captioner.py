@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Unpack, cast
 
 import numpy as np
@@ -18,11 +19,12 @@ from ...core.errors import ModelError, SetupError
 from ..base import CaptionRequest
 from ..cpu_threads import NetworkThread
 from ..cuda_streams import loaded, short_work
+from ..options import CaptionerOptions, FeatureOptions
 from .batches import rows_that_fit, run_in_batches
 from .caption_text import CaptionText
 from .checkpoint import Checkpoint, DType, load_checkpoint
 from .choice import caption_decoder
-from .options import CaptionerOptions, FeatureOptions
+from .forwards import CaptionDecoder
 from .sampling import CaptionRules, numbers_of
 from .vision_tower import BlipStats, VisionTower
 
@@ -32,7 +34,7 @@ class BlipCaptioner:
 
     Args:
         checkpoint: the network and where it is.
-        options: the others are :class:`.options.CaptionerOptions`, too.
+        options: the others are :class:`..options.CaptionerOptions`, too.
     """
 
     def __init__(
@@ -54,23 +56,18 @@ class BlipCaptioner:
         self._at = checkpoint
         # [CLS] a picture of [SEP], of which [CLS] becomes [DEC] and [SEP] goes.
         opening = (checkpoint.dec_id, *checkpoint.tokenizer(prompt)["input_ids"][1:-1])
-        if not len(opening) < max_length or min_length > max_length or top_k < 1 or temperature <= 0:
-            raise SetupError(
-                f"No caption has {min_length} to {max_length} tokens, {len(opening)} of them the prompt's, "
-                f"with top_k {top_k} and temperature {temperature}.",
-                hint="Lengths count the prompt; top_k is at least 1 and the temperature above 0.",
-            )
         config = checkpoint.model.config.text_config
-        positions = int(config.max_position_embeddings)
-        if max_length > positions:
-            raise SetupError(f"{checkpoint.name} has captions of up to {positions} tokens, not {max_length}.")
+        self._positions = int(config.max_position_embeddings)
         tokenizer = checkpoint.tokenizer
-        self._rules = CaptionRules(
+        rules = CaptionRules(
             opening, tokenizer.sep_token_id, tokenizer.pad_token_id, min_length, max_length, top_k, temperature
         )
+        self._rules = self._possible(rules)
         self._text = CaptionText(tokenizer)
         self._thread = NetworkThread(checkpoint.model.text_decoder, config.num_hidden_layers, checkpoint.device)
+        self._fast = fast
         self._decoder = self._thread.run(caption_decoder, checkpoint, self._rules, fast=fast)
+        self._others: dict[tuple[int, int], tuple[CaptionRules, CaptionDecoder]] = {}
         self._max_batch = max_batch
         self._vision = VisionTower(checkpoint, self.stats, fast=fast, max_batch=max_batch, **options)
         self._lock = threading.Lock()
@@ -86,13 +83,18 @@ class BlipCaptioner:
             name: Folder or hub id.
             device: "cpu", "cuda", or None for a GPU where there is one.
             dtype: Precision; None for float32 on the CPU and bfloat16 on a GPU.
-            options: See :class:`.options.CaptionerOptions`.
+            options: See :class:`..options.CaptionerOptions`.
 
         Raises:
             ModelNotFoundError: the checkpoint is not here and cannot be fetched.
             SetupError: it is not a BLIP captioner, or the lengths cannot be met.
         """
         return cls(load_checkpoint(name, BlipForConditionalGeneration, device=device, dtype=dtype), **options)
+
+    @property
+    def computes(self) -> str:
+        """Precision and device."""
+        return self._at.computes
 
     @property
     def batch(self) -> int:
@@ -106,23 +108,25 @@ class BlipCaptioner:
 
         Raises:
             ModelError: a request names patches that do not exist, or none; or the network failed.
+            SetupError: a request wants a length that no caption has.
         """
         return [self._text(ids) for ids in self.token_ids(requests)]
 
     def token_ids(self, requests: Sequence[CaptionRequest]) -> list[list[int]]:
         """Returns the tokens of each caption after the prompt, up to its [SEP] where it has one."""
         for request in requests:
-            self._check(request)
-        groups: dict[int, list[int]] = {}
+            check_patches(request, self.grid)
+        groups: dict[tuple[int, tuple[int, int] | None], list[int]] = {}
         for index, request in enumerate(requests):
             # Captions of about as many patches make a batch: what one has fewer is padded, and computed in vain.
-            groups.setdefault(_room_for(self._count(request)), []).append(index)
+            groups.setdefault((_room_for(self._count(request)), request.tokens), []).append(index)
         results: list[list[int]] = [[] for _ in requests]
         with self._lock, short_work(self._at.device):
-            for patches, indices in groups.items():
+            for (patches, tokens), indices in groups.items():
                 indices.sort(key=lambda index: requests[index].picture.key)
+                _, decoder = self._writing(tokens)
                 written = run_in_batches(
-                    self._write, [requests[index] for index in indices], self._batch(patches), self._decoder.release
+                    self._write, [requests[index] for index in indices], self._batch(patches, decoder), decoder.release
                 )
                 for index, ids in zip(indices, written, strict=True):
                     results[index] = ids
@@ -131,26 +135,43 @@ class BlipCaptioner:
     @torch.inference_mode()
     def prompt_logits(self, request: CaptionRequest) -> torch.Tensor:
         """Returns the decoder's logits, (prompt tokens, vocabulary), after each token of the prompt."""
-        self._check(request)
+        check_patches(request, self.grid)
         with self._lock, short_work(self._at.device):
             embeddings, index = self._shown([request], self._count(request), self._features([request]))
             return self._decoder.prompt_logits(embeddings[index[0]]).float().cpu()
 
-    def _check(self, request: CaptionRequest) -> None:
-        patches = request.patches
-        if patches is not None and not (patches and min(patches) >= 0 and max(patches) < self.grid**2):
-            raise ModelError(f"Patches must be some of 0 to {self.grid**2 - 1}, not {patches}.")
+    def _possible(self, rules: CaptionRules) -> CaptionRules:
+        opening = len(rules.prompt)
+        lengths = opening < rules.max_length and rules.min_length <= rules.max_length
+        if not lengths or rules.top_k < 1 or rules.temperature <= 0:
+            raise SetupError(
+                f"No caption has {rules.min_length} to {rules.max_length} tokens, {opening} of them the prompt's, "
+                f"with top_k {rules.top_k} and temperature {rules.temperature}.",
+                hint="Lengths count the prompt; top_k is at least 1 and the temperature above 0.",
+            )
+        if rules.max_length > self._positions:
+            raise SetupError(f"{self.name} has captions of up to {self._positions} tokens, not {rules.max_length}.")
+        return rules
+
+    def _writing(self, tokens: tuple[int, int] | None) -> tuple[CaptionRules, CaptionDecoder]:
+        """Returns the rules of captions of a length, and what writes by them."""
+        if tokens is None or tokens == (self._rules.min_length, self._rules.max_length):
+            return self._rules, self._decoder
+        if tokens not in self._others:
+            rules = self._possible(replace(self._rules, min_length=tokens[0], max_length=tokens[1]))
+            self._others[tokens] = rules, self._thread.run(caption_decoder, self._at, rules, fast=self._fast)
+        return self._others[tokens]
 
     def _count(self, request: CaptionRequest) -> int:
         """How many embeddings a caption sees."""
         return 1 + self.grid**2 if request.patches is None else len(request.patches)
 
-    def _batch(self, patches: int) -> int:
+    def _batch(self, patches: int, decoder: CaptionDecoder) -> int:
         if self._max_batch is not None:
             return self._max_batch
         # Batches are padded to one of a few sizes, which must fit too.
-        sizes = self._decoder.batches
-        fit = rows_that_fit(self._at.device, self._decoder.row_bytes(patches), sizes[-1])
+        sizes = decoder.batches
+        fit = rows_that_fit(self._at.device, decoder.row_bytes(patches), sizes[-1])
         return max((size for size in sizes if size <= fit), default=sizes[0])
 
     def _shown(
@@ -186,8 +207,9 @@ class BlipCaptioner:
         counts = [self._count(request) for request in requests]
         masked = min(counts) < max(counts)
         room = _room_for(max(counts)) if masked else max(counts)
-        numbers = numbers_of([request.seed for request in requests], self._rules.steps)
-        return self._decoder.write(
+        rules, decoder = self._writing(requests[0].tokens)
+        numbers = numbers_of([request.seed for request in requests], rules.steps)
+        return decoder.write(
             *self._shown(requests, room, features),
             self._at.upload(torch.tensor(counts)) if masked else None,
             self._at.upload(numbers),
@@ -195,6 +217,17 @@ class BlipCaptioner:
 
     def _features(self, requests: Sequence[CaptionRequest]) -> dict[str, torch.Tensor]:
         return self._vision.features([request.picture for request in requests])
+
+
+def check_patches(request: CaptionRequest, grid: int) -> None:
+    """Refuses patches that a picture does not have.
+
+    Raises:
+        ModelError: there are such, or none at all.
+    """
+    patches = request.patches
+    if patches is not None and not (patches and min(patches) >= 0 and max(patches) < grid**2):
+        raise ModelError(f"Patches must be some of 0 to {grid**2 - 1}, not {patches}.")
 
 
 def _room_for(patches: int) -> int:

@@ -4,17 +4,21 @@ The two name the same weights differently and nothing else: no weight is reshape
 
 Usage::
 
-    convert_lavis("model_base_retrieval_coco.pth", "vocab.txt", "blip-itm", heads=12)
+    convert_lavis("model_large_retrieval_coco_train2014.pth", None, "blip-itm")
 """
 
 from __future__ import annotations
 
 import re
+import shutil
+import tempfile
+import zipfile
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any
+from typing import Any, Literal
 
 import torch
+from huggingface_hub import hf_hub_download
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from transformers import (
@@ -27,7 +31,11 @@ from transformers.models.blip.image_processing_pil_blip import BlipImageProcesso
 
 from ...core.errors import ModelNotFoundError, SetupError
 from ..library_errors import first_line
-from .checkpoint import quiet
+from ..web_checkpoint import WebCheckpoint
+from .quiet import quiet
+
+_VOCABULARY = ("google-bert/bert-base-uncased", "86b5e0934494bd15c9632b12f734a8a67f723594")
+"""Repository of the hub, and its revision, whose vocabulary LAVIS takes."""
 
 _RULES = (
     (r"^visual_encoder\.", "vision_model."),
@@ -59,29 +67,46 @@ def rename_lavis(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return renamed
 
 
-def convert_lavis(weights: str | Path, vocabulary: str | Path, folder: str | Path, *, heads: int = 12) -> None:
+# What the weights of other networks begin with.
+_OTHERS: tuple[tuple[frozenset[str], str], ...] = (
+    (frozenset({"Qformer"}), "BLIP-2"),
+    (frozenset({"shared"}), "T5"),
+    (frozenset({"logit_scale"}), "CLIP"),
+    (frozenset({"text_encoder", "text_decoder"}), "a BLIP that was only pre-trained, or that answers questions"),
+)
+
+
+def convert_lavis(
+    weights: str | Path, vocabulary: str | Path | None, folder: str | Path, *, heads: int | None = None
+) -> Literal["matcher", "captioner"]:
     """Writes a transformers folder from a LAVIS checkpoint: configuration, weights, tokenizer, picture settings.
 
-    Sizes are read off the weights. A checkpoint with an ITM head becomes a matcher, one with a decoder a captioner.
+    Sizes are read off the weights. A checkpoint with an ITM head becomes a matcher, one with a decoder a captioner;
+    returns which.
 
     Args:
         weights: A ``.safetensors`` file, or a ``.pth`` as LAVIS saves it (the state dict, or one under "model").
-        vocabulary: BERT's ``vocab.txt``; [DEC] and [ENC] are added to it in LAVIS's order.
-        folder: Where to write; made when missing.
-        heads: Attention heads of the vision tower, which the weights do not tell: 12 in ViT-B, 16 in ViT-L. The text
-            transformer of every BLIP has 12.
+        vocabulary: BERT's ``vocab.txt``; [DEC] and [ENC] are added to it in LAVIS's order. None takes the one that
+            LAVIS takes, from the hub.
+        folder: Where to write; there must be nothing yet.
+        heads: Attention heads of the vision tower, which the weights do not tell; None takes 16 for a width of 1024
+            (ViT-L) and 12 for any other, as LAVIS does. The text transformer of every BLIP has 12.
 
     Raises:
         ModelNotFoundError: a file is not there.
-        SetupError: the weights are not those of a BLIP matcher or captioner.
+        SetupError: the weights are not those of a BLIP matcher or captioner, or there is no room for the folder.
     """
-    for path in (Path(weights), Path(vocabulary)):
+    out = Path(folder)
+    for path in (Path(weights), Path(vocabulary or weights)):
         if not path.is_file():
-            raise ModelNotFoundError(f"No file at {path}.", hint="Give the checkpoint and BERT's vocab.txt.")
+            raise ModelNotFoundError(f"No file at {path}.", hint="Give the checkpoint, and BERT's vocab.txt if any.")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise SetupError(f"There is something at {folder} already.", hint="Give a folder that does not exist yet.")
     state = rename_lavis(_read(Path(weights)))
     text = "text_decoder.bert" if "text_decoder.bert.embeddings.word_embeddings.weight" in state else "text_encoder"
     architecture = BlipForConditionalGeneration if text == "text_decoder.bert" else BlipForImageTextRetrieval
-    tokenizer = BertTokenizer(vocab=str(vocabulary))
+    _refuse_others(weights, state, text)
+    tokenizer = BertTokenizer(vocab=str(vocabulary or _bert_vocabulary()))
     tokenizer.add_special_tokens({"bos_token": "[DEC]", "additional_special_tokens": ["[ENC]"]})
     try:
         config = _config(state, text, heads, tokenizer)
@@ -94,18 +119,81 @@ def convert_lavis(weights: str | Path, vocabulary: str | Path, folder: str | Pat
             f"{weights} is not a BLIP matcher or captioner of LAVIS: {len(missing)} weights missing, "
             f"{len(unexpected)} unknown (first: {(missing + unexpected)[0]})."
         )
-    size = config.vision_config.image_size
-    with quiet():
-        model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    BlipImageProcessorPil(size={"height": size, "width": size}).save_pretrained(folder)
+    if len(tokenizer) != config.text_config.vocab_size:
+        raise SetupError(
+            f"{weights} knows {config.text_config.vocab_size} tokens, the vocabulary {len(tokenizer)}, [DEC] and [ENC] "
+            "included.",
+            hint="Give the vocab.txt it was trained with.",
+        )
+    _write(out, model, tokenizer, config.vision_config.image_size)
+    return "captioner" if text == "text_decoder.bert" else "matcher"
+
+
+def convert_web(checkpoint: WebCheckpoint) -> Path:
+    """Returns the folder made of a LAVIS checkpoint on the web, which is fetched and converted once.
+
+    Raises:
+        ModelNotFoundError: it, or BERT's vocabulary, cannot be had.
+        SetupError: it is not the file that it has to be, not a BLIP matcher or captioner, or there is no room for it.
+    """
+    if checkpoint.made is not None:
+        return checkpoint.made
+    with checkpoint.lock():
+        if checkpoint.made is None:  # another process may have been quicker
+            file = checkpoint.fetch()
+            shutil.rmtree(checkpoint.model, ignore_errors=True)  # made of another version of the file
+            convert_lavis(file, None, checkpoint.model)
+            checkpoint.note_made()
+    return checkpoint.model
+
+
+def _refuse_others(weights: str | Path, state: dict[str, torch.Tensor], text: str) -> None:
+    begins = {name.partition(".")[0] for name in state}
+    for parts, kind in _OTHERS:
+        if parts <= begins:
+            raise SetupError(
+                f"{weights} is {kind}, not a BLIP matcher or captioner of LAVIS.",
+                hint="The names of matchers say retrieval or itm, those of captioners caption.",
+            )
+    for name in (f"{text}.embeddings.word_embeddings.weight", "vision_model.embeddings.patch_embedding.weight"):
+        if name not in state:
+            raise SetupError(f"{weights} is not a BLIP checkpoint of LAVIS: it has no {name}.")
+
+
+def _bert_vocabulary() -> str:
+    repository, revision = _VOCABULARY
+    try:
+        return hf_hub_download(repository, "vocab.txt", revision=revision)
+    except OSError as error:
+        raise ModelNotFoundError(
+            f"Cannot fetch the vocabulary of {repository}: {first_line(error)}.",
+            hint="Connect to the network, or convert the file with codevqa convert --vocabulary vocab.txt.",
+        ) from None
+
+
+def _write(out: Path, model: Any, tokenizer: Any, size: int) -> None:
+    """Writes the folder beside its place first, so that it is whole where it is found."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as place:
+            whole = Path(place) / "model"
+            with quiet():
+                model.save_pretrained(whole)
+            tokenizer.save_pretrained(whole)
+            BlipImageProcessorPil(size={"height": size, "width": size}).save_pretrained(whole)
+            if out.is_dir():
+                out.rmdir()
+            whole.rename(out)
+    except (OSError, SafetensorError) as error:
+        raise SetupError(f"Cannot write {out}: {first_line(error)}.", hint="Make room there.") from None
 
 
 def _read(path: Path) -> dict[str, torch.Tensor]:
     try:
         if path.suffix == ".safetensors":
             return dict(load_file(path))
-        state: Any = torch.load(path, map_location="cpu", weights_only=True)
+        # Mapped, what only training needs is never read; torch can map its zip files alone.
+        state: Any = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
     except (UnpicklingError, SafetensorError, RuntimeError, OSError, ValueError, EOFError) as error:
         raise SetupError(f"Cannot read {path}: {first_line(error)}.", hint="Fetch it again.") from error
     if isinstance(state, dict) and "model" in state:
@@ -115,7 +203,7 @@ def _read(path: Path) -> dict[str, torch.Tensor]:
     return state
 
 
-def _config(state: dict[str, torch.Tensor], text: str, heads: int, tokenizer: Any) -> Any:
+def _config(state: dict[str, torch.Tensor], text: str, heads: int | None, tokenizer: Any) -> Any:
     words = state[f"{text}.embeddings.word_embeddings.weight"]
     positions = state["vision_model.embeddings.position_embedding"].shape[1] - 1
     patches = state["vision_model.embeddings.patch_embedding.weight"]
@@ -138,7 +226,7 @@ def _config(state: dict[str, torch.Tensor], text: str, heads: int, tokenizer: An
             "hidden_size": patches.shape[0],
             "intermediate_size": state[f"{first}.mlp.fc1.weight"].shape[0],
             "num_hidden_layers": _blocks(state, "vision_model.encoder.layers."),
-            "num_attention_heads": heads,
+            "num_attention_heads": heads or (16 if patches.shape[0] == 1024 else 12),
             "image_size": round(positions**0.5) * patches.shape[2],
             "patch_size": patches.shape[2],
             "layer_norm_eps": 1e-6,

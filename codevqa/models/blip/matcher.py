@@ -18,10 +18,10 @@ from ...core.errors import SetupError
 from ..base import Map, Match, MatchRequest, SimilarityRequest
 from ..cpu_threads import NetworkThread
 from ..cuda_streams import loaded, short_work
+from ..options import Average, FeatureOptions, MatcherOptions
 from .batches import rows_that_fit, run_in_batches
 from .checkpoint import Checkpoint, DType, load_checkpoint
 from .choice import text_encoder
-from .options import Average, FeatureOptions, MatcherOptions
 from .vision_tower import BlipStats, VisionTower
 
 _GPU_PAIRS = 128
@@ -33,7 +33,7 @@ class BlipMatcher:
 
     Args:
         checkpoint: the network and where it is.
-        options: the others are :class:`.options.MatcherOptions`, too.
+        options: the others are :class:`..options.MatcherOptions`, too.
     """
 
     def __init__(
@@ -77,13 +77,18 @@ class BlipMatcher:
             name: Folder or hub id.
             device: "cpu", "cuda", or None for a GPU where there is one.
             dtype: Precision; None for float32 on the CPU and bfloat16 on a GPU.
-            options: See :class:`.options.MatcherOptions`.
+            options: See :class:`..options.MatcherOptions`.
 
         Raises:
             ModelNotFoundError: the checkpoint is not here and cannot be fetched.
             SetupError: it is not a BLIP matcher, or has no such block.
         """
         return cls(load_checkpoint(name, BlipForImageTextRetrieval, device=device, dtype=dtype), **options)
+
+    @property
+    def computes(self) -> str:
+        """Precision and device."""
+        return self._at.computes
 
     @property
     def batch(self) -> int:
@@ -93,8 +98,8 @@ class BlipMatcher:
     def match(self, requests: Sequence[MatchRequest]) -> list[Match]:
         """Returns GradCAM relevance, averaged over the tokens in focus, and the ITM logit of each pair.
 
-        A focus that no token touches (it is blank, or was cut off) counts as none. A text without words
-        averages all its tokens.
+        A focus that has no token in common with the text, as far as that was not cut off, counts as all words. A text
+        without words averages all its tokens.
 
         Raises:
             ModelError: the network failed.
@@ -122,9 +127,10 @@ class BlipMatcher:
     def _match(self, requests: Sequence[MatchRequest]) -> list[Match]:
         encoded = self._tokens([request.text for request in requests])
         weights = torch.zeros(encoded["input_ids"].shape)
-        lengths, offsets = encoded["attention_mask"].sum(1).tolist(), encoded["offset_mapping"].tolist()
+        lengths, ids = encoded["attention_mask"].sum(1).tolist(), encoded["input_ids"].tolist()
         for row, request in enumerate(requests):
-            chosen = _tokens_in_focus(offsets[row][: lengths[row]], request.focus, self._average)
+            phrase = self._tokens([request.focus])["input_ids"][0].tolist()[1:-1] if request.focus else []
+            chosen = tokens_in_focus(ids[row][: lengths[row]], phrase, "words" if request.focus else self._average)
             weights[row, chosen] = 1 / len(chosen)
         features, owners = self._features(requests)
         found = self._thread.run(
@@ -154,7 +160,6 @@ class BlipMatcher:
             truncation=True,
             max_length=self._max_length,
             split_special_tokens=True,
-            return_offsets_mapping=True,
             return_tensors="pt",
         )
 
@@ -212,14 +217,12 @@ def _in_picture_order(run: Any, requests: Sequence[Any], size: int, release: Cal
     return results
 
 
-def _tokens_in_focus(offsets: Sequence[Sequence[int]], focus: tuple[int, int] | None, average: Average) -> list[int]:
-    """Indices of the tokens to average; ``offsets`` are their spans of characters."""
-    words = range(1, len(offsets) - 1)
-    if focus is not None:
-        begin, end = focus
-        touched = [token for token in words if offsets[token][0] < end and offsets[token][1] > begin]
-        if touched:
-            return touched
-    if (focus is None and average == "all") or not words:
-        return list(range(len(offsets)))
-    return list(words)
+def tokens_in_focus(ids: Sequence[int], phrase: Sequence[int], average: Average) -> Sequence[int]:
+    """Indices of the tokens to average, of those of a text and of a phrase without what opens and ends it."""
+    words = range(1, len(ids) - 1)
+    if phrase:
+        runs = [first for first in words if ids[first : first + len(phrase)] == phrase]
+        shared = range(runs[-1], runs[-1] + len(phrase)) if runs else [at for at in words if ids[at] in phrase]
+        if shared:
+            return shared
+    return range(len(ids)) if average == "all" or not words else words

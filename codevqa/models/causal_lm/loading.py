@@ -35,7 +35,7 @@ def load(model: str | os.PathLike[str], device: str | None, dtype: str | None) -
     if not local and looks_local:
         raise ModelNotFoundError(f"No model folder at {model}.", hint="Check the path.")
     eight = dtype == "int8"
-    place, number = _resolve("cpu" if eight and device is None else device, "bfloat16" if eight else dtype)
+    place, number = place_for("cpu" if eight and device is None else device, "bfloat16" if eight else dtype)
     if eight and place.type != "cpu":
         raise SetupError(f"int8 is for a CPU, not for {place}.", hint="Use bfloat16 there.")
     if eight and not available():
@@ -52,7 +52,12 @@ def load(model: str | os.PathLike[str], device: str | None, dtype: str | None) -
     return network, tokenizer, folder.resolve().name if local else str(model)
 
 
-def _resolve(device: str | None, dtype: str | None) -> tuple[torch.device, torch.dtype]:
+def place_for(device: str | None, dtype: str | None) -> tuple[torch.device, torch.dtype]:
+    """Returns a device and a precision by their names, as :func:`load` takes them.
+
+    Raises:
+        SetupError: there is no such device or precision.
+    """
     try:
         place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     except RuntimeError as error:

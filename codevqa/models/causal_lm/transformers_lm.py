@@ -75,6 +75,8 @@ class TransformersLM:
             raise SetupError(f"max_batch is {max_batch}; it must be at least 1.")
         self.name = name
         self.model = model.eval()
+        self.computes = f"{str(model.dtype).removeprefix('torch.')} on {model.device}"
+        """Precision and device; linear layers in eight bits count as what they give."""
         self.tokenizer = tokenizer
         self.max_batch = max_batch
         self.stats = LMStats()

@@ -1,0 +1,181 @@
+"""``codevqa ask`` without a question: one after another, as they are typed, about pictures that may change."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..core.text import visible
+from .pictures import source
+from .show import print_answer, warn
+from .trace_file import check_place, write_trace
+
+if TYPE_CHECKING:
+    from ..core.answer import Answer
+    from ..core.images import Picture
+    from ..engine.codevqa import CodeVQA
+    from ..engine.request import AskOptions
+
+_PROMPT = "codevqa> "
+_HELP = """\
+Type a question, or
+  :open FILE...  ask about other pictures
+  :program       show the program of the last answer
+  :trace FILE    write the page of the last answer
+  :quit          end; Ctrl-D too. Ctrl-C ends a question."""
+_LINES_KEPT = 1000
+
+
+@dataclass
+class Conversation:
+    """Questions from standard input, a line each, and commands that begin with a colon."""
+
+    vqa: CodeVQA
+    pictures: tuple[Picture, ...]
+    options: AskOptions
+    allow_url: bool = False
+    trace: Path | None = None
+    json: bool = False
+    evidence: bool = False
+    quiet: bool = False
+    last: Answer | None = None
+    failed: bool = False
+    _told: bool = False
+
+    def hold(self) -> int:
+        """Answers until the input ends, or ``:quit``.
+
+        Returns:
+            The exit status: 1 where a line of a script failed. Who types has seen it.
+
+        Raises:
+            InputError: a script says nothing: a question was forgotten.
+        """
+        from ..core.errors import InputError
+
+        typed = sys.stdin.isatty()
+        if typed and not self.quiet:
+            print(_HELP, file=sys.stderr, flush=True)
+        with _lines_kept(typed):
+            while (line := self._next(typed)) is not None:
+                try:
+                    if line.strip() and not self._obey(line.strip()):
+                        break
+                except KeyboardInterrupt:
+                    if not typed:
+                        raise
+                    warn("interrupted")
+        if not (typed or self._told):
+            raise InputError("No question was given.", hint="Give -q QUESTION, or a question a line.")
+        return int(self.failed and not typed)
+
+    def _next(self, typed: bool) -> str | None:
+        """Returns the next line, None at the end of the input."""
+        if not typed:
+            return sys.stdin.readline() or None
+        while True:
+            try:
+                if sys.stdout.isatty():
+                    return input(_PROMPT)
+                print(_PROMPT, end="", file=sys.stderr, flush=True)  # standard output is for answers
+                return sys.stdin.readline() or None
+            except EOFError:
+                print(file=sys.stderr)
+                return None
+            except KeyboardInterrupt:  # leaves a line half typed
+                print(file=sys.stderr)
+
+    def _obey(self, line: str) -> bool:
+        """Does what a line says; returns whether to go on."""
+        from ..core.errors import CodeVQAError, InputError
+        from ..core.images import load_pictures
+
+        self._told = True
+        word, _, rest = line.partition(" ")
+        try:
+            match word:
+                case ":quit":
+                    return False
+                case ":help":
+                    print(_HELP, file=sys.stderr, flush=True)
+                case ":open":
+                    self.pictures = load_pictures([source(one, allow_url=self.allow_url) for one in _words(rest)])
+                case ":program":
+                    program = self._answered().program
+                    shown = program.source if program else "The baseline answered, without a program."
+                    print(visible(shown), file=sys.stderr, flush=True)
+                case ":trace":
+                    file = Path(*_words(rest, 1))
+                    check_place(file)
+                    write_trace(self._answered(), file, self.quiet)
+                case _ if word.startswith(":"):
+                    raise InputError(f"No command {word}.", hint=":help lists them.")
+                case _:
+                    self._ask(line)
+        except CodeVQAError as error:
+            self.failed = True
+            warn(str(error))
+        return True
+
+    def _ask(self, question: str) -> None:
+        self.last = self.vqa.ask(self.pictures, question, **self.options)
+        print_answer(self.last, json=self.json, evidence=self.evidence, quiet=self.quiet)
+        sys.stdout.flush()
+        write_trace(self.last, self.trace, self.quiet)
+
+    def _answered(self) -> Answer:
+        from ..core.errors import InputError
+
+        if self.last is None:
+            raise InputError("Nothing has been answered yet.", hint="Ask something first.")
+        return self.last
+
+
+def _words(text: str, wanted: int | None = None) -> list[str]:
+    """Returns the files that a line names, quoted as in a shell.
+
+    Raises:
+        InputError: a quote is not closed, or there are more or fewer than are wanted.
+    """
+    from ..core.errors import InputError
+
+    try:
+        words = [os.path.expanduser(word) for word in shlex.split(text)]  # noqa: PTH111 - Path would mend an address
+    except ValueError as error:
+        raise InputError(f"{text}: {error}.", hint="Close the quote.") from None
+    if wanted is not None and len(words) != wanted:
+        raise InputError(f"{len(words)} files were given.", hint=f"Give {wanted}.")
+    return words
+
+
+@contextmanager
+def _lines_kept(typed: bool) -> Iterator[None]:
+    """Keeps the lines that are typed for the next time, in the user's folder for state, where Python has readline."""
+    try:
+        import readline
+    except ImportError:  # Windows
+        typed = False
+    if not typed:
+        yield
+        return
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    file = Path(os.path.expanduser(state), "codevqa", "history")  # noqa: PTH111 - Path's fails where there is no home
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch(mode=0o600)
+        readline.read_history_file(file)
+    except OSError as error:
+        warn(f"what is typed is not kept: {file}: {error.strerror}")
+        yield
+        return
+    try:
+        yield
+    finally:
+        readline.set_history_length(_LINES_KEPT)
+        readline.write_history_file(file)

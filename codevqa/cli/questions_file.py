@@ -1,0 +1,131 @@
+"""``--questions``: many questions from a file, answered together, one JSON line each in their order."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .pictures import STDIN, source
+from .progress import Bar
+
+if TYPE_CHECKING:
+    from ..core.answer import Answer
+    from ..core.errors import ErrorRecord
+    from ..engine.codevqa import CodeVQA
+    from ..engine.request import AskOptions
+    from ..engine.watch import Watch
+
+
+@dataclass(frozen=True)
+class QuestionsFile:
+    """The lines of a file of questions, and where their pictures are looked for."""
+
+    name: str
+    folder: Path
+    lines: tuple[tuple[int, str], ...]
+    """Number, counted from 1, and text of each line that is not empty."""
+
+
+def read_questions(name: str) -> QuestionsFile:
+    """Reads a file of questions; ``-`` is standard input, whose pictures lie in the current folder.
+
+    Raises:
+        InputError: it cannot be read, or is empty.
+    """
+    from ..core.errors import InputError
+
+    try:
+        text = sys.stdin.read() if name == STDIN else Path(name).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise InputError(f"{name} is not a text file.", hint="Give a JSON object a line.") from None
+    except (OSError, ValueError) as error:  # the latter for a path that no file can have
+        raise InputError(f"Cannot read the questions {name}: {getattr(error, 'strerror', None) or error}.") from None
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    if not lines:
+        raise InputError(f"{name} holds no question.", hint='Write {"images": ["a.png"], "question": "..."} a line.')
+    return QuestionsFile("standard input" if name == STDIN else name, Path(name).parent, tuple(lines))
+
+
+def answer_file(
+    vqa: CodeVQA, file: QuestionsFile, options: AskOptions, *, allow_url: bool, evidence: bool, quiet: bool
+) -> int:
+    """Prints the answer to each line as a line of JSON, and how far it is on standard error.
+
+    Returns:
+        How many questions were not answered; each says why in its ``error``.
+    """
+    from ..eval.run.session import Status
+
+    failed, began = 0, time.perf_counter()
+    with Bar(quiet) as bar:
+        for done, answer in enumerate(_answers(vqa, file, options, allow_url), 1):
+            # Half a surrogate pair, which a question may hold, is written as JSON escapes it.
+            line = answer.to_json(evidence=evidence).encode("utf-8", "backslashreplace").decode()
+            print(line, flush=True)
+            failed += answer.error is not None and not answer.fallback
+            bar(Status(len(file.lines), done, rows=done, errors=failed, seconds=time.perf_counter() - began))
+    return failed
+
+
+def _answers(vqa: CodeVQA, file: QuestionsFile, options: AskOptions, allow_url: bool) -> Iterator[Answer]:
+    """Yields the answers in the order of the questions, as many of which run at once as the engine has workers."""
+    from ..core.errors import CodeVQAError
+
+    running: deque[tuple[str, Watch | ErrorRecord]] = deque()
+    for number, line in file.lines:
+        question = ""
+        try:
+            words, question = _parse(line, f"{file.name}:{number}")
+            images = [source(word, allow_url=allow_url, folder=file.folder) for word in words]
+            running.append((question, vqa.watch(images, question, **options)))
+        except CodeVQAError as error:
+            running.append((question, error.record()))
+        if len(running) >= vqa.settings.workers:
+            yield _ended(*running.popleft())
+    while running:
+        yield _ended(*running.popleft())
+
+
+def _ended(question: str, course: Watch | ErrorRecord) -> Answer:
+    """Returns the answer at the end of a question's course; one without text where it failed."""
+    from ..core.answer import Answer
+    from ..core.errors import ErrorRecord
+    from ..core.events import Answered, Failed
+    from ..core.trace import Trace
+
+    if not isinstance(course, ErrorRecord):
+        *_, last = course
+        if isinstance(last, Answered):
+            return last.answer
+        assert isinstance(last, Failed)
+        if last.answer is not None:
+            return last.answer
+        course = last.error
+    return Answer(question, "", None, Trace(), error=course)
+
+
+def _parse(line: str, where: str) -> tuple[Sequence[str], str]:
+    """Returns the pictures and the question of a line; what else it says is its writer's own.
+
+    Raises:
+        InputError: it says no such thing.
+    """
+    from ..core.errors import InputError
+
+    hint = 'Write {"images": ["a.png"], "question": "..."}.'
+    try:
+        data: Any = json.loads(line)
+    except (ValueError, RecursionError):
+        raise InputError(f"{where} is no JSON.", hint=hint) from None
+    given: Any = data if isinstance(data, dict) else {}
+    images, question = given.get("images"), given.get("question")
+    words = [images] if isinstance(images, str) else images
+    if not isinstance(words, list) or not all(isinstance(one, str) for one in words) or not isinstance(question, str):
+        raise InputError(f'{where} lacks "images" or "question".', hint=hint)
+    return words, question

@@ -1,0 +1,300 @@
+"""Which part of the page calls which handler. What needs no server is in static/demo.js."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import gradio as gr
+
+from ..core.errors import CodeVQAError, ImageError, InputError
+from .about import models_html
+from .live import PageUpdate, message_box, status_box
+from .pictures import ShippedQuestion, read_pictures, shipped_questions
+from .service import DemoRequest, DemoService, VisitorId
+
+__all__ = ["Buttons", "Inputs", "Outputs", "Parts", "wire"]
+
+Gallery: TypeAlias = "list[tuple[str, str | None]] | None"
+HIDDEN: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+"""Only :mod:`codevqa.demo.api` is offered to clients; and how far things are stands in the status line."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Where visitors put things."""
+
+    pictures: gr.Gallery
+    camera: gr.Image
+    question: gr.Textbox
+    preset: gr.Dropdown
+    method: gr.Radio
+    shots: gr.Slider
+    program: gr.Code
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Where they see things, in the order that :func:`_pieces` gives."""
+
+    message: gr.HTML
+    status: gr.HTML
+    answer: gr.HTML
+    baseline: gr.HTML
+    examples: gr.HTML
+    program: gr.HTML
+    calls: gr.HTML
+    running: gr.HTML
+    source: gr.Code
+    download: gr.DownloadButton
+    past: gr.Radio
+    models: gr.HTML
+
+
+@dataclass(frozen=True)
+class Buttons:
+    """What they press."""
+
+    ask: gr.Button
+    stop: gr.Button
+    edit: gr.Button
+    run: gr.Button
+    leave: gr.Button
+    forget: gr.Button
+    share: gr.Button | None
+    examples: tuple[gr.Button, ...]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """All of the page."""
+
+    inputs: Inputs
+    outputs: Outputs
+    buttons: Buttons
+    token: gr.BrowserState
+    """What a visitor's browser knows their earlier questions by."""
+    stale: gr.HTML
+    """Says that what is shown answers another question."""
+    link: gr.Textbox
+
+
+def wire(blocks: gr.Blocks, service: DemoService, parts: Parts) -> None:
+    """Binds the handlers. Gradio finds the request by the type of the parameter."""
+    _wire_questions(blocks, service, parts)
+    _wire_pictures(service, parts)
+    _wire_past(blocks, service, parts)
+    _wire_states(service, parts)
+    if parts.buttons.share is not None:
+        _wire_share(service, parts, parts.buttons.share)
+
+
+def _wire_questions(blocks: gr.Blocks, service: DemoService, parts: Parts) -> None:
+    inputs, outputs, buttons = parts.inputs, parts.outputs, parts.buttons
+
+    async def ask_here(
+        pictures: Gallery, question: str, preset: str, token: str, method: str, shots: int, request: gr.Request
+    ) -> AsyncIterator[tuple[Any, ...]]:
+        asked = DemoRequest(_paths(pictures), question or "", preset, method, int(shots))
+        async for update in _serve(service, asked, request, token):
+            yield update
+
+    async def run_here(
+        pictures: Gallery, question: str, preset: str, token: str, program: str, request: gr.Request
+    ) -> AsyncIterator[tuple[Any, ...]]:
+        asked = DemoRequest(_paths(pictures), question or "", preset, program=program or "")
+        async for update in _serve(service, asked, request, token):
+            yield update
+
+    async def stop(request: gr.Request) -> Any:
+        # The question ends itself and shows so; Gradio's own way of cancelling would leave the page as it was.
+        return gr.skip() if service.stop(_visitor_id(request)) else status_box("Nothing is running.")
+
+    async def leave(request: gr.Request) -> None:
+        service.forget(_visitor_id(request))
+
+    # First, since the page begins with what was bound first.
+    for trigger in (buttons.ask.click, inputs.question.submit, buttons.run.click, *(b.click for b in buttons.examples)):
+        trigger(None, None, [outputs.status, outputs.message], js="cvDemo.begin", **HIDDEN)
+    # The service keeps the queue: Gradio's would not tell how many wait.
+    working: dict[str, Any] = {"outputs": _shown(parts), "concurrency_limit": None, "js": "cvDemo.sent"} | HIDDEN
+    given = [inputs.pictures, inputs.question, inputs.preset, parts.token]
+    asking = {"fn": ask_here, "inputs": [*given, inputs.method, inputs.shots], **working}
+    begun = [gr.on([buttons.ask.click, inputs.question.submit], **asking)]
+    begun.append(buttons.run.click(run_here, [*given, inputs.program], **working))
+    for button, example in zip(buttons.examples, shipped_questions(), strict=True):
+        picked = button.click(_picker(example), None, [inputs.pictures, inputs.question], **HIDDEN)
+        begun += [picked, picked.success(**asking)]
+    for event in begun:
+        event.failure(None, None, [outputs.message, outputs.status], js="cvDemo.failed", **HIDDEN)
+    buttons.stop.click(stop, None, outputs.status, concurrency_limit=None, **HIDDEN)
+    blocks.unload(leave)
+
+
+def _wire_pictures(service: DemoService, parts: Parts) -> None:
+    inputs, outputs = parts.inputs, parts.outputs
+
+    def check(pictures: Gallery) -> tuple[Any, str]:
+        """Tells at once what is wrong with an upload, and takes away what cannot be used."""
+        good, told = [], ""
+        for path in _paths(pictures):
+            try:
+                read_pictures([path], service.limits, service.files)
+            except ImageError as error:
+                told = message_box(str(error))
+            else:
+                good.append(path)
+        if len(good) > service.limits.pictures:
+            good = good[: service.limits.pictures]
+            told = message_box(f"Only the first {len(good)} pictures are kept: that is the limit.", kind="note")
+        return (good if told else gr.skip()), told
+
+    def add(taken: str | None, pictures: Gallery) -> tuple[Any, Any, str]:
+        if taken is None:
+            return gr.skip(), gr.skip(), ""
+        kept = [*_paths(pictures), taken]
+        if len(kept) > service.limits.pictures:
+            return gr.skip(), None, message_box(f"The limit is {service.limits.pictures} pictures: take some away.")
+        return kept, None, ""
+
+    inputs.pictures.upload(check, inputs.pictures, [inputs.pictures, outputs.message], **HIDDEN)
+    taken = [inputs.camera, inputs.pictures]
+    inputs.camera.input(add, taken, [inputs.pictures, inputs.camera, outputs.message], **HIDDEN)
+
+
+def _wire_past(blocks: gr.Blocks, service: DemoService, parts: Parts) -> None:
+    inputs, outputs, buttons = parts.inputs, parts.outputs, parts.buttons
+
+    async def arrive(token: object) -> tuple[Any, ...]:
+        known = service.histories.token(token)
+        return known, _past(service, known)
+
+    async def show(chosen: str | None, token: str) -> tuple[Any, ...]:
+        past = service.histories.find(token, chosen or "")
+        view = await asyncio.to_thread(past.view) if past is not None else None
+        if past is None or view is None:
+            gone = PageUpdate.refusal("That answer is no longer kept. Ask again.")
+            return (*_pieces(gone), _no_page(), _past(service, token), gr.skip(), gr.skip())
+        here = [path for path in past.pictures if Path(path).is_file()]
+        page = gr.DownloadButton(value=past.page, interactive=past.page is not None)
+        return (*_pieces(view), page, gr.skip(), here or None, past.question)
+
+    async def forget(token: str) -> Any:
+        service.histories.forget(token)
+        return _past(service, token)
+
+    shown = [*_shown(parts), inputs.pictures, inputs.question]
+    blocks.load(arrive, parts.token, [parts.token, outputs.past], **HIDDEN)
+    again = outputs.past.input(show, [outputs.past, parts.token], shown, **HIDDEN)
+    again.then(None, [inputs.pictures, inputs.question], None, js="cvDemo.shown", **HIDDEN)
+    buttons.forget.click(forget, parts.token, outputs.past, **HIDDEN)
+
+
+def _wire_states(service: DemoService, parts: Parts) -> None:
+    """Has each button pressed only where it does something, and an answer marked that answers another question."""
+    inputs, outputs, buttons = parts.inputs, parts.outputs, parts.buttons
+
+    def tell_models(preset: str) -> Any:
+        try:
+            return models_html(service.engines, preset)
+        except CodeVQAError:  # that it cannot be picked is said where it is asked
+            return gr.skip()
+
+    inputs.preset.change(tell_models, inputs.preset, outputs.models, **HIDDEN)
+    seen: list[Any] = [inputs.pictures, inputs.question, outputs.status, inputs.program, outputs.past]
+    shared = [] if buttons.share is None else [buttons.share]
+    switched = [buttons.ask, buttons.stop, buttons.run, buttons.edit, parts.stale, *shared]
+    gr.on([part.change for part in seen], None, seen, switched, js="cvDemo.states", **HIDDEN)
+    buttons.edit.click(None, inputs.program, None, js="cvDemo.edit", **HIDDEN)
+    buttons.leave.click(None, None, inputs.program, js="cvDemo.leave", **HIDDEN)
+
+
+def _wire_share(service: DemoService, parts: Parts, button: gr.Button) -> None:
+    shares = service.shares
+    assert shares is not None
+
+    async def share(chosen: str | None, token: str, request: gr.Request) -> tuple[Any, str]:
+        past = service.histories.find(token, chosen or "")
+        try:
+            if past is None or past.page is None:
+                raise InputError("That answer is no longer kept.", hint="Ask again.")
+            path = await shares.add(Path(past.page), _visitor_id(request).address)
+        except InputError as error:
+            return gr.skip(), message_box(str(error))
+        hours = service.limits.shared_seconds // 3600
+        told = f"Whoever has it can read the answer and see its pictures, for {hours} hours."
+        return gr.Textbox(value=path, visible=True, info=told), ""
+
+    chosen = [parts.outputs.past, parts.token]
+    made = button.click(share, chosen, [parts.link, parts.outputs.message], **HIDDEN)
+    made.then(None, parts.link, parts.link, js="cvDemo.absolute", **HIDDEN)
+    # Another answer is shown, or none: what linked to the one before goes.
+    parts.outputs.past.change(None, None, parts.link, js="cvDemo.unlink", **HIDDEN)
+
+
+def _shown(parts: Parts) -> list[Any]:
+    out = parts.outputs
+    first = [out.message, out.status, out.answer, out.baseline, out.examples, out.program, out.calls, out.running]
+    return [*first, out.source, out.download, out.past]
+
+
+def _picker(example: ShippedQuestion) -> Any:
+    def pick() -> tuple[list[str], str]:
+        return [str(path) for path in example.images], example.question
+
+    return pick
+
+
+async def _serve(
+    service: DemoService, asked: DemoRequest, request: gr.Request, token: str
+) -> AsyncIterator[tuple[Any, ...]]:
+    visitor_id, last = _visitor_id(request), None
+    yield (*(gr.skip() for _ in range(9)), _no_page(), gr.Radio(value=None))
+    async with aclosing(service.serve(asked, visitor_id)) as views:
+        async for view, live in views:
+            yield (*_pieces(view), gr.skip(), gr.skip())
+            last = (view, live)
+    if last is not None and last[1] is not None and last[1].answer is not None:
+        past = await service.keep(asked, last[0], visitor_id, service.histories.token(token))
+        if past is not None:
+            page = gr.DownloadButton(value=past.page, interactive=past.page is not None)
+            yield (*_pieces(last[0]), page, _past(service, token, past.id))
+
+
+def _pieces(view: PageUpdate) -> tuple[Any, ...]:
+    pieces = (
+        view.message,
+        view.status,
+        view.answer,
+        view.baseline,
+        view.examples,
+        view.program,
+        view.calls,
+        view.running,
+        view.source,
+    )
+    return tuple(gr.skip() if piece is None else piece for piece in pieces)
+
+
+def _no_page() -> gr.DownloadButton:
+    return gr.DownloadButton(interactive=False)
+
+
+def _past(service: DemoService, token: str, shown: str | None = None) -> gr.Radio:
+    """Returns the list of what a visitor asked, with what is shown now picked."""
+    past = service.histories.of(token)
+    choices = [(f"{one.question or 'A program of yours'} → {one.answer or '(failed)'}", one.id) for one in past]
+    return gr.Radio(choices=choices, value=shown, visible=bool(past))
+
+
+def _paths(pictures: Gallery) -> list[str]:
+    return [str(Path(path)) for path, _ in pictures or []]
+
+
+def _visitor_id(request: gr.Request) -> VisitorId:
+    host = request.client.host if request.client else ""
+    return VisitorId(str(request.session_hash or ""), str(host))

@@ -1,0 +1,148 @@
+"""Many questions at once: their answers as they come, while no more are under way than share batches well."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Sequence, Sized
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, get_args
+
+from ..core.answer import Answer
+from ..core.errors import InputError
+from ..core.images import ImageSource
+from ..core.trace import Form, Method
+from .request import Request
+
+__all__ = [
+    "Asked",
+    "Begin",
+    "Errors",
+    "Progress",
+    "Question",
+    "as_request",
+    "check",
+    "followed",
+    "stream",
+    "stream_async",
+    "text_of",
+]
+
+Errors: TypeAlias = Literal["raise", "return"]
+"""What becomes of a question that cannot be answered: raised, or an answer with its ``error`` and no text."""
+Progress: TypeAlias = bool | Callable[[int, int | None], object]
+"""Whether a bar is shown on standard error; or what is told how many are answered, of how many where that is known."""
+_TAKES = "Give Questions or pairs (images, text), and a method: 'codevqa' or 'pnpvqa'."
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question for :meth:`codevqa.CodeVQA.ask_many`."""
+
+    images: ImageSource | Sequence[ImageSource]
+    text: str
+    form: Form | None = None
+    """None: one image is a question about an image, several are a set."""
+
+
+Asked: TypeAlias = "Question | tuple[ImageSource | Sequence[ImageSource], str]"
+"""A question, or its images and its text."""
+Begin: TypeAlias = Callable[[Any], "Future[Answer]"]
+"""Begins to answer what was asked."""
+
+
+def as_request(asked: object, method: Method) -> Request:
+    """Returns what is wanted.
+
+    Raises:
+        InputError: this is no question.
+    """
+    if isinstance(asked, tuple) and len(asked) == 2 and isinstance(asked[1], str):
+        asked = Question(*asked)
+    if not isinstance(asked, Question):
+        raise InputError(f"A {type(asked).__name__} is no question.", hint=_TAKES)
+    return Request(asked.images, asked.text, asked.form, method)
+
+
+def text_of(asked: object) -> str:
+    """Returns the text of what may be a question, for an answer that says why it is none."""
+    return str(asked[1] if isinstance(asked, tuple) and len(asked) == 2 else getattr(asked, "text", ""))
+
+
+def check(questions: object, method: object, errors: object) -> None:
+    """Checks what a type checker would.
+
+    Raises:
+        InputError: there are no questions, or an option has no such value.
+    """
+    if method not in get_args(Method) or not isinstance(questions, Iterable):
+        raise InputError("There are no questions to answer.", hint=_TAKES)
+    if errors not in get_args(Errors):
+        raise InputError(f"errors is {errors!r:.60}.", hint="Give 'raise' or 'return'.")
+
+
+def stream(begin: Begin, questions: Iterable[Asked], most: int) -> Generator[tuple[int, Answer]]:
+    """Yields the place and the answer of each question as they come; whoever stops taking them ends the rest.
+
+    Args:
+        begin: begins one.
+        questions: taken one by one, when there is room; may be endless.
+        most: questions under way at once.
+    """
+    under_way: dict[Future[Answer], int] = {}
+    try:
+        for place, asked in enumerate(questions):
+            under_way[begin(asked)] = place
+            while len(under_way) >= most:
+                yield from _taken(under_way, wait(under_way, return_when=FIRST_COMPLETED).done)
+        while under_way:
+            yield from _taken(under_way, wait(under_way, return_when=FIRST_COMPLETED).done)
+    finally:
+        for future in under_way:
+            future.cancel()
+
+
+async def stream_async(begin: Begin, questions: Iterable[Asked], most: int) -> AsyncGenerator[tuple[int, Answer]]:
+    """Async twin of :func:`stream`, for any event loop."""
+    under_way: dict[asyncio.Future[Answer], int] = {}
+    try:
+        for place, asked in enumerate(questions):
+            under_way[asyncio.wrap_future(begin(asked))] = place
+            while len(under_way) >= most:
+                done, _ = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+                for found in _taken(under_way, done):
+                    yield found
+        while under_way:
+            done, _ = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+            for found in _taken(under_way, done):
+                yield found
+    finally:
+        for future in under_way:
+            future.cancel()
+
+
+@contextmanager
+def followed(progress: Progress, questions: object) -> Iterator[Callable[[], None]]:
+    """Gives what to call for each question that is answered."""
+    total = len(questions) if isinstance(questions, Sized) else None
+    if progress is True:
+        from huggingface_hub.utils.tqdm import tqdm
+
+        with tqdm(total=total, unit=" questions") as bar:  # type: ignore[no-untyped-call]
+            yield bar.update
+    else:
+        count = 0
+
+        def one_more() -> None:
+            nonlocal count
+            count += 1
+            if callable(progress):
+                progress(count, total)
+
+        yield one_more
+
+
+def _taken(under_way: dict[Any, int], done: Iterable[Any]) -> Iterator[tuple[int, Answer]]:
+    for future in done:
+        yield under_way.pop(future), future.result()

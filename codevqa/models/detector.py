@@ -1,0 +1,151 @@
+"""Objects found by name: Grounding DINO, which the paper's release counts with, OWLv2, or another zero-shot detector.
+
+As in the release a box is kept where its best token scores above 0.3, and nothing else is sorted out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+
+from ..core.errors import ModelNotFoundError, SetupError
+from .base import Box, DetectRequest
+from .blip.batches import run_in_batches
+from .causal_lm.loading import place_for, quiet
+from .library_errors import first_line
+
+__all__ = ["ZeroShotDetector"]
+
+_ASKED: Mapping[str, str] = {
+    "grounding-dino": "{}.",
+    "mm-grounding-dino": "{}.",
+    "owlv2": "a photo of a {}",
+    "owlvit": "a photo of a {}",
+}
+"""How each kind of network is asked for a phrase."""
+_WRONG = (OSError, ValueError, RuntimeError, KeyError, TypeError, ImportError, SafetensorError, UnpicklingError)
+
+
+class ZeroShotDetector:
+    """A detector of transformers that is asked in words. Implements :class:`codevqa.models.base.Detector`.
+
+    Args:
+        network: one of those that :meth:`from_pretrained` loads.
+        processor: makes its input of pictures and texts, and boxes of its output.
+        name: id it reports.
+        threshold: scores of boxes are above this.
+        max_batch: pictures at a time; None takes 8 on a GPU, and one elsewhere.
+    """
+
+    def __init__(
+        self, network: Any, processor: Any, *, name: str, threshold: float = 0.3, max_batch: int | None = None
+    ) -> None:
+        kind = network.config.model_type
+        if kind not in _ASKED:
+            raise SetupError(f"{name} is a {kind!r} network.", hint=f"Detectors are: {', '.join(_ASKED)}.")
+        if not 0 <= threshold < 1 or (max_batch is not None and max_batch < 1):
+            raise SetupError(
+                f"A detector has no threshold {threshold} with batches of {max_batch}.",
+                hint="The threshold is from 0 to 1, a batch at least 1.",
+            )
+        self.name = name
+        self.computes = f"{str(network.dtype).removeprefix('torch.')} on {network.device}"
+        """Precision and device."""
+        self.batch = max_batch or (8 if network.device.type == "cuda" else 1)
+        self._network, self._processor = network, processor
+        self._asked = _ASKED[kind]
+        self._threshold = threshold
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name: str,
+        *,
+        device: str | None = None,
+        dtype: str | None = None,
+        threshold: float = 0.3,
+        max_batch: int | None = None,
+    ) -> ZeroShotDetector:
+        """Loads a detector, e.g. ``IDEA-Research/grounding-dino-base`` or ``google/owlv2-base-patch16-ensemble``.
+
+        Args:
+            name: folder or hub id.
+            device: where it runs; None takes a GPU if there is one.
+            dtype: precision of the weights; None takes float32, as the release does.
+            threshold: scores of boxes are above this.
+            max_batch: pictures at a time; None takes 8 on a GPU, and one elsewhere.
+
+        Raises:
+            ModelNotFoundError: it is not here, not complete, or no zero-shot detector.
+            SetupError: the device, the precision or an option cannot be had.
+        """
+        from transformers import AutoModelForZeroShotObjectDetection, AutoProcessor
+
+        place, precision = place_for(device, dtype or "float32")
+        folder = Path(name).expanduser()
+        source = str(folder) if folder.is_dir() else name
+        with quiet(progress=source is name):
+            try:
+                network, report = AutoModelForZeroShotObjectDetection.from_pretrained(
+                    source, dtype=precision, trust_remote_code=False, output_loading_info=True
+                )
+                # Pillow resizes the same whether or not torchvision is there.
+                processor = AutoProcessor.from_pretrained(source, trust_remote_code=False, backend="pil")
+            except _WRONG as error:
+                raise ModelNotFoundError(f"Cannot load the detector {name}: {first_line(error)}.") from None
+        # transformers would go on with random weights in the place of these.
+        if report["missing_keys"]:
+            missing = report["missing_keys"]
+            raise ModelNotFoundError(
+                f"The detector {name} is not complete: {len(missing)} weights are missing, e.g. {min(missing)}."
+            )
+        network = network.to(place).eval().requires_grad_(False)
+        return cls(network, processor, name=name, threshold=threshold, max_batch=max_batch)
+
+    def detect(self, requests: Sequence[DetectRequest]) -> list[tuple[Box, ...]]:
+        """Returns the boxes found for each request, best first.
+
+        Raises:
+            ModelError: the network failed.
+        """
+        found: list[tuple[Box, ...]] = [()] * len(requests)
+        sizes: dict[tuple[int, int], list[int]] = {}
+        for place, request in enumerate(requests):
+            # Pictures of other sizes would be padded to one, and what is found depend on company.
+            sizes.setdefault(request.picture.pixels.size, []).append(place)
+        for places in sizes.values():
+            several = [requests[place] for place in places]
+            boxes = run_in_batches(self._boxes, several, self.batch, lambda: None, what="The detector")
+            for place, own in zip(places, boxes, strict=True):
+                found[place] = own
+        return found
+
+    @torch.inference_mode()
+    def _boxes(self, requests: Sequence[DetectRequest]) -> list[tuple[Box, ...]]:
+        pictures = [request.picture.pixels for request in requests]
+        texts = [self._asked.format(" ".join(request.phrase.lower().split()).rstrip(".")) for request in requests]
+        network = self._network
+        given = self._processor(
+            images=pictures,
+            text=texts,
+            padding="longest",
+            truncation=True,
+            max_length=getattr(network.config, "max_text_len", None),  # None is the tokenizer's own
+            return_tensors="pt",
+        ).to(network.device)
+        output = network(**{**given, "pixel_values": given["pixel_values"].to(network.dtype)})
+        found = self._processor.image_processor.post_process_object_detection(
+            output, self._threshold, [(picture.height, picture.width) for picture in pictures]
+        )
+        return [_sorted(one["scores"], one["boxes"]) for one in found]
+
+
+def _sorted(scores: torch.Tensor, boxes: torch.Tensor) -> tuple[Box, ...]:
+    order = scores.argsort(descending=True, stable=True)
+    rows = zip(boxes[order].tolist(), scores[order].tolist(), strict=True)
+    return tuple(Box(left, top, right, bottom, score) for (left, top, right, bottom), score in rows)

@@ -1,0 +1,150 @@
+"""What the models of a preset know: how the pictures look that they learnt from, and the words they have met.
+
+Outside of that they answer all the same, and as surely as ever. A domain is one small file beside the weights, made by
+``training/domain.py``: a logistic regression over statistics of a picture, and a list of words.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from ..core.images import Picture
+from ..core.trace import DomainWarning, ImageRef
+
+__all__ = ["FILE", "Domain", "features", "words_in"]
+
+FILE = "domain.json"
+SIDE = 128
+"""Longest side of a picture as it is looked at, in pixels."""
+STEPS = (1, 3, 6, 12, 24, 48, 96)
+"""What parts one size of difference between pixels from the next."""
+BLOCK = 8
+"""Side of the blocks whose flatness counts, in pixels."""
+COMMONEST = (1, 2, 4, 8, 16, 32)
+"""So many of the commonest colours; what share of a picture they cover counts."""
+SHORT = 3
+"""Words of fewer letters are not looked up: they are what is left of others ("it'll")."""
+SPELT = 5
+"""Words of fewer letters are near to too many others to be taken for one that is spelt wrongly."""
+ALIKE = 0.82
+"""How alike two words must be for one to be the other, spelt wrongly: one letter of six, and not of five."""
+_SIZE = np.searchsorted(STEPS, np.arange(511), side="right")
+"""The size of each difference; of second ones, too."""
+
+
+@dataclass(frozen=True)
+class Domain:
+    """What some models know."""
+
+    about: str
+    """What that is, and what to do about the rest."""
+    weights: npt.NDArray[np.float64]
+    """One for each of :func:`features`."""
+    bias: float
+    """Together they are positive for pictures of another kind."""
+    words: frozenset[str]
+    others: frozenset[str]
+    """Words that are not known, and not known ones spelt wrongly either, though they look it."""
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Domain:
+        """Reads the domain in a folder of weights."""
+        data = json.loads((Path(folder) / FILE).read_text(encoding="utf-8"))
+        words, others = frozenset(data["words"]), frozenset(data["others"])
+        return cls(data["about"], np.array(data["weights"]), data["bias"], words, others)
+
+    def check(self, pictures: Sequence[Picture], question: str) -> tuple[DomainWarning, ...]:
+        """Says what lies outside: first of the pictures, then of the question's words."""
+        images = tuple(ImageRef(n) for n, one in enumerate(pictures, 1) if self.score(one.pixels) > 0)
+        unknown: dict[str, str] = {}
+        spelt: dict[str, str] = {}
+        for word in dict.fromkeys(words_in(question)):
+            if len(word) >= SHORT and word not in self.words:
+                near = self._near(word)
+                (spelt if near and len(word) >= SPELT else unknown)[word] = near
+        found = []
+        if images:
+            shown = ", ".join(map(str, images)).capitalize()
+            verb = "looks" if len(images) == 1 else "look"
+            message = f"{shown} {verb} unlike what these models know: {self.about}"
+            found.append(DomainWarning("picture", message, images))
+        if unknown:
+            message = f"These models don't know {_named(unknown)}: {self.about}"
+            found.append(DomainWarning("words", message, words=tuple(unknown)))
+        if spelt:
+            message = f"These models don't know {_named(spelt)}."
+            found.append(DomainWarning("spelling", message, words=tuple(spelt)))
+        return tuple(found)
+
+    def score(self, pixels: Image.Image) -> float:
+        """Returns how unlike what the models know a picture is: positive where it is of another kind."""
+        return float(features(pixels) @ self.weights + self.bias)
+
+    def _near(self, word: str) -> str:
+        """Returns the word that was probably meant; empty where none is near."""
+        near = get_close_matches(word, self.words, 1, ALIKE) if word not in self.others else []
+        return near[0] if near and len(word) > SHORT else ""
+
+
+def words_in(text: str) -> list[str]:
+    """Returns the words of a text in small letters, without numbers and marks."""
+    return re.findall(r"[^\W\d_]+", text.lower())
+
+
+def features(pixels: Image.Image) -> npt.NDArray[np.float64]:
+    """Returns what tells drawings from photographs: how flat a picture is, and of how many and which colours."""
+    # Each so manieth pixel first: photographs have millions, and averaging those takes longer than all the rest.
+    small = _at_most(_at_most(pixels, 4 * SIDE, Image.Resampling.NEAREST), SIDE, Image.Resampling.BOX)
+    colors = np.ascontiguousarray(np.asarray(small, dtype=np.int16).transpose(2, 0, 1))
+    steps = [np.abs(np.diff(colors, axis=axis)) for axis in (1, 2)]
+    bends = [np.abs(np.diff(colors, n=2, axis=axis)) for axis in (1, 2)]
+    high, wide = (side // BLOCK for side in colors.shape[1:])
+    blocks = colors[:, : high * BLOCK, : wide * BLOCK].reshape(3, high, BLOCK, wide, BLOCK)
+    ranges = blocks.max(axis=(2, 4)) - blocks.min(axis=(2, 4))
+    found = [*(_sizes(one) for one in (steps, bends, [ranges])), _covered(colors), _shades(colors)]
+    return np.sqrt(np.concatenate(found))
+
+
+def _sizes(differences: Sequence[npt.NDArray[np.int16]]) -> npt.NDArray[np.float64]:
+    """Returns which share of differences is of each size; of the three colours the one that differs most counts."""
+    largest = np.concatenate([one.max(axis=0, initial=0).ravel() for one in differences])
+    return _shares(_SIZE[largest], len(STEPS) + 1)
+
+
+def _covered(colors: npt.NDArray[np.int16]) -> npt.NDArray[np.float64]:
+    red, green, blue = colors >> 4
+    shares = np.sort(_shares((red << 8 | green << 4 | blue).ravel(), 1))[::-1]
+    return np.array([shares[:count].sum() for count in COMMONEST])
+
+
+def _shades(colors: npt.NDArray[np.int16]) -> npt.NDArray[np.float64]:
+    """Returns the share of each brightness and vividness, in four levels."""
+    levels = colors >> 6
+    bright = levels.max(axis=0)
+    return _shares((4 * bright + bright - levels.min(axis=0)).ravel(), 16)
+
+
+def _shares(values: npt.NDArray[np.integer], count: int) -> npt.NDArray[np.float64]:
+    return np.bincount(values, minlength=count) / max(1, values.size)
+
+
+def _at_most(pixels: Image.Image, side: int, how: Image.Resampling) -> Image.Image:
+    scale = side / max(pixels.size)
+    if scale >= 1:
+        return pixels
+    width, height = (max(1, round(one * scale)) for one in pixels.size)
+    return pixels.resize((width, height), how)
+
+
+def _named(words: Mapping[str, str]) -> str:
+    """Returns words, each with the one that was probably meant."""
+    return " or ".join(f"'{word}' (did you mean '{near}'?)" if near else f"'{word}'" for word, near in words.items())

@@ -1,0 +1,138 @@
+"""What the loader of each back end takes besides an id; its signature says what holds where one is left out.
+
+They stand here so that a mistake in a configuration is told, and ``codevqa config`` lists them, before PyTorch is
+imported.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Literal, TypeAlias, TypedDict
+
+Average: TypeAlias = Literal["words", "all"]
+
+
+class FeatureOptions(TypedDict, total=False):
+    """Where vision features are kept."""
+
+    feature_cache_bytes: int
+    """Bytes of vision features kept in memory."""
+    feature_cache_dir: str | os.PathLike[str] | None
+    """Folder where vision features are kept beyond the run; None keeps none."""
+
+
+class _BlipOptions(FeatureOptions, total=False):
+    fast: bool
+    """False computes through transformers' own forward passes: slower, and the same numbers up to rounding. What the
+    fast ones do not fit goes through those anyway, with a warning."""
+    max_batch: int | None
+    """Pairs or captions, and pictures, at a time; None chooses by the memory that is free."""
+
+
+class MatcherOptions(_BlipOptions, total=False):
+    """Options of :class:`~codevqa.models.blip.BlipMatcher`."""
+
+    block: int
+    """Text block, counted from 0, whose cross-attention GradCAM reads."""
+    average: Average
+    """What relevance averages without a focus: "words" (tokens 1..n-2) or "all" tokens."""
+    max_length: int
+    """Tokens of a text that are read, first and last token included."""
+
+
+class CaptionerOptions(_BlipOptions, total=False):
+    """Options of :class:`~codevqa.models.blip.BlipCaptioner`."""
+
+    prompt: str
+    """What every caption begins with; not part of what is returned."""
+    min_length: int
+    """Fewest tokens of a caption, the prompt's included as in LAVIS."""
+    max_length: int
+    """Most tokens, the prompt's included."""
+    top_k: int
+    """Sampling draws among so many likeliest tokens."""
+    temperature: float
+    """Divides the logits before sampling."""
+
+
+class _Place(TypedDict, total=False):
+    device: str | None
+    dtype: str | None
+
+
+class BlipMatcherLoad(MatcherOptions, _Place, total=False):
+    """Of ``BlipMatcher.from_pretrained``."""
+
+
+class BlipCaptionerLoad(CaptionerOptions, _Place, total=False):
+    """Of ``BlipCaptioner.from_pretrained``."""
+
+
+class LavisOptions(TypedDict, total=False):
+    """Options of both parts of LAVIS."""
+
+    vocabulary: str | None
+    """BERT's ``vocab.txt``; None takes the one beside a checkpoint given as a file, or else LAVIS fetches the hub's."""
+    device: str | None
+    """"cpu", "cuda", or None for a GPU where there is one."""
+    limit: float
+    """Seconds that eight requests may take, 600 when left out."""
+    folder: Path | None
+    """Environment with LAVIS; None takes the one of ``codevqa lavis``."""
+
+
+class LavisMatcherLoad(LavisOptions, total=False):
+    """Of ``LavisMatcher.from_pretrained``."""
+
+    block: int
+    average: Average
+
+
+class LavisCaptionerLoad(LavisOptions, total=False):
+    """Of ``LavisCaptioner.from_pretrained``."""
+
+    min_length: int
+    max_length: int
+    top_k: int
+
+
+class TransformersLoad(_Place, total=False):
+    """Of ``TransformersLM.from_pretrained``."""
+
+    max_batch: int | None
+    prefix_cache_bytes: int
+    name: str | None
+    loop: bool | None
+
+
+class LlamaCppLoad(TypedDict, total=False):
+    """Of ``LlamaCppLM.from_pretrained``."""
+
+    name: str | None
+    context: int
+    threads: int | None
+    prefix_cache_bytes: int
+
+
+class OpenAILoad(TypedDict, total=False):
+    """Of ``OpenAILM``."""
+
+    base_url: str | None
+    api_key: str | None
+    form: Literal["auto", "completion", "chat"]
+    timeout: float
+    max_retries: int
+    concurrency: int
+    grammar: Literal["vllm", "llama.cpp"] | None
+
+
+class RetrieverLoad(TypedDict):
+    """Of ``SentenceRetriever.from_pretrained``: nothing."""
+
+
+class DetectorLoad(_Place, total=False):
+    """Of ``ZeroShotDetector.from_pretrained``."""
+
+    threshold: float
+    max_batch: int | None

@@ -1,0 +1,180 @@
+"""Comparisons of positions in a program, such as ``x1 < x2``: which points they compare, and what they say.
+
+Read off the program and the values that its calls gave. Nothing is run: a name counts where the program sets it once,
+from a position, from one of its coordinates, or from numbers.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from ..core.errors import ErrorRecord
+from ..core.program_tree import parse
+from ..core.trace import Call, ImageRef
+from ..primitives.signature import CONSTANTS
+
+__all__ = ["Comparison", "Side", "comparisons"]
+
+MOST = 8
+"""Comparisons of one program that are shown."""
+
+_SAID: Mapping[type[ast.cmpop], tuple[str, Callable[[float, float], bool]]] = {
+    ast.Lt: ("<", operator.lt),
+    ast.LtE: ("<=", operator.le),
+    ast.Gt: (">", operator.gt),
+    ast.GtE: (">=", operator.ge),
+}
+_SUMS: Mapping[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a comparison."""
+
+    source: str
+    """As the program writes it."""
+    value: float
+    point: tuple[float, float] | None = None
+    """The position whose coordinate it is; None for a plain number."""
+    name: str = ""
+    """What was looked for there."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Coordinates of one picture that a program compares, two or more with what stands between them."""
+
+    line: int
+    axis: int
+    """0 for x, 1 for y."""
+    sides: tuple[Side, ...]
+    signs: tuple[str, ...]
+    holds: bool
+    image: ImageRef
+
+    @property
+    def source(self) -> str:
+        """As the program writes it."""
+        return self._joined([side.source for side in self.sides])
+
+    @property
+    def values(self) -> str:
+        """The same in numbers."""
+        return self._joined([f"{side.value:g}" for side in self.sides])
+
+    def _joined(self, sides: Sequence[str]) -> str:
+        return " ".join([sides[0], *(f"{sign} {side}" for sign, side in zip(self.signs, sides[1:], strict=True))])
+
+
+def comparisons(source: str, calls: Sequence[Call], error: ErrorRecord | None = None) -> tuple[Comparison, ...]:
+    """Returns the comparisons of positions in a program, those above the line where it failed."""
+    found = [call for call in calls if call.name == "get_pos" and _position(call)]
+    tree = parse(source) if found else None
+    if tree is None:
+        return ()
+    try:
+        reading = _Reading(tree, found)
+        last = error.line if error and error.line is not None else math.inf
+        nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Compare) and node.lineno <= last]
+        read = [reading.comparison(node) for node in sorted(nodes, key=lambda node: (node.lineno, node.col_offset))]
+    except RecursionError:
+        return ()
+    return tuple({(one.line, one.source): one for one in read if one is not None}.values())[:MOST]
+
+
+@dataclass(frozen=True)
+class _Coordinate:
+    call: Call
+    axis: int
+
+
+class _Reading:
+    """What the names of a program stand for."""
+
+    def __init__(self, tree: ast.Module, calls: Sequence[Call]) -> None:
+        on_line = Counter(call.line for call in calls)
+        self._calls = {call.line: call for call in calls if on_line[call.line] == 1}
+        stored = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+        self._set = Counter(stored)
+        self._names: dict[str, Call | _Coordinate | float] = {
+            name: float(value) for name, value in CONSTANTS.items() if name not in self._set
+        }
+        given = [node for node in ast.walk(tree) if isinstance(node, ast.Assign)]
+        for node in sorted(given, key=lambda node: node.lineno):
+            self._assign(node)
+
+    def _assign(self, node: ast.Assign) -> None:
+        held = self._value(node.value)
+        match node.targets:
+            case [ast.Name(name)] if held is not None and self._set[name] == 1:
+                self._names[name] = held
+            case [ast.Tuple([ast.Name(x), ast.Name(y)])] if isinstance(held, Call):
+                pairs = {name: _Coordinate(held, axis) for axis, name in enumerate((x, y)) if self._set[name] == 1}
+                self._names.update(pairs)
+
+    def _value(self, node: ast.expr) -> Call | _Coordinate | float | None:
+        match node:
+            case ast.Name(name):
+                return self._names.get(name)
+            case ast.Constant(int() | float() as number) if abs(number) < 1e6:
+                return float(number)
+            case ast.Call(ast.Name("get_pos")):
+                return self._calls.get(node.lineno)
+            case ast.Subscript(whole, ast.Constant(place)) if place in (0, 1):
+                held = self._value(whole)
+                return _Coordinate(held, 1 if place else 0) if isinstance(held, Call) else None
+            case ast.BinOp(left, sign, right):
+                one, other, total = self._value(left), self._value(right), _SUMS.get(type(sign))
+                if total is None or not isinstance(one, float) or not isinstance(other, float):
+                    return None
+                return None if total is operator.truediv and not other else total(one, other)
+        return None
+
+    def comparison(self, node: ast.Compare) -> Comparison | None:
+        """Returns what a comparison says; None where it compares anything but coordinates of one picture."""
+        parts = [node.left, *node.comparators]
+        signs = [_SAID[type(sign)] for sign in node.ops if type(sign) in _SAID]
+        sides, places = [], []
+        for part in parts:
+            match self._value(part):
+                case _Coordinate(call, axis) as place:
+                    places.append(place)
+                    x, y = call.value
+                    sides.append(Side(ast.unparse(part), (x, y)[axis], (x, y), _name(call)))
+                case float() as number:
+                    sides.append(Side(ast.unparse(part), number))
+        about = {(_image(place.call), place.axis) for place in places}
+        if len(sides) != len(parts) or len(signs) != len(node.ops) or len(about) != 1:
+            return None
+        image, axis = about.pop()
+        if image is None:
+            return None
+        holds = all(
+            says(one.value, other.value) for (_, says), (one, other) in zip(signs, pairwise(sides), strict=True)
+        )
+        return Comparison(node.lineno, axis, tuple(sides), tuple(sign for sign, _ in signs), holds, image)
+
+
+def _position(call: Call) -> bool:
+    """Whether a call gave a point."""
+    value = call.value
+    return isinstance(value, list | tuple) and len(value) == 2 and all(type(one) in (int, float) for one in value)
+
+
+def _name(call: Call) -> str:
+    return next((value for value in call.arguments.values() if isinstance(value, str)), "")
+
+
+def _image(call: Call) -> ImageRef | None:
+    return next((value for value in call.arguments.values() if isinstance(value, ImageRef)), None)

@@ -1,0 +1,201 @@
+"""Where the checkpoint of a part lies, what it takes there, and what of it is loaded. Loads nothing itself."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import os
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from fnmatch import fnmatch
+from pathlib import Path, PurePosixPath
+
+from ..models.lavis import environment
+
+__all__ = [
+    "NOT_HERE",
+    "cached",
+    "fetchable",
+    "hub_id",
+    "lies",
+    "loaded",
+    "memory",
+    "missing",
+    "offline",
+    "resolve",
+    "shown",
+    "size",
+]
+
+NOT_HERE = "not downloaded yet: needs the network once"
+_WEIGHTS = ("model*.safetensors", "pytorch_model*.bin")
+"""Weights as back ends look for them; the first kind there is is loaded."""
+_SMALL = (".json", ".txt", ".model", ".jinja")
+_VOCABULARY = ("tokenizer.json", "vocab.*", "*.model")
+_LOADING = threading.Lock()
+"""Held while the libraries are offline: the switch is theirs, and there is one."""
+
+
+def resolve(name: str) -> str:
+    """Returns the id a back end loads: ``@folder`` becomes the folder inside the package."""
+    if name.startswith("@"):
+        return str(Path(__file__).resolve().parent.parent / name[1:])
+    return name
+
+
+def shown(name: str) -> str:
+    """Returns what a checkpoint is called in answers: as presets write it, and never a path of this machine."""
+    return Path(name).expanduser().resolve().name if Path(name).expanduser().exists() else name
+
+
+def missing(spec: str | None) -> str:
+    """Says what a part lacks on this machine, without loading or fetching it; empty when nothing.
+
+    None is a part that a preset leaves to be chosen.
+    """
+    if spec is None:
+        return "yours to choose: --language-model"
+    back_end = spec.partition(":")[0]
+    if back_end.startswith("openai"):
+        return "" if os.environ.get("OPENAI_API_KEY") else "OPENAI_API_KEY is not set"
+    if back_end == "gguf" and importlib.util.find_spec("xllamacpp") is None:
+        return "needs pip install 'codevqa[gguf]'"
+    if back_end == "lavis":
+        return "" if environment.python_of(environment.folder()).is_file() else "needs codevqa lavis install"
+    if fetchable(spec):
+        return "" if lies(spec) else NOT_HERE
+    place = lies(spec)
+    if place is None:
+        return "no such file" if back_end == "gguf" else "no such folder"
+    return "" if place.is_file() or _weights(place) else "folder has no weights"
+
+
+def fetchable(spec: str) -> bool:
+    """Says whether a part's checkpoint comes from the hub or the web."""
+    from ..models.web_checkpoint import WebCheckpoint
+
+    back_end, _, name = spec.partition(":")
+    if back_end.startswith("openai") or back_end == "lavis" or name.startswith("@"):
+        return False  # LAVIS fetches for itself
+    return WebCheckpoint.named(name) or hub_id(spec) is not None
+
+
+def lies(spec: str) -> Path | None:
+    """Returns the folder or file of a part's checkpoint, None where it is not here as a whole."""
+    from ..models.web_checkpoint import WebCheckpoint
+
+    back_end, _, name = spec.partition(":")
+    if back_end.startswith("openai") or back_end == "lavis":
+        return None
+    if WebCheckpoint.named(name):
+        return WebCheckpoint.at(name).made
+    identity = hub_id(spec)
+    if identity is None:
+        place = Path(resolve(name)).expanduser()
+        return place if place.exists() else None
+    repository, revision, file = identity
+    found = (cached(repository, mark, revision) for mark in ([file] if file else ["config.json", "modules.json"]))
+    mark = next(filter(None, found), None)
+    if mark is None or file:
+        return mark
+    return mark.parent if _whole(mark.parent) else None
+
+
+def size(place: Path) -> int:
+    """Returns the bytes that a checkpoint takes on disk."""
+    files = [place] if place.is_file() else [path for path in place.rglob("*") if path.is_file()]
+    return sum(path.stat().st_size for path in files)
+
+
+def memory(spec: str, place: Path) -> int:
+    """Returns about how many bytes the weights take once they are loaded where there is no GPU.
+
+    That is a float32 for each weight, and a byte where linear layers are in eight bits; a file of llama.cpp as it is.
+    """
+    if place.is_file():
+        return place.stat().st_size
+    weights = _weights(place)
+    if any(path.suffix != ".safetensors" for path in weights):
+        return sum(path.stat().st_size for path in weights)  # a pickle isn't opened to count
+    return sum(map(_count, weights)) * (1 if spec.startswith("transformers-int8:") else 4)
+
+
+@contextmanager
+def offline() -> Iterator[None]:
+    """Has the libraries load what is here without asking the hub whether it changed, which costs a minute offline."""
+    from huggingface_hub import constants
+
+    with _LOADING:
+        before, constants.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE, True
+        try:
+            yield
+        finally:
+            constants.HF_HUB_OFFLINE = before
+
+
+def hub_id(spec: str) -> tuple[str, str | None, str] | None:
+    """Returns repository, revision and file (of GGUF) of what the hub has; None for a folder or a file."""
+    back_end, _, name = spec.partition(":")
+    if name.startswith(("@", ".", "/", "~")) or Path(name).exists():
+        return None
+    if back_end == "gguf":
+        parts = name.split("/", 2)
+        return (f"{parts[0]}/{parts[1]}", None, parts[2]) if len(parts) == 3 and all(parts) else None
+    named = re.fullmatch(r"(\w[\w.-]*(?:/[\w.-]+)?)(?:@(\S+))?", name)
+    if named is None:
+        return None
+    before = "sentence-transformers/" if back_end == "sentence" and "/" not in name else ""
+    return before + named[1], named[2], ""
+
+
+def cached(repository: str, file: str, revision: str | None) -> Path | None:
+    """Returns where a file of the hub lies, None where it is not here."""
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(repository, file, revision=revision)
+    return Path(found) if isinstance(found, str) else None
+
+
+def _weights(folder: Path) -> list[Path]:
+    return [folder / name for name in loaded(_names(folder)) if PurePosixPath(name).suffix not in _SMALL]
+
+
+def _names(folder: Path) -> list[str]:
+    return [path.relative_to(folder).as_posix() for depth in ("*", "*/*") for path in sorted(folder.glob(depth))]
+
+
+def loaded(names: Sequence[str]) -> list[str]:
+    """Returns what loading reads of a repository's files: small ones, and of each folder one kind of weights.
+
+    Folders are those of sentence-transformers' modules, such as ``1_Pooling``.
+    """
+    mine = [name for name in names if re.fullmatch(r"(\d+_\w+/)?[^/]+", name)]
+    found = [name for name in mine if name.endswith(_SMALL)]
+    for folder in dict.fromkeys(PurePosixPath(name).parent for name in mine):
+        inside = [name for name in mine if PurePosixPath(name).parent == folder]
+        kinds = ([name for name in inside if fnmatch(PurePosixPath(name).name, kind)] for kind in _WEIGHTS)
+        found += next(filter(None, kinds), [])
+    return found
+
+
+def _whole(folder: Path) -> bool:
+    """Whether a snapshot has weights, every part of them, and a vocabulary: a download may have broken off."""
+    names, indices = _names(folder), list(folder.glob("*.index.json"))
+    for index in indices:
+        shards = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
+        if not set(shards) <= set(names):
+            return False
+    if not indices and any("-of-" in path.name for path in _weights(folder)):
+        return False
+    vocabulary = any(fnmatch(PurePosixPath(name).name, one) for name in names for one in _VOCABULARY)
+    return vocabulary and bool(_weights(folder))
+
+
+def _count(file: Path) -> int:
+    """Returns how many numbers a safetensors file has, from its header."""
+    with file.open("rb") as opened:
+        header = json.loads(opened.read(int.from_bytes(opened.read(8), "little")))
+    return sum(math.prod(one["shape"]) for name, one in header.items() if name != "__metadata__")

@@ -1,0 +1,61 @@
+"""What ``--compat`` sets: how another implementation does what is a choice here, as values under dotted names.
+
+Numbers of the prompt sets (examples, captions, draws) are the paper's already; what is not named here is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from ..core.errors import UnknownNameError
+from .configuration import Layer
+
+__all__ = ["RELEASE", "compat_layer"]
+
+RELEASE: Mapping[str, object] = MappingProxyType(
+    {
+        "matcher.dtype": "float32",
+        "captioner.dtype": "float32",
+        "writer.form": "completion",
+        "writer.wording": "release",
+        "writer.tell_kind": False,
+        "writer.selection": "nearest",
+        "writer.shots": None,
+        "writer.most_shots": None,
+        "writer.max_tokens": 512,
+        "writer.repairs": 0,
+        "writer.repair_runs": False,
+        "writer.rules": (),
+        "writer.fit": False,
+        "writer.constrained": False,
+        "query.form": "completion",
+        "query.wording": "release",
+        "query.max_tokens": 20,
+        "query.captions": None,
+        "query.max_draws": None,
+        "query.patches": 20,
+        "query.attempts": 4,
+        "query.selection": "question",
+        "query.shots": None,
+        "query.fit": False,
+        "query.witness": False,
+        "query.stated": False,
+        "position_text": "question",
+        "position_at": "corner",
+        "answers": "release",
+    }
+)
+"""The paper's released code."""
+_KNOWN = {"release": RELEASE}
+
+
+def compat_layer(name: str) -> Layer:
+    """Returns the layer that does as another implementation; options that a back end doesn't have are left out.
+
+    Raises:
+        UnknownNameError: there is none of that name.
+    """
+    if name not in _KNOWN:
+        raise UnknownNameError(f"--compat has no {name!r}.", hint=f"There is: {', '.join(_KNOWN)}.")
+    return Layer(f"--compat {name}", _KNOWN[name], optional=True)

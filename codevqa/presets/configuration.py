@@ -1,0 +1,240 @@
+"""A configuration: everything an engine is made from, put together in layers, each of which knows where it comes from.
+
+    preset < preset file < --compat < --config < environment < command line
+
+A layer holds values under dotted names: those of :class:`~codevqa.core.settings.Settings` (``query.captions``), of
+parts (``matcher``, a ``back end:id``), and of their options (``matcher.dtype``).
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from ..core.errors import InputError
+from ..core.settings import Settings
+from .assembly import LOADERS, options_of, parse
+from .fields import changed, fit, flat, hints, nearest
+from .presets import PRESETS, Preset, preset
+
+__all__ = ["Configuration", "Layer", "configure", "of_part", "public", "read_file"]
+
+DEFAULT = "default"
+_SECRET = frozenset(("api_key", "key", "password", "secret", "token"))
+_POSITIVE = frozenset(
+    ("workers", "max_batch", "limits.seconds", "limits.wall_seconds", "limits.model_seconds", "limits.memory_bytes")
+)
+"""Numbers with which nothing could ever be answered if they were 0."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Values under dotted names, and where they come from."""
+
+    origin: str
+    """Such as ``--set`` or a file's name."""
+    values: Mapping[str, object]
+    file: str = ""
+    """The file that says so, for messages about it."""
+    optional: bool = False
+    """Whether options are passed over that a part doesn't have."""
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """Everything an engine is made from. :func:`configure` makes it."""
+
+    preset: str
+    """The named preset it builds on."""
+    settings: Settings
+    parts: Mapping[str, str]
+    """``back end:id`` by role."""
+    options: Mapping[str, Mapping[str, Any]]
+    """Arguments for loading a part, by role."""
+    origins: Mapping[str, str]
+    """Where each value comes from, by its dotted name."""
+
+    def here(self) -> Configuration:
+        """Returns what this machine runs: where it has no GPU, and PyTorch can, the preset's quantised language model.
+
+        A language model or a precision that was asked for stays.
+        """
+        chosen = preset(self.preset)
+        if chosen.quantised is None:
+            return self
+        made, origin = self, f"preset {self.preset}, as there is no GPU"
+        if self._untouched("language_model") and self._untouched("language_model.dtype"):
+            import torch
+
+            from ..models.causal_lm.int8_linear import available
+
+            if not torch.cuda.is_available() and available():
+                given = self.options.get("language_model", {})
+                kept = {name: given[name] for name in given if not self._untouched(f"language_model.{name}")}
+                made = replace(
+                    self,
+                    parts={**self.parts, "language_model": chosen.quantised},
+                    options={**self.options, "language_model": kept},
+                    origins={**self.origins, "language_model": origin},
+                )
+        if made.parts.get("language_model") == chosen.quantised and self._untouched("writer.most_shots"):
+            most = {"writer.most_shots": chosen.quantised_shots}
+            settings = changed(made.settings, most)
+            made = replace(made, settings=settings, origins={**made.origins, **dict.fromkeys(most, origin)})
+        return made
+
+    def _untouched(self, name: str) -> bool:
+        return self.origins.get(name, DEFAULT) in (DEFAULT, f"preset {self.preset}")
+
+
+def configure(name: str = "mini", layers: Iterable[Layer] = (), *, settings: Settings | None = None) -> Configuration:
+    """Puts a configuration together. Loads no model.
+
+    Args:
+        name: a preset, or a TOML file that may name the preset it builds on.
+        layers: each over those before it.
+        settings: settings in place of the preset's, below the layers.
+
+    Raises:
+        UnknownNameError: no such preset or back end.
+        InputError: no such field, or a value that it cannot have; the file cannot be read.
+    """
+    layers = list(layers)
+    if name.endswith(".toml"):
+        base, first = read_file(Path(name))
+        name, layers = base or "mini", [first, *layers]
+    chosen = preset(name)
+    own = f"preset {name}"
+    given = flat(settings or chosen.settings)
+    usual = flat(Settings())
+    values, parts = dict(given), dict(chosen.parts)
+    origins = {one: DEFAULT if given[one] == usual[one] else "given" if settings else own for one in given}
+    origins |= dict.fromkeys(parts, own)
+    kinds, roles = hints(Settings), get_type_hints(Preset)
+    assigned = [(layer, field, value) for layer in layers for field, value in layer.values.items()]
+    options = [one for one in assigned if _is_option(one[1])]
+    for layer, field, value in (one for one in assigned if not _is_option(one[1])):
+        with _blamed(layer):
+            role = field.removesuffix(".spec")
+            if role in LOADERS:
+                _choose(parts, role, fit(role, value, roles.get(role, str | None)))
+                origins[role] = layer.origin
+            elif field in kinds:
+                values[field] = _in_range(field, fit(field, value, kinds[field]))
+                origins[field] = layer.origin
+            else:
+                hint = "Give --preset." if field == "preset" else nearest(field, [*kinds, *LOADERS])
+                raise InputError(f"No field {field}.", hint=hint)
+    # Options of a preset belong to the model it names; those of a layer, to whatever the part is in the end.
+    kept = {
+        role: dict(chosen.options.get(role, {})) if spec == chosen.parts.get(role) else {}
+        for role, spec in parts.items()
+    }
+    origins |= {f"{role}.{option}": own for role, mine in kept.items() for option in mine}
+    for layer, field, value in options:
+        role, _, option = field.partition(".")
+        with _blamed(layer):
+            if _takes(parts, role, option, optional=layer.optional):
+                hint = (options_of(role, parts[role]) or {}).get(option, Any)
+                kept[role][option] = fit(field, value, hint)
+                origins[field] = layer.origin
+    return Configuration(name, changed(Settings(), values), parts, kept, origins)
+
+
+def read_file(path: Path) -> tuple[str | None, Layer]:
+    """Reads a TOML file: the preset it names, if any, and its values.
+
+    Raises:
+        InputError: it cannot be read, or is no TOML.
+    """
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        base = data.pop("preset", None)
+        layer = Layer(str(path), _dotted(data), file=str(path))
+    except OSError as error:
+        raise InputError(f"Cannot read the configuration {path}: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not a text file.", hint="Give a TOML file.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path} is no TOML: {error}.") from None
+    except RecursionError:
+        raise InputError(f"{path} is nested too deeply.", hint="'codevqa config' prints what there is.") from None
+    if not (base is None or isinstance(base, str)):
+        raise InputError(f"{path}: preset cannot be {base!r}.", hint=f"There are: {', '.join(PRESETS)}.")
+    return base, layer
+
+
+def public(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the options of a model without what must not be stored: keys, and passwords in addresses."""
+    kept = {name: value for name, value in options.items() if name.lower() not in _SECRET}
+    return {
+        name: re.sub(r"//[^/@]*@", "//", value) if isinstance(value, str) else value for name, value in kept.items()
+    }
+
+
+@contextmanager
+def _blamed(layer: Layer) -> Iterator[None]:
+    """Names the file in what is wrong with a value of it."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{layer.file}: {error.message}" if layer.file else error.message, hint=error.hint) from None
+
+
+def of_part(field: str) -> bool:
+    """Says whether a dotted name is a part's or an option's, and no setting's."""
+    return field.partition(".")[0] in LOADERS
+
+
+def _is_option(field: str) -> bool:
+    return of_part(field) and field.partition(".")[2] not in ("", "spec")
+
+
+def _choose(parts: dict[str, str], role: str, spec: str | None) -> None:
+    if spec is None:
+        parts.pop(role, None)
+    else:
+        parse(role, spec)  # a typing error should not cost the seconds of loading the parts before it
+        parts[role] = spec
+
+
+def _takes(parts: Mapping[str, str], role: str, option: str, *, optional: bool) -> bool:
+    """Says whether a part takes an option.
+
+    Raises:
+        InputError: it doesn't, and the option is not ``optional``.
+    """
+    if role not in parts:
+        if optional:
+            return False
+        raise InputError(f"There is no {role} to set {role}.{option} of.", hint=f"Name one: {role}=BACKEND:ID.")
+    known = options_of(role, parts[role])
+    if known is None or option in known or optional:
+        return known is None or option in known
+    back_end = parts[role].partition(":")[0]
+    names = [f"{role}.{one}" for one in known]
+    raise InputError(f"No option {role}.{option} of {back_end}.", hint=nearest(f"{role}.{option}", names))
+
+
+def _in_range(field: str, value: Any) -> Any:
+    """Returns a value; numbers are not negative, except the seed's.
+
+    Raises:
+        InputError: it is out of range.
+    """
+    if isinstance(value, int | float) and field != "seed" and (value < 0 or (value == 0 and field in _POSITIVE)):
+        raise InputError(f"{field} cannot be {value}.", hint="Give more." if field in _POSITIVE else "Give 0 or more.")
+    return value
+
+
+def _dotted(data: Mapping[str, Any], before: str = "") -> dict[str, object]:
+    """Returns the values of nested tables under dotted names."""
+    found: dict[str, object] = {}
+    for name, value in data.items():
+        found |= _dotted(value, f"{before}{name}.") if isinstance(value, dict) else {before + name: value}
+    return found

@@ -1,0 +1,77 @@
+"""Runs docs/tour.ipynb from top to bottom and keeps what it shows; ``make tour`` does."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
+from jupyter_client.manager import AsyncKernelManager
+from nbclient import NotebookClient
+
+ROOT = Path(__file__).resolve().parents[1]
+TOUR = ROOT / "docs" / "tour.ipynb"
+
+
+class ThisPython(KernelSpecManager):
+    """Starts the kernel with the Python of this process, whatever kernels are installed on the machine."""
+
+    def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
+        """Returns the only one there is."""
+        command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+        return KernelSpec(argv=command, display_name=kernel_name, language="python")
+
+
+def executed(top: Path, environment: Mapping[str, str]) -> Any:
+    """Returns the notebook as it comes out, errors in it, run below an empty folder that stands for the checkout."""
+    (top / "examples").symlink_to(ROOT / "examples")
+    (top / "docs").mkdir()
+    notebook = nbformat.read(TOUR, as_version=4)
+    manager = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=ThisPython())
+    resources = {"metadata": {"path": str(top / "docs")}}
+    # Errors are for the caller: raised from the middle, they would leave sockets behind.
+    client = NotebookClient(notebook, km=manager, timeout=300, allow_errors=True, resources=resources)
+    clean = {name: one for name, one in environment.items() if not name.startswith(("CODEVQA", "OPENAI", "HF_"))}
+    client.execute(env=clean, cleanup_kc=True)
+    return notebook
+
+
+def tidied(notebook: Any) -> Any:
+    """Returns an executed notebook without what differs from run to run, and each output in one form."""
+    for cell in notebook.cells:
+        cell.metadata = {}
+        if cell.cell_type != "code":
+            continue
+        cell.execution_count = None
+        kept: list[Any] = []
+        for output in cell.outputs:
+            if output.output_type == "error" or output.get("name") == "stderr":
+                sys.exit(f"{cell.id}: {output}")
+            if output.output_type == "stream":
+                if kept and kept[-1].output_type == "stream":
+                    kept[-1].text += output.text
+                else:
+                    kept.append(output)
+                continue
+            form = next((one for one in ("text/html", "image/png") if one in output.data), None)
+            if form is not None:
+                kept.append(nbformat.v4.new_output("display_data", {form: output.data[form]}))
+        cell.outputs = kept
+    notebook.metadata.language_info = {"name": "python"}
+    return notebook
+
+
+def main() -> None:
+    """Runs it, and writes it anew."""
+    with tempfile.TemporaryDirectory() as folder:
+        notebook = tidied(executed(Path(folder), os.environ))
+    TOUR.write_text(nbformat.writes(notebook) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""The metric that a run is scored with, and what of its data set the metric needs beside the answers."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from ...core.errors import SetupError
+from ..datasets import gqa
+from ..metrics import Metric, metric_for
+from ..run.run_info import RunInfo
+
+__all__ = ["metric_of"]
+
+
+def metric_of(info: RunInfo, variant: str | None = None, data: Path | None = None) -> Metric:
+    """Returns the metric of a run; GQA's with the choices that lie beside its questions.
+
+    Args:
+        info: the run.
+        variant: variant of the metric; None takes the run's.
+        data: where the data set is now; None looks where it was read from.
+
+    Raises:
+        UnknownNameError: there is no metric for the data set, or no such variant.
+        InputError: the file of choices is damaged.
+    """
+    find = None
+    if info.dataset == "gqa" and info.split.startswith(("train", "val")):  # others have none, and might search long
+        for folder in (data,) if data is not None else _folders(info):
+            with suppress(SetupError):
+                next(gqa.choices(folder, info.split), None)
+                find = partial(gqa.choices, folder, info.split)
+                break
+    return metric_for(info.dataset, info.variant if variant is None else variant, choices=find)
+
+
+def _folders(info: RunInfo) -> list[Path]:
+    """Folders above a run's questions; train_all's lie one deeper."""
+    first = Path(info.data.partition(", ")[0])
+    return list(first.parents)[: 3 if first.parent.name == "train_all_questions" else 2]

@@ -1,0 +1,111 @@
+"""From a data set to the paper's table: what that takes, and our figures beside the paper's."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from ..presets.checkpoints import missing
+from ..presets.configuration import Configuration
+from .report.paper import NOTE, reported
+from .report.parts import beside_paper, comparison, results
+from .report.table import aligned, summary_of
+from .report.view import Table
+from .run.store import Store
+from .task import DataSet, PictureFile
+
+__all__ = ["SPLITS", "Plan", "plan", "plan_lines", "table_lines"]
+
+SPLITS: Mapping[str, str] = MappingProxyType({"gqa": "testdev_balanced", "covr": "test", "nlvr2": "test1"})
+"""The splits that the paper reports, by data set."""
+RATES: Mapping[str, float] = MappingProxyType({"gqa": 5.9, "covr": 3.6, "nlvr2": 5.7})
+"""Questions a second, asked by both methods, on one H200 with a language model of 1.5B parameters beside BLIP large
+(docs/reproduce.md)."""
+_LAVIS_GB: Mapping[str, tuple[float, float]] = MappingProxyType({"retrieval": (3.7, 1.8), "caption": (1.9, 1.9)})
+"""Gigabytes of LAVIS's files of BLIP large, and of the folders made of them; reckoned from the networks' shapes."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a reproduction will take."""
+
+    dataset: str
+    split: str
+    questions: int
+    pictures: int
+    absent: tuple[str, ...]
+    """Pictures that are not there."""
+    parts: tuple[tuple[str, str, str], ...]
+    """Role, ``back end:id`` and what it lacks on this machine, for each model."""
+    free: int
+    """Bytes free where the run is kept."""
+
+
+def plan(dataset: DataSet, configuration: Configuration, out: Path, limit: int | None = None) -> Plan:
+    """Reads the data set through and looks for the models. Loads and fetches nothing.
+
+    Raises:
+        InputError: a file of the data set is damaged.
+    """
+    files: dict[tuple[str, str], bool] = {}
+    questions = 0
+    for example in itertools.islice(dataset, limit):
+        questions += 1
+        for image in example.images:
+            if isinstance(image, PictureFile):
+                key = (str(image.path), image.member)
+                if key not in files:
+                    files[key] = image.path.is_file()
+    absent = tuple(member or path for (path, member), here in files.items() if not here)
+    parts = tuple((role, spec, missing(spec)) for role, spec in configuration.parts.items())
+    place = next(folder for folder in (out.absolute(), *out.absolute().parents) if folder.exists())
+    return Plan(dataset.name, dataset.split, questions, len(files), absent, parts, shutil.disk_usage(place).free)
+
+
+def plan_lines(found: Plan) -> list[str]:
+    """Returns a plan for a terminal."""
+    where = (
+        "all of them here" if not found.absent else f"{len(found.absent):,} of them missing, first {found.absent[0]}"
+    )
+    lines = [f"{found.dataset} {found.split}: {found.questions:,} questions on {found.pictures:,} pictures, {where}"]
+    paper = reported(found.dataset)
+    if paper is not None and found.questions != paper.n:
+        lines.append(f"the paper asked {paper.n:,}, of {paper.split}")
+    rows = [(role, lacks or "here", spec) for role, spec, lacks in found.parts]
+    lines += aligned(rows) if rows else []
+    fetched = [
+        sizes
+        for _, spec, lacks in found.parts
+        if lacks
+        for name, sizes in _LAVIS_GB.items()
+        if f"_large_{name}" in spec
+    ]
+    if fetched:
+        down, made = sum(size for size, _ in fetched), sum(size for _, size in fetched)
+        lines.append(
+            f"LAVIS's files: about {down:.1f} GB to fetch, {down + made:.1f} GB on disk with what is made of them"
+        )
+    lines.append(f"disk: {found.free / 1e9:.0f} GB free for the run, of which a question takes about 20 kB")
+    hours = found.questions / RATES[found.dataset] / 3600
+    lines.append(f"time: about {hours:.1f} hours on one H200 with a language model of 1.5B; larger ones take longer")
+    return lines
+
+
+def table_lines(store: Store) -> list[str]:
+    """Returns the run's figures beside the paper's, whole and by group."""
+    named = [("", store.info, summary_of(store))]
+    sections = [results(named), *comparison(named)]
+    tables = [table for section in sections for table in section.tables]
+    lines = [line for table in (*tables, *beside_paper(*named[0][1:])) for line in _shown(table)]
+    return [*lines, "", f"Paper: {NOTE}."]
+
+
+def _shown(table: Table) -> Iterator[str]:
+    if table.title:
+        yield ""
+        yield table.title
+    yield from aligned([table.head, *table.rows])

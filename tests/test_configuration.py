@@ -1,0 +1,447 @@
+"""Configurations: every value reachable, each knows where it comes from, mistakes are told before a model is loaded."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import os
+import pickle
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args, get_type_hints, is_typeddict
+
+import pytest
+from cli_kit import GARDEN, CommandLine, assert_one_clear_line, environment
+from eval_kit import Numbered
+from huggingface_hub import constants
+
+from codevqa import CodeVQA
+from codevqa.core.errors import InputError, SetupError, UnknownNameError
+from codevqa.core.settings import Limits, QuerySettings, Settings, WriterSettings
+from codevqa.demo.engines import Engines
+from codevqa.eval import evaluate
+from codevqa.eval.run.choices import engine_for
+from codevqa.eval.run.record import record_engine
+from codevqa.eval.run.weights import weight_hashes
+from codevqa.presets.assembly import LOADERS, BackEnd, options_of, resolve
+from codevqa.presets.compat import RELEASE, compat_layer
+from codevqa.presets.configuration import Configuration, Layer, configure
+from codevqa.presets.fields import Text, fit, flat, hints
+from codevqa.presets.presets import PRESETS
+
+
+def said(*words: str) -> Layer:
+    """What ``--set`` makes of its words."""
+    pairs = [word.partition("=") for word in words]
+    return Layer("--set", {name: Text(value) for name, _, value in pairs})
+
+
+# -- values ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_field_takes_its_own_default() -> None:
+    kinds = hints(Settings)
+    assert flat(Settings()).keys() == kinds.keys() and {"seed", "query.captions", "limits.seconds"} <= kinds.keys()
+    for preset in PRESETS.values():
+        for name, value in flat(preset.settings).items():
+            assert fit(name, value, kinds[name]) == value, name
+
+
+def arguments(target: Callable[..., Any]) -> dict[str, Any]:
+    """The annotation of each keyword argument of a loader; where a class method takes any, those of its class."""
+    said = get_type_hints(target.__init__ if inspect.isclass(target) else target)
+    found: dict[str, Any] = {}
+    for name, parameter in inspect.signature(target).parameters.items():
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            found[name] = said[name]
+        elif parameter.kind is parameter.VAR_KEYWORD:
+            typed = [one for one in get_args(said[name]) if is_typeddict(one)]
+            found |= hints(typed[0]) if typed else arguments(target.__self__)  # type: ignore[attr-defined]
+    return found
+
+
+@pytest.mark.parametrize(("role", "back_end"), [(role, one) for role, ones in LOADERS.items() for one in ones])
+def test_a_back_end_takes_other_options_than_it_says(role: str, back_end: str) -> None:
+    loader = LOADERS[role][back_end]
+    assert isinstance(loader, BackEnd)
+    taken, told = arguments(loader.maker), hints(loader.takes)
+    if back_end == "blip":
+        taken["dtype"] = str | None  # a program may give torch's own, a text cannot
+    assert told == taken
+    assert (options_of(role, f"{back_end}:x") or {}).keys() == told.keys() - loader.fixed.keys()
+
+
+LIGHT = """
+import sys
+from codevqa.cli.main import main
+try:
+    main()
+except SystemExit:
+    pass
+print({"torch", "transformers", "openai"} & sys.modules.keys())
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["config"],
+        ["ask", str(GARDEN), "-q", "Is it red?", "--set", "captioner.fats=false"],
+        ["ask", str(GARDEN), "-q", "Is it red?", "--set", "language_model.loop=maybe"],
+        ["ask", str(GARDEN), "-q", "Is it red?", "--dataset", "gqb"],
+        ["ask", "nowhere.png", "-q", "Is it red?"],
+        ["ask", str(GARDEN), "-q", " "],
+    ],
+    ids=" ".join,
+)
+def test_what_loads_no_model_waits_for_pytorch(words: list[str]) -> None:
+    command = [sys.executable, "-c", LIGHT, *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500, env=environment(), check=True)
+    assert done.stdout.splitlines()[-1] == "set()"
+    assert words == ["config"] or done.stderr.count("\n") == 1, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        ("query.captions=3", 3),
+        ("query.captions=none", None),
+        ("limits.seconds=2", 2.0),
+        ("writer.fit=false", False),
+        ("writer.constrained=auto", "auto"),
+        ("writer.constrained=true", True),
+        ("writer.form=chat", "chat"),
+        ('writer.form="chat"', "chat"),
+        ("writer.rules=[]", ()),
+        ('writer.rules=["kind", "truth"]', ("kind", "truth")),
+        ("prompts=3", "3"),
+        ("prompts=a b/ü", "a b/ü"),
+        ("seed=-4", -4),
+        ("remember=1_000", 1000),
+    ],
+)
+def test_a_word_of_the_command_line_is_read_as_its_field_wants(word: str, value: object) -> None:
+    made = configure("mini", [said(word)])
+    found = flat(made.settings)[word.partition("=")[0]]
+    assert found == value and type(found) is type(value)
+    assert made.origins[word.partition("=")[0]] == "--set"
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("query.caption=3", "No field query.caption. Did you mean query.captions?"),
+        ("captions=3", "No field captions. Did you mean query.captions?"),
+        ("preset=base", "No field preset. Give --preset."),
+        ("qwertz=3", "No field qwertz. 'codevqa config' prints all there are."),
+        ("query.captions=x", "query.captions cannot be 'x': it takes a whole number or none."),
+        ("query.captions=true", "query.captions cannot be 'true': it takes a whole number or none."),
+        ("query.captions=3\nseed=1", "query.captions cannot be '3\\nseed=1': it takes a whole number or none."),
+        ("limits.seconds=nan", "limits.seconds cannot be 'nan': it takes a number."),
+        ("writer.form=talk", "writer.form cannot be 'talk'. There are: auto, completion, chat."),
+        ("writer.constrained=maybe", "writer.constrained cannot be 'maybe'. There are: true, false, auto."),
+        ("writer.rules=kind", "writer.rules cannot be 'kind': it takes a list of texts."),
+        ("writer.repairs=-1", "writer.repairs cannot be -1. Give 0 or more."),
+        ("workers=0", "workers cannot be 0. Give more."),
+        ("matcher.blok=2", "No option matcher.blok of blip. Did you mean matcher.block?"),
+        ("matcher.block=x", "matcher.block cannot be 'x': it takes a whole number."),
+        ("matcher.average=some", "matcher.average cannot be 'some'. There are: words, all."),
+        ("matcher=blop:x", "'blop:x' is no matcher. Write one of: blip:ID"),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_the_field(word: str, message: str) -> None:
+    with pytest.raises((InputError, UnknownNameError)) as caught:
+        configure("mini", [said(word)])
+    assert str(caught.value).startswith(message) and "\n" not in str(caught.value)
+
+
+# -- layers ----------------------------------------------------------------------------------------------------------
+
+
+def test_each_layer_is_over_those_before_it_and_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "my.toml"
+    path.write_text('preset = "base"\nseed = 5\n[query]\ncaptions = 4\nwitness = false\n[matcher]\ndtype = "float64"\n')
+    made = configure(str(path), [compat_layer("release"), said("query.captions=2")])
+    origins = {name: made.origins[name] for name in ("seed", "query.captions", "query.stated", "workers", "matcher")}
+    assert origins == {
+        "seed": str(path),
+        "query.captions": "--set",
+        "query.stated": "--compat release",
+        "workers": "default",
+        "matcher": "preset base",
+    }
+    assert (made.preset, made.settings.seed, made.settings.query.captions) == ("base", 5, 2)
+    assert made.options["matcher"] == {"dtype": "float32"}
+
+
+def test_options_of_a_layer_go_to_whatever_the_part_is_in_the_end() -> None:
+    made = configure("mini", [said("matcher.dtype=float32"), Layer("--matcher", {"matcher": "blip:some/other"})])
+    assert (made.parts["matcher"], made.options["matcher"]) == ("blip:some/other", {"dtype": "float32"})
+    assert configure("mini", [said("retriever=none")]).parts.keys() == PRESETS["mini"].parts.keys() - {"retriever"}
+    with pytest.raises(InputError, match="There is no retriever to set"):
+        configure("mini", [said("retriever=none", "retriever.device=cpu")])
+
+
+def test_what_a_back_end_does_not_have_is_left_out_of_compat_alone() -> None:
+    other = Layer("--lm", {"language_model": "gguf:x.gguf"})
+    precise = Layer("--compat", {"language_model.dtype": "float32"}, optional=True)
+    assert configure("mini", [other, precise]).options["language_model"] == {}
+    with pytest.raises(InputError, match=r"No option language_model.dtype of gguf"):
+        configure("mini", [other, replace(precise, optional=False)])
+
+
+def test_everything_the_release_does_is_a_field_and_turned_on() -> None:
+    made = configure("base", [compat_layer("release")])
+    values = flat(made.settings) | {
+        f"{role}.{name}": one for role in made.parts for name, one in made.options[role].items()
+    }
+    assert {name: values[name] for name in RELEASE} == dict(RELEASE)
+    with pytest.raises(UnknownNameError, match="There is: release"):
+        compat_layer("lavis")
+
+
+def test_a_configuration_travels_to_another_process() -> None:
+    made = configure("base", [compat_layer("release"), said("matcher.device=cpu")])
+    assert pickle.loads(pickle.dumps(made)) == made  # noqa: S301
+
+
+# -- files -----------------------------------------------------------------------------------------------------------
+
+
+def plain(made: Configuration) -> tuple[object, ...]:
+    return made.preset, made.settings, made.parts, made.options
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_what_config_prints_is_read_back_as_the_same(preset: str, tmp_path: Path, codevqa: CommandLine) -> None:
+    path = tmp_path / "printed.toml"
+    values = {"prompts": 'a "b" ü\\', "writer.rules": "[]", "query.captions": "none", "query.doubt": "1e-7"}
+    values |= {"language_model": "transformers:one", "language_model.max_batch": "2", "retriever": "none"}
+    words = [f"--set={name}={value}" for name, value in values.items()]
+    done = codevqa("config", "--preset", preset, *words)
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    path.write_text(done.stdout, encoding="utf-8")
+    made = configure(preset, [Layer("--set", {name: Text(value) for name, value in values.items()})]).here()
+    assert plain(configure(str(path))) == plain(made)
+    again = codevqa("config", "--config", path)
+    assert tomllib.loads(again.stdout) == tomllib.loads(done.stdout)
+    assert "# --set\n" in done.stdout and f"# {path}\n" in again.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("seed = 1\nquery = x\nworkers = 2", "is no TOML: "),
+        ("[query]\ncaption = 3", "my.toml: No field query.caption. Did you mean query.captions?"),
+        ("seed = 2020-01-01", "my.toml: seed cannot be 2020-01-01: it takes a whole number."),
+        ("preset = 3", "my.toml: preset cannot be 3."),
+        ("[[writer]]\nrepairs = 0", "my.toml: No field writer."),
+        ("a" + ".a" * 3000 + " = 1", "is nested too deeply"),
+        ('preset = "huge"', "No preset 'huge'."),
+    ],
+)
+def test_a_file_s_mistake_is_one_line_that_names_it(
+    text: str, message: str, tmp_path: Path, codevqa: CommandLine
+) -> None:
+    path = tmp_path / "my.toml"
+    path.write_text(text)
+    for option in ("--config", "--preset"):
+        done = codevqa("ask", str(GARDEN), "-q", "What is it?", option, path)
+        assert_one_clear_line(done, message)
+    if "TOML" in message:
+        assert "line 2" in done.stderr
+
+
+def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path, codevqa: CommandLine) -> None:
+    (tmp_path / "picture.toml").write_bytes(GARDEN.read_bytes())
+    for name, message in (("gone.toml", "Cannot read the configuration"), ("picture.toml", "is not a text file")):
+        assert_one_clear_line(codevqa("config", "--config", tmp_path / name), message)
+
+
+def test_the_preset_of_a_file_gives_way_to_one_that_is_named_but_not_to_the_environment(
+    tmp_path: Path, codevqa: CommandLine
+) -> None:
+    path = tmp_path / "my.toml"
+    path.write_text('preset = "large"\n[query]\npatches = 7\n')
+
+    def printed(*words: object, **variables: str) -> dict[str, object]:
+        return tomllib.loads(codevqa("config", *words, **variables).stdout)
+
+    assert printed("--config", path)["preset"] == printed("--preset", path)["preset"] == "large"
+    assert printed("--config", path, CODEVQA_PRESET="mini")["preset"] == "large"
+    named = printed("--config", path, "--preset", "mini", CODEVQA_LANGUAGE_MODEL="openai:x")
+    assert (named["preset"], named["query"]["patches"]) == ("mini", 7)  # type: ignore[index]
+    assert named["language_model"] == {"spec": "openai:x"}
+    path.write_text('language_model = "openai:y"')
+    done = codevqa("config", "--config", path, CODEVQA_LANGUAGE_MODEL="openai:x")
+    assert 'spec = "openai:x"' in done.stdout and "# environment\n" in done.stdout
+
+
+# -- commands --------------------------------------------------------------------------------------------------------
+
+
+def test_a_value_set_changes_what_is_read(codevqa: CommandLine) -> None:
+    words = ("ask", str(GARDEN), "-q", "What is in the picture?", "--method", "pnpvqa", "--json", "--evidence")
+    done = codevqa(*words, "--quiet", "--set", "query.captions=1", "--set", "query.patches=4")
+    (evidence,) = json.loads(done.stdout)["baseline"]
+    assert len(evidence["captions"][0]) == 1
+    assert all(len(patches) == 4 for patches in evidence["patches"][0])
+
+
+def test_set_without_a_value_points_to_as_set(codevqa: CommandLine) -> None:
+    done = codevqa("ask", str(GARDEN), "-q", "Is it red?", "--set", "--json")
+    assert_one_clear_line(done, "--set '--json' is no NAME=VALUE, such as query.captions=3.")
+    assert "--as-set" in done.stderr
+
+
+@pytest.mark.parametrize("command", [["ask"], ["run", "-"], ["prompt"], ["demo"], ["eval", "gqa", "--data", "x"]])
+def test_a_mistake_is_told_by_every_command_before_a_model_is_loaded(
+    command: list[str], tmp_path: Path, codevqa: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("codevqa.eval.datasets.open_dataset", lambda *_, **__: Numbered(tmp_path, 1))
+    monkeypatch.setattr("codevqa.presets.assembly.load", lambda *_, **__: pytest.fail("loaded"))
+    monkeypatch.setattr(codevqa.engines, "configured", lambda _: pytest.fail("loaded"))
+    monkeypatch.setattr("codevqa.demo.main", lambda *_, **__: pytest.fail("served"))
+    words = [*command, *([GARDEN] if command[0] in ("ask", "run") else [])]
+    words += {"demo": [], "eval": ["--out", tmp_path / "run"]}.get(command[0], ["-q", "What is it?"])
+    done = codevqa(*words, "--set", "query.caption=3", stdin="answer = 1")
+    assert_one_clear_line(done, "No field query.caption. Did you mean query.captions?")
+
+
+def test_compat_tells_what_it_sets_unless_something_else_did(codevqa: CommandLine) -> None:
+    words = ("ask", str(GARDEN), "-q", "What color is the house?", "--compat", "release", "--set", "writer.repairs=1")
+    done = codevqa(*words)
+    assert done.stderr.startswith("codevqa: --compat release sets\n"), done.stderr
+    told = {line.split(" = ")[0].strip() for line in done.stderr.split("codevqa: loading")[0].splitlines()[1:]}
+    assert told == RELEASE.keys() - {"writer.repairs"}
+    quiet = codevqa(*words, "--quiet")
+    assert (quiet.returncode, quiet.stderr) == (0, "")
+    assert codevqa("ask", str(GARDEN), "-q", "x", "--compat", "lavis").stderr.startswith("codevqa: --compat has no")
+
+
+def test_prompt_shows_what_the_settings_make_it(codevqa: CommandLine) -> None:
+    words = ("prompt", "-q", "what is it?", "--selection", "fixed")
+    assert codevqa(*words, "--set", "writer.shots=2").stdout.count("\n# Image ") == 3
+    assert codevqa(*words, "--set", "prompts=covr").stdout.count("\n# Image Set ") == 7
+
+
+def test_a_key_is_given_to_the_model_and_printed_nowhere(codevqa: CommandLine) -> None:
+    words = ["--lm", "openai:x", "--set", "language_model.api_key=sk-1234567890", "--set"]
+    done = codevqa("config", *words, "language_model.base_url=http://me:hunter22@localhost/v1")
+    assert "sk-1234" not in done.stdout and "hunter22" not in done.stdout
+    assert "# given, and not shown: api_key, base_url" in done.stdout
+
+
+def test_the_page_s_engines_all_take_the_values(tmp_path: Path) -> None:
+    path = tmp_path / "my.toml"
+    path.write_text('preset = "mini"\nseed = 9\n')
+    engines = Engines(str(path), [said("query.captions=2")])
+    assert engines.default == "mini"
+    made, other = engines.configuration("mini").settings, engines.configuration("large").settings
+    assert (made.seed, made.query.captions) == (9, 2) and (other.seed, other.query.captions) == (0, 2)
+    with pytest.raises(InputError, match="No field sed"):
+        Engines("mini", [said("sed=2")])
+
+
+def test_the_library_takes_single_values() -> None:
+    base = Settings(WriterSettings().form, WriterSettings(max_tokens=8, repairs=0), QuerySettings(captions=5), Limits())
+    base = replace(base, prompts=None)
+    with CodeVQA.from_preset("mini", settings=base, sets={"query.patches": 9, "matcher.block": 1}) as vqa:
+        assert (vqa.settings.query.captions, vqa.settings.query.patches, vqa.settings.writer.max_tokens) == (5, 9, 8)
+        assert vqa.configuration is not None and vqa.configuration.options["matcher"] == {"block": 1, "average": "all"}
+    with pytest.raises(InputError, match=r"matcher.block cannot be 'x'"):
+        CodeVQA.from_preset("mini", sets={"matcher.block": "x"})
+
+
+# -- records ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(constants, "HF_ASSETS_CACHE", str(tmp_path / "assets"))
+    return tmp_path / "assets" / "codevqa" / "weights" / "sha256.json"
+
+
+def test_a_run_records_every_part_with_the_hashes_of_its_weights(tmp_path: Path, cache: Path) -> None:
+    data = Numbered(tmp_path / "pictures", 1)
+    layers = [said("matcher.dtype=float64", "query.captions=2", "workers=2")]
+    with evaluate(engine_for(data, "mini", layers), data, tmp_path / "run", methods=["pnpvqa"]) as store:
+        info = store.info
+    matcher = info.parts["matcher"]
+    weights = Path(resolve("@mini/weights/matcher"), "model.safetensors").read_bytes()
+    assert matcher == {
+        "spec": "blip:@mini/weights/matcher",
+        "options": {"block": 2, "average": "all", "dtype": "float64"},
+        "computes": "float64 on cpu",
+        "weights": {"model.safetensors": hashlib.sha256(weights).hexdigest()},
+    }
+    assert info.parts.keys() == {"matcher", "captioner", "language_model", "retriever"}
+    assert all(part["computes"].endswith(" on cpu") and part["weights"] for part in info.parts.values())
+    assert info.settings["query"]["captions"] == 2 and len(json.loads(cache.read_text())) == 4
+
+
+def test_a_run_goes_on_whatever_is_told_of_its_parts(tmp_path: Path, cache: Path) -> None:
+    data = Numbered(tmp_path / "pictures", 2)
+    for limit, words in ((1, []), (2, ["matcher.max_batch=3"])):
+        options = {"methods": ["pnpvqa"], "limit": limit, "resume": True}
+        with evaluate(engine_for(data, "mini", [said(*words)]), data, tmp_path / "run", **options) as store:  # type: ignore[arg-type]
+            assert len(store) == limit
+    with pytest.raises(InputError, match=r"settings.query.captions was None, now 2"):
+        evaluate(engine_for(data, "mini", [said("query.captions=2")]), data, tmp_path / "run", resume=True)
+
+
+def test_a_replay_takes_settings_in_place_of_those_recorded(tmp_path: Path) -> None:
+    data = Numbered(tmp_path / "pictures", 1)
+    record_engine(tmp_path / "run", configure("mini", [said("seed=3", "limits.calls=7")])).close()
+    with engine_for(data, "mini", [said("limits.calls=5")], replay=tmp_path / "run")() as vqa:
+        assert (vqa.settings.seed, vqa.settings.limits.calls, vqa.settings.workers) == (3, 5, 64)
+
+
+def test_weights_are_hashed_once_and_again_when_they_change(tmp_path: Path, cache: Path) -> None:
+    weights = tmp_path / "model" / "model.safetensors"
+    weights.parent.mkdir()
+    weights.write_bytes(b"one")
+    spec = f"blip:{weights.parent}"
+    assert weight_hashes(spec) == {"model.safetensors": hashlib.sha256(b"one").hexdigest()}
+    cache.write_text(json.dumps(dict.fromkeys(json.loads(cache.read_text()), "remembered")))
+    assert weight_hashes(spec) == {"model.safetensors": "remembered"}
+    weights.write_bytes(b"two")
+    os.utime(weights, ns=(1, 1))
+    assert weight_hashes(spec) == {"model.safetensors": hashlib.sha256(b"two").hexdigest()}
+    cache.write_text("{damaged")
+    assert weight_hashes(spec) == {"model.safetensors": hashlib.sha256(b"two").hexdigest()}
+    weights.unlink()
+    weights.symlink_to(tmp_path / "gone")
+    assert weight_hashes(spec) == {} == weight_hashes("openai:x") == weight_hashes("blip:nobody/nothing")
+
+
+def test_weights_in_the_hub_s_cache_are_found(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    for name, files in (("some--blip", ("config.json", "pytorch_model.bin")), ("a--b", ("model.gguf", "other.gguf"))):
+        snapshot = tmp_path / f"models--{name}" / "snapshots" / ("0" * 40)
+        snapshot.mkdir(parents=True)
+        (tmp_path / f"models--{name}" / "refs").mkdir()
+        (tmp_path / f"models--{name}" / "refs" / "main").write_text("0" * 40)
+        for file in files:
+            (snapshot / file).write_text(file)
+    assert weight_hashes("blip:some/blip").keys() == {"pytorch_model.bin"}
+    assert weight_hashes(f"blip:some/blip@{'0' * 40}").keys() == {"pytorch_model.bin"}
+    assert weight_hashes(f"blip:some/blip@{'1' * 40}") == {}
+    assert weight_hashes("gguf:a/b/model.gguf").keys() == {"model.gguf"}
+
+
+def test_loading_and_asking_hash_nothing(cache: Path) -> None:
+    with CodeVQA.from_preset("mini") as vqa:
+        assert vqa.ask(GARDEN, "What color is the house?").text == "red"
+    assert not cache.exists()
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs a file that cannot be read by anybody")
+def test_weights_that_cannot_be_read_are_one_line(cache: Path) -> None:
+    with pytest.raises(SetupError, match="Cannot read the weights /proc/self/mem"):
+        weight_hashes("gguf:/proc/self/mem")

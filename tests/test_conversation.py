@@ -1,0 +1,115 @@
+"""``codevqa ask`` for many questions: typed at a terminal, from a script, or from a file; the models load once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from cli_kit import GARDEN, CommandLine, assert_one_clear_line
+from pages_kit import Read
+
+HARBOR = GARDEN.with_name("harbor.png")
+
+
+def test_a_script_of_questions_and_commands(tmp_path: Path, codevqa: CommandLine) -> None:
+    page, copy = tmp_path / "page.html", tmp_path / "a picture.png"
+    copy.write_bytes(GARDEN.read_bytes())
+    lines = [
+        "What color is the flag?",
+        "",
+        f":open '{copy}'",
+        "What color is the house?",
+        ":program",
+        f":trace {page}",
+        ":quit",
+        "What color is the tree?",
+    ]
+    done = codevqa("ask", HARBOR, "--quiet", stdin="\n".join(lines))
+    assert (done.returncode, done.stdout) == (0, "red\nred\n"), done.stderr
+    assert done.stderr.splitlines() == [
+        'img = open_image("Image7.jpg")',
+        'answer = query(img, "What color is the house?")',
+    ]
+    assert "What color is the house?" in Read(page.read_text(encoding="utf-8")).one("h1").text
+
+
+def test_a_line_that_fails_ends_the_script_or_goes_unsaid(tmp_path: Path, codevqa: CommandLine) -> None:
+    copy = tmp_path / "harbor.png"
+    copy.write_bytes(HARBOR.read_bytes())
+    wrong = {
+        ":program": "Nothing has been answered yet.",
+        ":trace": "0 files were given. Give 1.",
+        ":trace 'a": "No closing quotation.",
+        f":trace {copy}": "it exists, and is no trace page",
+        ":open": "No picture was given.",
+        ":open none.png": "No picture at none.png.",
+        ":open -": "No picture at -.",
+        ":open http://127.0.0.1/a.png": "Give --allow-url to fetch it.",
+        ":shut": "No command :shut.",
+        "x" * 1001: "The question has 1,001 characters.",
+    }
+    script = "\n".join([*wrong, "What color is the flag?"])
+    done = codevqa("ask", copy, "--quiet", stdin=script)
+    assert (done.returncode, done.stdout) == (1, "red\n")
+    said = done.stderr.splitlines()
+    assert len(said) == len(wrong)
+    for line, words in zip(said, wrong.values(), strict=True):
+        assert line.startswith("codevqa: ") and words in line
+    assert copy.read_bytes() == HARBOR.read_bytes()
+    assert_one_clear_line(codevqa("ask", copy, stdin="\n"), "No question was given. Give -q QUESTION")
+
+
+# -- from a file ------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_of_questions_is_answered_out_of_order_or_a_bad_line_costs_the_others(
+    tmp_path: Path, codevqa: CommandLine
+) -> None:
+    (tmp_path / "pictures").mkdir()
+    for one in (GARDEN, HARBOR):
+        (tmp_path / "pictures" / one.name).write_bytes(one.read_bytes())
+    flag = {"images": ["pictures/harbor.png"], "question": "What color is the flag?", "id": 7}
+    lines = [
+        json.dumps(flag),
+        "nonsense",
+        json.dumps({"images": "pictures/garden.png", "question": "Is the red house to the left of the green tree?"}),
+        "",
+        json.dumps({"images": ["none.png"], "question": "What is it?"}),
+        json.dumps({"images": [1], "question": "What is it?"}),
+        json.dumps({"images": ["https://127.0.0.1/a.png"], "question": "What is it?"}),
+        json.dumps({"images": [str(GARDEN)], "question": "x" * 1001}),
+        json.dumps({"images": [str(GARDEN)], "question": "\ud800"}),
+        "[" * 100_000,
+        json.dumps({"images": [str(GARDEN)], "question": "What color is the house?"}),
+    ]
+    path = tmp_path / "questions.jsonl"
+    path.write_text("\n".join(lines))
+    done = codevqa("ask", "--questions", path)
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 1
+    assert [row["answer"] for row in rows] == ["red", "", "yes", "", "", "", "", "", "", "red"]
+    assert len({tuple(row) for row in rows}) == 1, "every row has the same keys"
+    assert done.stdout.encode(), "half a surrogate pair would not go out"
+    kinds = [row["error"] and row["error"]["type"] for row in rows]
+    assert kinds == [
+        None, "InputError", None, "ImageError", "InputError", "InputError", "QuestionError", "QuestionError",
+        "InputError", None,
+    ]  # fmt: skip
+    assert rows[1]["error"]["message"].startswith(f"{path}:2 is no JSON.")
+    assert rows[4]["error"]["message"].startswith(f'{path}:6 lacks "images" or "question".')
+    assert "10 of 10 questions" in done.stderr and "7 errors" in done.stderr
+
+
+def test_questions_of_standard_input_with_their_evidence(codevqa: CommandLine) -> None:
+    line = json.dumps({"images": [str(HARBOR)], "question": "What color is the flag?"})
+    done = codevqa("ask", "--questions", "-", "--evidence", "--quiet", stdin=f"{line}\n{line}\n")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [json.loads(row)["written"]["examples"] != [] for row in done.stdout.splitlines()] == [True, True]
+    assert_one_clear_line(codevqa("ask", "--questions", "-", stdin=" \n"), "holds no question")
+
+
+def test_a_picture_of_standard_input(codevqa: CommandLine) -> None:
+    with HARBOR.open("rb") as picture:
+        done = codevqa("ask", "-", "-q", "What color is the flag?", "--quiet", stdin=picture.read())
+    assert (done.returncode, done.stdout) == (0, "red\n"), done.stderr
+    assert_one_clear_line(codevqa("ask", "-", "-q", "What is it?", stdin="text"), "standard input is not a picture")

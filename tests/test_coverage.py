@@ -1,0 +1,23 @@
+"""A figure's interval holds the truth about as often as it says, on data sets of every structure that we score."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+coverage = import_module("benchmarks.coverage")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("structure", coverage.structures(), ids=lambda one: one.name)
+def test_an_interval_is_too_narrow_or_a_true_null_rejected(structure: Any) -> None:
+    found = coverage.covered(structure, before=False)
+    assert 0.93 <= found.difference[1] <= 0.97
+    assert found.rejected[1] <= 0.07
+    # A handful of clusters says so little of a share that more than is promised is held.
+    assert 0.93 <= found.share[1] <= (0.97 if structure.clusters.max() >= 9 else 0.995)

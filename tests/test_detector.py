@@ -1,0 +1,162 @@
+"""Detectors: boxes are the network's own, whatever else is asked at the same time, and count things in programs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from tiny import noise_picture, write_blip
+from tiny_detector import write_grounding_dino, write_owlv2
+
+from codevqa import CodeVQA
+from codevqa.core.errors import CodeVQAError, ModelNotFoundError, SetupError, UnknownNameError
+from codevqa.models.base import Box, DetectRequest
+from codevqa.models.detector import ZeroShotDetector
+from codevqa.presets.assembly import load
+from codevqa.presets.configuration import Layer, configure
+
+WRITERS = {"grounding-dino": write_grounding_dino, "owlv2": write_owlv2}
+REQUESTS = [
+    DetectRequest(noise_picture(0), "cat"),
+    DetectRequest(noise_picture(1), "a red dog in the park"),
+    DetectRequest(noise_picture(2, 60, 30), "Dog."),
+    DetectRequest(noise_picture(1), "cat"),
+    DetectRequest(noise_picture(2, 60, 30), "cat " * 100),
+]
+
+
+@pytest.fixture(scope="module", params=WRITERS)
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return WRITERS[request.param](tmp_path_factory.mktemp(request.param))
+
+
+@pytest.fixture(scope="module")
+def detector(folder: str) -> ZeroShotDetector:
+    return ZeroShotDetector.from_pretrained(folder, device="cpu", threshold=0.0, max_batch=4)
+
+
+def rows(boxes: tuple[Box, ...]) -> npt.NDArray[np.float64]:
+    return np.array([(box.left, box.top, box.right, box.bottom, box.score) for box in boxes]).reshape(-1, 5)
+
+
+def test_boxes_are_what_the_network_says_of_the_picture_alone(detector: ZeroShotDetector) -> None:
+    picture = noise_picture(0)  # 40 x 30
+    grounding = detector._network.config.model_type == "grounding-dino"
+    text = "cat." if grounding else "a photo of a cat"
+    given = detector._processor(images=[picture.pixels], text=[text], return_tensors="pt")
+    with torch.inference_mode():
+        output = detector._network(**given)
+    scores = output.logits.sigmoid().amax(-1)[0]
+    x, y, width, height = output.pred_boxes[0].T
+    # OWLv2 sees a square whose lower part is grey.
+    across, down = 40, 30 if grounding else 40
+    expected = torch.stack([x - width / 2, y - height / 2, x + width / 2, y + height / 2], -1)
+    expected = expected * torch.tensor([across, down, across, down])
+    (found,) = detector.detect([DetectRequest(picture, " Cat ")])
+    order = scores.argsort(descending=True, stable=True)
+    assert len(found) == len(scores) > 10
+    np.testing.assert_allclose(rows(found), torch.cat([expected, scores[:, None]], -1)[order].numpy(), atol=1e-3)
+
+
+def test_a_box_does_not_depend_on_what_else_is_asked(detector: ZeroShotDetector) -> None:
+    together = detector.detect(REQUESTS)
+    for request, found in zip(REQUESTS, together, strict=True):
+        (alone,) = detector.detect([request])
+        np.testing.assert_allclose(rows(found), rows(alone), atol=1e-2)
+    assert not np.allclose(rows(together[0]), rows(together[3]), atol=1)
+
+
+def test_a_folder_laid_out_as_on_the_hub_finds_the_same(
+    folder: str, detector: ZeroShotDetector, tmp_path: Path
+) -> None:
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    settings = json.loads((tmp_path / "processor_config.json").read_text())
+    (tmp_path / "processor_config.json").unlink()
+    older = settings["image_processor"] | {"processor_class": settings["processor_class"]}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(older))
+    copied = ZeroShotDetector.from_pretrained(str(tmp_path), device="cpu", threshold=0.0, max_batch=4)
+    assert copied.detect(REQUESTS[:2]) == detector.detect(REQUESTS[:2])
+    assert type(copied._processor.image_processor).__name__.endswith("Pil")
+
+
+def test_boxes_at_or_below_the_threshold_are_left_out(folder: str, detector: ZeroShotDetector) -> None:
+    (every,) = detector.detect(REQUESTS[:1])
+    bound = every[4].score
+    (found,) = ZeroShotDetector.from_pretrained(folder, threshold=bound).detect(REQUESTS[:1])
+    assert found == every[:4]
+    assert load("detector", f"zero-shot:{folder}")._threshold == 0.3
+
+
+def test_a_program_counts_with_it(folder: str, detector: ZeroShotDetector) -> None:
+    picture = noise_picture(0)
+    expected = sum(box.score > 0.3 for box in detector.detect([DetectRequest(picture, "cat")])[0])
+    with CodeVQA.from_preset("mini", detector=f"zero-shot:{folder}") as vqa:
+        assert "find_object(img: Image" in vqa.prompt("How many cats are there?")
+        answer = vqa.run(picture, "answer = len(find_object(img, 'cat'))")
+        assert answer.models["detector"] == Path(folder).name
+    assert int(answer.text) == expected > 0
+    assert answer.trace.calls[0].evidence[0].kind == "detection"
+
+
+def test_a_file_may_bring_a_detector_and_a_user_another() -> None:
+    own = Layer("file", {"detector": "zero-shot:one", "detector.threshold": 0.4})
+    assert "detector" not in configure("mini").parts
+    made = configure("mini", [own])
+    assert (made.parts["detector"], made.options["detector"]) == ("zero-shot:one", {"threshold": 0.4})
+    assert (
+        configure("mini", [own, Layer("--set", {"detector": "zero-shot:other"})]).parts["detector"] == "zero-shot:other"
+    )
+    with pytest.raises(UnknownNameError, match="is no detector"):
+        configure("mini", [Layer("--set", {"detector": "IDEA-Research/grounding-dino-base"})])
+
+
+def test_the_precision_is_what_is_asked_for(folder: str) -> None:
+    detector = ZeroShotDetector.from_pretrained(folder, device="cpu", dtype="bfloat16", threshold=0.0)
+    assert {weight.dtype for weight in detector._network.parameters()} == {torch.bfloat16}
+    assert len(detector.detect(REQUESTS[:1])[0]) > 10
+    standard = ZeroShotDetector.from_pretrained(folder, device="cpu")
+    assert {weight.dtype for weight in standard._network.parameters()} == {torch.float32}
+
+
+def _without_weights(folder: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    kept = load_file(folder / "model.safetensors")
+    save_file({name: kept[name] for name in sorted(kept)[:-1]}, folder / "model.safetensors", {"format": "pt"})
+
+
+@pytest.mark.parametrize(
+    ("spoil", "error", "says"),
+    [
+        (lambda folder: (folder / "model.safetensors").write_bytes(b"no"), ModelNotFoundError, "Cannot load the"),
+        (lambda folder: (folder / "processor_config.json").unlink(), ModelNotFoundError, "Cannot load the detector"),
+        (_without_weights, ModelNotFoundError, "is not complete: 1 weights are missing"),
+    ],
+)
+def test_a_damaged_folder_is_one_line(
+    tmp_path: Path, spoil: Callable[[Path], object], error: type[CodeVQAError], says: str
+) -> None:
+    write_owlv2(tmp_path)
+    spoil(tmp_path)
+    with pytest.raises(error, match=says) as caught:
+        ZeroShotDetector.from_pretrained(str(tmp_path))
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_no_detector_is_named(tmp_path: Path, folder: str) -> None:
+    with pytest.raises(ModelNotFoundError, match="Cannot load the detector"):
+        ZeroShotDetector.from_pretrained(write_blip(tmp_path / "blip", "captioner"))
+    with pytest.raises(ModelNotFoundError, match="Cannot load the detector"):
+        ZeroShotDetector.from_pretrained(str(tmp_path / "none"))
+    with pytest.raises(SetupError, match=r"no threshold 1\.5"):
+        ZeroShotDetector.from_pretrained(folder, threshold=1.5)
+    other = ZeroShotDetector.from_pretrained(folder)
+    other._network.config.model_type = "omdet-turbo"
+    with pytest.raises(SetupError, match="'omdet-turbo' network"):
+        ZeroShotDetector(other._network, other._processor, name="x")

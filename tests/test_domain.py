@@ -1,0 +1,249 @@
+"""The domain of a preset: photographs and unknown words are caught, drawings and the world's own questions are not."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from cli_kit import GARDEN, ROOT, CommandLine
+from eval_kit import Numbered
+from PIL import Image
+from test_questions import draw as draw_questions
+
+from codevqa import CodeVQA, Models, Settings
+from codevqa.core.trace import ImageRef
+from codevqa.demo.live import LiveQuestion
+from codevqa.eval import evaluate
+from codevqa.eval.run.choices import engine_for
+from codevqa.miniworld.world import draw, sample_scene
+from codevqa.models.domain import Domain
+from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
+from codevqa.pages import trace_page
+from codevqa.presets.assembly import domain_of
+from codevqa.presets.configuration import Layer, configure
+from codevqa.prompts import load
+from codevqa.writing.writer import Writer
+
+DOG = "Is there a dog?"
+PHOTOGRAPHS = {"gradio": "media_assets/images/*.jp*g", "sklearn": "datasets/images/*.jpg"}
+"""Packages that bring photographs, which the shipped weights never saw, and where."""
+
+
+@pytest.fixture(scope="module")
+def domain() -> Domain:
+    found = domain_of(configure("mini"))
+    assert found is not None
+    return found
+
+
+@pytest.fixture(scope="module")
+def photographs() -> list[Path]:
+    found = [
+        path
+        for package, pattern in PHOTOGRAPHS.items()
+        if (spec := find_spec(package)) and spec.origin
+        for path in sorted(Path(spec.origin).parent.glob(pattern))
+    ]
+    if not found:
+        pytest.skip("no installed package brings photographs")
+    return found
+
+
+def sent(image: Image.Image, side: int, quality: int) -> Image.Image:
+    """A picture as it comes out of a chat or a screenshot: scaled, and compressed as JPEG."""
+    image = image.resize((side, max(1, side * image.height // image.width)), Image.Resampling.BICUBIC)
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", quality=quality)
+    return Image.open(buffer).convert("RGB")
+
+
+def kinds(domain: Domain, question: str) -> list[tuple[str, tuple[str, ...]]]:
+    return [(warning.kind, warning.words) for warning in domain.check((), question)]
+
+
+# -- pictures --------------------------------------------------------------------------------------------------------
+
+
+def test_photographs_and_parts_of_them_are_caught(domain: Domain, photographs: list[Path]) -> None:
+    rng = random.Random(5)
+    scores = []
+    for path in photographs:
+        whole = Image.open(path).convert("RGB")
+        scores.append(domain.score(whole))
+        for _ in range(12):
+            width, height = (round(side * rng.uniform(0.4, 1)) for side in whole.size)
+            left, top = rng.randint(0, whole.width - width), rng.randint(0, whole.height - height)
+            part = whole.crop((left, top, left + width, top + height))
+            scores.append(domain.score(sent(part, rng.randint(80, 900), rng.randint(50, 95))))
+    assert sum(score > 0 for score in scores) >= 0.98 * len(scores)
+
+
+def test_drawings_are_not_taken_for_photographs(domain: Domain) -> None:
+    rng = random.Random(6)
+    drawings = [draw(sample_scene(rng, max_things=8, split="test")) for _ in range(200)]
+    assert not [one for one in drawings if domain.score(one) > 0]
+    worn = [sent(one, rng.randint(80, 900), rng.randint(50, 95)) for one in drawings]
+    assert sum(domain.score(one) > 0 for one in worn) <= 2
+
+
+def test_the_pictures_of_the_examples_are_known(domain: Domain) -> None:
+    paths = [*(ROOT / "examples" / "pictures").glob("*.png"), *(ROOT / "codevqa" / "demo" / "pictures").glob("*.png")]
+    assert paths and all(domain.score(Image.open(path).convert("RGB")) < 0 for path in paths)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 300), (7, 9), (3000, 2)])
+def test_a_picture_of_any_size_has_a_score(domain: Domain, size: tuple[int, int]) -> None:
+    assert domain.score(Image.new("RGB", size, "red")) < 0
+
+
+# -- words -----------------------------------------------------------------------------------------------------------
+
+
+def test_no_question_of_the_world_or_of_the_examples_has_an_unknown_word(domain: Domain) -> None:
+    questions = [item.question for seed in (11, 12) for _, item in draw_questions(1500, seed, "test")]
+    questions += [
+        json.loads(line)["question"] for line in (ROOT / "examples" / "questions.jsonl").read_text("utf-8").splitlines()
+    ]
+    for name in ("examples", "reading"):
+        lines = (ROOT / "prompts" / "mini" / f"{name}.jsonl").read_text("utf-8").splitlines()
+        questions += [json.loads(line)["question"] for line in lines]
+    assert {question: found for question in questions if (found := kinds(domain, question))} == {}
+
+
+@pytest.mark.parametrize(
+    ("question", "found"),
+    [
+        (DOG, [("words", ("dog",))]),
+        ("What animal is this?", [("words", ("animal",))]),
+        ("Is there a person?", [("words", ("person",))]),
+        ("Is the HORSE near the beach?", [("words", ("horse", "beach"))]),
+        ("Ist da ein Stern?", [("words", ("ist", "ein", "stern"))]),
+        ("Is there a yelow squere?", [("spelling", ("yelow", "squere"))]),
+        ("it'll be 12 stars, please", []),
+    ],
+)
+def test_unknown_words_are_named(domain: Domain, question: str, found: list[tuple[str, tuple[str, ...]]]) -> None:
+    assert kinds(domain, question) == found
+
+
+def test_a_word_spelt_wrongly_is_named_with_what_was_meant(domain: Domain) -> None:
+    (warning,) = domain.check((), "Is there a squere?")
+    assert warning.message == "These models don't know 'squere' (did you mean 'square'?)."
+    (short,) = domain.check((), "Is there a hous?")
+    assert short.kind == "words" and "'hous' (did you mean 'house'?)" in short.message
+
+
+# -- answers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def asked() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def asking(domain: Domain, asked: list[str]) -> Iterator[dict[bool, CodeVQA]]:
+    """A strict engine and one that only warns; both note what their language model is asked."""
+
+    def says(request: object) -> str:
+        asked.append(str(request))
+        return 'answer = query(img, "Is it?")' if "def " in str(request) or "img" in str(request) else " yes"
+
+    made = {}
+    for strict in (True, False):
+        lm = ScriptedLM(says)
+        writer = Writer(lm, {"image": load("gqa"), "set": load("covr")})
+        models = Models(lm, FakeMatcher(6), FakeCaptioner(grid=6), domain=domain)
+        made[strict] = CodeVQA(writer, models, Settings(strict_domain=strict))
+    yield made
+    for engine in made.values():
+        engine.close()
+
+
+@pytest.mark.parametrize("method", ["codevqa", "pnpvqa"])
+def test_a_strict_engine_asks_no_model_about_what_it_cannot_know(
+    asking: dict[bool, CodeVQA], asked: list[str], method: str
+) -> None:
+    answer = asking[True].ask(GARDEN, DOG, method=method)  # type: ignore[arg-type]
+    assert (answer.text, answer.declined, answer.method, answer.tokens) == ("I don't know", True, method, 0)
+    assert [warning.kind for warning in answer.warnings] == ["words"]
+    assert asked == []
+    assert type(answer).from_json(answer.to_json()) == answer
+    short = answer.to_dict(evidence=False)["warnings"]
+    assert short == [{"kind": "words", "message": answer.warnings[0].message, "images": [], "words": ["dog"]}]
+
+
+def test_another_engine_answers_and_warns(asking: dict[bool, CodeVQA], asked: list[str]) -> None:
+    answer = asking[False].ask(GARDEN, DOG)
+    assert answer.text == "yes" and not answer.declined and asked
+    assert [warning.words for warning in answer.warnings] == [("dog",)]
+
+
+def test_a_word_spelt_wrongly_keeps_no_question_from_being_answered(asking: dict[bool, CodeVQA]) -> None:
+    answer = asking[True].ask(GARDEN, "Is there a squere?")
+    assert answer.text == "yes" and [warning.kind for warning in answer.warnings] == ["spelling"]
+
+
+def test_a_question_that_is_known_has_no_warning(asking: dict[bool, CodeVQA]) -> None:
+    assert asking[True].ask(GARDEN, "Is there a red house?").warnings == ()
+
+
+def test_a_program_of_the_users_runs_over_a_photograph_with_a_warning(
+    asking: dict[bool, CodeVQA], photographs: list[Path]
+) -> None:
+    answer = asking[True].run([GARDEN, photographs[0]], "answer = len(images)", question=DOG)
+    assert answer.text == "2"
+    (warning,) = answer.warnings
+    assert (warning.kind, warning.images) == ("picture", (ImageRef(2),))
+    assert warning.message.startswith("Image 2 looks unlike what these models know")
+
+
+# -- where it is shown -----------------------------------------------------------------------------------------------
+
+
+def test_the_trace_page_says_so_before_the_answer(asking: dict[bool, CodeVQA]) -> None:
+    answer = asking[True].ask(GARDEN, DOG)
+    page = trace_page(answer, ())
+    warning, shown = page.index("These models don&#39;t know"), page.index('class="cv-answer"')
+    assert warning < shown and 'data-outcome="declined"' in page and "No model was asked" in page
+    assert "baseline" not in page[shown : page.index("</main>")]
+
+
+def test_the_demo_says_so(asking: dict[bool, CodeVQA]) -> None:
+    live = LiveQuestion([], compared=False)
+    with asking[True].watch(GARDEN, DOG) as watch:
+        for event in watch:
+            live.feed(event)
+    assert "I don&#x27;t know" in str(live.view.answer) and "no model was asked" in str(live.view.answer)
+    assert "don&#x27;t know &#x27;dog&#x27;" in str(live.view.message)
+
+
+def test_the_command_line_says_so_on_standard_error(codevqa: CommandLine) -> None:
+    done = codevqa("ask", GARDEN, "-q", DOG, "--quiet")
+    assert (done.returncode, done.stdout) == (0, "I don't know\n")
+    assert done.stderr.startswith("codevqa: These models don't know 'dog'") and "drawn things only" in done.stderr
+    told = codevqa("ask", GARDEN, "-q", DOG, "--quiet", "--set", "strict_domain=false")
+    assert told.stdout != done.stdout and told.stderr == done.stderr
+
+
+# -- whose it is -----------------------------------------------------------------------------------------------------
+
+
+def test_the_domain_goes_with_the_models_that_look() -> None:
+    blip = {"matcher": "blip:Salesforce/blip-itm-base-coco", "captioner": "blip:Salesforce/blip-image-captioning-base"}
+    assert domain_of(configure("base")) is None
+    assert domain_of(configure("mini", [Layer("test", blip)])) is None
+    assert domain_of(configure("mini", [Layer("test", {"matcher": blip["matcher"]})])) is not None
+    assert domain_of(configure("mini", [Layer("test", {"language_model": "openai:some"})])) is not None
+
+
+def test_an_evaluation_asks_everything(tmp_path: Path) -> None:
+    data = Numbered(tmp_path / "pictures", 1, "Is there a dog {}?")
+    with evaluate(engine_for(data, "mini"), data, tmp_path / "run", methods=["pnpvqa"]) as store:
+        (row,) = store.rows("pnpvqa")
+    assert row.prediction in ("yes", "no") and row.error is None

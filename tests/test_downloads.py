@@ -1,0 +1,177 @@
+"""Models come before they are needed, whole and no more than is loaded; without a way to them, that is told at once."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from cli_kit import GARDEN
+from hub_kit import COMMIT, Hub, serve_hub
+from huggingface_hub import constants
+from safetensors.torch import load_file
+
+from codevqa.core.errors import SetupError
+from codevqa.presets.checkpoints import NOT_HERE, loaded, memory, missing, resolve, shown, size
+from codevqa.presets.fetching import Download, bring
+
+MINI = Path(resolve("@mini/weights"))
+PARTS = {
+    "matcher": f"blip:tiny/matcher@{COMMIT}",
+    "captioner": "blip:tiny/captioner",
+    "language_model": "transformers:tiny/lm",
+    "retriever": "sentence:tiny/retriever",
+}
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[Hub]:
+    """Has the embedded models, with what no back end of ours loads beside them."""
+    repositories = {}
+    for part in ("matcher", "captioner", "lm", "retriever"):
+        folder = MINI / part
+        files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+        repositories[f"tiny/{part}"] = {
+            **files,
+            "tf_model.h5": b"0",
+            "pytorch_model.bin": b"0",
+            "onnx/model.onnx": b"0",
+        }
+    with serve_hub(tmp_path / "cache", repositories) as served:
+        yield served
+
+
+@pytest.fixture
+def preset(tmp_path: Path) -> str:
+    """A preset whose models are the hub's."""
+    path = tmp_path / "tiny.toml"
+    path.write_text("\n".join(f'{role} = "{spec}"' for role, spec in PARTS.items()))
+    return str(path)
+
+
+def run(hub: Hub, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        hub.command(*words), capture_output=True, text=True, timeout=500, env=hub.environment, check=False
+    )
+
+
+def test_sizes_come_first_and_nothing_else_where_only_they_are_asked_for(hub: Hub, preset: str) -> None:
+    done = run(hub, "download", preset, "--dry-run")
+    assert done.returncode == 0, done.stderr
+    wanted = sum(
+        len(data) for files in hub.repositories.values() for name, data in files.items() if name in loaded([*files])
+    )
+    assert f"{wanted / 1e6:.1f} MB  to come" in done.stdout and " free" in done.stdout
+    assert hub.files == [] and len(hub.asked) == len(PARTS)
+
+
+@pytest.mark.slow
+def test_only_what_is_loaded_comes_and_then_there_is_nothing_to_do(hub: Hub, preset: str) -> None:
+    done = run(hub, "download", preset)
+    assert done.returncode == 0, done.stderr
+    assert "model.safetensors" in hub.files
+    assert not {"tf_model.h5", "pytorch_model.bin", "onnx/model.onnx"} & set(hub.files)
+    hub.asked.clear()
+    again = run(hub, "download", preset)
+    assert (again.returncode, again.stdout.count("\n"), hub.asked) == (0, 1, []), again.stdout
+
+
+@pytest.mark.slow
+def test_a_file_that_breaks_off_goes_on_where_it_stopped(hub: Hub, preset: str) -> None:
+    hub.breaks_at = 11_000_000  # huggingface_hub keeps what came in pieces of 10 MB
+    done = run(hub, "download", preset)
+    assert done.returncode == 0, done.stderr
+    assert any("model.safetensors bytes=10485760-" in one for one in hub.asked), hub.asked
+
+
+@pytest.mark.slow
+def test_a_file_with_other_bytes_than_the_hub_says_is_not_kept(hub: Hub, preset: str) -> None:
+    assert run(hub, "download", preset, "--set", "captioner=blip:@mini/weights/captioner").returncode == 0
+    hub.damages = True
+    done = run(hub, "download", preset)
+    assert done.returncode == 2 and "tiny/captioner came other files" in done.stderr.splitlines()[-1]
+    hub.damages = False
+    hub.asked.clear()
+    assert run(hub, "download", preset).returncode == 0
+    assert set(hub.files) == set(loaded([*hub.repositories["tiny/captioner"]])), (
+        "what was damaged came again, all of it"
+    )
+
+
+def test_a_hub_that_fails_is_asked_once_and_told_in_one_line(hub: Hub, preset: str) -> None:
+    hub.down = True
+    done = run(hub, "ask", str(GARDEN), "-q", "Is it red?", "--preset", preset)
+    assert (done.returncode, done.stdout, len(hub.asked)) == (2, "", 1), hub.asked
+    assert done.stderr.count("\n") == 1 and "tiny/matcher" in done.stderr and "503" in done.stderr
+
+
+@pytest.mark.timing
+def test_who_is_offline_is_told_soon(hub: Hub) -> None:
+    begun = time.monotonic()
+    hub.url = "http://127.0.0.1:9"
+    done = run(hub, "ask", str(GARDEN), "-q", "Is it red?", "--preset", "base")
+    assert time.monotonic() - begun < 8.0  # the libraries of models alone would take longer
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "run codevqa download base;" in done.stderr
+
+
+@pytest.mark.slow
+def test_what_was_downloaded_answers_without_asking_the_hub_again(hub: Hub, preset: str) -> None:
+    assert run(hub, "download", preset).returncode == 0
+    hub.asked.clear()
+    hub.down = True
+    said = ("--set", "matcher.block=2", "--json", "--quiet")
+    done = run(hub, "ask", str(GARDEN), "-q", "Is it red?", "--preset", preset, *said)
+    assert (done.returncode, done.stderr, hub.asked) == (0, "", [])
+    assert json.loads(done.stdout)["models"] == {
+        "writer": "tiny/lm",
+        "reader": "tiny/lm",
+        "matcher": f"tiny/matcher@{COMMIT}",
+        "captioner": "tiny/captioner",
+        "retriever": "tiny/retriever",
+    }
+
+
+@pytest.mark.parametrize("lost", ["model-00002-of-00002.safetensors", "tokenizer.json", "model.safetensors.index.json"])
+def test_a_download_that_broke_off_is_not_taken_for_whole(
+    lost: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = tmp_path / "models--some--model"
+    folder = repository / "snapshots" / COMMIT
+    folder.mkdir(parents=True)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(COMMIT)
+    shards = [f"model-0000{number}-of-00002.safetensors" for number in (1, 2)]
+    for name in ("config.json", "tokenizer.json", *shards):
+        (folder / name).touch()
+    index = json.dumps({"weight_map": dict(zip("ab", shards, strict=True))})
+    (folder / "model.safetensors.index.json").write_text(index)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    assert missing("transformers:some/model") == ""
+    (folder / lost).unlink()
+    assert missing("transformers:some/model") == NOT_HERE
+
+
+def test_without_room_nothing_begins() -> None:
+    def begun() -> None:
+        raise AssertionError("it was fetched")
+
+    with pytest.raises(SetupError, match="the disk has"):
+        bring([Download("large", 10**18, begun)])
+
+
+def test_sizes_of_what_is_here_are_those_of_its_files_and_weights() -> None:
+    weights = load_file(MINI / "lm" / "model.safetensors")
+    count = sum(tensor.numel() for tensor in weights.values())
+    assert memory("transformers:@mini/weights/lm", MINI / "lm") == 4 * count
+    assert memory("transformers-int8:@mini/weights/lm", MINI / "lm") == count
+    assert size(MINI / "lm") > count * torch.finfo(next(iter(weights.values())).dtype).bits // 8
+
+
+def test_no_folder_of_this_machine_is_a_model_s_name(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    assert shown(str(tmp_path / "mine")) == "mine"
+    assert [shown(name) for name in ("@mini/weights/lm", "owner/name@abc")] == ["@mini/weights/lm", "owner/name@abc"]

@@ -1,0 +1,182 @@
+"""What answers and runs cost: reckoned the same whatever else is asked, and never made up where it is unknown."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import sqlite3
+import time
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from eval_kit import Numbered, fake_engine
+
+from codevqa.batching.batcher import Batcher, Company
+from codevqa.batching.call_cache import CallCache, Memory, Usage
+from codevqa.batching.feed import BatchStats, Feed
+from codevqa.batching.model_services import ModelServices
+from codevqa.core.errors import InputError
+from codevqa.eval import Store, evaluate
+from codevqa.eval.report.cost import Price
+from codevqa.eval.report.report import write
+from codevqa.eval.report.table import summary_lines, summary_of
+from codevqa.eval.task import Row
+from codevqa.models.base import GenerationRequest, Models
+from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
+
+
+def slow(requests: Sequence[int]) -> list[int]:
+    time.sleep(0.6)
+    return [2 * one for one in requests]
+
+
+@pytest.mark.timing
+def test_a_call_has_its_share_of_its_batch_and_waiting_costs_nothing() -> None:
+    async def ask(cache: CallCache[int, int], *numbers: int) -> Usage:
+        usage = Usage.begin()
+        await cache.many(numbers)
+        return usage
+
+    async def main() -> list[Usage]:
+        with ThreadPoolExecutor(1) as thread:
+            batcher = Batcher(slow, thread, max_size=2)
+            cache = CallCache(
+                batcher,
+                lambda one: one,
+                lambda one, two: 8,
+                kind="double",
+                memory=Memory(1000),
+                company=Company(),
+                cost=lambda one: (one, 1),
+            )
+            waited = await asyncio.gather(ask(cache, 1, 2), ask(cache, 3), ask(cache, 4))
+            return [*waited, await ask(cache, 3)]
+
+    whole, half, other, remembered = asyncio.run(main())
+    assert 0.6 <= whole.seconds < 1.0  # both of a batch
+    assert 0.3 <= half.seconds == remembered.seconds < 0.5 and 0.3 <= other.seconds < 0.5
+    assert (whole.prompt_tokens, whole.completion_tokens, whole.tokens, whole.kinds) == (6, 2, 8, {"double": 2})
+
+
+@pytest.mark.timing
+def test_requests_that_join_a_batch_share_the_time_they_are_under_way_together() -> None:
+    class Slot:
+        seconds = -1.0
+
+        def done(self) -> bool:
+            return False
+
+        def took(self, seconds: float) -> None:
+            self.seconds = seconds
+
+        def set_result(self, result: object) -> None: ...
+
+        def set_exception(self, error: Exception) -> None: ...
+
+        def cancel(self) -> None: ...
+
+    async def main() -> list[float]:
+        first, second = Slot(), Slot()
+        waiting: deque[tuple[int, Slot]] = deque()
+        feed: Feed[int, int] = Feed([(1, first)], waiting, 4, BatchStats(), asyncio.get_running_loop())  # type: ignore[arg-type]
+        ((one, _),) = feed.take(1)
+        time.sleep(0.1)
+        waiting.append((2, second))
+        ((two, _),) = feed.take(1)
+        time.sleep(0.2)
+        feed.give(one, 1)
+        time.sleep(0.1)
+        feed.give(two, 2)
+        await asyncio.sleep(0.01)
+        return [first.seconds, second.seconds]
+
+    one, two = asyncio.run(main())
+    assert 0.2 <= one < 0.35 and 0.2 <= two < 0.35  # 0.1 alone and half of 0.2, and the other way round
+
+
+def test_every_row_says_what_it_cost_and_reading_is_counted_apart_from_writing(tmp_path: Path) -> None:
+    with fake_engine() as vqa, evaluate(vqa, Numbered(tmp_path, 4), tmp_path / "run") as store:
+        rows = {method: next(store.rows(method)) for method in ("codevqa", "pnpvqa")}
+        summary, pace = summary_of(store), store.pace()
+    ours, theirs = rows["codevqa"].cost, rows["pnpvqa"].cost
+    assert ours is not None and theirs is not None
+    assert ours.calls == {"caption": 2, "match": 1, "read": 1, "write": 1} and "write" not in theirs.calls
+    assert ours.prompt_tokens + ours.completion_tokens == rows["codevqa"].tokens
+    assert ours.program_seconds > 0 == theirs.program_seconds and ours.model_seconds > 0
+    assert ours.seconds < rows["codevqa"].seconds
+    cost = summary.methods["codevqa"].cost
+    assert cost is not None and cost.rows == 4 and cost.calls == ours.calls
+    assert pace is not None and pace.questions == 4 and pace.rate is not None
+    assert pace.peak_bytes is not None and pace.peak_bytes > 10 << 20 and pace.peak_gpu_bytes is None
+
+
+def test_one_model_that_writes_and_reads_has_its_calls_told_apart() -> None:
+    async def main() -> Usage:
+        model = ScriptedLM("yes")
+        services = ModelServices(Models(model, FakeMatcher(6), FakeCaptioner()), model, max_batch=None, max_wait=0)
+        usage = Usage.begin()
+        await services.write(GenerationRequest("a program", 5))
+        await services.read(GenerationRequest("captions", 5))
+        await services.read(GenerationRequest("more captions", 5))
+        services.close()
+        return usage
+
+    assert asyncio.run(main()).kinds == {"write": 1, "read": 2}
+
+
+def test_a_program_that_fails_is_paid_for(tmp_path: Path) -> None:
+    program = 'for _ in range(10**5):\n    pass\nanswer = [1][len(query(img, "Is it red?"))]'
+    with fake_engine(program) as vqa, evaluate(vqa, Numbered(tmp_path, 1), tmp_path / "run") as store:
+        row = next(store.rows("codevqa"))
+    assert row.fallback and row.cost is not None and row.cost.program_seconds > 0.002
+    assert row.cost.calls["write"] == 2  # mended once, in vain
+
+
+def test_what_a_run_from_before_cost_is_unknown_and_never_zero(tmp_path: Path) -> None:
+    with fake_engine() as vqa:
+        evaluate(vqa, Numbered(tmp_path, 2), tmp_path / "run").close()
+    with sqlite3.connect(tmp_path / "run" / "run.sqlite") as db:
+        db.execute("UPDATE rows SET trace = json_remove(trace, '$.cost')")
+        db.execute("DELETE FROM info WHERE key LIKE 'session %'")
+        db.execute("UPDATE info SET value = json_remove(value, '$.questions', '$.ends', '$.part', '$.packages')")
+    with Store.open(tmp_path / "run") as store:
+        summary = summary_of(store)
+        assert next(store.rows("codevqa")).cost is None and store.pace() is None
+        assert summary.methods["codevqa"].cost is None and summary.methods["codevqa"].tokens > 0
+        assert not [line for line in summary_lines(store.info, summary, store.pace()) if "cost" in line]
+    _, document = write([tmp_path / "run"])
+    assert "Cost" not in document.read_text()
+    with fake_engine() as vqa, evaluate(vqa, Numbered(tmp_path, 2), tmp_path / "run", resume=True) as store:
+        assert len(store) == 2
+
+
+def test_what_is_no_cost_is_damage(tmp_path: Path) -> None:
+    with fake_engine() as vqa:
+        evaluate(vqa, Numbered(tmp_path, 1), tmp_path / "run").close()
+    with sqlite3.connect(tmp_path / "run" / "run.sqlite") as db:
+        db.execute("UPDATE rows SET trace = json_set(trace, '$.cost.prompt_tokens', 'many')")
+    with Store.open(tmp_path / "run") as store, pytest.raises(InputError, match="prompt_tokens is 'many'"):
+        list(store.rows("codevqa"))
+
+
+def test_a_right_answer_costs_what_all_answers_cost_over_those_that_are_right(tmp_path: Path) -> None:
+    with fake_engine() as vqa:
+        evaluate(vqa, Numbered(tmp_path, 4), tmp_path / "run", methods=["pnpvqa"]).close()
+    with Store.open(tmp_path / "run") as store:
+        rows: list[Row] = list(store.rows("pnpvqa"))
+    with Store.open(tmp_path / "run", writable=True) as store:
+        for row in rows[:3]:  # one of four stays right
+            example = store.example(row.id)
+            assert example is not None
+            cost = {"prompt_tokens": 1000, "completion_tokens": 100}
+            store.add(example, [dataclasses.replace(row, prediction="no", trace={**row.trace, "cost": cost})])
+        example = store.example(rows[3].id)
+        assert example is not None
+        store.add(example, [dataclasses.replace(rows[3], trace={**rows[3].trace, "cost": cost})])
+    page, document = write([tmp_path / "run"], price=Price(prompt=2.0, completion=30.0))
+    # 1,000 x 2 + 100 x 30 over a million: 0.005 a question, four of them for one that is right
+    assert "| 1,000 | 100 |" in document.read_text() and "| 0.005 | 0.02 |" in document.read_text()
+    assert "Price a right answer" in page.read_text() and "questions a second" in page.read_text()

@@ -1,0 +1,161 @@
+"""What of a data set was asked: samples, parts that are not the official split, and files of other data sets."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from data_files import BOX, PHONES, SUIT, dump, paint
+from eval_kit import Numbered, fake_engine
+
+from codevqa.core.errors import InputError
+from codevqa.eval import Store, evaluate, open_dataset
+from codevqa.eval.datasets import Split
+from codevqa.eval.datasets.sample import sample
+from codevqa.eval.report.report import write
+from codevqa.eval.report.table import summary_lines, summary_of
+from codevqa.eval.run.run_info import RunInfo
+from codevqa.eval.task import Example
+
+
+def statements(folder: Path, count: int = 8) -> Path:
+    """NLVR's dev split with six pictures a statement, two statements a group."""
+    rows = [{**BOX, "identifier": f"{n // 2}-{n % 2}", "directory": "0"} for n in range(count)]
+    (folder / "dev").mkdir(parents=True)
+    (folder / "dev" / "dev.json").write_text("\n".join(map(json.dumps, rows)))
+    for n in range(count):
+        for k in range(6):
+            paint(folder / "dev" / "images" / "0" / f"dev-{n // 2}-{n % 2}-{k}.png")
+    return folder
+
+
+def photographs(folder: Path, split: str, count: int = 6) -> Path:
+    dump(folder / "questions" / f"{split}_questions.json", {f"{n:02}": SUIT for n in range(count)})
+    paint(folder / "images" / "2383860.jpg")
+    return folder
+
+
+def ids(split: Split) -> list[str]:
+    return [example.id for example in split]
+
+
+# -- samples ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_sample_keeps_groups_whole_and_the_same_seed_draws_the_same(tmp_path: Path) -> None:
+    data = open_dataset("nlvr", statements(tmp_path), "dev")
+    drawn = sample(data, 30, 1)
+    groups: dict[str, int] = {}
+    for example in drawn:
+        groups[example.group] = groups.get(example.group, 0) + 1
+    assert list(groups.values()) == [12, 12]  # a third would be more than thirty
+    assert ids(drawn) == ids(sample(data, 30, 1)) and ids(drawn) == [id for id in ids(data) if id in set(ids(drawn))]
+    assert len({tuple(ids(sample(data, 12, seed))) for seed in range(8)}) > 1
+    assert drawn.part == ("a random sample of 24 of 48 questions in 2 whole groups, seed 1",)
+    with pytest.raises(InputError, match="No whole group fits into 11"):
+        sample(data, 11, 0)
+
+
+def test_a_sample_without_groups_has_as_many_as_were_asked_for(tmp_path: Path) -> None:
+    data = open_dataset("gqa", photographs(tmp_path, "val_balanced"), "val_balanced")
+    assert len(ids(sample(data, 4, 0))) == 4 and ids(sample(data, 6, 0)) == ids(data)
+    for count in (0, 7):
+        with pytest.raises(InputError, match="cannot be had of 6 questions"):
+            sample(data, count, 0)
+
+
+# -- not the official split ------------------------------------------------------------------------------------------
+
+
+def test_every_part_of_a_split_is_told_from_the_whole(tmp_path: Path) -> None:
+    whole = open_dataset("nlvr", statements(tmp_path / "nlvr"), "dev")
+    assert whole.part == ()
+    assert open_dataset("nlvr", tmp_path / "nlvr", "dev", permutations=1).part == ("1 of 6 pictures a statement",)
+    everything = open_dataset("gqa", photographs(tmp_path, "val_all"), "val_all")
+    assert everything.part == ("val_all, where testdev_balanced is reported",)
+    mine = open_dataset("gqa", photographs(tmp_path, "mine"), "mine")
+    assert mine.part == ("mine is none of GQA's",)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({}, ""),
+        ({"questions": 9, "ends": True, "limit": 20}, ""),
+        ({"questions": 9, "ends": False, "limit": 9}, "only questions 1 to 9"),
+        ({"questions": 4, "ends": True, "offset": 5}, "only questions 6 to 9"),
+        ({"questions": 9, "ends": False, "limit": 9, "cut": (0, 2)}, "only questions 1 to 9; 2 groups cut"),
+        ({"part": ("a sample",), "questions": 9, "ends": True}, "a sample"),
+        ({"limit": 9}, "only questions from 1 on, 9 at most"),  # from before it was counted
+    ],
+)
+def test_why_figures_are_not_the_official_split_s(values: dict[str, Any], said: str) -> None:
+    assert RunInfo("gqa", "val", ("codevqa",), **values).unofficial == said
+
+
+def test_a_figure_of_a_part_says_so_wherever_it_stands(tmp_path: Path) -> None:
+    data = dataclasses.replace(open_dataset("nlvr", statements(tmp_path / "nlvr"), "dev", permutations=2))
+    with fake_engine() as vqa:
+        evaluate(vqa, data, tmp_path / "run", methods=["pnpvqa"], limit=5).close()
+    said = "not the official split: 2 of 6 pictures a statement; only questions 1 to 5; 1 group cut"
+    with Store.open(tmp_path / "run") as store:
+        assert summary_lines(store.info, summary_of(store))[1] == said
+    page, document = write([tmp_path / "run"])
+    shown = document.read_text()
+    assert shown.count("2 of 6 pictures a statement; only questions 1 to 5") == 2  # in the head, and by the figure
+    assert "Not the official split: 2 of 6" in page.read_text()
+    with fake_engine() as vqa:
+        evaluate(vqa, Numbered(tmp_path, 3), tmp_path / "whole", methods=["pnpvqa"], limit=3).close()
+    _, document = write([tmp_path / "whole"])
+    assert "official" not in document.read_text()
+
+
+# -- choices ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("inside", ["", "gqa"])
+def test_gqa_s_choices_are_found_beside_the_questions(tmp_path: Path, inside: str) -> None:
+    folder = photographs(tmp_path / inside, "val_balanced", 2)
+    known = {f"{n:02}": {"valid": ["suit", "yes"], "plausible": ["suit"]} for n in range(2)}
+    dump(folder / "eval" / "val_choices.json", known)
+    with fake_engine() as vqa:
+        data = open_dataset("gqa", tmp_path, "val_balanced")
+        with evaluate(vqa, data, tmp_path / "run", methods=["pnpvqa"]) as store:
+            corpus = summary_of(store).methods["pnpvqa"].corpus  # every answer is yes
+    assert [str(corpus[name])[:5] for name in ("validity", "plausibility")] == ["1.000", "0.000"]
+    _, document = write([tmp_path / "run"])
+    assert "| validity | 100.00" in document.read_text()
+
+
+# -- files of other data sets ----------------------------------------------------------------------------------------
+
+
+def vqav2() -> dict[str, Any]:
+    return {"questions": [{"image_id": 458752, "question": "What?", "question_id": 458752000 + k} for k in range(3)]}
+
+
+@pytest.mark.parametrize(
+    ("name", "split", "file", "content", "says"),
+    [
+        ("gqa", "val_balanced", "val_balanced_questions.json", json.dumps(PHONES), "is another data set's"),
+        ("gqa", "val_balanced", "val_balanced_questions.json", json.dumps([PHONES]), "not one of GQA: it has no"),
+        ("okvqa", "val2014", "OpenEnded_mscoco_val2014_questions.json", json.dumps(vqav2()), "is not OK-VQA's"),
+    ],
+)
+def test_a_file_of_another_data_set_is_one_clear_line(
+    name: str, split: str, file: str, content: str, says: str, tmp_path: Path
+) -> None:
+    (tmp_path / file).write_text(content)
+    with pytest.raises(InputError, match=says) as caught:
+        open_dataset(name, tmp_path, split)
+    assert "\n" not in str(caught.value)
+
+
+def test_ids_of_ok_vqa_are_no_ids_of_vqav2(tmp_path: Path) -> None:
+    questions = {"questions": [{"image_id": 297147, "question": "What sport?", "question_id": 2971475}]}
+    dump(tmp_path / "OpenEnded_mscoco_val2014_questions.json", questions)
+    found: list[Example] = list(open_dataset("okvqa", tmp_path, "val2014", pictures=False))
+    assert [example.id for example in found] == ["2971475"]

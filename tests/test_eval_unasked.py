@@ -1,0 +1,205 @@
+"""Questions that could not be asked: told before models load, counted, asked again, and never taken for answers."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cli_kit import CommandLine
+from eval_kit import Broken, Counted, Numbered, fake_engine
+from PIL import Image
+
+from codevqa import CodeVQA
+from codevqa.core.errors import InputError, ModelError
+from codevqa.eval import evaluate, open_dataset
+from codevqa.eval.report.table import summary_of
+from codevqa.eval.run.selection import look_over
+from codevqa.eval.task import Example, PictureFile
+from codevqa.models.base import GenerationRequest
+
+
+class Lost(Numbered):
+    """Each question has a picture of its own; those of the odd ones were never unpacked."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        super().__init__(folder, count)
+        for number in range(0, count, 2):
+            Image.new("RGB", (8, 8), "red").save(folder / f"{number}.png")
+
+    def __iter__(self) -> Iterator[Example]:
+        for number, example in enumerate(super().__iter__()):
+            yield dataclasses.replace(example, images=(PictureFile(self.folder / f"{number}.png"),))
+
+
+class Statements(Numbered):
+    """Three questions a group."""
+
+    def __iter__(self) -> Iterator[Example]:
+        for number, example in enumerate(super().__iter__()):
+            yield dataclasses.replace(example, record={"group": str(number // 3)})
+
+
+def no_models() -> CodeVQA:
+    raise AssertionError("models were loaded")
+
+
+def everything(example: Example) -> bool:
+    return True
+
+
+# -- before models load ----------------------------------------------------------------------------------------------
+
+
+def test_pictures_that_are_missing_end_the_run_before_models_load(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"^4 of 8 pictures are missing, first: .*1\.png\. .*--missing-pictures skip"):
+        evaluate(no_models, Lost(tmp_path, 8), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_only_the_pictures_of_what_is_asked_are_looked_at(tmp_path: Path) -> None:
+    data, out = Lost(tmp_path, 8), tmp_path / "run"
+    with fake_engine() as vqa:
+        evaluate(vqa, data, out, offset=2, limit=1).close()
+        (tmp_path / "2.png").unlink()  # what was asked before need not be there any more
+        evaluate(vqa, data, out, offset=2, limit=1, resume=True).close()
+        with pytest.raises(InputError, match="1 of 1 pictures are missing"):
+            evaluate(vqa, data, out, offset=2, limit=1, resume=True, seeds=2)
+
+
+def test_a_file_that_is_no_picture_is_found_in_folders_and_archives(tmp_path: Path) -> None:
+    Image.new("RGB", (8, 8)).save(tmp_path / "good.png")
+    (tmp_path / "text.png").write_text("no picture")
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        for name in ("good.png", "text.png"):
+            archive.write(tmp_path / name, name)
+    packed = tmp_path / "all.zip"
+    assert [PictureFile(tmp_path / name).wrong for name in ("good.png", "text.png", "x.png")] == [
+        "",
+        "unreadable",
+        "missing",
+    ]
+    assert [PictureFile(packed, name).wrong for name in ("good.png", "text.png", "x.png")] == [
+        "",
+        "unreadable",
+        "missing",
+    ]
+
+
+def test_an_offset_past_the_end_and_a_limit_of_none_are_refused_before_models_load(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--offset 9 is past the end: val has 9 questions"):
+        evaluate(no_models, Numbered(tmp_path, 9), tmp_path / "run", offset=9)
+    with pytest.raises(InputError, match="a limit at least 1"):
+        evaluate(no_models, Numbered(tmp_path, 9), tmp_path / "run", limit=0)
+    with pytest.raises(InputError, match="has no questions"):
+        evaluate(no_models, Numbered(tmp_path, 0), tmp_path / "run")
+
+
+def test_how_much_is_asked_and_which_groups_are_cut(tmp_path: Path) -> None:
+    def looked(offset: int, limit: int | None) -> tuple[int | None, bool | None, tuple[int, int]]:
+        found = look_over(Statements(tmp_path, 9), offset, limit, everything, pictures=True)
+        return found.questions, found.ends, found.cut
+
+    assert looked(0, None) == looked(0, 9) == looked(0, 10) == (9, True, (0, 0))
+    assert looked(0, 6) == (6, False, (0, 0))
+    assert looked(1, 6) == (6, False, (1, 1))
+    assert looked(8, None) == (1, True, (1, 0))
+
+
+def test_a_data_set_without_groups_is_read_no_further_than_it_is_asked(tmp_path: Path) -> None:
+    data = Counted(tmp_path, 50)
+    found = look_over(data, 3, 4, everything, pictures=True)
+    assert (found.questions, found.ends, data.drawn) == (4, False, 8)  # one more tells that there is more
+
+
+# -- rows ------------------------------------------------------------------------------------------------------------
+
+
+def test_what_could_not_be_asked_is_counted_apart_from_what_went_wrong(tmp_path: Path) -> None:
+    with (
+        fake_engine() as vqa,
+        evaluate(vqa, Broken(tmp_path, 6), tmp_path / "run", missing_pictures="skip") as store,
+    ):
+        found = summary_of(store).coverage
+    # Two pictures; an empty question and two pictures for one are the data set's.
+    assert (found.questions, found.unasked, found.reasons) == (6, 2, {"ImageError": 4})
+    assert str(found) == "2 of 6 could not be asked (ImageError 4)" and found.share == 1 / 3
+
+
+def test_retrying_asks_what_could_not_be_asked_and_nothing_else(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def write(request: GenerationRequest) -> str:
+        question = str(request.prompt)[-20:]
+        asked.append(question)
+        if "thing 1" in question and failing:
+            raise ModelError("Out of memory.")
+        return "answer = (" if "thing 4" in question else 'answer = query(img, "Is it red?")'
+
+    failing = True
+    data, out = Lost(tmp_path, 5), tmp_path / "run"
+    Image.new("RGB", (8, 8), "red").save(tmp_path / "1.png")
+    with fake_engine(write, workers=1) as vqa:
+        evaluate(vqa, data, out, missing_pictures="skip").close()
+        with evaluate(vqa, data, out, missing_pictures="skip", resume=True) as store:  # as it was
+            errors = [row.error for row in store.rows("codevqa")]
+            assert errors == [None, "ModelError", None, "ImageError", "ProgramSyntaxError"]
+            assert summary_of(store).coverage.unasked == 2
+        asked.clear()
+        failing = False
+        Image.new("RGB", (8, 8), "blue").save(tmp_path / "3.png")
+        with evaluate(vqa, data, out, resume=True, retry_errors=True) as store:
+            rows = list(store.rows("codevqa"))
+            assert [row.error for row in rows] == [None, None, None, None, "ProgramSyntaxError"]
+            assert summary_of(store).coverage.unasked == 0
+    assert len(asked) == 2
+
+
+def test_a_picture_that_came_late_is_guarded_against_change_like_any_other(tmp_path: Path) -> None:
+    data, out = Lost(tmp_path, 2), tmp_path / "run"
+    with fake_engine() as vqa:
+        evaluate(vqa, data, out, missing_pictures="skip").close()
+        Image.new("RGB", (8, 8), "blue").save(tmp_path / "1.png")
+        evaluate(vqa, data, out, resume=True, retry_errors=True).close()
+        Image.new("RGB", (9, 9), "green").save(tmp_path / "1.png")
+        with pytest.raises(InputError, match=r"1\.png has changed since it was asked about"):
+            evaluate(vqa, data, out, resume=True)
+
+
+def test_a_reader_that_says_nothing_was_asked(tmp_path: Path) -> None:
+    with (
+        fake_engine(read=lambda request: "" if "thing 2" in str(request.prompt) else "yes") as vqa,
+        evaluate(vqa, Numbered(tmp_path, 4), tmp_path / "run", methods=["pnpvqa"]) as store,
+    ):
+        assert [row.error for row in store.rows("pnpvqa")] == [None, None, "EmptyReadingError", None]
+        assert summary_of(store).coverage.unasked == 0
+
+
+def test_retrying_is_for_a_run_that_goes_on(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="Give --resume with --retry-errors"):
+        evaluate(no_models, Numbered(tmp_path, 1), tmp_path / "run", retry_errors=True)
+
+
+# -- the command -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_run_with_too_many_questions_unasked_fails_and_says_so(tmp_path: Path, codevqa: CommandLine) -> None:
+    data, out = tmp_path / "data", tmp_path / "run"
+    assert codevqa("mini-data", data, "--images", 6, "--splits", "val").returncode == 0
+    words = ("eval", "gqa", "--data", data, "--split", "val_balanced", "--method", "pnpvqa", "--limit", 4, "--out", out)
+    first = next(iter(open_dataset("gqa", data, "val_balanced"))).images[0]
+    assert isinstance(first, PictureFile)
+    away = first.path.rename(tmp_path / "away.png")
+    stopped = codevqa(*words)
+    assert stopped.returncode == 2 and "pictures are missing, first: " in stopped.stderr and not out.exists()
+    skipped = codevqa(*words, "--missing-pictures", "skip")
+    assert skipped.returncode == 1, skipped.stderr
+    assert re.search(r"\n[1-4] of 4 could not be asked \(ImageError [1-4]\)\n$", skipped.stdout)
+    assert skipped.stderr.splitlines()[-1].endswith("--missing-pictures skip --resume --retry-errors")
+    away.rename(first.path)
+    mended = codevqa(*words, "--resume", "--retry-errors", "--max-failed", 0)
+    assert mended.returncode == 0 and mended.stdout.endswith("\n0 of 4 could not be asked\n"), mended.stderr

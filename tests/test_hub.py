@@ -1,0 +1,245 @@
+"""Tables of the Hugging Face hub: a hub on this machine serves real ones, with the columns of the copies we read."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_kit import GARDEN
+from data_files import PHONES, SUIT
+from hub_kit import COMMIT, Hub, serve_hub
+from PIL import Image
+
+from codevqa.eval.run.store import Store
+from codevqa.eval.task import PictureFile
+
+pyarrow = pytest.importorskip("pyarrow", reason="needs codevqa[hub]")
+from pyarrow import parquet  # noqa: E402
+
+READ = """
+import json, sys
+from itertools import islice
+from codevqa.core.errors import CodeVQAError
+from codevqa.core.images import load_picture
+from codevqa.eval.datasets import open_dataset
+
+def shown(one):
+    seen = [load_picture(image.load()).pixels.getpixel((0, 0)) for image in one.images]
+    paths = [str(image.path) for image in one.images]
+    said = {"id": one.id, "question": one.question, "gold": one.gold, "groups": one.groups, "form": one.form}
+    return said | {"cluster": one.cluster, "record": one.record, "seen": seen, "paths": paths}
+
+def read(name, address, split, limit):
+    try:
+        return [shown(one) for one in islice(open_dataset(name, address, split), limit)]
+    except CodeVQAError as error:
+        return str(error)
+
+asked, missing = json.loads(sys.argv[1]), sys.argv[2:]
+sys.modules.update(dict.fromkeys(missing))
+print(json.dumps([read(*words.split(), 9 if limit is None else limit) for words, limit in asked]))
+"""
+
+
+def cell(color: str = "red") -> dict[str, Any]:
+    data = io.BytesIO()
+    Image.new("RGB", (8, 6), color).save(data, "PNG")
+    return {"bytes": data.getvalue(), "path": None}
+
+
+def table(*rows: dict[str, Any]) -> bytes:
+    data = io.BytesIO()
+    parquet.write_table(pyarrow.Table.from_pylist(list(rows)), data)
+    return data.getvalue()
+
+
+SUIT_ROW = {**SUIT, "id": "00142", "entailed": "['14199180', '14199179']", "equivalent": "['14199179']"} | {
+    "annotations": {"question": [{"objectId": "3", "value": "693475"}]}
+}
+TEN = [{"answer": "net", "answer_confidence": "maybe", "answer_id": place} for place in range(1, 11)]
+NET = {"question_id": 458752000, "image_id": 458752, "question": "What?", "answers": TEN, "answer_type": "other"} | {
+    "question_type": "what",
+    "multiple_choice_answer": "net",
+}
+RACE = {"question_id": "2971475", "question": "What?", "answers": ["race", "race", "bike"]} | {
+    "question_type": "one",
+    "answer_type": "other",
+}
+PAIR = {"left_image": cell(), "right_image": cell("blue")}
+GARDEN_CELL = {"bytes": GARDEN.read_bytes(), "path": "garden.png"}
+GQA = "datasets/lmms-lab/GQA"
+REPOSITORIES = {
+    GQA: {
+        "testdev_balanced_instructions/testdev-00000-of-00001.parquet": table(
+            *(
+                {**SUIT_ROW, "id": f"0{number}", "question": f"Is there a {animal}?", "answer": "yes", "imageId": "n1"}
+                for number, animal in enumerate(("dog", "cat", "pig"))
+            )
+        ),
+        "testdev_balanced_images/testdev-00000-of-00001.parquet": table(
+            {"id": "n0", "image": cell()}, {"id": "n1", "image": GARDEN_CELL}, {"id": "n2", "image": cell()}
+        ),
+        "val_balanced_instructions/val-00000-of-00001.parquet": table(SUIT_ROW),
+        "val_balanced_images/val-00000-of-00001.parquet": table({"id": "1", "image": cell()}),
+        "README.md": b"a card",
+    },
+    "datasets/lmms-lab/VQAv2": {
+        "data/validation-00000-of-00002.parquet": table(
+            {**NET, "image": cell()}, {**NET, "question_id": 458752001, "image": cell()}
+        ),
+        "data/validation-00001-of-00002.parquet": table({**NET, "image_id": 9, "image": cell("blue")}),
+        "data/testdev-00000-of-00001.parquet": table({**NET, "answers": None, "image": cell()}),
+    },
+    "datasets/lmms-lab/OK-VQA": {"data/val2014-00000-of-00001.parquet": table({**RACE, "image": cell()})},
+    "datasets/lmms-lab/NLVR2": {
+        "balanced/balanced_dev.json": b"{}",
+        "data/balanced_dev-00000-of-00001-54ed883ce96f619e.parquet": table(
+            {**PAIR, "question_id": "dev-850-0-0", "question": "A.", "answer": "True"}
+        ),
+    },
+    "datasets/HuggingFaceM4/NLVR2": {
+        "default/validation/0000.parquet": table(
+            *({**PAIR, "identifier": f"dev-850-{label}-0", "sentence": "A.", "label": label} for label in (0, 1))
+        )
+    },
+    "datasets/own/covr": {
+        "data/val-00000-of-00001.parquet": table({**PHONES, "images": [cell(), cell("blue")]}),
+        "a/test-00000-of-00001.parquet": table({**PHONES, "images": [cell()]}),
+        "b/test-00000-of-00001.parquet": table({**PHONES, "images": [cell()]}),
+        "data/train-00000-of-00001.parquet": b"no table",
+    },
+    "datasets/own/odd": {
+        "data/val2014-00000-of-00001.parquet": table(
+            {**RACE, "question_id": "../../../../evil", "image": cell()},
+            {**RACE, "question_id": "2", "image": {"bytes": None, "path": "x"}},
+        )
+    },
+}
+OKVQA = "okvqa hf://lmms-lab/OK-VQA val2014"
+RED, BLUE = [255, 0, 0], [0, 0, 255]
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[Hub]:
+    with serve_hub(tmp_path / "cache", REPOSITORIES) as served:
+        yield served
+
+
+def read(hub: Hub, *asked: str, limit: int | None = None, missing: str = "", **variables: str) -> list[Any]:
+    """Opens data sets in a process of its own: for each, its examples, or its error's line."""
+    command = [sys.executable, "-c", READ, json.dumps([(words, limit) for words in asked]), *missing.split()]
+    environment = {**hub.environment, **variables}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    found: list[Any] = json.loads(done.stdout)
+    return found
+
+
+def fetched(hub: Hub) -> list[str]:
+    return [one.split("/resolve/")[1].split("/", 1)[1] for one in hub.asked if one.startswith("GET /datasets/")]
+
+
+def test_gqa_loses_its_pictures_or_what_its_metrics_need(hub: Hub) -> None:
+    ((first, *others),) = read(hub, "gqa hf://lmms-lab/GQA testdev_balanced")
+    assert len(others) == 2 and (first["id"], first["gold"], first["cluster"]) == ("00", ["yes"], "n1")
+    assert first["groups"]["detailed"] == "categoryThat"
+    assert first["record"]["entailed"] == ["14199180", "14199179"]
+    assert first["record"]["semantic"][2]["dependencies"] == [1]
+    assert first["seen"] != [RED] and COMMIT in first["paths"][0]
+    assert all(name.startswith("testdev_balanced_") for name in fetched(hub)), "nothing else is fetched"
+
+
+def test_vqav2_is_fetched_further_than_it_is_read(hub: Hub) -> None:
+    ((first, second),) = read(hub, "vqav2 hf://lmms-lab/VQAv2 val2014", limit=2)
+    assert (first["id"], first["gold"], first["cluster"]) == ("458752000", ["net"] * 10, "458752")
+    assert first["groups"] == {"question_type": "what", "answer_type": "other"}
+    assert first["paths"] == second["paths"], "one file for one photograph"
+    assert fetched(hub) == ["data/validation-00000-of-00002.parquet"]
+    whole, hidden = read(hub, "vqav2 hf://lmms-lab/VQAv2 validation", "vqav2 hf://lmms-lab/VQAv2 test-dev2015")
+    assert [one["seen"] for one in whole] == [[RED], [RED], [BLUE]]
+    assert hidden[0]["gold"] == []
+
+
+def test_other_data_sets_lose_their_answers_pictures_or_groups(hub: Hub) -> None:
+    (okay,), (covr,), (text,), (true, false) = read(
+        hub,
+        "okvqa hf://lmms-lab/OK-VQA val2014",
+        "covr hf://own/covr val",
+        "nlvr2 hf://lmms-lab/NLVR2 balanced_dev",
+        "nlvr2 hf://datasets/HuggingFaceM4/NLVR2@refs/convert/parquet dev",
+    )
+    assert (okay["id"], okay["gold"], okay["seen"]) == ("2971475", ["race", "race", "bike"], [RED])
+    assert (covr["form"], covr["gold"], covr["seen"]) == ("set", ["yes"], [RED, BLUE])
+    assert (text["gold"], text["question"], text["seen"]) == (["yes"], "A.", [RED, BLUE])
+    assert (true["gold"], false["gold"], true["cluster"]) == (["yes"], ["no"], "dev-850"), "0 is true there"
+    assert true["record"]["group"] == "dev-850--0"
+
+
+def test_what_was_read_once_needs_the_network_again(hub: Hub) -> None:
+    (before,) = read(hub, OKVQA)
+    hub.down = True
+    assert read(hub, OKVQA) == [before] and len(before) == 1
+    hub.asked.clear()
+    assert read(hub, OKVQA, HF_HUB_OFFLINE="1") == [before] and hub.asked == []
+
+
+def test_the_names_in_a_table_lead_out_of_the_cache(hub: Hub) -> None:
+    ((first,),) = read(hub, "okvqa hf://own/odd val2014", limit=1)
+    assert Path(first["paths"][0]).resolve().is_relative_to(hub.cache / "assets")
+    assert not list(hub.cache.parent.rglob("evil*"))
+
+
+def test_what_cannot_be_read_is_not_one_line(hub: Hub) -> None:
+    wanted = {
+        "gqa hf://GQA testdev_balanced": "'hf://GQA' is no address on the hub. Give hf://OWNER/NAME",
+        "gqa hf://../x testdev_balanced": "../x can be no name on the hub",
+        "gqa hf://own/none testdev_balanced": "has no data set own/none at main to give: 404 Not Found",
+        "gqa hf://lmms-lab/GQA train_all": "of the split 'train_all'. There are: testdev_balanced, val_balanced.",
+        "gqa hf://lmms-lab/GQA val_balanced": "picture 2383860 is not among those given",
+        "vqav2 hf://lmms-lab/VQAv2 odd": "There are: testdev, validation.",
+        "vqav2 hf://lmms-lab/OK-VQA val2014": "Row 1 of lmms-lab/OK-VQA is not one of VQAv2: it has no 'image_id'",
+        "okvqa hf://own/odd val2014": "Row 2 of own/odd is not one of OK-VQA: 2 is no picture",
+        "covr hf://own/covr test": "own/covr has test in 2 configurations: a, b",
+        "covr hf://own/covr train": "Cannot read data/train-00000-of-00001.parquet of own/covr",
+        "nlvr hf://own/covr test": "NLVR is not read from the hub",
+    }
+    for said, found in zip(wanted.values(), read(hub, *wanted), strict=True):
+        assert isinstance(found, str) and said in found and "\n" not in found
+
+
+def test_without_network_or_pyarrow_or_with_damage_it_is_not_told(hub: Hub) -> None:
+    hub.down = True
+    assert read(hub, OKVQA)[0].startswith("lmms-lab/OK-VQA is not on this machine: ")
+    assert "HF_HUB_OFFLINE" in read(hub, OKVQA, HF_HUB_OFFLINE="1")[0]
+    hub.down, hub.damages = False, True
+    assert read(hub, OKVQA)[0].startswith("data/val2014-00000-of-00001.parquet of lmms-lab/OK-VQA came damaged.")
+    hub.damages = False
+    assert read(hub, OKVQA, missing="pyarrow") == ["Tables of the hub need pyarrow. pip install 'codevqa[hub]'"]
+    assert len(read(hub, OKVQA)[0]) == 1
+
+
+@pytest.mark.slow
+def test_a_run_on_the_hub_s_rows_cannot_be_made_or_gone_on_with(hub: Hub, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    words = ("eval", "gqa", "--data", "hf://lmms-lab/GQA", "--split", "testdev_balanced", "--out", str(out))
+
+    def run(*more: str) -> subprocess.CompletedProcess[str]:
+        command = hub.command(*words, "--method", "codevqa", *more)
+        return subprocess.run(command, capture_output=True, text=True, timeout=500, env=hub.environment, check=False)
+
+    done = run("--limit", "2")
+    assert done.returncode == 0 and "gqa testdev_balanced: 2 questions" in done.stdout, done.stderr
+    assert f"codevqa: lmms-lab/GQA at {COMMIT[:12]}: files are fetched as they are come to\n" in done.stderr
+    hub.down = True
+    assert run("--resume").returncode == 0
+    with Store.open(out) as store:
+        pairs = list(store.pairs("codevqa", 0))
+        assert len(pairs) == 3 and all(row.prediction and not row.error for _, row in pairs)
+        assert store.info.data.endswith(f"lmms-lab--GQA/{COMMIT}/files.json")
+        assert all(isinstance(image, PictureFile) and image.path.is_file() for one, _ in pairs for image in one.images)

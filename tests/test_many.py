@@ -1,0 +1,197 @@
+"""Many questions at once, and what else a caller in Python meets: orders, arrays, lines that can be read."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from engine_kit import NARROW, Gate, reading_yes
+from PIL import Image as PILImage
+
+from codevqa import Answer, CodeVQA, Program, Question, Settings
+from codevqa.core.errors import ImageError, InputError, ModelNotFoundError
+from codevqa.core.images import load_picture
+from codevqa.models.base import Models
+from codevqa.models.blip import BlipMatcher
+from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
+from codevqa.prompts import load
+from codevqa.writing.writer import Writer
+
+RED = PILImage.new("RGB", (60, 40), "red")
+BAD = Path("none.png")
+
+
+@pytest.fixture(scope="module")
+def vqa() -> Iterator[CodeVQA]:
+    with reading_yes() as engine:
+        yield engine
+
+
+def texts(answers: list[Answer]) -> list[str]:
+    return [answer.text for answer in answers]
+
+
+def test_pairs_are_questions(vqa: CodeVQA) -> None:
+    answers = vqa.ask_many([(RED, "Is it red?"), ((RED, RED), "Are both?"), Question(RED, "Is it so?")])
+    assert texts(answers) == ["yes"] * 3
+    assert [answer.question for answer in answers] == ["Is it red?", "Are both?", "Is it so?"]
+
+
+@pytest.mark.parametrize("bad", [(BAD, "Is it?"), (RED, ""), ("Is it?",), 7])
+def test_one_policy_says_what_becomes_of_whatever_cannot_be_answered(vqa: CodeVQA, bad: Any) -> None:
+    asked = [(RED, "Is it red?"), bad]
+    first, second = vqa.ask_many(asked)
+    assert (first.text, second.text) == ("yes", "") and second.error is not None
+    with pytest.raises(InputError):
+        vqa.ask_many(asked, errors="raise")
+    with pytest.raises(InputError):
+        asyncio.run(vqa.ask_many_async(asked, errors="raise"))
+
+
+@pytest.mark.parametrize("wrong", [{"errors": "ignore"}, {"method": "guess"}])
+def test_a_value_that_is_none_is_refused_before_anything_is_asked(vqa: CodeVQA, wrong: Any) -> None:
+    with pytest.raises(InputError):
+        vqa.ask_stream([], **wrong)
+    with pytest.raises(InputError):
+        vqa.ask_many([], **wrong)
+
+
+def test_progress_is_told_and_shown(vqa: CodeVQA, capfd: pytest.CaptureFixture[str]) -> None:
+    told: list[tuple[int, int | None]] = []
+    vqa.ask_many([(RED, "a?"), (BAD, "b?")], progress=lambda done, total: told.append((done, total)))
+    vqa.ask_many(iter([(RED, "a?")]), progress=lambda done, total: told.append((done, total)))
+    assert told == [(1, 2), (2, 2), (1, None)]
+    assert capfd.readouterr().err == ""
+    vqa.ask_many([(RED, "a?"), (RED, "b?")], progress=True)
+    assert "2/2" in capfd.readouterr().err
+
+
+def gated() -> tuple[CodeVQA, Gate]:
+    gate = Gate()
+    reader = ScriptedLM(gate)
+    writer = Writer(reader, {"image": load("gqa"), "set": load("covr")})
+    return CodeVQA(writer, Models(reader, FakeMatcher(6), FakeCaptioner(grid=6)), Settings(workers=2)), gate
+
+
+def test_answers_come_before_the_last_question_is_answered(vqa: CodeVQA) -> None:
+    engine, gate = gated()
+    with engine:
+        asked: Iterator[Any] = iter([(BAD, "Bad?"), (RED, "Held?")])
+        answers = engine.ask_stream(asked, method="pnpvqa")
+        place, answer = next(answers)
+        assert (place, answer.error is not None) == (0, True)
+        assert gate.entered.wait(20) and not gate.open.is_set()
+        gate.open.set()
+        assert [(place, answer.text) for place, answer in answers] == [(1, "yes")]
+
+
+def test_questions_without_end_are_taken_as_there_is_room(vqa: CodeVQA) -> None:
+    taken = itertools.count()
+    endless = ((RED, f"Is it {next(taken)}?") for _ in itertools.repeat(None))
+    answers = vqa.ask_stream(endless)
+    found = [next(answers)[1].text for _ in range(5)]
+    answers.close()
+    assert found == ["yes"] * 5
+    assert next(taken) <= 5 + 2 * NARROW.workers
+
+    async def main() -> list[str]:
+        stream = vqa.ask_stream_async((RED, f"Is it {next(taken)}?") for _ in itertools.repeat(None))
+        found = [(await anext(stream))[1].text for _ in range(5)]
+        await stream.aclose()
+        return found
+
+    assert asyncio.run(main()) == ["yes"] * 5
+
+
+def test_leaving_a_stream_ends_what_is_under_way() -> None:
+    engine, gate = gated()
+    with engine:
+        held = [(RED, f"Held {number}?") for number in range(20)]
+        answers = engine.ask_stream([(BAD, "Bad?"), *held], method="pnpvqa")
+        next(answers)
+        answers.close()
+        gate.open.set()
+        assert texts(engine.ask_many([(RED, "Is it red?")], method="pnpvqa")) == ["yes"]
+    assert not {"Held 2?", "Held 3?"} & set(gate.questions), "they wait for the first two, and nobody for them"
+
+
+def test_images_come_first_and_the_old_order_is_understood(vqa: CodeVQA, tmp_path: Path) -> None:
+    path, program = tmp_path / "red.png", "answer = img.width"
+    RED.save(path)
+    for images in (RED, [RED], str(path), path):
+        assert vqa.run(images, program).value == 60
+        with pytest.warns(DeprecationWarning, match="images before the program"):
+            assert vqa.run(program, images).value == 60  # type: ignore[arg-type]
+    with pytest.warns(DeprecationWarning) as told:
+        vqa.run(Program(program), str(path))  # type: ignore[arg-type]
+    assert told[0].filename == __file__, "the warning names the caller's line"
+    with pytest.raises(ImageError, match=r"missing\.png"):
+        vqa.run("missing.png", program)
+
+
+@pytest.mark.parametrize("shape", [(40, 60), (40, 60, 3), (40, 60, 4)])
+def test_arrays_of_bytes_are_pictures(shape: tuple[int, ...]) -> None:
+    array = np.full(shape, 255, np.uint8)
+    array[:20, :30] = 0
+    if shape[-1:] == (4,):
+        array[..., 3] = 255
+    picture = load_picture(array).pixels
+    assert picture.size == (60, 40)
+    assert (picture.getpixel((0, 0)), picture.getpixel((59, 39))) == ((0, 0, 0), (255, 255, 255))
+
+
+@pytest.mark.parametrize(
+    "array", [np.zeros((4, 4, 3)), np.zeros((2, 4, 4, 3), np.uint8), np.zeros((3, 4, 5), np.uint8), np.uint8(3)]
+)
+def test_other_arrays_are_refused_with_what_to_give(array: Any) -> None:
+    with pytest.raises(ImageError, match="Give uint8"):
+        load_picture(array)
+
+
+def test_answers_and_engines_are_one_line_each(vqa: CodeVQA) -> None:
+    answer = vqa.ask(RED, "Is it red?\nReally? " + "a" * 500)
+    for shown in (repr(answer), repr(vqa)):
+        assert "\n" not in shown and len(shown) < 300, shown
+    assert "'yes'" in repr(answer) and "Is it red" in repr(answer)
+    other = reading_yes()
+    other.close()
+    assert "closed" in repr(other) and "closed" not in repr(vqa)
+
+
+def test_a_checkpoint_that_is_not_there_is_one_error_and_no_chain(tmp_path: Path) -> None:
+    with pytest.raises(ModelNotFoundError) as caught:
+        BlipMatcher.from_pretrained("nobody/nothing")
+    told = "".join(traceback.format_exception(caught.value))
+    assert "During handling" not in told and "direct cause" not in told
+
+
+def test_names_of_models_are_those_of_presets_and_no_paths() -> None:
+    with CodeVQA.from_preset("mini") as mini:
+        assert mini.model_names == {
+            "writer": "@mini/weights/lm",
+            "reader": "@mini/weights/lm",
+            "matcher": "@mini/weights/matcher",
+            "captioner": "@mini/weights/captioner",
+            "retriever": "@mini/weights/retriever",
+        }
+
+
+def test_streams_of_several_threads_share_an_engine(vqa: CodeVQA) -> None:
+    found: list[list[str]] = []
+
+    def ask() -> None:
+        found.append(texts([answer for _, answer in vqa.ask_stream([(RED, "a?"), (RED, "b?")])]))
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert found == [["yes", "yes"]] * 4

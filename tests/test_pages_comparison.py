@@ -1,0 +1,154 @@
+"""What a program compares is read off it and shown on one picture: the right points, the right word, or nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_kit import GARDEN
+from pages_kit import Read, answer, opened, picture
+
+from codevqa import CodeVQA
+from codevqa.core.errors import ErrorRecord
+from codevqa.core.trace import Call, ImageRef, Program, Trace
+from codevqa.pages import answer_fragment, comparisons_html, program_html, trace_page
+from codevqa.pages.comparison import comparisons
+
+PICTURES = (picture(200, 200, name="garden.png"), picture(90, 60, "red"))
+HOUSE, TREE, EMPTY = (6.75, 11.25), (15.75, 9.75), (12.5, 20.5)
+OPEN = 'img = open_image("Image7.jpg")\nx1, y1 = get_pos(img, "red house")\nx2, y2 = get_pos(img, "green tree")\n'
+
+
+def placed(index: int, line: int, name: str, point: object, image: int = 1, **fields: object) -> Call:
+    arguments = {"img": ImageRef(image), "object": name}
+    return Call(index, "get_pos", arguments, point, 0.1, line, **fields)  # type: ignore[arg-type]
+
+
+CALLS = (
+    Call(1, "open_image", {"path": "Image7.jpg"}, ImageRef(1), 0.01, 1),
+    placed(2, 2, "red house", HOUSE),
+    placed(3, 3, "green tree", TREE),
+)
+
+
+def told(source: str, calls: tuple[Call, ...] = CALLS) -> list[str]:
+    return [f"{one.source}: {one.values} is {one.holds}" for one in comparisons(source, calls)]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('answer = "yes" if x1 < x2 else "no"', ["x1 < x2: 6.75 < 15.75 is True"]),
+        ("answer = y1 <= y2", ["y1 <= y2: 11.25 <= 9.75 is False"]),
+        ("answer = x1 > x2 and y1 >= y2", ["x1 > x2: 6.75 > 15.75 is False", "y1 >= y2: 11.25 >= 9.75 is True"]),
+        ("answer = x1 < (LEFT + RIGHT) / 2", ["x1 < (LEFT + RIGHT) / 2: 6.75 < 12 is True"]),
+        ("answer = x1 < 12 < x2", ["x1 < 12 < x2: 6.75 < 12 < 15.75 is True"]),
+        ("a = x1\nif a < x2:\n    answer = 1", ["a < x2: 6.75 < 15.75 is True"]),
+        ("answer = [x1 < x2, x1 < x2]", ["x1 < x2: 6.75 < 15.75 is True"]),
+    ],
+)
+def test_a_comparison_of_positions_is_read_with_what_it_says(line: str, said: list[str]) -> None:
+    assert told(OPEN + line) == said
+
+
+def test_a_position_may_keep_its_two_numbers_together() -> None:
+    source = 'img = 1\na = get_pos(img, "red house")\nb = get_pos(img, "green tree")[0]\nanswer = a[0] < b'
+    assert told(source) == ["a[0] < b: 6.75 < 15.75 is True"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "x1 = 20\nanswer = x1 < x2",  # set twice: which one it was cannot be told
+        "answer = x1 < y2",
+        "answer = x1 == x2",
+        "answer = x1 < z",
+        "answer = len(x1) < x2",
+        "answer = x1 < 3 / 0",
+        "answer = 1 < 2",
+        "RIGHT = 3\nRIGHT = 5\nanswer = x1 < RIGHT",
+        "answer = x1 <",
+        "answer = x1 < " + "(" * 300 + "x2" + ")" * 300,
+        "answer = x1 < x2 #" + "-" * 9000,
+    ],
+)
+def test_what_cannot_be_told_is_not_told(line: str) -> None:
+    assert told(OPEN + line) == []
+
+
+def test_only_points_of_one_picture_that_are_sure_to_be_meant_are_compared() -> None:
+    source = OPEN + "answer = x1 < x2"
+    assert told(source, (*CALLS[:2], placed(3, 3, "green tree", TREE, image=2))) == []
+    assert told(source, (*CALLS, placed(4, 3, "green tree", EMPTY))) == []  # a line that ran twice
+    assert told(source, (*CALLS[:2], placed(3, 3, "green tree", None, error=ErrorRecord("ValueError", "no")))) == []
+    for line, count in ((3, 0), (4, 1), (None, 1)):
+        assert len(comparisons(source, CALLS, ErrorRecord("ProgramRuntimeError", "no", line))) == count
+
+
+def page(line: str, *, error: ErrorRecord | None = None) -> Read:
+    program = Program(OPEN + line, "Is it?", prompt="p")
+    return Read(trace_page(answer(program=program, trace=Trace(CALLS), error=error), PICTURES))
+
+
+def test_both_points_are_named_on_one_picture_with_what_was_said_of_them() -> None:
+    shown = page('answer = "yes" if x1 < x2 else "no"')
+    figure = shown.one(cls="cv-compare")
+    inside = [one for one in shown.elements if figure in one.inside]
+    marks = [one for one in inside if "cv-mark" in one.classes]
+    assert [one.text for one in marks] == ["red housex1 = 6.75", "green treex2 = 15.75"]
+    assert [one.attributes["style"] for one in marks] == ["left:6.12%;top:53.12%", "left:43.62%;top:59.38%"]
+    assert ["cv-below" in one.classes for one in marks] == [False, True]  # so that they do not meet
+    assert [one.attributes["style"] for one in inside if one.tag == "i"] == ["left:28.12%", "left:65.62%"]
+    (drawn,) = [one for one in inside if one.tag == "img"]
+    assert drawn.attributes["alt"] == "Positions of “red house” and “green tree” in image 1, garden.png"
+    seen = np.asarray(opened(drawn.attributes["src"]).convert("RGB"))
+
+    def marked(point: tuple[float, float]) -> bool:
+        x, y = round(20 * point[0]), round(480 - 20 * point[1])
+        return bool((seen[y - 30 : y + 30, x - 30 : x + 30] > 240).all(axis=2).any())  # white, on a blue picture
+
+    assert [marked(point) for point in (HOUSE, TREE, EMPTY)] == [True, True, False]
+    for words in (
+        "Line 4 compares",
+        "x1 < x2",
+        "6.75 < 15.75 is true",
+        "“red house” is farther left than “green tree”.",
+    ):
+        assert words in figure.text, words
+
+
+def test_what_is_false_says_so_and_height_reads_as_height() -> None:
+    figure = page("answer = y1 < y2").one(cls="cv-compare")
+    assert "11.25 < 9.75 is false" in figure.text and "“red house” is higher than “green tree”." in figure.text
+    assert [one.attributes["style"] for one in page("answer = y1 < y2").all(cls="cv-level")] == [
+        "top:53.12%",
+        "top:59.38%",
+    ]
+    middle = page("answer = x1 < RIGHT / 2").one(cls="cv-compare")
+    assert "farther" not in middle.text and "6.75 < 12 is true" in middle.text
+
+
+def test_the_line_of_a_comparison_leads_to_its_figure() -> None:
+    shown = page("answer = x1 < x2 and y1 > y2")
+    chips = [one for one in shown.all("a", cls="cv-value") if one.attributes["href"].startswith("#cv-compare")]
+    assert [one.text for one in chips] == ["6.75 < 15.75 is true", "11.25 > 9.75 is true"]
+    assert [one.attributes["id"] for one in shown.all(cls="cv-compare")] == ["cv-compare-1", "cv-compare-2"]
+    assert page("answer = x1").all(cls="cv-compare") == []
+
+
+def test_a_notebook_and_the_demo_get_the_figures_too() -> None:
+    program = Program(OPEN + "answer = x1 < x2")
+    found = answer(program=program, trace=Trace(CALLS))
+    assert Read(answer_fragment(found, PICTURES)).one(cls="cv-compare")
+    assert "6.75 < 15.75 is true" in Read(program_html(program.source, CALLS, None, PICTURES)).one("table").text
+    assert "6.75 < 15.75 is true" in Read(comparisons_html(program.source, CALLS, PICTURES)).one(cls="cv-compare").text
+    assert comparisons_html(OPEN, CALLS, PICTURES) == ""
+
+
+def test_a_question_that_compares_is_explained_on_its_page(mini: CodeVQA, tmp_path: Path) -> None:
+    mini.ask(GARDEN, "Is the red house to the left of the green tree?").save_html(tmp_path / "out.html")
+    shown = Read((tmp_path / "out.html").read_text(encoding="utf-8"))
+    assert shown.one(cls="cv-names").text == '"Image7.jpg" is the program\'s name for image 1, garden.png.'
+    figure = shown.one(cls="cv-compare").text
+    assert "6.75 < 15.75 is true" in figure and "“red house” is farther left than “green tree”." in figure

@@ -1,0 +1,306 @@
+"""The list of all questions in a report, in a real browser: what is chosen is shown, what is opened is its trace."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import pytest
+from browser_kit import CONTRAST, Visitor
+from PIL import Image
+
+from codevqa.eval import Store
+from codevqa.eval.report import report as reports
+from codevqa.eval.report.report import write
+from codevqa.eval.run.run_info import RunInfo
+from codevqa.eval.task import Example, PictureFile, Row
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Locator, Page
+
+EVIL = "</script></details><script>document.title = 'taken'</script><img src=x onerror=\"document.title = 'taken'\">"
+COUNT = 120
+CAPTION = "a red car parked on a street"
+
+
+@pytest.fixture
+def reader(browser: Browser) -> Iterator[Callable[..., Visitor]]:
+    """Opens a report; afterwards nothing may have been asked of anybody but its own folder, or complained about."""
+    made: list[tuple[Visitor, Path, bool]] = []
+
+    def read(page: Path, *, state: str = "", innocent: bool = True, **options: Any) -> Visitor:
+        visitor = Visitor(browser.new_context(**{"viewport": {"width": 1280, "height": 900}} | options), None)
+        made.append((visitor, page, innocent))
+        visitor.page.goto(f"{page.as_uri()}{state}")
+        visitor.page.locator("#questions[data-whole]").wait_for()
+        return visitor
+
+    yield read
+    for visitor, page, innocent in made:
+        visitor.context.close()
+        asked = [url for url in visitor.requests if not url.startswith((page.parent.as_uri(), "data:", "blob:"))]
+        assert not innocent or (asked, visitor.complaints) == ([], [])
+
+
+def question(number: int, folder: Path) -> tuple[Example, list[Row]]:
+    """One of eight kinds of outcome, by its number; the first has evil words in it."""
+    evil = EVIL if number == 0 else ""
+    ours, theirs = "yes" if number % 2 else "no", "yes" if number % 4 < 2 else "no"
+    failed: dict[str, Any] = {"fallback": True, "error": "ProgramTypeError", "message": evil} if number % 8 == 6 else {}
+    picture = folder / "0.png"
+    example = Example(
+        f"q{number:04}",
+        f"Is thing {number} red?{evil}",
+        (PictureFile(picture),),
+        "image",
+        ("yes",),
+        {"structural": "verify" if number % 3 else "query", "words": str(number % 5)},
+        str(number),
+    )
+    asked = {"img": {"image": 1}, "question": f"What color is the car?{evil}"}
+    evidence = {"kind": "pnpvqa", "text": f"asked {number}{evil}", "captions": [[CAPTION + evil]], "completion": " red"}
+    call = {"name": "query", "arguments": asked, "value": "red" if number % 5 else "blue", "evidence": [evidence]}
+    attempts = [{"program": {"source": f"first try {number}"}, "error": {"type": "ProgramTypeError", "message": "no"}}]
+    trace = {"calls": [call], "attempts": attempts, "printed": evil, "baseline": []}
+    program = f"seen = query(img, 'thing {number}')\nanswer = seen{evil}"
+    return example, [
+        Row(example.id, "codevqa", 0, ours, program=program, trace=trace, seconds=1.5, tokens=12, **failed),
+        Row(example.id, "pnpvqa", 0, theirs, trace={"calls": [], "baseline": [{**evidence, "text": "baseline"}]}),
+    ]
+
+
+def make(folder: Path, count: int = COUNT, split: str = "val") -> Path:
+    """A run of questions about one picture, with its scene graph beside it."""
+    folder.mkdir()
+    Image.new("RGB", (320, 200), "red").save(folder / "0.png")
+    car = {"name": "car", "x": 0, "y": 0, "w": 50, "h": 50, "attributes": ["red"], "relations": []}
+    graphs = {"0": {"width": 320, "height": 200, "objects": {"1": car}}}
+    (folder / "graphs.json").write_text(json.dumps(graphs))
+    with Store.create(folder / "run", RunInfo("gqa", split, ("codevqa", "pnpvqa"), prompt_hash="0")) as store:
+        for number in range(count):
+            store.add(*question(number, folder))
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = make(tmp_path_factory.mktemp("rows") / "made")
+    return write([run], scene_graphs=run.parent / "graphs.json")[0]
+
+
+def choose(seen: Page, label: str, value: str) -> None:
+    box = seen.locator("#questions .filters label", has=seen.get_by_text(label, exact=True))
+    box.locator("select").select_option(value)
+
+
+def status(seen: Page) -> str:
+    return seen.locator("#questions [role=status]").inner_text()
+
+
+def clear(seen: Page) -> None:
+    seen.get_by_role("button", name="Clear").click()
+
+
+def opened(seen: Page, text: str) -> Locator:
+    """Opens the first question that says so, and returns it with its trace."""
+    item = seen.locator("ol.rows > li", has_text=text).first
+    item.locator("summary").first.click()
+    item.locator(".opened h3").first.wait_for()
+    return item
+
+
+CHOICES: dict[tuple[tuple[str, str], ...], Callable[[int], bool]] = {
+    (("CodeVQA", "right"),): lambda n: n % 2 == 1,
+    (("CodeVQA", "wrong"), ("PnP-VQA", "right")): lambda n: n % 4 == 0,
+    (("CodeVQA", "fallback"),): lambda n: n % 8 == 6,
+    (("Between them", "only one is right"),): lambda n: n % 4 in (0, 3),
+    (("Between them", "same answer"),): lambda n: n % 4 in (1, 2),
+    (("Steps", "query is false"),): lambda n: n % 5 == 0 and n % 8 != 6 and n > 0,
+    (("Steps", "a step is false"), ("CodeVQA", "right")): lambda n: n % 10 == 5,
+    (("Steps", "none judged"),): lambda n: n % 8 == 6 or n == 0,
+    (("Error", "ProgramTypeError"),): lambda n: n % 8 == 6,
+    (("Error", "no error"),): lambda n: n % 8 != 6,
+    (("structural", "query"),): lambda n: n % 3 == 0,
+    (("structural", "verify"), ("words", "2"), ("CodeVQA", "wrong")): lambda n: n % 10 == 2 and n % 3 > 0,
+}
+
+
+def test_what_is_chosen_is_what_is_shown(page: Path, reader: Callable[..., Visitor]) -> None:
+    seen = reader(page).page
+    seen.locator("details.more > summary").click()
+    assert status(seen) == f"{COUNT} questions; CodeVQA right in 60; PnP-VQA right in 60"
+    for chosen, holds in CHOICES.items():
+        for label, value in chosen:
+            choose(seen, label, value)
+        wanted = [number for number in range(COUNT) if holds(number)]
+        ours, theirs = sum(n % 2 for n in wanted), sum(n % 4 < 2 for n in wanted)
+        said = f"{len(wanted)} of {COUNT} questions; CodeVQA right in {ours}; PnP-VQA right in {theirs}"
+        assert status(seen) == said, chosen
+        shown = seen.locator("ol.rows .asked").all_inner_texts()
+        assert shown[1:] == [f"Is thing {number} red?" for number in wanted][1:50], chosen
+        clear(seen)
+    options = seen.locator("select").last.locator("option").all_inner_texts()
+    assert options == ["any", "0 (24)", "1 (24)", "2 (24)", "3 (24)", "4 (24)"]
+
+
+def test_words_of_question_answer_and_program_are_found(page: Path, reader: Callable[..., Visitor]) -> None:
+    seen = reader(page).page
+    search = seen.get_by_role("searchbox")
+    for words, count in (
+        ("THING 117 red", 1),
+        ("'thing 118'", 1),
+        ("q0007", 1),
+        ("no", 90),
+        ("thing xyzzy", 0),
+        ("<script>", 1),
+    ):
+        search.fill(words)
+        assert status(seen).startswith(f"{count} of {COUNT} questions"), words
+
+
+def test_a_question_opens_its_own_trace(page: Path, reader: Callable[..., Visitor]) -> None:
+    seen = reader(page, state="#search=117").page  # in the second chunk of traces
+    item = opened(seen, "thing 117")
+    text = item.inner_text()
+    assert "seen = query(img, 'thing 117')\nanswer = seen" in text and "1.50 s, 12 tokens" in text
+    assert "query(image 1, 'What color is the car?') → 'red' ✓ right" in text
+    assert not item.get_by_text(CAPTION).first.is_visible()
+    item.locator(".steps summary").click()
+    assert item.get_by_text("asked 117").is_visible() and item.get_by_text(CAPTION).first.is_visible()
+    assert item.get_by_text("first try 117").count() == 1 and "structural: query; words: 2" in text
+    picture = item.locator("img")
+    picture.evaluate("one => one.decode()")
+    assert picture.evaluate("one => one.naturalWidth") == 240
+    clear(seen)
+    choose(seen, "Steps", "query is false")
+    assert "→ 'blue' ✗ wrong true: red" in opened(seen, "thing 5 ").inner_text()
+
+
+@pytest.mark.slow
+def test_pages_and_choices_are_in_the_address(page: Path, reader: Callable[..., Visitor]) -> None:
+    seen = reader(page).page
+    seen.get_by_role("button", name="Next").click()
+    assert seen.locator("ol.rows .asked").first.inner_text() == "Is thing 50 red?"
+    seen.get_by_role("spinbutton", name="Page").fill("3")
+    seen.keyboard.press("Enter")
+    assert seen.locator("ol.rows > li").count() == 20 and seen.get_by_role("button", name="Next").is_disabled()
+    choose(seen, "Error", "no error")
+    assert seen.locator("ol.rows .asked").nth(1).inner_text() == "Is thing 1 red?", "a choice begins at the first page"
+    seen.get_by_role("button", name="Next").click()
+    again = reader(page, state=f"#{seen.url.partition('#')[2]}").page
+    assert status(again) == status(seen) != ""
+    assert again.locator("ol.rows .asked").all_inner_texts() == seen.locator("ol.rows .asked").all_inner_texts()
+    strange = reader(page, state=f"#error={quote(EVIL)}&page=-7&nothing=1").page
+    assert status(strange).startswith(f"0 of {COUNT} questions")
+
+
+def test_what_a_run_says_is_text(page: Path, reader: Callable[..., Visitor]) -> None:
+    seen = reader(page).page
+    item = opened(seen, "thing 0 ")
+    item.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
+    assert item.locator("script, img[onerror], img[src=x]").count() == 0 and item.inner_text().count(EVIL) == 6
+    assert seen.title() == "CodeVQA on gqa val"
+
+
+@pytest.mark.slow
+def test_the_policy_holds_where_escaping_would_not(tmp_path: Path, reader: Callable[..., Visitor]) -> None:
+    run = make(tmp_path / "made", 30)
+    (run / "evil.js").write_text("document.title = 'taken'")
+    evil = f"{EVIL.removeprefix('</script></details>')}<script src='evil.js'></script><main>"
+    for most in (20_000, 10):  # one file, and one with a folder
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(reports, "MOST", most)
+            html = write([run])[0].read_text(encoding="utf-8").replace("<main>", evil, 1)
+        (run / "evil.html").write_text(html, encoding="utf-8")
+        seen = reader(run / "evil.html", innocent=False)
+        assert seen.page.title() == "CodeVQA on gqa val" and len(seen.complaints) >= 3, most
+    markup = "document.querySelector('h1').innerHTML = 'x'"  # one file, whose script may not make markup of texts
+    (run / "evil.html").write_text(html := html.replace("base-uri", "x-y"), encoding="utf-8")
+    (run / "free.html").write_text(html.replace("http-equiv", "name", 1), encoding="utf-8")
+    free = reader(run / "free.html", innocent=False).page
+    free.wait_for_function("document.title === 'taken'")  # the attack itself works
+    strict = reader(write([run])[0], innocent=False).page
+    with pytest.raises(Exception, match="TrustedHTML"):
+        strict.evaluate(markup)
+
+
+@pytest.mark.slow
+def test_a_long_run_lies_in_a_folder(
+    tmp_path: Path, reader: Callable[..., Visitor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reports, "MOST", COUNT - 1)
+    run = make(tmp_path / "made")
+    page, _ = write([run])
+    assert "text/plain" not in page.read_text(encoding="utf-8")
+    seen = reader(page).page
+    assert status(seen).startswith(f"{COUNT} questions")
+    opened(seen, "thing 3 ").locator("img").evaluate("one => one.decode()")
+    (run / "report-rows" / "trace-1.js").unlink()
+    lost = reader(page, state="#search=117", innocent=False).page
+    lost.locator("ol.rows summary").first.click()
+    assert "report-rows/trace-1.js is missing" in lost.get_by_role("alert").inner_text()
+
+
+def test_several_runs_are_told_apart(tmp_path: Path, reader: Callable[..., Visitor]) -> None:
+    runs = [make(tmp_path / "a", 8), make(tmp_path / "b", 6)]
+    seen = reader(write(runs, tmp_path / "both")[0]).page
+    assert status(seen).startswith("14 questions")
+    choose(seen, "Run", "b/run")
+    assert status(seen).startswith("6 of 14 questions")
+    assert "'thing 5'" in opened(seen, "thing 5 ").inner_text()
+
+
+@pytest.mark.slow
+def test_the_list_is_used_by_keyboard(page: Path, reader: Callable[..., Visitor]) -> None:
+    seen = reader(page)
+    keyboard = seen.page.keyboard
+    seen.page.get_by_role("searchbox").focus()
+    keyboard.type("thing 11")
+    assert status(seen.page).startswith("11 of ")  # 11, and 110 to 119
+    for _ in range(6):  # clear, both methods, between, steps, error
+        keyboard.press("Tab")
+        assert seen.outline() == "outline"
+    assert seen.page.evaluate("document.activeElement.parentElement.innerText").startswith("Error")
+    keyboard.press("Tab")  # the groups, folded
+    keyboard.press("Tab")
+    assert "thing 11 " in seen.page.evaluate("document.activeElement.innerText")
+    keyboard.press("ArrowDown")
+    keyboard.press("Enter")
+    item = seen.page.locator("ol.rows > li").nth(1)
+    item.locator(".opened h3").first.wait_for()
+    assert "'thing 110'" in item.inner_text() and seen.page.evaluate("document.activeElement.tagName") == "SUMMARY"
+    keyboard.press("ArrowUp")
+    assert "thing 11 " in seen.page.evaluate("document.activeElement.innerText")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 820, 1400])
+def test_the_list_fits_and_has_contrast(page: Path, reader: Callable[..., Visitor], width: int, scheme: Any) -> None:
+    seen = reader(page, viewport={"width": width, "height": 900}, color_scheme=scheme)
+    assert seen.overflow() <= 0
+    opened(seen.page, "thing 0 ")
+    seen.page.locator("ol.rows > li:first-child details, .more").evaluate_all(
+        "all => all.forEach(one => one.open = true)"
+    )
+    assert seen.overflow() <= 0
+    looked = "header *, #questions form *, #questions > p, ol.rows > li:nth-child(-n+7) *"
+    poor = [one for one in seen.page.evaluate(f"({CONTRAST})('{looked}')") if one[1] < 4.5]
+    assert poor == []
+    seen.shot(f"report-{width}-{scheme}")
+
+
+@pytest.mark.slow
+@pytest.mark.timing
+def test_twenty_thousand_questions_keep_nobody_waiting(browser: Browser, tmp_path: Path) -> None:
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
+    from report_page import make_run, measure
+
+    took = measure(browser, write([make_run(tmp_path / "run", 20_000)])[0])
+    assert took.pop("first paint") < 5000 and took.pop("first questions") < 9000
+    for name in ("filter by group", "filter by method", "search", "search, nothing found"):
+        assert took[name] < 600, took

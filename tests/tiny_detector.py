@@ -1,0 +1,88 @@
+"""Tiny random detectors, written to disk as any other: Grounding DINO and OWLv2, 64 pixels a side at most."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from tiny import WORDS
+from transformers import (
+    BertTokenizer,
+    CLIPTokenizerFast,
+    GroundingDinoConfig,
+    GroundingDinoForObjectDetection,
+    GroundingDinoProcessor,
+    Owlv2Config,
+    Owlv2ForObjectDetection,
+    Owlv2Processor,
+    SwinConfig,
+)
+from transformers.models.grounding_dino.image_processing_pil_grounding_dino import GroundingDinoImageProcessorPil
+from transformers.models.owlv2.image_processing_pil_owlv2 import Owlv2ImageProcessorPil
+
+SIDE = 64
+
+
+def write_grounding_dino(folder: Path, seed: int = 0) -> str:
+    """Writes a random Grounding DINO (width 64, 16 queries) and returns its folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n")
+    size = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    config = GroundingDinoConfig(
+        backbone_config=SwinConfig(
+            image_size=SIDE,
+            embed_dim=16,
+            depths=[1, 1, 1, 1],
+            num_heads=[2, 2, 2, 2],
+            window_size=4,
+            out_features=["stage2", "stage3", "stage4"],
+        ),
+        text_config={"model_type": "bert", "vocab_size": len(WORDS), "max_position_embeddings": 64, **size},
+        d_model=64,  # GroupNorm wants more than one channel in each of 32
+        encoder_layers=2,
+        encoder_ffn_dim=64,
+        encoder_attention_heads=4,
+        decoder_layers=2,
+        decoder_ffn_dim=64,
+        decoder_attention_heads=4,
+        num_queries=16,
+        num_feature_levels=4,
+        max_text_len=32,
+    )
+    _save(GroundingDinoForObjectDetection(config), folder, seed)
+    tokenizer = BertTokenizer(vocab=str(folder / "vocab.txt"), model_max_length=64)
+    pictures = GroundingDinoImageProcessorPil(size={"shortest_edge": SIDE // 2, "longest_edge": SIDE})
+    GroundingDinoProcessor(pictures, tokenizer).save_pretrained(folder)
+    return str(folder)
+
+
+def write_owlv2(folder: Path, seed: int = 0) -> str:
+    """Writes a random OWLv2 (width 32, 8 x 8 patches) and returns its folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    words = [f"{word}</w>" for word in (*"abcdefghijklmnopqrstuvwxyz", "cat", "dog", "of")]
+    vocabulary = ["!", "<|startoftext|>", *"abcdefghijklmnopqrstuvwxyz", "ca", "do", *words, "<|endoftext|>"]
+    (folder / "vocab.json").write_text(json.dumps({word: place for place, word in enumerate(vocabulary)}))
+    (folder / "merges.txt").write_text("#version: 0.2\nc a\nca t</w>\nd o\ndo g</w>\no f</w>\n")
+    tokenizer = CLIPTokenizerFast.from_pretrained(folder, model_max_length=16)
+    common = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    text = {"vocab_size": len(vocabulary), "max_position_embeddings": 16, **common}
+    text |= {"bos_token_id": 1, "eos_token_id": len(vocabulary) - 1, "pad_token_id": 0}
+    config = Owlv2Config(
+        text_config=text, vision_config={"image_size": SIDE, "patch_size": 8, **common}, projection_dim=32
+    )
+    _save(Owlv2ForObjectDetection(config), folder, seed)
+    pictures = Owlv2ImageProcessorPil(size={"height": SIDE, "width": SIDE})
+    Owlv2Processor(pictures, tokenizer).save_pretrained(folder)
+    return str(folder)
+
+
+def _save(network: Any, folder: Path, seed: int) -> None:
+    # Drawn wide, so that scores and boxes differ from place to place.
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, weight in network.named_parameters():
+            if "norm" not in name.lower() and weight.dim() > 1:
+                weight.copy_(torch.randn(weight.shape, generator=generator) * 0.2)
+    network.save_pretrained(folder)
