@@ -119,7 +119,7 @@ def test_closing_cancels_what_runs_and_frees_its_caller() -> None:
     loop.close()
     caller.join(5)
     assert work.cancelled.is_set() and len(caught) == 1 and not caller.is_alive()
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20
     assert loop.closed and "test-closing" not in {thread.name for thread in threading.enumerate()}
 
 

@@ -176,7 +176,7 @@ def test_nothing_listens() -> None:
         url = f"http://user:password@127.0.0.1:{free.getsockname()[1]}/v1"
     start = time.monotonic()
     error = refusal(OpenAILM("m", base_url=url), *[ASK] * 40)
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 20
     assert "Cannot reach the model server at http://127.0.0.1" in str(error)
     assert "refused" in str(error)
     assert "password" not in str(error)

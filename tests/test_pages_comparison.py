@@ -41,7 +41,15 @@ def told(source: str, calls: tuple[Call, ...] = CALLS) -> list[str]:
     [
         ('answer = "yes" if x1 < x2 else "no"', ["x1 < x2: 6.75 < 15.75 is True"]),
         ("answer = y1 <= y2", ["y1 <= y2: 11.25 <= 9.75 is False"]),
-        ("answer = x1 > x2 and y1 >= y2", ["x1 > x2: 6.75 > 15.75 is False", "y1 >= y2: 11.25 >= 9.75 is True"]),
+        ("answer = x1 > x2 and y1 >= y2", ["x1 > x2: 6.75 > 15.75 is False"]),
+        ("answer = x1 < x2 and y1 >= y2", ["x1 < x2: 6.75 < 15.75 is True", "y1 >= y2: 11.25 >= 9.75 is True"]),
+        ("answer = x1 < x2 or y1 >= y2", ["x1 < x2: 6.75 < 15.75 is True"]),
+        ("answer = b or y1 >= y2", ["y1 >= y2: 11.25 >= 9.75 is True"]),  # who knows
+        ('answer = "left" if x1 < x2 else "top" if y1 < y2 else "no"', ["x1 < x2: 6.75 < 15.75 is True"]),
+        (
+            "if x1 > x2:\n    answer = y1 < y2\nelse:\n    answer = y1 > y2",
+            ["x1 > x2: 6.75 > 15.75 is False", "y1 > y2: 11.25 > 9.75 is True"],
+        ),
         ("answer = x1 < (LEFT + RIGHT) / 2", ["x1 < (LEFT + RIGHT) / 2: 6.75 < 12 is True"]),
         ("answer = x1 < 12 < x2", ["x1 < 12 < x2: 6.75 < 12 < 15.75 is True"]),
         ("a = x1\nif a < x2:\n    answer = 1", ["a < x2: 6.75 < 15.75 is True"]),

@@ -180,7 +180,7 @@ def test_what_cannot_be_fetched_is_told_late_or_not_at_all(path: str, said: str,
     url = f"http://name:password@127.0.0.1:{site.server_port}{path}?key=secret"
     with pytest.raises(ImageError, match=said) as caught:
         fetch_picture(url, allowed=here, max_bytes=2000, seconds=0.5)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     assert "password" not in str(caught.value) and "secret" not in str(caught.value)
 
 

@@ -10,7 +10,7 @@ import ast
 import math
 import operator
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -86,7 +86,12 @@ def comparisons(source: str, calls: Sequence[Call], error: ErrorRecord | None = 
     try:
         reading = _Reading(tree, found)
         last = error.line if error and error.line is not None else math.inf
-        nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Compare) and node.lineno <= last]
+        skipped = set(reading.skipped(tree))
+        nodes = [
+            node
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Compare) and node.lineno <= last and node not in skipped
+        ]
         read = [reading.comparison(node) for node in sorted(nodes, key=lambda node: (node.lineno, node.col_offset))]
     except RecursionError:
         return ()
@@ -164,6 +169,29 @@ class _Reading:
             says(one.value, other.value) for (_, says), (one, other) in zip(signs, pairwise(sides), strict=True)
         )
         return Comparison(node.lineno, axis, tuple(sides), tuple(sign for sign, _ in signs), holds, image)
+
+    def skipped(self, tree: ast.Module) -> Iterator[ast.AST]:
+        """Yields what a program did not come to, as far as comparisons that can be told decided it."""
+        for node in ast.walk(tree):
+            passed: Sequence[ast.AST] = ()
+            match node:
+                case ast.BoolOp(sign, values):
+                    ends = [self._holds(value) is isinstance(sign, ast.Or) for value in values]
+                    passed = values[ends.index(True) + 1 :] if any(ends) else ()
+                case ast.If(test, body, other):
+                    passed = self._left_out(test, body, other)
+                case ast.IfExp(test, one, two):
+                    passed = self._left_out(test, [one], [two])
+            for part in passed:
+                yield from ast.walk(part)
+
+    def _left_out(self, test: ast.expr, body: Sequence[ast.AST], other: Sequence[ast.AST]) -> Sequence[ast.AST]:
+        holds = self._holds(test)
+        return () if holds is None else other if holds else body
+
+    def _holds(self, node: ast.expr) -> bool | None:
+        said = self.comparison(node) if isinstance(node, ast.Compare) else None
+        return said.holds if said else None
 
 
 def _position(call: Call) -> bool:

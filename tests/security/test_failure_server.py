@@ -24,6 +24,8 @@ from codevqa.core.events import Failed, Writing
 from codevqa.models import bounded_reply
 from codevqa.models.openai_lm import OpenAILM
 
+BOUND = 20
+"""Seconds until a server is given up at the latest, on a busy machine."""
 HERE = Path(__file__).resolve().parent
 PROCESS = """
 import sys, time
@@ -74,7 +76,7 @@ def test_a_server_that_dies_in_an_answer_is_asked_again_once_it_is_back() -> Non
         threading.Thread(target=killed_once_asked, args=(first,), daemon=True).start()
         began = time.monotonic()
         assert "Cannot reach the model server" in str(refused(vqa))
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < BOUND
     with vqa, process(int(url.split(":")[2].split("/")[0])):
         assert vqa.ask(RED, "What is it?").text == "from the server"
 
@@ -85,7 +87,7 @@ def test_a_server_that_hangs_is_given_up_and_asked_again_when_it_goes_on() -> No
         server.send_signal(signal.SIGSTOP)
         began = time.monotonic()
         assert "did not answer within 1 s" in str(refused(vqa, "What is it now?"))
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < BOUND
         server.send_signal(signal.SIGCONT)
         assert vqa.ask(RED, "What is it then?").text == "from the server"
 
@@ -126,17 +128,15 @@ WORD = event({"choices": [{"index": 0, "text": "answer = 1\n", "finish_reason": 
 @pytest.mark.slow
 @pytest.mark.parametrize("listened", [False, True])
 @pytest.mark.parametrize(
-    ("pieces", "within"),
+    "pieces",
     [
-        pytest.param((JSON, b" "), 3, id="blanks before an answer"),
-        pytest.param((EVENTS, b": ping\n\n"), 3, id="comments before a stream"),
-        pytest.param((EVENTS, EMPTY), 6, id="empty pieces for ever"),
-        pytest.param((EVENTS, WORD), 6, id="words for ever"),
+        pytest.param((JSON, b" "), id="blanks before an answer"),
+        pytest.param((EVENTS, b": ping\n\n"), id="comments before a stream"),
+        pytest.param((EVENTS, EMPTY), id="empty pieces for ever"),
+        pytest.param((EVENTS, WORD), id="words for ever"),
     ],
 )
-def test_a_server_that_never_comes_to_an_end_is_given_up(
-    pieces: tuple[bytes, ...], within: float, listened: bool
-) -> None:
+def test_a_server_that_never_comes_to_an_end_is_given_up(pieces: tuple[bytes, ...], listened: bool) -> None:
     with raw(*pieces, pause=0.05) as url, engine(model(url, timeout=0.3)) as vqa:
         began = time.monotonic()
         if listened:
@@ -145,7 +145,7 @@ def test_a_server_that_never_comes_to_an_end_is_given_up(
             assert any(isinstance(one, Writing) for one in events) == (pieces[-1] is WORD)
         else:
             assert "did not answer" in str(refused(vqa, "Is it?"))
-        assert time.monotonic() - began < within
+        assert time.monotonic() - began < BOUND
 
 
 def test_an_answer_without_end_takes_no_memory(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,4 +153,4 @@ def test_an_answer_without_end_takes_no_memory(serve: Serve, monkeypatch: pytest
     with raw(JSON, b" " * (1 << 18), pause=0) as url, engine(model(url, timeout=20.0)) as vqa:
         began = time.monotonic()
         assert "over 1 MB" in str(refused(vqa))
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < BOUND

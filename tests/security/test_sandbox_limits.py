@@ -24,6 +24,8 @@ from codevqa.core.errors import (
 from codevqa.sandbox import Limits, Sandbox
 
 Args = tuple[Any, ...]
+SLACK = 15
+"""Seconds beyond a limit: of a machine that does more than this."""
 
 # -- resources ---------------------------------------------------------------------------------------------------------
 
@@ -72,7 +74,7 @@ def test_exhausting_programs_hit_a_limit(kit: Kit, probe: str) -> None:
     started = time.perf_counter()
     with pytest.raises(ProgramLimitError) as caught:
         kit.value(EXHAUSTING[probe])
-    assert time.perf_counter() - started < LIMITS.seconds + 2
+    assert time.perf_counter() - started < LIMITS.seconds + SLACK
     assert "\n" not in str(caught.value)
     assert kit.value("answer = 1") == 1
 
@@ -150,7 +152,7 @@ def test_bounded(kit: Kit, probe: str, step: str) -> None:
     started = time.perf_counter()
     with contextlib.suppress(ProgramError):
         kit.check(BOUNDED[probe]) if step == "check" else kit.value(BOUNDED[probe])
-    assert time.perf_counter() - started < LIMITS.seconds + 6
+    assert time.perf_counter() - started < LIMITS.seconds + SLACK
     assert kit.value("answer = 1") == 1
 
 
@@ -215,7 +217,7 @@ def test_computing_time_adds_up_over_calls(kit: Kit) -> None:
     started = time.perf_counter()
     with pytest.raises(ProgramLimitError):
         kit.value(source)
-    assert time.perf_counter() - started < LIMITS.seconds + 2
+    assert time.perf_counter() - started < LIMITS.seconds + SLACK
 
 
 # -- boundary and return channel ---------------------------------------------------------------------------------------
@@ -254,7 +256,7 @@ def test_unusable_answers(kit: Kit, probe: str) -> None:
     with pytest.raises(ProgramError) as caught:
         kit.value(UNUSABLE[probe])
     assert isinstance(caught.value, ProgramAnswerError | ProgramLimitError | ProgramRuntimeError)
-    assert time.perf_counter() - started < 2 * LIMITS.seconds + 2
+    assert time.perf_counter() - started < 2 * LIMITS.seconds + SLACK
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300 << 10
     gc.collect()
     assert kit.value("answer = 1") == 1
@@ -301,7 +303,7 @@ def test_hostile_arguments_are_refused_in_the_program(kit: Kit, probe: str) -> N
     started = time.perf_counter()
     with pytest.raises(ProgramRuntimeError, match=r"TypeError|ValueError"):
         kit.value(HOSTILE_ARGUMENTS[probe])
-    assert time.perf_counter() - started < LIMITS.seconds + 2
+    assert time.perf_counter() - started < LIMITS.seconds + SLACK
 
 
 @pytest.mark.parametrize("index", ["3", "-4", "10**9", "10**40", "'0'", "0.5", "None", "images[0]"])
