@@ -11,7 +11,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO, TypeVar
@@ -21,14 +21,24 @@ from ..task import Example, Method, Row
 from .calls import DAMAGE
 from .pace import Pace
 from .run_info import RunInfo
+from .store_file import (
+    APPLICATION,
+    FILE,
+    SCHEMA,
+    connect,
+    is_empty,
+    locked,
+    read_info,
+    reader,
+    run_folder,
+    tuned,
+    unlock,
+    writing,
+)
 from .store_values import Gone, changed_picture, example_values, row_values, to_example, to_row
 
 __all__ = ["Gone", "RunInfo", "Store"]
 
-FILE = "run.sqlite"
-SCHEMA = 1
-APPLICATION = 0x43565141
-"""Marks a file as ours in its header ("CVQA"), where ``file`` and we look for it."""
 BATCH = 64
 """Rows of one commit at most."""
 SECONDS = 1.0
@@ -78,12 +88,12 @@ class Store:
     @staticmethod
     def exists(path: Path | str) -> bool:
         """Whether something is there that :meth:`create` would refuse. A program killed while it began left nothing."""
-        file = _folder(Path(path)) / FILE
+        file = run_folder(Path(path)) / FILE
         if not file.is_file():
             return False
         try:
-            with closing(_reader(file)) as db:
-                return not _is_empty(db)
+            with closing(reader(file)) as db:
+                return not is_empty(db)
         except sqlite3.Error:
             return True
 
@@ -95,14 +105,14 @@ class Store:
             InputError: there is a run already, or another program writes to it.
             SetupError: the folder cannot be written.
         """
-        folder = _folder(Path(path))
+        folder = run_folder(Path(path))
         if cls.exists(folder):
             raise InputError(f"{folder / FILE} is there already.", hint="Go on with --resume, or choose another --out.")
-        with _writing(folder):
+        with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            lock = _lock(folder)
+            lock = locked(folder)
             try:
-                db = _connect(folder / FILE)
+                db = connect(folder / FILE)
                 db.execute("PRAGMA journal_mode = WAL")
                 with closing(db.cursor()) as cursor:  # all or nothing, should the process end here
                     cursor.execute("BEGIN IMMEDIATE")
@@ -113,9 +123,9 @@ class Store:
                     cursor.execute("INSERT INTO info VALUES ('run', ?)", (info.to_json(),))
                     cursor.execute("COMMIT")
             except BaseException:
-                _unlock(lock)
+                unlock(lock)
                 raise
-        return cls(folder, _tuned(db), info, lock)
+        return cls(folder, tuned(db), info, lock)
 
     @classmethod
     def open(cls, path: Path | str, *, writable: bool = False) -> Store:
@@ -128,23 +138,23 @@ class Store:
         Raises:
             InputError: it is no run, is of a later version of this package, or another program writes to it.
         """
-        folder = _folder(Path(path))
+        folder = run_folder(Path(path))
         file = folder / FILE
         if not file.is_file():
             raise InputError(f"{path} is no run: there is no {FILE} in it.", hint="Make one with codevqa eval.")
-        lock = _lock(folder) if writable else None
+        lock = locked(folder) if writable else None
         try:
-            db = _connect(file) if writable else _reader(file)
+            db = connect(file) if writable else reader(file)
             try:
-                return cls(folder, _tuned(db), _read_info(db, path), lock)
+                return cls(folder, tuned(db), read_info(db, path), lock)
             except BaseException:
                 db.close()
                 raise
         except sqlite3.Error as error:
-            _unlock(lock)
+            unlock(lock)
             raise InputError(f"{path} is no run: {error}.", hint="Make one with codevqa eval.") from None
         except BaseException:
-            _unlock(lock)
+            unlock(lock)
             raise
 
     def close(self) -> None:
@@ -154,7 +164,7 @@ class Store:
         finally:
             self._pending = 0
             self._db.close()
-            _unlock(self._lock)
+            unlock(self._lock)
 
     def __enter__(self) -> Store:
         return self
@@ -181,7 +191,7 @@ class Store:
         Raises:
             SetupError: the file cannot be written.
         """
-        with _writing(self.folder):
+        with writing(self.folder):
             self._begin()
             self._db.execute("INSERT OR REPLACE INTO info VALUES ('run', ?)", (info.to_json(),))
         self._info = info
@@ -190,7 +200,7 @@ class Store:
 
     def begin_session(self, started: str, version: str, machine: str) -> None:
         """Notes that a program began or went on with the run."""
-        with _writing(self.folder):
+        with writing(self.folder):
             self._begin()
             self._db.execute(
                 "INSERT INTO sessions (started, version, machine) VALUES (?, ?, ?)", (started, version, machine)
@@ -200,7 +210,7 @@ class Store:
 
     def end_session(self, pace: Pace) -> None:
         """Notes what the session that was begun last took."""
-        with _writing(self.folder):
+        with writing(self.folder):
             self._begin()
             self._db.execute(
                 "INSERT OR REPLACE INTO info SELECT 'session ' || number, ? FROM sessions ORDER BY number DESC LIMIT 1",
@@ -225,7 +235,7 @@ class Store:
             SetupError: the disk is full or the file cannot be written; what was committed is safe.
         """
         added = [row_values(row) for row in rows]
-        with _writing(self.folder, self._db):
+        with writing(self.folder, self._db):
             self._begin()
             try:
                 self._db.execute(INSERT, example_values(example, place))
@@ -248,7 +258,7 @@ class Store:
         if not self._pending:
             return
         self._pending = 0
-        with _writing(self.folder, self._db):
+        with writing(self.folder, self._db):
             if self._db.in_transaction:
                 self._db.execute("COMMIT")
         self._committed = time.monotonic()
@@ -370,93 +380,3 @@ class Store:
             raise InputError(
                 f"The run {self.folder} is damaged at {where}: {str(error)[:200]}.", hint=_DAMAGED
             ) from None
-
-
-# -- files -----------------------------------------------------------------------------------------------------------
-
-
-def _folder(path: Path) -> Path:
-    return path.parent if path.name == FILE else path
-
-
-def _connect(file: Path) -> sqlite3.Connection:
-    return sqlite3.connect(file, isolation_level=None, timeout=30, check_same_thread=False)
-
-
-def _reader(file: Path) -> sqlite3.Connection:
-    """Opens for reading alone. On a disk that cannot be written, the file is taken as one that nobody changes."""
-    for extra in ("", "&immutable=1"):
-        name = f"{file.resolve().as_uri()}?mode=ro{extra}"
-        db = sqlite3.connect(name, uri=True, isolation_level=None, timeout=30, check_same_thread=False)
-        try:
-            db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
-        except sqlite3.OperationalError:
-            db.close()
-            if extra or file.with_name(f"{FILE}-wal").exists():
-                raise
-        else:
-            return db
-    raise AssertionError  # the second round returns or raises
-
-
-def _tuned(db: sqlite3.Connection) -> sqlite3.Connection:
-    db.execute("PRAGMA synchronous = NORMAL")
-    db.execute("PRAGMA cache_size = -16000")  # KiB
-    return db
-
-
-def _is_empty(db: sqlite3.Connection) -> bool:
-    return int(db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]) == 0
-
-
-def _read_info(db: sqlite3.Connection, path: Path | str) -> RunInfo:
-    application, schema = (
-        int(db.execute(f"PRAGMA {name}").fetchone()[0]) for name in ("application_id", "user_version")
-    )
-    if application != APPLICATION:
-        raise InputError(f"{path} is no run: {FILE} is of another kind.", hint="Make one with codevqa eval.")
-    if schema > SCHEMA:
-        raise InputError(
-            f"{path} was written by a later version of codevqa (store version {schema}, this one reads {SCHEMA}).",
-            hint="Update codevqa.",
-        )
-    found = db.execute("SELECT value FROM info WHERE key = 'run'").fetchone()
-    try:
-        return RunInfo.from_json(found[0])
-    except DAMAGE:
-        raise InputError(f"{path} is damaged: what was run is missing from {FILE}.") from None
-
-
-def _lock(folder: Path) -> TextIO:
-    """Takes the writer's lock of a run, which ends with the process that holds it."""
-    try:
-        import fcntl
-    except ImportError:  # pragma: no cover - Windows: SQLite's own lock remains
-        return (folder / "run.lock").open("a")
-    file = (folder / "run.lock").open("a")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        file.close()
-        raise InputError(f"Another program writes to {folder}.", hint="Wait for it, or choose another --out.") from None
-    return file
-
-
-def _unlock(lock: TextIO | None) -> None:
-    if lock is not None:
-        lock.close()
-
-
-@contextmanager
-def _writing(folder: Path, db: sqlite3.Connection | None = None) -> Iterator[None]:
-    """Says in one line why a run cannot be written. A transaction that failed is taken back as a whole."""
-    try:
-        yield
-    except (sqlite3.OperationalError, OSError) as error:
-        if db is not None:
-            with suppress(sqlite3.Error):
-                db.execute("ROLLBACK")
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise SetupError(
-            f"Cannot write the run {folder}: {reason}.", hint="What was committed is safe: make room and --resume."
-        ) from None

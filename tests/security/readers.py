@@ -25,7 +25,9 @@ from codevqa.core.trace import Call, Evidence, ImageRef, Program, Trace
 from codevqa.engine.call_plan import plan_calls
 from codevqa.eval.run.calls import CallStore, State, Stored, key_of
 from codevqa.eval.run.recorded_models import RecordedCaptioner, RecordedLM, RecordedMatcher
-from codevqa.eval.run.store import FILE, RunInfo, Store
+from codevqa.eval.run.run_info import RunInfo
+from codevqa.eval.run.store import Store
+from codevqa.eval.run.store_file import FILE
 from codevqa.eval.task import Example, Row
 from codevqa.models.base import CaptionRequest, GenerationRequest, MatchRequest, SimilarityRequest
 from codevqa.primitives.kinds import Image

@@ -29,7 +29,8 @@ from codevqa.eval.run.calls import FILE as CALLS
 from codevqa.eval.run.calls import CallStore
 from codevqa.eval.run.record import RecordedCodeVQA, record_parts, replay_engine
 from codevqa.eval.run.runner import evaluate
-from codevqa.eval.run.store import FILE, Store
+from codevqa.eval.run.store import Store
+from codevqa.eval.run.store_file import FILE
 from codevqa.pages.reading import read_answer
 from codevqa.prompts import load
 
