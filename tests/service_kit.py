@@ -1,0 +1,92 @@
+"""The demo's service over engines that tell what a test gives them, and what is asked of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from codevqa.core.answer import Answer
+from codevqa.core.events import Answered, Event, Failed
+from codevqa.core.images import Picture, load_picture
+from codevqa.core.trace import Call, Program, Trace
+from codevqa.demo.limits import DemoLimits
+from codevqa.demo.live import LiveQuestion, PageUpdate
+from codevqa.demo.service import DemoRequest, DemoService, VisitorId
+from codevqa.engine.watch import Watch
+
+ROOT = Path(__file__).resolve().parent.parent
+GARDEN = ROOT / "examples" / "pictures" / "garden.png"
+VISITOR = VisitorId("one", "127.0.0.1")
+
+
+def picture() -> Picture:
+    return load_picture(Image.new("RGB", (8, 8), "red"))
+
+
+def answer(text: str = "yes", *calls: Call, **fields: Any) -> Answer:
+    return Answer("Is it?", text, Program("answer = 1"), Trace(calls), seconds=0.5, tokens=12, **fields)
+
+
+class Endless(Watch):
+    """Tells what it is given, and ends only when it is cancelled."""
+
+    def __init__(self, *events: Event) -> None:
+        def begin(tell: Callable[[Event], None]) -> Future[Answer]:
+            future: Future[Answer] = Future()
+            for event in events:
+                tell(event)
+            if events and isinstance(events[-1], Answered | Failed):
+                future.set_result(answer())
+            return future
+
+        super().__init__(begin)
+
+
+class StubEngines:
+    """An engine whose questions end as they are told to."""
+
+    default = "mini"
+
+    def __init__(self, *events: Event) -> None:
+        self.events = events
+        self.watches: list[Watch] = []
+        self.options: list[dict[str, Any]] = []
+        self.closed = False
+
+    def loaded(self, name: str) -> bool:
+        return True
+
+    def get(self, name: str) -> StubEngines:
+        return self
+
+    def watch(self, images: object, question: str, **options: Any) -> Watch:
+        self.options.append({"question": question} | options)
+        self.watches.append(Endless(*self.events))
+        return self.watches[-1]
+
+    def watch_run(self, images: object, program: str, **options: Any) -> Watch:
+        return self.watch(images, program, **options)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def service(tmp_path: Path, engines: Any, **limits: Any) -> DemoService:
+    (tmp_path / "garden.png").write_bytes(GARDEN.read_bytes())
+    return DemoService(engines, DemoLimits(**limits), tmp_path)
+
+
+def asked(tmp_path: Path, **fields: Any) -> DemoRequest:
+    return DemoRequest(**{"pictures": [str(tmp_path / "garden.png")], "question": "Is it?", "preset": "mini"} | fields)
+
+
+async def all_views(views: AsyncIterator[tuple[PageUpdate, LiveQuestion | None]]) -> list[Any]:
+    return [view async for view, _ in views]
+
+
+async def last_view(views: AsyncIterator[tuple[PageUpdate, LiveQuestion | None]]) -> Any:
+    return (await all_views(views))[-1]

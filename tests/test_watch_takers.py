@@ -1,0 +1,184 @@
+"""Who takes the events: cancelling ends what runs for them, and any thread or event loop may take its turn."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import time
+from typing import Any
+
+import pytest
+from engine_kit import Gate
+from watch_kit import GREEN, OPEN, RED, THREE, Streaming, begun, engine, names
+
+from codevqa import CodeVQA, Watch
+from codevqa.core.events import Event, Writing, Wrote
+from codevqa.engine.watch import _Inbox
+
+# -- cancelling ------------------------------------------------------------------------------------------------------
+
+
+def assert_free(vqa: CodeVQA) -> None:
+    """Fails where the only worker is still taken: a program that asks no model must get it at once."""
+    answers: list[str] = []
+    running = threading.Thread(target=lambda: answers.append(vqa.run(RED, "answer = 'free'").text), daemon=True)
+    running.start()
+    running.join(10)
+    assert answers == ["free"]
+
+
+def test_cancelling_in_a_call_frees_the_worker_while_the_model_still_runs() -> None:
+    gate = Gate()
+    with engine(OPEN + "answer = query(img, 'First?') + query(img, 'Second?')", gate, workers=1, ahead=False) as vqa:
+        watch = vqa.watch(RED, "Is it red?")
+        begun(watch)
+        assert gate.entered.wait(10)
+        threading.Thread(target=watch.cancel).start()
+        assert list(watch) == [] and watch.answer is None
+        assert_free(vqa)  # the gate is still shut
+        gate.open.set()
+        assert vqa.ask(RED, "Is it wet?", method="pnpvqa").text == "yes"
+        watch.cancel()
+    assert gate.questions == ["First?", "Is it wet?"]
+
+
+def test_leaving_the_block_cancels() -> None:
+    gate = Gate()
+    with engine(OPEN + "answer = query(img, 'First?')", gate, workers=1) as vqa:
+        with pytest.raises(KeyError), vqa.watch(RED, "Is it red?") as watch:
+            begun(watch)
+            raise KeyError
+        assert list(watch) == []
+        assert_free(vqa)
+        gate.open.set()
+
+
+def test_a_watch_that_is_forgotten_is_cancelled() -> None:
+    gate = Gate()
+    with engine(OPEN + "answer = query(img, 'First?')", gate, workers=1) as vqa:
+        watch = vqa.watch(RED, "Is it red?")
+        begun(watch)
+        assert gate.entered.wait(10)
+        del watch
+        gc.collect()
+        assert_free(vqa)
+        gate.open.set()
+
+
+def test_a_program_that_computes_is_cancelled_too() -> None:
+    with engine(workers=1) as vqa:
+        watch = vqa.watch_run(RED, "n = 0\nwhile True:\n    n = n + len(images)\nanswer = n")
+        assert isinstance(next(watch), Wrote)
+        time.sleep(0.1)
+        began = time.perf_counter()
+        watch.cancel()
+        assert_free(vqa)
+        assert time.perf_counter() - began < 8
+
+
+def test_after_the_end_cancelling_changes_nothing() -> None:
+    with engine() as vqa:
+        with vqa.watch_run(RED, "answer = 1") as watch:
+            assert names(watch) == ["Wrote", "Answered"]
+        assert watch.answer is not None and watch.answer.text == "1"
+
+
+def test_closing_the_engine_ends_the_iteration() -> None:
+    gate, ended = Gate(), threading.Event()
+    with engine(OPEN + "answer = query(img, 'First?')", gate) as vqa:
+        watch = vqa.watch(RED, "Is it red?")
+        begun(watch)
+
+        def take() -> None:
+            for _ in watch:
+                pass
+            ended.set()
+
+        threading.Thread(target=take, daemon=True).start()
+        closing = threading.Thread(target=vqa.close, daemon=True)
+        closing.start()
+        gate.open.set()
+        closing.join(10)
+        assert ended.wait(10)
+    with pytest.raises(RuntimeError, match="closed"):
+        vqa.watch(RED, "Is it red?")
+
+
+# -- threads and loops -----------------------------------------------------------------------------------------------
+
+
+def test_a_slow_consumer_holds_up_nothing_and_misses_nothing_but_old_text() -> None:
+    program = THREE.format("First?") + "".join(f"\n# line {number}" for number in range(300))
+    with engine(Streaming(program, letters=3)) as vqa:
+        watch = vqa.watch(RED, "Is it red?")
+        assert vqa.ask(GREEN, "Is it wet?").text == "yesyesyes"
+        waited = time.monotonic() + 90
+        while watch.answer is None:
+            assert time.monotonic() < waited
+            time.sleep(0.01)
+        events = list(watch)
+    assert names(events) == ["Prepared", "Writing", "Wrote", *["CallBegan", "CallEnded"] * 4, "Answered"]
+    assert isinstance(events[1], Writing) and events[1].source == program
+
+
+def test_any_thread_may_take_the_events() -> None:
+    told: list[str] = []
+    with engine(Streaming(OPEN + "answer = query(img, 'a?')")) as vqa:
+        watch = vqa.watch(RED, "Is it red?")
+        threads = [threading.Thread(target=lambda: told.extend(names(watch))) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+    assert told.count("Answered") == told.count("Wrote") == 1 and told.count("CallEnded") == 2
+
+
+def test_any_event_loop_may_take_the_events() -> None:
+    async def take(watch: Watch) -> list[Event]:
+        return [event async for event in watch]
+
+    async def main(vqa: CodeVQA) -> list[list[Event]]:
+        watches = [vqa.watch(RED, f"Is it {word}?") for word in ("red", "wet", "big")]
+        return list(await asyncio.gather(*map(take, watches)))
+
+    program = OPEN + "answer = query(img, 'a?')"
+    with engine(Streaming(program)) as vqa:
+        for events in asyncio.run(main(vqa)):
+            told = [name for name in names(events) if name != "Writing"]
+            assert told == ["Prepared", "Wrote", *["CallBegan", "CallEnded"] * 2, "Answered"]
+
+
+def test_a_task_that_stops_waiting_leaves_the_events_to_the_next() -> None:
+    gate = Gate()
+
+    async def main(vqa: CodeVQA) -> list[str]:
+        watch = vqa.watch_run(RED, OPEN + "answer = query(img, 'a?')")
+        seen = [type(await anext(watch)).__name__ for _ in range(4)]
+        assert await asyncio.to_thread(gate.entered.wait, 10)
+        impatient = asyncio.create_task(anext(watch))
+        await asyncio.sleep(0.05)
+        impatient.cancel()
+        await asyncio.wait([impatient])
+        gate.open.set()
+        return seen + [type(event).__name__ async for event in watch]
+
+    with engine(read=gate) as vqa:
+        assert asyncio.run(main(vqa)) == ["Wrote", *["CallBegan", "CallEnded"] * 2, "Answered"]
+
+
+def test_an_event_that_comes_as_its_taker_is_cancelled_is_for_the_next() -> None:
+    faults: list[dict[str, Any]] = []
+
+    async def main() -> Event | None:
+        loop, inbox = asyncio.get_running_loop(), _Inbox()
+        loop.set_exception_handler(lambda _, fault: faults.append(fault))
+        taker = loop.create_task(inbox.wait_async())
+        await asyncio.sleep(0)
+        inbox.put(Writing("answer"))
+        taker.cancel()  # before the loop has come to wake it
+        await asyncio.wait([taker])
+        await asyncio.sleep(0)
+        return await inbox.wait_async()
+
+    assert asyncio.run(main()) == Writing("answer") and not faults
