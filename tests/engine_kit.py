@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
-from codevqa import CodeVQA, Settings
+from PIL import Image as PILImage
+
+from codevqa import CodeVQA, QuerySettings, Settings, WriterSettings
 from codevqa.core.settings import Limits
 from codevqa.models.base import GenerationRequest, Models
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 from codevqa.prompts import load
 from codevqa.writing.writer import Writer
 
+RED, GREEN, BLUE = (PILImage.new("RGB", (60, 40), color) for color in ("red", "green", "blue"))
 NARROW = Settings(limits=Limits(seconds=1, wall_seconds=20, calls=50))
 
 
@@ -20,6 +26,41 @@ def reading_yes(settings: Settings = NARROW) -> CodeVQA:
     writer = Writer(reader, {"image": load("gqa"), "set": load("covr")})
     models = Models(reader, FakeMatcher(6), FakeCaptioner(grid=6))
     return CodeVQA(writer, models, settings)
+
+
+def reader(answers: dict[str, str] | None = None) -> ScriptedLM:
+    """A reading model that gives each question its answer, or yes."""
+
+    def read(request: GenerationRequest) -> str:
+        question = str(request.prompt).rsplit("Q: ", 1)[1].removesuffix("\nA:")
+        return (answers or {}).get(question, " yes\n")
+
+    return ScriptedLM(read, name="reader")
+
+
+@contextmanager
+def engine(
+    programs: str | Sequence[str] | Callable[[GenerationRequest], str],
+    *,
+    answers: dict[str, str] | None = None,
+    settings: Settings | None = None,
+    matcher: FakeMatcher | None = None,
+    read: ScriptedLM | None = None,
+    repairs: int = 1,
+    **options: Any,
+) -> Iterator[CodeVQA]:
+    """An engine over fake models whose writer gives these programs."""
+    written = WriterSettings(selection="fixed", repairs=repairs)
+    writer = Writer(
+        ScriptedLM(programs, name="writer"),
+        {"image": load("gqa"), "set": load("covr")},
+        settings=settings.writer if settings and settings.writer != WriterSettings() else written,
+    )
+    captioner = FakeCaptioner(lambda request: f"thing {request.seed}", grid=6)
+    models = Models(read or reader(answers), matcher or FakeMatcher(6), captioner, options.pop("detector", None))
+    used = settings or Settings(query=QuerySettings(captions=2, patches=5), workers=8)
+    with CodeVQA(writer, models, used, **options) as vqa:
+        yield vqa
 
 
 class Gate:

@@ -40,9 +40,10 @@ async def maybe_image(images: list[Image]) -> Image | None:
 PRIMITIVES = PrimitiveSet([query, get_pos, find_matching_image, maybe_image])
 IMAGES = [Image(number, load_picture(PILImage.new("RGB", (8, 6), (number, 0, 0)))) for number in (1, 2, 3)]
 LIMITS = Limits(seconds=0.5, wall_seconds=20, calls=50)
+Args = tuple[Any, ...]
 
 
-async def answering(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], line: int | None) -> object:
+async def answering(name: str, args: Args, kwargs: dict[str, Any], line: int | None) -> object:
     """Answers calls the way the engine does: bind, then run the implementation."""
     return await PRIMITIVES.get(name).call(None, PRIMITIVES.bind(name, args, kwargs))
 

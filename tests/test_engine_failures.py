@@ -1,0 +1,241 @@
+"""What goes wrong in the pipeline: a program is mended once or falls back marked, and every error is typed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from engine_kit import GREEN, RED, engine, reader
+
+from codevqa import CodeVQA, Limits, Models, QuerySettings, Question, Settings, Writer, WriterSettings
+from codevqa.core.errors import (
+    ImageError,
+    InputError,
+    InternalError,
+    ModelError,
+    ProgramAnswerError,
+    ProgramLimitError,
+    ProgramRuntimeError,
+    ProgramSyntaxError,
+    ProgramTypeError,
+    QuestionError,
+    ServerError,
+    SetupError,
+)
+from codevqa.core.events import Failed
+from codevqa.models.base import GenerationRequest
+from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
+from codevqa.prompts import load as load_prompts
+
+METHODS: tuple[Literal["codevqa", "pnpvqa"], ...] = ("codevqa", "pnpvqa")
+
+
+@pytest.mark.parametrize(
+    ("program", "error"),
+    [
+        ("answer = (", "ProgramSyntaxError"),
+        ("answer = qury(img, 'a')", "ProgramTypeError"),
+        ("answer = query(img)", "ProgramTypeError"),
+        ("answer = [][1]", "ProgramRuntimeError"),
+        ("while True: answer = 1", "ProgramLimitError"),
+        ("x = 1", "UnsetAnswerError"),
+        ("answer = None", "ProgramAnswerError"),
+        ("answer = ''", "ProgramAnswerError"),
+    ],
+)
+def test_a_program_that_fails_is_a_marked_fallback_with_a_typed_error(program: str, error: str) -> None:
+    settings = Settings(query=QuerySettings(captions=1, patches=5), limits=Limits(seconds=0.2), workers=4)
+    with engine(program, answers={"Is it red?": "perhaps"}, settings=settings, repairs=0) as vqa:
+        answer = vqa.ask(RED, "Is it red?")
+    assert answer.fallback and answer.text == "perhaps"
+    assert answer.error is not None and answer.error.type == error
+    assert answer.program is not None and answer.program.source == program
+    assert answer.trace.attempts[0][1] == answer.error and answer.trace.baseline
+
+
+def test_one_repair_mends_a_program_that_fails_the_check() -> None:
+    with engine(["answer = qury(img, 'a')", "answer = query(img, 'Is it red?')"]) as vqa:
+        answer = vqa.ask(RED, "Is it red?")
+    assert (answer.text, answer.fallback, answer.error) == ("yes", False, None)
+    assert [attempt[1].type for attempt in answer.trace.attempts] == ["ProgramTypeError"]
+
+
+BREAKS = "found = query(img, 'Is it red?')\nanswer = [][0]"
+
+
+def test_a_program_that_fails_while_it_runs_goes_back_once_with_its_line_and_values() -> None:
+    with engine([BREAKS, "answer = query(img, 'Is it red?')"]) as vqa:
+        answer = vqa.ask(RED, "Is it red?")
+        writer = vqa.writer.language_model
+    assert (answer.text, answer.fallback, answer.error) == ("yes", False, None)
+    assert [attempt[1].type for attempt in answer.trace.attempts] == ["ProgramRuntimeError"]
+    assert len(answer.trace.calls) == 1, "the calls of the program that failed are not the answer's"
+    assert isinstance(writer, ScriptedLM) and len(writer.requests) == 2
+    said = str(writer.requests[1].prompt)
+    assert "line 2: IndexError" in said and "query(image 1, 'Is it red?') -> 'yes'" in said
+
+
+def test_a_program_that_has_called_models_is_not_started_over_where_that_is_switched_off() -> None:
+    settings = Settings(writer=WriterSettings(repair_runs=False), query=QuerySettings(captions=1, patches=5), workers=4)
+    with engine(BREAKS, settings=settings) as vqa:
+        answer = vqa.ask(RED, "Is it red?")
+        writer = vqa.writer.language_model
+    assert answer.fallback and len(answer.trace.attempts) == 1
+    assert isinstance(writer, ScriptedLM) and len(writer.requests) == 1
+
+
+def test_an_answer_of_another_kind_goes_back_and_is_never_given() -> None:
+    with engine("x = 'left'\nanswer = x") as vqa:
+        answer = vqa.ask(RED, "Is it red?")
+    assert (
+        answer.fallback
+        and [error.message for _, error in answer.trace.attempts]
+        == ['the question wants "yes" or "no", not \'left\''] * 2
+    )
+    settings = Settings(writer=WriterSettings(fit=False), query=QuerySettings(captions=1, patches=5), workers=4)
+    with engine("x = 'left'\nanswer = x", settings=settings) as vqa:
+        assert vqa.ask(RED, "Is it red?").text == "left"
+
+
+def test_a_picture_read_as_another_kind_is_no_reason_to_write_again() -> None:
+    with engine("answer = query(img, 'Is it red or blue?')", read=ScriptedLM(" yes")) as vqa:
+        answer = vqa.ask(RED, "Is it red or blue?")
+        writer = vqa.writer.language_model
+    assert isinstance(writer, ScriptedLM) and len(writer.requests) == 1
+    assert answer.fallback and answer.error is not None and answer.error.type == "MisreadError"
+    # Asked for something else, it is the program that is wrong.
+    with engine("answer = query(img, 'Is it red?')", read=ScriptedLM(" yes")) as vqa:
+        answer = vqa.ask(RED, "Is it red or blue?")
+    assert len(answer.trace.attempts) == 2
+
+
+def test_a_program_held_to_its_question_goes_back_but_runs_where_nothing_mends_it() -> None:
+    dropped = "answer = query(img, 'Is there a ball?')"
+    with engine([dropped, "answer = query(img, 'Is there a green ball?')"]) as vqa:
+        answer = vqa.ask(RED, "Is there a green ball?")
+    assert [error.message for _, error in answer.trace.attempts] == [
+        'line 1: the question says "green" and the program never does: keep it with the thing it describes'
+    ]
+    with engine(dropped) as vqa:
+        answer = vqa.ask(RED, "Is there a green ball?")
+    assert not answer.fallback and answer.program is not None and answer.program.source == dropped
+
+
+def test_a_model_that_is_down_is_an_error_not_a_fallback() -> None:
+    def down(request: GenerationRequest) -> str:
+        raise ServerError("The server is down.")
+
+    with engine(down) as vqa, pytest.raises(ServerError, match="down"):
+        vqa.ask(RED, "Is it red?")
+    with (
+        engine(
+            "try:\n    answer = query(img, 'a')\nexcept Exception:\n    answer = 'caught'", read=ScriptedLM(down)
+        ) as vqa,
+        pytest.raises(ModelError, match="down"),
+    ):
+        vqa.ask(RED, "Is it red?")
+
+
+@pytest.mark.parametrize(
+    ("source", "error", "words"),
+    [
+        ("answer = (", ProgramSyntaxError, "line 1"),
+        ("a = 1\nanswer = nothing", ProgramTypeError, "line 2"),
+        ("a = 1\nb = []\nanswer = b[a]", ProgramRuntimeError, "line 3"),
+        ("while True: answer = 1", ProgramLimitError, "second"),
+        ("a = 1", ProgramAnswerError, "answer"),
+    ],
+)
+def test_run_raises_what_went_wrong(source: str, error: type[Exception], words: str) -> None:
+    settings = Settings(limits=Limits(seconds=0.2), workers=2)
+    with engine("", settings=settings) as vqa, pytest.raises(error, match=words):
+        vqa.run(RED, source)
+
+
+def test_an_error_names_its_line_once() -> None:
+    with engine("", settings=Settings(workers=2)) as vqa:
+        for _ in range(2):  # the second comes from the memory of checks
+            with pytest.raises(ProgramTypeError, match=r"^line 2: (?!line)") as caught:
+                vqa.run(RED, "a = 1\nanswer = nothing")
+    assert (caught.value.line, caught.value.record().line) == (2, 2)
+
+
+@pytest.mark.parametrize(("question", "words"), [("", "empty"), (" \n", "empty"), ("a" * 1001, "1,001 characters")])
+def test_unusable_questions(question: str, words: str) -> None:
+    with engine("") as vqa, pytest.raises(QuestionError, match=words):
+        vqa.ask(RED, question)
+
+
+def test_unusable_pictures(tmp_path: Path) -> None:
+    with engine("") as vqa:
+        with pytest.raises(ImageError, match="No picture at"):
+            vqa.ask(tmp_path / "a.png", "Is it red?")
+        with pytest.raises(ImageError, match="No picture was given"):
+            vqa.ask([], "Is it red?")
+        with pytest.raises(InputError, match="needs one image, not 2"):
+            vqa.ask([RED, RED], "Is it red?", form="image")
+
+
+def test_every_repair_is_kept_and_the_last_program_is_the_answer_s() -> None:
+    with engine([f"answer = qury{number}(img)" for number in range(5)], repairs=2) as vqa:
+        answer = vqa.ask(RED, "Is it red?")
+    assert [attempt[0].source for attempt in answer.trace.attempts] == [f"answer = qury{n}(img)" for n in range(3)]
+    assert answer.fallback and answer.program is not None and answer.program.source == "answer = qury2(img)"
+    assert answer.error == answer.trace.attempts[-1][1]
+
+
+def test_prompts_that_serve_no_set_refuse_one_by_either_method() -> None:
+    writer = Writer(
+        ScriptedLM("answer = 1"), {"image": load_prompts("gqa")}, settings=WriterSettings(selection="fixed")
+    )
+    models = Models(reader(), FakeMatcher(6), FakeCaptioner(grid=6))
+    with CodeVQA(writer, models, Settings(workers=2)) as vqa:
+        for method in METHODS:
+            with pytest.raises(SetupError, match="no examples about a set of images"):
+                vqa.ask([RED, GREEN], "Are both red?", method=method)
+
+
+def test_a_question_lost_to_an_error_keeps_its_method(tmp_path: Path) -> None:
+    with engine("answer = 1") as vqa:
+        for method in METHODS:
+            (answer,) = vqa.ask_many([Question(tmp_path / "none.png", "a?")], method=method)
+            assert (answer.method, answer.text, answer.error is not None) == (method, "", True)
+
+
+@pytest.mark.parametrize("question", ["is \ud800 it", "a\udfff?"])
+def test_half_a_surrogate_pair_is_no_question(question: str) -> None:
+    with engine("answer = query(img, 'a')") as vqa:
+        with pytest.raises(QuestionError, match="half a surrogate pair"):
+            vqa.ask(RED, question)
+        lost, found = vqa.ask_many([Question(RED, question), Question(RED, "Is it red?")])
+    assert lost.error is not None and lost.error.type == "QuestionError" and found.text == "yes"
+
+
+def test_a_mistake_of_ours_costs_its_own_question_only(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def mistaken(question: str, longest: int) -> str:
+        raise ZeroDivisionError("a mistake") if "broken" in question else QuestionError("typed")
+
+    monkeypatch.setattr("codevqa.engine.question_run.checked_question", mistaken)
+    with engine("answer = 1") as vqa:
+        first, second = vqa.ask_many([Question(RED, "Is it broken?"), Question(RED, "Is it red?")])
+        with pytest.raises(InternalError, match=r"codevqa made a mistake: ZeroDivisionError\. .* report") as caught:
+            vqa.ask(RED, "Is it broken?")
+        assert isinstance(caught.value.__cause__, ZeroDivisionError)
+        (failed,) = vqa.watch(RED, "Is it broken?")
+        assert isinstance(failed, Failed) and failed.error.type == "InternalError"
+    assert [answer.error and answer.error.type for answer in (first, second)] == ["InternalError", "QuestionError"]
+    assert "A question failed: 'Is it broken?'" in caplog.text
+
+
+def test_a_mended_program_about_something_else_is_not_run() -> None:
+    asked = "Is the red cup on the table?"
+    programs = ["answer = qury(img)", "answer = query(img, 'How large is the suitcase?')"]
+    with engine(programs, answers={asked: " yes"}) as vqa:
+        answer = vqa.ask(RED, asked)
+    assert answer.fallback and answer.text == "yes" and answer.trace.calls == ()
+    assert answer.error is not None and "about none of the things in the question" in answer.error.message
+    with engine(programs[1:], repairs=0) as vqa:
+        assert not vqa.ask(RED, asked).fallback, "where nothing is mended, what may be wrong is run"

@@ -1,0 +1,169 @@
+"""What the calls of a program find in the whole pipeline: pictures, positions, boxes, primitives of one's own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from engine_kit import BLUE, GREEN, RED, engine
+from PIL import Image as PILImage
+
+from codevqa import QuerySettings, Question, Settings
+from codevqa.core.errors import ProgramRuntimeError
+from codevqa.core.trace import ImageRef
+from codevqa.models.base import Box, Map, MatchRequest
+from codevqa.models.fakes import FakeDetector, FakeMatcher
+from codevqa.primitives import Image, primitive
+
+
+def test_calls_know_their_lines() -> None:
+    with engine('img = open_image("Image13.jpg")\n\nanswer = query(img, "a?")') as vqa:
+        lines = [call.line for call in vqa.ask(RED, "a?").trace.calls]
+    assert lines in ([1, 3], [None, None])
+
+
+def at(row: int, column: int) -> Map:
+    relevance = np.zeros((6, 6), np.float32)
+    relevance[row, column] = 1.0
+    return relevance
+
+
+def test_positions_are_on_the_grid_of_24_with_y_upwards() -> None:
+    where = {"star": at(0, 0), "circle": at(5, 5)}
+
+    def relevance(request: MatchRequest) -> Map:
+        return where[request.text]
+
+    source = 'img = open_image("Image1.jpg")\nanswer = [get_pos(img, "star"), get_pos(img, "circle")]'
+    with engine("", matcher=FakeMatcher(6, relevance=relevance)) as vqa:
+        answer = vqa.run(RED, source)
+    assert answer.value == [(2.0, 22.0), (22.0, 2.0)]
+    assert answer.trace.calls[1].evidence[0].position == (2.0, 22.0)
+
+
+def test_position_text_of_the_release_matches_the_whole_question() -> None:
+    matcher = FakeMatcher(6)
+    settings = Settings(query=QuerySettings(captions=1, patches=5), position_text="question")
+    with engine('answer = get_pos(img, "red star")[0] > 3', settings=settings, matcher=matcher) as vqa:
+        vqa.ask(RED, "Is the red star left?")
+    request = matcher.matches.requests[0]
+    assert (request.text, request.focus) == ("Is the red star left", "red star")
+
+
+def test_find_matching_image_takes_the_highest_score() -> None:
+    scores = {"red": 0.1, "green": 0.9, "blue": -0.3}
+    keys: dict[str, str] = {}
+    matcher = FakeMatcher(6, similarity=lambda request: scores[keys[request.picture.key]])
+    from codevqa.core.images import load_picture
+
+    pictures = {name: load_picture(PILImage.new("RGB", (9, 9), name)) for name in scores}
+    keys.update({picture.key: name for name, picture in pictures.items()})
+    program = 'images = open_images("ImageSet7.jpg")\nanswer = find_matching_image(images, "a frog")'
+    with engine(program, matcher=matcher) as vqa:
+        answer = vqa.ask(list(pictures.values()), "Which image shows a frog?")
+    assert (answer.text, answer.value) == ("image 2", ImageRef(2))
+    assert answer.trace.calls[1].evidence[0].scores == (0.1, 0.9, -0.3)
+    assert matcher.similarities.requests[0].text == "a picture of a frog"
+
+
+def test_comprehensions_lambdas_functions_and_sort_keys_call_primitives() -> None:
+    program = """
+images = open_images("ImageSet7.jpg")
+def red(image):
+    return query(image, "Is it red?") == "yes"
+ordered = sorted(images, key=lambda image: get_pos(image, "dog")[0])
+count = len([image for image in images if red(image)])
+every = all(query(image, "Is it wet?") == "yes" for image in images)
+answer = f"{count} {every} {len(ordered)}"
+"""
+    with engine(program) as vqa:
+        answer = vqa.ask([RED, GREEN, BLUE], "What is here?")
+    assert (answer.text, answer.fallback) == ("3 True 3", False)
+
+
+def test_a_primitive_of_the_user_s() -> None:
+    @primitive
+    def width(img: Image) -> int:
+        """Returns the width of the image in pixels."""
+        return img.picture.pixels.width
+
+    with engine("answer = width(img)", primitives=[width]) as vqa:
+        answer = vqa.ask(RED, "How wide is it?")
+        assert "width(img: Image) -> int: Returns the width" in vqa.prompt("How wide is it?")
+    assert (answer.text, answer.fallback) == ("60", False)
+
+
+def test_a_primitive_of_the_user_s_that_breaks_is_a_marked_fallback() -> None:
+    @primitive
+    def broken(img: Image) -> int:
+        """Breaks."""
+        raise ZeroDivisionError("by\nzero")
+
+    with engine(["answer = broken(img)"] * 5, primitives=[broken]) as vqa:
+        answers = vqa.ask_many([Question(RED, "How wide?"), Question(RED, "How high?")])
+        with pytest.raises(ProgramRuntimeError, match=r"line 1: broken\(\) failed: ZeroDivisionError: by zero"):
+            vqa.run(RED, "answer = broken(img)")
+    assert [(answer.text, answer.fallback) for answer in answers] == [("yes", True)] * 2
+    assert answers[0].trace.calls[0].error is not None
+    assert answers[0].trace.calls[0].error.type == "ZeroDivisionError"
+
+
+def test_find_object_where_there_is_a_detector() -> None:
+    box = Box(left=0, top=0, right=30, bottom=20, score=0.9)
+    with engine("answer = str(find_object(img, 'dog'))", detector=FakeDetector([box])) as vqa:
+        assert vqa.ask(RED, "Where?").text == "[(0.0, 12.0, 12.0, 24.0)]"
+        with pytest.raises(ProgramRuntimeError, match="needs the name of an object"):
+            vqa.run(RED, "answer = len(find_object(img, ' '))")
+    with engine("answer = find_object(img, 'dog')", repairs=0) as vqa:
+        answer = vqa.ask(RED, "Where?")
+        assert answer.error is not None and answer.error.type == "ProgramTypeError"
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../Image1.jpg", "http://a/Image1.jpg", "Image-1.jpg"])
+def test_open_image_opens_nothing_but_the_question_s_pictures(path: str) -> None:
+    with engine("", settings=Settings(workers=2)) as vqa, pytest.raises(ProgramRuntimeError, match="there is no image"):
+        vqa.run(RED, f'answer = open_image("{path}")')
+
+
+def test_open_image_by_number_in_a_set() -> None:
+    with engine("", settings=Settings(workers=2)) as vqa:
+        assert vqa.run([RED, GREEN], 'answer = open_image("Image2.jpg")').text == "image 2"
+        with pytest.raises(ProgramRuntimeError, match="has 2 images"):
+            vqa.run([RED, GREEN], 'answer = open_image("Image3.jpg")')
+
+
+def test_a_query_about_one_picture_of_a_set_reads_as_the_set_s_prompts_say() -> None:
+    settings = Settings(query=QuerySettings(patches=5), workers=2)
+    program = 'images = open_images("ImageSet7.jpg")\nanswer = query(images[1], "a?")'
+    with engine(program, settings=settings) as vqa:
+        evidence = vqa.ask([RED, GREEN], "Is it?").trace.calls[-1].evidence[0]
+    assert len(evidence.captions[0]) == 3 and evidence.images == (ImageRef(2),)
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("query(img, ' ')", "needs a question"),
+        ("get_pos(img, '')", "needs the name of an object"),
+        ("find_matching_image([], 'a dog')", "at least one image"),
+        ("open_image('Image0.jpg')", "has 2 images"),
+        ("open_image('Image1.jpg.exe')", "there is no image 'Image1.jpg.exe'"),
+        ("open_images('Image1.jpg')", "use a name like 'ImageSet1.jpg'"),
+    ],
+)
+def test_primitives_refuse_what_means_nothing(expression: str, words: str) -> None:
+    with engine("", settings=Settings(workers=2)) as vqa, pytest.raises(ProgramRuntimeError, match=words):
+        vqa.run([RED, GREEN], f"img = images[0]\nanswer = {expression}")
+
+
+def test_positions_and_boxes_keep_their_scores() -> None:
+    detector = FakeDetector([Box(0, 0, 30, 20, 0.4), Box(0, 0, 3, 2, 0.9)])
+    matcher = FakeMatcher(6, logit=1.5)
+    source = "answer = str(get_pos(img, 'dog')) + str(len(find_object(img, 'dog')))"
+    with engine("", settings=Settings(workers=2), detector=detector, matcher=matcher) as vqa:
+        position, boxes = vqa.run(RED, source).trace.calls
+    assert position.evidence[0].scores == (1.5,)
+    assert (boxes.evidence[0].kind, boxes.evidence[0].text, boxes.evidence[0].scores) == (
+        "detection",
+        "dog",
+        (0.9, 0.4),
+    )

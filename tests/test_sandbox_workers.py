@@ -1,0 +1,295 @@
+"""Workers of the sandbox: runs at once, cancelled, killed, forged and closed harm no other."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from sandbox_kit import IMAGES, LIMITS, PRIMITIVES, Args, answering
+
+from codevqa.core.errors import ProgramError, ProgramLimitError, ProgramRuntimeError
+from codevqa.sandbox import Limits, Sandbox
+from codevqa.sandbox.run import Run
+
+
+def test_programs_in_flight_share_the_host() -> None:
+    inside = most = 0
+
+    async def host(name: str, args: Args, kwargs: dict[str, Any], line: int | None) -> object:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        await asyncio.sleep(0.02)
+        inside -= 1
+        return "a"
+
+    async def main() -> list[Any]:
+        async with Sandbox(PRIMITIVES, workers=16) as box:
+            source = "answer = [query(i, 'a') for i in images]"
+            runs = [box.run(source, host, images=IMAGES) for _ in range(64)]
+            return [outcome.value for outcome in await asyncio.gather(*runs)]
+
+    assert asyncio.run(main()) == [["a", "a", "a"]] * 64
+    assert 8 <= most <= 16
+
+
+def test_cancelled_runs_leave_the_pool_usable() -> None:
+    async def never(name: str, args: Args, kwargs: dict[str, Any], line: int | None) -> object:
+        await asyncio.sleep(60)
+        return "a"
+
+    async def main() -> None:
+        async with Sandbox(PRIMITIVES, Limits(seconds=5), workers=2) as box:
+            for source in ("answer = query(images[0], 'a')", "while True: pass"):
+                tasks = [asyncio.create_task(box.run(source, never, images=IMAGES)) for _ in range(2)]
+                await asyncio.sleep(0.1)
+                for task in tasks:
+                    task.cancel()
+                assert all(
+                    isinstance(result, asyncio.CancelledError)
+                    for result in await asyncio.gather(*tasks, return_exceptions=True)
+                )
+                done = await asyncio.gather(*[box.run("answer = 1", never) for _ in range(4)])
+                assert [outcome.value for outcome in done] == [1] * 4
+
+    started = time.perf_counter()
+    asyncio.run(main())
+    assert time.perf_counter() - started < 4.5
+
+
+def test_cancelled_runs_never_harm_others() -> None:
+    """Workers of cancelled programs are killed where they compute; the moment decides who has the worker then."""
+    source = "x = 0\nfor i in range(3000):\n    x += i\nanswer = query(images[0], 'a')"
+
+    async def main() -> list[Any]:
+        chance = random.Random(0)
+        async with Sandbox(PRIMITIVES, workers=3) as box:
+
+            async def doomed() -> None:
+                for _ in range(60):
+                    task = asyncio.create_task(box.run(source, answering, images=IMAGES))
+                    await asyncio.sleep(chance.uniform(0, 0.004))
+                    task.cancel()
+                    await asyncio.wait([task])
+                    assert task.cancelled() or task.result().value == "a 1"
+
+            async def healthy() -> list[Any]:
+                return [(await box.run(source, answering, images=IMAGES)).value for _ in range(60)]
+
+            results: list[Any] = await asyncio.gather(doomed(), healthy(), doomed(), healthy())
+            return results
+
+    assert asyncio.run(asyncio.wait_for(main(), 60)) == [None, ["a 1"] * 60] * 2
+
+
+def test_a_worker_is_not_killed_once_it_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    giving_back, go_on = threading.Event(), threading.Event()
+
+    class Session:
+        worker_pid = 4_000_000
+
+        def __enter__(self) -> None:
+            pass
+
+        def __exit__(self, *_: object) -> None:
+            giving_back.set()
+            assert go_on.wait(10)
+
+        def feed_run(self, source: str, **_: object) -> None:
+            pass
+
+        def feed_start(self, source: str, **_: object) -> None:
+            raise OverflowError
+
+    async def main() -> None:
+        with ThreadPoolExecutor(1) as executor:
+            run = Run(cast("Any", Session()), "answer = 1", answering, LIMITS, PRIMITIVES.names, executor)
+            task = asyncio.create_task(run.finish(IMAGES, {}))
+            assert await asyncio.to_thread(giving_back.wait, 10)
+            run.kill()
+            go_on.set()
+            with pytest.raises(OverflowError):
+                await task
+
+    killed: list[int] = []
+    monkeypatch.setattr("codevqa.sandbox.run.os.kill", lambda pid, signal: killed.append(pid))
+    asyncio.run(main())
+    assert killed == []
+
+
+def test_a_program_cancelled_while_it_waits_leaves_its_worker_alive() -> None:
+    async def never(name: str, args: Args, kwargs: dict[str, Any], line: int | None) -> object:
+        called.set()
+        await asyncio.sleep(60)
+        return "a"
+
+    async def main() -> None:
+        async with Sandbox(PRIMITIVES, workers=1) as box:
+            await box.run("answer = 1", never)
+            workers = set(_workers()) - before
+            assert len(workers) == 1
+            task = asyncio.create_task(box.run("answer = query(images[0], 'a')", never, images=IMAGES))
+            await asyncio.wait_for(called.wait(), 10)
+            task.cancel()
+            await asyncio.wait([task])
+            assert (await box.run("answer = 2", never)).value == 2
+            assert set(_workers()) - before == workers
+
+    called = asyncio.Event()
+    before = set(_workers())
+    asyncio.run(main())
+
+
+def test_closing_ends_programs_under_way() -> None:
+    async def main() -> None:
+        called = asyncio.Event()
+        go_on = asyncio.Event()
+
+        async def host(name: str, args: Args, kwargs: dict[str, Any], line: int | None) -> object:
+            called.set()
+            await go_on.wait()
+            return "a"
+
+        box = Sandbox(PRIMITIVES, Limits(seconds=60), workers=2)
+        sources = ("while True: pass", "answer = query(images[0], 'a')", "answer = 'waiting for a worker'")
+        tasks = [asyncio.create_task(box.run(source, host, images=IMAGES)) for source in sources]
+        await asyncio.wait_for(called.wait(), 10)
+        await asyncio.sleep(0.1)
+        await asyncio.wait_for(box.aclose(), 5)
+        go_on.set()
+        ends = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 5)
+        assert [type(end) for end in ends] == [ProgramRuntimeError] * 3
+        assert (await box.run("answer = 2", answering)).value == 2
+        await box.aclose()
+
+    before = set(_workers())
+    asyncio.run(main())
+    assert not set(_workers()) - before
+
+
+def _workers() -> list[int]:
+    listed = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(os.getpid())], capture_output=True, text=True)
+    return [int(line.split()[0]) for line in listed.stdout.splitlines() if "monty" in line]
+
+
+@pytest.mark.parametrize("during", ["host call", "computing"])
+def test_killed_worker_is_typed_and_replaced(during: str) -> None:
+    async def killing(name: str, args: Args, kwargs: dict[str, Any], line: int | None) -> object:
+        for pid in set(_workers()) - before:
+            os.kill(pid, signal.SIGKILL)
+        return "a"
+
+    async def main() -> None:
+        async with Sandbox(PRIMITIVES, Limits(seconds=5), workers=1) as box:
+            if during == "host call":
+                with pytest.raises(ProgramRuntimeError, match="process running the program died"):
+                    await box.run("answer = query(images[0], 'a')", killing, images=IMAGES)
+            else:
+                task = asyncio.create_task(box.run("while True: pass", answering))
+                await asyncio.sleep(0.2)
+                await killing("", (), {}, None)
+                with pytest.raises(ProgramRuntimeError, match="process running the program died"):
+                    await task
+            assert (await box.run("answer = 2", answering)).value == 2
+
+    before = set(_workers())
+    asyncio.run(main())
+
+
+def test_stopped_worker_hits_the_limit() -> None:
+    async def main() -> None:
+        async with Sandbox(PRIMITIVES, Limits(seconds=1.0), workers=1) as box:
+            task = asyncio.create_task(box.run("while True: pass", answering))
+            await asyncio.sleep(0.1)
+            for pid in set(_workers()) - before:
+                os.kill(pid, signal.SIGSTOP)
+            with pytest.raises(ProgramLimitError):
+                await task
+            assert (await box.run("answer = 2", answering)).value == 2
+
+    before = set(_workers())
+    started = time.perf_counter()
+    asyncio.run(main())
+    assert time.perf_counter() - started < 30
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="writes into another process's pipe through /proc")
+@pytest.mark.parametrize("forged", [b"\x04\0\0\0abcd", b"\0" * 8, b"\xff" * 64, b"\0\0\0\x04abcd", b'{"a": 1}\n'])
+def test_a_worker_that_answers_nonsense_is_a_typed_error_and_replaced(forged: bytes) -> None:
+    async def main() -> None:
+        async with Sandbox(PRIMITIVES, Limits(seconds=0.5), workers=1) as box:
+            await box.run("answer = 1", answering)
+
+            async def forging(name: str, args: Any, kwargs: Any, line: int | None) -> str:
+                for pid in set(_workers()) - before:
+                    with Path(f"/proc/{pid}/fd/1").open("wb", buffering=0) as pipe:
+                        pipe.write(forged)
+                return "red"
+
+            with pytest.raises(ProgramError) as caught:
+                await box.run("answer = query(images[0], 'a')", forging, images=IMAGES)
+            assert type(caught.value) in (ProgramRuntimeError, ProgramLimitError)
+            assert (await box.run("answer = 2", answering)).value == 2
+
+    before = set(_workers())
+    asyncio.run(asyncio.wait_for(main(), 20))
+
+
+@pytest.mark.timeout(30)
+def test_a_check_that_hangs_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with Sandbox(PRIMITIVES, Limits(seconds=0.2), workers=1) as box:
+            await box.check("answer = 1")
+            for pid in set(_workers()) - before:
+                os.kill(pid, signal.SIGSTOP)
+            with pytest.raises(ProgramLimitError, match="static check"):
+                await box.check("answer = 2")
+            await box.check("answer = 2 + 1")
+
+    monkeypatch.setattr("codevqa.sandbox.sandbox.GRACE", 0.5)
+    before = set(_workers())
+    asyncio.run(asyncio.wait_for(main(), 20))
+
+
+def test_it_starts_by_itself_and_again_after_closing() -> None:
+    async def main() -> None:
+        box = Sandbox(PRIMITIVES, workers=1)
+        for _ in range(2):
+            assert (await box.run("answer = 1", answering)).value == 1
+            await box.aclose()
+        await box.aclose()
+
+    asyncio.run(main())
+
+
+ENDING = """
+import asyncio, sys
+sys.path.insert(0, {tests!r})
+from sandbox_kit import IMAGES, PRIMITIVES, answering
+from codevqa.sandbox import Sandbox
+async def main():
+    box = Sandbox(PRIMITIVES, workers=8)
+    runs = [box.run("answer = query(images[0], 'a')", answering, images=IMAGES) for _ in range(16)]
+    await asyncio.gather(*runs)
+    {closing}
+asyncio.run(main())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("closing", ["await box.aclose()", "pass"])
+def test_processes_that_end_right_after_end_well(closing: str) -> None:
+    script = ENDING.format(tests=os.path.dirname(__file__), closing=closing)  # noqa: PTH120
+    for _ in range(10):
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=500)
+        assert done.returncode == 0, done.stderr
