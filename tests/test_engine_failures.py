@@ -45,7 +45,7 @@ METHODS: tuple[Literal["codevqa", "pnpvqa"], ...] = ("codevqa", "pnpvqa")
     ],
 )
 def test_a_program_that_fails_is_a_marked_fallback_with_a_typed_error(program: str, error: str) -> None:
-    settings = Settings(query=QuerySettings(captions=1, patches=5), limits=Limits(seconds=0.2), workers=4)
+    settings = Settings(query=QuerySettings(captions=1, patches=5), limits=Limits(seconds=1.0), workers=4)
     with engine(program, answers={"Is it red?": "perhaps"}, settings=settings, repairs=0) as vqa:
         answer = vqa.ask(RED, "Is it red?")
     assert answer.fallback and answer.text == "perhaps"
@@ -148,7 +148,7 @@ def test_a_model_that_is_down_is_an_error_not_a_fallback() -> None:
     ],
 )
 def test_run_raises_what_went_wrong(source: str, error: type[Exception], words: str) -> None:
-    settings = Settings(limits=Limits(seconds=0.2), workers=2)
+    settings = Settings(limits=Limits(seconds=1.0), workers=2)
     with engine("", settings=settings) as vqa, pytest.raises(error, match=words):
         vqa.run(RED, source)
 

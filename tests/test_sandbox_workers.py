@@ -227,7 +227,7 @@ def test_stopped_worker_hits_the_limit() -> None:
 @pytest.mark.parametrize("forged", [b"\x04\0\0\0abcd", b"\0" * 8, b"\xff" * 64, b"\0\0\0\x04abcd", b'{"a": 1}\n'])
 def test_a_worker_that_answers_nonsense_is_a_typed_error_and_replaced(forged: bytes) -> None:
     async def main() -> None:
-        async with Sandbox(PRIMITIVES, Limits(seconds=0.5), workers=1) as box:
+        async with Sandbox(PRIMITIVES, Limits(seconds=1.0), workers=1) as box:
             await box.run("answer = 1", answering)
 
             async def forging(name: str, args: Any, kwargs: Any, line: int | None) -> str:
@@ -248,7 +248,7 @@ def test_a_worker_that_answers_nonsense_is_a_typed_error_and_replaced(forged: by
 @pytest.mark.timeout(30)
 def test_a_check_that_hangs_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
-        async with Sandbox(PRIMITIVES, Limits(seconds=0.2), workers=1) as box:
+        async with Sandbox(PRIMITIVES, Limits(seconds=1.0), workers=1) as box:
             await box.check("answer = 1")
             for pid in set(_workers()) - before:
                 os.kill(pid, signal.SIGSTOP)
@@ -256,7 +256,7 @@ def test_a_check_that_hangs_ends(monkeypatch: pytest.MonkeyPatch) -> None:
                 await box.check("answer = 2")
             await box.check("answer = 2 + 1")
 
-    monkeypatch.setattr("codevqa.sandbox.sandbox.GRACE", 0.5)
+    monkeypatch.setattr("codevqa.sandbox.sandbox.GRACE", 1.0)
     before = set(_workers())
     asyncio.run(asyncio.wait_for(main(), 20))
 
