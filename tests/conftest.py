@@ -1,4 +1,4 @@
-"""What tests share: engines over the embedded models, the command line, a sandbox, servers, a browser.
+"""What tests share: engines over the embedded models, the command line, Ray, a sandbox, servers, a browser.
 
 Each process of the tests computes on one core, as do the processes that it starts, and none of them asks the hub, or
 writes into its cache.
@@ -15,6 +15,7 @@ os.environ.setdefault("HF_ASSETS_CACHE", f"{tempfile.gettempdir()}/codevqa-tests
 os.environ.setdefault("TYPER_USE_RICH", "0")  # read when typer is imported, which others do as well
 
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,6 +58,29 @@ def engines() -> Iterator[Engines]:
 def mini(engines: Engines) -> CodeVQA:
     """The engine over the embedded models."""
     return engines("mini")
+
+
+@pytest.fixture(scope="module")
+def ray() -> Iterator[Any]:
+    """Ray as the engine starts it, shared by the tests of one file."""
+    from codevqa.eval.ray import cluster
+
+    module, owned = cluster.connect(None)
+    assert owned
+    yield module
+    module.shutdown()
+
+
+@pytest.fixture
+def no_actor_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """No test leaves an actor behind, however its run ended."""
+    yield
+    if "ray" in request.fixturenames:
+        module = request.getfixturevalue("ray")
+        deadline = time.monotonic() + 90
+        while module.available_resources().get("CPU") != module.cluster_resources()["CPU"]:
+            assert time.monotonic() < deadline, "an actor holds its CPU still"
+            time.sleep(0.1)
 
 
 @pytest.fixture(scope="session")

@@ -1,16 +1,22 @@
-"""A small data set and an engine over fake models, for tests of the evaluation harness."""
+"""A small data set, and engines that are fake or answer at once, for tests of the evaluation harness."""
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from PIL import Image
 
 from codevqa import CodeVQA, Models, QuerySettings, Settings, Writer, WriterSettings
 from codevqa.eval import Store
-from codevqa.eval.task import Example, PictureFile, Row
+from codevqa.eval.run.provenance import engine_info, run_info
+from codevqa.eval.run.request import EvalRequest
+from codevqa.eval.run.runner import open_run
+from codevqa.eval.run.session import Status, run
+from codevqa.eval.task import Example, Job, PictureFile, Row
 from codevqa.models.base import GenerationRequest
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 from codevqa.prompts import load as load_prompts
@@ -97,6 +103,46 @@ def fake_engine(
     models = Models(ScriptedLM(read, name="reader"), FakeMatcher(6), captioner)
     settings = Settings(query=QuerySettings(captions=captions, patches=5, shots=1), workers=workers, seed=seed)
     return CodeVQA(writer, models, settings)
+
+
+class Instant:
+    """Answers at once, and counts how many examples are under way."""
+
+    def __init__(self) -> None:
+        self.now = self.most = self.total = 0
+
+    async def __call__(self, example: Example, jobs: Sequence[Job]) -> list[Row]:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await asyncio.sleep(0)
+        self.now -= 1
+        self.total += 1
+        return [Row(example.id, method, repeat, "yes", trace={"calls": []}) for method, repeat in jobs]
+
+
+def peaks(folder: Path, count: int) -> tuple[int, int]:
+    """Returns resident memory in KiB after a tenth of a run and at its end."""
+    data = Numbered(folder, count)
+    with fake_engine() as vqa:
+        info = run_info(engine_info(vqa), data, EvalRequest())
+    early = 0
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
+
+    def progress(status: Status) -> None:
+        nonlocal early
+        if status.examples == count // 10:
+            early = resident()
+
+    with open_run(folder / "run", info) as store:
+        run(store, data, Instant(), info, window=32, progress=progress)
+    return early, resident()
+
+
+def environment() -> dict[str, str]:
+    """The environment of a script that imports from this folder."""
+    return {**os.environ, "PYTHONPATH": str(Path(__file__).parent), "HF_HUB_OFFLINE": "1"}
 
 
 def asked(store: Store) -> list[tuple[str, str, int]]:

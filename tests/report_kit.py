@@ -1,0 +1,114 @@
+"""Small runs with chosen answers to report on, and a reader of reports that does not trust them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Sequence
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+from codevqa.eval import Store
+from codevqa.eval.run.run_info import RunInfo
+from codevqa.eval.task import Example, PictureFile, Row
+
+
+class Page(HTMLParser):
+    """What a page holds; fails where tags do not close in order."""
+
+    VOID = frozenset(("meta", "img", "br", "hr", "link", "input"))
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str, str]] = []
+        self.words: list[str] = []
+        self.open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+def assert_safe(html: str) -> Page:
+    """One page that asks for nothing and runs nothing but its own script, which the policy names."""
+    script = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
+    assert len(script) == 1 and digest(script[0]) in policy_of(html)
+    chunks = re.compile(
+        r'\n<script type="text/plain" id="(?:head|(?:part|trace|picture)-\d+)">[A-Za-z0-9+/=]*</script>'
+    )
+    page = Page(chunks.sub("", html).replace(f"<script>{script[0]}</script>", ""))
+    assert not {"script", "iframe", "object", "embed", "link", "form", "base"} & set(page.tags)
+    for tag, name, value in page.attributes:
+        assert not name.startswith("on"), (tag, name)
+        assert name not in ("src", "href", "srcset") or value.startswith("data:image/jpeg;base64,") or tag == "a"
+        assert tag != "a" or (name, value) == ("href", "#questions"), value
+        assert name != "style" or re.fullmatch(r"(?:left|width):[\d.]+%(?:;width:[\d.]+%)?", value), value
+    style = re.search(r"<style>(.*?)</style>", html, re.DOTALL)
+    assert style and "url(" not in style[1] and "@import" not in style[1]
+    return page
+
+
+def digest(script: str) -> str:
+    return f"script-src 'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}';"
+
+
+def policy_of(html: str) -> str:
+    found = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html)
+    assert found is not None
+    policy = unescape(found[1])
+    assert policy.startswith("default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-")
+    return policy
+
+
+def example(number: int, **other: Any) -> Example:
+    given: dict[str, Any] = {
+        "question": f"Is thing {number} red?",
+        "images": (PictureFile(Path(f"/nowhere/{number}.jpg")),),
+        "form": "image",
+        "gold": ("yes",),
+        "groups": {"structural": "verify" if number % 2 else "query", "spatial": "yes" if number % 3 else "no"},
+        "cluster": str(number // 2),
+    }
+    return Example(f"{number:04}", **{**given, **other})
+
+
+def make(
+    path: Path,
+    answers: Sequence[tuple[str, str]],
+    *,
+    info: dict[str, Any] | None = None,
+    program: str = 'answer = query(img, "x")',
+) -> Path:
+    """A run with these answers of both methods; an empty one of ours is a fallback to the baseline's."""
+    given: dict[str, Any] = {"dataset": "gqa", "split": "val", "data_hash": "1", "prompts": "gqa", "prompt_hash": "ab"}
+    failed: dict[str, Any]
+    with Store.create(path, RunInfo(methods=("codevqa", "pnpvqa"), **{**given, **(info or {})})) as store:
+        for number, (ours, theirs) in enumerate(answers):
+            one = example(number)
+            call = {"name": "query", "arguments": {"img": {"image": 1}, "question": "x"}, "value": ours, "error": None}
+            failed = {"fallback": True, "error": "ProgramTypeError", "message": "line 1: no"} if not ours else {}
+            row = Row(one.id, "codevqa", 0, ours or theirs, program=program, trace={"calls": [call]}, **failed)
+            store.add(one, [row, Row(one.id, "pnpvqa", 0, theirs)])
+    return path
+
+
+RIGHT, BETTER, WORSE, WRONG, FAILED = ("yes", "yes"), ("yes", "no"), ("no", "yes"), ("no", "no"), ("", "no")
