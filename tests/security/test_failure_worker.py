@@ -14,7 +14,7 @@ from collections.abc import Callable
 import pytest
 from failure_kit import RED, children, engine, held, resident
 
-from codevqa import CodeVQA
+from codevqa import CodeVQA, Limits
 from codevqa.core.errors import ProgramError, ProgramLimitError, ProgramRuntimeError
 from codevqa.models.base import GenerationRequest
 from codevqa.models.fakes import ScriptedLM
@@ -23,12 +23,13 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds workers a
 
 CALLING = "answer = query(img, 'Is it lit?')"
 LONG = "answer = 'yes'\nwhile True:\n    pass"
+CALLING_LONG = "answer = query(img, 'Is it on?')\nwhile True:\n    pass"
 STRUCK = pytest.mark.parametrize(
     ("signal_", "error"),
     [(signal.SIGKILL, ProgramRuntimeError), (signal.SIGSTOP, ProgramLimitError)],
     ids=["killed", "stopped"],
 )
-BOUND = 12
+BOUND = 20
 """Seconds: the limit of the program, the patience with its worker, and a slow machine."""
 
 
@@ -63,15 +64,16 @@ def strike(how: signal.Signals) -> None:
 
 
 class Striking:
-    """A reading model that strikes every worker the first time it is asked."""
+    """A reading model that strikes every worker the first time it is asked, or soon after."""
 
-    def __init__(self, how: signal.Signals) -> None:
+    def __init__(self, how: signal.Signals, after: float = 0.0) -> None:
         self.how, self.struck = how, False
+        self.later = threading.Timer(after, strike, [how]) if after else None
 
     def __call__(self, request: GenerationRequest) -> str:
         if not self.struck:
             self.struck = True
-            strike(self.how)
+            strike(self.how) if self.later is None else self.later.start()
         return " yes"
 
 
@@ -94,14 +96,15 @@ def test_workers_struck_while_a_program_waits_cost_it_its_answer_and_nothing_els
 @pytest.mark.slow
 @STRUCK
 def test_workers_struck_while_they_compute(signal_: signal.Signals, error: type[ProgramError]) -> None:
-    with engine(writer({"long": LONG})) as vqa:
+    striking = Striking(signal_, after=0.5)
+    reader = ScriptedLM(striking, name="reader")
+    with engine(writer({"long": CALLING_LONG}), reader, limits=Limits(seconds=3)) as vqa:
         vqa.ask(RED, "Is it?")  # there are workers now
-        timer = threading.Timer(0.25, lambda: strike(signal_))
-        timer.start()
         began = time.monotonic()
         lost = vqa.ask(RED, "Is it long?")
         assert time.monotonic() - began < BOUND
-        timer.join()
+        assert striking.later is not None
+        striking.later.join()
         assert lost.fallback and lost.error is not None and lost.error.type == error.__name__, lost.error
         assert vqa.ask(RED, "Is it now?").text == "yes"
 
