@@ -288,7 +288,14 @@ def _launch(service: DemoService, options: _Options) -> tuple[gradio.Blocks, str
 @contextmanager
 def _environment(files: Path, offline: bool) -> Iterator[None]:
     """Sets what Gradio and the hub's client read when they are imported, and puts it back."""
-    ours = {"GRADIO_ANALYTICS_ENABLED": "False", "GRADIO_TEMP_DIR": str(files), "GRADIO_ALLOWED_PATHS": ""}
+    ours = {
+        "GRADIO_ANALYTICS_ENABLED": "False",
+        "GRADIO_TEMP_DIR": str(files),
+        "GRADIO_ALLOWED_PATHS": "",
+        # It keeps ten thousand events and makes a table of them after each, for a page of figures that we don't serve.
+        "GRADIO_ANALYTICS_MAX_EVENTS": "1",
+        "GRADIO_ANALYTICS_CACHE_FREQUENCY": str(10**9),
+    }
     if offline:
         # Nothing is to be fetched, so nothing needs to ask the hub whether its files have changed. Where the preset
         # is still missing, it is fetched; the other presets are served only where they are complete.
