@@ -160,6 +160,7 @@ def test_the_page_waits_for_the_libraries_of_models() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timing  # by itself: what imports PyTorch beside others holds every thread for seconds
 @pytest.mark.parametrize("seconds", [0.0, 0.2, 0.4, 0.8, 1.5])
 @pytest.mark.parametrize("loading", ["the page", "the models"])
 def test_an_interrupt_while_it_loads_ends_it_within_two_seconds(tmp_path: Path, loading: str, seconds: float) -> None:
