@@ -44,7 +44,7 @@ def test_a_line_that_fails_ends_the_script_or_goes_unsaid(tmp_path: Path, codevq
         ":open": "No picture was given.",
         ":open none.png": "No picture at none.png.",
         ":open -": "No picture at -.",
-        ":open http://127.0.0.1/a.png": "Give --allow-url to fetch it.",
+        ":open http://127.0.0.1/a.png": "is an address of the web, not a file.",
         ":shut": "No command :shut.",
         "x" * 1001: "The question has 1,001 characters.",
     }

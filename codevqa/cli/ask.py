@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .configured import Compat, Config, LanguageModel, Preset, PromptForm, Sets, chosen
-from .pictures import AllowUrl, read_pictures
+from .pictures import read_pictures
 from .show import open_engine, print_answer
 from .trace_file import Trace, check_place, write_trace
 
@@ -50,7 +50,6 @@ def ask(
         int | None, typer.Option(min=0, help="Examples in the prompt; else the preset's or the prompt set's number.")
     ] = None,
     as_set: Annotated[bool, typer.Option("--as-set", help="Treat even one picture as a set.")] = False,
-    allow_url: AllowUrl = False,
     sets: Sets = None,
     trace: Trace = None,
     json: Json = False,
@@ -69,14 +68,14 @@ def ask(
 
         file = read_questions(questions)
         with open_engine(choice, quiet) as vqa:
-            failed = answer_file(vqa, file, options, allow_url=allow_url, evidence=evidence, quiet=quiet)
+            failed = answer_file(vqa, file, options, evidence=evidence, quiet=quiet)
         raise typer.Exit(1 if failed else 0)
-    pictures = read_pictures(images or (), allow_url=allow_url)
+    pictures = read_pictures(images or ())
     if question is None:
         from .conversation import Conversation
 
         with open_engine(choice, quiet) as vqa:
-            status = Conversation(vqa, pictures, options, allow_url, trace, json, evidence, quiet).hold()
+            status = Conversation(vqa, pictures, options, trace, json, evidence, quiet).hold()
         raise typer.Exit(status)
     check_question(question, choice)
     with open_engine(choice, quiet) as vqa:

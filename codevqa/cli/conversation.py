@@ -39,7 +39,6 @@ class Conversation:
     vqa: CodeVQA
     pictures: tuple[Picture, ...]
     options: AskOptions
-    allow_url: bool = False
     trace: Path | None = None
     json: bool = False
     evidence: bool = False
@@ -105,7 +104,7 @@ class Conversation:
                 case ":help":
                     print(_HELP, file=sys.stderr, flush=True)
                 case ":open":
-                    self.pictures = load_pictures([source(one, allow_url=self.allow_url) for one in _words(rest)])
+                    self.pictures = load_pictures([source(one) for one in _words(rest)])
                 case ":program":
                     program = self._answered().program
                     shown = program.source if program else "The baseline answered, without a program."

@@ -1,51 +1,43 @@
-"""IMAGE and ``--allow-url``: pictures from files, from standard input, and, where it is allowed, from the web."""
+"""IMAGE: pictures from files, or from standard input."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..core.images import ImageSource, Picture
+    from ..core.images import Picture
 
-AllowUrl = Annotated[
-    bool, typer.Option("--allow-url", help="Fetch pictures that are given as addresses of the web; else refuse them.")
-]
 STDIN = "-"
 
 
-def read_pictures(words: Iterable[str], *, allow_url: bool = False) -> tuple[Picture, ...]:
+def read_pictures(words: Iterable[str]) -> tuple[Picture, ...]:
     """Reads the pictures that a command names; ``-`` is standard input.
 
     Raises:
         ImageError: there is none, or one cannot be used.
-        InputError: one lies on the web, which was not allowed.
+        InputError: one is an address of the web.
     """
     from ..core.images import load_pictures
 
-    return load_pictures([_stdin() if word == STDIN else source(word, allow_url=allow_url) for word in words])
+    return load_pictures([_stdin() if word == STDIN else source(word) for word in words])
 
 
-def source(word: str, *, allow_url: bool, folder: Path = Path()) -> ImageSource:
-    """Returns what a word names: a file, below the folder unless its path is absolute, or a picture of the web.
+def source(word: str, folder: Path = Path()) -> Path:
+    """Returns the file that a word names, below the folder unless its path is absolute.
 
     Raises:
-        ImageError: it cannot be fetched.
-        InputError: it lies on the web, which was not allowed.
+        InputError: it is an address of the web.
     """
-    from ..core.web_picture import fetch_picture, is_url
-
-    if not is_url(word):
-        return folder / word
-    if not allow_url:
+    if word.lower().startswith(("http://", "https://")):
         from ..core.errors import InputError
 
-        raise InputError(f"{word} is an address of the web.", hint="Give --allow-url to fetch it.")
-    return fetch_picture(word)
+        raise InputError(
+            f"{word} is an address of the web, not a file.", hint="Download the picture: curl ADDRESS | codevqa ask - ..."
+        )
+    return folder / word
 
 
 def _stdin() -> Picture:

@@ -53,7 +53,7 @@ def read_questions(name: str) -> QuestionsFile:
 
 
 def answer_file(
-    vqa: CodeVQA, file: QuestionsFile, options: AskOptions, *, allow_url: bool, evidence: bool, quiet: bool
+    vqa: CodeVQA, file: QuestionsFile, options: AskOptions, *, evidence: bool, quiet: bool
 ) -> int:
     """Prints the answer to each line as a line of JSON, and how far it is on standard error.
 
@@ -64,7 +64,7 @@ def answer_file(
 
     failed, began = 0, time.perf_counter()
     with Bar(quiet) as bar:
-        for done, answer in enumerate(_answers(vqa, file, options, allow_url), 1):
+        for done, answer in enumerate(_answers(vqa, file, options), 1):
             # Half a surrogate pair, which a question may hold, is written as JSON escapes it.
             line = answer.to_json(evidence=evidence).encode("utf-8", "backslashreplace").decode()
             print(line, flush=True)
@@ -73,7 +73,7 @@ def answer_file(
     return failed
 
 
-def _answers(vqa: CodeVQA, file: QuestionsFile, options: AskOptions, allow_url: bool) -> Iterator[Answer]:
+def _answers(vqa: CodeVQA, file: QuestionsFile, options: AskOptions) -> Iterator[Answer]:
     """Yields the answers in the order of the questions, as many of which run at once as the engine has workers."""
     from ..core.errors import CodeVQAError
 
@@ -82,7 +82,7 @@ def _answers(vqa: CodeVQA, file: QuestionsFile, options: AskOptions, allow_url: 
         question = ""
         try:
             words, question = _parse(line, f"{file.name}:{number}")
-            images = [source(word, allow_url=allow_url, folder=file.folder) for word in words]
+            images = [source(word, file.folder) for word in words]
             running.append((question, vqa.watch(images, question, **options)))
         except CodeVQAError as error:
             running.append((question, error.record()))

@@ -9,7 +9,7 @@ import typer
 from .ask import Evidence, Images, Json, Quiet
 from .checks import check_question
 from .configured import Compat, Config, LanguageModel, Preset, Sets, chosen
-from .pictures import STDIN, AllowUrl, read_pictures
+from .pictures import STDIN, read_pictures
 from .show import open_engine, print_answer, print_printed, warn
 from .trace_file import Trace, check_place, write_trace
 
@@ -22,7 +22,6 @@ def run(
     config: Config = None,
     compat: Compat = None,
     language_model: LanguageModel = None,
-    allow_url: AllowUrl = False,
     sets: Sets = None,
     trace: Trace = None,
     json: Json = False,
@@ -35,7 +34,7 @@ def run(
     if program == STDIN and STDIN in images:
         raise InputError("Standard input cannot be the program and a picture.", hint="Put one of them in a file.")
     source = _read(program)
-    pictures = read_pictures(images, allow_url=allow_url)
+    pictures = read_pictures(images)
     check_place(trace)
     choice = chosen(preset, config, compat, sets, language_model=language_model)
     if question:
