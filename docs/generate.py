@@ -50,7 +50,6 @@ def command_line() -> str:
         ["view"],
         ["diff"],
         ["power"],
-        ["trace-diff"],
     ):
         shown = CliRunner().invoke(app, [*words, "--help"], prog_name="codevqa", env={"COLUMNS": "100"}).output
         text = "\n".join(line.rstrip() for line in shown.strip().splitlines())

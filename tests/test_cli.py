@@ -170,7 +170,10 @@ def test_the_preset_may_come_from_the_environment(codevqa: CommandLine) -> None:
         (("ask", str(GARDEN), "-q", "Is it?", "--set", "max_question=5"), "The limit is 5."),
         (("ask",), "No picture was given"),
         (("ask", "-"), "cannot be typed on"),
-        (("ask", "https://example.org/a.png", "-q", "What?"), "is an address of the web, not a file. Download the picture"),
+        (
+            ("ask", "https://example.org/a.png", "-q", "What?"),
+            "is an address of the web, not a file. Download the picture",
+        ),
         (("ask", str(GARDEN), "--questions", "a.jsonl"), "IMAGE does not go with --questions"),
         (("ask", "--questions", "none.jsonl"), "Cannot read the questions none.jsonl"),
         (("ask", "--questions", str(GARDEN)), "is not a text file"),

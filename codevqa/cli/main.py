@@ -1,6 +1,6 @@
 """``codevqa``: the subcommands, and errors as one clear line.
 
-Exit status: 0 answered; 1 something failed (a program, a model), or trace-diff found a difference; 2 what was asked
+Exit status: 0 answered; 1 something failed (a program, a model); 2 what was asked
 cannot be done (a picture, a name, the command line itself); 130 interrupted.
 """
 
@@ -31,7 +31,6 @@ from .report import diff, report
 from .reproduce import reproduce
 from .run import run
 from .show import warn
-from .trace_diff import trace_diff
 from .view import view
 
 app = typer.Typer(
@@ -60,7 +59,6 @@ app.command()(report)
 app.command()(view)
 app.command()(diff)
 app.command()(power)
-app.command("trace-diff")(trace_diff)
 
 
 def version(value: bool) -> None:

@@ -35,7 +35,8 @@ def source(word: str, folder: Path = Path()) -> Path:
         from ..core.errors import InputError
 
         raise InputError(
-            f"{word} is an address of the web, not a file.", hint="Download the picture: curl ADDRESS | codevqa ask - ..."
+            f"{word} is an address of the web, not a file.",
+            hint="Download the picture: curl ADDRESS | codevqa ask - ...",
         )
     return folder / word
 

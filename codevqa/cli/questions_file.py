@@ -52,9 +52,7 @@ def read_questions(name: str) -> QuestionsFile:
     return QuestionsFile("standard input" if name == STDIN else name, Path(name).parent, tuple(lines))
 
 
-def answer_file(
-    vqa: CodeVQA, file: QuestionsFile, options: AskOptions, *, evidence: bool, quiet: bool
-) -> int:
+def answer_file(vqa: CodeVQA, file: QuestionsFile, options: AskOptions, *, evidence: bool, quiet: bool) -> int:
     """Prints the answer to each line as a line of JSON, and how far it is on standard error.
 
     Returns:

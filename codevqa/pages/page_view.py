@@ -21,14 +21,12 @@ from .picture_view import PictureView, named_words, picture_view
 from .view import CallView, LineView, call_view, line_views, stands_for
 from .words import agreement, call_words, images_in, seconds, value_words
 
-__all__ = ["ANSWER_ID", "PICTURES_ID", "PageView", "elsewhere", "page_view", "script_json"]
+__all__ = ["PageView", "elsewhere", "page_view", "script_json"]
 
 PICTURE_SIDE = 640
 """Longest side of a picture of the question on a page, in pixels."""
 OPEN_CALLS = 24
 """A page with more calls shows them folded."""
-ANSWER_ID = "cv-answer-data"
-PICTURES_ID = "cv-pictures-data"
 
 BASELINE = "PnP-VQA, the method's baseline"
 
@@ -94,7 +92,6 @@ class PageView:
     printed: str
     version: str
     answer_json: Markup
-    pictures_json: Markup
 
 
 def page_view(answer: Answer, pictures: Sequence[Picture], baseline: Answer | None = None) -> PageView:
@@ -132,7 +129,6 @@ def page_view(answer: Answer, pictures: Sequence[Picture], baseline: Answer | No
         printed=trace.printed,
         version=__version__,
         answer_json=script_json(answer.to_dict()),
-        pictures_json=script_json([_about(picture) for picture in pictures]),
     )
 
 
@@ -162,11 +158,6 @@ def script_json(data: Any) -> Markup:
     for letter in "<>&":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
     return Markup(text)
-
-
-def _about(picture: Picture) -> dict[str, Any]:
-    width, height = picture.pixels.size
-    return {"name": picture.name, "key": picture.key, "width": width, "height": height}
 
 
 def _numbers(answer: Answer) -> list[int]:

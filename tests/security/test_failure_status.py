@@ -39,7 +39,6 @@ COMMANDS: list[tuple[int, tuple[object, ...], str]] = [
     (2, ("export", ROOT), ""),
     (2, ("report", ROOT), ""),
     (2, ("diff", ROOT, ROOT), ""),
-    (2, ("trace-diff", BAD, BAD), ""),
     (2, ("no-such-command",), ""),
     (2, ("ask", "--no-such-option"), ""),
 ]
