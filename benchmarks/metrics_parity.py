@@ -92,8 +92,9 @@ def vqa(script: Path, folder: Path) -> Iterator[Line]:
     """Accuracy of each question, to the hundredth of a percent that is kept."""
     del folder
     dice = random.Random(2)
+    words = [word for word in WORDS if word]
     golds = {
-        number: [dice.choice(WORDS)] * 10 if number % 4 == 0 else dice.choices(dice.sample(WORDS, 4), k=10)
+        number: [dice.choice(words)] * 10 if number % 4 == 0 else dice.choices(dice.sample(words, 4), k=10)
         for number in range(2000)
     }
     said = {number: dice.choice((*WORDS, *answers)) for number, answers in golds.items()}

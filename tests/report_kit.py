@@ -101,7 +101,7 @@ def make(
     """A run with these answers of both methods; an empty one of ours is a fallback to the baseline's."""
     given: dict[str, Any] = {"dataset": "gqa", "split": "val", "data_hash": "1", "prompts": "gqa", "prompt_hash": "ab"}
     failed: dict[str, Any]
-    with Store.create(path, RunInfo(methods=("codevqa", "pnpvqa"), **{**given, **(info or {})})) as store:
+    with Store.create(path, RunInfo(**{"methods": ("codevqa", "pnpvqa"), **given, **(info or {})})) as store:
         for number, (ours, theirs) in enumerate(answers):
             one = example(number)
             call = {"name": "query", "arguments": {"img": {"image": 1}, "question": "x"}, "value": ours, "error": None}

@@ -129,6 +129,20 @@ def test_what_could_not_be_asked_is_counted_apart_from_what_went_wrong(tmp_path:
     assert str(found) == "2 of 6 could not be asked (ImageError 4)" and found.share == 1 / 3
 
 
+@pytest.mark.parametrize("variant", ["", "official", "lmms", "release"])
+def test_a_question_that_could_not_be_asked_is_wrong_in_every_variant(variant: str, tmp_path: Path) -> None:
+    class Negative(Lost):
+        def __iter__(self) -> Iterator[Example]:
+            return (dataclasses.replace(example, gold=("no",)) for example in super().__iter__())
+
+    with (
+        fake_engine('answer = "no"', " no") as vqa,
+        evaluate(vqa, Negative(tmp_path, 4), tmp_path / "run", variant=variant, missing_pictures="skip") as store,
+    ):
+        found = summary_of(store)
+    assert [one.accuracy.value for one in found.methods.values() if one.accuracy] == [0.5, 0.5]
+
+
 def test_retrying_asks_what_could_not_be_asked_and_nothing_else(tmp_path: Path) -> None:
     asked: list[str] = []
 

@@ -67,7 +67,8 @@ def test_variants_of_a_data_set_have_different_names() -> None:
         ("none", "0", 0, 0, 0, 1),
         ("True", "yes", 0, 0, 0, 0),
         ("true", "true", 1, 1, 1, 1),
-        ("", "no", 0, 0, 0, 1),
+        ("yes.", "Yes", 1, 0, 1, 0),
+        ("", "no", 0, 0, 0, 0),
     ],
 )
 def test_gqa_exact_match(prediction: str, gold: str, default: int, official: int, lmms: int, release: int) -> None:
@@ -157,7 +158,7 @@ def test_gqa_choices_that_are_something_else(tmp_path: Path) -> None:
         ("True", "yes", 1, 0),
         ("yes", "True", 1, 1),
         ("No.", "False", 1, 1),
-        ("", "no", 0, 1),
+        ("", "no", 0, 0),
         ("two", "2", 1, 1),
         ("2", "2", 1, 1),
         ("none", "0", 0, 1),
@@ -176,7 +177,7 @@ def test_truth_in_any_words(dataset: str) -> None:
         ("TRUE", "yes", 1, 0),
         ("yes", "true", 1, 1),
         ("no", "True", 0, 0),
-        ("", "False", 0, 1),
+        ("", "False", 0, 0),
         ("", "True", 0, 0),
     ]:
         assert [score(dataset, one, prediction, gold) for one in ("", "release")] == [default, release], prediction
@@ -369,10 +370,19 @@ def test_vqa_accuracy_in_its_variants(
     assert score("vqav2", "release", prediction, *golds) == pytest.approx(lavis)
 
 
-def test_release_takes_nothing_for_no() -> None:
-    golds = ["no"] * 10
-    assert score("vqav2", "release", "", *golds) == 1
-    assert [score("vqav2", variant, "", *golds) for variant in ("", "official", "lavis", "lmms")] == [0, 0, 0, 0]
+@pytest.mark.parametrize(("dataset", "variant"), [(name, one) for name, all in VARIANTS.items() for one in all])
+def test_an_empty_prediction_is_wrong_in_every_variant(dataset: str, variant: str) -> None:
+    found = [score(dataset, variant, said, *[gold] * 10) for said in ("", " \n") for gold in ("no", "a", "the")]
+    assert found == [0] * 6
+
+
+@pytest.mark.parametrize("count", [1, 3, 9])
+def test_of_fewer_than_ten_answers_one_that_is_said_is_right(count: int) -> None:
+    golds = [*["cat"] * (count - 1), "dog"]
+    for dataset in ("vqav2", "okvqa"):
+        for variant in VARIANTS[dataset]:
+            assert [score(dataset, variant, said, *golds) for said in ("dog", "bird")] == [1, 0], variant
+    assert score("vqav2", "", "DOG", *golds[:-1], "Dog") == 1
 
 
 def test_okvqa_with_and_without_stemming() -> None:

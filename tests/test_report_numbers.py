@@ -92,12 +92,31 @@ def test_repetitions_over_seeds(tmp_path: Path) -> None:
 
 def test_runs_that_differ_in_seed_only_are_listed_as_if_they_were_others(tmp_path: Path) -> None:
     runs = [
-        make(tmp_path / name, [RIGHT] * right + [WRONG] * (20 - right), info={"settings": {"seed": right}})
-        for name, right in (("a", 12), ("b", 14), ("c", 10))
+        make(tmp_path / name, [RIGHT] * n + [WRONG] * (20 - n), info={"settings": {"seed": n}, "seeds": (n,)})
+        for name, n in (("a", 12), ("b", 14), ("c", 10))
     ]
     text = assert_safe(write(runs, tmp_path / "all")[0].read_text(encoding="utf-8")).text
     assert "CodeVQA, over 3 sampling seeds: 60.00 % on average, standard deviation 10.00 points" in text
     assert "the answer changes on 20.0 %" in text and "Between the runs" not in text and "b:" not in text
+
+
+@pytest.mark.parametrize(
+    "other", [{"seeds": (1,)}, {"methods": ("codevqa",)}, {"variant": "official"}, {"limit": 9}, {"questions": 20}]
+)
+def test_runs_that_differ_in_more_than_seeds_are_not_averaged(tmp_path: Path, other: dict[str, object]) -> None:
+    runs = [
+        make(tmp_path / name, [RIGHT] * 5, info={"seeds": (seed,), **(other if seed == 2 else {})})
+        for seed, name in enumerate("abc")
+    ]
+    text = write(runs, tmp_path / "all")[1].read_text(encoding="utf-8")
+    assert "over 2 sampling seeds" in text and "over 3" not in text and "c − a and 1 with other seeds" in text
+
+
+def test_notes_say_which_of_several_runs_they_are_about(tmp_path: Path) -> None:
+    first = make(tmp_path / "a", [RIGHT, WRONG] * 50)
+    second = make(tmp_path / "b", [RIGHT, WRONG] * 3, info={"split": "dev"})
+    text = write([first, second], tmp_path / "all")[1].read_text(encoding="utf-8")
+    assert "b: There are only 3 clusters" in text and "a: There are only" not in text
 
 
 def test_few_clusters_are_not_said_or_groups_tested_as_if_each_were_alone(tmp_path: Path) -> None:

@@ -198,8 +198,25 @@ def test_repeats_over_seeds() -> None:
     assert found.methods["codevqa"].accuracy == wilson(2, 4)
     repeats = found.methods["codevqa"].repeats
     assert repeats is not None and repeats.values == (0.5, 1.0, 0.0)
-    assert (repeats.mean, repeats.spread, repeats.changed) == (0.5, 0.5, wilson(4, 4))
+    assert (repeats.mean, repeats.spread, repeats.changed, repeats.n) == (0.5, 0.5, wilson(4, 4), 4)
     assert summarize(rows, metric_for("gqa")).methods["codevqa"].repeats is None
+
+
+def test_repetitions_are_averaged_over_the_questions_that_all_of_them_answered() -> None:
+    rows = list(outcomes(*["11"] * 4, *["00"] * 3, *["11"] * 5))
+    again = [(one, {method: replace(row, repeat=1) for method, row in both.items()}) for one, both in rows[:5]]
+    repeats = summarize([*rows, *reversed(again)], metric_for("gqa")).methods["codevqa"].repeats
+    assert repeats is not None and (repeats.values, repeats.n, repeats.spread) == ((0.8, 0.8), 5, 0)
+    assert repeats.changed == wilson(0, 5)
+    hidden = [(replace(one, gold=()), both) for one, both in (*rows, *again)]
+    assert summarize(hidden, metric_for("gqa")).methods["codevqa"].repeats is None
+
+
+def test_questions_with_few_accepted_answers_are_told() -> None:
+    rows = [pair(replace(example(str(k)), gold=("yes",) * (1 if k < 3 else 10)), "yes", "no") for k in range(5)]
+    assert summarize(rows, metric_for("vqav2")).methods["codevqa"].accuracy == wilson(5, 5)
+    assert "3 of 5 questions have fewer than the 10 accepted answers" in summarize(rows, metric_for("vqav2")).notes[-1]
+    assert len(summarize(rows, metric_for("gqa")).notes) == 1
 
 
 def test_as_json() -> None:

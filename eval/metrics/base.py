@@ -40,6 +40,11 @@ class Metric(Protocol):
         """Why a figure of :meth:`corpus` may be None, by its name."""
         ...
 
+    @property
+    def answers(self) -> int:
+        """Accepted answers that a question needs to be scored as the name says; with fewer, by exact match."""
+        ...
+
     def score(self, example: Example, prediction: str) -> float | None:
         """Returns 0 to 1; None where the split hides the answer."""
         ...
@@ -65,13 +70,20 @@ class _Nothing:
 
 
 class BaseMetric:
-    """A metric without figures about the whole run; ``name`` and :meth:`score` are what a subclass adds."""
+    """A metric without figures about the whole run; a subclass adds ``name`` and :meth:`agreement`."""
 
     name: str = ""
+    answers: int = 1
     reasons: Mapping[str, str] = MappingProxyType({})
 
     def score(self, example: Example, prediction: str) -> float | None:
-        """Returns 0 to 1; None where the split hides the answer."""
+        """Returns 0 to 1; None where the split hides the answer. An empty prediction is wrong in every variant."""
+        if not example.gold:
+            return None
+        return self.agreement(example, prediction) if prediction.strip() else 0.0
+
+    def agreement(self, example: Example, prediction: str) -> float:
+        """Returns 0 to 1 for a prediction that says something, about an example with accepted answers."""
         raise NotImplementedError
 
     def tally(self) -> Tally:
@@ -97,9 +109,7 @@ class ExactMatch(BaseMetric):
         """Returns an accepted answer as it is compared."""
         return answer
 
-    def score(self, example: Example, prediction: str) -> float | None:
-        """Returns 0 or 1; None where the split hides the answer."""
-        if not example.gold:
-            return None
+    def agreement(self, example: Example, prediction: str) -> float:
+        """Returns 0 or 1."""
         found = self.prediction(prediction)
         return float(any(found == self.gold(answer) for answer in example.gold))

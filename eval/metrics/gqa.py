@@ -25,12 +25,17 @@ from .base import ExactMatch, Figure
 
 __all__ = ["GQA_VARIANTS", "Choices", "GQAMetric"]
 
+
+def _plain(answer: str) -> str:
+    return answer.strip().rstrip(".").lower()
+
+
 GQA_VARIANTS: Mapping[str, tuple[str, Callable[[str], str], Callable[[str], str]]] = MappingProxyType(
     {
-        "": ("exact match", lambda found: found.strip().rstrip(".").lower(), str),
+        "": ("exact match", _plain, _plain),
         "official": ("exact match (official: letter by letter)", str, str),
         "lmms": ("exact match (lmms-eval: no case, no punctuation)", text.lmms_exact, text.lmms_exact),
-        "release": ("exact match (paper's release)", lambda found: text.release(found or "no"), str),
+        "release": ("exact match (paper's release)", text.release, str),
     }
 )
 """Variant to its name, how a prediction is read, and how an accepted answer is."""
@@ -43,7 +48,7 @@ class GQAMetric(ExactMatch):
     """Exact match on GQA.
 
     Args:
-        variant: one of ``GQA_VARIANTS``. "" lower-cases the prediction and drops a full stop, as is common practice;
+        variant: one of ``GQA_VARIANTS``. "" lower-cases both sides and drops a final full stop;
             "official" changes nothing; "lmms" ignores case and punctuation on both sides; "release" rewrites the
             prediction only, so that an answer such as "t-shirt" can never be right.
         choices: the file ``val_choices.json`` of GQA's ``eval.zip``, or a function that yields what such files hold;

@@ -41,8 +41,8 @@ class _Truth(ExactMatch):
         self.release = variant == "release"
 
     def prediction(self, found: str) -> str:
-        """Lower-cases and reads true and false; the release does not read them, and takes nothing for "no"."""
-        return text.release(found or "no") if self.release else _plain(found)
+        """Lower-cases and reads true and false; the release does not read them."""
+        return text.release(found) if self.release else _plain(found)
 
     def gold(self, answer: str) -> str:
         """Returns yes and no for True and False, which is how the release stores them; other answers as they are."""

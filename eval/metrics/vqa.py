@@ -41,17 +41,13 @@ def _official(found: str, golds: Sequence[str]) -> tuple[str, Sequence[str]]:
 
 
 def _lower(found: str, golds: Sequence[str]) -> tuple[str, Sequence[str]]:
-    return _official(found.lower(), golds)
+    return _official(found.lower(), [gold.lower() for gold in golds])
 
 
 def _lavis(found: str, golds: Sequence[str]) -> tuple[str, Sequence[str]]:
     if len(set(golds)) > 1:
         golds = [text.punctuation(gold) for gold in golds]
     return text.release(found), golds
-
-
-def _release(found: str, golds: Sequence[str]) -> tuple[str, Sequence[str]]:
-    return _lavis(found or "no", golds)
 
 
 def _lmms(found: str, golds: Sequence[str]) -> tuple[str, Sequence[str]]:
@@ -75,11 +71,11 @@ class _Variant:
 
 VQAV2_VARIANTS: Mapping[str, _Variant] = MappingProxyType(
     {
-        "": _Variant("VQA accuracy (official 2021, prediction lower-cased)", _lower),
+        "": _Variant("VQA accuracy (official 2021, lower-cased)", _lower),
         "official": _Variant("VQA accuracy (official 2021)", _official),
         "lavis": _Variant("VQA accuracy (LAVIS)", _lavis),
         "lmms": _Variant("VQA accuracy (lmms-eval)", _lmms),
-        "release": _Variant("VQA accuracy (paper's release)", _release),
+        "release": _Variant("VQA accuracy (paper's release)", _lavis),
     }
 )
 OKVQA_VARIANTS: Mapping[str, _Variant] = MappingProxyType(
@@ -92,16 +88,18 @@ OKVQA_VARIANTS: Mapping[str, _Variant] = MappingProxyType(
 
 
 class VQAMetric(BaseMetric):
-    """VQA accuracy.
+    """VQA accuracy; where a question has fewer than ten answers, whether the prediction is one of them.
 
     Args:
-        variant: "" is "official" with the prediction in lower case, since the script scores a capitalised answer 0
+        variant: "" is "official" with both sides in lower case, since the script scores a capitalised answer 0
             where all annotators agree; "official" rewrites both sides unless they all agree; "lavis" always rewrites
-            the prediction and of the answers only the punctuation; "lmms" always rewrites both; "release" is "lavis"
-            with "no" for nothing. OK-VQA also has "stem": the prediction, rewritten and stemmed with Porter's
+            the prediction and of the answers only the punctuation; "lmms" always rewrites both; "release" scores
+            as "lavis" does. OK-VQA also has "stem": the prediction, rewritten and stemmed with Porter's
             algorithm, against the stemmed answers of the file. All others compare with the answers as given.
         variants: the variants of the data set.
     """
+
+    answers = 10
 
     def __init__(self, variant: str = "", variants: Mapping[str, _Variant] = VQAV2_VARIANTS) -> None:
         chosen = variants[variant]
@@ -109,14 +107,14 @@ class VQAMetric(BaseMetric):
         self._read = chosen.read
         self._stem = text.porter() if chosen.stemmed else None
 
-    def score(self, example: Example, prediction: str) -> float | None:
-        """Returns 0 to 1, as :func:`leave_one_out`; None where the split hides the answers."""
-        if not example.gold:
-            return None
+    def agreement(self, example: Example, prediction: str) -> float:
+        """Returns 0 to 1, as :func:`leave_one_out`; of fewer than ten answers, 1 where one of them is said, else 0."""
         if self._stem is None:
-            return leave_one_out(*self._read(prediction, example.gold))
-        found, stems = self._read(prediction, _stems(example) or [self._stem(gold) for gold in example.gold])
-        return leave_one_out(self._stem(found), stems)
+            found, golds = self._read(prediction, example.gold)
+        else:
+            found, golds = self._read(prediction, _stems(example) or [self._stem(gold) for gold in example.gold])
+            found = self._stem(found)
+        return leave_one_out(found, golds) if len(golds) >= self.answers else float(found in golds)
 
 
 def _stems(example: Example) -> list[str]:

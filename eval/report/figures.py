@@ -33,15 +33,17 @@ class ErrorLine:
 
 @dataclass(frozen=True)
 class Repeats:
-    """Accuracy over repetitions with other sampling seeds, on the questions each has answered."""
+    """Accuracy over repetitions with other sampling seeds, on the questions that every one of them answered."""
 
     values: tuple[float, ...]
     """One accuracy a repetition, the first run included."""
     mean: float
     spread: float
     """Standard deviation of the values, over n - 1."""
-    changed: Interval | None
-    """Share of the questions that every repetition answered whose answer is not the same in all; None for none."""
+    changed: Interval
+    """Share of these questions whose answer is not the same in all repetitions."""
+    n: int
+    """Questions that every repetition answered."""
 
 
 @dataclass(frozen=True)

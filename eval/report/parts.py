@@ -138,7 +138,7 @@ def _spread(runs: Sequence[Named]) -> Iterator[str]:
                 yield (
                     f"{label}, over {len(found.repeats.values)} sampling seeds: {average:.2f} % on average, standard "
                     f"deviation {spread:.2f} points; the answer changes on {percent(found.repeats.changed)} of the "
-                    "questions. Other figures are the first seed's."
+                    f"{found.repeats.n:,} questions asked with every seed. Other figures are the first seed's."
                 )
 
 

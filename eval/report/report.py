@@ -172,8 +172,15 @@ def build(
         about=about(named),
         sections=tuple(sections),
         made=f"Written by codevqa {__version__}.",
-        notes=runs[0].summary.notes,
+        notes=tuple(_notes(runs)),
     )
+
+
+def _notes(runs: Sequence[RunFigures]) -> Iterator[str]:
+    """What to know of the figures, once for the runs that it holds for; these are named where it is not all of them."""
+    for note in dict.fromkeys(note for run in runs for note in run.summary.notes):
+        whose = [run.name for run in runs if note in run.summary.notes]
+        yield note if len(whose) == len(runs) else f"{', '.join(whose)}: {note}"
 
 
 def title_of(infos: Sequence[RunInfo]) -> str:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from statistics import fmean, stdev
 
 import numpy as np
@@ -127,11 +128,12 @@ class _Table:
         self.hidden = 0
         self.codes: dict[str, array[int]] = {}
         self.values: dict[str, dict[str, int]] = {}
-        self.repeats: dict[Method, dict[int, list[float]]] = {}
+        self.short = 0
+        """Examples with fewer accepted answers than the metric is made for."""
         self.unasked: set[str] = set()
         self.reasons: Counter[str] = Counter()
-        self.said: dict[Method, dict[int, tuple[array[int], array[int], array[int]]]] = {}
-        """By method and repetition: questions, their answers and clusters, as hashes."""
+        self.said: dict[Method, dict[int, _Repetition]] = {}
+        """By method and repetition."""
 
     def add(self, example: Example, rows: Mapping[Method, Row]) -> None:
         first = {method: row for method, row in rows.items() if row.repeat == 0}
@@ -140,18 +142,13 @@ class _Table:
                 self.unasked.add(row.id)
                 self.reasons[str(row.error)] += 1
             score = self.metric.score(example, row.prediction)
-            if score is not None:
-                total = self.repeats.setdefault(method, {}).setdefault(row.repeat, [0, 0.0])
-                total[0] += 1
-                total[1] += score
-            said = self.said.setdefault(method, {}).setdefault(row.repeat, (array("q"), array("q"), array("q")))
-            for part, value in zip(said, (example.id, row.prediction, example.cluster or example.id), strict=True):
-                part.append(hash(value))
+            score = float("nan") if score is None else score
+            self.said.setdefault(method, {}).setdefault(row.repeat, _Repetition()).add(example, row, score)
             if row.repeat == 0:
                 column = self.columns.get(method)
                 if column is None:
                     column = self.columns[method] = _Column(self.metric.tally())
-                column.add(len(self.clusters), example, row, float("nan") if score is None else score)
+                column.add(len(self.clusters), example, row, score)
         if first:
             self._place(example)
 
@@ -159,6 +156,7 @@ class _Table:
         place = len(self.clusters)
         self.clusters.append(hash(example.cluster or ("alone", place)))
         self.hidden += not example.gold
+        self.short += 0 < len(example.gold) < self.metric.answers
         for key, value in example.groups.items():
             if key not in self.codes:
                 self.codes[key], self.values[key] = array("i"), {}
@@ -181,7 +179,7 @@ class _Table:
             clusters=int(clusters.max()) + 1 if n else 0,
             breakdown={key: self._breakdown(key, slices, n) for key in self.codes},
             coverage=Coverage(n, len(self.unasked), dict(self.reasons.most_common())),
-            notes=tuple(_notes(clusters)),
+            notes=(*_notes(clusters), *self._few_answers(n)),
         )
 
     def _scores(self, column: _Column, n: int) -> Floats:
@@ -221,12 +219,25 @@ class _Table:
             cost=column.cost.result(),
         )
 
+    def _few_answers(self, n: int) -> Iterator[str]:
+        if self.short:
+            yield (
+                f"{self.short:,} of {n:,} questions have fewer than the {self.metric.answers} accepted answers that "
+                f"{self.metric.name} is made for: they count as right where one of theirs is said (exact match)."
+            )
+
     def _repeats(self, method: Method) -> Repeats | None:
-        found = self.repeats.get(method, {})
+        """Figures on the questions that every repetition answered; None where there are none, or no answers to them."""
+        found = [one for _, one in sorted(self.said[method].items())]
         if len(found) < 2:
             return None
-        values = tuple(total / count for _, (count, total) in sorted(found.items()))
-        return Repeats(values, fmean(values), stdev(values), _changed([said for _, said in self.said[method].items()]))
+        shared = reduce(np.intersect1d, (one.scored() for one in found))
+        if not len(shared):
+            return None
+        scores, said, clusters = zip(*(one.of(shared) for one in found), strict=True)
+        values = tuple(float(one.mean()) for one in scores)
+        changed = mean((np.array(said) != said[0]).any(axis=0), clusters=clusters[0])
+        return Repeats(values, fmean(values), stdev(values), changed, len(shared))
 
     def _breakdown(self, key: str, slices: _Slices, n: int) -> tuple[Group, ...]:
         codes = np.full(n, -1, dtype=np.int32)
@@ -244,6 +255,30 @@ class _Table:
             parts.append((OTHER, np.flatnonzero(np.isin(codes, rest))))
         lines = (slices.group(key, name, places) for name, places in parts)
         return tuple(line for line in lines if line.n)
+
+
+class _Repetition:
+    """One method's answers with one seed: hashes of question, answer and cluster, and the score."""
+
+    def __init__(self) -> None:
+        self.hashes = (array("q"), array("q"), array("q"))
+        self.scores = array("d")
+
+    def add(self, example: Example, row: Row, score: float) -> None:
+        for part, value in zip(self.hashes, (example.id, row.prediction, example.cluster or example.id), strict=True):
+            part.append(hash(value))
+        self.scores.append(score)
+
+    def scored(self) -> Codes:
+        """Questions that have a score."""
+        return np.frombuffer(self.hashes[0], dtype=np.int64)[~np.isnan(np.frombuffer(self.scores))]
+
+    def of(self, questions: Codes) -> tuple[Floats, Codes, Codes]:
+        """Returns scores, answers and clusters of some of its questions, in their order."""
+        ids, said, clusters = (np.frombuffer(part, dtype=np.int64) for part in self.hashes)
+        order = np.argsort(ids)
+        places = order[np.searchsorted(ids, questions, sorter=order)]
+        return np.frombuffer(self.scores)[places], said[places], clusters[places]
 
 
 @dataclass(frozen=True)
@@ -279,17 +314,6 @@ def _accuracy(scores: Floats, clusters: Codes) -> Interval | None:
     """None where nothing is scored."""
     known = ~np.isnan(scores)
     return mean(scores[known], clusters=clusters[known]) if known.any() else None
-
-
-def _changed(repetitions: Sequence[tuple[array[int], array[int], array[int]]]) -> Interval | None:
-    ids, said, clusters = (np.frombuffer(part, dtype=np.int64) for part in repetitions[0])
-    changed = np.zeros(len(ids), dtype=bool)
-    for repetition in repetitions[1:]:
-        others, answers = (np.frombuffer(part, dtype=np.int64) for part in repetition[:2])
-        _, mine, theirs = np.intersect1d(ids, others, assume_unique=True, return_indices=True)
-        ids, said, clusters, changed = ids[mine], said[mine], clusters[mine], changed[mine]
-        changed |= said != answers[theirs]
-    return mean(changed, clusters=clusters) if len(ids) else None
 
 
 def _notes(clusters: Codes) -> Iterator[str]:

@@ -45,18 +45,26 @@ def pairs_of(store: Store, *others: Store, cluster: str = "") -> Iterator[tuple[
 
 
 def by_seed(names: Sequence[str], stores: Sequence[Store]) -> Iterator[tuple[str, list[Store]]]:
-    """Yields runs under their names; those that differ from an earlier one in seeds only go with it."""
+    """Yields runs under their names; those that differ from an earlier one in seeds only go with it.
+
+    Runs that share a seed, or differ in methods, variant of the metric or number of questions, stay apart.
+    """
     groups: list[tuple[str, list[Store]]] = []
     for name, store in zip(names, stores, strict=True):
         for _, alike in groups:
-            first, info = alike[0].info, store.info
-            if first.differences(info) and not first.seedless.differences(info.seedless):
+            if all(_only_seeds_differ(one.info, store.info) for one in alike):
                 alike.append(store)
                 break
         else:
             groups.append((name, [store]))
     for name, alike in groups:
         yield name if len(alike) == 1 else f"{name} and {len(alike) - 1} with other seeds", alike
+
+
+def _only_seeds_differ(one: RunInfo, other: RunInfo) -> bool:
+    same = all(getattr(one, name) == getattr(other, name) for name in ("variant", "limit", "questions"))
+    same = same and set(one.methods) == set(other.methods)
+    return same and not set(one.seeds) & set(other.seeds) and not one.seedless.differences(other.seedless)
 
 
 def summary_of(store: Store, variant: str | None = None, *, cluster: str = "") -> Summary:
@@ -106,8 +114,10 @@ def summary_lines(info: RunInfo, summary: Summary, pace: Pace | None = None) -> 
 
 def seeds_line(repeats: Repeats) -> str:
     """Returns what repetitions came to, in a line."""
-    found = f"{len(repeats.values)} seeds  {repeats.mean:.3f} on average, standard deviation {repeats.spread:.3f}"
-    return found if repeats.changed is None else f"{found}; the answer changes on {repeats.changed.value:.1%}"
+    return (
+        f"{len(repeats.values)} seeds, n={repeats.n} asked with each  {repeats.mean:.3f} on average, standard "
+        f"deviation {repeats.spread:.3f}; the answer changes on {repeats.changed.value:.1%}"
+    )
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
