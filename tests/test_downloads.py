@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -13,9 +15,12 @@ import torch
 from cli_kit import GARDEN
 from hub_kit import COMMIT, Hub, serve_hub
 from huggingface_hub import constants
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
+from tiny_detector import write_owlv2
+from tiny_lm import build_tiny_lm
 
-from codevqa.core.errors import SetupError
+from codevqa.core.errors import ModelNotFoundError, SetupError
+from codevqa.presets.assembly import load
 from codevqa.presets.checkpoints import NOT_HERE, loaded, memory, missing, resolve, shown, size
 from codevqa.presets.fetching import Download, bring
 
@@ -135,24 +140,89 @@ def test_what_was_downloaded_answers_without_asking_the_hub_again(hub: Hub, pres
     }
 
 
+def cached(cache: Path, repository: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Puts a folder where the hub's cache keeps a repository."""
+    place = cache / f"models--{repository.replace('/', '--')}"
+    snapshot = place / "snapshots" / COMMIT
+    shutil.copytree(folder, snapshot)
+    (place / "refs").mkdir()
+    (place / "refs" / "main").write_text(COMMIT)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
+    return snapshot
+
+
+@pytest.fixture(scope="module")
+def sharded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A language model in two files, of which its repository has other kinds too."""
+    folder = build_tiny_lm(tmp_path_factory.mktemp("sharded"))
+    weights = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    names = sorted(weights)
+    shards = {f"model-0000{1 + half}-of-00002.safetensors": names[half::2] for half in (0, 1)}
+    for shard, held in shards.items():
+        save_file({name: weights[name] for name in held}, folder / shard, {"format": "pt"})
+    index = {"metadata": {}, "weight_map": {name: shard for shard, held in shards.items() for name in held}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    others = {name: f"pytorch_model-{place}-of-00009.bin" for place, name in enumerate(names)}
+    (folder / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": others}))
+    return folder
+
+
 @pytest.mark.parametrize("lost", ["model-00002-of-00002.safetensors", "tokenizer.json", "model.safetensors.index.json"])
 def test_a_download_that_broke_off_is_not_taken_for_whole(
-    lost: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lost: str, sharded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    repository = tmp_path / "models--some--model"
-    folder = repository / "snapshots" / COMMIT
-    folder.mkdir(parents=True)
-    (repository / "refs").mkdir()
-    (repository / "refs" / "main").write_text(COMMIT)
-    shards = [f"model-0000{number}-of-00002.safetensors" for number in (1, 2)]
-    for name in ("config.json", "tokenizer.json", *shards):
-        (folder / name).touch()
-    index = json.dumps({"weight_map": dict(zip("ab", shards, strict=True))})
-    (folder / "model.safetensors.index.json").write_text(index)
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-    assert missing("transformers:some/model") == ""
+    folder = cached(tmp_path, "some/model", sharded, monkeypatch)
+    assert missing("transformers:some/model") == "", "the shards of a kind that is not loaded are not missed"
     (folder / lost).unlink()
     assert missing("transformers:some/model") == NOT_HERE
+
+
+def test_a_part_is_loaded_from_the_revision_that_it_names(
+    sharded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = {
+        "transformers:some/model": sharded,
+        "sentence:some/retriever": MINI / "retriever",
+        "zero-shot:some/detector": Path(write_owlv2(tmp_path / "detector")),
+    }
+    roles = ("language_model", "retriever", "detector")
+    for role, (spec, folder) in zip(roles, folders.items(), strict=True):
+        cached(tmp_path / "cache", spec.partition(":")[2], folder, monkeypatch)
+        for revision in (COMMIT, "main"):
+            part = load(role, f"{spec}@{revision}")
+            assert part.name == f"{spec.partition(':')[2]}@{revision}"
+
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32\nsize 9\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "data", "told"),
+    [
+        ("model-00001-of-00002.safetensors", POINTER, "is a pointer of Git LFS and not the file itself. Run git lfs"),
+        ("model-00001-of-00002.safetensors", -1, "is cut off or damaged. Delete it, and download"),
+        ("model-00001-of-00002.safetensors", 20, "is cut off or damaged. Delete it, and download"),
+        ("model-00001-of-00002.safetensors", b"\xff" * 64, "is cut off or damaged. Delete it, and download"),
+        ("tokenizer.json", -20, "is cut off or damaged. Delete it, and download"),
+        ("config.json", 0, "is cut off or damaged. Delete it, and download"),
+        ("model-00002-of-00002.safetensors", None, "lacks model-00002-of-00002.safetensors. Download or copy"),
+    ],
+    ids=["a pointer", "a byte short", "no header", "no number", "broken off", "empty", "not there"],
+)
+def test_a_file_that_is_not_whole_is_named_before_anything_is_loaded(
+    file: str, data: bytes | int | None, told: str, sharded: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(sharded, folder)
+    if data is None:
+        (folder / file).unlink()
+    else:
+        (folder / file).write_bytes(data if isinstance(data, bytes) else (folder / file).read_bytes()[:data])
+    with pytest.raises(ModelNotFoundError, match=re.escape(told)) as caught:
+        load("language_model", f"transformers:{folder}")
+    assert file in str(caught.value) and str(folder) in str(caught.value) and "\n" not in str(caught.value)
+    assert told in missing(f"transformers:{folder}")
 
 
 def test_without_room_nothing_begins() -> None:

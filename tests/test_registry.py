@@ -87,7 +87,10 @@ def test_what_is_missing_is_told_without_loading(tmp_path_factory: pytest.TempPa
 
 def test_a_server_s_key_is_named_when_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     assert "OPENAI_API_KEY" in missing("openai-chat:gpt-4.1-mini")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    assert missing("openai-chat:mine") == "", "a server of one's own needs no key"
 
 
 class Part:
@@ -157,7 +160,8 @@ def test_a_typing_error_costs_no_loading() -> None:
 def test_what_is_here_is_told_as_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nested = tmp_path / "nested" / "0_Transformer"
     nested.mkdir(parents=True)
-    (nested / "model.safetensors").write_bytes(b"")
+    weightless = len(b"{}").to_bytes(8, "little") + b"{}"
+    (nested / "model.safetensors").write_bytes(weightless)
     assert missing(f"sentence:{tmp_path / 'nested'}") == ""
     monkeypatch.setenv("OPENAI_API_KEY", "x")
     assert missing("openai:gpt") == ""
@@ -167,14 +171,14 @@ def test_what_is_here_is_told_as_here(tmp_path: Path, monkeypatch: pytest.Monkey
         (repository / "refs").mkdir(parents=True)
         (repository / "refs" / "main").write_text(commit)
         (repository / "snapshots" / commit).mkdir(parents=True)
-        for one in (file, "tokenizer.json", "model.safetensors"):
-            (repository / "snapshots" / commit / one).write_text("{}")
+        for one, data in {file: b"{}", "tokenizer.json": b"{}", "model.safetensors": weightless}.items():
+            (repository / "snapshots" / commit / one).write_bytes(data)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     assert missing("blip:some/blip") == missing("sentence:some/sentences") == ""
     assert missing(f"blip:some/blip@{commit}") == ""
     assert "network" in missing("blip:some/other") and "network" in missing(f"blip:some/blip@{'1' * 40}")
     (tmp_path / "pickled").mkdir()
-    (tmp_path / "pickled" / "pytorch_model.bin").touch()
+    (tmp_path / "pickled" / "pytorch_model.bin").write_bytes(b"PK")
     assert missing(f"blip:{tmp_path / 'pickled'}") == ""
 
 
@@ -203,5 +207,5 @@ def test_what_a_gguf_file_lacks_is_told(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     assert "network" in missing("gguf:some/repository/model.gguf")
     assert missing("gguf:model.gguf") == "no such file"
-    (tmp_path / "model.gguf").touch()
+    (tmp_path / "model.gguf").write_bytes(b"GGUF")
     assert missing(f"gguf:{tmp_path / 'model.gguf'}") == ""

@@ -17,7 +17,7 @@ from ..models.base import Models
 from ..prompts import PromptSet
 from ..prompts import load as load_prompts
 from ..writing.writer import Writer, by_form
-from .checkpoints import missing, offline, resolve, shown
+from .checkpoints import hub_id, lies, missing, offline, resolve, shown
 from .fetching import fetch
 from .fields import hints
 from .presets import Preset, preset
@@ -92,7 +92,7 @@ def load(role: str, spec: str, **options: Any) -> Any:
     fetch([spec])
     try:
         with offline():
-            part = LOADERS[role][back_end](resolve(name), **options)
+            part = LOADERS[role][back_end](_source(spec), **options)
     except TypeError as error:
         if "keyword argument" not in str(error):
             raise
@@ -100,6 +100,15 @@ def load(role: str, spec: str, **options: Any) -> Any:
     if not back_end.startswith("openai") and "name" not in options:
         part.name = shown(name)
     return part
+
+
+def _source(spec: str) -> str:
+    """Returns what a back end is called with: an id, a folder, or where the revision lies that an id names."""
+    back_end, _, name = spec.partition(":")
+    identity = hub_id(spec)
+    # BLIP splits a revision off itself: what it reads of Salesforce's files depends on whose they are.
+    place = lies(spec) if identity and identity[1] and back_end != "blip" else None
+    return str(place or resolve(name))
 
 
 def parse(role: str, spec: str) -> tuple[str, str]:

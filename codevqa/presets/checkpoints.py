@@ -12,12 +12,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from ..models.lavis import environment
 
 __all__ = [
     "NOT_HERE",
     "cached",
+    "damage",
     "fetchable",
     "hub_id",
     "lies",
@@ -60,17 +62,32 @@ def missing(spec: str | None) -> str:
         return "yours to choose: --language-model"
     back_end = spec.partition(":")[0]
     if back_end.startswith("openai"):
-        return "" if os.environ.get("OPENAI_API_KEY") else "OPENAI_API_KEY is not set"
+        told = os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL")  # one's own server needs no key
+        return "" if told else "OPENAI_API_KEY is not set"
     if back_end == "gguf" and importlib.util.find_spec("xllamacpp") is None:
         return "needs pip install 'codevqa[gguf]'"
     if back_end == "lavis":
         return "" if environment.python_of(environment.folder()).is_file() else "needs codevqa lavis install"
     if fetchable(spec):
-        return "" if lies(spec) else NOT_HERE
+        return damage(spec) if lies(spec) else NOT_HERE
     place = lies(spec)
     if place is None:
         return "no such file" if back_end == "gguf" else "no such folder"
-    return "" if place.is_file() or _weights(place) else "folder has no weights"
+    return damage(spec) if place.is_file() or _weights(place) else "folder has no weights"
+
+
+def damage(spec: str) -> str:
+    """Names a file of a part's checkpoint that is not whole, and says what to do; empty where all are, or none is here.
+
+    Only the sizes of files, and their first and last bytes, are looked at.
+    """
+    place = lies(spec)
+    if place is None:
+        return ""
+    files = [place] if place.is_file() else [place / name for name in loaded(_names(place))]
+    flaws = (f"{file} {flaw}" for file in files if (flaw := _flaw(file)))
+    absent = [] if place.is_file() else _absent(place)
+    return next(flaws, f"{place} lacks {absent[0]}. Download or copy it again" if absent else "")
 
 
 def fetchable(spec: str) -> bool:
@@ -164,7 +181,8 @@ def _weights(folder: Path) -> list[Path]:
 
 
 def _names(folder: Path) -> list[str]:
-    return [path.relative_to(folder).as_posix() for depth in ("*", "*/*") for path in sorted(folder.glob(depth))]
+    files = [path for depth in ("*", "*/*") for path in sorted(folder.glob(depth)) if path.is_file()]
+    return [path.relative_to(folder).as_posix() for path in files]
 
 
 def loaded(names: Sequence[str]) -> list[str]:
@@ -183,19 +201,57 @@ def loaded(names: Sequence[str]) -> list[str]:
 
 def _whole(folder: Path) -> bool:
     """Whether a snapshot has weights, every part of them, and a vocabulary: a download may have broken off."""
-    names, indices = _names(folder), list(folder.glob("*.index.json"))
-    for index in indices:
-        shards = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
-        if not set(shards) <= set(names):
-            return False
-    if not indices and any("-of-" in path.name for path in _weights(folder)):
-        return False
-    vocabulary = any(fnmatch(PurePosixPath(name).name, one) for name in names for one in _VOCABULARY)
-    return vocabulary and bool(_weights(folder))
+    vocabulary = any(fnmatch(PurePosixPath(name).name, one) for name in _names(folder) for one in _VOCABULARY)
+    return vocabulary and bool(_weights(folder)) and not _absent(folder)
+
+
+def _absent(folder: Path) -> list[str]:
+    """Returns which parts of the weights that are loaded a folder lacks, or that their index is what it lacks."""
+    weights = [path.name for path in _weights(folder) if path.parent == folder]
+    if not any("-of-" in name for name in weights):
+        return []
+    index = f"{'model.safetensors' if weights[0].endswith('.safetensors') else 'pytorch_model.bin'}.index.json"
+    try:
+        shards = json.loads((folder / index).read_bytes())["weight_map"].values()
+    except (OSError, *_MALFORMED):
+        return [index]
+    return sorted({str(shard) for shard in shards}.difference(weights))
+
+
+def _flaw(file: Path) -> str:
+    """Says why a file cannot be whole."""
+    size = file.stat().st_size
+    with file.open("rb") as opened:
+        if opened.read(64).startswith(b"version https://git-lfs"):
+            return "is a pointer of Git LFS and not the file itself. Run git lfs pull in its folder"
+        opened.seek(max(0, size - 64))
+        last = opened.read().rstrip()
+    whole = size > 0
+    if file.suffix == ".json":
+        whole = last.endswith((b"}", b"]"))
+    elif file.suffix == ".safetensors":
+        try:
+            whole = size == _tensors(file)[1]
+        except _MALFORMED:
+            whole = False
+    return "" if whole else "is cut off or damaged. Delete it, and download or copy it again"
+
+
+_MALFORMED = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+"""What reading JSON of another form raises."""
+_LONGEST_HEADER = 100_000_000
+"""Bytes of a safetensors header, which the format limits so."""
+
+
+def _tensors(file: Path) -> tuple[list[dict[str, Any]], int]:
+    """Returns what a safetensors file says of its tensors, and how many bytes it must have."""
+    with file.open("rb") as opened:
+        length = int.from_bytes(opened.read(8), "little")
+        header = json.loads(opened.read(min(length, _LONGEST_HEADER)))
+    tensors = [one for name, one in header.items() if name != "__metadata__"]
+    return tensors, 8 + length + max((one["data_offsets"][1] for one in tensors), default=0)
 
 
 def _count(file: Path) -> int:
-    """Returns how many numbers a safetensors file has, from its header."""
-    with file.open("rb") as opened:
-        header = json.loads(opened.read(int.from_bytes(opened.read(8), "little")))
-    return sum(math.prod(one["shape"]) for name, one in header.items() if name != "__metadata__")
+    """Returns how many numbers a safetensors file has."""
+    return sum(math.prod(one["shape"]) for one in _tensors(file)[0])

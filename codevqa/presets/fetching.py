@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from ..core.errors import ModelNotFoundError, SetupError
-from .checkpoints import NOT_HERE, cached, fetchable, hub_id, loaded, missing
+from .checkpoints import NOT_HERE, cached, damage, fetchable, hub_id, loaded, missing
 
 __all__ = ["Download", "amount", "bring", "fetch", "plan", "room"]
 
@@ -64,9 +64,12 @@ def fetch(specs: Iterable[str], tell: Callable[[str], None] = lambda line: None,
         preset: what to download later, for who is offline.
 
     Raises:
-        ModelNotFoundError: there is no such checkpoint, or no way to it.
+        ModelNotFoundError: there is no such checkpoint, or no way to it, or one that is here is not whole.
         SetupError: there is no room, or what came is not what it has to be.
     """
+    specs = list(specs)
+    for told in filter(None, map(damage, specs)):
+        raise ModelNotFoundError(f"{told}.")
     wanted = plan(specs, preset)
     if wanted:
         whole = amount(sum(one.size or 0 for one in wanted))
