@@ -66,7 +66,7 @@ mutations: $(VENV)/.installed-test  ## take each defence out and see a test fail
 
 # These need no torch, of which an interpreter other than 3.11 may find no build for CPUs.
 SMOKE := answer_json batching datasets engine engine_failures engine_primitives fakes grammar images metrics pages plan \
-	program_checks sandbox sandbox_check sandbox_workers services signature values writer
+	sandbox sandbox_check sandbox_workers services signature values writer
 smoke: ## try another Python, without torch: make smoke PYTHON=python3.13
 	$(PYTHON) -m venv --clear $(VENV)-smoke
 	$(VENV)-smoke/bin/python $(LOCKED) -r requirements/base.txt -r requirements/smoke.txt

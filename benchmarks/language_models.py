@@ -46,14 +46,14 @@ def _writer(**changes: object) -> Callable[[Settings], Settings]:
 
 
 def _release(settings: Settings) -> Settings:
-    writer = replace(settings.writer, form="completion", tell_kind=False, fit=False, rules=(), repair_runs=False)
+    writer = replace(settings.writer, form="completion", tell_kind=False, fit=False, repair_runs=False)
     return replace(settings, writer=writer, query=QuerySettings(form="completion", selection="nearest", fit=False))
 
 
 VARIANTS: Mapping[str, Callable[[Settings], Settings]] = {
     "full": lambda settings: settings,
-    "no-witness": _query(witness=False),
-    "no-stated": _query(stated=False),
+    "witness": _query(witness=True),
+    "witnesses": _query(witness=True, stated=True),
     "read-chat": _query(form="chat"),
     "read-nearest": _query(selection="nearest"),
     "read-question": _query(selection="question"),
@@ -64,7 +64,6 @@ VARIANTS: Mapping[str, Callable[[Settings], Settings]] = {
     "write-untold": _writer(tell_kind=False),
     "write-unfitted": _writer(fit=False),
     "write-constrained": _writer(constrained=True),
-    "no-rules": _writer(rules=()),
     "no-repair-of-runs": _writer(repair_runs=False),
     "no-repair": _writer(repairs=0),
     "release": _release,

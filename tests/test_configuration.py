@@ -117,8 +117,6 @@ def test_what_loads_no_model_waits_for_pytorch(words: list[str]) -> None:
         ("writer.constrained=true", True),
         ("writer.form=chat", "chat"),
         ('writer.form="chat"', "chat"),
-        ("writer.rules=[]", ()),
-        ('writer.rules=["kind", "truth"]', ("kind", "truth")),
         ("prompts=3", "3"),
         ("prompts=a b/ü", "a b/ü"),
         ("seed=-4", -4),
@@ -145,7 +143,6 @@ def test_a_word_of_the_command_line_is_read_as_its_field_wants(word: str, value:
         ("limits.seconds=nan", "limits.seconds cannot be 'nan': it takes a number."),
         ("writer.form=talk", "writer.form cannot be 'talk'. There are: auto, completion, chat."),
         ("writer.constrained=maybe", "writer.constrained cannot be 'maybe'. There are: true, false, auto."),
-        ("writer.rules=kind", "writer.rules cannot be 'kind': it takes a list of texts."),
         ("writer.repairs=-1", "writer.repairs cannot be -1. Give 0 or more."),
         ("workers=0", "workers cannot be 0. Give more."),
         ("matcher.blok=2", "No option matcher.blok of blip. Did you mean matcher.block?"),
@@ -220,7 +217,7 @@ def plain(made: Configuration) -> tuple[object, ...]:
 @pytest.mark.parametrize("preset", PRESETS)
 def test_what_config_prints_is_read_back_as_the_same(preset: str, tmp_path: Path, codevqa: CommandLine) -> None:
     path = tmp_path / "printed.toml"
-    values = {"prompts": 'a "b" ü\\', "writer.rules": "[]", "query.captions": "none", "query.doubt": "1e-7"}
+    values = {"prompts": 'a "b" ü\\', "query.captions": "none", "query.doubt": "1e-7"}
     values |= {"language_model": "transformers:one", "language_model.max_batch": "2", "retriever": "none"}
     words = [f"--set={name}={value}" for name, value in values.items()]
     done = codevqa("config", "--preset", preset, *words)

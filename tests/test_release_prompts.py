@@ -40,7 +40,7 @@ pytestmark = [
     pytest.mark.slow,
 ]
 SETTINGS = Settings(
-    writer=WriterSettings(form="completion", wording="release", repairs=0, rules=(), fit=False),
+    writer=WriterSettings(form="completion", wording="release", repairs=0, fit=False),
     query=QuerySettings(form="completion", wording="release", attempts=4, fit=False),
     position_text="question",
     position_at="corner",

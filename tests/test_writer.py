@@ -18,7 +18,7 @@ from codevqa.models.fakes import ScriptedLM
 from codevqa.primitives import primitive
 from codevqa.prompts import Example, PromptSet
 from codevqa.prompts import load as load_prompts
-from codevqa.writing.mending import mended
+from codevqa.writing.mending import with_answer
 from codevqa.writing.prompt_forms import extract_program, render_chat, render_completion
 from codevqa.writing.writer import Writer
 
@@ -277,32 +277,7 @@ def test_chat_repair_shows_the_program_and_its_error() -> None:
     ],
 )
 def test_a_program_that_ends_without_setting_answer_takes_its_last_line(source: str, completed: str) -> None:
-    assert mended(source) == completed
-
-
-@pytest.mark.parametrize(
-    ("source", "right"),
-    [
-        ('answer = "yes"\nif a:\n    answer = "yes"', 'answer = "no"\nif a:\n    answer = "yes"'),
-        ("answer = 'no'\nfor b in c:\n    answer = 'no'", "answer = \"yes\"\nfor b in c:\n    answer = 'no'"),
-        ('answer = "yes"\nif a:\n    answer = "no"', None),
-        ('answer = "yes"\nanswer = "yes"', None),
-        ('if a:\n    answer = "yes"\nanswer = "yes"', None),
-        ('answer = "yes"\nif answer:\n    answer = "yes"', None),
-        ('answer = "red"\nif a:\n    answer = "red"', None),
-        ('p_y, p_x = get_pos(img, "p")\nanswer = p_y', 'p_x, p_y = get_pos(img, "p")\nanswer = p_y'),
-        ('p_x, p_y = get_pos(img, "p")\nanswer = p_y', None),
-        (
-            'a_y, b_y = get_pos(img, "é"), get_pos(img, "b")\nanswer = a_y > b_y',
-            'a_y, b_y = get_pos(img, "é")[1], get_pos(img, "b")[1]\nanswer = a_y > b_y',
-        ),
-        ('x = get_pos(img, "p")\nanswer = x > LEFT', 'x = get_pos(img, "p")[0]\nanswer = x > LEFT'),
-        ('x = get_pos(img, "p")\nanswer = x[0] > LEFT', None),
-        ('p = get_pos(img, "p")\nanswer = p > q', None),
-    ],
-)
-def test_what_a_program_plainly_means_is_put_right(source: str, right: str | None) -> None:
-    assert mended(source) == (source if right is None else right)
+    assert with_answer(source) == completed
 
 
 @pytest.mark.parametrize("fit", [True, False])

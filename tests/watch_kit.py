@@ -50,7 +50,7 @@ def engine(
 ) -> Iterator[CodeVQA]:
     prompts = {"image": load_prompts("gqa"), "set": load_prompts("covr")}
     model = ScriptedLM(writer, name="writer") if isinstance(writer, str) else writer
-    wrote = Writer(model, prompts, settings=WriterSettings(selection="fixed", repairs=repairs, fit=False, rules=()))  # type: ignore[arg-type]
+    wrote = Writer(model, prompts, settings=WriterSettings(selection="fixed", repairs=repairs, fit=False))  # type: ignore[arg-type]
     reader = read if isinstance(read, ScriptedLM) else ScriptedLM(read, name="reader")
     captioner = FakeCaptioner(lambda request: f"thing {request.seed}", grid=6)
     given = {"query": QuerySettings(captions=2, patches=5), "workers": 4, **settings}

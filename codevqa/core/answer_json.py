@@ -192,7 +192,8 @@ def _read_evidence(data: Mapping[str, Any]) -> Evidence:
 
 
 def _program(program: Program) -> dict[str, Any]:
-    return {**dataclasses.asdict(program), "examples": list(program.examples)}
+    shown = {**dataclasses.asdict(program), "examples": list(program.examples)}
+    return shown if program.mended else {name: value for name, value in shown.items() if name != "mended"}
 
 
 def _read_program(data: Mapping[str, Any]) -> Program:

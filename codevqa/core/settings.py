@@ -48,10 +48,10 @@ class QuerySettings:
     """Whether an answer is put in the words of its kind: "No, there is none." is no, "four blocks" is 4."""
     witness: bool = False
     """Whether image-text matching answers in place of reading where it is sure: yes/no and "How many" about a picture,
-    put as descriptions (:mod:`codevqa.primitives.witness`)."""
+    put as descriptions (:mod:`codevqa.primitives.witness`). Measured on drawn pictures only."""
     stated: bool = False
     """Whether a number that captions state ("a stack of three books") is taken without asking the reader, who may be
-    too small to copy it."""
+    too small to copy it. Measured on drawn pictures only."""
     doubt: float = 0.01
     """The witness is sure where the matcher's probability is below this, or above 1 minus this."""
 
@@ -80,12 +80,9 @@ class WriterSettings:
     repair_runs: bool = True
     """Whether that goes for programs that fail while they run, or answer another kind of question, too; else only for
     those refused before any model is asked."""
-    rules: tuple[str, ...] = ("picture", "subject", "primitive", "kind", "path", "attribute", "truth", "side", "asked")
-    """What a program is held to against its question while a repair is left, and by the decisive ones a mended program
-    (:mod:`codevqa.writing.program_checks`)."""
     fit: bool = True
-    """Whether an answer is held to the kind that its question wants, and put in that kind's words; and what a program
-    plainly means without saying it is put right (:mod:`codevqa.writing.mending`)."""
+    """Whether an answer is held to the kind that its question wants, and put in that kind's words; and whether the last
+    value of a program that names no answer is the answer, marked as mended."""
     constrained: bool | Literal["auto"] = False
     """Whether the model is held to a grammar of programs, so that what it writes parses and calls what there is, as it
     is meant to be called. True needs a model that can be held to one, and fails where it cannot; "auto" goes on without

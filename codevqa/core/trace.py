@@ -58,6 +58,8 @@ class Program:
     """What the language model saw; empty for a program a user wrote."""
     completion: str = ""
     """What it wrote, before the program was cut out of it."""
+    mended: bool = False
+    """Whether it named no answer, so that its last value was taken for the answer."""
 
 
 @dataclass(frozen=True)

@@ -222,9 +222,6 @@ class QuestionRun:
             self.tell(Wrote(program))
             try:
                 await self._check(program)
-                # One that was never to be mended is run as it is, and one on which the model insists.
-                if repairs_left > 0 or (self.attempts and self.attempts[-1][0].source != program.source):
-                    parts.writer.check(program, last=repairs_left <= 0)
                 return await self._interpret(program)
             except ProgramError as error:
                 self.attempts.append((program, error.record()))

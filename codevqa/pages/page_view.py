@@ -146,7 +146,8 @@ def _method(answer: Answer) -> str:
     if answer.program is None or answer.fallback:
         return "Found without a program: captions of the pictures were read."
     # Nobody prompts for a program that a user wrote.
-    return f"Found by a program written {'for the question' if answer.program.prompt else 'by hand'}."
+    found = f"Found by a program written {'for the question' if answer.program.prompt else 'by hand'}."
+    return f"{found} It set no answer, so its last value was taken." if answer.program.mended else found
 
 
 def script_json(data: Any) -> Markup:

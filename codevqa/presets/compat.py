@@ -26,7 +26,6 @@ RELEASE: Mapping[str, object] = MappingProxyType(
         "writer.max_tokens": 512,
         "writer.repairs": 0,
         "writer.repair_runs": False,
-        "writer.rules": (),
         "writer.fit": False,
         "writer.constrained": False,
         "query.form": "completion",

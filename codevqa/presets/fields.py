@@ -59,7 +59,7 @@ def changed(data: _Data, values: Mapping[str, Any]) -> _Data:
 
 
 def fit(name: str, value: object, hint: Any) -> Any:
-    """Returns a value as an annotation wants it: a list as a tuple, 2 as 2.0, "none" as None, a text of digits as 2.
+    """Returns a value as an annotation wants it: 2 as 2.0, "none" as None, a text of digits as 2.
 
     Raises:
         InputError: it is of another kind, or none of the values there are.
@@ -92,8 +92,6 @@ def written(value: object) -> str:
     """Returns a value as TOML writes it; None as "none"."""
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, tuple | list):
-        return f"[{', '.join(map(written, value))}]"
     if isinstance(value, int | float):
         return repr(value)
     text = "none" if value is None else str(value)
@@ -118,9 +116,6 @@ def _as(value: object, kind: Any) -> Any:
         return value
     if origin is Literal:
         return value if any(value == one and type(value) is type(one) for one in given) else None
-    if origin is tuple:
-        items = [_as(item, given[0]) for item in value] if isinstance(value, list | tuple) else [None]
-        return None if None in items else tuple(items)
     if isinstance(value, bool) or kind is bool:
         return value if kind is type(value) else None
     if kind is float and isinstance(value, int | float):
@@ -147,6 +142,5 @@ def _listed(kinds: Iterable[Any]) -> list[Any]:
 def _wanted(kinds: Iterable[Any]) -> str:
     """Returns in words what a field takes."""
     words = [_WORDS[kind] for kind in kinds if kind in _WORDS]
-    words += ["a list of texts" for kind in kinds if get_origin(kind) is tuple]
     words += [f"{one!r}" for kind in kinds if get_origin(kind) is Literal for one in get_args(kind)]
     return " or ".join([*words, *([_NONE] if NoneType in kinds else [])])

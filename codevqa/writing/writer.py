@@ -21,8 +21,7 @@ from ..primitives.signature import Primitive, PrimitiveSet
 from ..primitives.visual import VISUAL, find_object
 from ..prompts import Example, PromptSet
 from .grammar import grammar_for
-from .mending import mended
-from .program_checks import DECISIVE, RULES, check_program
+from .mending import with_answer
 from .prompt_forms import (
     STOP,
     ask_in_chat,
@@ -70,7 +69,7 @@ class Writer:
         seed: seed of random selection, mixed with the question.
 
     Raises:
-        SetupError: a prompt set has no examples of the form it is to serve, or the settings name an unknown rule.
+        SetupError: a prompt set has no examples of the form it is to serve.
     """
 
     def __init__(
@@ -83,9 +82,6 @@ class Writer:
         extra: Iterable[Primitive] = (),
         seed: int = 0,
     ) -> None:
-        unknown = sorted(set(settings.rules) - set(RULES))
-        if unknown:
-            raise SetupError(f"No rule {unknown[0]!r}.", hint=f"There are: {', '.join(RULES)}.")
         self.language_model = language_model
         self._given = by_form(prompts)
         named = {name for one in self._given.values() for name in one.primitives if name in KNOWLEDGE.names}
@@ -101,7 +97,6 @@ class Writer:
         self.prompts: Mapping[Form, PromptSet] = {
             form: one.with_bank((*own, *one.examples)) for form, one in callable_here.items()
         }
-        self._textual = [item.name for item in self.primitives if item.returns == "str"]
         self._indexes: dict[Form, ExampleIndex] = {}
         self._preambles: dict[Form, tuple[PromptSet, str]] = {}
 
@@ -247,25 +242,6 @@ class Writer:
         ids = tuple(example.id for example in examples)
         return await self._written(request, Program("", question, form, ids), generate, tell)
 
-    def check(self, program: Program, *, last: bool = False) -> None:
-        """Holds a program against its question, by the settings' rules.
-
-        Args:
-            program: what the model wrote.
-            last: whether it cannot be mended: what may be wrong is no reason then to give it up.
-
-        Raises:
-            ProgramAnswerError: it breaks one.
-        """
-        check_program(
-            program.source,
-            program.question,
-            len(program.examples) + 1,
-            rules=[rule for rule in self.settings.rules if rule in DECISIVE or not last],
-            textual=self._textual,
-            primitives=self.primitives.names,
-        )
-
     async def repair(
         self,
         failed: Program,
@@ -315,9 +291,14 @@ class Writer:
         with _Telling(tell, continued) as telling:
             completion = await generate(replace(request, on_text=telling) if tell is not None else request)
         source = extract_program(completion.text, continued=continued)
-        if self.settings.fit:
-            source = mended(source)
-        return replace(known, source=source, prompt=prompt_text(request.prompt), completion=completion.text)
+        whole = with_answer(source) if self.settings.fit else source
+        return replace(
+            known,
+            source=whole,
+            prompt=prompt_text(request.prompt),
+            completion=completion.text,
+            mended=whole != source,
+        )
 
 
 class _Telling:

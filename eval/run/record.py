@@ -271,7 +271,7 @@ def _about_engine(store: CallStore) -> dict[str, Any]:
 
 
 _BEFORE: Mapping[str, Mapping[str, Any]] = {
-    "writer": {"fit": False, "rules": (), "repair_runs": False, "tell_kind": False},
+    "writer": {"fit": False, "repair_runs": False, "tell_kind": False},
     "query": {"fit": False},
 }
 """What settings that came later stand for in a record from before them."""
@@ -282,8 +282,7 @@ def _settings(store: CallStore) -> Settings:
         data = dict(_about_engine(store)["settings"])
         nested = {"writer": WriterSettings, "query": QuerySettings, "limits": Limits}
         parts = {name: kind(**{**_BEFORE.get(name, {}), **data[name]}) for name, kind in nested.items()}
-        writer = dataclasses.replace(parts["writer"], rules=tuple(parts["writer"].rules))  # a list in JSON
-        return Settings(**{**data, **parts, "writer": writer})
+        return Settings(**{**data, **parts})
     except DAMAGE as error:
         raise InputError(f"The settings in {store.path} are of another version: {error}.") from None
 

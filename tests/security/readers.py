@@ -17,7 +17,7 @@ import numpy as np
 
 from codevqa import Answer
 from codevqa.core.answer_json import digest
-from codevqa.core.errors import ErrorRecord, InputError, ModelError, ProgramError
+from codevqa.core.errors import ErrorRecord, InputError, ModelError
 from codevqa.core.images import load_picture
 from codevqa.core.question_kind import question_kind
 from codevqa.core.text import caption_line, one_line, unmarked
@@ -34,8 +34,7 @@ from codevqa.primitives.kinds import Image
 from codevqa.primitives.reading import answer_in
 from codevqa.primitives.witness import described
 from codevqa.sandbox.program_shape import shape
-from codevqa.writing.mending import mended
-from codevqa.writing.program_checks import check_program
+from codevqa.writing.mending import with_answer
 from codevqa.writing.prompt_forms import ask_in_chat, extract_program
 
 NAMES = ("query", "get_pos", "find_matching_image")
@@ -46,9 +45,7 @@ def read_model(data: bytes) -> None:
     """A completion: as a program, as an answer, and as what a program asks next."""
     text = data.decode("utf-8", "surrogatepass" if b"\xed" in data else "replace") if _is_text(data) else str(data)
     for continued in (False, True):
-        source = mended(extract_program(text, continued=continued))
-        with suppress(ProgramError):
-            check_program(source, ASKED, 13)
+        source = with_answer(extract_program(text, continued=continued))
         plan_calls(source, [_image()], frozenset(NAMES))
         shape(source, NAMES)
     kind = question_kind(text)
