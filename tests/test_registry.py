@@ -54,6 +54,14 @@ def test_every_preset_names_back_ends_that_exist() -> None:
             parse(role, spec)
 
 
+@pytest.mark.parametrize("name", PRESETS)
+def test_what_was_measured_on_drawings_alone_is_off(name: str) -> None:
+    query = PRESETS[name].settings.query
+    assert not (query.witness or query.stated)
+    switched = configure(name, [Layer("--set", {"query.witness": True})]).settings.query
+    assert switched.witness and not switched.stated
+
+
 @pytest.mark.usefixtures("loaders")
 def test_the_paper_s_setting_leaves_only_the_language_model_to_be_chosen() -> None:
     with pytest.raises(SetupError, match="--language-model"):

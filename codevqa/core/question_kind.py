@@ -1,7 +1,8 @@
 """What kind of answer a question wants: yes or no, one of the things it names, a number, or anything.
 
-Read off its first words, as GQA's and COVR's questions allow. The writer tells the language model, a reader of captions
-is held to it, and an answer of another kind is an error (:meth:`QuestionKind.misfit`).
+The kind is read off the first words, as GQA's and COVR's questions allow. The writer tells the language model, and a
+reader of captions is held to it. An answer to a yes/no question or a "How many" that is of another kind is an error
+(:meth:`QuestionKind.misfit`). Where a question names choices, "or" may also join two subjects, so nothing is refused.
 """
 
 from __future__ import annotations
@@ -23,8 +24,6 @@ class QuestionKind:
     kind: Kind
     choices: tuple[str, ...] = ()
     """What a choice names, where that can be read off; lower case, without articles."""
-    given: frozenset[str] = frozenset()
-    """Words with which an open question describes the thing that it asks for."""
 
     def misfit(self, answer: str) -> str:
         """Says what is wrong with an answer of another kind; empty where nothing is."""
@@ -37,9 +36,6 @@ class QuestionKind:
                 if _LITERAL.fullmatch(text) or number_in(text) is not None
                 else f"the question wants a number, not {answer!r}"
             )
-        if self.kind == "choice" and (text in ("yes", "no") or number_in(text) is not None):
-            named = " or ".join(self.choices) or "one of the things it names"
-            return f"the question wants {named}, not {answer!r}"
         return ""
 
     def fitted(self, answer: str) -> str:
@@ -55,11 +51,6 @@ class QuestionKind:
             near = [choice for choice in self.choices if words and words <= set(_words(choice))]
             near = near or [choice for choice in self.choices if set(_words(choice)) <= words]
             return near[0] if len(near) == 1 else text
-        if self.given:  # of the red thing it is said already that it is red
-            said = text.split()
-            while len(said) > 1 and said[0].lower() in self.given:
-                del said[0]
-            return " ".join(said)
         return text
 
 
@@ -82,10 +73,6 @@ _PLACE = re.compile(r"^(?:in|on|relative to) the [^,?]*, (?=\w+ )")
 """What a question may say first: in which picture to look."""
 _OR = re.compile(r"\bor\b")
 _ARTICLE = re.compile(r"^(?:(?:to|on|in|at|of|an?|the)\s+)+")
-_THING = re.compile(
-    r"(?:what|which)(?: (?:thing|object|item|one))? (?:is|looks) ([a-z]+(?:(?:,| and|, and) [a-z]+)*)\?$"
-)
-"""What says no more of the thing it asks for than how it is."""
 _SIDE = "left|right|above|below|top|bottom|over|under|in front|behind"
 _NAMED = (
     # "..., the cup or the blue book?"
@@ -115,10 +102,6 @@ _COUNTED = {word: value for value, word in enumerate(_NUMBERS)} | {
     "no": 0,
     "none": 0,
     "nothing": 0,
-    "a": 1,
-    "an": 1,
-    "single": 1,
-    "once": 1,
     "pair": 2,
     "both": 2,
     "dozen": 12,
@@ -147,8 +130,7 @@ def question_kind(text: str) -> QuestionKind:
     if _OR.search(words) and (asks or words.endswith("?")) and not _EITHER.match(words):
         return QuestionKind("choice", _choices(words))
     if asks or words.endswith("?"):
-        thing = _THING.match(words)
-        return QuestionKind("open", given=frozenset(re.findall(r"[a-z]+", thing.group(1))) if thing else frozenset())
+        return QuestionKind("open")
     return QuestionKind("yes_no")
 
 
@@ -176,17 +158,15 @@ def _choices(words: str) -> tuple[str, ...]:
 def number_in(text: str) -> int | None:
     """Returns the one whole number that a text of a few words names; None where it names none or several.
 
-    >>> number_in("four blocks"), number_in("there are 2 cups"), number_in("no"), number_in("red"), number_in("2 or 3")
-    (4, 2, 0, None, None)
+    >>> number_in("four blocks"), number_in("there are 2 cups"), number_in("no"), number_in("a lot")
+    (4, 2, 0, None)
     """
     words = re.findall(r"[a-z]+|\d+(?:\.\d+)?", text.lower())
     digits = {int(word) for word in words if word.isdigit() and len(word) < 10}
     if digits or any("." in word for word in words):
         return digits.pop() if len(digits) == 1 and not any("." in word for word in words) else None
     named = {_COUNTED[word] for word in words if word in _COUNTED}
-    weak = {_COUNTED[word] for word in words if word in ("a", "an", "single", "both", "pair")}
-    strong = named - weak or named
-    return strong.pop() if len(strong) == 1 and len(words) <= 12 else None
+    return named.pop() if len(named) == 1 and len(words) <= 12 else None
 
 
 def yes_or_no(text: str) -> str:
