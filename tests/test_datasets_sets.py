@@ -129,6 +129,17 @@ def test_nlvr2_subsets_lists_and_hidden_labels(tmp_path: Path) -> None:
     assert len({one.id for one in open_dataset("nlvr2", tmp_path, "dev")}) == 3
 
 
+def test_nlvr2_pairs_under_names_of_one_s_own_stay_apart(tmp_path: Path) -> None:
+    pairs = [["a.png", "b.png"], ["c.png", "d.png"], ["a.png", "d.png"], ["x/a.png", "x/b.png"]]
+    for name in {name for pair in pairs for name in pair}:
+        paint(tmp_path / "images" / name)
+    rows = [{"sentence": "A glass.", "label": "True", "images": pair} for pair in pairs]
+    dump(tmp_path / "annotations" / "nlvr_dev.json", [*rows, rows[0] | {"sentence": "Two."}])
+    data = list(open_dataset("nlvr2", tmp_path, "dev"))
+    assert len({one.id for one in data}) == 5 and len({one.cluster for one in data}) == 4
+    assert data[0].cluster == data[4].cluster and not any(one.group for one in data)
+
+
 def test_mini_nlvr2(mini: Path) -> None:
     data = list(open_dataset("nlvr2", mini, "dev"))
     assert len(data) == 12

@@ -11,6 +11,7 @@ from data_files import dump, only, pack, paint, seen
 
 from codevqa.core.errors import InputError, SetupError
 from codevqa.eval.datasets import open_dataset
+from codevqa.eval.report.clusters import clustered
 
 
 def vqa(folder: Path, prefix: str, split: str = "val2014", *, stemmed: bool = False, scale: int = 1000) -> None:
@@ -49,6 +50,17 @@ def test_vqav2(tmp_path: Path, prefix: str) -> None:
     assert (third.gold, third.groups, third.cluster) == ((), {}, "458752")
     assert first.cluster == second.cluster == "42"
     assert only(third.images).name == "COCO_val2014_000000458752.jpg"
+
+
+def test_questions_about_pictures_of_other_names_do_not_go_together(tmp_path: Path) -> None:
+    names = ["cat_1.png", "dog_1.png", "cats/1.png", "dogs/1.png", "val2014/COCO_val2014_000000000001.jpg"]
+    for name in names:
+        paint(tmp_path / "images" / name)
+    rows = [{"question_id": k, "question": "What?", "image": name, "answer": ["a"]} for k, name in enumerate(names)]
+    dump(tmp_path / "vqa_val2014.json", rows)
+    data = list(open_dataset("vqav2", tmp_path, "val"))
+    assert len({one.cluster for one in data}) == 5 and "1" in {one.cluster for one in data}
+    assert len({clustered(one, "pictures").cluster for one in data}) == 5
 
 
 def test_vqav2_in_archives_and_without_annotations(tmp_path: Path) -> None:

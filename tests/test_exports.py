@@ -36,7 +36,7 @@ def run(tmp_path: Path) -> Path:
     return made(tmp_path / "run", tuple(ANSWERS))
 
 
-def made(folder: Path, predictions: tuple[str, ...]) -> Path:
+def made(folder: Path, predictions: tuple[str, ...], clusters: tuple[str, str] = ("first three", "last")) -> Path:
     models = {"writer": "a|writer", "matcher": "blip"}
     info = RunInfo(
         "gqa", "val", ("codevqa", "pnpvqa"), "mini", models, version="1", started="2026-11-23T02:15:00+00:00"
@@ -50,7 +50,7 @@ def made(folder: Path, predictions: tuple[str, ...]) -> Path:
                 *(example.id, "codevqa", 0, prediction, error == "ProgramTypeError", error, error or ""),
                 *("answer = 1", {"calls": CALLS} | ({} if place else {"cost": COST}), 0.5, 9),
             )
-            example = replace(example, cluster="last" if place == 3 else "first three")
+            example = replace(example, cluster=clusters[place == 3])
             store.add(example, [row, Row(example.id, "pnpvqa", 0, "no")], place=place)
     return folder
 
@@ -109,6 +109,17 @@ def test_a_folder_for_lmms_eval_lacks_something_or_counts_wrongly(run: Path, tmp
     assert {"doc_id", "target", "filtered_resps", "doc_hash", "input"} <= rows[0].keys()
     assert not {"doc", "arguments"} & rows[0].keys() and len({row["doc_hash"] for row in rows}) == 4
     assert sorted(path.name for path in out.iterdir()) == ["codevqa__mini", "other"]
+
+
+def test_questions_without_a_cluster_stand_by_themselves(tmp_path: Path) -> None:
+    with Store.open(made(tmp_path / "run", tuple(ANSWERS), ("", ""))) as store:
+        export(store, "inspect", tmp_path / "run.eval")
+        export(store, "lmms-eval", tmp_path / "logs")
+    with ZipFile(tmp_path / "run.eval") as log:
+        (score,) = json.loads(log.read("header.json"))["results"]["scores"]
+    (results,) = (tmp_path / "logs").rglob("*_results.json")
+    found = json.loads(results.read_text())["results"]["gqa"]["exact_match_stderr,none"]
+    assert found == score["metrics"]["stderr"]["value"] == pytest.approx(0.25)
 
 
 def test_a_leaderboard_mixes_runs_up(run: Path, tmp_path: Path, codevqa: CommandLine) -> None:

@@ -19,6 +19,7 @@ LAVIS of ``{"sentence", "label", "images"}``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from zlib import crc32
 
@@ -52,6 +53,8 @@ INFO = Info(
 
 FOLDERS = ("data/", "data/balanced/", "data/unbalanced/", "", "annotations/")
 PLACES = ("images", "", "images/train", "train", "images/dev", "dev", "images/test1", "test1", "images/test2", "test2")
+OFFICIAL = re.compile(r"((.+-\d+)-\d+)-img[01]\.\w+")
+"""Name of a picture: its pair, and of that its set."""
 KEPT = ("identifier", "synset", "writer", "directory")
 
 
@@ -111,9 +114,11 @@ def _example(row: JsonRecord, finder: Pictures) -> Example:
         files = [str(name) for name in (row["images"] if "images" in row else row["scenes"])]
         files = [name if name.endswith((".png", ".jpg")) else f"{name}.png" for name in files]
         options = [(name, name.rpartition("/")[2]) for name in files]
-        pair = files[0].rpartition("/")[2].rpartition("-")[0]
         number = f"{crc32(sentence.encode()):08x}"  # a set has no sentence twice
-        record["group"] = f"{pair.rpartition('-')[0]}--{number}"
+        official = OFFICIAL.fullmatch(files[0].rpartition("/")[2])
+        pair = official[1] if official else "+".join(files)
+        if official:
+            record["group"] = f"{official[2]}--{number}"
         key = str(row["question_id"]) if "question_id" in row else f"{pair}-{number}"
     if len(options) != 2:
         raise ValueError(f"it has {len(options)} pictures")
@@ -123,6 +128,7 @@ def _example(row: JsonRecord, finder: Pictures) -> Example:
         images=tuple(finder.find(*names) for names in options),
         form="set",
         gold=truth(row["label"] if "label" in row else row.get("answer")),
-        cluster=pair.rpartition("-")[0],  # the set: its sentences are about the same photographs
+        # The set: its sentences are about the same photographs. Names of one's own say nothing of sets.
+        cluster=pair if "+" in pair else pair.rpartition("-")[0],
         record=record,
     )

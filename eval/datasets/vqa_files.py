@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -18,6 +19,7 @@ __all__ = ["COCO", "FOLDERS", "VQAFiles", "answers", "example", "open_files"]
 FOLDERS = ("", "annotations/", "questions/", "coco/annotations/", "vqa/")
 PLACES = ("", "images", "coco/images", "coco", "Images", "Images/mscoco")
 COCO = "Get {} from http://images.cocodataset.org/zips/ into that folder, unpacked or not."
+COCO_NAME = re.compile(r"COCO_\w+_0*(\d+)\.\w+")
 SUBSETS = ("val2014", "train2014", "test2015")
 
 
@@ -137,7 +139,8 @@ def example(
     """Builds the example that both data sets have in common."""
     known = row | (annotation or {})
     record: dict[str, Any] = {name: value for name, value in more.items() if value}
-    image = picture.name.rpartition("_")[2].partition(".")[0].lstrip("0")
+    official = COCO_NAME.fullmatch(picture.name)
+    image = official[1] if official else str(row.get("image", picture.name))
     if "image_id" in row:
         image = record["image_id"] = str(row["image_id"])
     kinds = ("question_type", "answer_type")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...core.errors import InputError
-from ..task import Example
+from ..task import EvalImage, Example, PictureFile
 
 __all__ = ["WAYS", "clustered"]
 
@@ -30,10 +30,15 @@ def clustered(example: Example, by: str) -> Example:
         **{name: str(value) for name, value in example.record.items() if isinstance(value, str | int)},
         **example.groups,
         "question": example.id,
-        "pictures": " ".join(sorted({image.name.partition("@")[0] for image in example.images})),
+        "pictures": " ".join(sorted(set(map(_file, example.images)))),
         "text": example.question,
     }
     if by not in found:
         known = ", ".join([*WAYS, *sorted(set(found) - set(WAYS))])
         raise InputError(f"Question {example.id} has no {by!r} to cluster by.", hint=f"It has: {known}.")
     return replace(example, cluster=found[by])
+
+
+def _file(image: EvalImage) -> str:
+    """A picture, whatever part of it is asked about."""
+    return str(image.path / image.member) if isinstance(image, PictureFile) else image.name

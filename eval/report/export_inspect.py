@@ -52,7 +52,7 @@ def write(store: Store, jobs: Sequence[Job], path: Path) -> int:
             short.append({name: sample[name] for name in SHORT} | {"completed": True})
             if score is not None:
                 scores.append(score)
-                clusters.append(example.cluster)
+                clusters.append(example.cluster or example.id)
             used.update(sample["model_usage"][spec["model"]])
         put("summaries.json", short)
         results: dict[str, Any] = {"total_samples": count, "completed_samples": count, "scores": []}

@@ -43,7 +43,7 @@ def write(store: Store, jobs: Sequence[Job], path: Path) -> int:
             hashes.update(f"sample_{number}{sample['doc_hash']}".encode())
             if score is not None:
                 scores.append(score)
-                clusters.append(example.cluster)
+                clusters.append(example.cluster or example.id)
             file.write(json.dumps(sample, ensure_ascii=False) + "\n")
     count = store.counts()[method, repeat]
     found: dict[str, Any] = {"alias": task}
