@@ -17,6 +17,7 @@ from eval_kit import Numbered
 from PIL import Image
 
 from codevqa.core.errors import ImageError, InputError, SetupError
+from codevqa.eval.run.calls import CallStore
 from codevqa.eval.run.run_info import RunInfo
 from codevqa.eval.run.store import Store
 from codevqa.eval.task import Example, Held, PictureFile, Row
@@ -346,6 +347,7 @@ def test_a_run_may_grow_and_its_pace_may_change() -> None:
     grown = INFO.grown(asked)
     assert (grown.limit, grown.seeds, grown.methods) == (None, (0, 1, 2), ("codevqa", "pnpvqa"))
     assert INFO.grown(dataclasses.replace(INFO, limit=3)).limit == 10
+    assert dataclasses.replace(INFO, variant="official").grown(INFO).variant == ""
     assert RunInfo.from_json(INFO.to_json()) == INFO
 
 
@@ -378,6 +380,31 @@ def test_what_somebody_else_wrote_into_a_run_is_one_clear_line(change: str, tmp_
     ):
         list(store.pairs("codevqa"))
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ("CREATE TRIGGER sly AFTER INSERT ON rows BEGIN UPDATE rows SET prediction = 'yes'; END", "trigger 'sly'"),
+        ("ALTER TABLE rows RENAME TO kept; CREATE VIEW rows AS SELECT * FROM kept", "view 'rows'"),
+        ("CREATE VIRTUAL TABLE sly USING fts5(a)", "virtual table 'sly'"),
+    ],
+)
+def test_a_run_whose_file_computes_what_is_read_is_refused(change: str, what: str, tmp_path: Path) -> None:
+    Store.create(tmp_path / "run", INFO).close()
+    CallStore(tmp_path / "run" / "calls.sqlite").close()
+    for name in ("run", "calls"):
+        db = sqlite3.connect(tmp_path / "run" / f"{name}.sqlite")
+        db.executescript(change if name == "run" else change.replace("rows", "calls").replace("prediction", "text"))
+        db.close()
+    for open in (
+        Store.open,
+        lambda path: Store.open(path, writable=True),
+        lambda path: CallStore(path / "calls.sqlite"),
+    ):
+        with pytest.raises(InputError, match=what.partition(" '")[0]) as caught:
+            open(tmp_path / "run")
+        assert "\n" not in str(caught.value)
 
 
 def test_a_row_of_no_method_is_damage(tmp_path: Path) -> None:

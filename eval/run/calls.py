@@ -241,8 +241,22 @@ class CallStore:
                 f"{self.path} is " + (f"of format {made}, not {FORMAT}." if known else "no record of calls."),
                 hint="Replay it with the version that recorded it." if known else "Give the folder of a run.",
             )
+        refuse_programs(self._connection, self.path)
         if not self.read_only:
             run("COMMIT")
+
+
+def refuse_programs(db: sqlite3.Connection, path: Path | str) -> None:
+    """Refuses a file that would compute or change what is read from it and written to it.
+
+    Raises:
+        InputError: it has a view, a trigger or a virtual table.
+    """
+    query = "SELECT type, name, sql LIKE 'CREATE VIRTUAL%' FROM sqlite_master"
+    for kind, name, virtual in db.execute(query):
+        if virtual or kind not in ("table", "index"):
+            what = "virtual table" if virtual else kind
+            raise InputError(f"{path} is not a run of codevqa: its file has the {what} {name!r}.", hint="Delete it.")
 
 
 def _side(pixels: object) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TextIO
 
 from ...core.errors import InputError, SetupError
-from .calls import DAMAGE
+from .calls import DAMAGE, refuse_programs
 from .run_info import RunInfo
 
 FILE = "run.sqlite"
@@ -72,6 +72,7 @@ def read_info(db: sqlite3.Connection, path: Path | str) -> RunInfo:
             f"{path} was written by a later version of codevqa (store version {schema}, this one reads {SCHEMA}).",
             hint="Update codevqa.",
         )
+    refuse_programs(db, path)
     found = db.execute("SELECT value FROM info WHERE key = 'run'").fetchone()
     try:
         return RunInfo.from_json(found[0])
