@@ -97,10 +97,14 @@ def test_files_that_are_not_lavis_checkpoints(tmp_path: Path, vocabulary: Path) 
     torch.save({"model": {"head.weight": torch.zeros(2)}}, tmp_path / "other.pth")
     with pytest.raises(SetupError, match="not a BLIP checkpoint"):
         convert_lavis(tmp_path / "other.pth", None, tmp_path / "out")  # told before any vocabulary is fetched
-    (tmp_path / "damaged.pth").write_bytes(b"no weights")
-    with pytest.raises(SetupError) as caught:
-        convert_lavis(tmp_path / "damaged.pth", vocabulary, tmp_path / "out")
-    assert "damaged.pth" in str(caught.value) and "\n" not in str(caught.value)
+    for content in (b"no weights", b"hello\n", b"What is this?\n", b"(a.", b"\x80\x02a.", b""):
+        (tmp_path / "damaged.pth").write_bytes(content)
+        with pytest.raises(SetupError) as caught:
+            convert_lavis(tmp_path / "damaged.pth", vocabulary, tmp_path / "out")
+        assert "damaged.pth" in str(caught.value) and "\n" not in str(caught.value)
+    torch.save({"model": {"epoch": 3}}, tmp_path / "other.pth")
+    with pytest.raises(SetupError, match="holds no weights by name"):
+        convert_lavis(tmp_path / "other.pth", vocabulary, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -117,6 +121,14 @@ def test_networks_of_another_kind(names: tuple[str, ...], kind: str, tmp_path: P
     own = lavis_weights("matcher") if kind == "only pre-trained" else {}
     torch.save({"model": own | dict.fromkeys(names, torch.zeros(1))}, tmp_path / "model.pth")
     with pytest.raises(SetupError, match=f"model.pth is .*{kind}.*, not a BLIP matcher or captioner"):
+        convert_lavis(tmp_path / "model.pth", vocabulary, tmp_path / "out")
+
+
+def test_a_weight_of_the_wrong_shape_is_named(tmp_path: Path, vocabulary: Path) -> None:
+    weights = lavis_weights("matcher")
+    name = next(name for name in weights if name.endswith("norm1.bias"))
+    torch.save({"model": weights | {name: torch.zeros(3)}}, tmp_path / "model.pth")
+    with pytest.raises(SetupError, match=r"layer_norm1\.bias has shape \(3,\), not \(\d+,\)"):
         convert_lavis(tmp_path / "model.pth", vocabulary, tmp_path / "out")
 
 

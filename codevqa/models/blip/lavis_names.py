@@ -111,8 +111,9 @@ def convert_lavis(
     try:
         config = _config(state, text, heads, tokenizer)
         model = architecture(config)
+        _refuse_shapes(weights, state, model.state_dict())
         missing, unexpected = model.load_state_dict(state, strict=False)
-    except (KeyError, RuntimeError, ValueError) as error:
+    except (IndexError, KeyError, RuntimeError, ValueError) as error:
         raise SetupError(f"{weights} is not a BLIP checkpoint of LAVIS: {first_line(error)}.") from error
     if missing or unexpected:
         raise SetupError(
@@ -160,6 +161,13 @@ def _refuse_others(weights: str | Path, state: dict[str, torch.Tensor], text: st
             raise SetupError(f"{weights} is not a BLIP checkpoint of LAVIS: it has no {name}.")
 
 
+def _refuse_shapes(weights: str | Path, state: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> None:
+    for name in state.keys() & wanted.keys():
+        if state[name].shape != wanted[name].shape:
+            found, right = (tuple(one[name].shape) for one in (state, wanted))
+            raise SetupError(f"{weights} is not a BLIP checkpoint of LAVIS: {name} has shape {found}, not {right}.")
+
+
 def _bert_vocabulary() -> str:
     repository, revision = _VOCABULARY
     try:
@@ -194,11 +202,13 @@ def _read(path: Path) -> dict[str, torch.Tensor]:
             return dict(load_file(path))
         # Mapped, what only training needs is never read; torch can map its zip files alone.
         state: Any = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+    except (LookupError, AttributeError, TypeError):  # what the reader of pickles says of a text
+        raise SetupError(f"{path} is not a file of weights.", hint="Give a checkpoint as LAVIS saves it.") from None
     except (UnpicklingError, SafetensorError, RuntimeError, OSError, ValueError, EOFError) as error:
         raise SetupError(f"Cannot read {path}: {first_line(error)}.", hint="Fetch it again.") from error
     if isinstance(state, dict) and "model" in state:
         state = state["model"]
-    if not isinstance(state, dict):
+    if not isinstance(state, dict) or not all(isinstance(one, torch.Tensor) for one in state.values()):
         raise SetupError(f"{path} holds no weights by name.")
     return state
 
