@@ -79,7 +79,7 @@ def test_statements_about_pairs(data: Path, tmp_path: Path, codevqa: CommandLine
 def test_recorded_and_replayed_without_models(data: Path, tmp_path: Path, codevqa: CommandLine) -> None:
     words = ("eval", "gqa", "--data", data, "--split", "val_balanced", "--limit", 2, "--quiet")
     recorded = codevqa(*words, "--out", tmp_path / "a", "--record")
-    replayed = codevqa(*words, "--out", tmp_path / "b", "--replay", tmp_path / "a")
+    replayed = codevqa(*words, "--out", tmp_path / "b", "--replay", tmp_path / "a", CODEVQA_LANGUAGE_MODEL="openai:x")
     assert recorded.returncode == replayed.returncode == 0, replayed.stderr
     both = []
     for name in "ab":
@@ -117,6 +117,7 @@ def test_interrupted_from_the_keyboard_it_tells_how_to_go_on(
     [
         (["vqa9", "--data", ".", "--out", "x"], "No data set 'vqa9'"),
         (["gqa", "--data", "missing", "--out", "x"], "missing does not exist"),
+        (["gqa", "--data", "NOT UTF-8", "--out", "x"], "is not UTF-8. Rename the folder."),
         (["gqa", "--data", "MINI", "--split", "val_balanced", "--out", "x", "--method", "all"], "No method 'all'"),
         (["gqa", "--data", "MINI", "--split", "val_balanced", "--out", "x", "--variant", "odd"], "no variant 'odd'"),
         (["gqa", "--data", "MINI", "--split", "val_balanced", "--out", "x", "--preset", "odd"], "No preset 'odd'"),
@@ -124,8 +125,13 @@ def test_interrupted_from_the_keyboard_it_tells_how_to_go_on(
         (["gqa", "--data", "MINI", "--split", "val_balanced", "--out", "x", "--workers", "0"], "workers cannot be 0"),
     ],
 )
-def test_what_cannot_be_done_is_one_line(data: Path, words: list[str], said: str, codevqa: CommandLine) -> None:
-    done = codevqa("eval", *(str(data) if word == "MINI" else word for word in words))
+def test_what_cannot_be_done_is_one_line(
+    data: Path, words: list[str], said: str, tmp_path: Path, codevqa: CommandLine
+) -> None:
+    latin = tmp_path / os.fsdecode(b"caf\xe9")
+    latin.mkdir()
+    named = {"MINI": str(data), "NOT UTF-8": str(latin)}
+    done = codevqa("eval", *(named.get(word, word) for word in words))
     assert done.returncode == 2 and done.stdout == ""
     assert len(done.stderr.splitlines()) == 1 and said in done.stderr, done.stderr
     assert not Path("x").exists()

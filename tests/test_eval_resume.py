@@ -17,6 +17,7 @@ from PIL import Image
 
 from codevqa.core.errors import InputError, ServerError, SetupError
 from codevqa.eval import Store, evaluate
+from codevqa.eval.report.table import summary_lines, summary_of
 from codevqa.eval.run.local import LocalAnswerer
 from codevqa.eval.run.provenance import data_hash, engine_info, prompt_hash, run_info
 from codevqa.eval.run.request import EvalRequest
@@ -181,6 +182,8 @@ def test_an_id_that_comes_twice_is_asked_once(tmp_path: Path) -> None:
             evaluate(vqa, Twice(tmp_path, 5), tmp_path / "run", resume=resume, progress=seen.append) as store,
         ):
             assert store.counts() == {("codevqa", 0): 5, ("pnpvqa", 0): 5}
+            assert not [line for line in summary_lines(store.info, summary_of(store)) if "not complete" in line]
+    assert (seen[-1].total, seen[-1].examples) == (5, 5)
     assert seen[-1].repeated == 5
 
 

@@ -172,6 +172,20 @@ def test_retrying_asks_what_could_not_be_asked_and_nothing_else(tmp_path: Path) 
     assert len(asked) == 2
 
 
+def test_a_damaged_picture_may_be_mended_and_asked_about_again(tmp_path: Path) -> None:
+    data, out = Lost(tmp_path, 4), tmp_path / "run"
+    (tmp_path / "1.png").write_text("no picture")
+    with fake_engine() as vqa:
+        evaluate(vqa, data, out, missing_pictures="skip").close()
+        for name in ("1.png", "3.png"):
+            Image.new("RGB", (8, 8), "blue").save(tmp_path / name)
+        with evaluate(vqa, data, out, resume=True, retry_errors=True) as store:
+            assert summary_of(store).coverage.unasked == 0
+        Image.new("RGB", (9, 9), "green").save(tmp_path / "1.png")
+        with pytest.raises(InputError, match=r"1\.png has changed since it was asked about"):
+            evaluate(vqa, data, out, resume=True)
+
+
 def test_a_picture_that_came_late_is_guarded_against_change_like_any_other(tmp_path: Path) -> None:
     data, out = Lost(tmp_path, 2), tmp_path / "run"
     with fake_engine() as vqa:

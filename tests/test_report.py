@@ -39,8 +39,8 @@ URLS = 'style="background:url(https://example.org/a.png)" {{ 7*7 }} {% raw %} ja
 def real(tmp_path_factory: pytest.TempPathFactory, mini: CodeVQA) -> Path:
     """Eight questions of drawn data, answered by the embedded models."""
     folder = tmp_path_factory.mktemp("real")
-    write_data(folder / "data", images=4, splits=["val"])
-    data = open_dataset("gqa", folder / "data", "val_balanced")
+    write_data(folder / "data, drawn", images=4, splits=["val"])
+    data = open_dataset("gqa", folder / "data, drawn", "val_balanced")
     evaluate(mini, data, folder / "run", limit=8, preset="mini").close()
     return folder
 
@@ -94,7 +94,7 @@ def test_pictures_are_small_and_inline(real: Path) -> None:
 def test_moved_data_is_found_with_data(real: Path, tmp_path: Path) -> None:
     shutil.copytree(real / "run", tmp_path / "run")
     moved = tmp_path / "elsewhere"
-    (real / "data").rename(moved)
+    (real / "data, drawn").rename(moved)
     try:
         page, _ = write([tmp_path / "run"])
         without = Page(page.read_text(encoding="utf-8"))
@@ -104,7 +104,7 @@ def test_moved_data_is_found_with_data(real: Path, tmp_path: Path) -> None:
             found = assert_safe(page.read_text(encoding="utf-8"))
             assert "img" in found.tags and "right reason" in found.text
     finally:
-        moved.rename(real / "data")
+        moved.rename(real / "data, drawn")
 
 
 def test_nothing_of_data_or_models_is_markup(tmp_path: Path) -> None:

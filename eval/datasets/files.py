@@ -75,6 +75,10 @@ class Folder:
         if not root.is_dir():
             what = "is a file, not a folder" if root.exists() else "does not exist"
             raise SetupError(f"{root} {what}.", hint=f"Give the folder with the files of {title}.")
+        try:
+            str(root.absolute()).encode()
+        except UnicodeEncodeError:
+            raise SetupError(f"The name of {str(root)!a} is not UTF-8.", hint="Rename the folder.") from None
         wanted = {plain(name) for name in names}
         self.roots = (root, *sorted(one for one in root.iterdir() if plain(one.name) in wanted and one.is_dir()))
         self.damaged: list[Path] = []

@@ -244,8 +244,8 @@ def _folders(store: Store, data: Path | None) -> Iterator[Path]:
     if data is not None:
         yield data
         return
-    for source in filter(None, store.info.data.split(", ")):
-        yield from (one for one in list(Path(source).parents)[:2] if one.is_dir())
+    for source in store.info.sources:
+        yield from (one for one in list(source.parents)[:2] if one.is_dir())
 
 
 def figures_of(

@@ -38,5 +38,5 @@ def metric_of(info: RunInfo, variant: str | None = None, data: Path | None = Non
 
 def _folders(info: RunInfo) -> list[Path]:
     """Folders above a run's questions; train_all's lie one deeper."""
-    first = Path(info.data.partition(", ")[0])
+    first = next(iter(info.sources), Path())
     return list(first.parents)[: 3 if first.parent.name == "train_all_questions" else 2]

@@ -98,8 +98,9 @@ def engine_for(
     def live() -> CodeVQA:
         return CodeVQA.from_configuration(configuration)
 
-    # A file, or --compat, says more than what is asked for here and now.
-    models = [field for one in layers if not (one.file or one.optional) for field in one.values if of_part(field)]
+    # A file, --compat or the environment says more than what is asked for here and now.
+    asked_now = [one for one in layers if not (one.file or one.optional or one.origin == "environment")]
+    models = [field for one in asked_now for field in one.values if of_part(field)]
     if replay is not None and (record is not None or models):
         raise InputError("A replay asks no model.", hint="Leave out --record, --language-model and other parts.")
     return replayed if replay is not None else recorded if record is not None else live

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any
 
 from ...core.kind_check import check_kind
@@ -63,7 +65,7 @@ class RunInfo:
     """When it began, ISO 8601 in UTC."""
     machine: str = ""
     data: str = ""
-    """Folder the data set was read from."""
+    """Absolute paths of the files the data set was read from, with commas between."""
     data_hash: str = ""
     """What the annotations looked like; see :func:`codevqa.eval.run.provenance.data_hash`."""
     drawn: bool = False
@@ -73,6 +75,11 @@ class RunInfo:
     def data_name(self) -> str:
         """The data set as a reader should take it."""
         return f"mini-{self.dataset.upper()} (drawn)" if self.drawn else self.dataset
+
+    @property
+    def sources(self) -> tuple[Path, ...]:
+        """The files the data set was read from."""
+        return tuple(Path(one) for one in re.split(r", (?=/|\w:[\\/])", self.data) if one)
 
     @property
     def unofficial(self) -> str:
@@ -120,7 +127,7 @@ class RunInfo:
         narrower = asked.limit is not None and (self.limit is None or asked.limit < self.limit)
         wider = self if narrower else asked
         reach = {name: getattr(wider, name) for name in ("limit", "questions", "ends", "cut")}
-        return replace(self, **reach, methods=methods, seeds=seeds, variant=asked.variant or self.variant)
+        return replace(self, **reach, methods=methods, seeds=seeds, variant=asked.variant)
 
     def to_json(self) -> str:
         """Returns the info as one line of JSON."""

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Protocol, TypeAlias
 
@@ -163,6 +163,8 @@ class _Session:
         self._settle()
         if self.stopped is not None:
             raise self._explained(self.stopped)
+        if self.status.repeated and self.store.info.questions is not None:
+            self.store.update(replace(self.store.info, questions=self.status.total))
 
     async def _worker(self) -> None:
         """Answers examples until there are none, or something ends the run; others then finish theirs."""
@@ -193,6 +195,8 @@ class _Session:
                 )
             if example.id in self.under_way or (known is not None and known[0] != place):
                 self.status.repeated += 1
+                if self.status.total is not None:
+                    self.status.total -= 1
                 continue
             jobs = self.jobs
             if known is not None:

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, TextIO, TypeVar
 
 from ...core.errors import InputError, SetupError
-from ..task import Example, Method, Row
+from ..task import UNASKED, Example, Method, Row
 from .calls import DAMAGE
 from .pace import Pace
 from .run_info import RunInfo
@@ -63,6 +63,11 @@ EXAMPLE = "e.id, e.question, e.form, e.images, e.gold, e.groups, e.cluster, e.re
 ROW = "r.id, r.method, r.repeat, r.prediction, r.fallback, r.error, r.message, r.program, r.trace, r.seconds, r.tokens"
 JOIN = "FROM examples AS e CROSS JOIN rows AS r ON r.id = e.id AND r.method = ? AND r.repeat = ? ORDER BY e.place"
 """CROSS JOIN keeps the order of the loops: examples by place, each row by its key, so nothing is sorted in memory."""
+UNASKED_ROW = (
+    "r.prediction = '' AND NOT r.fallback AND r.error IS NOT NULL"
+    f" AND r.error IN ({', '.join(map(repr, sorted(UNASKED)))})"
+)
+"""As :attr:`Row.unasked`."""
 _DAMAGED = "Begin a new run, or go on from a copy of this one."
 _T = TypeVar("_T")
 
@@ -335,12 +340,15 @@ class Store:
     def changed_picture(self, most: int = 100) -> str:
         """Returns a picture that is not what it was when it was asked about; empty if none is found.
 
+        Pictures that could not be asked about may be mended.
+
         Args:
             most: examples whose pictures are looked at, spread over the run.
         """
         step = max(1, len(self) // most)
         query = (
-            "SELECT images FROM (SELECT images, ROW_NUMBER() OVER (ORDER BY place) AS n FROM examples) WHERE n % ? = 0"
+            "SELECT images FROM (SELECT id, images, ROW_NUMBER() OVER (ORDER BY place) AS n FROM examples) AS e"
+            f" WHERE n % ? = 0 AND EXISTS (SELECT 1 FROM rows AS r WHERE r.id = e.id AND NOT ({UNASKED_ROW}))"
         )
         found = (self._made(lambda values: changed_picture(values[0]), one) for one in self._all(query, step))
         return next(filter(None, found), "")
