@@ -8,11 +8,12 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from ..core.errors import SetupError, UnknownNameError
+from ..core.errors import InputError, UnknownNameError
+from ..core.given_files import parse_json, read_text
 from ..core.trace import Form
 from ..core.wording import Wording
 from .prompt_set import Example, KnowledgeExample, PromptSet, ReadingExample
-from .records import Record, parse_json, read_lines, read_text
+from .records import Record, read_records
 from .release_layout import load_pool
 
 __all__ = ["available", "load"]
@@ -54,13 +55,14 @@ def load(name_or_folder: str | os.PathLike[str]) -> PromptSet:
 
     Raises:
         UnknownNameError: there is no set of that name and no such folder.
-        SetupError: a file is missing or malformed; the message names file and line.
+        InputError: a file is missing or malformed; the message names file and line.
     """
     if isinstance(name_or_folder, str) and name_or_folder in available():
         return _load_folder(files(__package__) / name_or_folder, name_or_folder)
-    if str(name_or_folder) and Path(name_or_folder).is_dir():
+    # os.path, unlike Path, says no of a name that is too long.
+    if os.path.isdir(name_or_folder):  # noqa: PTH112
         return _load_folder(Path(name_or_folder), str(name_or_folder))
-    if str(name_or_folder) and Path(name_or_folder).is_file():
+    if os.path.isfile(name_or_folder):  # noqa: PTH113
         return _load_pool(Path(name_or_folder))
     raise UnknownNameError(
         f"No prompt set {str(name_or_folder)!r}.", hint=f"There are: {', '.join(available())}; or give a folder."
@@ -70,36 +72,37 @@ def load(name_or_folder: str | os.PathLike[str]) -> PromptSet:
 def _load_pool(programs: Path) -> PromptSet:
     task = programs.name.partition("_")[0]
     if task not in available():
-        raise SetupError(
+        raise InputError(
             f"{programs} is of no known prompt set.", hint=f"Its name begins with one of: {', '.join(available())}."
         )
     return load_pool(load(task), programs)
 
 
 def _load_folder(folder: Traversable, shown: str) -> PromptSet:
-    head = Record(parse_json(read_text(folder / "prompt.json"), f"{shown}/prompt.json"), f"{shown}/prompt.json")
+    file = f"{shown}/prompt.json"
+    head = Record(parse_json(read_text(folder / "prompt.json", file), file), file)
     head.only(_HEAD_KEYS)
     form = head.choice("form", Form)
     primitives = head.strings("primitives")
-    preamble = read_text(folder / "preamble.txt")
+    preamble = read_text(folder / "preamble.txt", f"{shown}/preamble.txt")
     named = set(primitives).intersection(re.findall(r"\w+", preamble))
     if preamble.count(API) != 1 and (API in preamble or not named):
-        raise SetupError(
+        raise InputError(
             f"{shown}/preamble.txt: {API} must stand in it once, found {preamble.count(API)} times.",
             hint="Only a preamble that names primitives itself has none.",
         )
     examples = tuple(
         Example(record.id(), record.text("question"), record.text("program"), record.choice("form", Form, form))
-        for record in read_lines(folder / "examples.jsonl", f"{shown}/examples.jsonl", _EXAMPLE_KEYS)
+        for record in read_records(folder / "examples.jsonl", f"{shown}/examples.jsonl", _EXAMPLE_KEYS)
     )
     reading = tuple(
         ReadingExample(record.id(), record.text("question"), record.captions(), record.text("answer"))
-        for record in read_lines(folder / "reading.jsonl", f"{shown}/reading.jsonl", _READING_KEYS)
+        for record in read_records(folder / "reading.jsonl", f"{shown}/reading.jsonl", _READING_KEYS)
     )
     known = folder / "knowledge.jsonl"
     knowledge = tuple(
         KnowledgeExample(record.id(), record.text("question"), record.text("answer"))
-        for record in (read_lines(known, f"{shown}/knowledge.jsonl", _KNOWLEDGE_KEYS) if known.is_file() else ())
+        for record in (read_records(known, f"{shown}/knowledge.jsonl", _KNOWLEDGE_KEYS) if known.is_file() else ())
     )
     labels = head.strings("image_labels") if head.data.get("image_labels") is not None else None
     return PromptSet(

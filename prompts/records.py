@@ -2,46 +2,45 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources.abc import Traversable
-from pathlib import Path
 from typing import Any, get_args
 
-from ..core.errors import SetupError
+from ..core.errors import InputError
+from ..core.given_files import parse_json, read_lines, read_text
 
-__all__ = ["Record", "parse_json", "read_lines", "read_records", "read_text"]
+__all__ = ["Record", "read_records"]
 
 
 @dataclass(frozen=True)
 class Record:
-    """A JSON object that says where it stands when something is wrong with it: every method raises SetupError then."""
+    """A JSON object that says where it stands when something is wrong with it: every method raises InputError then."""
 
     data: Mapping[str, Any]
     where: str
 
     def __post_init__(self) -> None:
         if not isinstance(self.data, dict):
-            raise SetupError(f"{self.where}: expected a JSON object, found {type(self.data).__name__}.")
+            raise InputError(f"{self.where}: expected a JSON object, found {type(self.data).__name__}.")
 
     def only(self, known: Iterable[str]) -> None:
         """Refuses keys that are not known."""
         unknown = sorted(set(self.data) - set(known))
         if unknown:
-            raise SetupError(f"{self.where}: unknown key {unknown[0]!r}.", hint=f"Known: {', '.join(sorted(known))}.")
+            raise InputError(f"{self.where}: unknown key {unknown[0]!r}.", hint=f"Known: {', '.join(sorted(known))}.")
 
     def get(self, key: str) -> Any:
         """Returns a value that must be there."""
         if key not in self.data:
-            raise SetupError(f"{self.where}: {key!r} is missing.")
+            raise InputError(f"{self.where}: {key!r} is missing.")
         return self.data[key]
 
     def text(self, key: str) -> str:
         """Returns a text that is not empty."""
         value = self.get(key)
         if not isinstance(value, str) or not value.strip():
-            raise SetupError(f"{self.where}: {key!r} must be a text that is not empty.")
+            raise InputError(f"{self.where}: {key!r} must be a text that is not empty.")
         return value
 
     def id(self) -> str:
@@ -49,21 +48,21 @@ class Record:
         key = "id" if "id" in self.data else "question_id"
         value = self.get(key)
         if isinstance(value, bool) or not isinstance(value, int | str) or str(value) == "":
-            raise SetupError(f"{self.where}: {key!r} must be a text or a whole number.")
+            raise InputError(f"{self.where}: {key!r} must be a text or a whole number.")
         return str(value)
 
     def count(self, key: str) -> int:
         """Returns a whole number, 0 or more."""
         value = self.get(key)
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise SetupError(f"{self.where}: {key!r} must be a whole number, 0 or more.")
+            raise InputError(f"{self.where}: {key!r} must be a whole number, 0 or more.")
         return value
 
     def span(self, key: str) -> tuple[int, int]:
         """Returns two whole numbers, the smaller first."""
         value = self.get(key)
         if not (isinstance(value, list) and [type(one) for one in value] == [int, int] and 0 <= value[0] <= value[1]):
-            raise SetupError(f"{self.where}: {key!r} must be two whole numbers, the smaller first.")
+            raise InputError(f"{self.where}: {key!r} must be two whole numbers, the smaller first.")
         return value[0], value[1]
 
     def choice(self, key: str, among: Any, *default: Any) -> Any:
@@ -73,13 +72,13 @@ class Record:
         value = self.get(key)
         if isinstance(value, str) and value in get_args(among):
             return value
-        raise SetupError(f"{self.where}: {key!r} must be one of {', '.join(get_args(among))}, not {value!r}.")
+        raise InputError(f"{self.where}: {key!r} must be one of {', '.join(get_args(among))}, not {value!r}.")
 
     def strings(self, key: str) -> tuple[str, ...]:
         """Returns a list of texts, none empty."""
         value = self.get(key)
         if not isinstance(value, list) or not all(isinstance(item, str) and item.strip() for item in value):
-            raise SetupError(f"{self.where}: {key!r} must be a list of texts, none empty.")
+            raise InputError(f"{self.where}: {key!r} must be a list of texts, none empty.")
         return tuple(value)
 
     def captions(self) -> tuple[str, ...] | tuple[tuple[str, ...], ...]:
@@ -91,76 +90,44 @@ class Record:
             return tuple(Record({"captions": one}, self.where).strings("captions") for one in value)
         captions = self.strings("captions")
         if not captions:
-            raise SetupError(f"{self.where}: 'captions' is empty.")
+            raise InputError(f"{self.where}: 'captions' is empty.")
         return captions
 
 
-def read_text(path: Traversable) -> str:
-    """Returns a file's text.
-
-    Raises:
-        SetupError: it is missing, unreadable, or not UTF-8.
-    """
-    try:
-        return path.read_text(encoding="utf-8")
-    except (FileNotFoundError, IsADirectoryError):
-        raise SetupError(f"No file {path}.", hint="A prompt set needs it: see codevqa.prompts.") from None
-    except OSError as error:
-        raise SetupError(f"Cannot read {path}: {error.strerror or error}.") from None
-    except UnicodeDecodeError as error:
-        raise SetupError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}.") from None
-
-
-def parse_json(text: str, where: str) -> Any:
-    """Returns what a JSON text says.
-
-    Raises:
-        SetupError: it is none.
-    """
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise SetupError(f"{where}, line {error.lineno}: not JSON: {error.msg}.") from None
-
-
-def read_lines(path: Traversable, shown: str, known: Iterable[str] | None = None) -> Iterator[Record]:
-    """Yields the records of a JSON Lines file.
+def read_records(path: Traversable, shown: str = "", known: Iterable[str] | None = None) -> Iterator[Record]:
+    """Yields the records of a JSON Lines file, a JSON list, or a JSON object keyed by id.
 
     Args:
         path: the file.
-        shown: what messages call it.
+        shown: what messages call it; else its path.
         known: the keys a record may have; None allows any.
 
     Raises:
-        SetupError: the file is missing, or a line is malformed.
+        InputError: the file is missing, holds no record, or one is malformed.
     """
-    # Not splitlines(): a question may hold U+2028, which ends no line of JSON.
-    for number, line in enumerate(read_text(path).split("\n"), 1):
-        if not line.strip():
-            continue
-        where = f"{shown}, line {number}"
-        try:
-            record = Record(json.loads(line), where)
-        except json.JSONDecodeError as error:
-            raise SetupError(f"{where}: not JSON: {error.msg}.") from None
+    shown, found = shown or str(path), False
+    for record in _records(read_text(path, shown), shown, lines=path.name.endswith(".jsonl")):
         if known is not None:
             record.only(known)
+        found = True
         yield record
+    if not found:
+        raise InputError(f"{shown} is empty.", hint="Give at least one record.")
 
 
-def read_records(path: Path) -> Iterator[Record]:
-    """Yields the records of a JSON Lines file, a JSON list, or a JSON object keyed by id."""
-    if path.suffix == ".jsonl":
-        yield from read_lines(path, str(path))
+def _records(text: str, shown: str, *, lines: bool) -> Iterator[Record]:
+    if lines:
+        for number, line in read_lines(text):
+            yield Record(parse_json(line, shown, number), f"{shown}, line {number}")
         return
-    data = parse_json(read_text(path), str(path))
+    data = parse_json(text, shown)
     if isinstance(data, dict):
         for key, value in data.items():
             for one in value if isinstance(value, list) else (value,):
-                record = Record(one, f"{path}, id {key}")
+                record = Record(one, f"{shown}, id {key}")
                 yield Record({**record.data, "id": key}, record.where)
     elif isinstance(data, list):
         for number, value in enumerate(data, 1):
-            yield Record(value, f"{path}, record {number}")
+            yield Record(value, f"{shown}, record {number}")
     else:
-        raise SetupError(f"{path}: expected a JSON object or list, found {type(data).__name__}.")
+        raise InputError(f"{shown}: expected a JSON object or list, found {type(data).__name__}.")

@@ -9,10 +9,12 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from ..core.errors import SetupError
+from ..core.errors import InputError
+from ..core.given_files import read_text
+from ..core.program_tree import parse
 from ..core.trace import Form
 from .prompt_set import Example, KnowledgeExample, PromptSet, ReadingExample
-from .records import read_records, read_text
+from .records import read_records
 
 __all__ = ["load_examples", "load_knowledge", "load_pool", "load_reading"]
 
@@ -31,7 +33,7 @@ def load_examples(path: str | os.PathLike[str], form: Form | None = None) -> tup
         form: what the programs are about; None reads it off the variable each program uses, ``img`` or ``images``.
 
     Raises:
-        SetupError: the file is missing or malformed.
+        InputError: the file is missing or malformed.
     """
     source = Path(path)
     found: list[tuple[str, str, str, Form | None]] = []
@@ -51,7 +53,7 @@ def load_reading(path: str | os.PathLike[str]) -> tuple[ReadingExample, ...]:
     :meth:`PromptSet.with_bank` keeps as many as the set reads.
 
     Raises:
-        SetupError: the file is missing or malformed.
+        InputError: the file is missing or malformed.
     """
     return tuple(
         ReadingExample(record.id(), record.text("question"), record.captions(), record.text("answer"))
@@ -65,7 +67,7 @@ def load_knowledge(path: str | os.PathLike[str]) -> tuple[KnowledgeExample, ...]
     The release keeps ``{id: {"question", "answer"}}`` by the id of a program, with a list where it has several.
 
     Raises:
-        SetupError: the file is missing or malformed.
+        InputError: the file is missing or malformed.
     """
     return tuple(
         KnowledgeExample(record.id(), record.text("question"), record.text("answer"))
@@ -81,12 +83,12 @@ def load_pool(base: PromptSet, programs: Path) -> PromptSet:
         programs: such as ``gqa_programs_and_questions_nocomments3b.json``.
 
     Raises:
-        SetupError: there are no reading examples beside it, or a file is malformed.
+        InputError: there are no reading examples beside it, or a file is malformed.
     """
     task, finds = programs.name.partition("_")[0], programs.stem.endswith("_find")
     reading = sorted(programs.parent.glob(f"{task}_examples[0-9]*.json"))
     if not reading:
-        raise SetupError(f"{programs} has no reading examples beside it.", hint=f"They are {task}_examples50.json.")
+        raise InputError(f"{programs} has no reading examples beside it.", hint=f"They are {task}_examples50.json.")
     # Those of VQAv2 are called vqa's.
     preambles = [one for one in programs.parent.glob("*_preamble*.py") if task.startswith(one.name.partition("_")[0])]
     preambles.sort(key=lambda one: (one.stem.endswith("_find") != finds, one.name))
@@ -110,9 +112,10 @@ def _strip_opening(program: str) -> tuple[str, Form | None]:
 
 
 def _form_used(program: str) -> Form | None:
-    try:
-        used = {node.id for node in ast.walk(ast.parse(program)) if isinstance(node, ast.Name)}
-    except (SyntaxError, ValueError):
+    tree = parse(program)
+    if tree is not None:
+        used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    else:
         # Some published programs do not parse; their strings may speak of images, so only the code counts.
         used = set(re.findall(r"\w+", re.sub(r"\"[^\"\n]*\"|'[^'\n]*'", "", program)))
     if "images" in used:

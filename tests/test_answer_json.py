@@ -108,7 +108,7 @@ def test_what_cannot_be_restored_says_so() -> None:
     for text in ("[]", "{}", "3"):
         with pytest.raises(InputError, match="is no answer"):
             Answer.from_json(text)
-    with pytest.raises(InputError, match="no JSON"):
+    with pytest.raises(InputError, match="not JSON"):
         Answer.from_json("{")
     for key in ("calls", "seconds", "error", "written", "baseline"):
         with pytest.raises(InputError, match="damaged"):

@@ -161,7 +161,7 @@ def test_the_preset_may_come_from_the_environment(codevqa: CommandLine) -> None:
         (("prompt", "-q", " "), "The question is empty"),
         (("prompt", "-q", "What?", "--dataset", "coco"), "No prompt set 'coco'"),
         (("run", str(GARDEN), str(GARDEN)), "is not a text file"),
-        (("run", str(ROOT), str(GARDEN)), "Cannot read the program"),
+        (("run", str(ROOT), str(GARDEN)), "Is a directory"),
         (("run", "-", "none.png"), "No picture at none.png"),
         (("run", "-", "-"), "cannot be the program and a picture"),
         (("run", "-", str(GARDEN), "-q", "x" * 1001), "The question has 1,001 characters. The limit is 1,000."),
@@ -175,7 +175,7 @@ def test_the_preset_may_come_from_the_environment(codevqa: CommandLine) -> None:
             "is an address of the web, not a file. Download the picture",
         ),
         (("ask", str(GARDEN), "--questions", "a.jsonl"), "IMAGE does not go with --questions"),
-        (("ask", "--questions", "none.jsonl"), "Cannot read the questions none.jsonl"),
+        (("ask", "--questions", "none.jsonl"), "No file none.jsonl"),
         (("ask", "--questions", str(GARDEN)), "is not a text file"),
     ],
 )
@@ -324,7 +324,7 @@ def test_a_program_that_fails_names_its_line(codevqa: CommandLine) -> None:
 
 
 def test_missing_program() -> None:
-    assert_one_clear_line(spawn("run", "none.py", str(GARDEN)), "Cannot read the program none.py")
+    assert_one_clear_line(spawn("run", "none.py", str(GARDEN)), "No file none.py")
 
 
 def test_full_disk() -> None:

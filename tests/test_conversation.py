@@ -92,11 +92,11 @@ def test_a_file_of_questions_is_answered_out_of_order_or_a_bad_line_costs_the_ot
     assert done.stdout.encode(), "half a surrogate pair would not go out"
     kinds = [row["error"] and row["error"]["type"] for row in rows]
     assert kinds == [
-        None, "InputError", None, "ImageError", "InputError", "InputError", "QuestionError", "QuestionError",
+        None, "InputError", None, "ImageError", "InputError", "InputError", "QuestionError", "InputError",
         "InputError", None,
     ]  # fmt: skip
-    assert rows[1]["error"]["message"].startswith(f"{path}:2 is no JSON.")
-    assert rows[4]["error"]["message"].startswith(f'{path}:6 lacks "images" or "question".')
+    assert rows[1]["error"]["message"].startswith(f"{path}, line 2: not JSON: ")
+    assert rows[4]["error"]["message"].startswith(f'{path}, line 6 lacks "images" or "question".')
     assert "10 of 10 questions" in done.stderr and "7 errors" in done.stderr
 
 

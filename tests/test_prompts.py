@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from prompt_kit import PACKAGE, gqa_in
 
-from codevqa.core.errors import SetupError, UnknownNameError
+from codevqa.core.errors import InputError, UnknownNameError
 from codevqa.primitives.visual import VISUAL
 from codevqa.prompts import Example, PromptSet, available, load, load_examples, load_reading
 from codevqa.writing.prompt_forms import render_completion
@@ -111,7 +111,7 @@ def test_malformed_files_say_where(folder: Path, file: str, line: int, broken: s
         line = lines.index("{api}") + 1
     lines[line - 1] = broken
     (folder / file).write_text("\n".join(lines))
-    with pytest.raises(SetupError) as caught:
+    with pytest.raises(InputError) as caught:
         load(folder)
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -120,13 +120,13 @@ def test_malformed_files_say_where(folder: Path, file: str, line: int, broken: s
 @pytest.mark.parametrize("file", ["prompt.json", "preamble.txt", "examples.jsonl", "reading.jsonl"])
 def test_missing_files_are_named(folder: Path, file: str) -> None:
     (folder / file).unlink()
-    with pytest.raises(SetupError, match=file):
+    with pytest.raises(InputError, match=file):
         load(folder)
 
 
 def test_files_that_are_not_text_are_named(folder: Path) -> None:
     (folder / "preamble.txt").write_bytes(b"{api}\xff")
-    with pytest.raises(SetupError, match=r"preamble\.txt is not UTF-8"):
+    with pytest.raises(InputError, match=r"preamble\.txt is not a text file in UTF-8"):
         load(folder)
 
 
@@ -239,13 +239,13 @@ def test_release_reading_examples(tmp_path: Path) -> None:
 def test_malformed_release_files_say_where(tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "programs.json"
     path.write_text(text)
-    with pytest.raises(SetupError) as caught:
+    with pytest.raises(InputError) as caught:
         load_examples(path)
     assert says.replace("'id'", "") in str(caught.value).replace("'question_id'", "")
 
 
 def test_missing_release_file(tmp_path: Path) -> None:
-    with pytest.raises(SetupError, match=r"No file .*none\.json"):
+    with pytest.raises(InputError, match=r"No file .*none\.json"):
         load_reading(tmp_path / "none.json")
 
 

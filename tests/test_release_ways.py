@@ -14,7 +14,7 @@ import pytest
 from PIL import Image as PILImage
 
 from codevqa import CodeVQA, Models, QuerySettings, Settings, Writer, WriterSettings
-from codevqa.core.errors import ModelError, SetupError
+from codevqa.core.errors import InputError, ModelError
 from codevqa.core.question_kind import is_statement
 from codevqa.core.trace import ImageRef
 from codevqa.core.wording import Wording, bare, put
@@ -279,7 +279,7 @@ def test_a_preamble_may_list_the_primitives_itself(tmp_path: Path) -> None:
 
 
 def test_a_preamble_that_names_no_primitive_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SetupError, match=r"\{api\} must stand in it once, found 0 times. Only a preamble that names"):
+    with pytest.raises(InputError, match=r"\{api\} must stand in it once, found 0 times. Only a preamble that names"):
         load(folder(tmp_path, "Answer the question."))
 
 
@@ -287,7 +287,7 @@ def test_an_unknown_wording_is_named(tmp_path: Path) -> None:
     mine = folder(tmp_path, "{api}")
     head = json.loads((mine / "prompt.json").read_text())
     (mine / "prompt.json").write_text(json.dumps({**head, "reading_wording": "loud"}))
-    with pytest.raises(SetupError, match="'reading_wording' must be one of plain, asked, release, not 'loud'"):
+    with pytest.raises(InputError, match="'reading_wording' must be one of plain, asked, release, not 'loud'"):
         load(mine)
 
 
@@ -315,7 +315,7 @@ def test_files_of_the_release_are_a_prompt_set_as_they_are(pool: Path) -> None:
 
 def test_what_the_files_of_the_release_lack_is_named(pool: Path) -> None:
     (pool.parent / "covr_examples50.json").unlink()
-    with pytest.raises(SetupError, match=r"covr_programs50_find\.json has no reading examples beside it"):
+    with pytest.raises(InputError, match=r"covr_programs50_find\.json has no reading examples beside it"):
         load(pool)
-    with pytest.raises(SetupError, match=r"mine_programs\.json is of no known prompt set"):
+    with pytest.raises(InputError, match=r"mine_programs\.json is of no known prompt set"):
         load(pool.rename(pool.with_name("mine_programs.json")))

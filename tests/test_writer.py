@@ -150,6 +150,13 @@ def test_preamble_describes_the_set_s_primitives_and_the_user_s() -> None:
     assert "read_text(name: str) -> str: Reads printed words." in shown
 
 
+def test_a_set_whose_examples_all_need_what_is_lacking_is_shown_without_examples() -> None:
+    found = Example("1", "Where is it?", "answer = find_object(img, 'cat')")
+    writer = Writer(ScriptedLM([]), {"image": bank(examples=(found,))}, WordRetriever())
+    request, shown = writer.request("Is it black?", "image")
+    assert shown == () and "# Image 1: Is it black?" in str(request.prompt)
+
+
 def test_a_form_without_examples_is_a_clear_error() -> None:
     with pytest.raises(SetupError, match="no examples about a set of images"):
         Writer(ScriptedLM([]), bank()).request("All?", "set")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -39,17 +37,12 @@ def read_questions(name: str) -> QuestionsFile:
         InputError: it cannot be read, or is empty.
     """
     from ..core.errors import InputError
+    from ..core.given_files import read_lines, read_stdin, read_text
 
-    try:
-        text = sys.stdin.read() if name == STDIN else Path(name).read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise InputError(f"{name} is not a text file.", hint="Give a JSON object a line.") from None
-    except (OSError, ValueError) as error:  # the latter for a path that no file can have
-        raise InputError(f"Cannot read the questions {name}: {getattr(error, 'strerror', None) or error}.") from None
-    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    lines = tuple(read_lines(read_stdin() if name == STDIN else read_text(Path(name))))
     if not lines:
         raise InputError(f"{name} holds no question.", hint='Write {"images": ["a.png"], "question": "..."} a line.')
-    return QuestionsFile("standard input" if name == STDIN else name, Path(name).parent, tuple(lines))
+    return QuestionsFile("standard input" if name == STDIN else name, Path(name).parent, lines)
 
 
 def answer_file(vqa: CodeVQA, file: QuestionsFile, options: AskOptions, *, evidence: bool, quiet: bool) -> int:
@@ -63,9 +56,7 @@ def answer_file(vqa: CodeVQA, file: QuestionsFile, options: AskOptions, *, evide
     failed, began = 0, time.perf_counter()
     with Bar(quiet) as bar:
         for done, answer in enumerate(_answers(vqa, file, options), 1):
-            # Half a surrogate pair, which a question may hold, is written as JSON escapes it.
-            line = answer.to_json(evidence=evidence).encode("utf-8", "backslashreplace").decode()
-            print(line, flush=True)
+            print(answer.to_json(evidence=evidence), flush=True)
             failed += answer.error is not None and not answer.fallback
             bar(Status(len(file.lines), done, rows=done, errors=failed, seconds=time.perf_counter() - began))
     return failed
@@ -79,7 +70,7 @@ def _answers(vqa: CodeVQA, file: QuestionsFile, options: AskOptions) -> Iterator
     for number, line in file.lines:
         question = ""
         try:
-            words, question = _parse(line, f"{file.name}:{number}")
+            words, question = _parse(line, file.name, number)
             images = [source(word, file.folder) for word in words]
             running.append((question, vqa.watch(images, question, **options)))
         except CodeVQAError as error:
@@ -108,22 +99,22 @@ def _ended(question: str, course: Watch | ErrorRecord) -> Answer:
     return Answer(question, "", None, Trace(), error=course)
 
 
-def _parse(line: str, where: str) -> tuple[Sequence[str], str]:
+def _parse(line: str, name: str, number: int) -> tuple[Sequence[str], str]:
     """Returns the pictures and the question of a line; what else it says is its writer's own.
 
     Raises:
         InputError: it says no such thing.
     """
     from ..core.errors import InputError
+    from ..core.given_files import parse_json
 
-    hint = 'Write {"images": ["a.png"], "question": "..."}.'
-    try:
-        data: Any = json.loads(line)
-    except (ValueError, RecursionError):
-        raise InputError(f"{where} is no JSON.", hint=hint) from None
+    data = parse_json(line, name, number)
     given: Any = data if isinstance(data, dict) else {}
     images, question = given.get("images"), given.get("question")
     words = [images] if isinstance(images, str) else images
     if not isinstance(words, list) or not all(isinstance(one, str) for one in words) or not isinstance(question, str):
-        raise InputError(f'{where} lacks "images" or "question".', hint=hint)
+        raise InputError(
+            f'{name}, line {number} lacks "images" or "question".',
+            hint='Write {"images": ["a.png"], "question": "..."}.',
+        )
     return words, question

@@ -55,16 +55,8 @@ def run(
 
 
 def _read(name: str) -> str:
-    import sys
     from pathlib import Path
 
-    from ..core.errors import InputError
+    from ..core.given_files import read_stdin, read_text
 
-    if name == STDIN:
-        return sys.stdin.read()
-    try:
-        return Path(name).read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise InputError(f"{name} is not a text file.", hint="Give a Python program.") from None
-    except OSError as error:
-        raise InputError(f"Cannot read the program {name}: {error.strerror}.") from None
+    return read_stdin() if name == STDIN else read_text(Path(name))

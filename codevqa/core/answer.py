@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .answer_json import decode, encode
-from .errors import ErrorRecord, InputError, SetupError
+from .errors import ErrorRecord, SetupError
+from .given_files import json_errors
 from .trace import Cost, DomainWarning, Method, Plain, Program, Trace
 
 if TYPE_CHECKING:
@@ -91,12 +92,8 @@ class Answer:
         Raises:
             InputError: it was written without evidence, or is no answer.
         """
-        try:
+        with json_errors("this answer"):
             data = json.loads(text)
-        except RecursionError:
-            raise InputError("This JSON is nested too deeply to be an answer.") from None
-        except (ValueError, TypeError) as error:
-            raise InputError(f"This is no JSON: {error}.", hint="Give what Answer.to_json() returned.") from None
         return cls.from_dict(data)
 
     def save_html(

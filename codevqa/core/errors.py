@@ -28,6 +28,7 @@ A failure that is part of a result travels as an :class:`ErrorRecord`, plain dat
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -60,6 +61,10 @@ __all__ = [
 ]
 
 
+_LONG = re.compile(r"\S{400,}")
+"""A word that would push the rest of a message out of sight: a name of thousands of letters."""
+
+
 @dataclass(frozen=True)
 class ErrorRecord:
     """A failure as plain data, kept beside the answer it spoilt."""
@@ -76,7 +81,8 @@ class CodeVQAError(Exception):
     """Root of the tree. ``str(error)`` is one line: what is wrong and what to do."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(f"{message} {hint}".strip())
+        shown = f"{message} {hint}".strip().replace("\n", " ")
+        super().__init__(_LONG.sub(lambda word: f"{word[0][:100]}...{word[0][-100:]}", shown))
         self.message = message
         self.hint = hint
 

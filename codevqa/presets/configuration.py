@@ -9,7 +9,6 @@ parts (``matcher``, a ``back end:id``), and of their options (``matcher.dtype``)
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from ..core.errors import InputError
+from ..core.given_files import parse_toml, read_text
 from ..core.settings import Settings
 from .assembly import LOADERS, options_of, parse
 from .fields import changed, fit, flat, hints, nearest
@@ -150,23 +150,13 @@ def read_file(path: Path) -> tuple[str | None, Layer]:
     """Reads a TOML file: the preset it names, if any, and its values.
 
     Raises:
-        InputError: it cannot be read, or is no TOML.
+        InputError: it cannot be read, or is not TOML.
     """
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-        base = data.pop("preset", None)
-        layer = Layer(str(path), _dotted(data), file=str(path))
-    except OSError as error:
-        raise InputError(f"Cannot read the configuration {path}: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path} is not a text file.", hint="Give a TOML file.") from None
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path} is no TOML: {error}.") from None
-    except RecursionError:
-        raise InputError(f"{path} is nested too deeply.", hint="'codevqa config' prints what there is.") from None
+    data = parse_toml(read_text(path), str(path))
+    base = data.pop("preset", None)
     if not (base is None or isinstance(base, str)):
         raise InputError(f"{path}: preset cannot be {base!r}.", hint=f"There are: {', '.join(PRESETS)}.")
-    return base, layer
+    return base, Layer(str(path), _dotted(data), file=str(path))
 
 
 def public(options: Mapping[str, Any]) -> dict[str, Any]:

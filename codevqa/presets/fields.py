@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from difflib import get_close_matches
@@ -12,6 +11,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from ..core.errors import InputError
+from ..core.given_files import parse_toml
 
 __all__ = ["Text", "changed", "fit", "flat", "hints", "nearest", "written"]
 
@@ -103,8 +103,8 @@ def _readings(value: object) -> tuple[object, ...]:
     if not isinstance(value, Text):
         return (value,)
     try:
-        (read,) = tomllib.loads(f"value = {value}").values()
-    except ValueError:  # no TOML, or more than one value
+        (read,) = parse_toml(f"value = {value}", "value").values()
+    except (InputError, ValueError):  # not TOML, or more than one value
         return (str(value),)
     return (read, str(value))
 

@@ -187,7 +187,10 @@ class Writer:
         if self.settings.selection != "nearest" or self.retriever is None:
             return None
         if form not in self._indexes:
-            self._indexes[form] = ExampleIndex(self.retriever, [one.question for one in self._bank(form)])
+            questions = [one.question for one in self._bank(form)]
+            if not questions:
+                return None
+            self._indexes[form] = ExampleIndex(self.retriever, questions)
         return self._indexes[form]
 
     def request(self, question: str, form: Form, shots: int | None = None) -> tuple[GenerationRequest, tuple[str, ...]]:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from ...core.errors import SetupError
+from ...core.given_files import open_file
 from ..task import PictureFile
 
 __all__ = ["Folder", "Located", "Pictures", "plain"]
@@ -42,12 +43,13 @@ class Located:
         """Opens it as UTF-8 text.
 
         Raises:
+            InputError: it is a pipe.
             SetupError: it cannot be opened.
         """
         try:
             archive = zipfile.ZipFile(self.path) if self.member else None
-            raw: IO[bytes] = archive.open(self.member) if archive else self.path.open("rb")
-        except (OSError, KeyError, zipfile.BadZipFile) as error:
+            raw: IO[bytes] = archive.open(self.member) if archive else open_file(self.path, str(self))
+        except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
             raise SetupError(f"Cannot open {self}: {error}.", hint="Check the file, or download it again.") from None
         try:
             with io.TextIOWrapper(raw, encoding="utf-8-sig") as text:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import IO, Any, TypeAlias
 
 from ...core.errors import InputError
+from ...core.given_files import DEEPEST, check_values
 from .files import Located
 
 __all__ = ["JsonRecord", "stream_records"]
@@ -173,7 +174,13 @@ class _JsonText:
                 raise self.broken(error.msg[0].lower() + error.msg[1:]) from None
             except RecursionError:
                 raise self.broken("it is nested too deeply") from None
+            except ValueError:
+                raise self.broken("a number has too many digits") from None
             if end == len(self.buffer) and self.more():
                 continue  # a number may go on
+            # Checking each value of a large file would cost half as much as parsing it.
+            opened = self.buffer.count("[", self.at, end) + self.buffer.count("{", self.at, end)
+            if opened > DEEPEST or self.buffer.find("\\u", self.at, end) >= 0:
+                check_values(value, f"{self.name} near character {self.passed + self.at}")
             self.at = end
             return value

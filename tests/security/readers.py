@@ -6,23 +6,30 @@ A reader returns, or raises an error of ours; all else is a finding. :mod:`fuzz_
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 import tempfile
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import cache
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
-from codevqa import Answer
+from codevqa import Answer, prompts
+from codevqa.cli import questions_file
+from codevqa.cli.config import _lines
+from codevqa.cli.configured import chosen
 from codevqa.core.answer_json import digest
-from codevqa.core.errors import ErrorRecord, InputError, ModelError
+from codevqa.core.errors import ErrorRecord, InputError, ModelError, SetupError
 from codevqa.core.images import load_picture
 from codevqa.core.question_kind import question_kind
 from codevqa.core.text import caption_line, one_line, unmarked
 from codevqa.core.trace import Call, Evidence, ImageRef, Program, Trace
 from codevqa.engine.call_plan import plan_calls
+from codevqa.eval.datasets import open_dataset
 from codevqa.eval.run.calls import CallStore, State, Stored, key_of
 from codevqa.eval.run.recorded_models import RecordedCaptioner, RecordedLM, RecordedMatcher
 from codevqa.eval.run.run_info import RunInfo
@@ -30,9 +37,11 @@ from codevqa.eval.run.store import Store
 from codevqa.eval.run.store_file import FILE
 from codevqa.eval.task import Example, Row
 from codevqa.models.base import CaptionRequest, GenerationRequest, MatchRequest, SimilarityRequest
+from codevqa.presets.configuration import configure
 from codevqa.primitives.kinds import Image
 from codevqa.primitives.reading import answer_in
 from codevqa.primitives.witness import described
+from codevqa.prompts import load, load_examples
 from codevqa.sandbox.program_shape import shape
 from codevqa.writing.mending import with_answer
 from codevqa.writing.prompt_forms import ask_in_chat, extract_program
@@ -113,11 +122,62 @@ def read_calls(data: bytes) -> None:
             ask()
 
 
+def read_prompts(data: bytes) -> None:
+    """A folder of prompts with another file in it, which the first byte says, or one of the paper's release."""
+    folder = _prompts()
+    file = ("prompt.json", "preamble.txt", "examples.jsonl", "reading.jsonl", "pool.json")[data[0] % 5 if data else 0]
+    before = (folder / file).read_bytes() if (folder / file).exists() else b""
+    (folder / file).write_bytes(data[1:])
+    try:
+        with suppress(InputError):
+            load(folder) if file != "pool.json" else load_examples(folder / file)
+    finally:
+        (folder / file).write_bytes(before)
+
+
+def read_configuration(data: bytes) -> None:
+    """A file of a configuration, and its text as a value of the command line: what is read can be printed."""
+    file = _prompts() / "my.toml"
+    file.write_bytes(data)
+    with suppress(InputError, SetupError):
+        shown = "\n".join(_lines(configure(str(file))))
+        assert tomllib.loads(shown)
+    with suppress(InputError, SetupError):
+        choice = chosen(None, None, None, [data.decode("utf-8", "surrogateescape").replace("\0", "")])
+        configure(choice.preset, choice.layers)
+
+
+def read_questions(data: bytes) -> None:
+    """A file of questions."""
+    file = _prompts() / "questions.jsonl"
+    file.write_bytes(data)
+    with suppress(InputError):
+        found = questions_file.read_questions(str(file))
+        for number, line in found.lines:
+            with suppress(InputError):
+                "".join(map(str, questions_file._parse(line, found.name, number))).encode()
+
+
+def read_dataset(data: bytes) -> None:
+    """The questions of a data set, which the first byte says: what is read can be kept."""
+    name, file = _DATASETS[data[0] % len(_DATASETS) if data else 0]
+    folder = _prompts() / name
+    (folder / file).parent.mkdir(parents=True, exist_ok=True)
+    (folder / file).write_bytes(data[1:])
+    with suppress(InputError, SetupError):
+        for example in islice(open_dataset(name, folder, "test", pictures=False), 20):
+            json.dumps([example.id, example.question, example.gold, example.record], default=str).encode()
+
+
 READERS: Mapping[str, Callable[[bytes], None]] = {
     "model": read_model,
     "answer": read_answer,
     "store": read_store,
     "calls": read_calls,
+    "prompts": read_prompts,
+    "configuration": read_configuration,
+    "questions": read_questions,
+    "dataset": read_dataset,
 }
 
 
@@ -133,6 +193,26 @@ _CALL = Call(
 )
 _ANSWER = Answer(
     "Is it?", "yes", Program("answer = 1"), Trace((_CALL,)), [ImageRef(1), 1e999], error=ErrorRecord("ModelError", "no")
+)
+_HOSTILE = (
+    "\ufeff{}",
+    "",
+    "\0",
+    "[" * 5000,
+    "a = " + "[" * 5000,
+    '{"a":' * 300 + "1" + "}" * 300,
+    '{"id": ' + "1" * 5000 + "}",
+    "seed = " + "1" * 5000,
+    json.dumps({"id": "\ud800", "question": "\0", "images": ["a" * 5000]}),
+    json.dumps({"k" * 5000: 1}),
+    "k" * 5000 + " = 1",
+)
+"""What a file may hold that breaks a reader that is not careful."""
+_DATASETS = (
+    ("gqa", "test_all_questions.json"),
+    ("nlvr2", "data/test.json"),
+    ("nlvr", "test/test.json"),
+    ("covr", "test.jsonl"),
 )
 STARTS: Mapping[str, tuple[str, ...]] = {
     "model": (
@@ -159,6 +239,32 @@ STARTS: Mapping[str, tuple[str, ...]] = {
         "0.25",
         '["ServerError", "it is down", "Wait.", true]',
     ),
+    "prompts": (
+        *(f"{number}{text}" for number in "01234" for text in _HOSTILE),
+        'P{"name": "a", "form": "image", "shots": 1, "captions": 1, "caption_draws": 1, "reading_shots": 1,'
+        ' "primitives": ["query"], "licence": "a", "about": "b", "caption_tokens": [1, 2]}',
+        'R{"id": "a", "question": "Is it?", "program": "answer = query(img, \'Is it?\')", "form": "image"}',
+        'S{"id": 1, "question": "Is it?", "captions": [["a"], ["b"]], "answer": "yes"}',
+        'T{"1": {"question": "Is it?", "program": "# Image 1: Is it?\\nimg = open_image(1)\\nanswer = 1"}}',
+        "T" + json.dumps([{"id": 1, "question": "a", "program": "-" * 50_000 + "1"}]),
+    ),
+    "configuration": (
+        *_HOSTILE,
+        'preset = "base"\nseed = 0xff\n[query]\ncaptions = 3\n[matcher]\nspec = "blip:a"\ndtype = "float32"',
+        "workers = 0x" + "F" * 20_000,
+        'writer.rules = ["one_answer", "none"]',
+    ),
+    "questions": (
+        *_HOSTILE,
+        '{"images": ["a.png", "b.png"], "question": "Is it?"}\n\n{"images": "a", "question": "b"}',
+    ),
+    "dataset": (
+        *(f"{number}{text}" for number in "0123" for text in _HOSTILE),
+        '0{"1": {"imageId": "2", "question": "Is it?", "answer": "no", "types": {"structural": "verify"}}}',
+        '1{"identifier": "test1-0-1-0", "sentence": "It is.", "label": "False"}',
+        '2{"sentence": "It is.", "label": "true", "identifier": "1-0", "directory": "2", "structured_rep": [[]]}',
+        '3{"qid": "a_1", "utterance": "Is it?", "scenes": ["7"], "answer": true, "program": []}',
+    ),
 }
 
 
@@ -182,6 +288,13 @@ def _image() -> Image:
     from PIL import Image as PILImage
 
     return Image(1, load_picture(PILImage.new("RGB", (8, 6))))
+
+
+@cache
+def _prompts() -> Path:
+    folder = Path(tempfile.mkdtemp()) / "prompts"
+    shutil.copytree(Path(prompts.__file__).parent / "gqa", folder)
+    return folder
 
 
 @cache

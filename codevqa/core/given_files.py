@@ -1,0 +1,179 @@
+"""Reads the text files that users hand in: JSON, JSON Lines, TOML, programs. Each is read, or an error of one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import sys
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import IO, Any
+
+from .errors import InputError
+
+__all__ = [
+    "check_values",
+    "json_errors",
+    "open_file",
+    "parse_json",
+    "parse_toml",
+    "read_lines",
+    "read_stdin",
+    "read_text",
+]
+
+LARGEST = 64 << 20
+"""Bytes of one file."""
+DEEPEST = 100
+"""Lists and objects within each other."""
+_BITS = 64
+"""Of a whole number: more are not what anything here counts."""
+_STRANGE = re.compile("[\0\ud800-\udfff]")
+"""What no text has: NUL, and half a surrogate pair."""
+
+
+def read_text(path: Traversable | Path, shown: str = "") -> str:
+    """Returns a file's text, in UTF-8 with or without a byte order mark, with line ends as ``\\n``.
+
+    Args:
+        path: the file.
+        shown: what messages call it; else its path.
+
+    Raises:
+        InputError: it is missing, unreadable, too large, not a regular file, or not text.
+    """
+    shown = shown or str(path)
+    try:
+        if not isinstance(path, Path):  # inside an archive
+            return _decoded(path.read_bytes(), shown)
+        with open_file(path, shown) as file:
+            return _decoded(file.read(LARGEST + 1), shown)
+    except FileNotFoundError:
+        raise InputError(f"No file {shown}.", hint="Check the path.") from None
+    except (OSError, ValueError) as error:  # the latter for a path that no file can have
+        raise InputError(f"Cannot read {shown}: {getattr(error, 'strerror', None) or error}.") from None
+
+
+def open_file(path: Path, shown: str) -> IO[bytes]:
+    """Opens a file to read its bytes. A pipe is refused: it would wait for its writer.
+
+    Raises:
+        InputError: it is a pipe, or a device.
+        OSError: it cannot be opened.
+        ValueError: no file can have such a path.
+    """
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0)))  # noqa: SIM115
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return file
+    file.close()
+    raise InputError(f"{shown} is not a regular file.", hint="Give a file; where - is allowed, it is standard input.")
+
+
+def read_stdin() -> str:
+    """Returns the text of standard input.
+
+    Raises:
+        InputError: it is too large, or not text.
+    """
+    return _decoded(sys.stdin.buffer.read(LARGEST + 1), "standard input")
+
+
+def read_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yields the lines that are not empty, with their numbers, counted from 1."""
+    # Not splitlines(): a text may hold U+2028, which ends no line of JSON.
+    yield from ((number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip())
+
+
+def parse_json(text: str, shown: str, line: int = 0) -> Any:
+    """Returns what a JSON text says.
+
+    Args:
+        text: the text.
+        shown: what messages call the file.
+        line: the line of the file, where the text is one.
+
+    Raises:
+        InputError: it is not JSON, nested too deeply, or holds a number or a text that nothing here can use.
+    """
+    where = f"{shown}, line {line}" if line else shown
+    with json_errors(shown, line):
+        value = json.loads(text)
+    check_values(value, where)
+    return value
+
+
+@contextmanager
+def json_errors(shown: str, line: int = 0) -> Iterator[None]:
+    """Says as an :class:`InputError` what the JSON parser finds wrong."""
+    where = f"{shown}, line {line}" if line else shown
+    try:
+        yield
+    except json.JSONDecodeError as error:
+        raise InputError(f"{shown}, line {line or error.lineno}: not JSON: {error.msg}.") from None
+    except RecursionError:
+        raise InputError(f"{where} is nested too deeply.") from None
+    except ValueError:
+        raise InputError(f"{where}: a number has too many digits.") from None
+
+
+def parse_toml(text: str, shown: str) -> dict[str, Any]:
+    """Returns what a TOML text says.
+
+    Raises:
+        InputError: it is not TOML, nested too deeply, or holds a number or a text that nothing here can use.
+    """
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{shown}: not TOML: {error}.") from None
+    except RecursionError:
+        raise InputError(f"{shown} is nested too deeply.") from None
+    except ValueError:
+        raise InputError(f"{shown}: a number has too many digits.") from None
+    check_values(data, shown)
+    return data
+
+
+def check_values(value: Any, where: str) -> None:
+    """Checks what a parser made of a file.
+
+    Raises:
+        InputError: it is nested too deeply, or holds a number or a text that nothing here can use.
+    """
+    level, depth = [value], 0
+    while level:
+        inner: list[Any] = []
+        for one in level:
+            if isinstance(one, str):
+                if _STRANGE.search(one):
+                    raise InputError(f"{where}: a text holds NUL or half a surrogate pair.", hint="Take it out.")
+            elif isinstance(one, int):
+                if one.bit_length() > _BITS:
+                    raise InputError(f"{where}: a number has too many digits.")
+            elif isinstance(one, dict):
+                inner += one
+                inner += one.values()
+            elif isinstance(one, list):
+                inner += one
+        level, depth = inner, depth + 1
+        if depth > DEEPEST:
+            raise InputError(f"{where} is nested too deeply.")
+
+
+def _decoded(data: bytes, shown: str) -> str:
+    if len(data) > LARGEST:
+        raise InputError(f"{shown} has more than {LARGEST >> 20} MB.", hint="Split it.")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{shown} is not a text file in UTF-8: {error.reason} at byte {error.start}.", hint="Save it as UTF-8."
+        ) from None
+    if "\0" in text:
+        raise InputError(f"{shown} is not a text file: it holds NUL.", hint="Save it as UTF-8.")
+    return text.replace("\r\n", "\n").replace("\r", "\n")

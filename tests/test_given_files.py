@@ -1,0 +1,145 @@
+"""Files that users hand in (prompts, configurations, questions, data sets): read, or refused in one clear line."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli_kit import GARDEN, CommandLine, Done, assert_one_clear_line
+
+from codevqa.core import given_files
+from codevqa.core.errors import InputError
+from codevqa.eval.datasets.files import Located
+from codevqa.eval.datasets.json_stream import stream_records
+
+SET = Path(__file__).resolve().parents[1] / "prompts" / "gqa"
+GIVEN = {
+    "configuration": ("my.toml", "workers = 1\n"),
+    "prompt set": ("prompt.json", (SET / "prompt.json").read_text("utf-8")),
+    "preamble": ("preamble.txt", (SET / "preamble.txt").read_text("utf-8")),
+    "examples": ("examples.jsonl", (SET / "examples.jsonl").read_text("utf-8")),
+    "reading": ("reading.jsonl", (SET / "reading.jsonl").read_text("utf-8")),
+    "program": ("program.py", "answer = 1\n"),
+}
+QUESTION = '{"images": ["a.png"], "question": "Is it?"}'
+DEEP, LONG = "[" * 5000, "1" * 5000
+
+
+@pytest.fixture
+def read(tmp_path: Path, codevqa: CommandLine) -> Callable[[str], Done]:
+    """Runs the command that reads a file, in the place of which the test puts another. None loads a model."""
+    shutil.copytree(SET, tmp_path, dirs_exist_ok=True)
+
+    def run(kind: str) -> Done:
+        file = tmp_path / GIVEN.get(kind, ("questions.jsonl", ""))[0]
+        if kind == "configuration":
+            return codevqa("config", "--config", file)
+        if kind == "questions":
+            return codevqa("ask", "--questions", file)
+        if kind == "program":
+            return codevqa("run", file, "none.png")
+        return codevqa("prompt", "-q", "Is it?", "--dataset", tmp_path, "--set", "writer.selection=fixed")
+
+    return run
+
+
+@pytest.mark.parametrize("kind", [*GIVEN, "questions"])
+def test_a_file_that_is_not_text_is_refused(kind: str, tmp_path: Path, read: Callable[[str], Done]) -> None:
+    file = tmp_path / GIVEN.get(kind, ("questions.jsonl", ""))[0]
+    for content, said in (
+        (b"\xff\xfea", "is not a text file in UTF-8: invalid start byte at byte 0."),
+        (b"a = \0", "is not a text file: it holds NUL."),
+    ):
+        file.write_bytes(content)
+        assert_one_clear_line(read(kind), f"{file} {said}")
+    file.unlink()
+    assert_one_clear_line(read(kind), f"No file {file}.")
+    os.mkfifo(file)  # which would wait for its writer
+    assert_one_clear_line(read(kind), f"{file} is not a regular file.")
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "said"),
+    [
+        ("configuration", f"workers = {DEEP}", "my.toml is nested too deeply."),
+        ("configuration", f"workers = {LONG}", "my.toml: a number has too many digits."),
+        ("configuration", f"workers = 0x{'F' * 20_000}", "my.toml: a number has too many digits."),
+        ("configuration", 'prompts = "a\\u0000"', "my.toml: a text holds NUL"),
+        ("prompt set", DEEP, "prompt.json is nested too deeply."),
+        ("prompt set", f'{{"shots": {LONG}}}', "prompt.json: a number has too many digits."),
+        ("examples", f"\n{DEEP}", "examples.jsonl, line 2 is nested too deeply."),
+        ("examples", f'{{"id": {LONG}}}', "examples.jsonl, line 1: a number has too many digits."),
+        ("examples", '{"question": "\\ud800"}', "examples.jsonl, line 1: a text holds NUL or half a surrogate pair."),
+        ("examples", json.dumps({"k" * 5000: 1}), "examples.jsonl, line 1: unknown key 'kkk"),
+        ("examples", "\n \n", "examples.jsonl is empty."),
+        ("reading", "", "reading.jsonl is empty."),
+        ("questions", "", "holds no question"),
+    ],
+)
+def test_a_file_that_would_break_its_reader_is_refused(
+    kind: str, content: str, said: str, tmp_path: Path, read: Callable[[str], Done]
+) -> None:
+    (tmp_path / GIVEN.get(kind, ("questions.jsonl", ""))[0]).write_text(content)
+    done = read(kind)
+    assert_one_clear_line(done, said)
+    assert len(done.stderr) < 1000
+
+
+@pytest.mark.parametrize("kind", [kind for kind in GIVEN if kind != "program"])
+def test_a_byte_order_mark_and_line_ends_of_windows_change_nothing(
+    kind: str, tmp_path: Path, read: Callable[[str], Done]
+) -> None:
+    before = read(kind) if kind != "configuration" else None
+    name, text = GIVEN[kind]
+    (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
+    done = read(kind)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done == before if before else "workers = 1 " in done.stdout
+
+
+def test_a_file_that_is_too_large_is_refused(
+    tmp_path: Path, read: Callable[[str], Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(given_files, "LARGEST", 1 << 20)
+    (tmp_path / "questions.jsonl").write_text(f"{QUESTION}\n" * 30_000)
+    assert_one_clear_line(read("questions"), "has more than 1 MB.")
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "x" * 5000 + ".toml", "\udcff.toml", "a\nb.toml"])
+def test_a_name_that_no_file_has_is_refused_in_a_line_that_can_be_read(name: str, codevqa: CommandLine) -> None:
+    for words in (
+        ("config", "--preset", name),
+        ("ask", GARDEN, "-q", "Is it?", "--dataset", name),
+        ("ask", "--questions", name),
+    ):
+        done = codevqa(*words)
+        assert_one_clear_line(done, "No " if len(name) < 99 else "xxx...xxx")
+        assert len(done.stderr) < 1000
+
+
+@pytest.mark.parametrize("value", [DEEP, LONG, f"0x{'F' * 20_000}"])
+def test_a_value_of_the_command_line_is_bounded_as_one_of_a_file(value: str, codevqa: CommandLine) -> None:
+    assert_one_clear_line(codevqa("config", "--set", f"workers={value}"), "it takes a whole number.")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (f'[{{"a": {LONG}}}]', "a number has too many digits"),
+        ('[{"a": "\\ud800"}]', "holds NUL or half a surrogate pair"),
+        (f'[{{"a": {"[" * 200}{"]" * 200}}}]', "is nested too deeply"),
+    ],
+)
+def test_a_record_of_a_data_set_that_would_break_its_reader_is_refused(content: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "questions.json"
+    path.write_text(content)
+    with pytest.raises(InputError, match=said):
+        list(stream_records(Located(path)))
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(InputError, match="is not a regular file"):
+        list(stream_records(Located(path)))
