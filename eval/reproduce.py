@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+from ..core.errors import InputError
 from ..presets.checkpoints import missing
 from ..presets.configuration import Configuration
+from ..prompts import PromptSet, load
 from .report.paper import NOTE, reported
 from .report.parts import beside_paper, comparison, results
 from .report.table import aligned, summary_of
@@ -18,10 +20,17 @@ from .report.view import Table
 from .run.store import Store
 from .task import DataSet, PictureFile
 
-__all__ = ["SPLITS", "Plan", "plan", "plan_lines", "table_lines"]
+__all__ = ["SPLITS", "Plan", "plan", "plan_lines", "require_answers", "table_lines"]
 
-SPLITS: Mapping[str, str] = MappingProxyType({"gqa": "testdev_balanced", "covr": "test", "nlvr2": "test1"})
+SPLITS: Mapping[str, str] = MappingProxyType({"gqa": "testdev_balanced", "covr": "test_paraphrased", "nlvr2": "test1"})
 """The splits that the paper reports, by data set."""
+ANSWERED: Mapping[str, str] = MappingProxyType(
+    {
+        "covr": "COVR's own test.jsonl has no answers: put test_paraphrased.json of the paper's authors beside it "
+        "(https://github.com/sanjayss34/codevqa says where their data are), or ask --split val."
+    }
+)
+"""Which file has answers, for data sets that keep back those of the split."""
 RATES: Mapping[str, float] = MappingProxyType({"gqa": 5.9, "covr": 3.6, "nlvr2": 5.7})
 """Questions a second, asked by both methods, on one H200 with a language model of 1.5B parameters beside BLIP large
 (docs/reproduce.md)."""
@@ -36,6 +45,9 @@ class Plan:
     dataset: str
     split: str
     questions: int
+    unanswered: int
+    """Questions without a gold answer."""
+    prompts: PromptSet
     pictures: int
     absent: tuple[str, ...]
     """Pictures that are not there."""
@@ -46,15 +58,18 @@ class Plan:
 
 
 def plan(dataset: DataSet, configuration: Configuration, out: Path, limit: int | None = None) -> Plan:
-    """Reads the data set through and looks for the models. Loads and fetches nothing.
+    """Reads the data set and the prompt set through and looks for the models. Loads and fetches no model.
 
     Raises:
         InputError: a file of the data set is damaged.
+        SetupError: one of the prompt set is missing or damaged.
     """
+    prompts = load(configuration.settings.prompts or dataset.prompts)
     files: dict[tuple[str, str], bool] = {}
-    questions = 0
+    questions = unanswered = 0
     for example in itertools.islice(dataset, limit):
         questions += 1
+        unanswered += not example.gold
         for image in example.images:
             if isinstance(image, PictureFile):
                 key = (str(image.path), image.member)
@@ -63,7 +78,30 @@ def plan(dataset: DataSet, configuration: Configuration, out: Path, limit: int |
     absent = tuple(member or path for (path, member), here in files.items() if not here)
     parts = tuple((role, spec, missing(spec)) for role, spec in configuration.parts.items())
     place = next(folder for folder in (out.absolute(), *out.absolute().parents) if folder.exists())
-    return Plan(dataset.name, dataset.split, questions, len(files), absent, parts, shutil.disk_usage(place).free)
+    return Plan(
+        dataset=dataset.name,
+        split=dataset.split,
+        questions=questions,
+        unanswered=unanswered,
+        prompts=prompts,
+        pictures=len(files),
+        absent=absent,
+        parts=parts,
+        free=shutil.disk_usage(place).free,
+    )
+
+
+def require_answers(found: Plan) -> None:
+    """Refuses a run whose table would be empty.
+
+    Raises:
+        InputError: no question has an answer to be scored by.
+    """
+    if found.questions and found.unanswered == found.questions:
+        raise InputError(
+            f"No question of {found.dataset} {found.split} has an answer: the table would be empty.",
+            hint=ANSWERED.get(found.dataset, "Give another --split."),
+        )
 
 
 def plan_lines(found: Plan) -> list[str]:
@@ -75,6 +113,16 @@ def plan_lines(found: Plan) -> list[str]:
     paper = reported(found.dataset)
     if paper is not None and found.questions != paper.n:
         lines.append(f"the paper asked {paper.n:,}, of {paper.split}")
+    if found.unanswered:
+        where = ANSWERED.get(found.dataset, "")
+        lines.append(f"{found.unanswered:,} questions have no answer and will not be scored. {where}".rstrip())
+    prompts = found.prompts
+    lines.append(f"prompts: {prompts.name}, {len(prompts.examples)} programs, {len(prompts.reading)} reading examples")
+    lines.append(
+        f"  {prompts.about}"
+        if prompts.wording == "release"
+        else "  not the release's, which --release FOLDER takes: only its wording, numbers and scoring are followed"
+    )
     rows = [(role, lacks or "here", spec) for role, spec, lacks in found.parts]
     lines += aligned(rows) if rows else []
     fetched = [

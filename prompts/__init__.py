@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from .loading import available, load
 from .prompt_set import Example, KnowledgeExample, PromptSet, ReadingExample
-from .release_layout import load_examples, load_knowledge, load_reading
+from .release_layout import find_pool, load_examples, load_knowledge, load_reading
 
 __all__ = [
     "Example",
@@ -18,6 +18,7 @@ __all__ = [
     "PromptSet",
     "ReadingExample",
     "available",
+    "find_pool",
     "load",
     "load_examples",
     "load_knowledge",

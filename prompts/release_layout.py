@@ -7,7 +7,9 @@ import dataclasses
 import os
 import re
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from ..core.errors import InputError
 from ..core.given_files import read_text
@@ -16,8 +18,16 @@ from ..core.trace import Form
 from .prompt_set import Example, KnowledgeExample, PromptSet, ReadingExample
 from .records import read_records
 
-__all__ = ["load_examples", "load_knowledge", "load_pool", "load_reading"]
+__all__ = ["POOLS", "find_pool", "load_examples", "load_knowledge", "load_pool", "load_reading"]
 
+POOLS: Mapping[str, str] = MappingProxyType(
+    {
+        "gqa": "gqa_programs_and_questions_nocomments3b.json",
+        "covr": "covr_programs_and_questions50b.json",
+        "nlvr2": "nlvr2_programs_and_questions50.json",
+    }
+)
+"""Programs of the release by data set; those that call ``find_object`` are in a file whose name ends in ``_find``."""
 _OPENING = re.compile(r"^\s*(?:(img)\s*=\s*open_image|(images)\s*=\s*open_images)\s*\(.*\)\s*$")
 _HEADER = re.compile(r"^#\s*Image\b.*$", re.IGNORECASE)
 
@@ -75,8 +85,29 @@ def load_knowledge(path: str | os.PathLike[str]) -> tuple[KnowledgeExample, ...]
     )
 
 
+def find_pool(folder: Path, task: str, *, finds: bool = False) -> Path:
+    """Returns the programs of a data set in a checkout of the release.
+
+    Args:
+        folder: the checkout.
+        task: a name in ``POOLS``.
+        finds: whether to take programs that call ``find_object``, where the data set has such.
+
+    Raises:
+        SetupError: the folder does not have them.
+    """
+    plain = folder / POOLS[task]
+    finding = plain.with_stem(f"{plain.stem}_find")
+    found = finding if finds and finding.is_file() else plain
+    if not found.is_file():
+        raise SetupError(
+            f"{folder} has no {found.name}.", hint="Give a checkout of https://github.com/sanjayss34/codevqa."
+        )
+    return found
+
+
 def load_pool(base: PromptSet, programs: Path) -> PromptSet:
-    """Returns a set with the release's files: programs, and the reading examples and preamble that lie beside them.
+    """Returns a set with the release's files: programs, and the examples and preamble that lie beside them.
 
     Args:
         base: the set that gives the numbers, named as the files begin; its preamble serves where there is none.
@@ -93,9 +124,20 @@ def load_pool(base: PromptSet, programs: Path) -> PromptSet:
     preambles = [one for one in programs.parent.glob("*_preamble*.py") if task.startswith(one.name.partition("_")[0])]
     preambles.sort(key=lambda one: (one.stem.endswith("_find") != finds, one.name))
     preamble = read_text(preambles[0]).strip() if preambles else base.preamble
-    pool = base.with_bank(load_examples(programs, base.form), load_reading(reading[0]))
+    knowledge = sorted(programs.parent.glob(f"{task}_examples_knowledge[0-9]*.json"))
+    pool = base.with_bank(
+        load_examples(programs, base.form),
+        load_reading(reading[0]),
+        load_knowledge(knowledge[0]) if knowledge else None,
+    )
+    about = f"Programs and examples of {programs.parent}, the preamble of "
     return dataclasses.replace(
-        pool, name=programs.stem, preamble=preamble, wording="release", reading_wording="release"
+        pool,
+        name=programs.stem,
+        preamble=preamble,
+        wording="release",
+        reading_wording="release",
+        about=about + (preambles[0].name if preambles else f"this project's set {base.name}"),
     )
 
 

@@ -313,6 +313,18 @@ def test_files_of_the_release_are_a_prompt_set_as_they_are(pool: Path) -> None:
     assert load(str(pool)).preamble == "query, find_object"
 
 
+def test_knowledge_examples_of_the_release_come_with_its_programs(pool: Path) -> None:
+    for one in list(pool.parent.glob("covr_*")):
+        one.rename(one.with_name(one.name.replace("covr", "okvqa")))
+    programs = {k: {"question": "Who?", "program": "answer = knowledge_query('Who?')"} for k in "78"}
+    (pool.parent / "okvqa_programs50_find.json").write_text(json.dumps(programs))
+    known = {"8": {"question": "Who is it?", "answer": "you"}, "7": [{"question": "Who am I?", "answer": "me"}]}
+    (pool.parent / "okvqa_examples_knowledge50.json").write_text(json.dumps(known))
+    prompts = load(pool.with_name("okvqa_programs50_find.json"))
+    assert {one.question for one in prompts.knowledge} == {"Who is it?", "Who am I?"}
+    assert [one.answer for one in prompts.knowledge_of(["7"])] == ["me"]
+
+
 def test_what_the_files_of_the_release_lack_is_named(pool: Path) -> None:
     (pool.parent / "covr_examples50.json").unlink()
     with pytest.raises(InputError, match=r"covr_programs50_find\.json has no reading examples beside it"):

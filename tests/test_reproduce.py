@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 from pathlib import Path
 
@@ -36,6 +38,51 @@ def test_a_plan_says_what_is_missing_and_asks_nothing(data: Path, tmp_path: Path
     assert not (tmp_path / "run").exists()
 
 
+@pytest.fixture
+def release(tmp_path: Path) -> Path:
+    """A folder laid out as a checkout of the release, with examples of our own."""
+    folder = tmp_path / "release"
+    folder.mkdir()
+    programs = {str(k): {"question": f"Is it {k}?", "program": "answer = query(images[0], 'a?')"} for k in range(8)}
+    for end in ("", "_find"):
+        (folder / f"covr_programs_and_questions50b{end}.json").write_text(json.dumps(programs))
+    reading = [{"question_id": k, "question": "a?", "answer": "no", "captions": [["b"]]} for k in range(9)]
+    (folder / "covr_examples50.json").write_text(json.dumps(reading))
+    return folder
+
+
+def test_a_plan_says_whose_prompts_are_shown(data: Path, release: Path, codevqa: CommandLine) -> None:
+    words = ["reproduce", "covr", "--data", data, "--plan", "--lm", "openai-completion:some"]
+    assert re.search(r"prompts: covr, \d+ programs, \d+ reading examples\n  not the release's", codevqa(*words).stdout)
+    told = codevqa(*words, "--release", release).stdout
+    assert "prompts: covr_programs_and_questions50b, 8 programs, 9 reading examples" in told
+    assert f"Programs and examples of {release}, the preamble of this project's set covr" in told
+    (release / "covr_preamble.py").write_text("query(img, question)")
+    detector = ["--set", "detector=zero-shot:some"]
+    told = codevqa(*words, "--release", release, *detector).stdout
+    assert "prompts: covr_programs_and_questions50b_find," in told and "the preamble of covr_preamble.py" in told
+
+
+def test_a_table_that_would_be_empty_is_refused_before_the_run(
+    data: Path, tmp_path: Path, codevqa: CommandLine
+) -> None:
+    copy = tmp_path / "data"
+    shutil.copytree(data / "covr", copy / "covr")
+    rows = [json.loads(line) for line in (copy / "covr" / "test.jsonl").read_text().splitlines()]
+    hidden = [{name: value for name, value in row.items() if name != "answer"} for row in rows]
+    (copy / "covr" / "test.jsonl").write_text("\n".join(map(json.dumps, hidden)))
+    words = ["reproduce", "covr", "--data", copy, "--lm", "openai-completion:some", "--out", tmp_path / "run"]
+    planned = codevqa(*words, "--plan")
+    assert planned.returncode == 0 and f"{len(rows)} questions have no answer" in planned.stdout
+    assert "put test_paraphrased.json of the paper's authors beside it" in planned.stdout
+    done = codevqa(*words)
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and not (tmp_path / "run").exists()
+    assert "No question of covr test_paraphrased has an answer: the table would be empty." in done.stderr
+    answered = [{"question_id": row["qid"], **row} for row in rows]
+    (copy / "covr" / "test_paraphrased.json").write_text(json.dumps(answered))
+    assert "have no answer" not in codevqa(*words, "--plan").stdout
+
+
 @pytest.mark.slow
 def test_the_table_stands_beside_the_paper_s_and_a_run_goes_on(
     data: Path, tmp_path: Path, codevqa: CommandLine
@@ -45,7 +92,7 @@ def test_the_table_stands_beside_the_paper_s_and_a_run_goes_on(
     assert first.returncode == 0, first.stderr
     done = codevqa(*words, "--limit", "3")
     assert done.returncode == 0, done.stderr
-    assert "paper: covr test_paraphrased  7,024      54.11 %" in done.stdout
+    assert re.search(r"paper: covr test_paraphrased +7,024 +54\.11 %", done.stdout)
     assert (tmp_path / "run" / "report.html").is_file()
     with Store.open(tmp_path / "run") as store:
         assert store.counts()[("codevqa", 0)] == 3
@@ -68,7 +115,14 @@ def test_pictures_that_are_missing_are_told_before_models_are_loaded(
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [(["vqav2", "--lm", "openai:x"], "no table of 'vqav2'"), (["gqa"], "has no language model of its own")],
+    [
+        (["vqav2", "--lm", "openai:x"], "no table of 'vqav2'"),
+        (["gqa"], "has no language model of its own"),
+        (
+            ["gqa", "--lm", "openai:x", "--release", "/nowhere"],
+            "/nowhere has no gqa_programs_and_questions_nocomments3b",
+        ),
+    ],
 )
 def test_what_cannot_be_set_up_is_one_line(
     words: list[str], said: str, data: Path, tmp_path: Path, codevqa: CommandLine

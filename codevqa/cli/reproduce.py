@@ -17,6 +17,9 @@ def reproduce(
     data: Annotated[Path, typer.Option(help="Folder of the data set, as downloaded.")],
     out: Annotated[Path | None, typer.Option(help="Folder of the run; else runs/paper-DATASET.")] = None,
     language_model: LanguageModel = None,
+    release: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="A checkout of the paper's release, for its prompts.")
+    ] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Only say what it takes.")] = False,
     split: Annotated[str | None, typer.Option(help="Another split than the paper's.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Questions at most.")] = None,
@@ -26,30 +29,36 @@ def reproduce(
 ) -> None:
     """Set up the paper's table: its models and method on its data, both methods, beside what it reports.
 
-    Preset paper with --compat release; the language model is yours. Says what it takes first, goes on with a run that
-    is there, and writes the report into it.
+    Preset paper with --compat release; the language model is yours. Prompts are the release's with --release. Says what
+    it takes first, goes on with a run that is there, and writes the report into it.
     """
     from ..core.errors import UnknownNameError
     from ..eval.datasets import open_dataset
     from ..eval.report.report import write
-    from ..eval.reproduce import SPLITS, plan_lines, table_lines
+    from ..eval.reproduce import SPLITS, plan_lines, require_answers, table_lines
     from ..eval.reproduce import plan as look
     from ..eval.run.choices import engine_for
     from ..eval.run.runner import evaluate
     from ..presets.assembly import whole
     from ..presets.configuration import configure
+    from ..prompts import find_pool
     from .progress import Bar
 
     if dataset not in SPLITS:
         raise UnknownNameError(f"The paper has no table of {dataset!r} to set up.", hint="gqa, covr or nlvr2.")
     choice = chosen("paper", config, "release", sets, language_model=language_model)
     configuration = whole(configure(choice.preset, choice.layers))
+    if release is not None:
+        pool = find_pool(release, dataset, finds="detector" in configuration.parts)
+        choice = chosen("paper", config, "release", sets, language_model=language_model, prompts=str(pool))
+        configuration = whole(configure(choice.preset, choice.layers))
     opened = open_dataset(dataset, data, split or SPLITS[dataset])
     folder = out or Path("runs", f"paper-{dataset}")
     found = look(opened, configuration, folder, limit)
     print("\n".join(plan_lines(found)), flush=True)
     if plan:
         return
+    require_answers(found)
     engine = engine_for(opened, choice.preset, choice.layers)
     try:
         with Bar(quiet) as bar:
