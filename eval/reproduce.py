@@ -61,8 +61,7 @@ def plan(dataset: DataSet, configuration: Configuration, out: Path, limit: int |
     """Reads the data set and the prompt set through and looks for the models. Loads and fetches no model.
 
     Raises:
-        InputError: a file of the data set is damaged.
-        SetupError: one of the prompt set is missing or damaged.
+        InputError: a file of the data set or of the prompt set is damaged.
     """
     prompts = load(configuration.settings.prompts or dataset.prompts)
     files: dict[tuple[str, str], bool] = {}

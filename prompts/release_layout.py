@@ -94,13 +94,13 @@ def find_pool(folder: Path, task: str, *, finds: bool = False) -> Path:
         finds: whether to take programs that call ``find_object``, where the data set has such.
 
     Raises:
-        SetupError: the folder does not have them.
+        InputError: the folder does not have them.
     """
     plain = folder / POOLS[task]
     finding = plain.with_stem(f"{plain.stem}_find")
     found = finding if finds and finding.is_file() else plain
     if not found.is_file():
-        raise SetupError(
+        raise InputError(
             f"{folder} has no {found.name}.", hint="Give a checkout of https://github.com/sanjayss34/codevqa."
         )
     return found
