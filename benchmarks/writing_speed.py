@@ -142,7 +142,7 @@ def main() -> None:
     def log(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
-    def language_model(batch: int, given: Any = model, loop: bool | None = None) -> TransformersLM:
+    def language_model(batch: int, given: Any = model, loop: bool = True) -> TransformersLM:
         return TransformersLM(given, reader, name="random", max_batch=batch, loop=loop)
 
     ours = language_model(options.slots)

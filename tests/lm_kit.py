@@ -45,45 +45,6 @@ def sliding() -> Any:
     return MistralForCausalLM(MistralConfig(**sizes(), num_key_value_heads=2, sliding_window=16))
 
 
-def capped() -> Any:
-    from transformers import Gemma2Config, Gemma2ForCausalLM
-
-    return Gemma2ForCausalLM(
-        Gemma2Config(**sizes(), num_key_value_heads=2, head_dim=8, layer_types=["full_attention"] * 2)
-    )
-
-
-def alibi() -> Any:
-    from transformers import BloomConfig, BloomForCausalLM
-
-    return BloomForCausalLM(BloomConfig(vocab_size=400, hidden_size=32, n_layer=2, n_head=4, initializer_range=0.25))
-
-
-def maskless() -> Any:
-    """Falcon with ALiBi counts on a mask."""
-    from transformers import FalconConfig, FalconForCausalLM
-
-    config = FalconConfig(vocab_size=400, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, alibi=True)
-    return FalconForCausalLM(config)
-
-
-def uncached() -> Any:
-    """The first GPT keeps no keys and values."""
-    from transformers import OpenAIGPTConfig, OpenAIGPTLMHeadModel
-
-    return OpenAIGPTLMHeadModel(OpenAIGPTConfig(vocab_size=400, n_positions=CONTEXT, n_embd=32, n_layer=2, n_head=4))
-
-
-OTHERS: dict[Callable[[], Any], str] = {
-    sliding: "not every layer attends over the whole text",
-    capped: "UnsupportedError: Gemma2Attention needs more than causal attention",
-    alibi: "logits differ by|RuntimeError",
-    maskless: "TypeError: unsupported operand",
-    uncached: "UnsupportedError: no keys and values to keep",
-}
-"""Models that are not for our own loops, and what is said of the reason."""
-
-
 def sizes() -> dict[str, Any]:
     return {
         "vocab_size": 400,

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import lm_kit
 import pytest
 import torch
-from lm_kit import CONTEXT, HEAD, OTHERS, alone, gpt2, llama, mixed, qwen2
+from lm_kit import CONTEXT, HEAD, alone, gpt2, llama, mixed, qwen2
 
 from codevqa.core.errors import ModelError
 from codevqa.models.base import GenerationRequest
-from codevqa.models.causal_lm import TransformersLM, phases
+from codevqa.models.causal_lm import TransformersLM
 from codevqa.models.causal_lm.gpu import decoder as gpu_decoder
 from codevqa.models.causal_lm.gpu import slots
 from codevqa.models.causal_lm.gpu.decoder import Schedule, SlotDecoder
@@ -54,34 +53,6 @@ def test_equals_generate_one_by_one(make: Callable[[], Any], slots: int, schedul
     assert lm.generate(mixed()) == expected
     assert lm.generate(list(reversed(mixed()))) == expected[::-1], "slots of the last call were not begun afresh"
     assert lm.stats.generate_calls == 0 and lm.stats.steps > 0
-
-
-@pytest.mark.parametrize(("make", "reason"), OTHERS.items())
-def test_other_kinds_of_attention_go_through_generate(
-    make: Callable[[], Any], reason: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    lm, plain = build(make), build(make, loop=False)
-    requests = [GenerationRequest(HEAD + word, 8, shared=len(HEAD)) for word in ("red", "ball box")]
-    assert lm.generate(requests) == plain.generate(requests)
-    assert not lm.own_loop and lm.stats.generate_calls > 0
-    (said,) = caplog.messages
-    assert re.fullmatch(f"{type(lm.model).__name__} is decoded by generate, .*({reason}).*", said)
-    assert lm.model.config._attn_implementation != phases.NAME
-
-
-def test_the_probe_notices_another_scale_and_another_mask(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert build(llama)._loop.supported()
-    attend = slots.Step.attend
-    with monkeypatch.context() as patch:
-        patch.setattr(slots.Step, "attend", lambda self, q, k, v, scale: attend(self, q, k, v, 0.5 * scale))
-        assert not build(llama)._loop.supported()
-    with monkeypatch.context() as patch:
-        patch.setattr(phases.Prefill, "attend", lambda self, q, k, v, scale: attend_all(q, k, v, scale))
-        assert not build(llama)._loop.supported()
-
-
-def attend_all(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float) -> torch.Tensor:
-    return torch.nn.functional.scaled_dot_product_attention(query, key, value, scale=scale, enable_gqa=True)
 
 
 def test_the_model_is_left_as_it_was() -> None:
@@ -245,8 +216,6 @@ def scarce(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
 def test_out_of_memory_halves_the_slots_and_goes_on(scarce: Any) -> None:
     lm = build(llama, max_batch=16)
-    lm._use_loop = True
-    lm._loop._shapes = [(2, 8, 8)] * 2
     assert lm.generate(mixed()) == alone(llama)
     assert next(scarce) == [16, 8, 4, 2]
     assert lm.generate(mixed()) == alone(llama)

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from lm_kit import alone, build, gpt2, llama, mixed, qwen2, sizes
+from lm_kit import gpt2, llama, qwen2, sizes
 
-from codevqa.models.causal_lm.cpu import llama_layers
 from codevqa.models.causal_lm.cpu.forward_pass import KeyValues, Pack, Part
 from codevqa.models.causal_lm.cpu.llama_layers import LlamaLayers
 
@@ -27,17 +26,10 @@ def normed() -> Any:
     return Qwen3ForCausalLM(Qwen3Config(**sizes(), num_key_value_heads=2, head_dim=8))
 
 
-def scaled() -> Any:
-    """Llama with the same weights, whose layers count for less."""
-    from transformers import GraniteConfig, GraniteForCausalLM
-
-    return GraniteForCausalLM(GraniteConfig(**sizes(), num_key_value_heads=2, residual_multiplier=0.5))
-
-
 def memory(model: Any) -> KeyValues:
     config = model.config
     width = config.hidden_size // config.num_attention_heads
-    shape = (config.num_hidden_layers, config.num_key_value_heads, width, width)
+    shape = (config.num_hidden_layers, config.num_key_value_heads, width)
     return KeyValues(shape, 2, 64, torch.float32, torch.device("cpu"))
 
 
@@ -83,23 +75,3 @@ def test_which_models_it_fits() -> None:
     hooked = llama()
     hooked.base_model.layers[1].register_forward_hook(lambda *given: None)
     assert not LlamaLayers.fits(hooked)
-
-
-def test_a_model_that_looks_the_same_and_is_not_goes_through_its_modules(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "codevqa")
-    lm, plain = build(scaled), build(scaled, loop=False)
-    assert LlamaLayers.fits(lm.model) and lm.own_loop
-    assert lm._loop._layers is None  # type: ignore[union-attr]
-    (said,) = caplog.messages
-    assert said.startswith("GraniteForCausalLM goes through its own modules, not the short way: logits differ by ")
-    asked = mixed()
-    assert lm.generate(asked) == [plain.generate([request])[0] for request in asked]
-
-
-def test_what_the_probe_compares_is_this_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    lm = build(llama)
-    assert lm.own_loop and lm._loop._layers is not None  # type: ignore[union-attr]
-    monkeypatch.setattr(llama_layers, "_rotated", lambda heads, turn: heads)
-    lm = build(llama)
-    assert lm.own_loop and lm._loop._layers is None  # type: ignore[union-attr]
-    assert lm.generate(mixed()) == alone(llama)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import random
-import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 import torch
-from lm_kit import CONTEXT, HEAD, OTHERS, alone, build, gpt2, llama, mixed, qwen2
+from lm_kit import CONTEXT, HEAD, alone, build, gpt2, llama, mixed, qwen2
 
 from codevqa.core.errors import ModelError
 from codevqa.models.base import GenerationRequest
-from codevqa.models.causal_lm import TransformersLM, phases
+from codevqa.models.causal_lm import TransformersLM
 from codevqa.models.causal_lm.cpu import decoder as cpu_decoder
 from codevqa.models.causal_lm.cpu import forward_pass
 from codevqa.models.causal_lm.cpu.decoder import PackedDecoder
@@ -61,34 +60,6 @@ def test_many_calls_forget_and_split_what_is_kept(workers: int) -> None:
         assert isinstance(lm._loop.prefixes, PrefixCache) and 0 < lm._loop.prefixes.size <= 30_000
 
 
-@pytest.mark.parametrize(("make", "reason"), OTHERS.items())
-def test_other_kinds_of_attention_go_through_generate(
-    make: Callable[[], Any], reason: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    lm, plain = build(make), build(make, loop=False)
-    requests = [GenerationRequest(HEAD + word, 8, shared=len(HEAD)) for word in ("red", "ball box")]
-    assert lm.generate(requests) == plain.generate(requests)
-    assert not lm.own_loop and lm.stats.generate_calls > 0
-    (said,) = caplog.messages
-    assert re.fullmatch(f"{type(lm.model).__name__} is decoded by generate, .*({reason}).*", said)
-    assert lm.model.config._attn_implementation != phases.NAME
-
-
-def test_the_probe_notices_another_scale_another_mask_and_another_slot(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert build(llama)._loop.supported()
-    attend, mask, part = forward_pass.Pack.attend, forward_pass.Pack._mask, forward_pass.Part
-    with monkeypatch.context() as patch:
-        patch.setattr(forward_pass.Pack, "attend", lambda self, q, k, v, scale: attend(self, q, k, v, 0.5 * scale))
-        assert not build(llama)._loop.supported()
-    with monkeypatch.context() as patch:
-        patch.setattr(forward_pass.Pack, "_mask", lambda self, *given: None)
-        assert not build(llama)._loop.supported()
-    with monkeypatch.context() as patch:
-        patch.setattr(cpu_decoder, "Part", lambda slot, *given: part(1, *given))
-        assert not build(llama)._loop.supported()
-    assert mask is forward_pass.Pack._mask
-
-
 def test_the_model_is_left_as_it_was() -> None:
     lm = build(llama)
     before = lm.model.config._attn_implementation
@@ -129,7 +100,7 @@ def test_right_guesses_save_passes_and_end_where_the_text_ends(monkeypatch: pyte
     requests = [GenerationRequest(HEAD + word, 30) for word in ("red", "box", "img")]
     monkeypatch.setattr(PackedDecoder, "_cores", lambda self: 1)
     lm = build(llama)
-    lm._use_loop = False
+    lm.own_loop = False
     lm._ends = set()
     lm.model.generation_config.eos_token_id = None
     prompts = [lm.tokenizer(r.prompt)["input_ids"] for r in requests]
@@ -138,7 +109,7 @@ def test_right_guesses_save_passes_and_end_where_the_text_ends(monkeypatch: pyte
         given = torch.tensor([ids])
         whole.append(lm.model.generate(given, attention_mask=torch.ones_like(given), max_new_tokens=60)[0].tolist())
     plain = lm.generate(requests)
-    lm._use_loop = None
+    lm.own_loop = True
     draw = random.Random(0)
 
     def guess(text: Sequence[int], count: int) -> list[int]:

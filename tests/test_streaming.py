@@ -113,7 +113,6 @@ def test_it_is_told_before_the_rest_is_made(lm: TransformersLM, monkeypatch: pyt
         passes[0] += 1
         return forward(*args, **given)
 
-    assert lm.own_loop is not None
     monkeypatch.setattr(embed, "forward", counted)
     at: list[int] = []
     lm.generate([GenerationRequest(PROMPTS[0], 40, on_text=lambda text: at.append(passes[0]))])

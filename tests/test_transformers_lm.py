@@ -33,10 +33,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_tiny_lm(tmp_path_factory.mktemp("lm"))
 
 
-@pytest.fixture(params=[None, False], ids=["loop", "generate"])
+@pytest.fixture(params=[True, False], ids=["loop", "generate"])
 def lm(folder: Path, request: pytest.FixtureRequest) -> TransformersLM:
     made = TransformersLM.from_pretrained(folder, device="cpu", loop=request.param)
-    assert made.own_loop is (request.param is None)
+    assert made.own_loop is request.param
     return made
 
 

@@ -103,7 +103,7 @@ class TransformersLoad(_Place, total=False):
     max_batch: int | None
     prefix_cache_bytes: int
     name: str | None
-    loop: bool | None
+    loop: bool
 
 
 class LlamaCppLoad(TypedDict, total=False):

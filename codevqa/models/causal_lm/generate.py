@@ -16,6 +16,11 @@ from .marked_prefixes import MarkedPrefixes
 from .stats import LMStats
 from .tokenised_request import FindEnd, TokenisedRequest
 
+_STEADY = ("default", "linear", "llama3", "proportional", "yarn")
+"""Kinds of rotary embedding that turn a position by the same angles in every text."""
+_ALONE = ("mpt", "rwkv")
+"""Types of models that do not pass over padding."""
+
 
 class PerRequestStopping:
     """Stopping criterion of transformers with an end of its own for each request."""
@@ -64,12 +69,17 @@ class GenerateDecoder:
     """Runs groups of requests through ``model.generate``, a batch at a time, left-padded after the common prefix.
 
     Models whose layers do not all attend over the whole text (sliding windows, linear attention) get the same results
-    without reuse of prefixes.
+    without reuse of prefixes; where positions depend on the length of a text or on padding, each request is
+    computed alone.
     """
 
-    def __init__(self, model: Any, *, pad: int, max_batch: int, prefix_bytes: int, stats: LMStats) -> None:
-        self.model, self.pad, self.max_batch, self.stats = model, pad, max_batch, stats
-        self.reuse = True
+    def __init__(
+        self, model: Any, *, pad: int, max_batch: int, prefix_bytes: int, stats: LMStats, context: int | None
+    ) -> None:
+        alone = needs_solitude(model)
+        self.model, self.pad, self.stats, self.context = model, pad, stats, context
+        self.max_batch = 1 if alone else max_batch
+        self.reuse = not alone
         self.prefixes = MarkedPrefixes(prefix_bytes, _bytes)
 
     def run(self, requests: Sequence[TokenisedRequest], find_end: FindEnd) -> dict[int, list[int]]:
@@ -87,7 +97,7 @@ class GenerateDecoder:
         for prefix, members in groups.items():
             start = 0
             while start < len(members):
-                batch = members[start : start + self.max_batch]
+                batch = self._batch(members[start : start + self.max_batch])
                 try:
                     done.update(self._decode(batch, prefix, find_end))
                 except torch.OutOfMemoryError:
@@ -97,6 +107,15 @@ class GenerateDecoder:
                     continue
                 start += len(batch)
         return done
+
+    def _batch(self, members: Sequence[TokenisedRequest]) -> Sequence[TokenisedRequest]:
+        """Returns the first members that fit the context together: each goes on until the last has ended."""
+        most = 0
+        for count, request in enumerate(members):
+            most = max(most, request.max_tokens)
+            if count and self.context is not None and len(request.tokens) + most > self.context:
+                return members[:count]
+        return members
 
     def _decode(
         self, batch: Sequence[TokenisedRequest], prefix: tuple[int, ...], find_end: FindEnd
@@ -160,6 +179,18 @@ def plain_cache(model: Any) -> Any | None:
 
     past = DynamicCache(config=model.config)
     return None if any(type(layer) is not DynamicLayer for layer in past.layers) else past
+
+
+def needs_solitude(model: Any) -> bool:
+    """Whether a text comes out right only if it is computed alone and as a whole.
+
+    So it is where positions are turned by other angles in a longer text.
+    """
+    config = model.config.get_text_config()
+    given = getattr(config, "rope_parameters", None) or {}
+    # Some models have one for each kind of layer.
+    each = [given] if "rope_type" in given else [one for one in given.values() if isinstance(one, dict)]
+    return model.config.model_type in _ALONE or any(one.get("rope_type", "default") not in _STEADY for one in each)
 
 
 def _bytes(past: Any) -> int:

@@ -17,7 +17,9 @@ from torch.nn import functional
 from transformers.cache_utils import Cache
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-__all__ = ["Pair", "Past", "Phase", "Prefill", "SlotMemory", "UnsupportedError", "attend_in", "replace_attention"]
+from ...core.errors import InternalError
+
+__all__ = ["Pair", "Past", "Phase", "Prefill", "SlotMemory", "attend_in", "replace_attention"]
 
 NAME = "codevqa_slots"
 """What transformers knows the attention function by."""
@@ -30,10 +32,6 @@ Past: TypeAlias = "list[Pair]"
 _current = threading.local()
 _CHANGES = ("softcap", "s_aux", "position_bias", "sliding_window")
 """Arguments with which a layer asks for another attention than softmax over the whole text."""
-
-
-class UnsupportedError(Exception):
-    """This model's layers need more than plain causal attention."""
 
 
 class Phase(Cache):  # type: ignore[misc, unused-ignore]
@@ -125,7 +123,9 @@ def _attend(
 ) -> tuple[torch.Tensor, None]:
     phase: Phase | None = getattr(_current, "phase", None)
     if phase is None or attention_mask is not None or any(given.get(name) is not None for name in _CHANGES):
-        raise UnsupportedError(f"{type(module).__name__} needs more than causal attention")
+        raise InternalError(
+            f"{type(module).__name__} needs more than causal attention.", hint="Decode with loop=False."
+        )
     return phase.attend(query, key, value, scaling).transpose(1, 2).contiguous(), None
 
 

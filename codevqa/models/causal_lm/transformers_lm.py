@@ -1,9 +1,9 @@
 """Any causal language model of transformers, run in this process: greedy, batched, shared prompt prefixes kept.
 
-Models whose every layer attends over the whole text are decoded by a loop of our own, in slots on a GPU
-(:mod:`.gpu.decoder`) and in packed passes with guesses elsewhere (:mod:`.cpu.decoder`); all others by
-``model.generate`` (:mod:`.generate`). All end each request at its own token limit and stop strings, and give the same
-completions.
+Models of the types in :data:`.decoding_loop.COMPARED` are decoded by a loop of our own where every layer attends over
+the whole text: in slots on a GPU (:mod:`.gpu.decoder`) and in packed passes with guesses elsewhere
+(:mod:`.cpu.decoder`). All others are decoded by ``model.generate`` (:mod:`.generate`). All end each request at its own
+token limit and stop strings, and give the same completions.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class TransformersLM:
         name: id reported with answers.
         max_batch: most prompts decoded together; None takes 64 on a GPU and 16 elsewhere. Fewer where memory is short.
         prefix_cache_bytes: memory for prompt prefixes kept between calls; 0 keeps none.
-        loop: False decodes with ``model.generate`` whatever the model; None tries our own loop on a short text first.
+        loop: False decodes with ``model.generate`` whatever the model.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class TransformersLM:
         name: str,
         max_batch: int | None = None,
         prefix_cache_bytes: int = 256 * 2**20,
-        loop: bool | None = None,
+        loop: bool = True,
     ) -> None:
         from transformers import GenerationConfig
 
@@ -93,13 +93,14 @@ class TransformersLM:
         self.context: int | None = getattr(model.config.get_text_config(), "max_position_embeddings", None)
         """Tokens that prompt and completion may take together; None where the architecture has no limit."""
         options: dict[str, Any] = {"max_batch": max_batch, "prefix_bytes": prefix_cache_bytes, "stats": self.stats}
-        self._reference = GenerateDecoder(model, pad=pad, **options)
+        self._reference = GenerateDecoder(model, pad=pad, context=self.context, **options)
         self._loop: SlotDecoder | PackedDecoder
         if model.device.type == "cuda":
             self._loop = SlotDecoder(model, pad=pad, **options)
         else:
             self._loop = PackedDecoder(model, **options)
-        self._use_loop = loop
+        self.own_loop = loop and self._loop.supported()
+        """Whether the model is decoded by our own loop."""
         self._heads: LRUCache[str | tuple[Message, ...], list[int]] = LRUCache(64)
         self._holds = GrammarHolds(model, tokenizer, self._ends, name)
 
@@ -113,7 +114,7 @@ class TransformersLM:
         max_batch: int | None = None,
         prefix_cache_bytes: int = 256 * 2**20,
         name: str | None = None,
-        loop: bool | None = None,
+        loop: bool = True,
     ) -> TransformersLM:
         """Loads a model and its tokenizer from a folder or the Hugging Face hub.
 
@@ -155,14 +156,6 @@ class TransformersLM:
     def joins(self) -> bool:
         """Whether requests may join others that it works on: in slots, on a GPU."""
         return isinstance(self._loop, SlotDecoder)
-
-    @property
-    def own_loop(self) -> bool:
-        """Whether the model is decoded by our own loop."""
-        if self._use_loop is None:
-            with quiet():
-                self._use_loop = self._loop.supported()
-        return self._use_loop
 
     def generate(self, requests: Sequence[GenerationRequest]) -> list[Completion]:
         """Continues each prompt greedily; batched results equal those of one request at a time.

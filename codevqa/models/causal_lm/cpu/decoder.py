@@ -5,13 +5,12 @@ beginning (:mod:`.prefix_cache`), or the last token and a guess at those that fo
 model confirms as many as it would have written itself (speculative decoding: Leviathan et al., 2023; greedy, so the
 text is the same). New prompts join as texts end. Two threads share the prompts: at these sizes that keeps two cores
 busier than two threads for each product of matrices do, and waits for nobody where other programs want the cores, too.
-Models built like Llama take a shorter way through their layers than that of transformers (:mod:`.llama_layers`).
+Models of Llama's layers take a shorter way through them than that of transformers (:mod:`.llama_layers`).
 """
 
 from __future__ import annotations
 
 import inspect
-import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -25,7 +24,7 @@ from ...cpu_threads import LARGE, compute_with
 from ..decoding_loop import DecodingLoop
 from ..grammar_hold import GrammarHold
 from ..int8_linear import weights
-from ..phases import Prefill, UnsupportedError, attend_in
+from ..phases import attend_in
 from ..stats import LMStats
 from ..tokenised_request import TokenisedRequest, common_prefix_length
 from ..work import Work
@@ -33,8 +32,6 @@ from .forward_pass import KeyValues, Pack, Part
 from .llama_layers import LlamaLayers
 from .prefix_cache import PrefixCache
 from .speculation import Drafter
-
-_log = logging.getLogger(__name__)
 
 _PASS = 448
 """Tokens in one pass, about: more cost as much each, fewer cost more."""
@@ -102,45 +99,10 @@ class PackedDecoder(DecodingLoop):
         layers = getattr(model.config.get_text_config(), "num_hidden_layers", 1)
         self._large = weights(model.base_model) >= LARGE * layers
 
-    def _misfit(self) -> str | None:
-        """Tries the short way through the layers first, then the model's own modules."""
-        reason = super()._misfit()
-        if reason is not None and self._layers is not None:
-            _log.info("%s goes through its own modules, not the short way: %s.", type(self.model).__name__, reason)
-            self._layers = None
-            reason = super()._misfit()
-        return reason
-
     def release(self) -> None:
         """Gives slots and kept prefixes back."""
         self._memories.clear()
         self.prefixes.clear()
-
-    def _probe(self, ids: torch.Tensor) -> torch.Tensor:
-        third = ids.shape[1] // 3
-        tokens: list[int] = ids[0].tolist()
-        phase = Prefill(None)
-        with attend_in(phase):
-            self.model.base_model(
-                input_ids=ids[:, :third],
-                position_ids=torch.arange(third, device=self.device)[None],
-                past_key_values=phase,
-                use_cache=True,
-            )
-        self._note_shapes(phase.past)
-        memory = KeyValues(self._shape(), 2, len(tokens), self._dtype, self.device)
-        memory.fill(1, [(torch.cat([key for key, _ in phase.past]), torch.cat([value for _, value in phase.past]))])
-        short = tokens[:5]
-        self._forward(memory, [Part(0, 0, short), Part(1, third, tokens[third : 2 * third])], [0, 0])
-        for at in range(2 * third, len(tokens) - 1):
-            self._forward(memory, [Part(1, at, tokens[at : at + 1]), Part(0, 5, short[:3])], [1, 3])
-        last = [Part(0, 2, short), Part(1, len(tokens) - 1, tokens[-1:])]
-        return self._forward(memory, last, [2, 1])[-1:].float()
-
-    def _shape(self) -> tuple[int, int, int, int]:
-        if len(set(self._shapes)) != 1:
-            raise UnsupportedError("layers of different shapes")
-        return (len(self._shapes), *self._shapes[0])
 
     def _decoded_together(self, requests: int) -> int:
         return min(self.max_batch, requests)
@@ -291,8 +253,7 @@ class PackedDecoder(DecodingLoop):
         length = max([-(-length // _GRAIN) * _GRAIN, *(memory.length for memory in self._memories)])
         count = max([count, *(memory.count for memory in self._memories)])
         self._memories = kept = []
-        shape = self._shape()
-        self._memories = [KeyValues(shape, count, length, self._dtype, self.device) for _ in range(workers)]
+        self._memories = [KeyValues(self._shape(), count, length, self._dtype, self.device) for _ in range(workers)]
         return self._memories
 
 

@@ -17,7 +17,7 @@ class KeyValues:
     """Keys and values of several texts, one slot each.
 
     Args:
-        shape: layers, heads, width of a key and width of a value.
+        shape: layers, heads, and width of a key or value.
         count: how many slots.
         length: tokens a slot holds.
         dtype: of keys and values.
@@ -25,12 +25,12 @@ class KeyValues:
     """
 
     def __init__(
-        self, shape: tuple[int, int, int, int], count: int, length: int, dtype: torch.dtype, device: torch.device
+        self, shape: tuple[int, int, int], count: int, length: int, dtype: torch.dtype, device: torch.device
     ) -> None:
-        layers, heads, key, value = shape
+        layers, heads, width = shape
         self.count, self.length, self.device = count, length, device
-        self.keys = torch.empty(layers, count, heads, length, key, dtype=dtype, device=device)
-        self.values = torch.empty(layers, count, heads, length, value, dtype=dtype, device=device)
+        self.keys = torch.empty(layers, count, heads, length, width, dtype=dtype, device=device)
+        self.values = torch.empty(layers, count, heads, length, width, dtype=dtype, device=device)
 
     def fill(self, slot: int, blocks: Sequence[KeyValueBlock]) -> None:
         """Puts runs of keys and values into a slot, one after another from its start."""

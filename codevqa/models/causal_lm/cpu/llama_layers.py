@@ -1,7 +1,7 @@
 """The forward pass of models built like Llama, without what it costs to go through their modules.
 
 The same layers in fewer steps, and the last one only for the tokens whose logits are asked for: of the others nothing
-but keys and values is ever read. Whether a model's layers are these is tried on its logits (:mod:`..decoding_loop`).
+but keys and values is ever read.
 """
 
 from __future__ import annotations
@@ -10,17 +10,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import nn
 from torch.nn import functional
 
-from ..int8_linear import Int8Linear
 from .forward_pass import Pack
 
-__all__ = ["LlamaLayers"]
+__all__ = ["BUILT_ALIKE", "LlamaLayers"]
 
-_LINEAR = {f"self_attn.{name}_proj" for name in "qkvo"} | {f"mlp.{name}_proj" for name in ("gate", "up", "down")}
-_NORMS = {"input_layernorm.weight", "post_attention_layernorm.weight"}
-_WEIGHTS = {f"{name}.weight" for name in _LINEAR} | _NORMS
+BUILT_ALIKE = ("llama", "mistral", "qwen2")
+"""Types of models built of these layers."""
 
 
 class LlamaLayers:
@@ -40,17 +37,12 @@ class LlamaLayers:
 
     @staticmethod
     def fits(model: Any) -> bool:
-        """Whether the model has the parts of one built like Llama, and no others."""
-        base = model.base_model
+        """Whether the model is of these layers, in full precision."""
         # Half precision rounds after each step: fewer of them would not give the same text.
-        if model.dtype is not torch.float32 or not hasattr(model, "lm_head"):
-            return False
-        if not all(hasattr(base, name) for name in ("embed_tokens", "layers", "rotary_emb", "norm")):
+        if model.config.model_type not in BUILT_ALIKE or model.dtype is not torch.float32:
             return False
         # A hook would be passed over.
-        if any(part._forward_hooks or part._forward_pre_hooks for part in model.modules()):
-            return False
-        return all(_is_plain(layer) for layer in base.layers)
+        return not any(part._forward_hooks or part._forward_pre_hooks for part in model.modules())
 
     def __call__(self, phase: Pack, wanted: Sequence[int]) -> torch.Tensor:
         """Runs a pass; returns the logits of the last ``wanted`` tokens of each part, one after another."""
@@ -82,14 +74,6 @@ class LlamaLayers:
         gate = functional.silu(gate, inplace=True) if self._silu else mlp.act_fn(gate)
         made: torch.Tensor = mlp.down_proj(gate.mul_(mlp.up_proj(seen)))
         return made
-
-
-def _is_plain(layer: Any) -> bool:
-    names = {name for name, _ in layer.named_parameters() if not name.endswith("proj.bias")}
-    linear = [layer.get_submodule(name) for name in _LINEAR]
-    if all(type(one) is Int8Linear for one in linear):
-        return names == _NORMS
-    return names == _WEIGHTS and all(type(one) is nn.Linear for one in linear)
 
 
 def _heads(tokens: torch.Tensor, width: int) -> torch.Tensor:

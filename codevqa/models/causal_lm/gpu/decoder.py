@@ -22,7 +22,7 @@ from ..stats import LMStats
 from ..tokenised_request import TokenisedRequest
 from ..work import Work
 from .prefix_plan import PrefixNode, plan_prefixes
-from .slots import Slots, Step, bytes_a_token, to_device
+from .slots import Slots, bytes_a_token, to_device
 
 _SHARE = 0.6
 """How much of the free memory of a GPU slots may take."""
@@ -95,25 +95,6 @@ class SlotDecoder(DecodingLoop):
         self._wanted = 0
         self._texts: dict[int, _Text] = {}
 
-    def _probe(self, ids: torch.Tensor) -> torch.Tensor:
-        length = ids.shape[1]
-        third = length // 3
-        head = self._forward(ids[:, :third], 0, Prefill(None))
-        self._note_shapes(head)
-        memory = Slots(self._shapes, 2, length + 1, length, self._dtype, self.device)
-        slots = torch.tensor([1, 0], device=self.device)
-        self._forward(ids[:, third : 2 * third].expand(2, -1), third, Prefill(head, memory, slots))
-        made: list[torch.Tensor] = []
-        hook = self.model.register_forward_hook(lambda module, given, output: made.append(output.logits))
-        try:
-            for place in range(2 * third, length):
-                memory.begin(slots, [int(ids[0, place])] * 2, [place, 0], [place, 0])
-                memory.tick.zero_()
-                Step(memory, 2, length + 1).run(self.model)
-        finally:
-            hook.remove()
-        return made[-1][1, -1:].float()
-
     def release(self) -> None:
         """Gives slots, recordings and kept prefixes back."""
         self.memory = None
@@ -164,8 +145,8 @@ class SlotDecoder(DecodingLoop):
         if self.device.type == "cuda":
             free_cached_memory()
             free = torch.cuda.mem_get_info(self.device)[0]
-            count = max(1, min(count, int(free * _SHARE) // (need * bytes_a_token(self._shapes, self._dtype))))
-        self.memory = Slots(self._shapes, count, need, self.schedule.steps, self._dtype, self.device)
+            count = max(1, min(count, int(free * _SHARE) // (need * bytes_a_token(self._shape(), self._dtype))))
+        self.memory = Slots(self._shape(), count, need, self.schedule.steps, self._dtype, self.device)
         return self.memory
 
     def _admit(self, memory: Slots, queue: deque[PrefixNode]) -> int:

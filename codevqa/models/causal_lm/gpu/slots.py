@@ -7,6 +7,7 @@ replayed: at these sizes launching the kernels one by one costs far more than ru
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -80,7 +81,7 @@ class Slots:
     """Slots on one device, and the state of the text in each.
 
     Args:
-        shapes: heads, width of a key and width of a value, for each layer.
+        shape: layers, heads, and width of a key or value.
         count: how many slots.
         length: tokens a slot holds.
         ahead: steps whose tokens are kept until they are read.
@@ -90,7 +91,7 @@ class Slots:
 
     def __init__(
         self,
-        shapes: Sequence[tuple[int, int, int]],
+        shape: tuple[int, int, int],
         count: int,
         length: int,
         ahead: int,
@@ -98,14 +99,10 @@ class Slots:
         device: torch.device,
     ) -> None:
         self.count, self.length, self.dtype, self.device = count, length, dtype, device
+        layers, heads, width = shape
         # Zeros, not whatever was there: a place that is masked must still be a number.
-        self.pairs: Past = [
-            (
-                torch.zeros(count, heads, length, key, dtype=dtype, device=device),
-                torch.zeros(count, heads, length, value, dtype=dtype, device=device),
-            )
-            for heads, key, value in shapes
-        ]
+        each = [torch.zeros(count, heads, length, width, dtype=dtype, device=device) for _ in range(2 * layers)]
+        self.pairs: Past = list(zip(each[::2], each[1::2], strict=True))
         self.tokens = torch.zeros(count, dtype=torch.long, device=device)
         self.positions = torch.zeros(count, dtype=torch.long, device=device)
         self.limits = torch.zeros(count, dtype=torch.long, device=device)
@@ -165,9 +162,9 @@ class Slots:
         return self._replays[count, length]
 
 
-def bytes_a_token(shapes: Sequence[tuple[int, int, int]], dtype: torch.dtype) -> int:
+def bytes_a_token(shape: tuple[int, int, int], dtype: torch.dtype) -> int:
     """Returns how much memory one token of one text takes."""
-    return sum(heads * (key + value) for heads, key, value in shapes) * dtype.itemsize
+    return 2 * math.prod(shape) * dtype.itemsize
 
 
 def to_device(numbers: Sequence[Any], device: torch.device) -> torch.Tensor:

@@ -1,0 +1,213 @@
+"""Tiny random checkpoints of many architectures, loaded and continued as transformers continues each prompt alone."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lm_kit import CONTEXT, HEAD, sizes
+from tiny_lm import build_tokenizer
+
+from codevqa.core.errors import ModelError
+from codevqa.models.base import GenerationRequest
+from codevqa.models.causal_lm import TransformersLM
+from codevqa.models.causal_lm.decoding_loop import COMPARED
+from codevqa.models.causal_lm.gpu.decoder import GPU, SlotDecoder
+from codevqa.models.causal_lm.tokenised_request import control_tokens
+
+ORIGINAL = 29
+"""``original_max_position_embeddings`` where there is one."""
+LONG = HEAD + "red box left of ball query( img answer if " * 4
+GROUPED: dict[str, Any] = {**sizes(), "num_key_value_heads": 2, "tie_word_embeddings": False}
+EIGHT = {**GROUPED, "head_dim": 8}
+MOE = {**EIGHT, "num_experts": 4, "num_local_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
+LATENT = {"q_lora_rank": 16, "kv_lora_rank": 8, "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 8}
+DEEPSEEK = {**sizes(), **LATENT, "moe_intermediate_size": 16, "n_routed_experts": 4, "num_experts_per_tok": 2}
+GPT = {"vocab_size": 400, "n_positions": 160, "n_embd": 32, "n_layer": 2, "n_head": 4, "initializer_range": 0.25}
+STRETCHED = {"rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": ORIGINAL}
+TURNS = {"short_factor": [1.0] * 4, "long_factor": [2.0, 3.0, 5.0, 8.0]}
+
+OWN: dict[str, tuple[str, dict[str, Any]]] = {
+    "gemma": ("gemma", EIGHT),
+    "gpt2": ("gpt2", GPT),
+    "gpt_neox": ("gpt_neox", {**sizes(), "rotary_pct": 0.5}),
+    "granite": ("granite", {**GROUPED, "residual_multiplier": 0.5, "attention_multiplier": 0.3, "logits_scaling": 2.0}),
+    "llama": ("llama", GROUPED),
+    "llama, tied, biases": (
+        "llama",
+        {**sizes(), "tie_word_embeddings": True, "attention_bias": True, "mlp_bias": True},
+    ),
+    "llama, gelu": ("llama", {**EIGHT, "hidden_act": "gelu"}),
+    "llama, linear": ("llama", {**GROUPED, "rope_parameters": {**STRETCHED, "rope_type": "linear"}}),
+    "llama, llama3": (
+        "llama",
+        {
+            **GROUPED,
+            "rope_parameters": {**STRETCHED, "rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0},
+        },
+    ),
+    "mistral": ("mistral", {**EIGHT, "sliding_window": None}),
+    "olmo2": ("olmo2", GROUPED),
+    "phi": ("phi", {**sizes(), "partial_rotary_factor": 0.5, "qk_layernorm": True}),
+    "phi3": ("phi3", GROUPED),
+    "qwen2": ("qwen2", GROUPED),
+    "qwen2, yarn": ("qwen2", {**GROUPED, "rope_parameters": {**STRETCHED, "rope_type": "yarn"}}),
+    "qwen3": ("qwen3", EIGHT),
+    "smollm3": ("smollm3", {**GROUPED, "no_rope_layers": [1, 0]}),
+    "stablelm": ("stablelm", {**GROUPED, "partial_rotary_factor": 0.5, "use_qkv_bias": True, "qk_layernorm": True}),
+    "starcoder2": ("starcoder2", {**GROUPED, "sliding_window": None}),
+}
+OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "bloom": ("bloom", {"vocab_size": 400, "hidden_size": 32, "n_layer": 2, "n_head": 4, "initializer_range": 0.25}),
+    "codegen": ("codegen", {**GPT, "rotary_dim": 4}),
+    "cohere": ("cohere", {**GROUPED, "logit_scale": 0.5}),
+    "deepseek_v2": ("deepseek_v2", {**DEEPSEEK, "n_shared_experts": 1, "first_k_dense_replace": 1}),
+    "deepseek_v3": ("deepseek_v3", {**DEEPSEEK, "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1}),
+    "gemma2": ("gemma2", {**EIGHT, "sliding_window": 16}),
+    "gemma3": ("gemma3_text", {**EIGHT, "sliding_window": 16}),
+    "glm4": ("glm4", EIGHT),
+    "gpt_oss": ("gpt_oss", {**MOE, "sliding_window": 16}),
+    "gptj": ("gptj", {**GPT, "rotary_dim": 4}),
+    "ministral3": (
+        "ministral3",
+        {**EIGHT, "rope_parameters": {**STRETCHED, "rope_type": "yarn", "llama_4_scaling_beta": 2.0}},
+    ),
+    "mistral, window": ("mistral", {**EIGHT, "sliding_window": 16}),
+    "mixtral": ("mixtral", MOE),
+    "nemotron": ("nemotron", GROUPED),
+    "olmoe": ("olmoe", MOE),
+    "openai-gpt": ("openai-gpt", GPT),
+    "phi3, window": ("phi3", {**GROUPED, "sliding_window": 16}),
+    "qwen2, window": ("qwen2", {**GROUPED, "use_sliding_window": True, "sliding_window": 16, "max_window_layers": 1}),
+    "qwen3_moe": ("qwen3_moe", MOE),
+}
+ALONE: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama, dynamic": ("llama", {**GROUPED, "rope_parameters": {**STRETCHED, "rope_type": "dynamic"}}),
+    "mpt": ("mpt", {"vocab_size": 400, "d_model": 32, "n_layers": 2, "n_heads": 4, "max_seq_len": 160}),
+    "rwkv": ("rwkv", {"vocab_size": 400, "hidden_size": 32, "num_hidden_layers": 2}),
+    "phi3, longrope": (
+        "phi3",
+        {
+            **GROUPED,
+            "original_max_position_embeddings": ORIGINAL,
+            "rope_parameters": {**STRETCHED, **TURNS, "rope_type": "longrope"},
+        },
+    ),
+}
+ALL = {**OWN, **OTHERS, **ALONE}
+RARE = {
+    "bloom",
+    "cohere",
+    "gemma2",
+    "gpt_neox",
+    "gptj",
+    "llama, gelu",
+    "llama, linear",
+    "openai-gpt",
+    "phi",
+    "stablelm",
+}
+
+
+def named(names: dict[str, Any]) -> list[Any]:
+    return [pytest.param(name, marks=pytest.mark.slow if name in RARE else ()) for name in names]
+
+
+@functools.cache
+def tokenizer() -> Any:
+    return build_tokenizer()
+
+
+@pytest.fixture(scope="session")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("architectures")
+
+
+def checkpoint(shelf: Path, name: str) -> Path:
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    folder = shelf / name
+    if not folder.exists():
+        kind, given = ALL[name]
+        torch.manual_seed(0)
+        config = AutoConfig.for_model(kind, **given, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+        model = AutoModelForCausalLM.from_config(config)
+        for label, weight in model.named_parameters():
+            if label.endswith("bias") or kind in ("mpt", "rwkv"):
+                weight.data.normal_(0, 0.25)
+        model.save_pretrained(folder)
+        tokenizer().save_pretrained(folder)
+    return folder
+
+
+def asked() -> list[GenerationRequest]:
+    """Short and long ones, three with the same beginning, and one that passes the original context on the way."""
+    ends = ("red", "ball box left", "img")
+    requests = [GenerationRequest(HEAD + end, 9, shared=len(HEAD)) for end in ends]
+    return [*requests, GenerationRequest("box", 20), GenerationRequest(LONG, 7)]
+
+
+@torch.inference_mode()
+def by_transformers(folder: Path, requests: Sequence[GenerationRequest]) -> list[str]:
+    """What ``model.generate`` of transformers says to each prompt alone."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model, own, said = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder), []
+    for request in requests:
+        ids = own(request.prompt, return_tensors="pt")["input_ids"]
+        room = min(request.max_tokens, CONTEXT - ids.shape[1])
+        given = {"attention_mask": torch.ones_like(ids), "do_sample": False, "eos_token_id": list(control_tokens(own))}
+        tokens = model.generate(ids, max_new_tokens=room, **given)[0, ids.shape[1] :]
+        said.append(own.decode(tokens, skip_special_tokens=True))
+    assert len(set(said)) > 2
+    return said
+
+
+def texts(lm: TransformersLM, requests: Sequence[GenerationRequest]) -> list[str]:
+    return [completion.text for completion in lm.generate(requests)]
+
+
+def test_the_prompts_are_on_both_sides_of_the_original_context() -> None:
+    short, long = (len(tokenizer()(request.prompt)["input_ids"]) for request in (asked()[0], asked()[-1]))
+    assert short < ORIGINAL < short + 9 and 2 * ORIGINAL < long < 150
+
+
+@pytest.mark.parametrize("name", named(ALL))
+def test_texts_are_those_of_transformers_alone(shelf: Path, name: str, caplog: pytest.LogCaptureFixture) -> None:
+    folder = checkpoint(shelf, name)
+    lm = TransformersLM.from_pretrained(folder, device="cpu")
+    expected = by_transformers(folder, asked())
+    assert texts(lm, asked()) == expected
+    assert [lm.generate([request])[0].text for request in reversed(asked())] == expected[::-1]
+    assert lm.own_loop == (name in OWN) == ("is decoded by generate, not by our own loop" not in caplog.text)
+    assert (lm._reference.max_batch == 1) == (name in ALONE)
+
+
+@pytest.mark.parametrize("name", named(OWN))
+def test_texts_in_slots_are_those_of_transformers_alone(shelf: Path, name: str) -> None:
+    folder = checkpoint(shelf, name)
+    lm = TransformersLM.from_pretrained(folder, device="cpu")
+    lm._loop = SlotDecoder(lm.model, pad=0, max_batch=3, prefix_bytes=2**20, stats=lm.stats, schedule=GPU)
+    assert lm.own_loop
+    assert texts(lm, asked()) == by_transformers(folder, asked())
+
+
+@pytest.mark.parametrize("name", ["codegen", "gpt2", "gptj"])
+def test_each_request_keeps_its_own_limit_near_the_context(shelf: Path, name: str) -> None:
+    folder = checkpoint(shelf, name)
+    lm = TransformersLM.from_pretrained(folder, device="cpu", loop=False)
+    full = "="
+    while len(lm.tokenizer(full)["input_ids"]) < CONTEXT - 5:
+        full += " x="
+    requests = [GenerationRequest(text, 60) for text in ("box", "red", full, full[:-9])]
+    assert texts(lm, requests) == by_transformers(folder, requests)
+    with pytest.raises(ModelError, match=f"has a context of {CONTEXT}"):
+        lm.generate([*requests, GenerationRequest(full * 2, 4)])
+
+
+def test_each_type_with_a_loop_of_ours_is_compared() -> None:
+    assert {kind for kind, _ in OWN.values()} == set(COMPARED)
