@@ -5,7 +5,8 @@ questions, the variance is that of leaving one cluster out at a time (the jackkn
 degrees of freedom as the sizes of the clusters leave (Kish's effective number less one): near the nominal 95 % down to
 five clusters of five questions, where a bootstrap's percentiles cover 86 % (``python -m benchmarks.coverage``). Shares
 take it into Wilson's interval as an effective number of questions (Franco and others, 2019), so that 0 and 1 have a
-width.
+width. Where errors are rare, too few clusters have any to show how much they come in bunches: a few more that are as
+much alike as in NLVR are assumed.
 
 Everything takes plain lists or numpy arrays, is vectorised, and draws nothing.
 """
@@ -36,6 +37,9 @@ __all__ = [
 
 FEW_CLUSTERS = 40
 """With fewer a report says so: the variance itself is then known badly, and the interval leans on Student's t."""
+ASSUMED, ALIKE = 5.0, 0.3
+"""Clusters that are assumed to be seen beside those with errors where all others are right, and how much alike right
+and wrong are within them."""
 SIDE, POWER = 0.975, 0.8
 """Quantile of a two-sided 95 %, and the chance to find a difference that :attr:`Paired.detectable` stands for."""
 
@@ -104,6 +108,8 @@ class _Spread:
     clusters: int
     units: float
     """Kish's effective number of clusters: as many of one size would say as much."""
+    rare: int
+    """Clusters with an error, or with a right answer where those are fewer."""
 
     def t(self, quantile: float) -> float:
         """Quantile of Student's t; without end where one cluster is all there is."""
@@ -125,7 +131,21 @@ class _Spread:
             without = (sums.sum() - sums) / (n - sizes)
             error = math.sqrt((count - 1) / count * float(((without - value) ** 2).sum()))
         # Rounding leaves of no variance at all some 1e-17.
-        return cls(float(value), error if error > 1e-12 else 0.0, int(n), count, float(n**2 / (sizes**2).sum()))
+        units, rare = float(n**2 / (sizes**2).sum()), min(int((sums < sizes).sum()), int((sums > 0).sum()))
+        return cls(float(value), error if error > 1e-12 else 0.0, int(n), count, units, rare)
+
+    @property
+    def counted(self) -> float:
+        """For how many questions that stand alone the questions of a share count."""
+        if not self.error:
+            return self.units
+        found = self.value * (1 - self.value) / self.error**2
+        if self.clusters == self.n:
+            return found
+        assumed = ASSUMED * (2 * self.value - 1) ** 8  # next to nothing where right and wrong are both common
+        alike = 1 + ALIKE * (self.n / self.units - 1)
+        lost = (self.rare * self.n / found + assumed * alike) / (self.rare + assumed)
+        return min(found, self.n / lost)
 
 
 def mean(scores: Numbers, *, clusters: Clusters | None = None) -> Interval:
@@ -147,8 +167,7 @@ def mean(scores: Numbers, *, clusters: Clusters | None = None) -> Interval:
     found = _Spread.of(values, clusters)
     if found.clusters == found.n and _counted(values):
         return wilson(int(values.sum()), found.n)
-    units = found.value * (1 - found.value) / found.error**2 if found.error else found.units
-    low, high = _score_interval(min(1.0, max(0.0, found.value)), units, found.t(SIDE))
+    low, high = _score_interval(min(1.0, max(0.0, found.value)), found.counted, found.t(SIDE))
     return Interval(found.value, low, high, found.n, found.clusters)
 
 

@@ -140,6 +140,19 @@ def test_clusters_of_one_question_are_questions() -> None:
     assert grouped.difference.low == pytest.approx(alone.difference.low)
 
 
+def test_rare_errors_in_bunches_are_not_taken_for_few() -> None:
+    rng = np.random.default_rng(2)
+    sizes = np.concatenate([np.tile([2, 3, 4, 5, 6], 12), np.repeat([12, 20, 30, 40, 60], 3)])
+    labels = np.repeat(np.arange(75), sizes)
+    share = 1 / 0.3 - 1  # right answers of a cluster correlate by .3
+    held = 0
+    for _ in range(400):
+        chances = rng.beta(0.97 * share, 0.03 * share, 75)
+        interval = mean(rng.random(len(labels)) < chances[labels], clusters=labels)
+        held += interval.low <= 0.97 <= interval.high
+    assert held / 400 >= 0.93
+
+
 @pytest.mark.parametrize("right", [True, False])
 def test_a_share_of_all_or_none_has_a_width_by_its_clusters(right: bool) -> None:
     interval = mean([right] * 200, clusters=[place // 20 for place in range(200)])
