@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_lm import build_tiny_lm
+from tiny_lm import build_tiny_lm, build_tokenizer
 
 from codevqa.core.errors import ModelError, ModelNotFoundError, SetupError
 from codevqa.models.base import GenerationRequest, Message
@@ -268,11 +268,39 @@ def test_no_chat_template_is_a_setup_error(tmp_path: Path) -> None:
         lm.generate([GenerationRequest((Message("user", "hi"),), 4)])
 
 
-def test_template_that_refuses_is_a_setup_error(tmp_path: Path) -> None:
-    template = "{{ raise_exception('System role not supported') }}"
-    lm = TransformersLM.from_pretrained(build_tiny_lm(tmp_path, chat_template=template), device="cpu")
-    with pytest.raises(SetupError, match="System role not supported"):
-        lm.generate([GenerationRequest((Message("system", "hi"),), 4)])
+TURNS = "{% for turn in messages %}<|{{ turn['role'] }}|>{{ turn['content'] }}\n{% endfor %}"
+REFUSES = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+DROPS = "{% if messages[0]['role'] == 'system' %}{% set messages = messages[1:] %}{% endif %}"
+
+
+@pytest.mark.parametrize("template", [REFUSES + TURNS, DROPS + TURNS], ids=["refused", "left out"])
+def test_a_system_turn_goes_into_the_first_of_the_user_where_a_template_has_none(folder: Path, template: str) -> None:
+    lm = TransformersLM.from_pretrained(folder, device="cpu")
+    rest = (Message("user", "What color?"), Message("assistant", "red"), Message("user", "And now?"))
+    lm.tokenizer.chat_template = TURNS
+    merged = lm.generate([GenerationRequest((Message("user", "Be short.\n\nWhat color?"), *rest[1:]), 16)])
+    assert merged != lm.generate([GenerationRequest(rest, 16)])
+    lm.tokenizer.chat_template = template
+    for shared in (0, 1, 3):
+        assert lm.generate([GenerationRequest((Message("system", "Be short."), *rest), 16, shared=shared)]) == merged
+
+
+@pytest.mark.parametrize("template", ["{{ raise_exception('no') }}", "{% for %}", "{{ messages[0]['content'] + 3 }}"])
+def test_template_that_refuses_is_a_setup_error(folder: Path, template: str) -> None:
+    lm = TransformersLM.from_pretrained(folder, device="cpu")
+    lm.tokenizer.chat_template = template
+    with pytest.raises(SetupError, match=r"refuses this prompt: .* Mend chat_template\.jinja") as caught:
+        lm.generate([GenerationRequest((Message("system", "hi"), Message("user", "hi")), 4)])
+    assert "\n" not in str(caught.value)
+
+
+def test_a_tokenizer_of_a_larger_model_is_a_setup_error(tmp_path: Path) -> None:
+    build_tiny_lm(tmp_path, vocab_size=300)
+    build_tokenizer().save_pretrained(tmp_path)
+    lm = TransformersLM.from_pretrained(tmp_path, device="cpu")
+    assert lm.generate([GenerationRequest("x", 4)])
+    with pytest.raises(SetupError, match=r"makes token 3\d\d, and the model knows 300\. Put the tokenizer\.json"):
+        lm.generate([GenerationRequest("Please answer the question", 4)])
 
 
 def test_context(lm: TransformersLM) -> None:
@@ -335,6 +363,13 @@ def spoil(folder: Path, how: str) -> None:
         (folder / "tokenizer.json").unlink()
     elif how == "bad tokenizer":
         (folder / "tokenizer.json").write_text('{"version": "1.0", "model": 3}')
+    elif how == "no vocabulary":
+        (folder / "config.json").write_text((folder / "config.json").read_text().replace('"llama"', '"qwen2"'))
+        (folder / "tokenizer.json").unlink()
+        (folder / "tokenizer_config.json").unlink()
+    elif how.startswith("pointer "):
+        pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'a' * 64}\nsize 12345\n"
+        (folder / how.split()[1]).write_text(pointer)
     elif how == "another width":
         config = json.loads((folder / "config.json").read_text())
         (folder / "config.json").write_text(json.dumps({**config, "hidden_size": 32}))
@@ -349,8 +384,12 @@ HOWS = {
     "no config": "config.json",
     "bad config": "not a valid JSON",
     "unknown architecture": "abacus",
-    "no tokenizer": "tokenizer of",
-    "bad tokenizer": "tokenizer of",
+    "no tokenizer": "tokenizer of .* Its tokenizer.json must be there",
+    "bad tokenizer": "tokenizer of .* Its tokenizer.json must be there",
+    "no vocabulary": "it has no vocabulary. Its tokenizer.json must be there",
+    "pointer config.json": "config.json is a pointer of Git LFS, .* Run git lfs pull",
+    "pointer model.safetensors": "model.safetensors is a pointer of Git LFS, .* Run git lfs pull",
+    "pointer tokenizer.json": "tokenizer.json is a pointer of Git LFS, .* Run git lfs pull",
     "another width": "not of the shape",
     "more layers": "9 weights are missing",
 }

@@ -15,6 +15,9 @@ from ...core.errors import ModelNotFoundError, SetupError
 from ..library_errors import first_line
 from .int8_linear import available, quantise
 
+_POINTER = b"version https://git-lfs"
+_SMALL = (".jinja", ".json", ".model", ".txt")
+
 
 def load(model: str | os.PathLike[str], device: str | None, dtype: str | None) -> tuple[Any, Any, str]:
     """Returns a network on its device, its tokenizer, and the name it goes by.
@@ -40,6 +43,8 @@ def load(model: str | os.PathLike[str], device: str | None, dtype: str | None) -
         raise SetupError(f"int8 is for a CPU, not for {place}.", hint="Use bfloat16 there.")
     if eight and not available():
         raise SetupError("This PyTorch has no products in eight bits for this processor.", hint="Use float32.")
+    if local:
+        _refuse_pointers(folder)
     source = str(folder) if local else str(model)
     with quiet(progress=not local):
         network, tokenizer = _load(source, number)
@@ -85,10 +90,10 @@ def _load(source: str, dtype: torch.dtype) -> tuple[Any, Any]:
     try:
         tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
     except wrong as error:
-        raise ModelNotFoundError(
-            f"Cannot load the tokenizer of {source}: {first_line(error)}.",
-            hint="Is its tokenizer.json there, and whole?",
-        ) from None
+        raise _no_tokenizer(source, first_line(error)) from None
+    # Some classes load without any file, and know special tokens alone.
+    if set(tokenizer.get_vocab().values()) <= set(tokenizer.all_special_ids):
+        raise _no_tokenizer(source, "it has no vocabulary")
     # transformers would go on with random weights in the place of these.
     for kind, keys in (("missing", report["missing_keys"]), ("not of the shape config.json says", _mismatched(report))):
         if keys:
@@ -96,6 +101,25 @@ def _load(source: str, dtype: torch.dtype) -> tuple[Any, Any]:
                 f"The language model {source} is not complete: {len(keys)} weights are {kind}, e.g. {min(keys)}."
             )
     return network, tokenizer
+
+
+def _no_tokenizer(source: str, reason: str) -> ModelNotFoundError:
+    return ModelNotFoundError(
+        f"Cannot load the tokenizer of {source}: {reason}.",
+        hint="Its tokenizer.json must be there, whole, as it was saved with the model.",
+    )
+
+
+def _refuse_pointers(folder: Path) -> None:
+    """Refuses a folder where Git LFS left notes in the place of files that loading reads."""
+    weights = list(folder.glob("*.safetensors")) or list(folder.glob("*.bin"))
+    for path in sorted([*weights, *(path for path in folder.iterdir() if path.suffix in _SMALL)]):
+        if path.is_file():
+            with path.open("rb") as opened:
+                if opened.read(len(_POINTER)) == _POINTER:
+                    raise ModelNotFoundError(
+                        f"{path} is a pointer of Git LFS, not the file itself.", hint=f"Run git lfs pull in {folder}."
+                    )
 
 
 def _mismatched(report: Any) -> list[str]:

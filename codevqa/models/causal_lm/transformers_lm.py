@@ -92,6 +92,7 @@ class TransformersLM:
         )
         self.context: int | None = getattr(model.config.get_text_config(), "max_position_embeddings", None)
         """Tokens that prompt and completion may take together; None where the architecture has no limit."""
+        self._vocabulary: int = model.get_input_embeddings().weight.shape[0]
         options: dict[str, Any] = {"max_batch": max_batch, "prefix_bytes": prefix_cache_bytes, "stats": self.stats}
         self._reference = GenerateDecoder(model, pad=pad, context=self.context, **options)
         self._loop: SlotDecoder | PackedDecoder
@@ -256,6 +257,11 @@ class TransformersLM:
                     hint="Show fewer in-context examples or use a model with a longer context.",
                 )
             room = min(room, self.context - len(tokens))
+        if max(tokens) >= self._vocabulary:
+            raise SetupError(
+                f"The tokenizer of {self.name} makes token {max(tokens)}, and the model knows {self._vocabulary}.",
+                hint="Put the tokenizer.json there that was saved with these weights.",
+            )
         stop = tuple(s for s in request.stop if s)
         hold = None if request.grammar is None else self._holds.beginning(request.grammar)
         kept = prefix if prefix >= _MIN_PREFIX else 0
@@ -282,20 +288,39 @@ class TransformersLM:
         return known
 
     def _render(self, messages: Sequence[Message], whole: bool = True) -> str:
-        from jinja2 import TemplateError
-
         if not self.tokenizer.chat_template:
             raise SetupError(
                 f"{self.name} has no chat template, so it cannot read chat prompts.",
                 hint="Use the completion form, or an instruction-tuned model.",
             )
         turns = [{"role": message.role, "content": message.content} for message in messages]
-        try:
-            return str(self.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=whole))
-        except TemplateError as error:
-            raise SetupError(f"The chat template of {self.name} refuses this prompt: {first_line(error)}.") from None
+        said, refusals = [], []
+        # Some templates refuse system turns, or leave them out without a word.
+        for form in (turns, _without_system(turns)):
+            try:
+                text = str(self.tokenizer.apply_chat_template(form, tokenize=False, add_generation_prompt=whole))
+            except Exception as error:  # noqa: BLE001 - a template is a program of its own
+                refusals.append(first_line(error))
+                continue
+            if turns[0]["content"].strip() in text:
+                return text
+            said.append(text)
+        if said:
+            return said[0]
+        raise SetupError(
+            f"The chat template of {self.name} refuses this prompt: {refusals[0]}.",
+            hint="Mend chat_template.jinja (or tokenizer_config.json) in its folder, or use the completion form.",
+        )
 
     def _finish(self, request: TokenisedRequest, tokens: Sequence[int]) -> Completion:
         count = next((i for i, token in enumerate(tokens) if token in self._ends), len(tokens))
         text = cut_at_stop(self.completion_text(request.tokens, tokens[:count]), request.stop)
         return Completion(text, prompt_tokens=len(request.tokens), completion_tokens=min(count + 1, len(tokens)))
+
+
+def _without_system(turns: list[dict[str, str]]) -> list[dict[str, str]]:
+    """Returns the turns with the text of a system turn at the beginning of the user's first."""
+    if [turn["role"] for turn in turns[:2]] != ["system", "user"]:
+        return turns
+    both = "\n\n".join(turn["content"] for turn in turns[:2])
+    return [{"role": "user", "content": both}, *turns[2:]]
