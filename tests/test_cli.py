@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 from cli_kit import GARDEN, ROOT, SHELF, CommandLine, assert_one_clear_line, spawn
 from PIL import Image, PngImagePlugin
+from tiny_gguf import build_tiny_gguf
+from tiny_lm import build_tiny_lm
 
 from codevqa import CodeVQA, Models, QuerySettings, Settings, Writer, WriterSettings
 from codevqa.cli.ask import ask
@@ -125,25 +127,64 @@ def test_as_many_examples_are_shown_as_are_asked_for(codevqa: CommandLine) -> No
     assert_one_clear_line(codevqa(*words, "--shots", 100_000), "100000 examples were asked for")
 
 
-def test_prompt_is_exactly_what_the_model_would_see(codevqa: CommandLine) -> None:
-    done = codevqa("prompt", "-q", "IS the cat LEFT of the dog?", "--dataset", "gqa", "--selection", "fixed")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("\n# Image ") == 13
-    assert done.stdout.endswith("\n# Image 13: Is the cat left of the dog?")
-    assert "get_pos(img: Image, object: str) -> tuple[float, float]: " in done.stdout
-    nearest = codevqa("prompt", "-q", "Are there two dogs in every image?", "--dataset", "covr")
-    assert nearest.stdout.endswith("\n# Image Set 7: Are there two dogs in every image?")
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("--dataset", "gqa", "--shots", 2),
+        ("--as-set", "--set", "writer.selection=random", "--set", "seed=3"),
+        ("--compat", "release"),
+        ("--lm", "transformers:FOLDER"),
+    ],
+)
+def test_prompt_prints_what_ask_shows_the_model(
+    words: tuple[object, ...], tmp_path: Path, codevqa: CommandLine
+) -> None:
+    if "--lm" in words:  # one with a chat template, whose completions are nonsense
+        words = ("--lm", f"transformers:{build_tiny_lm(tmp_path, context=20_000)}", "--set", "writer.max_tokens=5")
+    question = "IS the red  house LEFT of the tree?"
+    printed = codevqa("prompt", "-q", question, *words)
+    assert printed.returncode == 0, printed.stderr
+    answer = json.loads(codevqa("ask", GARDEN, "-q", question, *words, "--json", "--evidence", "--quiet").stdout)
+    program = answer["written"] or answer["attempts"][0]["program"]
+    assert printed.stdout == program["prompt"]
+    assert printed.stdout.startswith("[system]\n") == ("--lm" in words)
 
 
-def test_prompt_forms(codevqa: CommandLine) -> None:
-    chat = codevqa("prompt", "-q", "what  IS it?", "--chat", "--selection", "fixed")
-    assert chat.stdout.startswith("[system]\n") and chat.stdout.endswith(
-        "[user]\n# Question: What is it?\n# (answer is a word or two)"
-    )
-    as_set = codevqa("prompt", "-q", "are all red?", "--dataset", "mini", "--as-set", "--selection", "fixed")
-    assert as_set.stdout.rsplit("\n", 1)[1].startswith("# Image Set ")
-    one = codevqa("prompt", "-q", "what is it?", "--dataset", "mini", "--selection", "fixed")
-    assert one.stdout.rsplit("\n", 1)[1].startswith("# Image ") and "Set" not in one.stdout.rsplit("\n", 1)[1]
+def test_prompt_asks_about_the_pictures_that_its_set_is_for(codevqa: CommandLine) -> None:
+    def last(*words: str) -> str:
+        done = codevqa("prompt", "-q", "are all red?", "--selection", "fixed", *words)
+        return str(done.stdout.rsplit("\n", 1)[1])
+
+    assert last() == "# Image 7: Are all red?"
+    assert last("--as-set") == "# Image Set 7: Are all red?"
+    assert last("--dataset", "covr") == "# Image Set 7: Are all red?"
+
+
+@pytest.mark.parametrize(
+    ("words", "chat"),
+    [
+        (("--lm", "openai:gpt"), True),
+        (("--lm", "openai-completion:gpt"), False),
+        (("--lm", "openai:gpt", "--set", "language_model.form=completion"), False),
+        (("--lm", "gguf:FILE"), True),
+    ],
+)
+def test_prompt_has_the_form_that_suits_a_model_that_is_not_loaded(
+    words: tuple[str, ...], chat: bool, tmp_path: Path, codevqa: CommandLine
+) -> None:
+    if words[1] == "gguf:FILE":
+        words = ("--lm", f"gguf:{build_tiny_gguf(tmp_path)}")
+    done = codevqa("prompt", "-q", "What is it?", "--selection", "fixed", *words)
+    assert done.returncode == 0 and done.stdout.startswith("[system]\n") == chat, done.stderr
+
+
+def test_prompt_names_find_object_where_the_preset_has_a_detector(codevqa: CommandLine) -> None:
+    words = ("prompt", "-q", "What is it?", "--selection", "fixed")
+    assert "find_object(" not in codevqa(*words).stdout
+    assert "find_object(" in codevqa(*words, "--set", "detector=zero-shot:none").stdout
+    done = codevqa(*words, "--preset", "paper", "--set", "writer.form=auto")
+    assert_one_clear_line(done, "The preset paper has no language model of its own")
 
 
 def test_the_preset_may_come_from_the_environment(codevqa: CommandLine) -> None:

@@ -33,8 +33,8 @@ def check_command(
         raise InputError("Standard input is the picture, and cannot be typed on.", hint="Give -q QUESTION.")
 
 
-def check_question(question: str, choice: Chosen) -> None:
-    """Checks a question as the engine will.
+def check_question(question: str, choice: Chosen) -> str:
+    """Checks a question as the engine will, and returns it as it would be asked.
 
     Raises:
         QuestionError: it is empty, too long, or no text.
@@ -43,4 +43,4 @@ def check_question(question: str, choice: Chosen) -> None:
     from ..engine.question_run import checked_question
     from ..presets.configuration import configure
 
-    checked_question(question, configure(choice.preset, choice.layers).settings)
+    return checked_question(question, configure(choice.preset, choice.layers).settings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from logging import ERROR, getLogger
 from operator import attrgetter
@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import InputError, SetupError, UnknownNameError
 from ..core.trace import Form
 from ..models import options
-from ..models.base import Models
+from ..models.base import LanguageModel, Models
+from ..models.retrieval import Retriever
+from ..primitives.visual import find_object
 from ..prompts import PromptSet
 from ..prompts import load as load_prompts
 from ..writing.writer import Writer, by_form
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from ..models.domain import Domain
     from .configuration import Configuration
 
-__all__ = ["build", "load", "missing", "options_of", "resolve", "whole"]
+__all__ = ["build", "load", "missing", "options_of", "prompt_writer", "resolve", "whole"]
 
 
 @dataclass(frozen=True)
@@ -39,16 +41,23 @@ class BackEnd:
     """A typed dictionary of those arguments."""
     fixed: Mapping[str, Any] = field(default_factory=dict)
     """Arguments that the back end chooses itself."""
+    template: str = ""
+    """``module:name`` of what says whether a language model has a chat template; empty where its option ``form``
+    says whether it is talked with."""
 
     @property
     def maker(self) -> Callable[..., Any]:
         """What is called."""
-        module, _, name = self.target.partition(":")
-        return attrgetter(name)(import_module(f"..models.{module}", __package__))  # type: ignore[no-any-return]
+        return _named(self.target)
 
     def __call__(self, name: str, **options: Any) -> Any:
         """Loads a part."""
         return self.maker(name, **self.fixed, **options)
+
+
+def _named(target: str) -> Callable[..., Any]:
+    module, _, name = target.partition(":")
+    return attrgetter(name)(import_module(f"..models.{module}", __package__))  # type: ignore[no-any-return]
 
 
 LOADERS: Mapping[str, Mapping[str, Callable[..., Any]]] = {
@@ -61,11 +70,18 @@ LOADERS: Mapping[str, Mapping[str, Callable[..., Any]]] = {
         "lavis": BackEnd("lavis.parts:LavisCaptioner.from_pretrained", options.LavisCaptionerLoad),
     },
     "language_model": {
-        "transformers": BackEnd("causal_lm:TransformersLM.from_pretrained", options.TransformersLoad),
-        "transformers-int8": BackEnd(
-            "causal_lm:TransformersLM.from_pretrained", options.TransformersLoad, {"dtype": "int8"}
+        "transformers": BackEnd(
+            "causal_lm:TransformersLM.from_pretrained",
+            options.TransformersLoad,
+            template="chat_template:of_tokenizer",
         ),
-        "gguf": BackEnd("llama_cpp:LlamaCppLM.from_pretrained", options.LlamaCppLoad),
+        "transformers-int8": BackEnd(
+            "causal_lm:TransformersLM.from_pretrained",
+            options.TransformersLoad,
+            {"dtype": "int8"},
+            "chat_template:of_tokenizer",
+        ),
+        "gguf": BackEnd("llama_cpp:LlamaCppLM.from_pretrained", options.LlamaCppLoad, template="chat_template:of_gguf"),
         "openai": BackEnd("openai_lm:OpenAILM", options.OpenAILoad),
         "openai-chat": BackEnd("openai_lm:OpenAILM", options.OpenAILoad, {"form": "chat"}),
         "openai-completion": BackEnd("openai_lm:OpenAILM", options.OpenAILoad, {"form": "completion"}),
@@ -160,8 +176,48 @@ def build(configuration: Configuration) -> tuple[Writer, Models, Configuration]:
     language_model = loaded["language_model"]
     domain = domain_of(here)
     models = Models(language_model, loaded["matcher"], loaded["captioner"], loaded.get("detector"), domain)
-    writer = Writer(language_model, sets, loaded.get("retriever"), here.settings.writer, seed=here.settings.seed)
-    return writer, models, here
+    return _writer(here, language_model, sets, loaded.get("retriever")), models, here
+
+
+def prompt_writer(configuration: Configuration) -> Writer:
+    """Returns a writer that makes the prompts :func:`build`'s would, without its language model, which it never asks.
+
+    Raises:
+        UnknownNameError: no such prompt set.
+        SetupError: the form of the prompts depends on a language model that is left to be chosen.
+        ModelNotFoundError: a checkpoint is not here and cannot be fetched.
+    """
+    from ..models.fakes import ScriptedLM
+
+    here = configuration.here()
+    sets = prompt_sets(preset(here.preset), here.settings.prompts)
+    quiet_libraries()
+    settings = replace(here.settings.writer, constrained=False)  # a grammar is sent beside the prompt
+    chat = settings.form == "auto" and _chats(whole(here))
+    spec = here.parts.get("retriever") if settings.selection == "nearest" else None
+    retriever = load("retriever", spec, **here.options.get("retriever", {})) if spec else None
+    own = [find_object] if "detector" in here.parts else []
+    here = replace(here, settings=replace(here.settings, writer=settings))
+    return _writer(here, ScriptedLM([], chat=chat), sets, retriever).with_extra(own)
+
+
+def _writer(
+    here: Configuration, language_model: LanguageModel, sets: Mapping[Form, PromptSet], retriever: Retriever | None
+) -> Writer:
+    return Writer(language_model, sets, retriever, here.settings.writer, seed=here.settings.seed)
+
+
+def _chats(configuration: Configuration) -> bool:
+    """Says whether the language model is one to talk with, as it says itself once it is loaded."""
+    spec, given = configuration.parts["language_model"], configuration.options.get("language_model", {})
+    back_end = LOADERS["language_model"][parse("language_model", spec)[0]]
+    template, fixed = (back_end.template, back_end.fixed) if isinstance(back_end, BackEnd) else ("", {})
+    if not template:
+        return {"form": "auto", **given, **fixed}["form"] != "completion"
+    identity = None if lies(spec) else hub_id(spec)
+    if identity is not None and not identity[2]:
+        return bool(_named(template)(identity[0], identity[1]))
+    return bool(_named(template)(_source(spec)))
 
 
 def domain_of(configuration: Configuration) -> Domain | None:
