@@ -14,13 +14,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_kit import GARDEN, ROOT, SHELF, CommandLine, assert_one_clear_line, spawn
+from cli_kit import GARDEN, ROOT, SHELF, CommandLine, Engines, assert_one_clear_line, spawn
 from PIL import Image, PngImagePlugin
 from tiny_gguf import build_tiny_gguf
 from tiny_lm import build_tiny_lm
 
 from codevqa import CodeVQA, Models, QuerySettings, Settings, Writer, WriterSettings
 from codevqa.cli.ask import ask
+from codevqa.cli.main import main
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 from codevqa.prompts import load as load_prompts
 
@@ -209,6 +210,14 @@ def test_the_preset_may_come_from_the_environment(codevqa: CommandLine) -> None:
         (("prompt", "-q", "x" * 1001), "The question has 1,001 characters. The limit is 1,000."),
         (("ask", str(GARDEN), "-q", "x" * 100_000), "The question has 100,000 characters. The limit is 1,000."),
         (("ask", str(GARDEN), "-q", "Is it?", "--set", "max_question=5"), "The limit is 5."),
+        (("ask", str(GARDEN), "-q", "Is it?", "--evidence"), "--evidence does nothing without --json or --questions."),
+        (("run", "-", str(GARDEN), "--evidence"), "--evidence does nothing without --json."),
+        (("ask", str(GARDEN), "-q", "Is it?", "--method", "pnpvqa", "--shots", "2"), "--shots does nothing with"),
+        (("eval", "gqa", "--data", ".", "--out", "o", "--sample-seed", "1"), "does nothing without --sample."),
+        (("eval", "gqa", "--data", ".", "--out", "o", "--retry-errors"), "does nothing without --resume."),
+        (("report", ".", "--price-prompt", "1"), "--price-prompt does nothing without --price-completion."),
+        (("lavis", "--python", "python3.11"), "--python does nothing without install."),
+        (("export", ".", "--format", "leaderboard", "--out", "a.md", "--repeat", "1"), "do nothing with --format"),
         (("ask",), "No picture was given"),
         (("ask", "-"), "cannot be typed on"),
         (
@@ -380,6 +389,31 @@ def test_full_disk() -> None:
 def test_usage_errors_are_not_tracebacks(codevqa: CommandLine) -> None:
     done = codevqa("prompt")
     assert done.returncode == 2 and "Traceback" not in done.stderr and "--question" in done.stderr
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
+def test_a_terminal_that_lacks_a_letter_is_shown_it_escaped(
+    encoding: str, tmp_path: Path, engines: Engines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    question = "Is it \u7ea2\u8272, \xe9\x81 or \U0001f600?"
+    (tmp_path / "questions.jsonl").write_text(json.dumps({"images": [str(GARDEN)], "question": question}))
+    words = ["codevqa", "ask", "--questions", str(tmp_path / "questions.jsonl"), "--method", "pnpvqa", "--quiet"]
+    monkeypatch.setattr(sys, "argv", words)
+    monkeypatch.setattr(CodeVQA, "from_configuration", engines.configured)
+    printed = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(printed, encoding=encoding))
+    with pytest.raises(SystemExit):
+        main()
+    sys.stdout.flush()
+    assert json.loads(printed.getvalue().decode(encoding))["question"] == question
+    # So is what goes wrong.
+    told = io.BytesIO()
+    monkeypatch.setattr(sys, "argv", ["codevqa", "ask", "\u7ea2.png", "-q", "Is it?"])
+    monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(told, encoding=encoding, errors="strict"))
+    with pytest.raises(SystemExit):
+        main()
+    sys.stderr.flush()
+    assert told.getvalue().startswith(b"codevqa: No picture at \\u7ea2.png.")
 
 
 def test_a_terminal_is_told_nothing_that_it_would_obey(tmp_path: Path, codevqa: CommandLine) -> None:

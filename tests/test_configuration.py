@@ -7,6 +7,7 @@ import inspect
 import json
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints, is_typeddict
 
 import pytest
-from cli_kit import GARDEN, CommandLine, assert_one_clear_line, environment
+from cli_kit import GARDEN, ROOT, CommandLine, assert_one_clear_line, environment
 from eval_kit import Numbered
 from huggingface_hub import constants
 
@@ -217,7 +218,7 @@ def plain(made: Configuration) -> tuple[object, ...]:
 @pytest.mark.parametrize("preset", PRESETS)
 def test_what_config_prints_is_read_back_as_the_same(preset: str, tmp_path: Path, codevqa: CommandLine) -> None:
     path = tmp_path / "printed.toml"
-    values = {"prompts": 'a "b" ü\\', "query.captions": "none", "query.doubt": "1e-7"}
+    values = {"prompts": f'{tmp_path}/a "b" ü\\', "query.captions": "none", "query.doubt": "1e-7"}
     values |= {"language_model": "transformers:one", "language_model.max_batch": "2", "retriever": "none"}
     words = [f"--set={name}={value}" for name, value in values.items()]
     done = codevqa("config", "--preset", preset, *words)
@@ -252,6 +253,24 @@ def test_a_file_s_mistake_is_one_line_that_names_it(
         assert_one_clear_line(done, message)
     if "TOML" in message:
         assert "line 2" in done.stderr
+
+
+def test_prompts_of_a_file_lie_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codevqa: CommandLine) -> None:
+    shutil.copytree(ROOT / "prompts" / "gqa", tmp_path / "conf" / "p")
+    path = tmp_path / "conf" / "my.toml"
+    path.write_text('prompts = "p"\n')
+    monkeypatch.chdir(tmp_path)
+    for option in ("--config", "--preset"):
+        done = codevqa("prompt", "-q", "Is it?", "--selection", "fixed", option, "conf/my.toml")
+        assert (done.returncode, done.stderr) == (0, "") and done.stdout.endswith("# Image 13: Is it?")
+    printed = tmp_path / "printed.toml"  # which says so wherever it is kept
+    printed.write_text(codevqa("config", "--config", "conf/my.toml").stdout)
+    assert f'prompts = "{tmp_path / "conf" / "p"}"' in printed.read_text()
+    path.write_text('prompts = "gqa"\n')
+    assert 'prompts = "gqa" ' in codevqa("config", "--config", path).stdout
+    path.write_text('prompts = "q"\n')
+    done = codevqa("ask", GARDEN, "-q", "Is it?", "--config", path)
+    assert_one_clear_line(done, f"No prompt set '{tmp_path / 'conf' / 'q'}'")
 
 
 def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path, codevqa: CommandLine) -> None:

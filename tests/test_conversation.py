@@ -47,8 +47,9 @@ def test_a_line_that_fails_ends_the_script_or_goes_unsaid(tmp_path: Path, codevq
         ":open http://127.0.0.1/a.png": "is an address of the web, not a file.",
         ":shut": "No command :shut.",
         "x" * 1001: "The question has 1,001 characters.",
+        "\udcff": "half a surrogate pair",  # a byte that is not UTF-8
     }
-    script = "\n".join([*wrong, "What color is the flag?"])
+    script = "\n".join([*wrong, "What color is the flag?"]).encode("utf-8", "surrogateescape")
     done = codevqa("ask", copy, "--quiet", stdin=script)
     assert (done.returncode, done.stdout) == (1, "red\n")
     said = done.stderr.splitlines()

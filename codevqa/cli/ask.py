@@ -59,7 +59,7 @@ def ask(
     """Answer a question about one picture or several, questions as they are typed, or a file of them."""
     from .checks import check_command, check_question
 
-    check_command(images, question, questions, trace, method)
+    check_command(images, question, questions, trace, method, shots)
     check_place(trace)
     choice = chosen(preset, config, compat, sets, dataset=dataset, language_model=language_model, form=form)
     options: AskOptions = {"form": "set" if as_set else None, "method": method, "shots": shots}  # type: ignore[typeddict-item]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import typer
+from typer.core import TyperArgument, TyperCommand
 
 from .pictures import STDIN
 
@@ -12,8 +16,51 @@ if TYPE_CHECKING:
     from .configured import Chosen
 
 
+NEEDS: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "ask": {"--evidence": ("--json", "--questions")},
+        "run": {"--evidence": ("--json",)},
+        "eval": {"--sample-seed": ("--sample",), "--retry-errors": ("--resume",)},
+        "lavis": {"--python": ("install",)},
+        "report": {"--price-prompt": ("--price-completion",), "--price-completion": ("--price-prompt",)},
+    }
+)
+"""Options by command that do nothing without one of others, or the value of an argument."""
+
+
+class Command(TyperCommand):
+    """A subcommand that refuses options which would do nothing."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs it.
+
+        Raises:
+            InputError: an option needs another one.
+        """
+        from ..core.errors import InputError
+
+        typed = [one for one in self.params if one.name and _typed(ctx, one.name) and ctx.params[one.name] is not False]
+        given = {
+            str(ctx.params[one.name]) if isinstance(one, TyperArgument) else one.opts[0] for one in typed if one.name
+        }
+        for option, others in NEEDS.get(self.name or "", {}).items():
+            if option in given and given.isdisjoint(others):
+                raise InputError(f"{option} does nothing without {' or '.join(others)}.", hint="Give both, or neither.")
+        return super().invoke(ctx)
+
+
+def _typed(ctx: typer.Context, name: str) -> bool:
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
 def check_command(
-    images: Sequence[str] | None, question: str | None, questions: str | None, trace: Path | None, method: str
+    images: Sequence[str] | None,
+    question: str | None,
+    questions: str | None,
+    trace: Path | None,
+    method: str,
+    shots: int | None,
 ) -> None:
     """Checks that what ``ask`` is given goes together.
 
@@ -24,6 +71,8 @@ def check_command(
 
     if method not in ("codevqa", "pnpvqa"):
         raise InputError(f"No method {method!r}.", hint="There are: codevqa, pnpvqa.")
+    if method == "pnpvqa" and shots is not None:
+        raise InputError("--shots does nothing with --method pnpvqa.", hint="It has --set query.shots=NUMBER.")
     if questions is not None:
         beside = {"IMAGE": images, "--question": question, "--trace": trace}
         for name, value in beside.items():

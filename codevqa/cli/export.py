@@ -31,6 +31,8 @@ def export(
         raise InputError(f"No method {method!r}.", hint="There are: codevqa, pnpvqa.")
     if len(runs) > 1 and format != "leaderboard":
         raise InputError(f"{format} takes one run.", hint="Give one, or --format leaderboard.")
+    if format == "leaderboard" and (method is not None or repeat):
+        raise InputError("--method and --repeat do nothing with --format leaderboard.", hint="Leave them out.")
     with ExitStack() as opened:
         stores = [opened.enter_context(Store.open(run)) for run in runs]
         if format == "leaderboard":

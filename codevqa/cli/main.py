@@ -6,8 +6,11 @@ cannot be done (a picture, a name, the command line itself); 130 interrupted.
 
 from __future__ import annotations
 
+import codecs
+import json
 import os
 import sys
+from io import TextIOWrapper
 
 os.environ.setdefault("TYPER_USE_RICH", "0")  # plain help: rich costs more than everything else together
 
@@ -15,6 +18,7 @@ import typer
 
 from ..core.errors import CodeVQAError, InputError, SetupError
 from .ask import ask
+from .checks import Command
 from .config import config
 from .convert import convert
 from .demo import demo
@@ -41,24 +45,24 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command()(ask)
-app.command()(run)
-app.command()(prompt)
-app.command()(config)
-app.command()(models)
-app.command()(download)
-app.command()(convert)
-app.command()(lavis)
-app.command("mini-data")(mini_data)
-app.command()(demo)
-app.command("eval")(evaluate)
-app.command()(reproduce)
-app.command()(merge)
-app.command()(export)
-app.command()(report)
-app.command()(view)
-app.command()(diff)
-app.command()(power)
+app.command(cls=Command)(ask)
+app.command(cls=Command)(run)
+app.command(cls=Command)(prompt)
+app.command(cls=Command)(config)
+app.command(cls=Command)(models)
+app.command(cls=Command)(download)
+app.command(cls=Command)(convert)
+app.command(cls=Command)(lavis)
+app.command("mini-data", cls=Command)(mini_data)
+app.command(cls=Command)(demo)
+app.command("eval", cls=Command)(evaluate)
+app.command(cls=Command)(reproduce)
+app.command(cls=Command)(merge)
+app.command(cls=Command)(export)
+app.command(cls=Command)(report)
+app.command(cls=Command)(view)
+app.command(cls=Command)(diff)
+app.command(cls=Command)(power)
 
 
 def version(value: bool) -> None:
@@ -82,6 +86,15 @@ def main() -> None:
 
     Typer itself ends an interrupted command, with status 130.
     """
+    # What a terminal's encoding lacks is written as JSON escapes it, which leaves JSON what it is.
+    codecs.register_error("codevqa.escaped", _escaped)
+    for stream, errors in (
+        (sys.stdin, "surrogateescape"),
+        (sys.stdout, "codevqa.escaped"),
+        (sys.stderr, "codevqa.escaped"),
+    ):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors=errors)
     try:
         app()
     except CodeVQAError as error:
@@ -94,3 +107,9 @@ def main() -> None:
     except OSError as error:
         warn(f"{error.strerror or error}: {error.filename or 'output'}")
         sys.exit(1)
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end

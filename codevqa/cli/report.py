@@ -40,15 +40,12 @@ def report(
     cluster: Annotated[str, typer.Option(metavar="BY", help=CLUSTER)] = "",
 ) -> None:
     """Write a report on one run, or on several beside each other: an HTML page with every question, and Markdown."""
-    from ..core.errors import InputError
     from ..eval.report.cost import Price
     from ..eval.report.report import write
 
     price = None
     if price_prompt is not None and price_completion is not None:
         price = Price(price_prompt, price_completion)
-    elif price_prompt is not None or price_completion is not None:
-        raise InputError("One price says half of it.", hint="Give --price-prompt and --price-completion.")
     written = write(
         runs,
         out,

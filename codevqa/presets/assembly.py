@@ -213,7 +213,7 @@ def _chats(configuration: Configuration) -> bool:
     back_end = LOADERS["language_model"][parse("language_model", spec)[0]]
     template, fixed = (back_end.template, back_end.fixed) if isinstance(back_end, BackEnd) else ("", {})
     if not template:
-        return {"form": "auto", **given, **fixed}["form"] != "completion"
+        return bool({"form": "auto", **given, **fixed}["form"] != "completion")
     identity = None if lies(spec) else hub_id(spec)
     if identity is not None and not identity[2]:
         return bool(_named(template)(identity[0], identity[1]))

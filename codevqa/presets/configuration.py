@@ -18,8 +18,9 @@ from typing import Any, get_type_hints
 from ..core.errors import InputError
 from ..core.given_files import parse_toml, read_text
 from ..core.settings import Settings
+from ..prompts import available
 from .assembly import LOADERS, options_of, parse
-from .fields import changed, fit, flat, hints, nearest
+from .fields import NONE, changed, fit, flat, hints, nearest
 from .presets import PRESETS, Preset, preset
 
 __all__ = ["Configuration", "Layer", "configure", "of_part", "public", "read_file"]
@@ -156,7 +157,11 @@ def read_file(path: Path) -> tuple[str | None, Layer]:
     base = data.pop("preset", None)
     if not (base is None or isinstance(base, str)):
         raise InputError(f"{path}: preset cannot be {base!r}.", hint=f"There are: {', '.join(PRESETS)}.")
-    return base, Layer(str(path), _dotted(data), file=str(path))
+    values = _dotted(data)
+    prompts = values.get("prompts")
+    if isinstance(prompts, str) and prompts not in (NONE, *available()):
+        values["prompts"] = str((path.parent / prompts).absolute())  # beside the file, wherever it is used
+    return base, Layer(str(path), values, file=str(path))
 
 
 def public(options: Mapping[str, Any]) -> dict[str, Any]:

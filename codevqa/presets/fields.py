@@ -13,10 +13,10 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from ..core.errors import InputError
 from ..core.given_files import parse_toml
 
-__all__ = ["Text", "changed", "fit", "flat", "hints", "nearest", "written"]
+__all__ = ["NONE", "Text", "changed", "fit", "flat", "hints", "nearest", "written"]
 
 _Data = TypeVar("_Data")
-_NONE = "none"
+NONE = "none"
 """What stands for None, which TOML cannot write."""
 _WORDS: Mapping[Any, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 
@@ -66,7 +66,7 @@ def fit(name: str, value: object, hint: Any) -> Any:
     """
     kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     for candidate in _readings(value):
-        if NoneType in kinds and (candidate is None or candidate == _NONE):
+        if NoneType in kinds and (candidate is None or candidate == NONE):
             return None
         for kind in kinds:
             fitting = _as(candidate, kind)
@@ -133,7 +133,7 @@ def _listed(kinds: Iterable[Any]) -> list[Any]:
         elif kind is bool:
             found += [True, False]
         elif kind is NoneType:
-            found.append(_NONE)
+            found.append(NONE)
         else:
             return []
     return found
@@ -143,4 +143,4 @@ def _wanted(kinds: Iterable[Any]) -> str:
     """Returns in words what a field takes."""
     words = [_WORDS[kind] for kind in kinds if kind in _WORDS]
     words += [f"{one!r}" for kind in kinds if get_origin(kind) is Literal for one in get_args(kind)]
-    return " or ".join([*words, *([_NONE] if NoneType in kinds else [])])
+    return " or ".join([*words, *([NONE] if NoneType in kinds else [])])
