@@ -16,6 +16,9 @@ from torch import nn
 
 __all__ = ["Int8Linear", "available", "is_quantised", "quantise", "weights"]
 
+# Torch means to take these products out; nothing else is as fast yet.
+warnings.filterwarnings("ignore", "torch.quantize_per_tensor", UserWarning)
+
 _WEIGHT = 127
 """Greatest value of a rounded weight."""
 _LEVELS = 63
@@ -39,9 +42,7 @@ class Int8Linear(nn.Module):
         self.weights = weight.numel() + (0 if bias is None else bias.numel())
         whole = weight.detach().float()
         scales = whole.abs().amax(1).clamp_min(1e-8) / _WEIGHT
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "torch.quantize_per_tensor", UserWarning)  # nothing else is as fast yet
-            rounded = torch.quantize_per_channel(whole, scales.double(), torch.zeros(len(whole)).long(), 0, torch.qint8)
+        rounded = torch.quantize_per_channel(whole, scales.double(), torch.zeros(len(whole)).long(), 0, torch.qint8)
         self._packed: Any = torch.ops.quantized.linear_prepack(rounded, None)
         self._columns = rounded.int_repr().T.contiguous()
         self._scales = scales
