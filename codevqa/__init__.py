@@ -14,7 +14,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from .core.answer import AnswerPages, draw_with
-from .core.moved_modules import find_moved_modules
 
 if TYPE_CHECKING:
     from .batching.call_cache import Memory
@@ -73,7 +72,6 @@ __all__ = [
 ]
 
 
-find_moved_modules()
 draw_with(lambda: cast(AnswerPages, import_module(".pages.answer_page", __name__)))
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import codevqa
 from codevqa.prompts import available
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -25,6 +26,15 @@ made.install()
 import codevqa.eval.datasets, codevqa.prompts
 print(codevqa.eval.datasets.__file__, *codevqa.prompts.available())
 """
+
+
+def test_importing_the_package_warns_of_nothing_and_loads_nothing_heavy() -> None:
+    code = "import sys, codevqa; sys.exit(bool({'torch', 'PIL', 'numpy', 'transformers'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-W", "error", "-c", code], check=False).returncode == 0
+
+
+def test_every_public_name_is_there() -> None:
+    assert all(getattr(codevqa, name) is not None for name in codevqa.__all__)
 
 
 @pytest.mark.slow

@@ -270,18 +270,11 @@ def _about_engine(store: CallStore) -> dict[str, Any]:
     return about
 
 
-_BEFORE: Mapping[str, Mapping[str, Any]] = {
-    "writer": {"fit": False, "repair_runs": False, "tell_kind": False},
-    "query": {"fit": False},
-}
-"""What settings that came later stand for in a record from before them."""
-
-
 def _settings(store: CallStore) -> Settings:
     try:
         data = dict(_about_engine(store)["settings"])
         nested = {"writer": WriterSettings, "query": QuerySettings, "limits": Limits}
-        parts = {name: kind(**{**_BEFORE.get(name, {}), **data[name]}) for name, kind in nested.items()}
+        parts = {name: kind(**data[name]) for name, kind in nested.items()}
         return Settings(**{**data, **parts})
     except DAMAGE as error:
         raise InputError(f"The settings in {store.path} are of another version: {error}.") from None
