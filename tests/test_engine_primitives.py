@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from engine_kit import BLUE, GREEN, RED, engine
 from PIL import Image as PILImage
 
-from codevqa import QuerySettings, Question, Settings
+from codevqa import Answer, QuerySettings, Question, Settings
 from codevqa.core.errors import ProgramRuntimeError
-from codevqa.core.trace import ImageRef
-from codevqa.models.base import Box, Map, MatchRequest
+from codevqa.core.trace import Evidence, ImageRef
+from codevqa.models.base import Box, Map, Match, MatchRequest, SimilarityRequest
 from codevqa.models.fakes import FakeDetector, FakeMatcher
 from codevqa.primitives import Image, primitive
+from codevqa.primitives.context import CallContext
 
 
 def test_calls_know_their_lines() -> None:
@@ -153,6 +156,40 @@ def test_a_query_about_one_picture_of_a_set_reads_as_the_set_s_prompts_say() -> 
 def test_primitives_refuse_what_means_nothing(expression: str, words: str) -> None:
     with engine("", settings=Settings(workers=2)) as vqa, pytest.raises(ProgramRuntimeError, match=words):
         vqa.run([RED, GREEN], f"img = images[0]\nanswer = {expression}")
+
+
+class NumPyMatcher(FakeMatcher):
+    """A matcher that gives NumPy's numbers, as code over arrays does."""
+
+    def match(self, requests: Sequence[MatchRequest]) -> list[Match]:
+        return [Match(one.relevance, np.float32(one.logit)) for one in super().match(requests)]  # type: ignore[arg-type]
+
+    def similarity(self, requests: Sequence[SimilarityRequest]) -> list[float]:
+        return list(np.array(super().similarity(requests), np.float32))
+
+
+@primitive
+def sizes(context: CallContext, img: Image) -> tuple[list[float], int, bool, str]:
+    """Returns numbers of NumPy's."""
+    score = np.float32(0.1)
+    context.record(Evidence("sizes", scores=(score,), relevance=(((score,),),), position=(score, score)))  # type: ignore[arg-type]
+    return [np.float64(0.1), score], np.int64(3), np.bool_(True), np.str_("a")  # type: ignore[return-value, list-item]
+
+
+def test_numbers_of_numpy_s_are_python_s_once_they_come_in() -> None:
+    box = Box(*np.array([0, 0, 30, 20, 0.9], np.float32))
+    lists = "find_matching_image(images, 'dog'), get_pos(images[0], 'dog')"
+    source = f"answer = [{lists}, find_object(images[0], 'dog'), sizes(images[0]), query(images[0], 'Is it?')]"
+    options = {"detector": FakeDetector([box]), "matcher": NumPyMatcher(6, logit=1.5), "primitives": [sizes]}
+    with engine("", settings=Settings(workers=2), **options) as vqa:  # type: ignore[arg-type]
+        answer = vqa.run([RED, GREEN], source)
+    again = Answer.from_json(answer.to_json())
+    assert again == answer and again.trace == answer.trace and len(answer.trace.calls) == 5
+    assert answer.value[3] == ([0.1, float(np.float32(0.1))], 3, True, "a")
+    scores = [
+        score for call in answer.trace.calls if call.name != "sizes" for one in call.evidence for score in one.scores
+    ]
+    assert len(scores) > 3 and {type(score) for score in scores} == {float}
 
 
 def test_positions_and_boxes_keep_their_scores() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -65,14 +66,14 @@ class ModelServices:
         self.match: CallCache[MatchRequest, Match] = self._merging(
             "match",
             models.matcher,
-            lambda requests: _sealed(models.matcher.match(requests)),
+            lambda requests: list(map(_match, models.matcher.match(requests))),
             lambda one: (one.picture.key, one.text, one.focus),
             lambda one, match: 2 * len(one.text) + match.relevance.nbytes,
         )
         self.similarity: CallCache[SimilarityRequest, float] = self._merging(
             "similarity",
             models.matcher,
-            models.matcher.similarity,
+            lambda requests: list(map(float, models.matcher.similarity(requests))),
             lambda one: (one.picture.key, one.text),
             lambda one, score: 2 * len(one.text),
         )
@@ -88,7 +89,7 @@ class ModelServices:
             self._merging(
                 "detect",
                 detector,
-                detector.detect,
+                lambda requests: [tuple(map(_box, boxes)) for boxes in detector.detect(requests)],
                 lambda one: (one.picture.key, one.phrase),
                 lambda one, boxes: 2 * len(one.phrase) + 200 * len(boxes),
             )
@@ -148,7 +149,7 @@ class ModelServices:
             lambda one, completion: 4 * len(completion.text),
             # Whoever reads nothing asks again, and a served model may answer then.
             lambda completion: bool(completion.text.strip()),
-            lambda completion: (completion.prompt_tokens, completion.completion_tokens),
+            lambda completion: (int(completion.prompt_tokens), int(completion.completion_tokens)),
             join=getattr(model, "generate_joining", None) if getattr(model, "joins", False) else None,
         )
 
@@ -192,11 +193,14 @@ class _Listeners:
             listener(text)
 
 
-def _sealed(matches: Sequence[Match]) -> Sequence[Match]:
-    # Several calls may share a map: whoever wants to change one makes a copy.
-    for match in matches:
-        match.relevance.setflags(write=False)
-    return matches
+# Back ends may give NumPy's numbers, which JSON cannot write and programs do not take.
+def _match(match: Match) -> Match:
+    match.relevance.setflags(write=False)  # several calls may share a map: to change one, copy it
+    return Match(match.relevance, float(match.logit))
+
+
+def _box(box: Box) -> Box:
+    return Box(*map(float, dataclasses.astuple(box)))
 
 
 def _digest(request: GenerationRequest) -> bytes:

@@ -231,7 +231,7 @@ def _read_error(data: Mapping[str, Any] | None) -> ErrorRecord | None:
 
 def _float(number: float) -> float | str:
     """JSON has no infinities: ``nan``, ``inf`` and ``-inf`` go as text, which float() reads."""
-    return number if math.isfinite(number) else str(number)
+    return float(number) if math.isfinite(number) else str(number)
 
 
 def _read_float(number: float | str) -> float:

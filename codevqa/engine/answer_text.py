@@ -28,8 +28,8 @@ def plain(value: object, stands: Callable[[Image], Plain] = lambda image: ImageR
 def answer_text(value: object) -> str:
     """Returns the value a program left in ``answer`` as text.
 
-    True and False become yes and no, a whole number loses its ``.0``, an image is named by its number, a list is
-    joined by commas.
+    True and False become yes and no, an image is named by its number, a list is joined by commas. A whole number is
+    written in full, without its ``.0``; others have twelve significant digits at most, so that 0.1 + 0.2 is 0.3.
 
     Raises:
         ProgramAnswerError: there is nothing to say, such as None or an empty string.
@@ -70,7 +70,7 @@ def _text(value: object) -> str:
     if isinstance(value, Image):
         return str(ImageRef(value.index))
     if isinstance(value, float):
-        return f"{value:g}"
+        return str(int(value)) if value.is_integer() and abs(value) < 2**53 else f"{value:.12g}"
     if isinstance(value, list | tuple):
         return ", ".join(filter(None, map(_text, value)))
     if isinstance(value, dict):

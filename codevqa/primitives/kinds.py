@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Union, get_args, get_origin
 
+import numpy as np
+
 from ..core.images import Picture
 
 MAX_TEXT = 1000
@@ -101,6 +103,15 @@ def parse_kind(annotation: object, where: str) -> Kind:
 def describe(value: object) -> str:
     """Names the type of a value for a message, without running any code of the value."""
     return "None" if value is None else type(value).__name__
+
+
+def without_numpy(value: object) -> object:
+    """Returns a result with Python's own numbers and texts for NumPy's, which programs and JSON do not take."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if type(value) in (list, tuple):
+        return type(value)(map(without_numpy, value))  # type: ignore[call-arg, call-overload]
+    return value
 
 
 def _wrong(where: str, expected: str, value: object) -> TypeError:

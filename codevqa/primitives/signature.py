@@ -26,7 +26,7 @@ from typing import Any, overload
 
 from ..core.errors import UnknownNameError
 from ..prompts import Example
-from .kinds import MAX_RESULT_TEXT, MAX_TEXT, Image, Kind, parse_kind
+from .kinds import MAX_RESULT_TEXT, MAX_TEXT, Image, Kind, parse_kind, without_numpy
 
 __all__ = ["CONSTANTS", "GRID", "Image", "Parameter", "Primitive", "PrimitiveSet", "primitive"]
 
@@ -136,7 +136,7 @@ class Primitive:
             if inspect.isawaitable(result):
                 result = await result
         assert self.result_kind is not None
-        return self.result_kind.accept(result, f"the result of {self.name}()", MAX_RESULT_TEXT)
+        return self.result_kind.accept(without_numpy(result), f"the result of {self.name}()", MAX_RESULT_TEXT)
 
 
 @overload
