@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +45,45 @@ def test_every_mode_becomes_rgb(mode: str, picture: Image.Image, tmp_path: Path)
     path = tmp_path / ("a.tif" if mode == "CMYK" else "a.png")
     converted.save(path)
     assert load_picture(path).pixels.mode == "RGB"
+
+
+SHADES = np.arange(256, dtype=np.uint8).reshape(16, 16)
+
+
+def wide(kind: str) -> Image.Image:
+    """The 256 shades of grey in another mode."""
+    if kind.startswith("I;16"):
+        return Image.frombytes(kind, (16, 16), (SHADES.astype(">u2" if kind.endswith("B") else "<u2") * 257).tobytes())
+    values = {"I 8": SHADES.astype(np.int32), "I 16": SHADES.astype(np.int32) * 257}
+    values |= {"F 1": SHADES / 255, "F 8": SHADES * 1.0, "F 16": SHADES * 257.0}  # type: ignore[dict-item]
+    return Image.fromarray(values[kind].astype(np.float32 if kind.startswith("F") else np.int32))
+
+
+@pytest.mark.parametrize("kind", ["I;16", "I;16L", "I;16B", "I 8", "I 16", "F 1", "F 8", "F 16"])
+@pytest.mark.parametrize("saved", [None, "PNG", "TIFF"])
+def test_shades_of_more_than_eight_bits_keep_their_places(kind: str, saved: str | None) -> None:
+    source: ImageSource = wide(kind)
+    if saved is not None:
+        if (saved, kind[0]) == ("PNG", "F") or kind == "I;16L" or (saved, kind) == ("PNG", "I 8"):
+            pytest.skip("no such files")
+        buffer = io.BytesIO()
+        wide(kind).save(buffer, saved)
+        source = buffer.getvalue()
+    assert np.array_equal(np.asarray(load_picture(source).pixels), np.stack([SHADES] * 3, -1))
+
+
+@pytest.mark.parametrize("value", [-1.0, 70_000.0, np.nan, np.inf])
+def test_values_of_no_known_range_are_refused(value: float) -> None:
+    with pytest.raises(ImageError, match=r"^The given picture holds values from .* Scale them to 0 to 255\.$"):
+        load_picture(Image.fromarray(np.full((2, 2), value, np.float32)))
+
+
+def test_a_transparent_shade_of_sixteen_bits_is_white_and_a_turned_picture_upright() -> None:
+    values = np.array([[0, 30_000], [40_000, 65_535]], np.uint16)
+    exif = Image.Exif()
+    exif[0x0112] = 3
+    shown = load_picture(png(Image.fromarray(values), transparency=30_000, exif=exif))
+    assert np.asarray(shown.pixels)[..., 0].tolist() == [[255, 156], [255, 0]]
 
 
 def test_transparent_pixels_are_white() -> None:

@@ -15,7 +15,7 @@ import pytest
 from engine_kit import NARROW, Gate, reading_yes
 from PIL import Image as PILImage
 
-from codevqa import Answer, CodeVQA, Program, Question, Settings
+from codevqa import Answer, CodeVQA, Question, Settings
 from codevqa.core.errors import ImageError, InputError, ModelNotFoundError
 from codevqa.core.images import load_picture
 from codevqa.models.base import Models
@@ -120,20 +120,6 @@ def test_leaving_a_stream_ends_what_is_under_way() -> None:
         gate.open.set()
         assert texts(engine.ask_many([(RED, "Is it red?")], method="pnpvqa")) == ["yes"]
     assert not {"Held 2?", "Held 3?"} & set(gate.questions), "they wait for the first two, and nobody for them"
-
-
-def test_images_come_first_and_the_old_order_is_understood(vqa: CodeVQA, tmp_path: Path) -> None:
-    path, program = tmp_path / "red.png", "answer = img.width"
-    RED.save(path)
-    for images in (RED, [RED], str(path), path):
-        assert vqa.run(images, program).value == 60
-        with pytest.warns(DeprecationWarning, match="images before the program"):
-            assert vqa.run(program, images).value == 60  # type: ignore[arg-type]
-    with pytest.warns(DeprecationWarning) as told:
-        vqa.run(Program(program), str(path))  # type: ignore[arg-type]
-    assert told[0].filename == __file__, "the warning names the caller's line"
-    with pytest.raises(ImageError, match=r"missing\.png"):
-        vqa.run("missing.png", program)
 
 
 @pytest.mark.parametrize("shape", [(40, 60), (40, 60, 3), (40, 60, 4)])

@@ -15,6 +15,7 @@ from watch_kit import GREEN, OPEN, RED, THREE, Streaming, calls, engine, names
 from codevqa import CodeVQA, Models, QuerySettings, Settings, Writer
 from codevqa.core.errors import InputError, ProgramError, ProgramRuntimeError, ServerError
 from codevqa.core.events import Answered, CallBegan, Failed, Prepared, Rejected, Writing, Wrote
+from codevqa.core.images import load_picture
 from codevqa.models.base import GenerationRequest
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 from codevqa.prompts import load as load_prompts
@@ -107,7 +108,7 @@ def test_watching_changes_no_answer() -> None:
         list(watch)
         told, plain = watch.answer, vqa.ask(RED, "Is it red?")
     assert told is not None and told.text == plain.text and told.program == plain.program
-    assert told.tokens == plain.tokens > 0 and told.sources == plain.sources == (RED,)
+    assert told.tokens == plain.tokens > 0 and told.sources == plain.sources == (load_picture(RED),)
     assert [call.evidence for call in told.trace.calls] == [call.evidence for call in plain.trace.calls]
 
 
@@ -137,7 +138,7 @@ def test_a_failing_program_of_the_user_s_keeps_its_calls() -> None:
     assert dataclasses.replace(raised, seconds=done.seconds, trace=done.trace) == done
     assert [(call.name, call.value) for call in done.trace.calls][1] == ("query", "yes")
     assert (done.text, done.error, done.question) == ("", failed.error, "Is it red?")
-    assert done.program is not None and done.program.source == source and done.sources == (RED,)
+    assert done.program is not None and done.program.source == source and done.sources == (load_picture(RED),)
 
 
 def test_a_failing_check_keeps_the_program() -> None:

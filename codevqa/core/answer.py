@@ -47,7 +47,8 @@ class Answer:
     warnings: tuple[DomainWarning, ...] = ()
     """Why the answer is not to be relied on: what lies outside of the models' domain."""
     sources: tuple[ImageSource, ...] = field(default=(), compare=False, repr=False)
-    """The pictures as the user gave them, to show them again; not part of the JSON."""
+    """The pictures, to show them again: paths and bytes as they were given, all others as they were read. Not part of
+    the JSON."""
 
     def __str__(self) -> str:
         return self.text

@@ -6,7 +6,7 @@ import hashlib
 import io
 import os
 import stat
-import warnings
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,8 +32,14 @@ MAX_SIDE = 32_768
 """Longest side read: a row of millions of pixels costs hundreds of bytes for each."""
 MAX_BYTES = 256 << 20
 """Largest file read: more than such a picture takes without compression."""
+MAX_PICTURES = 1_000
+"""Most pictures of one question: as many as a program may pass to a primitive in a list."""
 
 _READABLE = "Use PNG, JPEG or WebP."
+_SHOWN = 200
+"""Longest path shown in a message, in characters."""
+_OPENED = threading.Lock()
+"""Held while a PIL picture is copied: Pillow decodes an opened file late, and not safely from two threads at once."""
 
 
 @dataclass(frozen=True)
@@ -48,42 +54,64 @@ class Picture:
     """File name it came from, for messages; may be empty."""
 
 
-def load_picture(source: ImageSource) -> Picture:
+@dataclass(frozen=True, eq=False)
+class Held:
+    """A picture that its owner may change or close, copied; :func:`load_picture` makes the rest of it."""
+
+    content: bytes | PILImage.Image | ImageError
+    """The file of an opened picture that is not decoded yet; an upright copy; or why it cannot be used."""
+    name: str = ""
+
+
+def hold(sources: ImageSource | Held | Sequence[ImageSource | Held]) -> tuple[ImageSource | Held, ...]:
+    """Copies pictures that may change: arrays, PIL images and bytearrays. Paths and bytes stay as they are.
+
+    Call it in the thread that was given them, before that thread goes on. It never raises: what is wrong with a
+    picture, or with their number, is raised when it is loaded.
+    """
+    given = each(sources)
+    if len(given) > MAX_PICTURES:
+        hint = f"The limit is {MAX_PICTURES:,} a question: ask several."
+        return (Held(ImageError(f"These are {len(given):,} pictures.", hint=hint)),)
+    return tuple(map(_held, given))
+
+
+def load_picture(source: ImageSource | Held) -> Picture:
     """Reads one picture from a path, encoded bytes, a PIL image or a NumPy array of bytes.
 
     Raises:
         ImageError: it is missing, not a picture, truncated, animated or too large.
     """
+    source = _held(source)
     if isinstance(source, Picture):
         return source
-    if isinstance(source, PILImage.Image):
-        return _opened(source)
-    if hasattr(source, "__array_interface__"):
-        return _opened(_of_array(source))
-    if isinstance(source, bytes | bytearray):
-        return decode_picture(bytes(source), "the given bytes")
+    if isinstance(source, Held):
+        return _of_held(source)
+    if isinstance(source, bytes):
+        return decode_picture(source, "the given bytes")
     if not isinstance(source, str | os.PathLike):
         raise ImageError(
             f"A picture is a path, bytes, a PIL image or a NumPy array, not {type(source).__name__}.",
             hint="Give one, or a list.",
         )
-    path = Path(source)
+    path = os.fsdecode(source)
+    shown = _shown(path)
     try:
         # A pipe would wait for its writer.
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))) as handle:
-            found = os.fstat(handle.fileno())
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))) as file:
+            found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
-                raise ImageError(f"{path} is not a file.", hint="Give the picture files.")
-            _check_bytes(found.st_size, str(path))
-            return _decode(handle, str(path))
+                raise ImageError(f"{shown} is not a file.", hint="Give the picture files.")
+            _check_bytes(found.st_size, shown)
+            return _decode(file, shown, Path(path).name)
     except IsADirectoryError:
-        raise ImageError(f"{path} is a folder, not a picture.", hint="Give the picture files.") from None
+        raise ImageError(f"{shown} is a folder, not a picture.", hint="Give the picture files.") from None
     except FileNotFoundError:
-        raise ImageError(f"No picture at {path}.", hint="Check the path.") from None
+        raise ImageError(f"No picture at {shown}.", hint="Check the path.") from None
     except OSError as error:
-        raise ImageError(f"Cannot read {path}: {error.strerror or error}.") from None
+        raise ImageError(f"Cannot read {shown}: {error.strerror or error}.") from None
     except ValueError as error:  # a NUL in the path
-        raise ImageError(f"Cannot read {str(path)!r}: {error}.") from None
+        raise ImageError(f"Cannot read {shown}: {error}.") from None
 
 
 def decode_picture(content: bytes, name: str) -> Picture:
@@ -93,26 +121,144 @@ def decode_picture(content: bytes, name: str) -> Picture:
         ImageError: as :func:`load_picture` says.
     """
     _check_bytes(len(content), name)
-    return _decode(io.BytesIO(content), name)
+    return _decode(io.BytesIO(content), name, Path(name).name)
 
 
-def load_pictures(sources: ImageSource | Sequence[ImageSource]) -> tuple[Picture, ...]:
+def load_pictures(sources: ImageSource | Held | Sequence[ImageSource | Held]) -> tuple[Picture, ...]:
     """Reads one picture or several; at least one is needed.
 
     Raises:
-        ImageError: a picture cannot be used, or the list is empty.
+        ImageError: a picture cannot be used, the list is empty, or there are too many.
     """
-    given = each(sources)
+    given = hold(sources)
     if not given:
         raise ImageError("No picture was given.", hint="Give at least one.")
-    return tuple(load_picture(source) for source in given)
+    return tuple(map(load_picture, given))
 
 
-def each(sources: ImageSource | Sequence[ImageSource]) -> tuple[ImageSource, ...]:
+def each(sources: ImageSource | Held | Sequence[ImageSource | Held]) -> tuple[ImageSource | Held, ...]:
     """Returns one source or several as several."""
     if isinstance(sources, list | tuple):
         return tuple(sources)
     return (sources,)  # type: ignore[return-value]
+
+
+def _held(source: ImageSource | Held) -> ImageSource | Held:
+    try:
+        if isinstance(source, PILImage.Image):
+            path = os.fsdecode(getattr(source, "filename", ""))
+            return Held(_copied(source, _shown(path) if path else "The given picture"), Path(path).name)
+        if isinstance(source, bytearray):
+            _check_bytes(len(source), "the given bytes")
+            return bytes(source)
+        return Held(_of_array(source)) if hasattr(source, "__array_interface__") else source
+    except ImageError as error:
+        return Held(error)
+
+
+def _copied(image: PILImage.Image, shown: str) -> bytes | PILImage.Image:
+    if getattr(image, "tile", None) and getattr(image, "format", None) not in (*FORMATS, "MPO"):  # not decoded yet
+        raise ImageError(f"{shown} is {image.format}.", hint=_READABLE)
+    _check_size(image.size, shown)
+    try:
+        with _OPENED:
+            _check_still(image, shown)
+            return _file_of(image) or ImageOps.exif_transpose(image)
+    except ImageError:
+        raise
+    except Exception as error:  # noqa: BLE001 - as in _decode; Pillow reads an open file only now
+        raise ImageError(f"{shown} cannot be read: {_said(error)}.", hint="Open it again.") from None
+
+
+def _file_of(image: PILImage.Image) -> bytes | None:
+    """Returns the file of a picture that was opened and not decoded, so that its owner need not wait for that.
+
+    None where the file would be decoded to something else, such as another frame, or a draft.
+    """
+    file = getattr(image, "fp", None)
+    if file is None or not getattr(image, "tile", None):
+        return None
+    place = file.tell()
+    file.seek(0)
+    content: bytes = file.read(MAX_BYTES)
+    file.seek(place)
+    with PILImage.open(io.BytesIO(content), formats=FORMATS) as again:
+        same = all(getattr(again, name) == getattr(image, name) for name in ("tile", "info", "_exif"))
+    return content if same else None
+
+
+def _of_array(array: Any) -> PILImage.Image:
+    shape, kind = tuple(getattr(array, "shape", ())), str(getattr(array, "dtype", type(array).__name__))
+    if kind != "uint8" or 0 in shape or not (len(shape) == 2 or (len(shape) == 3 and shape[2] in (3, 4))):
+        raise ImageError(
+            f"An array of {kind} and shape {shape} is no picture.",
+            hint="Give uint8 from 0 to 255: height and width, and 3 colours or 4 with transparency as the last axis.",
+        )
+    _check_size((shape[1], shape[0]), "The given array")
+    image = PILImage.fromarray(array)
+    return image.copy() if image.readonly else image  # Pillow lays some over the array's own memory
+
+
+def _of_held(held: Held) -> Picture:
+    if isinstance(held.content, ImageError):
+        raise held.content
+    shown = held.name or "The given picture"
+    if isinstance(held.content, bytes):
+        return _decode(io.BytesIO(held.content), shown, held.name)
+    try:
+        return _in_rgb(held.content, shown, held.name)
+    except ImageError:
+        raise
+    except Exception as error:  # noqa: BLE001 - Pillow cannot convert every mode
+        raise ImageError(f"{shown} cannot be read: {_said(error)}.", hint="Convert it to RGB.") from None
+
+
+def _decode(file: IO[bytes], shown: str, name: str) -> Picture:
+    try:
+        with PILImage.open(file, formats=FORMATS) as image:
+            _check_size(image.size, shown)
+            _check_still(image, shown)
+            ImageOps.exif_transpose(image, in_place=True)
+            return _in_rgb(image, shown, name)
+    except ImageError:
+        raise
+    except (PILImage.DecompressionBombError, PILImage.DecompressionBombWarning):
+        raise ImageError(f"{shown} is too large.", hint=f"The limit is {MAX_PIXELS:,} pixels: shrink it.") from None
+    except UnidentifiedImageError:
+        raise ImageError(f"{shown} is not a picture this can read.", hint=_READABLE) from None
+    except Exception as error:  # noqa: BLE001 - of damaged bytes Pillow's decoders raise TypeError and IndexError too
+        raise ImageError(f"{shown} is damaged: {_said(error)}.", hint="Save it again.") from None
+
+
+def _in_rgb(image: PILImage.Image, shown: str, name: str) -> Picture:
+    if image.mode[0] in "IF":  # I;16 and its kin, I, F
+        image = _in_grey(image, shown)
+    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
+        # Transparent pixels hold arbitrary colours: show what a viewer shows on white paper.
+        layered = image.convert("RGBA")
+        image = PILImage.alpha_composite(PILImage.new("RGBA", layered.size, "white"), layered)
+    pixels = image if type(image) is PILImage.Image and image.mode == "RGB" else image.convert("RGB")
+    digest = hashlib.sha256(f"{pixels.size}".encode() + pixels.tobytes()).hexdigest()
+    return Picture(pixels, digest, name)
+
+
+def _in_grey(image: PILImage.Image, shown: str) -> PILImage.Image:
+    """Returns a picture of 16 or 32 bits in eight, on which Pillow would cut off all that is above 255.
+
+    The range of 16 bits is known. Of the others it is the least of 255 and 65,535 that holds every value; numbers with
+    a point may also go from 0 to 1.
+    """
+    import numpy as np
+
+    values = np.asarray(image)
+    low, high = values.min(), values.max()
+    tops = {"I": (255, 65_535), "F": (1, 255, 65_535)}.get(image.mode, (65_535,))
+    top = next((top for top in tops if low >= 0 and high <= top), None)
+    if top is None:
+        raise ImageError(f"{shown} holds values from {low:g} to {high:g}.", hint="Scale them to 0 to 255.")
+    grey = np.rint(values * np.float32(255 / top)).astype(np.uint8)
+    clear = image.info.get("transparency")
+    return PILImage.fromarray(grey if clear is None else np.where(values == clear, np.uint8(255), grey))
 
 
 def _check_bytes(count: int, name: str) -> None:
@@ -120,54 +266,8 @@ def _check_bytes(count: int, name: str) -> None:
         raise ImageError(f"{name} is too large a file.", hint=f"The limit is {MAX_BYTES >> 20} MB: shrink it.")
 
 
-def _of_array(array: Any) -> PILImage.Image:
-    shape, kind = tuple(array.shape), str(array.dtype)
-    if kind != "uint8" or 0 in shape or not (len(shape) == 2 or (len(shape) == 3 and shape[2] in (3, 4))):
-        raise ImageError(
-            f"An array of {kind} and shape {shape} is no picture.",
-            hint="Give uint8 from 0 to 255: height and width, and 3 colours or 4 with transparency as the last axis.",
-        )
-    return PILImage.fromarray(array)
-
-
-def _opened(image: PILImage.Image) -> Picture:
-    name = getattr(image, "filename", "") or ""
-    if getattr(image, "tile", None) and getattr(image, "format", None) not in (*FORMATS, "MPO"):  # not decoded yet
-        raise ImageError(f"{name or 'The given picture'} is {image.format}.", hint=_READABLE)
-    try:
-        return _upright(image, name)
-    except ImageError:
-        raise
-    except Exception as error:  # noqa: BLE001 - as in _decode; Pillow reads an open file only now
-        shown = name or "The given picture"
-        raise ImageError(f"{shown} cannot be read: {_said(error)}.", hint="Open it again.") from None
-
-
-def _decode(handle: IO[bytes], name: str) -> Picture:
-    try:
-        with warnings.catch_warnings():
-            # Of what is odd in a file that can be read all the same. Pillow also only warns between its limit of
-            # pixels and twice as many; ours is checked below, before any decoding.
-            warnings.simplefilter("ignore")
-            with PILImage.open(handle, formats=FORMATS) as image:
-                return _upright(image, name)
-    except ImageError:
-        raise
-    except PILImage.DecompressionBombError:
-        raise ImageError(f"{name} is too large.", hint=f"The limit is {MAX_PIXELS:,} pixels: shrink it.") from None
-    except UnidentifiedImageError:
-        raise ImageError(f"{name} is not a picture this can read.", hint=_READABLE) from None
-    except Exception as error:  # noqa: BLE001 - of damaged bytes Pillow's decoders raise TypeError and IndexError too
-        raise ImageError(f"{name} is damaged: {_said(error)}.", hint="Save it again.") from None
-
-
-def _said(error: Exception) -> str:
-    return " ".join(str(error).split())
-
-
-def _upright(image: PILImage.Image, name: str) -> Picture:
-    shown = name or "the given picture"
-    width, height = image.size
+def _check_size(size: tuple[int, int], shown: str) -> None:
+    width, height = size
     if width < 1 or height < 1:
         raise ImageError(f"{shown} is empty ({width}x{height}).")
     if width * height > MAX_PIXELS or max(width, height) > MAX_SIDE:
@@ -175,15 +275,20 @@ def _upright(image: PILImage.Image, name: str) -> Picture:
             f"{shown} is too large ({width}x{height}).",
             hint=f"The limit is {MAX_PIXELS:,} pixels, {MAX_SIDE:,} a side: shrink it.",
         )
+
+
+def _check_still(image: PILImage.Image, shown: str) -> None:
     # The second frame of a phone's MPO is the same scene for the other eye, or smaller.
     # To count frames, Pillow walks through all of them: a minute for a GIF of millions.
     if image.format != "MPO" and getattr(image, "is_animated", False):
         raise ImageError(f"{shown} is animated.", hint="Save the frame you mean.")
-    upright = ImageOps.exif_transpose(image)
-    if upright.mode in ("RGBA", "LA", "PA") or "transparency" in upright.info:
-        # Transparent pixels hold arbitrary colours: show what a viewer shows on white paper.
-        layered = upright.convert("RGBA")
-        upright = PILImage.alpha_composite(PILImage.new("RGBA", layered.size, "white"), layered)
-    pixels = upright.convert("RGB")
-    digest = hashlib.sha256(f"{pixels.size}".encode() + pixels.tobytes()).hexdigest()
-    return Picture(pixels, digest, Path(name).name if name else "")
+
+
+def _said(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def _shown(path: str) -> str:
+    """Returns a path as one short line."""
+    text = path if path.isprintable() else repr(path)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2]}...{text[-_SHOWN // 4 :]}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,8 +10,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from ..core.errors import CodeVQAError, ImageError
-from ..core.images import FORMATS, Picture, load_picture
+from ..core.errors import ImageError
+from ..core.images import FORMATS, Picture, decode_picture
 from .limits import DemoLimits
 
 __all__ = ["ShippedQuestion", "read_pictures", "shipped_questions"]
@@ -63,7 +64,8 @@ def _read(path: Path, limits: DemoLimits, inside: Path) -> Picture:
             raise FileNotFoundError
         if path.stat().st_size > limits.upload_bytes:
             raise ImageError(f"{name} is too large a file.", hint=f"The limit is {limits.upload_bytes >> 20} MB.")
-        with Image.open(path, formats=FORMATS) as image:  # reads the header alone
+        content = path.read_bytes()
+        with Image.open(io.BytesIO(content), formats=FORMATS) as image:  # reads the header alone
             width, height = image.size
     except FileNotFoundError:
         raise ImageError(f"{name} is no longer here.", hint="Give it again.") from None
@@ -71,8 +73,4 @@ def _read(path: Path, limits: DemoLimits, inside: Path) -> Picture:
         raise ImageError(f"{name} is not a picture this can read.", hint="Use PNG, JPEG or WebP.") from None
     if width * height > limits.pixels:
         raise ImageError(f"{name} is too large ({width}x{height}).", hint=f"The limit is {limits.pixels:,} pixels.")
-    try:
-        picture = load_picture(path)
-    except CodeVQAError as error:
-        raise ImageError(str(error).replace(str(path), name)) from None
-    return Picture(picture.pixels, picture.key, name)
+    return decode_picture(content, name)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from types import TracebackType
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ..batching.model_services import ModelServices
 from ..core.answer import Answer
-from ..core.errors import CodeVQAError
+from ..core.errors import CodeVQAError, InputError
 from ..core.images import ImageSource
 from ..core.loop_thread import LoopThread
 from ..core.settings import Settings
@@ -23,7 +23,7 @@ from ..sandbox.sandbox import Sandbox
 from ..writing.writer import Writer
 from .many import Asked, Begin, Errors, Progress, Question, as_request, check, followed, stream, stream_async, text_of
 from .question_run import EngineParts, answer_request, checked_question
-from .request import AskOptions, Request, RunOptions, check_options, run_request
+from .request import AskOptions, Request, RunOptions, ask_request, check_options, run_request
 from .watch import Watch
 
 if TYPE_CHECKING:
@@ -155,7 +155,8 @@ class CodeVQA:
         """Answers a question about one picture or several.
 
         Args:
-            images: a path, encoded bytes or PIL image, or a list of them.
+            images: a path, encoded bytes, a PIL image or a NumPy array, or a list of them. PIL images and arrays are
+                copied before this returns or waits: they may change at once.
             question: a question, or a statement to be judged (yes or no).
             options: ``form``, ``method``, ``seed``, ``shots``, ``memory``; see
                 :class:`~codevqa.engine.request.AskOptions`.
@@ -169,13 +170,13 @@ class CodeVQA:
             InputError: there are fewer examples than ``shots``.
             ModelError: a model failed; ServerError when a model server is down.
         """
-        return self._loop.run(answer_request(self._parts, Request(images, question, **options)))
+        return self._loop.run(answer_request(self._parts, ask_request(images, question, options)))
 
-    async def ask_async(
+    def ask_async(
         self, images: ImageSource | Sequence[ImageSource], question: str, **options: Unpack[AskOptions]
-    ) -> Answer:
+    ) -> Coroutine[Any, Any, Answer]:
         """Async twin of :meth:`ask`; call it from any event loop."""
-        return await self._loop.wait(answer_request(self._parts, Request(images, question, **options)))
+        return self._loop.wait(answer_request(self._parts, ask_request(images, question, options)))
 
     def watch(self, images: ImageSource | Sequence[ImageSource], question: str, **options: Unpack[AskOptions]) -> Watch:
         """Answers a question as :meth:`ask` does, and tells every step of it while it is made.
@@ -184,7 +185,7 @@ class CodeVQA:
             What happens, to iterate over (:mod:`codevqa.core.events`). It never raises what :meth:`ask` raises: that
             is its last event, ``Failed``.
         """
-        return self._watch(Request(images, question, **options))
+        return self._watch(ask_request(images, question, options))
 
     def ask_many(
         self,
@@ -257,16 +258,18 @@ class CodeVQA:
         return 2 * self.settings.workers  # one waits behind each that is answered, so that no worker does
 
     def _beginning(self, method: Method, errors: Errors) -> Begin:
-        async def one(asked: object) -> Answer:
+        async def one(text: str, request: Request | InputError) -> Answer:
             async with self._slots:
                 try:
-                    return await answer_request(self._parts, as_request(asked, method))
+                    if isinstance(request, InputError):
+                        raise request
+                    return await answer_request(self._parts, request)
                 except CodeVQAError as error:
                     if errors == "raise":
                         raise
-                    return Answer(text_of(asked), "", None, Trace(), method=method, error=error.record())
+                    return Answer(text, "", None, Trace(), method=method, error=error.record())
 
-        return lambda asked: self._loop.submit(one(asked))
+        return lambda asked: self._loop.submit(one(text_of(asked), as_request(asked, method)))
 
     # -- programs of the user's --------------------------------------------------------------------------------------
 
@@ -283,7 +286,7 @@ class CodeVQA:
         Args:
             images: as for :meth:`ask`.
             program: the program, or its source. It may leave out the line that opens the images: ``img`` and
-                ``images`` are there already. Program and images in the other order is understood, and deprecated.
+                ``images`` are there already.
             question: kept with the answer; ``get_pos`` may use it.
             options: ``form``, ``seed``, ``memory``; see :class:`~codevqa.engine.request.RunOptions`.
 
@@ -296,16 +299,16 @@ class CodeVQA:
         """
         return self._loop.run(answer_request(self._parts, run_request(images, program, question, options)))
 
-    async def run_async(
+    def run_async(
         self,
         images: ImageSource | Sequence[ImageSource],
         program: Program | str,
         *,
         question: str = "",
         **options: Unpack[RunOptions],
-    ) -> Answer:
+    ) -> Coroutine[Any, Any, Answer]:
         """Async twin of :meth:`run`."""
-        return await self._loop.wait(answer_request(self._parts, run_request(images, program, question, options)))
+        return self._loop.wait(answer_request(self._parts, run_request(images, program, question, options)))
 
     def watch_run(
         self,

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from ..core.answer import Answer
 from ..core.errors import InputError
-from ..core.images import ImageSource
+from ..core.images import ImageSource, hold
 from ..core.trace import Form, Method
 from .request import Request
 
@@ -49,20 +49,16 @@ class Question:
 Asked: TypeAlias = "Question | tuple[ImageSource | Sequence[ImageSource], str]"
 """A question, or its images and its text."""
 Begin: TypeAlias = Callable[[Any], "Future[Answer]"]
-"""Begins to answer what was asked."""
+"""Begins to answer what was asked; what it needs of it is copied when it returns."""
 
 
-def as_request(asked: object, method: Method) -> Request:
-    """Returns what is wanted.
-
-    Raises:
-        InputError: this is no question.
-    """
+def as_request(asked: object, method: Method) -> Request | InputError:
+    """Returns what is wanted, or why this is no question. Call it in the user's thread, which copies the pictures."""
     if isinstance(asked, tuple) and len(asked) == 2 and isinstance(asked[1], str):
         asked = Question(*asked)
     if not isinstance(asked, Question):
-        raise InputError(f"A {type(asked).__name__} is no question.", hint=_TAKES)
-    return Request(asked.images, asked.text, asked.form, method)
+        return InputError(f"A {type(asked).__name__} is no question.", hint=_TAKES)
+    return Request(hold(asked.images), asked.text, asked.form, method)
 
 
 def text_of(asked: object) -> str:

@@ -31,7 +31,7 @@ from ..core.errors import (
     UnsetAnswerError,
 )
 from ..core.events import Answered, Event, Failed, Rejected, Tell, Wrote
-from ..core.images import Picture, each, load_pictures
+from ..core.images import Held, Picture, load_pictures
 from ..core.question_kind import question_kind
 from ..core.settings import Settings
 from ..core.text import spaced
@@ -189,9 +189,8 @@ class QuestionRun:
         request, parts = self.request, self.parts
         if request.program is None or request.question != "":  # a program of the user's needs none
             self.question = checked_question(request.question, parts.settings)
-        given = each(request.images)
-        decoded = all(isinstance(one, Picture) for one in given)  # then no thread is needed
-        pictures = load_pictures(given) if decoded else await asyncio.to_thread(load_pictures, given)
+        decoded = all(isinstance(one, Picture) for one in request.images)  # then no thread is needed
+        pictures = load_pictures(request.images) if decoded else await asyncio.to_thread(load_pictures, request.images)
         self.form = request.form or ("image" if len(pictures) == 1 else "set")
         if self.form == "image" and len(pictures) != 1:
             raise InputError(f"A question about an image needs one image, not {len(pictures)}.", hint="Use form='set'.")
@@ -336,5 +335,8 @@ class QuestionRun:
                 dict(sorted(usage.kinds.items())),
             ),
             warnings=self.warnings,
-            sources=each(self.request.images),
+            sources=tuple(
+                image.picture if isinstance(given, Held) else given
+                for image, given in zip(self.images, self.request.images, strict=True)
+            ),
         )

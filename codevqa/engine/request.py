@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TypedDict, get_args
-from warnings import warn
 
 from ..batching.call_cache import Memory
 from ..core.errors import InputError
-from ..core.images import ImageSource
+from ..core.images import Held, ImageSource, hold
 from ..core.trace import Form, Method, Program
 
-__all__ = ["AskOptions", "Request", "RunOptions", "check_options", "run_request"]
+__all__ = ["AskOptions", "Request", "RunOptions", "ask_request", "check_options", "run_request"]
 
 
 class RunOptions(TypedDict, total=False):
@@ -43,7 +41,8 @@ class AskOptions(RunOptions, total=False):
 class Request:
     """A question to answer, or a program of the user's to run."""
 
-    images: ImageSource | Sequence[ImageSource]
+    images: tuple[ImageSource | Held, ...]
+    """The pictures, held: nothing that the user does later changes them."""
     question: str
     form: Form | None = None
     method: Method = "codevqa"
@@ -73,25 +72,22 @@ def check_options(request: Request) -> None:
             raise InputError(f"{name} is {getattr(request, name)!r:.60}.", hint=f"Give {wanted}.")
 
 
-def run_request(images: object, program: object, question: str, options: RunOptions) -> Request:
-    """Returns what is wanted where the user brings the program.
+def ask_request(images: ImageSource | Sequence[ImageSource], question: str, options: AskOptions) -> Request:
+    """Returns what is wanted where a question is asked. Call it in the user's thread, which copies the pictures."""
+    return Request(hold(images), question, **options)
+
+
+def run_request(
+    images: ImageSource | Sequence[ImageSource], program: object, question: str, options: RunOptions
+) -> Request:
+    """Returns what is wanted where the user brings the program. Call it in the user's thread, as :func:`ask_request`.
 
     Raises:
         InputError: there is no program.
     """
-    if _is_swapped(images, program):
-        images, program = program, images
-        warn("run() takes images before the program, as ask() takes them before the question.", DeprecationWarning, 3)
     if isinstance(program, str):
         program = Program(program, question)
     elif not isinstance(program, Program):
         raise InputError(f"A program is a text or a Program, not {type(program).__name__}.")
-    request = Request(images, question or program.question, program=program, **options)  # type: ignore[arg-type]
+    request = Request(hold(images), question or program.question, program=program, **options)
     return replace(request, form="set") if request.form is None and program.form == "set" else request
-
-
-def _is_swapped(images: object, program: object) -> bool:
-    """Whether the program stands where images should, as it did once; two texts are told apart by which is a file."""
-    if not isinstance(images, str) or not isinstance(program, str):
-        return isinstance(images, Program) or (isinstance(images, str) and not isinstance(program, Program))
-    return "\n" in images or (Path(program).is_file() and not Path(images).is_file())
