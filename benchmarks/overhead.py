@@ -72,7 +72,7 @@ def engine(program: Callable[[str], str], workers: int, **settings: object) -> C
     """Returns an engine whose writer turns a question into a program."""
     models = Instant(program)
     prompts: dict[Form, PromptSet] = {"image": load_prompts("gqa"), "set": load_prompts("covr")}
-    writer = Writer(models, prompts, settings=WriterSettings(selection="fixed", fit=False, rules=()))
+    writer = Writer(models, prompts, settings=WriterSettings(selection="fixed", fit=False))
     used = Settings(query=QuerySettings(), workers=workers, **settings)  # type: ignore[arg-type]
     return CodeVQA(writer, Models(models, models, models), used)
 

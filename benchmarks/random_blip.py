@@ -146,7 +146,7 @@ class ReplayedReader:
 def writer(model: LanguageModel) -> Writer:
     """Returns a writer of GQA programs: twelve fixed examples, as no retriever is measured."""
     # What random weights answer is of no kind: it is taken as it is.
-    return Writer(model, load_prompts("gqa"), settings=WriterSettings(selection="fixed", fit=False, rules=()))
+    return Writer(model, load_prompts("gqa"), settings=WriterSettings(selection="fixed", fit=False))
 
 
 def engine(matcher: Checkpoint, captioner: Checkpoint, *, at_once: int, batch: int | None = None) -> CodeVQA:

@@ -7,12 +7,20 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from eval_kit import fake_engine
 
+from codevqa import CodeVQA
+from codevqa.eval.task import DataSet
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 import processes
+import seeds
 
 WORK = """
 import json, os, pathlib, sys, time
@@ -72,3 +80,31 @@ def test_the_speed_of_two_processes(tmp_path: Path) -> None:
     assert (found["items"], found["processes"], found["failed"]) == (6, 2, 0)  # an odd picture is not lost
     assert found["done for each"]["matcher's vision forwards"] == pytest.approx(0.5)  # a picture has one process
     assert found["ratio"] > 1
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The number of unique classes")
+def test_seeds_are_measured_once_and_pooled_as_data_of_their_own(tmp_path: Path) -> None:
+    plan = seeds.Plan(tmp_path, (3, 4), images=4, guess=True, quiet=True)
+
+    def engine(data: DataSet) -> Callable[[], CodeVQA]:
+        return lambda: fake_engine('answer = "yes"')
+
+    table = [line.split(" | ") for line in seeds.lines(plan, engine)]
+
+    def stays(data: DataSet) -> CodeVQA:
+        raise AssertionError("asked again")
+
+    assert [line.split(" | ") for line in seeds.lines(plan, stays)] == table
+    for title in ("mini-GQA", "mini-COVR", "mini-NLVR2"):
+        one, other, whole = [cells for cells in table if cells[0] == f"| {title}"]
+        assert (one[1], other[1], whole[1]) == ("3", "4", "all")
+        counts = [[int(number) for number in cells[2].split(", ")] for cells in (one, other, whole)]
+        assert [a + b for a, b in zip(*counts[:2], strict=True)] == counts[2]
+        shares = [float(cells[4].split()[0]) for cells in (one, other, whole)]
+        expected = sum(share * n for share, (n, _) in zip(shares[:2], counts[:2], strict=True)) / counts[2][0]
+        assert shares[2] == pytest.approx(expected, abs=0.11) and " %" in whole[3]
+    assert any(cells[0] == "| of these, spatial questions" for cells in table)
+    assert "/" in table[-1][7]
+    with pytest.raises(SystemExit, match="Give another folder"):
+        next(seeds.lines(replace(plan, images=5), stays))
