@@ -100,7 +100,7 @@ class Handler(BaseHTTPRequestHandler):
         if isinstance(reply, Iterator):
             self.stream(status, reply)
             return
-        data = reply.encode() if isinstance(reply, str) else json.dumps(reply).encode()
+        data = reply if isinstance(reply, bytes) else (reply if isinstance(reply, str) else json.dumps(reply)).encode()
         try:
             self.send_response(status)
             kind = "text/html" if isinstance(reply, str) else "application/json"

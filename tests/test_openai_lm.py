@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from openai_kit import Reply, Serve, completion, failure, turn
+from openai_kit import Reply, Serve, completion, failure, streamed, turn
 from PIL import Image
 from tiny_lm import build_tiny_lm
 
@@ -89,7 +89,7 @@ def test_concurrency_is_bounded(serve: Serve) -> None:
     assert most[0] == 3
 
 
-@pytest.mark.parametrize("status", [429, 500, 503])
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 503])
 def test_passing_failures_are_tried_again(serve: Serve, status: int) -> None:
     server = serve(lambda path, body, n: failure(status, "busy") if n < 3 else completion("ok"))
     assert OpenAILM("m", base_url=server.url).generate([ASK])[0].text == "ok"
@@ -97,8 +97,9 @@ def test_passing_failures_are_tried_again(serve: Serve, status: int) -> None:
 
 
 @pytest.mark.timing
-def test_retry_after_is_heeded(serve: Serve) -> None:
-    server = serve(lambda path, body, n: failure(429, "busy", {"Retry-After": "1"}) if n == 1 else completion("ok"))
+@pytest.mark.parametrize("header", [{"Retry-After": "1"}, {"retry-after-ms": "1000", "Retry-After": "x"}])
+def test_retry_after_is_heeded(serve: Serve, header: dict[str, str]) -> None:
+    server = serve(lambda path, body, n: failure(429, "busy", header) if n == 1 else completion("ok"))
     start = time.monotonic()
     OpenAILM("m", base_url=server.url).generate([ASK])
     assert 1.0 <= time.monotonic() - start < 3
@@ -153,6 +154,94 @@ def test_answers_of_something_else(serve: Serve, reply: Any, form: Any) -> None:
     error = refusal(OpenAILM("m", base_url=server.url, form=form))
     assert "OpenAI-compatible" in str(error)
     assert len(server.seen) == 1
+
+
+def said(content: Any, finish: str = "stop", **more: Any) -> Reply:
+    """A turn as a server may write it."""
+    status, body, headers = turn(None)
+    choice = {"index": 0, "message": {"role": "assistant", "content": content, **more}, "finish_reason": finish}
+    return status, {**body, "choices": [choice]}, headers
+
+
+SILENT = [
+    (said(None, "length"), "wrote no text within 5 tokens. Raise max_tokens"),
+    (said("", "length", reasoning_content="Hm. Red?"), "wrote no text within 5 tokens. Raise max_tokens"),
+    (said("<think>\nHm. Red?", "length"), "wrote no text within 5 tokens. Raise max_tokens"),
+    (said("<think>\nHm. Red?"), "ended in the midst of its thoughts. Raise max_tokens"),
+    (said("The pers", "content_filter"), "withheld text: its content filter stepped in."),
+    (said(None, refusal="I cannot\nsay that."), "refused to answer: I cannot say that."),
+    (said([{"type": "refusal", "refusal": "No."}], refusal="No."), "refused to answer: No."),
+    (said(None, "tool_calls", tool_calls=[{"id": "1"}]), "called a tool in place of an answer."),
+    (said(None, tool_calls=[{"id": "1"}], finish="tool_calls"), "called a tool in place of an answer."),
+]
+
+
+@pytest.mark.parametrize(("reply", "told"), SILENT)
+def test_an_answer_without_text_says_why(serve: Serve, reply: Reply, told: str) -> None:
+    server = serve(lambda path, body, n: reply)
+    error = refusal(OpenAILM("m", base_url=server.url, form="chat"))
+    assert told in str(error) and not isinstance(error, ServerError) and not error.retryable
+    assert len(server.seen) == 1
+
+
+SPOKEN = [
+    (said("<think>Hm. Red?</think>\n\nred"), "red"),
+    (said("Hm. Red?</think>red"), "red"),  # the template opened the thoughts
+    (said("red", reasoning_content="Hm."), "red"),
+    (said("use <think> and </think> so"), "use <think> and </think> so"),
+    (
+        said([{"type": "thinking", "thinking": []}, {"type": "text", "text": "r"}, {"type": "text", "text": "ed"}]),
+        "red",
+    ),
+    (said("a\ud800b"), "a\ufffdb"),
+    (said("red", "length"), "red"),
+    (said("red", "tool_calls"), "red"),
+    (said(""), ""),
+]
+
+
+@pytest.mark.parametrize(("reply", "text"), SPOKEN)
+def test_the_text_of_an_answer_is_without_thoughts(serve: Serve, reply: Reply, text: str) -> None:
+    server = serve(lambda path, body, n: reply)
+    (made,) = OpenAILM("m", base_url=server.url, form="chat").generate([ASK])
+    assert made.text == text
+    made.text.encode()
+
+
+@pytest.mark.parametrize(
+    "message", ["System role not supported", "Conversation roles must alternate user/assistant/user", "No: disk full"]
+)
+def test_a_template_without_a_system_turn_is_told_it_by_the_user(serve: Serve, message: str) -> None:
+    def answer(path: str, body: dict[str, Any], n: int) -> Reply:
+        roles = [one["role"] for one in body["messages"]]
+        return failure(400, message) if "system" in roles else turn(body["messages"][0]["content"])
+
+    server = serve(answer)
+    lm = OpenAILM("m", base_url=server.url)
+    turns = (Message("system", "Be short."), Message("user", "Hi"), Message("assistant", "Ho"), Message("user", "So"))
+    if "disk" in message:
+        assert message in str(refusal(lm, GenerationRequest(turns, 5)))
+        return
+    assert [made.text for made in lm.generate([GenerationRequest(turns, 5)])] == ["Be short.\n\nHi"]
+    assert [one["role"] for one in server.seen[1][1]["messages"]] == ["user", "assistant", "user"]
+    lm.generate([GenerationRequest(turns, 5)])
+    assert len(server.seen) == 3, "it is remembered"
+
+
+@pytest.mark.parametrize("usage", [[], "7", {"prompt_tokens": "7"}, {"prompt_tokens": -1}, {"prompt_tokens": True}])
+def test_a_usage_that_makes_no_sense_counts_nothing(serve: Serve, usage: Any) -> None:
+    server = serve(lambda path, body, n: (200, {**completion("red")[1], "usage": usage}, {}))
+    (made,) = OpenAILM("m", base_url=server.url).generate([ASK])
+    assert (made.text, made.prompt_tokens, made.completion_tokens) == ("red", 0, 0)
+
+
+def test_a_mistake_of_ours_is_not_told_as_the_server_s(serve: Serve) -> None:
+    def broken(text: str) -> None:
+        raise AttributeError("our own")
+
+    server = serve(lambda path, body, n: streamed("r", "ed"))
+    with pytest.raises(AttributeError, match="our own"):
+        OpenAILM("m", base_url=server.url).generate([GenerationRequest("Say", 5, on_text=broken)])
 
 
 @pytest.mark.timing
@@ -215,6 +304,28 @@ def test_parameters_a_model_refuses_are_left_out(serve: Serve) -> None:
     always = serve(lambda path, body, n: failure(400, "no", param="temperature", code="unsupported_value"))
     refusal(OpenAILM("m", base_url=always.url))
     assert len(always.seen) == 2
+
+
+WRONG = [
+    "http://[::1",
+    "http://a\nb/v1",
+    "http://\udcff/v1",
+    "hunter2@h",
+    "ftp://h/v1",
+    "http://",
+    "http://h:hunter2/v1",
+]
+
+
+@pytest.mark.parametrize("address", [*WRONG, "http://h:99999/v1", f"http://{'a' * 64}.org", "http://a..b/"])
+def test_an_address_that_is_none_is_one_line(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "\n" not in address:
+        monkeypatch.setenv("OPENAI_BASE_URL", address)
+    with pytest.raises(SetupError, match="OPENAI_BASE_URL") as caught:
+        OpenAILM("m", base_url=address if "\n" in address else None)
+    assert "\n" not in str(caught.value) and "hunter2" not in str(caught.value)
+    with pytest.raises(SetupError, match="OPENAI_API_KEY"):
+        OpenAILM("m", base_url="http://127.0.0.1:9", api_key="sk-\u00e9")
 
 
 def test_settings(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,14 +116,18 @@ class _Server(BaseHTTPRequestHandler):
         pass
 
 
-@pytest.mark.parametrize("user", ["", "user:hunter2hunter2@"])
-def test_no_key_or_password_gets_into_the_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: str) -> None:
+@pytest.mark.parametrize(
+    ("user", "query"), [("", ""), ("user:hunter2hunter2@", ""), ("user:hu@hunter2@", "?api_key=hunter2hunter2")]
+)
+def test_no_key_or_password_gets_into_the_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: str, query: str
+) -> None:
     from codevqa.presets import presets
 
     key = "sk-verysecretkey0123456789"
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Server)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    address = f"http://{user}127.0.0.1:{server.server_port}/v1"
+    address = f"http://{user}127.0.0.1:{server.server_port}/v1{query}"
     mini = presets.PRESETS["mini"]
     options = {**mini.options, "language_model": {"api_key": key, "base_url": address, "max_retries": 0}}
     served = dataclasses.replace(mini, name="served", language_model="openai-completion:some-model", options=options)

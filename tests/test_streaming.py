@@ -229,7 +229,7 @@ def test_a_retry_begins_the_text_anew(serve: Serve, form: Any, first: str) -> No
 
 def test_an_answer_that_always_breaks_off_fails_after_the_retries(serve: Serve) -> None:
     server = serve(lambda path, body, n: streamed("a", finish=None))
-    with pytest.raises(ServerError, match=r"3 attempts.*broke off") as caught:
+    with pytest.raises(ServerError, match=r"broke off.*3 attempts") as caught:
         listened(OpenAILM("m", base_url=server.url, max_retries=2), [GenerationRequest("Say", 5)])
     assert caught.value.retryable and len(server.seen) == 3
 
@@ -260,10 +260,26 @@ def test_servers_that_do_not_stream(serve: Serve, form: Any) -> None:
     server = serve(lambda path, body, n: turn("whole") if form == "chat" else completion("whole"))
     lm = OpenAILM("m", base_url=server.url, form=form)
     (made,), (told,) = listened(lm, [GenerationRequest("Say", 5)])
-    assert (made.text, told) == ("whole", ["whole"])
-    listened(lm, [GenerationRequest("Say", 5)])
-    assert ["stream" in body for _, body, _ in server.seen] == [True, False, False]
-    assert ["stream_options" in body for _, body, _ in server.seen] == [True, False, False]
+    assert (made.text, told, len(server.seen)) == ("whole", ["whole"], 1)
+
+
+def test_a_last_piece_with_the_usage_alone_costs_no_answer(serve: Serve) -> None:
+    def pieces() -> Iterator[str]:
+        yield event({"choices": [{"index": 0, "delta": {"content": "one"}, "finish_reason": "stop"}]})
+        yield event({"usage": {"prompt_tokens": 7, "completion_tokens": "many"}})
+
+    server = serve(lambda path, body, n: (200, pieces(), {}))
+    (made,), (told,) = listened(OpenAILM("m", base_url=server.url, form="chat"), [GenerationRequest("Say", 5)])
+    assert (made, told) == (Completion("one", 7, 0), ["one"])
+
+
+def test_thoughts_are_not_told_and_halves_of_a_character_are_joined(serve: Serve) -> None:
+    said = ("<th", "ink>", "so\n# Image", "</thi", "nk>", "\n", "red ", "\ud83d", "\ude00", "!")
+    server = serve(lambda path, body, n: streamed(*said, chat=True))
+    lm = OpenAILM("m", base_url=server.url, form="chat")
+    (made,), (told,) = listened(lm, [GenerationRequest("Say", 5, ("\n# Image",))])
+    assert made.text == "red \U0001f600!"
+    assert told == ["red ", "red \U0001f600", "red \U0001f600!"]
 
 
 def test_a_server_that_knows_no_stream_options(serve: Serve) -> None:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["caption_line", "one_line", "sentence_case", "spaced", "unmarked", "visible"]
+__all__ = [
+    "caption_line",
+    "one_line",
+    "sentence_case",
+    "shown_address",
+    "spaced",
+    "unmarked",
+    "visible",
+    "whole_characters",
+]
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """What a terminal would obey rather than show: control characters but tabs and line ends, changes of direction."""
@@ -51,3 +60,13 @@ def sentence_case(question: str, *, spaces: bool = False) -> str:
 def visible(text: str) -> str:
     """Returns a text as a terminal may print it: what would move its cursor or turn its letters round is spelt out."""
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape", "surrogatepass").decode(), text)
+
+
+def whole_characters(text: str) -> str:
+    """Returns a text that can be written: halves of characters are joined, and replaced where the other is missing."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def shown_address(address: str) -> str:
+    """Returns an address without what may be secret in it: user, password, query and fragment."""
+    return re.split(r"[?#]", re.sub(r"//.*@", "//", address, flags=re.DOTALL), maxsplit=1)[0]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import functools
+import json
+import logging
 import os
 import random
 import re
@@ -10,35 +11,41 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from typing import Any, Literal, NoReturn, TypeVar
+from typing import Any, Literal
 
-import openai
+import httpx2
 
-from ..core.errors import ModelError, ServerError, SetupError
-from .base import Completion, GenerationRequest, Message, cut_at_stop
-from .bounded_reply import bounded
-from .grammar import Grammar
+from ..core.errors import ModelError, SetupError
+from ..core.text import shown_address
+from .base import Completion, GenerationRequest, cut_at_stop
+from .server_reply import END, Failure, ServerReply, read
 from .text_stream import TextStream, stream_of
 
 MAX_STOPS = 4
 """Stop strings a server is asked to watch for, the limit of OpenAI's; the rest are cut off here."""
+_OPENAI = "https://api.openai.com/v1"
 _CONNECT_S = 5.0
 _FIRST_DELAY_S = 0.25
 _LONGEST_DELAY_S = 8.0
 _LONGEST_RETRY_AFTER_S = 30.0
 _KEY_LIKE = re.compile(r"\b(?:sk|pk|key)-[\w*.\-]{4,}")
-_OPTIONAL = frozenset({"temperature", "stop", "stream", "stream_options"})
-"""Parameters that some models refuse and an answer can do without."""
+_OPTIONAL = frozenset({"temperature", "stop", "stream", "stream_options", "max_tokens"})
+"""Parameters that some models refuse and an answer can do without; the last has another name there."""
+_NO_SYSTEM = re.compile(
+    r"system.*\brole|\brole.*system|roles must alternate|system (?:message|prompt|instruction)", re.I
+)
+"""What servers say whose chat template has no turn of the system."""
 _GRAMMAR_FIELDS: Mapping[str, Callable[[str], dict[str, Any]]] = {
     "vllm": lambda text: {"structured_outputs": {"grammar": text}},
     "llama.cpp": lambda text: {"grammar": text},
 }
 """What each server wants a grammar in; both read GBNF."""
+_GRAMMAR_NAMES = ("structured_outputs", "grammar")
 _GRAMMAR_OPTION = 'OpenAILM(grammar="vllm") or OpenAILM(grammar="llama.cpp")'
 _REFUSED_GRAMMAR = f"If it is the grammar that it refuses: {_GRAMMAR_OPTION}, or constrained=False."
 _STREAMED: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
 
-_T = TypeVar("_T")
+logging.getLogger("httpx2").setLevel(logging.WARNING)  # it logs whole addresses, and so the keys in them
 
 
 class OpenAILM:
@@ -53,15 +60,15 @@ class OpenAILM:
             ``"completion"`` is for base models, which are not to be talked with.
         timeout: seconds to wait for one answer, or for its next piece where somebody listens to it, and ten times as
             long for the last.
-        max_retries: attempts after the first, for answers 429 and 5xx and for lost connections; nothing else is
-            tried again.
+        max_retries: attempts after the first, for answers 408, 409, 429 and 5xx and for lost connections; nothing else
+            is tried again.
         concurrency: most requests in flight.
         grammar: how the server takes grammars that completions are held to: ``"vllm"`` (0.12 or newer) or
             ``"llama.cpp"``. Servers pass over fields they do not know without a word, so it is not tried out: None
             sends none.
 
     Raises:
-        SetupError: no API key for OpenAI's own server, or a setting out of range.
+        SetupError: no API key for OpenAI's own server, an address or key that cannot be one, or a setting out of range.
     """
 
     def __init__(
@@ -82,12 +89,15 @@ class OpenAILM:
             raise SetupError(f"Unknown grammar {grammar!r}.", hint='Use "vllm", "llama.cpp" or None.')
         if timeout <= 0 or max_retries < 0 or concurrency < 1:
             raise SetupError("timeout and concurrency must be positive, max_retries not negative.")
-        address = base_url or os.environ.get("OPENAI_BASE_URL") or None
-        key = api_key or os.environ.get("OPENAI_API_KEY") or ""
-        if not key and address is None:
+        address = base_url or os.environ.get("OPENAI_BASE_URL") or ""
+        key = (api_key or os.environ.get("OPENAI_API_KEY") or "").strip()
+        if not key and not address:
             raise SetupError(
                 f"No API key for {model}.", hint="Set OPENAI_API_KEY, or give base_url for a server of your own."
             )
+        if not (key.isascii() and key.isprintable()):
+            raise SetupError("The API key must be plain ASCII.", hint="Check api_key or OPENAI_API_KEY.")
+        self._url = url = _parsed(address or _OPENAI)
         self.name = model
         self.form = form
         self.chat = self.chat_only = form != "completion"
@@ -96,17 +106,16 @@ class OpenAILM:
         self.timeout = timeout
         self.max_retries = max_retries
         self.concurrency = concurrency
-        self._client = openai.OpenAI(
-            # The client wants some key even where the server does not.
-            api_key=key or "none",
-            base_url=address,
-            timeout=openai.Timeout(timeout, connect=min(_CONNECT_S, timeout)),
-            max_retries=0,
-            http_client=openai.DefaultHttpxClient(event_hooks={"response": [bounded(timeout)]}),
+        self._client = httpx2.Client(
+            # A packed answer may unpack to any size; a redirect would take prompt and key to another server.
+            headers={"Accept-Encoding": "identity", "Content-Type": "application/json"}
+            | ({"Authorization": f"Bearer {key}"} if key else {}),
+            follow_redirects=False,
+            timeout=httpx2.Timeout(timeout, connect=min(_CONNECT_S, timeout)),
+            limits=httpx2.Limits(max_connections=concurrency, max_keepalive_connections=concurrency),
         )
-        # What messages show; an address may carry a password too.
-        self._address = re.sub(r"//[^/@]*@", "//", str(self._client.base_url)).rstrip("/")
-        self._key = key
+        self._address = shown_address(str(url)).rstrip("/")
+        self._secrets = [one for one in (key, url.password, *url.params.values()) if len(one) > 5]
         self._refused: set[str] = set()
         self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="openai-lm")
         # One that nobody closes must not leave sockets behind.
@@ -129,7 +138,8 @@ class OpenAILM:
 
         Raises:
             ServerError: the server is down, refuses all, does not know the model, or does not answer in time.
-            ModelError: it refuses one of the requests. Either way the first failure ends the call.
+            ModelError: it refuses one of the requests, or answers it without a text. Either way the first failure ends
+                the call.
             SetupError: a completion is to be held to a grammar, and how the server takes one is not said.
         """
         cancelled = threading.Event()
@@ -144,210 +154,169 @@ class OpenAILM:
             for future in futures:
                 future.cancel()
 
+    def check(self) -> None:
+        """Asks the server whether it is there, in seconds; what it thinks of the key or the model shows later.
+
+        Raises:
+            ServerError: it cannot be reached.
+        """
+        try:
+            with self._client.stream("GET", self._endpoint("models"), timeout=_CONNECT_S):
+                pass
+        except httpx2.ReadTimeout:  # there, and busy
+            pass
+        except httpx2.TransportError as error:
+            raise self._error(_unreached(error), 1) from None
+
     def _complete(self, request: GenerationRequest, cancelled: threading.Event) -> Completion:
         stop = [s for s in request.stop if s]
-        options: dict[str, Any] = {"temperature": 0, "max_tokens": request.max_tokens}
+        body: dict[str, Any] = {"model": self.name, "temperature": 0, "max_tokens": request.max_tokens}
         if stop:
-            options["stop"] = stop[:MAX_STOPS]
-        if request.grammar is not None:
-            options["extra_body"] = self._held_to(request.grammar)
+            body["stop"] = stop[:MAX_STOPS]
         stream = stream_of(request)
         if stream is not None:
-            options |= _STREAMED
-        create: Callable[..., Any]
-        if isinstance(request.prompt, str) and self.form != "chat":
-            create = functools.partial(self._client.completions.create, prompt=request.prompt)
-            part: Callable[[Any], Any] = _text_of
+            body |= _STREAMED
+        if request.grammar is not None:
+            if self.grammar is None:
+                raise SetupError(
+                    f"{self.name} at {self._address} cannot be held to a grammar.", hint=f"Use {_GRAMMAR_OPTION}."
+                )
+            body |= _GRAMMAR_FIELDS[self.grammar](request.grammar.gbnf)
+        if not isinstance(request.prompt, str):
+            body["messages"] = [{"role": turn.role, "content": turn.content} for turn in request.prompt]
+        elif self.form == "chat":
+            body["messages"] = [{"role": "user", "content": request.prompt}]
         else:
-            turns = (Message("user", request.prompt),) if isinstance(request.prompt, str) else request.prompt
-            messages: Any = [{"role": turn.role, "content": turn.content} for turn in turns]
-            create = functools.partial(self._client.chat.completions.create, messages=messages)
-            part = _content_of
-
-        def send(given: dict[str, Any]) -> tuple[str, Any]:
-            reply = create(model=self.name, **given)
-            if stream is not None and isinstance(reply, openai.Stream):
-                return _gather(reply, part, stream, cancelled)
-            return _text(part(reply.choices[0])), reply.usage
-
-        text, usage = self._ask(send, options, cancelled)
+            body["prompt"] = request.prompt
+        reply = self._ask(body, stream, cancelled)
         # Some servers leave the stop text in the output.
-        text = cut_at_stop(text, stop)
+        text = cut_at_stop(reply.text, stop)
         if stream is not None:
             stream.finish(text)
-        return Completion(
-            text,
-            prompt_tokens=getattr(usage, "prompt_tokens", 0) or 0,
-            completion_tokens=getattr(usage, "completion_tokens", 0) or 0,
-        )
+        return Completion(text, reply.tokens("prompt_tokens"), reply.tokens("completion_tokens"))
 
-    def _ask(self, send: Callable[[dict[str, Any]], _T], options: dict[str, Any], cancelled: threading.Event) -> _T:
+    def _ask(self, body: dict[str, Any], stream: TextStream | None, cancelled: threading.Event) -> ServerReply:
         failures = 0
         while True:
-            given = self._accepted(options)
+            given = self._accepted(body)
             try:
-                return send(given)
-            except openai.BadRequestError as error:
-                if not self._adapt(error, given):
-                    self._fail(error, 1, _REFUSED_GRAMMAR if "extra_body" in given else "")
-            except openai.APIError as error:
+                reply = self._send(given, stream, cancelled)
+                if not cancelled.is_set():
+                    reply.check(body["max_tokens"])
+                return reply
+            except Failure as failure:
+                if failure.status == httpx2.codes.BAD_REQUEST and self._adapt(failure, given):
+                    continue
                 failures += 1
-                if not _transient(error) or failures > self.max_retries or cancelled.wait(_delay(error, failures)):
-                    self._fail(error, failures)
-            except _NotStreamedError:
-                self._refused.add("stream")
-            except (ValueError, AttributeError, TypeError, IndexError):
-                raise ServerError(
-                    f"{self._address} did not answer as an OpenAI-compatible server does.",
-                    hint="Check base_url: it usually ends in /v1.",
-                ) from None
+                if failure.again and failures <= self.max_retries and not cancelled.wait(_delay(failure, failures)):
+                    continue
+                if failure.status == httpx2.codes.BAD_REQUEST and not given.keys().isdisjoint(_GRAMMAR_NAMES):
+                    failure.hint = _REFUSED_GRAMMAR
+                raise self._error(failure, failures) from None
 
-    def _held_to(self, grammar: Grammar) -> dict[str, Any]:
-        """Returns the fields that hold a completion to a grammar, of which OpenAI's own API knows nothing."""
-        if self.grammar is None:
-            raise SetupError(
-                f"{self.name} at {self._address} cannot be held to a grammar.", hint=f"Use {_GRAMMAR_OPTION}."
-            )
-        return _GRAMMAR_FIELDS[self.grammar](grammar.gbnf)
+    def _send(self, body: dict[str, Any], stream: TextStream | None, cancelled: threading.Event) -> ServerReply:
+        reply, ended = ServerReply(), False
+        url = self._endpoint("chat/completions" if "messages" in body else "completions")
+        try:
+            with self._client.stream("POST", url, content=json.dumps(body)) as response:
+                for data in read(response, self.timeout):
+                    ended = data == END
+                    if ended or cancelled.is_set():
+                        break
+                    reply.add(data)
+                    if stream is not None:
+                        stream.tell(reply.text)
+        except (httpx2.ReadTimeout, httpx2.WriteTimeout, httpx2.PoolTimeout):
+            what = f"did not answer within {self.timeout:g} s"
+            raise Failure(what, hint="Raise timeout or lower concurrency.", passing=True) from None
+        except httpx2.TransportError as error:
+            raise _unreached(error) from None
+        if not (ended or reply.finish or cancelled.is_set()):
+            raise Failure("broke off its answer", again=True)
+        return reply
 
-    def _accepted(self, options: dict[str, Any]) -> dict[str, Any]:
-        given = {name: value for name, value in options.items() if name not in self._refused}
-        if "stream" in self._refused:
+    def _endpoint(self, name: str) -> httpx2.URL:
+        return self._url.copy_with(path=f"{self._url.path.rstrip('/')}/{name}")
+
+    def _accepted(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Returns what is sent to this model, without what it refused."""
+        refused = frozenset(self._refused)
+        given = {name: value for name, value in body.items() if name not in refused}
+        if "stream" in refused:
             given.pop("stream_options", None)
-        if "max_tokens" in self._refused:
-            given["max_completion_tokens"] = options["max_tokens"]
+        if "max_tokens" in refused:
+            given["max_completion_tokens"] = body["max_tokens"]
+        if "system" in refused and "messages" in given:
+            given["messages"] = _without_system(given["messages"])
         return given
 
-    def _adapt(self, error: openai.BadRequestError, given: dict[str, Any]) -> bool:
-        """Notes a parameter that this model does not take (reasoning models refuse some); False if it is not that."""
-        if "stream_options" in given and "stream_options" in str(error.message):
-            self._refused.add("stream_options")
-            return True
-        if error.code not in ("unsupported_parameter", "unsupported_value") or error.param not in given:
-            return False
-        if error.param == "max_tokens" or error.param in _OPTIONAL:
-            self._refused.add(error.param)
-            return True
-        return False
-
-    def _fail(self, error: openai.APIError, attempts: int, advice: str = "") -> NoReturn:
-        tries = f" ({attempts} attempts)" if attempts > 1 else ""
-        said = self._redact(_said(error))
-        retryable = _transient(error)
-        if isinstance(error, openai.APITimeoutError):
-            if type(error.__cause__).__name__ == "ConnectTimeout":
-                message, hint = f"Cannot reach the model server at {self._address}.", "Check base_url and the network."
-            else:
-                message = f"{self.name} at {self._address} did not answer within {self.timeout:g} s."
-                hint = "Raise timeout or lower concurrency."
-            retryable = True
-        elif isinstance(error, openai.APIConnectionError):
-            message = f"Cannot reach the model server at {self._address}{tries}: {said}."
-            hint = "Is it running, and is base_url right?"
-        elif isinstance(error, openai.APIStatusError):
-            code = error.status_code
-            message, hint = f"{self.name} at {self._address} answered {code}{tries}: {said}.", _HINTS.get(code, advice)
-            if "chat model" in said:
-                hint = 'Use form="chat".'
+    def _adapt(self, failure: Failure, given: dict[str, Any]) -> bool:
+        """Notes what this model does not take (reasoning models refuse some parameters); False if it is not that."""
+        code, param = failure.about
+        if "stream_options" in given and "stream_options" in failure.said:
+            refused = "stream_options"
+        elif _NO_SYSTEM.search(failure.said) and any(one["role"] == "system" for one in given.get("messages", ())):
+            refused = "system"
+        elif code in ("unsupported_parameter", "unsupported_value") and param in given and param in _OPTIONAL:
+            refused = param
         else:
-            message, hint = f"{self.name} at {self._address} failed: {said}.", ""
-        kind = ModelError if getattr(error, "status_code", 0) in _ITS_OWN_FAULT else ServerError
-        raise kind(message, hint=hint, retryable=retryable) from None
+            return False
+        self._refused.add(refused)
+        return True
+
+    def _error(self, failure: Failure, attempts: int) -> ModelError:
+        did = f"{self.name} at {self._address} {failure.what}"
+        if not failure.what:
+            did = f"Cannot reach the model server at {self._address}"
+        tries = f" ({attempts} attempts)" if attempts > 1 else ""
+        said = self._redact(failure.said).rstrip(".")
+        said = f": {said[:200]}{'...' if len(said) > 200 else ''}" if said else ""
+        return failure.kind(f"{did}{tries}{said}.", hint=failure.hint, retryable=failure.passing)
 
     def _redact(self, text: str) -> str:
-        if self._key:
-            text = text.replace(self._key, "[API key]")
+        for secret in self._secrets:
+            text = text.replace(secret, "[API key]")
         return _KEY_LIKE.sub("[API key]", text)
 
 
-_ITS_OWN_FAULT = (400, 413, 422)
-"""What a server says to one request, such as a prompt that is too long: others may fare better."""
-_HINTS = {
-    401: "Set OPENAI_API_KEY to a valid key.",
-    403: "This key may not use this model.",
-    404: "Check the model's name and base_url, which usually ends in /v1.",
-    429: "Lower concurrency, or check the account's quota.",
-}
-
-
-def _close(threads: ThreadPoolExecutor, client: openai.OpenAI) -> None:
+def _close(threads: ThreadPoolExecutor, client: httpx2.Client) -> None:
     threads.shutdown(wait=False, cancel_futures=True)
     client.close()
 
 
-class _NotStreamedError(Exception):
-    """The server answered in one piece, or with something else."""
+def _unreached(error: httpx2.TransportError) -> Failure:
+    again = not isinstance(error, httpx2.TimeoutException)
+    said = str(error) or type(error).__name__
+    return Failure("", said, "Is it running, and is base_url right?", passing=True, again=again)
 
 
-def _gather(
-    reply: openai.Stream[Any], part: Callable[[Any], Any], stream: TextStream, cancelled: threading.Event
-) -> tuple[str, Any]:
-    """Puts a streamed answer together and tells it on the way; returns it with the usage, if that came."""
-    text, usage, seen, whole = "", None, False, False
-    with reply:
-        for chunk in reply:
-            usage = getattr(chunk, "usage", None) or usage
-            for choice in chunk.choices[:1]:
-                seen = True
-                text += _text(part(choice))
-                whole = whole or choice.finish_reason is not None
-            stream.tell(text)
-            if cancelled.is_set():
-                break
-    if not seen:
-        raise _NotStreamedError
-    if not whole and not cancelled.is_set():
-        raise openai.APIConnectionError(message="the answer broke off", request=reply.response.request)
-    return text, usage
-
-
-def _text_of(choice: Any) -> Any:
-    return choice.text
-
-
-def _content_of(choice: Any) -> Any:
-    said = getattr(choice, "delta", None) or choice.message
-    # A refusal, an empty turn or a piece without words has no content.
-    return said.content or ""
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError
-    return value
-
-
-def _transient(error: openai.APIError) -> bool:
-    if isinstance(error, openai.APITimeoutError):
-        return False
-    if isinstance(error, openai.APIStatusError):
-        # An empty account also answers 429, and waiting does not fill it.
-        return error.status_code >= 500 or (error.status_code == 429 and error.code != "insufficient_quota")
-    return isinstance(error, openai.APIConnectionError)
-
-
-def _delay(error: openai.APIError, failures: int) -> float:
+def _delay(failure: Failure, failures: int) -> float:
     """Seconds to wait: exponential with jitter, or what the server asks for within reason."""
     backoff: float = min(_FIRST_DELAY_S * 2 ** (failures - 1), _LONGEST_DELAY_S) * random.uniform(0.75, 1.25)
-    if isinstance(error, openai.APIStatusError):
-        try:
-            asked = float(error.response.headers.get("retry-after", ""))
-        except ValueError:
-            return backoff
-        return min(max(asked, backoff), _LONGEST_RETRY_AFTER_S)
-    return backoff
+    return min(max(failure.wait, backoff), _LONGEST_RETRY_AFTER_S)
 
 
-def _said(error: openai.APIError) -> str:
-    """One line of what the server, or the network, said."""
-    cause = error.__cause__
-    body = error.body
-    if isinstance(error, openai.APIStatusError):
-        if isinstance(body, dict):
-            text = str(body.get("message") or body.get("detail") or body.get("error") or error.message)
-        else:
-            text = str(body or error.response.reason_phrase)
-    else:
-        text = str(cause or error.message)
-    line = " ".join(text.split())
-    return (line[:200] + "...") if len(line) > 200 else line.rstrip(".") or type(error).__name__
+def _without_system(messages: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+    """Returns the turns of a chat with what the system says at the head of the user's first."""
+    system = [one["content"] for one in messages if one["role"] == "system"]
+    (first, *rest) = [dict(one) for one in messages if one["role"] != "system"] or [{"role": "user", "content": ""}]
+    return [{**first, "content": "\n\n".join(filter(None, [*system, first["content"]]))}, *rest]
+
+
+def _parsed(address: str) -> httpx2.URL:
+    """Returns the address of a server.
+
+    Raises:
+        SetupError: it is none; it is not repeated, for it may hold a password.
+    """
+    try:
+        url = httpx2.URL(address)
+        url.host.encode("idna")  # as the system will
+        if url.scheme in ("http", "https") and url.host and (url.port or 80) < 1 << 16:
+            return url
+    except (httpx2.InvalidURL, ValueError):
+        pass
+    raise SetupError(
+        "base_url must be an address such as http://127.0.0.1:8000/v1.",
+        hint="Check base_url, or OPENAI_BASE_URL where it is not given.",
+    )

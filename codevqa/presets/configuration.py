@@ -8,7 +8,6 @@ parts (``matcher``, a ``back end:id``), and of their options (``matcher.dtype``)
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from typing import Any, get_type_hints
 from ..core.errors import InputError
 from ..core.given_files import parse_toml, read_text
 from ..core.settings import Settings
+from ..core.text import shown_address
 from ..prompts import available
 from .assembly import LOADERS, options_of, parse
 from .fields import NONE, changed, fit, flat, hints, nearest
@@ -168,7 +168,8 @@ def public(options: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the options of a model without what must not be stored: keys, and passwords in addresses."""
     kept = {name: value for name, value in options.items() if name.lower() not in _SECRET}
     return {
-        name: re.sub(r"//[^/@]*@", "//", value) if isinstance(value, str) else value for name, value in kept.items()
+        name: shown_address(value) if isinstance(value, str) and "://" in value else value
+        for name, value in kept.items()
     }
 
 

@@ -21,7 +21,7 @@ from openai_kit import Serve, event
 from codevqa import CodeVQA
 from codevqa.core.errors import ServerError
 from codevqa.core.events import Failed, Writing
-from codevqa.models import bounded_reply
+from codevqa.models import server_reply
 from codevqa.models.openai_lm import OpenAILM
 
 BOUND = 20
@@ -149,7 +149,7 @@ def test_a_server_that_never_comes_to_an_end_is_given_up(pieces: tuple[bytes, ..
 
 
 def test_an_answer_without_end_takes_no_memory(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded_reply, "_MOST", 1 << 20)
+    monkeypatch.setattr(server_reply, "_MOST", 1 << 20)
     with raw(JSON, b" " * (1 << 18), pause=0) as url, engine(model(url, timeout=20.0)) as vqa:
         began = time.monotonic()
         assert "over 1 MB" in str(refused(vqa))

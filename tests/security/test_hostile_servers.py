@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import logging
 import traceback
 from typing import Any
@@ -45,10 +46,51 @@ def test_what_is_no_text_is_no_answer(serve: Serve, said: Any) -> None:
     assert "did not answer as" in str(refusal(OpenAILM("m", base_url=server.url)))
 
 
-def test_the_password_of_an_address_is_not_told(serve: Serve) -> None:
-    server = serve(lambda path, body, n: failure(400, "no"))
-    lm = OpenAILM("m", base_url=server.url.replace("//", "//ada:hunter2hunter2@"))
-    assert "hunter2" not in str(refusal(lm)) + repr(lm)
+@pytest.mark.parametrize("user", ["ada:hunter2@", "ada:hu@hunter2@", "hunter2@", ""])
+@pytest.mark.parametrize("query", ["?api_key=hunter2", ""])
+def test_secrets_of_an_address_reach_its_server_and_nobody_else(
+    serve: Serve, caplog: pytest.LogCaptureFixture, user: str, query: str
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    server = serve(lambda path, body, n: failure(400, "hunter2 is wrong" if query else "no"))
+    lm = OpenAILM("m", base_url=server.url.replace("//", f"//{user}") + query)
+    assert "hunter2" not in str(refusal(lm)) + repr(lm) + caplog.text
+    assert server.url in repr(lm)
+    path, _, headers = server.seen[0]
+    assert path == f"/v1/completions{query}"
+    assert ("authorization" in headers) == bool(user)
+
+
+@pytest.mark.parametrize("coding", ["br", "gzip", "deflate", "zstd", "gzip, gzip"])
+def test_a_packed_answer_is_not_unpacked(serve: Serve, coding: str) -> None:
+    bomb = gzip.compress(bytes(1 << 22))
+    server = serve(lambda path, body, n: (200, bomb, {"Content-Encoding": coding}))
+    assert f"packed its answer ('{coding}')" in str(refusal(OpenAILM("m", base_url=server.url)))
+    assert server.seen[0][2]["accept-encoding"] == "identity"
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_a_redirect_takes_neither_prompt_nor_key_elsewhere(serve: Serve, status: int) -> None:
+    other = serve(lambda path, body, n: completion("mine now"))
+    server = serve(lambda path, body, n: (status, "", {"Location": f"{other.url}/completions?key=secret"}))
+    error = refusal(OpenAILM("m", base_url=server.url, api_key=KEY))
+    assert f"answered {status}, which points elsewhere: {other.url}/completions. Set base_url" in str(error)
+    assert (len(server.seen), other.seen) == (1, [])
+
+
+@pytest.mark.parametrize("body", ["[" * 200_000, '{"choices": ' + "[" * 200_000, "9" * 200_000, '{"choices": 5}'])
+def test_json_that_nobody_could_read_is_no_answer(serve: Serve, body: str) -> None:
+    server = serve(lambda path, given, n: (200, body, {"Content-Type": "application/json"}))
+    assert "did not answer as an OpenAI-compatible server" in str(refusal(OpenAILM("m", base_url=server.url)))
+
+
+@pytest.mark.parametrize("error", [{"code": [1], "param": {}, "message": "no\ud800"}, ["no"], 5, {"message": {"a": 1}}])
+def test_refusals_of_any_form_are_one_line(serve: Serve, error: Any) -> None:
+    server = serve(lambda path, body, n: (400, {"error": error}, {}))
+    told = str(refusal(OpenAILM("m", base_url=server.url)))
+    assert "answered 400" in told and told.encode()
+    server = serve(lambda path, body, n: (200, {"error": error}, {}))
+    assert "m at http://127.0.0.1" in str(refusal(OpenAILM("m", base_url=server.url)))
 
 
 @pytest.mark.parametrize("key", [KEY, "plain token 6789"])

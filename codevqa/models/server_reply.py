@@ -1,0 +1,266 @@
+"""What an OpenAI-compatible server answers: read within bounds of time and size, and checked before it is used.
+
+A read that succeeds is enough for an HTTP client, however little it brought; and a server may send anything.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+import httpx2
+
+from ..core.errors import ModelError, ServerError
+from ..core.text import shown_address, whole_characters
+
+__all__ = ["END", "Failure", "ServerReply", "read"]
+
+END = b"[DONE]"
+"""What comes last of an answer that did not break off."""
+_MOST = 16 << 20
+"""Bytes of one answer."""
+_LONGEST_SAID = 5000
+"""Characters of what a server says of an error."""
+_WHOLE_STREAM = 10
+"""How many times as long as one piece a streamed answer may take in all."""
+_THINKING_HINT = "Raise max_tokens, or turn the model's thinking off."
+_OWN_FAULT = (400, 413, 422)
+"""What a server says to one request, such as a prompt that is too long: others may fare better."""
+_PASSING = (408, 409, 429)
+"""What a server says that may answer the next time, besides all from 500 on."""
+_STATUS_HINTS = {
+    401: "Set OPENAI_API_KEY to a valid key.",
+    403: "This key may not use this model.",
+    404: "Check the model's name and base_url, which usually ends in /v1.",
+    429: "Lower concurrency, or check the account's quota.",
+}
+
+_T = TypeVar("_T")
+
+
+class Failure(Exception):
+    """Why a request failed, before the server and the attempts are named.
+
+    Args:
+        what: what the server did, or failed to do.
+        said: what it, or the network, said about that.
+        hint: what to do.
+        kind: ServerError, or ModelError where other requests may fare better.
+        passing: whether it may go well another time.
+        again: whether to try so at once.
+        status: the HTTP status, where it is one.
+        about: code and parameter of a refusal, where the server names them.
+        wait: seconds that the server asks to wait.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        said: str = "",
+        hint: str = "",
+        *,
+        kind: type[ModelError] = ServerError,
+        passing: bool = False,
+        again: bool = False,
+        status: int = 0,
+        about: tuple[str, str] = ("", ""),
+        wait: float = 0.0,
+    ) -> None:
+        super().__init__(what)
+        self.what, self.said, self.hint = what, " ".join(whole_characters(said[:_LONGEST_SAID]).split()), hint
+        self.kind, self.passing, self.again = kind, passing or again, again
+        self.status, self.about, self.wait = status, about, wait
+
+
+class ServerReply:
+    """What a server has written so far of one text; each piece is checked as it is added."""
+
+    def __init__(self) -> None:
+        self.finish = ""
+        """Why it ended, as the server says."""
+        self._raw = self._refusal = ""
+        self._usage: dict[str, Any] = {}
+        self._seen = False
+
+    def add(self, data: bytes) -> None:
+        """Adds a piece, or the whole answer.
+
+        Raises:
+            Failure: it has another form, or is an error.
+        """
+        chunk = _expect(_json(data), dict)
+        if chunk.get("error"):
+            raise Failure("failed", _complaint(chunk)[0])
+        if isinstance(chunk.get("usage"), dict):
+            self._usage = chunk["usage"]
+        for one in _expect(chunk.get("choices") or [], list)[:1]:  # the last piece may tell the usage alone
+            choice = _expect(one, dict)
+            said = choice.get("delta") or choice.get("message") or {"content": choice.get("text")}
+            said = _expect(said, dict)
+            self._seen = self._seen or not choice.keys().isdisjoint(("delta", "message", "text"))
+            self._raw += _words(said.get("content"))
+            refusal = said.get("refusal")
+            self._refusal += refusal if isinstance(refusal, str) else ""
+            if said.get("tool_calls") or said.get("function_call"):
+                self.finish = "tool_calls"
+            self.finish = str(choice.get("finish_reason") or self.finish)
+
+    @property
+    def text(self) -> str:
+        """The text without the thoughts before it; empty while those go on."""
+        text = whole_characters(self._raw)
+        thoughts, closed, rest = text.partition("</think>")
+        begun = thoughts.lstrip()
+        if closed and (begun.startswith("<think>") or "<think>" not in begun):  # some templates open them in the prompt
+            return rest.lstrip()
+        thinks = begun.startswith("<think>") or (not self.finish and "<think>".startswith(begun))
+        return "" if thinks else text
+
+    def tokens(self, kind: str) -> int:
+        """Returns how many tokens the server counted, 0 where it doesn't say."""
+        count = self._usage.get(kind)
+        return count if type(count) is int and 0 <= count < 1 << 53 else 0
+
+    def check(self, max_tokens: int) -> None:
+        """Refuses an answer whose text is not there.
+
+        Raises:
+            Failure: says why.
+        """
+        if not self._seen:
+            raise _malformed()
+        why = {
+            "length": (f"wrote no text within {max_tokens} tokens", "", _THINKING_HINT),
+            "tool_calls": ("called a tool in place of an answer", "", "Turn the server's tools off."),
+            "content_filter": ("withheld text: its content filter stepped in", "", ""),
+        }
+        why["function_call"] = why["tool_calls"]
+        if self.text.strip() and self.finish != "content_filter":
+            return
+        if self._refusal:
+            raise Failure("refused to answer", self._refusal, kind=ModelError)
+        if self.finish in why:
+            raise Failure(*why[self.finish], kind=ModelError)
+        if self._raw.lstrip().startswith("<think>") and "</think>" not in self._raw:
+            raise Failure("ended in the midst of its thoughts", "", _THINKING_HINT, kind=ModelError)
+
+
+def read(response: httpx2.Response, seconds: float) -> Iterator[bytes]:
+    """Yields an answer in the pieces that :meth:`ServerReply.add` takes, one or each event of a stream, then the END.
+
+    Args:
+        response: the answer, none of which has been read.
+        seconds: that it may take, or each piece of a stream.
+
+    Raises:
+        Failure: it is a refusal, or too large.
+        httpx2.TransportError: it took too long, or the network failed.
+    """
+    encoding = response.headers.get("content-encoding", "identity").lower()
+    if encoding != "identity":  # a few kilobytes may unpack to any size
+        raise Failure(f"packed its answer ({encoding!r:.40}), which was not asked for", hint="Turn that off there.")
+    streamed = response.headers.get("content-type", "").startswith("text/event-stream")
+    pieces = _bounded(response, seconds, streamed)
+    if not response.is_success:
+        raise _refusal(response, b"".join(pieces))
+    if not streamed:
+        yield from (b"".join(pieces), END)
+        return
+    for line in _lines(pieces):
+        data = line[5:].strip()
+        if data and line.startswith(b"data:"):
+            yield data
+
+
+def _bounded(response: httpx2.Response, seconds: float, streamed: bool) -> Iterator[bytes]:
+    began = piece = time.monotonic()
+    size = 0
+    for chunk in response.iter_raw():
+        size += len(chunk)
+        now = time.monotonic()
+        if now - piece > seconds or now - began > seconds * (_WHOLE_STREAM if streamed else 1):
+            raise httpx2.ReadTimeout("the answer took too long", request=response.request)
+        if size > _MOST:
+            raise Failure(f"sent an answer over {_MOST >> 20} MB")
+        if not streamed or b"data:" in chunk:  # the rest are comments
+            piece = now
+        yield chunk
+
+
+def _lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    begun: list[bytes] = []
+    for piece in pieces:
+        begun.append(piece)
+        if b"\n" in piece:
+            *lines, rest = b"".join(begun).split(b"\n")
+            yield from lines
+            begun = [rest]
+    yield b"".join(begun)
+
+
+def _refusal(response: httpx2.Response, body: bytes) -> Failure:
+    status, headers = response.status_code, response.headers
+    if response.has_redirect_location:  # prompt and key are for the server that was named
+        hint = "Set base_url to where the server is."
+        elsewhere = shown_address(headers["location"])
+        return Failure(f"answered {status}, which points elsewhere", elsewhere, hint, status=status)
+    try:
+        said, about = _complaint(_json(body))
+    except Failure:
+        said, about = body.decode("utf-8", "replace"), ("", "")
+    # An empty account also answers 429, and waiting does not fill it.
+    again = status >= 500 or (status in _PASSING and about[0] != "insufficient_quota")
+    hint = 'Use form="chat".' if "chat model" in said else _STATUS_HINTS.get(status, "")
+    kind = ModelError if status in _OWN_FAULT else ServerError
+    said = said.strip() or response.reason_phrase
+    return Failure(
+        f"answered {status}", said, hint, kind=kind, again=again, status=status, about=about, wait=_wait(headers)
+    )
+
+
+def _wait(headers: httpx2.Headers) -> float:
+    """Returns the seconds that a server asks to wait, 0 where it doesn't."""
+    for name, unit in (("retry-after-ms", 1000), ("retry-after", 1)):
+        try:
+            asked = float(headers[name]) / unit
+        except (KeyError, ValueError):
+            continue
+        if asked >= 0:  # NaN is not
+            return asked
+    return 0.0
+
+
+def _complaint(data: object) -> tuple[str, tuple[str, str]]:
+    """Returns what an error's body says, its code, and the parameter that it is about."""
+    inner = data.get("error") or data if isinstance(data, dict) else data
+    if not isinstance(inner, dict):
+        return str(inner or ""), ("", "")
+    said = inner.get("message") or inner.get("detail") or ""
+    return str(said), (str(inner.get("code")), str(inner.get("param")))
+
+
+def _words(content: object) -> str:
+    """Returns the text of a content, which may come in parts; others than texts, such as thoughts, are left out."""
+    if isinstance(content, list):
+        parts = [_expect(part, dict) for part in content]
+        return "".join(_words(part.get("text")) for part in parts if part.get("type") in ("text", "output_text"))
+    return "" if content is None else _expect(content, str)
+
+
+def _json(data: bytes) -> object:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        raise _malformed() from None
+
+
+def _expect(value: object, kind: type[_T]) -> _T:
+    if not isinstance(value, kind):
+        raise _malformed()
+    return value
+
+
+def _malformed() -> Failure:
+    return Failure("did not answer as an OpenAI-compatible server does", hint="Check base_url: it usually ends in /v1.")
