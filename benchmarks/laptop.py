@@ -1,9 +1,9 @@
-"""A small language model on a laptop's processor: the same real prompts through every back end that is installed.
+"""A small language model on a laptop's processor: the same real prompts in eight bits and in float32.
 
-    python -m benchmarks.laptop --folder MODEL_FOLDER --gguf MODEL.gguf
-    python -m benchmarks.laptop --gguf MODEL.gguf --threads 1 --questions 1
+    python -m benchmarks.laptop MODEL_FOLDER
+    python -m benchmarks.laptop MODEL_FOLDER --threads 1 --questions 1
 
-Each back end has a process of its own, one after another; a question is a program prompt in chat form (prompt set
+Each precision has a process of its own, one after another; a question is a program prompt in chat form (prompt set
 ``gqa``, nearest examples) and reading prompts about what its program asks. Printed for each, in seconds of the clock
 and of the processor, as a mean over the questions:
 
@@ -44,7 +44,7 @@ QUESTIONS = (
     ("Do the curtains and the sofa have the same color?", "What color are the curtains?"),
 )
 """What is asked, and what else its program may ask."""
-BACK_ENDS = ("llama.cpp", "int8", "float32")
+PRECISIONS = ("int8", "float32")
 
 
 def prompts() -> list[dict[str, GenerationRequest]]:
@@ -83,23 +83,19 @@ def unlike(request: GenerationRequest, mark: str) -> GenerationRequest:
 
 
 def open_model(name: str, options: argparse.Namespace) -> LanguageModel:
-    """Loads a back end."""
-    if name == "llama.cpp":
-        from codevqa.models.llama_cpp import LlamaCppLM
-
-        return LlamaCppLM(options.gguf, threads=options.threads)
+    """Loads the model in one precision."""
     from codevqa.models.causal_lm import TransformersLM
 
     return TransformersLM.from_pretrained(options.folder, device="cpu", dtype=name)
 
 
 def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Returns the seconds of one back end, its memory, and what it wrote."""
+    """Returns the seconds of one precision, its memory, and what it wrote."""
     asked = prompts()[: options.questions]
     began = time.perf_counter()
     lm = open_model(name, options)
     lm.generate([GenerationRequest("def", 2)])
-    result: dict[str, Any] = {"back end": name, "ready after, s": round(time.perf_counter() - began, 1)}
+    result: dict[str, Any] = {"precision": name, "ready after, s": round(time.perf_counter() - began, 1)}
     spent: dict[str, list[tuple[float, float]]] = {}
     programs = []
 
@@ -135,17 +131,16 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
     for row in rows:
         cells = [f"{row[what]['clock']} / {row[what]['processor']}" for what in columns]
         lines.append(
-            f"| {row['back end']} | {row['ready after, s']} s | {row['peak, MB']} | " + " | ".join(cells) + " |"
+            f"| {row['precision']} | {row['ready after, s']} s | {row['peak, MB']} | " + " | ".join(cells) + " |"
         )
     return "\n".join(lines)
 
 
 def main() -> None:
-    """Measures each back end in a process of its own and prints the table."""
+    """Measures each precision in a process of its own and prints the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--folder", type=Path, help="the model as transformers keeps it")
-    parser.add_argument("--gguf", type=Path, help="the model for llama.cpp")
-    parser.add_argument("--back-ends", default=",".join(BACK_ENDS))
+    parser.add_argument("folder", type=Path, help="the model as transformers keeps it")
+    parser.add_argument("--precisions", default=",".join(PRECISIONS))
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--questions", type=int, default=len(QUESTIONS))
     parser.add_argument("--child", help=argparse.SUPPRESS)
@@ -155,9 +150,7 @@ def main() -> None:
         print(json.dumps(measure(options.child, options)))
         return
     rows = []
-    for name in options.back_ends.split(","):
-        if (options.gguf if name == "llama.cpp" else options.folder) is None:
-            continue
+    for name in options.precisions.split(","):
         words = [sys.executable, "-m", "benchmarks.laptop", *sys.argv[1:], "--child", name]
         environment = os.environ | {"OMP_NUM_THREADS": str(options.threads)}
         done = subprocess.run(words, stdout=subprocess.PIPE, text=True, env=environment)
@@ -167,7 +160,7 @@ def main() -> None:
         rows.append(json.loads(done.stdout.splitlines()[-1]))
         print(json.dumps(rows[-1]), flush=True)
     if not rows:
-        parser.error("nothing was measured: give --folder, --gguf or both")
+        parser.error("nothing was measured")
     print(f"load of the machine: {', '.join(f'{load:.1f}' for load in os.getloadavg())}\n\n{table(rows)}")
 
 

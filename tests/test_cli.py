@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 from cli_kit import GARDEN, ROOT, SHELF, CommandLine, Engines, assert_one_clear_line, spawn
 from PIL import Image, PngImagePlugin
-from tiny_gguf import build_tiny_gguf
 from tiny_lm import build_tiny_lm
 
 from codevqa import CodeVQA, Models, QuerySettings, Settings, Writer, WriterSettings
@@ -168,14 +167,14 @@ def test_prompt_asks_about_the_pictures_that_its_set_is_for(codevqa: CommandLine
         (("--lm", "openai:gpt"), True),
         (("--lm", "openai-completion:gpt"), False),
         (("--lm", "openai:gpt", "--set", "language_model.form=completion"), False),
-        (("--lm", "gguf:FILE"), True),
+        (("--lm", "transformers:FOLDER"), True),
     ],
 )
 def test_prompt_has_the_form_that_suits_a_model_that_is_not_loaded(
     words: tuple[str, ...], chat: bool, tmp_path: Path, codevqa: CommandLine
 ) -> None:
-    if words[1] == "gguf:FILE":
-        words = ("--lm", f"gguf:{build_tiny_gguf(tmp_path)}")
+    if words[1] == "transformers:FOLDER":
+        words = ("--lm", f"transformers:{build_tiny_lm(tmp_path)}")
     done = codevqa("prompt", "-q", "What is it?", "--selection", "fixed", *words)
     assert done.returncode == 0 and done.stdout.startswith("[system]\n") == chat, done.stderr
 
@@ -334,8 +333,7 @@ def test_unknown_back_end(codevqa: CommandLine) -> None:
     done = codevqa("ask", str(GARDEN), "-q", "What is it?", "--lm", "gpt-4")
     assert_one_clear_line(
         done,
-        "Write one of: transformers:ID, transformers-int8:ID, gguf:ID, openai:ID, openai-chat:ID, "
-        "openai-completion:ID.",
+        "Write one of: transformers:ID, transformers-int8:ID, openai:ID, openai-chat:ID, openai-completion:ID.",
     )
 
 

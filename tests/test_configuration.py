@@ -186,10 +186,10 @@ def test_options_of_a_layer_go_to_whatever_the_part_is_in_the_end() -> None:
 
 
 def test_what_a_back_end_does_not_have_is_left_out_of_compat_alone() -> None:
-    other = Layer("--lm", {"language_model": "gguf:x.gguf"})
+    other = Layer("--lm", {"language_model": "openai:x"})
     precise = Layer("--compat", {"language_model.dtype": "float32"}, optional=True)
     assert configure("mini", [other, precise]).options["language_model"] == {}
-    with pytest.raises(InputError, match=r"No option language_model.dtype of gguf"):
+    with pytest.raises(InputError, match=r"No option language_model.dtype of openai"):
         configure("mini", [other, replace(precise, optional=False)])
 
 
@@ -438,17 +438,16 @@ def test_weights_are_hashed_once_and_again_when_they_change(tmp_path: Path, cach
 
 def test_weights_in_the_hub_s_cache_are_found(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-    for name, files in (("some--blip", ("config.json", "pytorch_model.bin")), ("a--b", ("model.gguf", "other.gguf"))):
-        snapshot = tmp_path / f"models--{name}" / "snapshots" / ("0" * 40)
-        snapshot.mkdir(parents=True)
-        (tmp_path / f"models--{name}" / "refs").mkdir()
-        (tmp_path / f"models--{name}" / "refs" / "main").write_text("0" * 40)
-        for file in files:
-            (snapshot / file).write_text(file)
+    repository = tmp_path / "models--some--blip"
+    snapshot = repository / "snapshots" / ("0" * 40)
+    snapshot.mkdir(parents=True)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("0" * 40)
+    for file in ("config.json", "pytorch_model.bin"):
+        (snapshot / file).write_text(file)
     assert weight_hashes("blip:some/blip").keys() == {"pytorch_model.bin"}
     assert weight_hashes(f"blip:some/blip@{'0' * 40}").keys() == {"pytorch_model.bin"}
     assert weight_hashes(f"blip:some/blip@{'1' * 40}") == {}
-    assert weight_hashes("gguf:a/b/model.gguf").keys() == {"model.gguf"}
 
 
 def test_loading_and_asking_hash_nothing(cache: Path) -> None:
@@ -460,4 +459,4 @@ def test_loading_and_asking_hash_nothing(cache: Path) -> None:
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs a file that cannot be read by anybody")
 def test_weights_that_cannot_be_read_are_one_line(cache: Path) -> None:
     with pytest.raises(SetupError, match="Cannot read the weights /proc/self/mem"):
-        weight_hashes("gguf:/proc/self/mem")
+        weight_hashes("blip:/proc/self/mem")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -206,14 +205,3 @@ def test_base_takes_eight_bits_only_where_there_is_no_gpu(
     assert configure("mini").here().parts["language_model"] == "transformers:@mini/weights/lm"
     placed = configured("base", **{"language_model.device": "cpu"}).here()
     assert (placed.parts["language_model"], placed.options["language_model"]) == (spec, {"device": "cpu"})
-
-
-def test_what_a_gguf_file_lacks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert "codevqa[gguf]" in missing("gguf:some/repository/model.gguf")
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-    assert "network" in missing("gguf:some/repository/model.gguf")
-    assert missing("gguf:model.gguf") == "no such file"
-    (tmp_path / "model.gguf").write_bytes(b"GGUF")
-    assert missing(f"gguf:{tmp_path / 'model.gguf'}") == ""

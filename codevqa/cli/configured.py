@@ -56,7 +56,7 @@ LanguageModel = Annotated[
         "--lm",
         envvar="CODEVQA_LANGUAGE_MODEL",
         callback=_ambient,
-        help="Another language model: transformers:ID, transformers-int8:ID, gguf:FILE, openai:NAME,"
+        help="Another language model: transformers:ID, transformers-int8:ID, openai:NAME,"
         " openai-completion:NAME; a server is told by OPENAI_BASE_URL and OPENAI_API_KEY.",
     ),
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..core.errors import ModelNotFoundError
 from .library_errors import first_line
 
-__all__ = ["of_gguf", "of_tokenizer"]
+__all__ = ["of_tokenizer"]
 
 
 def of_tokenizer(name: str, revision: str | None = None) -> bool:
@@ -22,15 +22,3 @@ def of_tokenizer(name: str, revision: str | None = None) -> bool:
         raise ModelNotFoundError(
             f"Cannot load the tokenizer of {name}: {first_line(error)}.", hint="Give --form chat or --form completion."
         ) from None
-
-
-def of_gguf(name: str, revision: str | None = None) -> bool:
-    """Says whether a file of llama.cpp has one.
-
-    Raises:
-        ModelNotFoundError: there is no such file, or it is not GGUF.
-    """
-    from .gguf_header import read_header
-    from .llama_cpp import find
-
-    return bool(read_header(find(name)).chat_template)

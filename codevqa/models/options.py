@@ -106,15 +106,6 @@ class TransformersLoad(_Place, total=False):
     loop: bool
 
 
-class LlamaCppLoad(TypedDict, total=False):
-    """Of ``LlamaCppLM.from_pretrained``."""
-
-    name: str | None
-    context: int
-    threads: int | None
-    prefix_cache_bytes: int
-
-
 class OpenAILoad(TypedDict, total=False):
     """Of ``OpenAILM``."""
 

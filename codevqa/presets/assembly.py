@@ -81,7 +81,6 @@ LOADERS: Mapping[str, Mapping[str, Callable[..., Any]]] = {
             {"dtype": "int8"},
             "chat_template:of_tokenizer",
         ),
-        "gguf": BackEnd("llama_cpp:LlamaCppLM.from_pretrained", options.LlamaCppLoad, template="chat_template:of_gguf"),
         "openai": BackEnd("openai_lm:OpenAILM", options.OpenAILoad),
         "openai-chat": BackEnd("openai_lm:OpenAILM", options.OpenAILoad, {"form": "chat"}),
         "openai-completion": BackEnd("openai_lm:OpenAILM", options.OpenAILoad, {"form": "completion"}),
@@ -215,8 +214,8 @@ def _chats(configuration: Configuration) -> bool:
     if not template:
         return bool({"form": "auto", **given, **fixed}["form"] != "completion")
     identity = None if lies(spec) else hub_id(spec)
-    if identity is not None and not identity[2]:
-        return bool(_named(template)(identity[0], identity[1]))
+    if identity is not None:
+        return bool(_named(template)(*identity))
     return bool(_named(template)(_source(spec)))
 
 

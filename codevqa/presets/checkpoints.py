@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 import os
@@ -64,15 +63,13 @@ def missing(spec: str | None) -> str:
     if back_end.startswith("openai"):
         told = os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL")  # one's own server needs no key
         return "" if told else "OPENAI_API_KEY is not set"
-    if back_end == "gguf" and importlib.util.find_spec("xllamacpp") is None:
-        return "needs pip install 'codevqa[gguf]'"
     if back_end == "lavis":
         return "" if environment.python_of(environment.folder()).is_file() else "needs codevqa lavis install"
     if fetchable(spec):
         return damage(spec) if lies(spec) else NOT_HERE
     place = lies(spec)
     if place is None:
-        return "no such file" if back_end == "gguf" else "no such folder"
+        return "no such folder"
     return damage(spec) if place.is_file() or _weights(place) else "folder has no weights"
 
 
@@ -113,12 +110,10 @@ def lies(spec: str) -> Path | None:
     if identity is None:
         place = Path(resolve(name)).expanduser()
         return place if place.exists() else None
-    repository, revision, file = identity
-    found = (cached(repository, mark, revision) for mark in ([file] if file else ["config.json", "modules.json"]))
+    repository, revision = identity
+    found = (cached(repository, mark, revision) for mark in ("config.json", "modules.json"))
     mark = next(filter(None, found), None)
-    if mark is None or file:
-        return mark
-    return mark.parent if _whole(mark.parent) else None
+    return mark.parent if mark is not None and _whole(mark.parent) else None
 
 
 def size(place: Path) -> int:
@@ -130,10 +125,8 @@ def size(place: Path) -> int:
 def memory(spec: str, place: Path) -> int:
     """Returns about how many bytes the weights take once they are loaded where there is no GPU.
 
-    That is a float32 for each weight, and a byte where linear layers are in eight bits; a file of llama.cpp as it is.
+    That is a float32 for each weight, and a byte where linear layers are in eight bits.
     """
-    if place.is_file():
-        return place.stat().st_size
     weights = _weights(place)
     if any(path.suffix != ".safetensors" for path in weights):
         return sum(path.stat().st_size for path in weights)  # a pickle isn't opened to count
@@ -153,19 +146,16 @@ def offline() -> Iterator[None]:
             constants.HF_HUB_OFFLINE = before
 
 
-def hub_id(spec: str) -> tuple[str, str | None, str] | None:
-    """Returns repository, revision and file (of GGUF) of what the hub has; None for a folder or a file."""
+def hub_id(spec: str) -> tuple[str, str | None] | None:
+    """Returns repository and revision of what the hub has; None for a folder or a file."""
     back_end, _, name = spec.partition(":")
     if name.startswith(("@", ".", "/", "~")) or Path(name).exists():
         return None
-    if back_end == "gguf":
-        parts = name.split("/", 2)
-        return (f"{parts[0]}/{parts[1]}", None, parts[2]) if len(parts) == 3 and all(parts) else None
     named = re.fullmatch(r"(\w[\w.-]*(?:/[\w.-]+)?)(?:@(\S+))?", name)
     if named is None:
         return None
     before = "sentence-transformers/" if back_end == "sentence" and "/" not in name else ""
-    return before + named[1], named[2], ""
+    return before + named[1], named[2]
 
 
 def cached(repository: str, file: str, revision: str | None) -> Path | None:

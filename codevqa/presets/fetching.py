@@ -121,7 +121,7 @@ def _on_hub(spec: str) -> Download:
     from huggingface_hub.errors import HfHubHTTPError
 
     name = spec.partition(":")[2]
-    repository, revision, file = hub_id(spec) or (name, None, "")
+    repository, revision = hub_id(spec) or (name, None)
     if is_offline_mode():
         raise ConnectionError("HF_HUB_OFFLINE keeps it from being fetched")
     api = HfApi()
@@ -133,7 +133,7 @@ def _on_hub(spec: str) -> Download:
     except (httpx2.HTTPError, OSError) as error:
         raise ConnectionError(f"{urlsplit(api.endpoint).netloc} cannot be reached: {_why(error)}") from None
     there = {one.rfilename: one for one in about.siblings or ()}
-    files = [file] if file else loaded(list(there))
+    files = loaded(list(there))
     if not set(files) & set(there):
         raise ModelNotFoundError(f"{name} on {api.endpoint} has nothing that can be loaded.", hint="Check the name.")
     coming = [one for one in files if cached(repository, one, about.sha) is None]

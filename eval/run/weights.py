@@ -15,7 +15,7 @@ from ...presets.assembly import resolve
 
 __all__ = ["weight_hashes"]
 
-_ENDINGS = (".safetensors", ".bin", ".pth", ".pt", ".gguf")
+_ENDINGS = (".safetensors", ".bin", ".pth", ".pt")
 _MARKS = ("config.json", "modules.json")
 """What every checkpoint of the hub has, and by which its folder in the hub's cache is found."""
 
@@ -68,13 +68,12 @@ def _files(spec: str) -> dict[str, Path]:
         from huggingface_hub import try_to_load_from_cache
         from huggingface_hub.errors import HFValidationError
 
-        repository, _, file = name.rpartition("/") if back_end == "gguf" else (name, "", "")
-        repository, _, revision = repository.partition("@")
+        repository, _, revision = name.partition("@")
         with suppress(HFValidationError):
-            for mark in (file,) if file else _MARKS:
+            for mark in _MARKS:
                 found = try_to_load_from_cache(repository, mark, revision=revision or None)
                 if isinstance(found, str):
-                    return {file: Path(found)} if file else _inside(Path(found).parent)
+                    return _inside(Path(found).parent)
         return {}
     return _inside(place)
 
