@@ -1,5 +1,7 @@
 """The sandbox: what programs can do, and how answers and failures come back."""
 
+# ruff: noqa: E501 -- a program reads best on one line
+
 from __future__ import annotations
 
 from typing import Any
@@ -81,6 +83,31 @@ FORMS = {
     "rebinding": ('x = query(images[0], "a")\nx = len(x)\nx = x > 2\nanswer = x', True),
     "walrus": ('answer = a if (a := query(images[0], "a")) else "no"', "a 1"),
     "print": ('print("x")\nanswer = 1', 1),
+    "method as key": (
+        "d = {'a': 1, 'b': 2}\nanswer = [max(d, key=d.get), max(['x', 'y', 'x'], key=['y'].count)]",
+        ["b", "y"],
+    ),
+    "method of a type": (
+        "answer = [sorted(['b', 'A'], key=str.lower), list(map(str.strip, [' a ']))]",
+        [["A", "b"], ["a"]],
+    ),
+    "list.sort by a host call": (
+        'images.sort(key=lambda i: query(i, "a"), reverse=True)\nanswer = images[0]',
+        IMAGES[2],
+    ),
+    "pictures as keys": (
+        'd = {i: query(i, "a") for i in images}\nbest = max(d, key=d.get)\nanswer = [query(best, "b"), best, len(set(images * 2))]',
+        ["b 3", IMAGES[2], 3],
+    ),
+    "values given once": (
+        "g = (i for i in [1, 2])\nm = map(str, g)\nanswer = [list(m), list(m), list(g)]",
+        [["1", "2"], [], []],
+    ),
+    "yield": ('def f():\n    for i in images:\n        yield query(i, "a")\nanswer = list(f())', ["a 1", "a 2", "a 3"]),
+    "del": ("d = {'a': 1, 'b': 2}\nx = [1, 2, 3]\ndel d['a'], x[1:]\ny = 1\ndel y\nanswer = [d, x]", [{"b": 2}, [1]]),
+    "round": ("answer = [round(2.675, 2), round(2.5)]", [2.67, 2]),
+    "statistics": ("from statistics import mean, mode\nanswer = [mean([1, 2]), mode('aab')]", [1.5, "a"]),
+    "OrderedDict": ("from collections import OrderedDict\nanswer = list(OrderedDict(a=1))", ["a"]),
     "tuple answer": ("answer = (1, 'a', None, 2.5)", (1, "a", None, 2.5)),
 }
 
@@ -203,7 +230,25 @@ def test_answer_must_be_plain_data(kit: Kit, source: str) -> None:
         ("x = 1\nanswer = images[0].show()", ProgramRuntimeError, 2, "AttributeError"),
         ("x = 1\nanswer = Image()", ProgramRuntimeError, 2, "TypeError"),
         ("x = 1\nanswer = query('a', 'b')", ProgramRuntimeError, 2, "TypeError: query() img must be Image, not str"),
-        ("x = list(images)\nx.sort(key=lambda i: query(i, 'a'))", ProgramRuntimeError, 2, "inside this builtin"),
+        (
+            "import re\nx = re.compile('a')\nfrom itertools import groupby\nx = list(groupby(images, key=lambda i: query(i, 'a')))",
+            ProgramRuntimeError,
+            4,
+            "inside this builtin",
+        ),
+        (
+            "def f():\n    yield 1\nx = list(f())\ndel x\nanswer = [\n  1, int('two')]",
+            ProgramRuntimeError,
+            6,
+            "ValueError",
+        ),
+        (
+            "x = 1\ndel x\ny = {i: 1 for i in images}\nanswer = query(\n  images[0], 3)",
+            ProgramRuntimeError,
+            4,
+            "must be str",
+        ),
+        ("x = 1\ndel x\nyes = 1\nanswer = (1 +", ProgramSyntaxError, 4, ""),
         ("x = 1\nassert x == 2, 'no'", ProgramRuntimeError, 2, "AssertionError"),
     ],
 )
@@ -227,6 +272,16 @@ def test_plain_host_errors_are_raised_in_the_program(kit: Kit, kind: type[Except
     assert "too dark" in caught
     with pytest.raises(ProgramRuntimeError, match=r"line 2: .*too dark"):
         kit.value("x = 1\nquery(images[0], 'a')", host)
+
+
+@pytest.mark.parametrize(("message", "told"), [("x" * 600, "x" * 500), ("a\ud800b", "a?b"), ("a\0b", "a\ufffdb")])
+def test_a_program_is_told_the_beginning_of_a_long_error(kit: Kit, message: str, told: str) -> None:
+    async def host(name: str, args: Args, kwargs: dict[str, Any], line: int | None) -> object:
+        raise ValueError(message)
+
+    assert kit.value("try:\n    query(images[0], 'a')\nexcept ValueError as e:\n    answer = str(e)", host) == told
+    with pytest.raises(ProgramRuntimeError, match="line 1: ValueError"):
+        kit.value("query(images[0], 'a')", host)
 
 
 CATCHING = (

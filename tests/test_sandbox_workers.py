@@ -113,7 +113,7 @@ def test_a_worker_is_not_killed_once_it_is_given_back(monkeypatch: pytest.Monkey
 
     async def main() -> None:
         with ThreadPoolExecutor(1) as executor:
-            run = Run(cast("Any", Session()), "answer = 1", answering, LIMITS, PRIMITIVES.names, executor)
+            run = Run(cast("Any", Session()), "answer = 1", answering, LIMITS, PRIMITIVES, executor)
             task = asyncio.create_task(run.finish(IMAGES, {}))
             assert await asyncio.to_thread(giving_back.wait, 10)
             run.kill()

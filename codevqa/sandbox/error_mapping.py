@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pydantic_monty as monty
 
@@ -12,6 +13,16 @@ from ..core.settings import Limits
 __all__ = ["crash", "explain", "one_line"]
 
 _UNSUPPORTED = "The monty syntax parser does not yet support "
+_ADVICE = {
+    "class inheritance": "Write functions, and raise ValueError for an error of your own.",
+    "decorators": "Write plain functions and methods.",
+    "yield": "Append to a list and return it.",
+    "the 'del' statement": "Write x.pop(key), or give the name another value.",
+    "Wildcard imports": "Import each name that you use.",
+    "callable replacement": "Join what re.split returns, or use str.replace.",
+    "unhashable type: 'Image'": "Keep each picture's place instead: for i, im in enumerate(images).",
+}
+"""What to write instead, by words of the interpreter's message."""
 _SUSPENDED_IN_BUILTIN = "cannot suspend in this synchronous context"
 
 
@@ -22,7 +33,9 @@ def crash(error: monty.MontyCrashedError) -> ProgramError:
     return ProgramRuntimeError("the process running the program died.", hint="Run it again.")
 
 
-def explain(error: monty.MontyError, limits: Limits, source: str, filename: str, *, offset: int = 0) -> ProgramError:
+def explain(
+    error: monty.MontyError, limits: Limits, source: str, filename: str, *, line_of: Callable[[int], int] = int
+) -> ProgramError:
     """Maps an error of the interpreter to ours.
 
     Args:
@@ -30,11 +43,11 @@ def explain(error: monty.MontyError, limits: Limits, source: str, filename: str,
         limits: what the program may use.
         source: the program.
         filename: by which the interpreter knows it.
-        offset: lines that stand before it there.
+        line_of: gives the line of the program for the line that the interpreter names.
     """
     if not isinstance(error, monty.MontySyntaxError | monty.MontyRuntimeError):
         return ProgramRuntimeError(one_line(str(error)))
-    lines = [frame.line - offset for frame in error.traceback() if frame.filename == filename]
+    lines = [line_of(frame.line) for frame in error.traceback() if frame.filename == filename]
     line = lines[-1] if lines and lines[-1] > 0 else None
     text = one_line(error.display("msg"))
     if isinstance(error, monty.MontySyntaxError):
@@ -42,7 +55,7 @@ def explain(error: monty.MontyError, limits: Limits, source: str, filename: str,
     inner = error.exception()
     if isinstance(inner, NotImplementedError) and text.startswith(_UNSUPPORTED):
         what = text.removeprefix(_UNSUPPORTED)
-        return ProgramSyntaxError(f"programs cannot use {what}.", line=line)
+        return ProgramSyntaxError(f"programs cannot use {what}.", line=line, hint=_advice(what))
     # A program may raise what looks like a limit, but no limit is reached by raising.
     raised = line is not None and re.search(r"\braise\b", "".join(source.split("\n")[line - 1 : line])) is not None
     exceeded = "" if raised else _exceeded(inner, text, limits)
@@ -51,7 +64,12 @@ def explain(error: monty.MontyError, limits: Limits, source: str, filename: str,
     if isinstance(inner, NotImplementedError) and _SUSPENDED_IN_BUILTIN in text:
         hint = "Call it before, or use sorted(..., key=...) or a comprehension."
         return ProgramRuntimeError("a primitive cannot be called from inside this builtin.", line=line, hint=hint)
-    return ProgramRuntimeError(one_line(error.display("type-msg")), line=line)
+    return ProgramRuntimeError(one_line(error.display("type-msg")), line=line, hint=_advice(text))
+
+
+def _advice(text: str) -> str:
+    """Says what to write instead of what the interpreter cannot do; empty where it is no such thing."""
+    return next((hint for words, hint in _ADVICE.items() if words in text), "")
 
 
 def _exceeded(inner: BaseException, text: str, limits: Limits) -> str:

@@ -13,7 +13,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -22,10 +22,11 @@ import pydantic_monty as monty
 
 from ..core.errors import ProgramAnswerError, ProgramError, ProgramLimitError, ProgramRuntimeError, UnsetAnswerError
 from ..core.settings import Limits
-from ..primitives import CONSTANTS, Image
+from ..primitives import CONSTANTS, Image, PrimitiveSet
 from .boundary import Handles, Plain, answer_value
 from .error_mapping import explain, one_line
-from .prelude import PRELUDE, READ
+from .prelude import PRELUDE, READ, READ_KEYED
+from .rewrite import Rewritten, rewrite
 from .wall import Wall
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ class Run:
         source: The program.
         host: Answers its calls of primitives.
         limits: What it may use.
-        names: Names of the primitives.
+        primitives: What it may call.
         executor: Has a thread to spare for it.
         wall: Shuts its worker; None where there is none.
     """
@@ -133,7 +134,7 @@ class Run:
         source: str,
         host: Host,
         limits: Limits,
-        names: Collection[str],
+        primitives: PrimitiveSet,
         executor: Executor,
         wall: Wall | None = None,
     ) -> None:
@@ -141,10 +142,11 @@ class Run:
         """Program line of the call last made."""
         self._session = session
         self._source = source
-        self._encoded = source.encode()
+        self._program = Rewritten(source)
+        self._encoded = b""
         self._host = host
         self._limits = limits
-        self._names = names
+        self._primitives = primitives
         self._executor = executor
         self._wall = wall
         self._handles = Handles()
@@ -228,7 +230,9 @@ class Run:
             # Under its plain name: a program has no use for subclasses, and they may hold anything.
             kinds = ((TypeError, "TypeError"), (ValueError, "ValueError"), (LookupError, "LookupError"))
             kind = next(text for real, text in kinds if isinstance(error, real))
-            return {"exc_type": kind, "message": str(error.args[0] if error.args else error)[:500]}
+            # A long one would look like too much memory, and half a surrogate pair does not cross.
+            said = str(error.args[0] if error.args else error)[:500]
+            return {"exc_type": kind, "message": said.encode(errors="replace").decode()}
 
     # -- in a thread -------------------------------------------------------------------------------------------------
 
@@ -249,7 +253,7 @@ class Run:
             except monty.MontyCrashedError:
                 raise
             except monty.MontyError as error:
-                raise explain(error, self._limits, self._source, _FILE) from None
+                raise explain(error, self._limits, self._source, _FILE, line_of=self._program.line) from None
             except RuntimeError as error:  # what came over the pipe is no event of the interpreter's
                 raise nonsense() from error
             finally:
@@ -267,9 +271,15 @@ class Run:
                 raise gone()
         if self._wall is not None:
             self._wall.shut(self._pid)
-        self._session.feed_run(PRELUDE)
+        self._program = program = rewrite(self._source, self._primitives)
+        self._encoded = program.source.encode()
         inputs = self._globals(images, given)
-        return self._session.feed_start(self._source, inputs=inputs, print_callback=self._printed)
+        if program.keyed:
+            entered = "".join(f"{name} = vqa_in({name})\n" for name in inputs if name not in self._primitives)
+            self._session.feed_run(f"{PRELUDE}{program.before}{entered}", inputs=inputs)
+            return self._session.feed_start(program.source, print_callback=self._printed)
+        self._session.feed_run(PRELUDE + program.before)
+        return self._session.feed_start(program.source, inputs=inputs, print_callback=self._printed)
 
     def _give_back(self) -> None:
         with self._turn:
@@ -288,21 +298,25 @@ class Run:
         if len(entered) == 1:
             inputs["img"] = entered[0]
         inputs.update({name: self._handles.enter(value) for name, value in given.items()})
-        inputs.update({name: _placeholder(name) for name in self._names})
+        inputs.update({name: _placeholder(name) for name in self._primitives.names})
         return inputs
 
     def _is_call(self, state: FunctionSnapshot) -> bool:
-        return not state.is_os_function and state.object_id is None and state.function_name in self._names
+        return not state.is_os_function and state.object_id is None and state.function_name in self._primitives
 
     def _left(self) -> Plain:
         """Returns what the program left in ``answer``."""
         try:
-            read = self._session.feed_run(READ, print_callback=monty.CollectString(1024))
+            read = self._session.feed_run(
+                READ_KEYED if self._program.keyed else READ, print_callback=monty.CollectString(1024)
+            )
         except monty.MontyCrashedError:
             raise
         except monty.MontyError as error:
             raise _unreadable(error) from None
         wrong, value = read if type(read) is tuple and len(read) == 2 else ("", read)
+        if isinstance(wrong, str) and wrong.startswith("a Image,"):  # the handles in it were taken out before
+            raise ProgramAnswerError("answer has pictures as keys.", hint="Use texts or numbers as keys.")
         if isinstance(wrong, str) and wrong:
             raise ProgramAnswerError(f"answer holds {one_line(wrong[:200])}.")
         return answer_value(value)
@@ -310,7 +324,7 @@ class Run:
     def _line_of(self, position: monty.SourceRange) -> int | None:
         if position.filename != _FILE:
             return None
-        return self._encoded.count(b"\n", 0, position.start) + 1
+        return self._program.line(self._encoded.count(b"\n", 0, position.start) + 1)
 
 
 def gone() -> ProgramError:

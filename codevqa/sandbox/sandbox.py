@@ -30,6 +30,7 @@ from ..core.settings import Limits
 from ..primitives import Image, PrimitiveSet
 from .error_mapping import crash, explain
 from .program_shape import shape
+from .rewrite import rewrite
 from .run import Host, Outcome, Run, gone, in_thread, nonsense
 from .static_check import CHECKED_AS, finding, prefix, stubs, variables
 from .wall import Wall, open_pool
@@ -180,7 +181,7 @@ class Sandbox:
         workers = await self._started()
         await workers.slots.acquire()
         session = self._checkout(workers.pool)
-        run = Run(session, source, host, self.limits, self.primitives.names, workers.threads, workers.wall)
+        run = Run(session, source, host, self.limits, self.primitives, workers.threads, workers.wall)
         self._runs.add(run)
         try:
             if workers is not self._runners:
@@ -276,21 +277,24 @@ class Sandbox:
         self, workers: _Workers, source: str, given: Mapping[str, str], tries: int = CHECK_TRIES
     ) -> ProgramError | None:
         """Checks a program, in a thread of the checkers."""
-        before = prefix(given)
+        before, program = prefix(given), rewrite(source)
         try:
             with self._checkout(workers.pool, stubs(self.primitives, given)) as session:
                 if workers.wall is not None:
                     workers.wall.shut(session.worker_pid)
-                state = session.feed_start(before + source, print_callback=monty.CollectString(0))
+                state = session.feed_start(before + program.source, print_callback=monty.CollectString(0))
                 while isinstance(state, monty.FunctionSnapshot) and state.is_os_function:
                     # The checker asks for the declarations of a module it does not know: there are none.
                     state = state.resume_not_handled()
         except monty.MontyTypingError as error:
-            found = finding(error.display(), source, before.count("\n"))
+            found = finding(error.display(), program, before.count("\n"))
             if found is not None:
                 return found
         except (monty.MontySyntaxError, monty.MontyRuntimeError) as error:
-            return explain(error, self.limits, source, "<python-input-0>", offset=before.count("\n"))
+            offset = before.count("\n")
+            return explain(
+                error, self.limits, source, "<python-input-0>", line_of=lambda line: program.line(line - offset)
+            )
         except monty.MontyCrashedError as error:
             if tries > 1 and not error.timed_out:
                 return self._check_now(workers, source, given, tries - 1)

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 
 from ..core.errors import ProgramError, ProgramSyntaxError, ProgramTypeError
 from ..primitives import CONSTANTS, PrimitiveSet
+from .rewrite import Rewritten
+from .stand_ins import TYPES
 
 __all__ = ["CHECKED_AS", "finding", "prefix", "stubs"]
 
@@ -40,12 +42,15 @@ _CERTAIN = {
 _UNPACKING = re.compile(r"(Not enough|Too many) values to unpack")
 # A union, or a choice of literals: some of its members may well be fine.
 _UNION = re.compile(r" \| |in union |Literal\[[^\]]*, ")
+# What a list or a dict holds is only guessed from its first values, and one of several kinds is named as if all were.
+_HELD = re.compile(r"bound method `(?:dict|list|set|Mutable\w+)\.|subscript object of type `(?:int|float|bool|None)`")
 
 # Builtins that programs have and the checker has not heard of.
 _BUILTINS = """\
 from typing import Any
 def map(function: Any, *iterables: Any, strict: bool = False) -> list[Any]: ...
 def filter(function: Any, iterable: Any) -> list[Any]: ...
+def callable(value: object) -> bool: ...
 def format(value: object, spec: str = "") -> str: ...
 def getattr(o: object, name: str, default: Any = None) -> Any: ...
 def hasattr(o: object, name: str) -> bool: ...
@@ -65,7 +70,7 @@ def variables(extra: Mapping[str, str]) -> dict[str, str]:
 
 def stubs(primitives: PrimitiveSet, given: Mapping[str, str]) -> str:
     """Returns the declarations the checker knows beside the program's own."""
-    return _BUILTINS + primitives.stubs({f"given_{name}": annotation for name, annotation in given.items()})
+    return _BUILTINS + TYPES + primitives.stubs({f"given_{name}": annotation for name, annotation in given.items()})
 
 
 def prefix(given: Mapping[str, str]) -> str:
@@ -77,22 +82,22 @@ def prefix(given: Mapping[str, str]) -> str:
     return "".join(f"{name} = given_{name}\n" for name in given)
 
 
-def finding(report: str, source: str, offset: int) -> ProgramError | None:
+def finding(report: str, program: Rewritten, offset: int) -> ProgramError | None:
     """Turns the checker's JSON report into an error.
 
     Args:
         report: The diagnostics as JSON.
-        source: The program.
+        program: The program.
         offset: Number of lines that were put before it.
 
     Returns:
         None when nothing in the report is certain to fail.
     """
-    last = source.count("\n") + 1
+    last = program.source.count("\n") + 1
     found: list[tuple[int, str, str]] = []
     for item in json.loads(report):
         code, message = str(item["code"]), str(item["message"])
-        line = min(max(int(item["location"]["row"]) - offset, 1), last)
+        line = program.line(min(max(int(item["location"]["row"]) - offset, 1), last))
         if item["severity"] == "error" and _counts(code, message):
             found.append((line, code, message))
     if not found:
@@ -110,7 +115,7 @@ def _counts(code: str, message: str) -> bool:
         return True
     if code == "invalid-assignment":
         return _UNPACKING.search(message) is not None
-    if code not in _CERTAIN:
+    if code not in _CERTAIN or _HELD.search(message):
         return False
     # In "Expected `A | B`, found `C`" only what was found may be uncertain.
     return _UNION.search(message.rsplit("found `", 1)[-1]) is None

@@ -57,6 +57,7 @@ def command(behind: bool) -> list[str]:
 
 
 PRLIMIT = {"x86_64": 302, "aarch64": 261}
+PRCTL = {"x86_64": 157, "aarch64": 167}
 
 DEEDS = {
     "read a file": 'open(F, "<", "FOLDER/secret") or die $!; print <F>',
@@ -75,6 +76,7 @@ DEEDS = {
     "signal its parent": "kill(0, PARENT) or die $!",
     "read its parent's memory": 'open(F, "<", "/proc/PARENT/mem") or die $!',
     "set a limit of its own": f'$l = pack("QQ", 0, 0); syscall({PRLIMIT.get(MACHINE)}, 0, 4, $l, 0) == 0 or die $!',
+    "change how it is treated": f"syscall({PRCTL.get(MACHINE)}, 4, 1, 0, 0, 0) == 0 or die $!",  # dumpable, by prctl
 }
 
 
@@ -269,14 +271,13 @@ try:
 except SetupError as error:
     print(error)
 """
-SET_SECCOMP = {"x86_64": 157, "aarch64": 167}
 
 
 @walled
 @pytest.mark.parametrize(
     "call, argument, errno, filters, said",
     [
-        (SET_SECCOMP.get(MACHINE), 22, 22, 1, "without a second wall: seccomp: Invalid argument."),
+        (PRCTL.get(MACHINE), 22, 22, 1, "without a second wall: seccomp: Invalid argument."),
         (444, 0, 38, 2, "has a gap: this system has no Landlock."),
     ],
     ids=["no seccomp", "no Landlock"],
