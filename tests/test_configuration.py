@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import math
 import os
 import pickle
 import shutil
@@ -139,13 +140,13 @@ def test_a_word_of_the_command_line_is_read_as_its_field_wants(word: str, value:
         ("preset=base", "No field preset. Give --preset."),
         ("qwertz=3", "No field qwertz. 'codevqa config' prints all there are."),
         ("query.captions=x", "query.captions cannot be 'x': it takes a whole number or none."),
-        ("query.captions=true", "query.captions cannot be 'true': it takes a whole number or none."),
+        ("query.captions=true", "query.captions must be a whole number of at least 1 or none, not True."),
         ("query.captions=3\nseed=1", "query.captions cannot be '3\\nseed=1': it takes a whole number or none."),
-        ("limits.seconds=nan", "limits.seconds cannot be 'nan': it takes a number."),
+        ("limits.seconds=nan", "limits.seconds must be a number above 0, not nan."),
         ("writer.form=talk", "writer.form cannot be 'talk'. There are: auto, completion, chat."),
         ("writer.constrained=maybe", "writer.constrained cannot be 'maybe'. There are: true, false, auto."),
-        ("writer.repairs=-1", "writer.repairs cannot be -1. Give 0 or more."),
-        ("workers=0", "workers cannot be 0. Give more."),
+        ("writer.repairs=-1", "writer.repairs must be a whole number of at least 0, not -1."),
+        ("query.doubt=0.6", "query.doubt must be a number from 0 to 0.5, not 0.6."),
         ("matcher.blok=2", "No option matcher.blok of blip. Did you mean matcher.block?"),
         ("matcher.block=x", "matcher.block cannot be 'x': it takes a whole number."),
         ("matcher.average=some", "matcher.average cannot be 'some'. There are: words, all."),
@@ -156,6 +157,30 @@ def test_a_mistake_is_one_line_that_names_the_field(word: str, message: str) -> 
     with pytest.raises((InputError, UnknownNameError)) as caught:
         configure("mini", [said(word)])
     assert str(caught.value).startswith(message) and "\n" not in str(caught.value)
+
+
+NUMBERS = [name for name, hint in hints(Settings).items() if {int, float} & {hint, *get_args(hint)}]
+
+
+@pytest.mark.parametrize("value", [-1, math.nan, -math.inf, True, "3"])
+def test_a_number_out_of_its_range_is_refused_where_settings_are_made_and_in_every_layer(value: object) -> None:
+    tables = {"": Settings, "writer": WriterSettings, "query": QuerySettings, "limits": Limits}
+    assert {"workers", "max_batch", "query.patches", "limits.calls", "writer.shots"} <= set(NUMBERS)
+    for name in set(NUMBERS) - ({"seed"} if value == -1 else set()):
+        table, _, field = name.rpartition(".")
+        with pytest.raises(InputError) as direct:
+            tables[table](**{field: value})
+        assert str(direct.value).startswith(f"{name} must be ") and str(direct.value).endswith(f", not {value!r}.")
+        if value != "3":  # which is a number on a command line
+            for layer in (said(f"{name}={str(value).lower()}"), Layer("preset", {name: value})):
+                with pytest.raises(InputError) as layered:
+                    configure("mini", [layer])
+                assert str(layered.value) == str(direct.value)
+
+
+def test_a_number_that_the_prompt_set_has_may_be_left_to_it() -> None:
+    for name in (name for name in NUMBERS if flat(Settings())[name] is None):
+        assert flat(configure("mini", [said(f"{name}=none")]).settings)[name] is None
 
 
 # -- layers ----------------------------------------------------------------------------------------------------------

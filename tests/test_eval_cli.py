@@ -122,7 +122,10 @@ def test_interrupted_from_the_keyboard_it_tells_how_to_go_on(
         (["gqa", "--data", "MINI", "--split", "val_balanced", "--out", "x", "--variant", "odd"], "no variant 'odd'"),
         (["gqa", "--data", "MINI", "--split", "val_balanced", "--out", "x", "--preset", "odd"], "No preset 'odd'"),
         (["gqa", "--data", "MINI", "--split", "val_balanced", "--out", "x", "--evidence", "odd"], "No evidence 'odd'"),
-        (["gqa", "--data", "MINI", "--split", "val_balanced", "--out", "x", "--workers", "0"], "workers cannot be 0"),
+        (
+            ["gqa", "--data", "MINI", "--split", "val_balanced", "--out", "x", "--workers", "0"],
+            "workers must be a whole number of at least 1, not 0",
+        ),
     ],
 )
 def test_what_cannot_be_done_is_one_line(

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from numbers import Integral, Real
+from typing import Any, Literal, NamedTuple
 
+from .errors import InputError
 from .wording import Wording
 
 __all__ = ["Limits", "PromptForm", "QuerySettings", "Settings", "WriterSettings"]
@@ -12,6 +16,49 @@ __all__ = ["Limits", "PromptForm", "QuerySettings", "Settings", "WriterSettings"
 PromptForm = Literal["auto", "completion", "chat"]
 """Of prompts: the paper's text to be continued, byte for byte, or the same as turns of a chat; ``auto`` is what suits
 the language model."""
+
+
+class _Range(NamedTuple):
+    """The numbers that a field may have."""
+
+    least: float
+    most: float = math.inf
+    words: str = ""
+
+    @property
+    def wanted(self) -> str:
+        """Says so after "a number"."""
+        return self.words or f" of at least {self.least}"
+
+
+_FROM_0, _FROM_1 = _Range(0), _Range(1)
+_ANY = _Range(-math.inf, words=" ")
+_ABOVE_0 = _Range(math.nextafter(0, 1), words=" above 0")
+_DOUBT = _Range(0, 0.5, " from 0 to 0.5")  # above it the witness would be sure of both answers
+
+
+def _check(settings: Any, table: str, ranges: Mapping[str, _Range]) -> None:
+    """Checks the numbers of settings.
+
+    Args:
+        settings: the dataclass. A field may be None where that is its default, and is whole unless its default is a
+            float.
+        table: what stands before its fields in configurations, such as ``query.``.
+        ranges: the range of each number.
+
+    Raises:
+        InputError: a number is out of its range, or is not a number.
+    """
+    for name, allowed in ranges.items():
+        value, usual = getattr(settings, name), settings.__dataclass_fields__[name].default
+        if value is None and usual is None:
+            continue
+        kind = Real if isinstance(usual, float) else Integral
+        number = not isinstance(value, bool) and isinstance(value, kind)
+        if number and -math.inf < value < math.inf and allowed.least <= value <= allowed.most:
+            continue
+        wanted = f"a {'whole ' if kind is Integral else ''}number{allowed.wanted}".strip()
+        raise InputError(f"{table}{name} must be {wanted}{' or none' if usual is None else ''}, not {value!r:.60}.")
 
 
 @dataclass(frozen=True)
@@ -55,6 +102,11 @@ class QuerySettings:
     doubt: float = 0.01
     """The witness is sure where the matcher's probability is below this, or above 1 minus this."""
 
+    def __post_init__(self) -> None:
+        """Checks the numbers."""
+        counts = ("patches", "captions", "max_draws", "max_tokens", "knowledge_tokens", "attempts")
+        _check(self, "query.", {**dict.fromkeys(counts, _FROM_1), "shots": _FROM_0, "doubt": _DOUBT})
+
 
 @dataclass(frozen=True)
 class WriterSettings:
@@ -88,6 +140,11 @@ class WriterSettings:
     is meant to be called. True needs a model that can be held to one, and fails where it cannot; "auto" goes on without
     there, and says so in the log."""
 
+    def __post_init__(self) -> None:
+        """Checks the numbers."""
+        counts = ("shots", "most_shots", "repairs")
+        _check(self, "writer.", {**dict.fromkeys(counts, _FROM_0), "max_tokens": _FROM_1})
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -109,6 +166,12 @@ class Limits:
     second_wall: bool | Literal["auto"] = "auto"
     """Whether the operating system shuts the worker in as well (SECURITY.md). True fails where it cannot; "auto" goes
     on without there, and says so in the log."""
+
+    def __post_init__(self) -> None:
+        """Checks the numbers."""
+        ranges = dict.fromkeys(("seconds", "wall_seconds", "model_seconds"), _ABOVE_0)
+        ranges |= dict.fromkeys(("memory_bytes", "source_bytes", "recursion"), _FROM_1)
+        _check(self, "limits.", ranges | dict.fromkeys(("calls", "output_bytes"), _FROM_0))
 
 
 @dataclass(frozen=True)
@@ -154,3 +217,8 @@ class Settings:
     declares its domain. Else it is answered, with a warning. A program of the user's always runs."""
     max_question: int = 1000
     """Longest question, in characters."""
+
+    def __post_init__(self) -> None:
+        """Checks the numbers."""
+        ranges = dict.fromkeys(("workers", "max_batch", "max_question"), _FROM_1)
+        _check(self, "", ranges | {"seed": _ANY, "batch_wait": _FROM_0, "remember": _FROM_0})

@@ -20,17 +20,13 @@ from ..core.settings import Settings
 from ..core.text import shown_address
 from ..prompts import available
 from .assembly import LOADERS, options_of, parse
-from .fields import NONE, changed, fit, flat, hints, nearest
+from .fields import NONE, changed, fit, flat, hints, nearest, readings
 from .presets import PRESETS, Preset, preset
 
 __all__ = ["Configuration", "Layer", "configure", "of_part", "public", "read_file"]
 
 DEFAULT = "default"
 _SECRET = frozenset(("api_key", "key", "password", "secret", "token"))
-_POSITIVE = frozenset(
-    ("workers", "max_batch", "limits.seconds", "limits.wall_seconds", "limits.model_seconds", "limits.memory_bytes")
-)
-"""Numbers with which nothing could ever be answered if they were 0."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +122,7 @@ def configure(name: str = "mini", layers: Iterable[Layer] = (), *, settings: Set
                 _choose(parts, role, fit(role, value, roles.get(role, str | None)))
                 origins[role] = layer.origin
             elif field in kinds:
-                values[field] = _in_range(field, fit(field, value, kinds[field]))
+                values[field] = _setting(field, value, kinds[field])
                 origins[field] = layer.origin
             else:
                 hint = "Give --preset." if field == "preset" else nearest(field, [*kinds, *LOADERS])
@@ -217,15 +213,16 @@ def _takes(parts: Mapping[str, str], role: str, option: str, *, optional: bool) 
     raise InputError(f"No option {role}.{option} of {back_end}.", hint=nearest(f"{role}.{option}", names))
 
 
-def _in_range(field: str, value: Any) -> Any:
-    """Returns a value; numbers are not negative, except the seed's.
+def _setting(field: str, value: object, hint: Any) -> Any:
+    """Returns the value of a setting as its annotation wants it; settings check numbers themselves.
 
     Raises:
-        InputError: it is out of range.
+        InputError: it is of another kind, or out of range.
     """
-    if isinstance(value, int | float) and field != "seed" and (value < 0 or (value == 0 and field in _POSITIVE)):
-        raise InputError(f"{field} cannot be {value}.", hint="Give more." if field in _POSITIVE else "Give 0 or more.")
-    return value
+    number = readings(value)[0]
+    if isinstance(number, int | float):
+        changed(Settings(), {field: number})
+    return fit(field, value, hint)
 
 
 def _dotted(data: Mapping[str, Any], before: str = "") -> dict[str, object]:

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from ..core.errors import InputError
 from ..core.given_files import parse_toml
 
-__all__ = ["NONE", "Text", "changed", "fit", "flat", "hints", "nearest", "written"]
+__all__ = ["NONE", "Text", "changed", "fit", "flat", "hints", "nearest", "readings", "written"]
 
 _Data = TypeVar("_Data")
 NONE = "none"
@@ -65,7 +65,7 @@ def fit(name: str, value: object, hint: Any) -> Any:
         InputError: it is of another kind, or none of the values there are.
     """
     kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    for candidate in _readings(value):
+    for candidate in readings(value):
         if NoneType in kinds and (candidate is None or candidate == NONE):
             return None
         for kind in kinds:
@@ -98,7 +98,7 @@ def written(value: object) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _readings(value: object) -> tuple[object, ...]:
+def readings(value: object) -> tuple[object, ...]:
     """Returns what a value may mean: a text of the command line is a value of TOML, or stands for itself."""
     if not isinstance(value, Text):
         return (value,)
