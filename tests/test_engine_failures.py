@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Literal
 
 import pytest
-from engine_kit import GREEN, RED, engine, reader
+from engine_kit import BLUE, GREEN, RED, engine, reader
 
 from codevqa import Answer, CodeVQA, Limits, Models, QuerySettings, Question, Settings, Writer, WriterSettings
 from codevqa.core.errors import (
@@ -24,7 +25,8 @@ from codevqa.core.errors import (
     SetupError,
 )
 from codevqa.core.events import Failed
-from codevqa.models.base import GenerationRequest
+from codevqa.core.images import load_picture
+from codevqa.models.base import CaptionRequest, GenerationRequest
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 from codevqa.prompts import load as load_prompts
 
@@ -122,6 +124,24 @@ def test_a_program_that_names_no_answer_is_marked_as_mended(tmp_path: Path) -> N
         whole.save_html(page)
     assert whole.program is not None and not whole.program.mended
     assert "its last value" not in page.read_text(encoding="utf-8")
+
+
+def test_after_a_failure_no_model_is_asked_for_that_question_any_more() -> None:
+    def caption(request: CaptionRequest) -> str:
+        if request.picture.key == load_picture(RED).key:
+            raise ModelError("no captions of this one")
+        return "a thing"  # always the same, so that ever more are drawn
+
+    captioner = FakeCaptioner(caption, grid=6)
+    lm = ScriptedLM("yes")
+    writer = Writer(lm, {"image": load_prompts("gqa"), "set": load_prompts("covr")})
+    settings = Settings(query=QuerySettings(captions=2, patches=5))
+    with CodeVQA(writer, Models(lm, FakeMatcher(6), captioner), settings) as vqa:
+        with pytest.raises(ModelError, match="no captions of this one"):
+            vqa.ask([RED, GREEN, BLUE], "Is it?", method="pnpvqa")
+        time.sleep(0.1)
+        assert captioner.batches == [6, 1]  # all, and the first alone to see whether it is at fault
+        assert vqa.ask([GREEN, BLUE], "Is it?", method="pnpvqa").text == "yes"
 
 
 def test_a_model_that_is_down_is_an_error_not_a_fallback() -> None:

@@ -320,6 +320,23 @@ def test_both_forms_have_an_index_of_their_own() -> None:
     assert [shown(str(request.prompt)) for request in reader.requests] == [["Bbb?"], ["Yyy?"]]
 
 
+def test_prompt_sets_of_one_name_keep_their_own_examples() -> None:
+    reader = ScriptedLM("x")
+    one, other = prompts(reading=BANK[:1]), prompts(reading=BANK[1:], reading_shots=1)
+    assert one.name == other.name
+    picture = (ImageRef(1), load_picture(Image.new("RGB", (8, 8))))
+
+    async def main(retriever: Retriever | None) -> None:
+        services = ModelServices(Models(reader, FakeMatcher(6), distinct()), reader, max_batch=8, max_wait=0.001)
+        method = PnPVQA(services, {"image": one, "set": other}, QuerySettings(captions=1), retriever, 0)
+        await method.answer([picture], "z?", "image", "image")
+        await method.answer([picture], "z?", "image", "set")
+
+    asyncio.run(main(None))
+    asyncio.run(main(Letters()))
+    assert [shown(str(request.prompt)) for request in reader.requests] == [["Aaa?"], ["Bbb?"], ["Aaa?"], ["Zzz?"]]
+
+
 @pytest.mark.parametrize("shots", [0, 1, 2])
 def test_shots_of_the_settings(shots: int) -> None:
     bank = prompts(reading=BANK, reading_shots=3)

@@ -7,7 +7,6 @@ reading prompt is CodeVQA's, ACL 2023).
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,6 +17,7 @@ from ..core.images import Picture
 from ..core.question_kind import question_kind
 from ..core.settings import QuerySettings
 from ..core.text import caption_line
+from ..core.together import together
 from ..core.trace import Evidence, Form, ImageRef
 from ..core.wording import Wording, bare, put
 from ..models.base import CaptionRequest, GenerationRequest, Map, Match, MatchRequest, Message, prompt_text
@@ -83,8 +83,9 @@ class PnPVQA:
         self._settings = settings
         self._retriever = retriever
         self._seed = seed
-        self._indexes: dict[tuple[str, Form], ExampleIndex] = {}
-        self._pools: dict[tuple[str, Form], Sequence[ReadingExample]] = {}
+        # By the identity of the set's bank, since two sets may have one name, and by form.
+        self._indexes: dict[tuple[int, Form], ExampleIndex] = {}
+        self._pools: dict[tuple[int, Form], Sequence[ReadingExample]] = {}
         self._drawing = Drawing()
 
     def with_seed(self, seed: int) -> PnPVQA:
@@ -186,7 +187,7 @@ class PnPVQA:
         text = self.looked_for(question, task, part=about is not None)
         if len(pictures) == 1:  # a task of its own would only cost
             return [await self._describe(pictures[0][1], text, prompts)]
-        return await asyncio.gather(*(self._describe(one, text, prompts) for _, one in pictures))
+        return await together(self._describe(one, text, prompts) for _, one in pictures)
 
     async def _match(self, picture: tuple[ImageRef, Picture], asked: Descriptions) -> Evidence:
         """Returns what image-text matching says of descriptions, up to those that suffice."""
@@ -253,7 +254,7 @@ class PnPVQA:
 
         Where a set's bank has none about single pictures, its sets are shown, as the paper's release shows them.
         """
-        key = (prompts.name, form)
+        key = (id(prompts.reading), form)
         if key not in self._pools:
             pool = [example for example in prompts.reading if example.form == form]
             other = self._prompts.get(form, prompts)
@@ -273,7 +274,7 @@ class PnPVQA:
             return (like or pool)[-shots:] if shots else []
         if self._retriever is None or self._settings.selection == "fixed" or len(pool) <= shots or shots == 0:
             return pool[:shots]
-        key = (prompts.name, form)
+        key = (id(prompts.reading), form)
         if key not in self._indexes:
             self._indexes[key] = ExampleIndex(self._retriever, [example.question for example in pool])
         await self._indexes[key].prepare(question)

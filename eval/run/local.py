@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from ...core.answer import Answer
 from ...core.errors import CodeVQAError, InputError, ReplayMissError, ServerError, SetupError
 from ...core.images import Picture, load_pictures
+from ...core.together import together
 from ...engine.codevqa import CodeVQA
 from ..task import Example, Job, Row
 from .provenance import trace
@@ -45,11 +46,7 @@ class LocalAnswerer:
             pictures = await asyncio.to_thread(self.pictures, example)
         except InputError as error:
             return [failed(example, job, error) for job in jobs]
-        rows = await asyncio.gather(*(self._row(example, pictures, job) for job in jobs), return_exceptions=True)
-        for row in rows:
-            if isinstance(row, BaseException):
-                raise row
-        return [row for row in rows if isinstance(row, Row)]
+        return await together(self._row(example, pictures, job) for job in jobs)
 
     def pictures(self, example: Example) -> tuple[Picture, ...]:
         """Loads the pictures of an example, through the engine where it keeps a record of them.
