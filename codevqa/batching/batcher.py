@@ -13,12 +13,17 @@ from contextvars import ContextVar
 from typing import Any, Generic, TypeVar
 
 from ..core.errors import CodeVQAError, ModelError, ServerError
+from ..models.turn import Turn
 from .feed import BatchStats, Feed, Pair, Slot, tell
 
 __all__ = ["BatchStats", "Batcher", "Company", "Slot"]
 
 Request = TypeVar("Request")
 Result = TypeVar("Result")
+
+
+_TURNS_TO_CANCEL = 4
+"""A failure reaches its caller in one turn of the loop, and the tasks beside it two turns later."""
 
 
 class _Future(asyncio.Future[Result]):
@@ -33,9 +38,10 @@ class Batcher(Generic[Request, Result]):
 
     A batch starts when it is full, when ``max_wait`` has passed since its first request, when :meth:`hurry` says that
     nobody else will join, or as soon as the one before it ends: while a batch runs, the next one fills. One batch runs
-    at a time, in ``executor``. Requests keep their order. If a batch fails, each of its requests is tried alone, so
-    that only the one at fault fails; a server that is down fails all of them at once. Where ``join`` is given, a batch
-    has no end while requests come: it takes them as it has room, and hands out each result when it is there.
+    at a time, in ``executor``, when it is its ``turn``. Requests keep their order. If a batch fails, each of its
+    requests is tried alone, so that only the one at fault fails; a server that is down fails all of them at once. Where
+    ``join`` is given, a batch has no end while requests come: it takes them as it has room, and hands out each result
+    when it is there.
 
     Must be used from one event loop. It runs on plain callbacks: a task for every batch, and futures that forward to
     futures, would cost more than all else here.
@@ -46,6 +52,7 @@ class Batcher(Generic[Request, Result]):
         max_size: requests in one batch at most.
         max_wait: seconds the first request of a batch waits for others.
         join: works on the requests of a :class:`Feed` until none is left; called in ``executor``.
+        turn: had while either runs; None waits for nobody.
     """
 
     def __init__(
@@ -56,9 +63,11 @@ class Batcher(Generic[Request, Result]):
         max_size: int = 64,
         max_wait: float = 0.003,
         join: Callable[[Feed[Request, Result]], None] | None = None,
+        turn: Turn | None = None,
     ) -> None:
         self.stats = BatchStats()
         self._join = join
+        self._turn = turn or Turn()
         self.busy = False
         """Whether a batch is running."""
         self._run = run
@@ -119,8 +128,8 @@ class Batcher(Generic[Request, Result]):
                     self.stats.count(len(batch))
                     running: Future[Any] = self._executor.submit(self._timed, [request for request, _ in batch])
                 else:
-                    feed = Feed(batch, self._waiting, self._max_size, self.stats, loop)
-                    running = self._executor.submit(self._join, feed)
+                    feed = Feed(batch, self._waiting, self._max_size, self.stats, loop, self._turn)
+                    running = self._executor.submit(self._joined, self._join, feed)
             except RuntimeError as error:  # it was shut down
                 self._failed(batch, error)
                 continue
@@ -129,8 +138,13 @@ class Batcher(Generic[Request, Result]):
         self.busy = False
 
     def _timed(self, requests: Sequence[Request]) -> tuple[Sequence[Result], float]:
-        begun = time.perf_counter()
-        return self._run(requests), time.perf_counter() - begun
+        with self._turn:
+            begun = time.perf_counter()
+            return self._run(requests), time.perf_counter() - begun
+
+    def _joined(self, join: Callable[[Feed[Request, Result]], None], feed: Feed[Request, Result]) -> None:
+        with self._turn:
+            join(feed)
 
     def _picked(self) -> list[Pair[Request]]:
         """Takes the requests of the next batch; a caller that was cancelled needs no answer."""
@@ -162,6 +176,8 @@ class Batcher(Generic[Request, Result]):
                 self._alone.extend(batch)
             else:
                 self._failed(batch, error)
+                self._rest(_TURNS_TO_CANCEL)
+                return
         elif feed is not None:
             self._failed(batch, ModelError(f"A model gave no result for {len(batch)} requests."))
         else:
@@ -175,6 +191,13 @@ class Batcher(Generic[Request, Result]):
                         slot.took(seconds / len(batch))
                         slot.set_result(result)
         self._next()
+
+    def _rest(self, turns: int) -> None:
+        """Starts the next batch after so many turns of the loop: callers that failed cancel their other requests."""
+        if turns:
+            asyncio.get_running_loop().call_soon(self._rest, turns - 1)
+        else:
+            self._next()
 
     def _failed(self, batch: Sequence[Pair[Request]], error: BaseException) -> None:
         # Whatever a back end raises belongs to its callers.

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from ..core.errors import CodeVQAError
+from ..models.turn import Turn
 
 __all__ = ["BatchStats", "Feed", "Pair", "Slot", "tell"]
 
@@ -70,6 +71,7 @@ class Feed(Generic[Request, Result]):
         most: requests under way at once.
         stats: counts each take as a batch.
         loop: where results are handed out.
+        turn: the function's; while others wait for it, those who wait here are left for the next feed.
     """
 
     def __init__(
@@ -79,11 +81,12 @@ class Feed(Generic[Request, Result]):
         most: int,
         stats: BatchStats,
         loop: asyncio.AbstractEventLoop,
+        turn: Turn,
     ) -> None:
         self.open: dict[int, Pair[Request]] = {}
         """What was taken and has no result yet."""
         self._first, self._waiting, self._most = deque(first), waiting, most
-        self._stats, self._loop = stats, loop
+        self._stats, self._loop, self._turn = stats, loop, turn
         self._numbers = itertools.count()
         self._since = time.perf_counter()
         self._share = 0.0
@@ -91,11 +94,11 @@ class Feed(Generic[Request, Result]):
         self._begun: dict[int, float] = {}
 
     def take(self, most: int) -> Sequence[tuple[int, Request]]:
-        """Returns the next requests, each with its number; none where nobody waits."""
+        """Returns the next requests, each with its number; none where nobody waits, or others want their turn."""
         taken: list[tuple[int, Request]] = []
         self._pass()
         most = min(most, self._most - len(self.open))
-        for queue in (self._first, self._waiting):
+        for queue in (self._first,) if self._turn.wanted else (self._first, self._waiting):
             while queue and len(taken) < most:
                 pair = queue.popleft()
                 if not pair[1].done():

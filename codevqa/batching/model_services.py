@@ -23,6 +23,7 @@ from ..models.base import (
     Models,
     SimilarityRequest,
 )
+from ..models.turn import turn_of
 from .batcher import Batcher, Company
 from .call_cache import CallCache, Memory, Usage
 from .feed import Feed
@@ -39,7 +40,8 @@ BATCH = 64
 class ModelServices:
     """Async, batched calls of each model. Made and used on the engine's event loop.
 
-    Calls of one model object never overlap, even when it plays two roles. Equal calls under way are made once, and
+    Calls of one model object never overlap, even when it plays two roles or serves several engines, which take turns
+    (:mod:`codevqa.models.turn`). Equal calls under way are made once, and
     finished ones remembered, except failures and completions that say nothing.
 
     Args:
@@ -169,7 +171,8 @@ class ModelServices:
             thread = ThreadPoolExecutor(1, thread_name_prefix=f"codevqa-{type(model).__name__}")
             self._threads[id(model)] = thread
         liked: int = getattr(model, "batch", BATCH)
-        batcher = Batcher(run, thread, max_size=self._max_batch or liked, max_wait=self._max_wait, join=join)
+        most, turn = self._max_batch or liked, turn_of(model)
+        batcher = Batcher(run, thread, max_size=most, max_wait=self._max_wait, join=join, turn=turn)
         return CallCache(
             batcher,
             lambda one: (self._home, kind, *key(one)),

@@ -1,9 +1,15 @@
 """The one seam to everything that costs a GPU or a network: small batch protocols.
 
-Each method takes a sequence of requests and returns as many results, in order. A result for one request must not
-depend on what else is in its batch, beyond rounding. Back ends are called from one thread at a time. One may say how
-many requests it likes best in one call, in an attribute ``batch``, and a language model that it honours
-:attr:`GenerationRequest.grammar`, by an attribute ``constrains`` that is true; the others are never sent one.
+Each method takes a sequence of requests and returns as many results, in order. A result must depend on its request
+alone, beyond rounding: not on what else is in its batch, nor on what was asked before.
+
+Engines call a model object from one thread at a time, however many engines use it, and the built-in back ends take
+direct callers in the same order. So a model of your own needs no locks. Two objects that share a part, such as a
+network, must say so: give each the attribute ``turn = Turn(part)`` (:mod:`.turn`). Write ``with self.turn:`` in methods
+that you also call yourself. ``turn = Turn()`` says that any number of threads may call at once.
+
+A back end may say how many requests it likes best in one call, in an attribute ``batch``, and a language model that it
+honours :attr:`GenerationRequest.grammar`, by an attribute ``constrains`` that is true; the others are never sent one.
 """
 
 from __future__ import annotations
@@ -64,7 +70,7 @@ class RequestFeed(Protocol):
     """Requests of many callers, for a model that begins new ones while it works on others."""
 
     def take(self, most: int) -> Sequence[tuple[int, GenerationRequest]]:
-        """Returns the next requests, each with its number; none where nobody waits."""
+        """Returns the next requests, each with its number; none where nobody waits, or others want the model."""
         ...
 
     def give(self, number: int, result: Completion | CodeVQAError) -> None:

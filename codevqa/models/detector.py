@@ -18,6 +18,7 @@ from .base import Box, DetectRequest
 from .blip.batches import run_in_batches
 from .causal_lm.loading import place_for, quiet
 from .library_errors import first_line
+from .turn import Turn
 
 __all__ = ["ZeroShotDetector"]
 
@@ -58,6 +59,7 @@ class ZeroShotDetector:
         """Precision and device."""
         self.batch = max_batch or (8 if network.device.type == "cuda" else 1)
         self._network, self._processor = network, processor
+        self.turn = Turn(network, processor)
         self._asked = _ASKED[kind]
         self._threshold = threshold
 
@@ -118,11 +120,12 @@ class ZeroShotDetector:
         for place, request in enumerate(requests):
             # Pictures of other sizes would be padded to one, and what is found depend on company.
             sizes.setdefault(request.picture.pixels.size, []).append(place)
-        for places in sizes.values():
-            several = [requests[place] for place in places]
-            boxes = run_in_batches(self._boxes, several, self.batch, lambda: None, what="The detector")
-            for place, own in zip(places, boxes, strict=True):
-                found[place] = own
+        with self.turn:
+            for places in sizes.values():
+                several = [requests[place] for place in places]
+                boxes = run_in_batches(self._boxes, several, self.batch, lambda: None, what="The detector")
+                for place, own in zip(places, boxes, strict=True):
+                    found[place] = own
         return found
 
     @torch.inference_mode()

@@ -20,6 +20,7 @@ from ..core.text import shown_address
 from .base import Completion, GenerationRequest, cut_at_stop
 from .server_reply import END, Failure, ServerReply, read
 from .text_stream import TextStream, stream_of
+from .turn import Turn
 
 MAX_STOPS = 4
 """Stop strings a server is asked to watch for, the limit of OpenAI's; the rest are cut off here."""
@@ -106,6 +107,7 @@ class OpenAILM:
         self.timeout = timeout
         self.max_retries = max_retries
         self.concurrency = concurrency
+        self.turn = Turn()  # any number of threads may ask at once
         self._client = httpx2.Client(
             # A packed answer may unpack to any size; a redirect would take prompt and key to another server.
             headers={"Accept-Encoding": "identity", "Content-Type": "application/json"}
@@ -143,7 +145,8 @@ class OpenAILM:
             SetupError: a completion is to be held to a grammar, and how the server takes one is not said.
         """
         cancelled = threading.Event()
-        futures = [self._threads.submit(self._complete, request, cancelled) for request in requests]
+        with self.turn:
+            futures = [self._threads.submit(self._complete, request, cancelled) for request in requests]
         try:
             done, _ = wait(futures, return_when=FIRST_EXCEPTION)
             for future in done:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,7 @@ from cachetools import LRUCache
 
 from ..core.errors import CodeVQAError, ModelError, ModelNotFoundError
 from .library_errors import first_line
+from .turn import Turn, turn_of
 
 __all__ = ["ExampleIndex", "Retriever", "SentenceRetriever"]
 
@@ -38,6 +40,7 @@ class SentenceRetriever:
     def __init__(self, model: Any, name: str) -> None:
         self.name = name
         self._model = model
+        self.turn = Turn(model)
         self.computes = f"{str(model.dtype).removeprefix('torch.')} on {model.device}"
         """Precision and device."""
         self.batches = str(model.device) != "cpu"
@@ -71,12 +74,21 @@ class SentenceRetriever:
         """Returns embeddings as the model gives them (``all-mpnet-base-v2`` normalises them itself)."""
         from .cuda_streams import short_work
 
-        with short_work(self._model.device):
+        with self.turn, short_work(self._model.device):
             return np.asarray(self._model.encode(list(sentences), show_progress_bar=False), dtype=np.float32)
 
 
-_THREAD = ThreadPoolExecutor(1, "codevqa-retriever")
-"""Tokenizers are not for several threads at once."""
+_thread = ThreadPoolExecutor(1, "codevqa-retriever")
+"""Embeds what was asked for while it embedded, all at once."""
+
+
+def _renew() -> None:
+    global _thread
+    _thread = ThreadPoolExecutor(1, "codevqa-retriever")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)  # a child has none of its parent's threads
 
 
 class ExampleIndex:
@@ -84,6 +96,7 @@ class ExampleIndex:
 
     def __init__(self, retriever: Retriever, questions: Sequence[str]) -> None:
         self._retriever = retriever
+        self._turn = turn_of(retriever)
         self._questions = list(questions)
         self._embeddings: npt.NDArray[np.float64] | None = None
         self._orders: LRUCache[str, npt.NDArray[np.intp]] = LRUCache(4096)
@@ -100,7 +113,7 @@ class ExampleIndex:
         with self._lock:
             order = self._orders.get(question)
         if order is None:
-            order = _THREAD.submit(self._learn, [question]).result()[0]
+            order = _thread.submit(self._learn, [question]).result()[0]
         return tuple(int(place) for place in order[:count])
 
     async def prepare(self, question: str) -> None:
@@ -112,7 +125,7 @@ class ExampleIndex:
             if question in self._orders:
                 return
             self._waiting.append(question)
-        await asyncio.get_running_loop().run_in_executor(_THREAD, self._learn_waiting, question)
+        await asyncio.get_running_loop().run_in_executor(_thread, self._learn_waiting, question)
 
     def _learn_waiting(self, question: str) -> None:
         # All who came while others were embedded; for the rest of them nothing is left to do then.
@@ -138,7 +151,8 @@ class ExampleIndex:
 
     def _embed(self, sentences: Sequence[str]) -> npt.NDArray[np.float64]:
         try:
-            return self._retriever.embed(sentences).astype(np.float64)
+            with self._turn:
+                return self._retriever.embed(sentences).astype(np.float64)
         except CodeVQAError:
             raise
         except Exception as error:  # whatever a retriever raises belongs to its callers

@@ -31,6 +31,7 @@ from ...models.base import (
     SimilarityRequest,
 )
 from ...models.retrieval import Retriever
+from ...models.turn import Turn, turn_of
 from .calls import DAMAGE, CallStore, State, Stored, key_of
 
 __all__ = [
@@ -63,6 +64,7 @@ class _Recorded(Generic[_Model]):
         self.chat = bool(about.get("chat", False))
         self.chat_only = bool(about.get("chat_only", False))
         self.model = model
+        self.turn = Turn() if model is None else turn_of(model)
         self._store = store
         self._identity = {"model": about["model"], "settings": about["settings"]}
 

@@ -6,7 +6,6 @@ CLS, starts from "a picture of", and samples among the likeliest tokens.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Unpack, cast
@@ -20,6 +19,7 @@ from ..base import CaptionRequest
 from ..cpu_threads import NetworkThread
 from ..cuda_streams import loaded, short_work
 from ..options import CaptionerOptions, FeatureOptions
+from ..turn import Turn
 from .batches import rows_that_fit, run_in_batches
 from .caption_text import CaptionText
 from .checkpoint import Checkpoint, DType, load_checkpoint
@@ -53,6 +53,7 @@ class BlipCaptioner:
         self.name = checkpoint.name
         self.grid = checkpoint.grid
         self.stats = BlipStats()
+        self.turn = Turn(checkpoint.model, checkpoint.tokenizer)
         self._at = checkpoint
         # [CLS] a picture of [SEP], of which [CLS] becomes [DEC] and [SEP] goes.
         opening = (checkpoint.dec_id, *checkpoint.tokenizer(prompt)["input_ids"][1:-1])
@@ -70,7 +71,6 @@ class BlipCaptioner:
         self._others: dict[tuple[int, int], tuple[CaptionRules, CaptionDecoder]] = {}
         self._max_batch = max_batch
         self._vision = VisionTower(checkpoint, self.stats, fast=fast, max_batch=max_batch, **options)
-        self._lock = threading.Lock()
         loaded(checkpoint.device)
 
     @classmethod
@@ -121,7 +121,7 @@ class BlipCaptioner:
             # Captions of about as many patches make a batch: what one has fewer is padded, and computed in vain.
             groups.setdefault((_room_for(self._count(request)), request.tokens), []).append(index)
         results: list[list[int]] = [[] for _ in requests]
-        with self._lock, short_work(self._at.device):
+        with self.turn, short_work(self._at.device):
             for (patches, tokens), indices in groups.items():
                 indices.sort(key=lambda index: requests[index].picture.key)
                 _, decoder = self._writing(tokens)
@@ -136,7 +136,7 @@ class BlipCaptioner:
     def prompt_logits(self, request: CaptionRequest) -> torch.Tensor:
         """Returns the decoder's logits, (prompt tokens, vocabulary), after each token of the prompt."""
         check_patches(request, self.grid)
-        with self._lock, short_work(self._at.device):
+        with self.turn, short_work(self._at.device):
             embeddings, index = self._shown([request], self._count(request), self._features([request]))
             return self._decoder.prompt_logits(embeddings[index[0]]).float().cpu()
 

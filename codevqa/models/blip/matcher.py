@@ -7,7 +7,6 @@ the "match" logit. LAVIS's callers strip a question's trailing "?" first; texts 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Unpack, cast
 
@@ -19,6 +18,7 @@ from ..base import Map, Match, MatchRequest, SimilarityRequest
 from ..cpu_threads import NetworkThread
 from ..cuda_streams import loaded, short_work
 from ..options import Average, FeatureOptions, MatcherOptions
+from ..turn import Turn
 from .batches import rows_that_fit, run_in_batches
 from .checkpoint import Checkpoint, DType, load_checkpoint
 from .choice import text_encoder
@@ -57,6 +57,7 @@ class BlipMatcher:
         self.name = checkpoint.name
         self.grid = checkpoint.grid
         self.stats = BlipStats()
+        self.turn = Turn(checkpoint.model, checkpoint.tokenizer)
         self._at = checkpoint
         self._average = average
         self._max_length = max_length
@@ -64,7 +65,6 @@ class BlipMatcher:
         self._vision = VisionTower(checkpoint, self.stats, fast=fast, max_batch=max_batch, **options)
         self._thread = NetworkThread(checkpoint.model.text_encoder, blocks, checkpoint.device)
         self._text = self._thread.run(text_encoder, checkpoint, block, fast=fast)
-        self._lock = threading.Lock()
         loaded(checkpoint.device)
 
     @classmethod
@@ -104,7 +104,7 @@ class BlipMatcher:
         Raises:
             ModelError: the network failed.
         """
-        with self._lock, short_work(self._at.device):
+        with self.turn, short_work(self._at.device):
             return _in_picture_order(self._match, requests, self._batch(), self._text.release)
 
     def similarity(self, requests: Sequence[SimilarityRequest]) -> list[float]:
@@ -113,7 +113,7 @@ class BlipMatcher:
         Raises:
             ModelError: the network failed.
         """
-        with self._lock, short_work(self._at.device):
+        with self.turn, short_work(self._at.device):
             return _in_picture_order(self._similarity, requests, self._batch(), self._text.release)
 
     def token_maps(self, requests: Sequence[MatchRequest]) -> list[tuple[Map, Map]]:
@@ -121,7 +121,7 @@ class BlipMatcher:
 
         For figures and parity checks; the focus is not looked at.
         """
-        with self._lock, short_work(self._at.device):
+        with self.turn, short_work(self._at.device):
             return _in_picture_order(self._token_maps, requests, self._batch(), self._text.release)
 
     def _match(self, requests: Sequence[MatchRequest]) -> list[Match]:

@@ -54,9 +54,8 @@ _threads_guard = threading.Lock()
 
 
 def _forget_threads() -> None:
-    global _threads, _threads_guard
-    _threads, _threads_guard = None, threading.Lock()
-    _resized.underway.clear()
+    global _resized, _threads, _threads_guard
+    _resized, _threads, _threads_guard = _Resized(_RESIZED_BYTES), None, threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):

@@ -21,6 +21,7 @@ from ..base import Completion, GenerationRequest, Message, RequestFeed, cut_at_s
 from ..cpu_threads import computing
 from ..library_errors import first_line
 from ..text_stream import stream_of
+from ..turn import Turn
 from .cpu.decoder import PackedDecoder
 from .generate import GenerateDecoder
 from .gpu.decoder import SlotDecoder
@@ -78,6 +79,7 @@ class TransformersLM:
         self.computes = f"{str(model.dtype).removeprefix('torch.')} on {model.device}"
         """Precision and device; linear layers in eight bits count as what they give."""
         self.tokenizer = tokenizer
+        self.turn = Turn(model, tokenizer)
         self.max_batch = max_batch
         self.stats = LMStats()
         own = model.generation_config
@@ -166,12 +168,13 @@ class TransformersLM:
             SetupError: a chat prompt, and the tokenizer has no chat template; or a grammar, and the package that
                 holds completions to one is absent.
         """
-        tokenised = [self._tokenise(index, request) for index, request in enumerate(requests)]
-        if not tokenised:
-            return []
-        with self._at_work(tokenised):
-            made = self._run(tokenised)
-        return [self._finish(request, made[request.index]) for request in tokenised]
+        with self.turn:
+            tokenised = [self._tokenise(index, request) for index, request in enumerate(requests)]
+            if not tokenised:
+                return []
+            with self._at_work(tokenised):
+                made = self._run(tokenised)
+            return [self._finish(request, made[request.index]) for request in tokenised]
 
     def generate_joining(self, feed: RequestFeed) -> None:
         """Continues the prompts of a feed until it has no more; each begins as soon as another has ended.
@@ -179,6 +182,10 @@ class TransformersLM:
         Raises:
             ModelError: memory ran out on one prompt.
         """
+        with self.turn:
+            self._generate_joining(feed)
+
+    def _generate_joining(self, feed: RequestFeed) -> None:
         if not self.own_loop:
             while taken := feed.take(self.max_batch):
                 for (number, _), done in zip(taken, self.generate([request for _, request in taken]), strict=True):

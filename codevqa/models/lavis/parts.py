@@ -34,6 +34,7 @@ class LavisMatcher:
         self.name = f"lavis:{name}"
         self.grid = int(process.described["grid"])
         self.process = process
+        self.turn = process.turn
         self._average = average
 
     @classmethod
@@ -106,6 +107,7 @@ class LavisCaptioner:
         self.name = f"lavis:{name}"
         self.grid = int(process.described["grid"])
         self.process = process
+        self.turn = process.turn
         self._lengths = min_length, max_length
         self._top_k = top_k
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import ModelError, SetupError
+from ..turn import Turn
 from . import frames
 from .frames import Array, Frame, FrameError, read_frame, write_frame
 
@@ -44,7 +45,7 @@ class LavisProcess:
         self._command = [str(python), "-E", "-s", frames.__file__, str(script)]
         self._model = model
         self._limit = limit
-        self._lock = threading.Lock()
+        self.turn = Turn(self._command)
         self._life: _Life | None = None
         self.described = self._started()[1]
         """What it says of its model."""
@@ -61,7 +62,7 @@ class LavisProcess:
             ModelError: the model failed, or its process died, hung or wrote nonsense.
             SetupError: there was no process left, and a new one does not start.
         """
-        with self._lock:
+        with self.turn:
             life = self._life
             if life is None or life.process.poll() is not None:
                 life, _ = self._started()

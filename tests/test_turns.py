@@ -1,0 +1,387 @@
+"""A model computes for one caller at a time: engines that share it, threads of the user's, and processes."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import lm_kit
+import numpy as np
+import pytest
+from engine_kit import BLUE, GREEN, RED
+from lm_kit import HEAD, gpt2, llama, mixed
+from openai_kit import Reply, Serve, completion
+from test_lm_joining import build as in_slots
+from tiny import GRID, noise_picture, write_blip
+from transformers import BlipForConditionalGeneration, BlipForImageTextRetrieval
+
+from codevqa import CodeVQA, QuerySettings, Settings
+from codevqa.batching.model_services import ModelServices
+from codevqa.core.errors import SetupError
+from codevqa.engine.codevqa import Question
+from codevqa.models.base import CaptionRequest, Completion, GenerationRequest, MatchRequest, Models, SimilarityRequest
+from codevqa.models.blip import BlipCaptioner, BlipMatcher
+from codevqa.models.blip.checkpoint import load_checkpoint
+from codevqa.models.causal_lm import TransformersLM
+from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
+from codevqa.models.openai_lm import OpenAILM
+from codevqa.models.retrieval import ExampleIndex
+from codevqa.models.turn import Turn
+from codevqa.prompts import load
+from codevqa.writing.writer import Writer
+
+Asked = TypeVar("Asked")
+GARDEN = Path(__file__).resolve().parents[1] / "examples" / "pictures" / "garden.png"
+
+
+def at_once(ask: Callable[[Asked], Any], asked: Sequence[Asked], threads: int = 3) -> list[Any]:
+    """What each thread gets that asks one after another, each from another one on."""
+
+    def all_from(start: int) -> list[Any]:
+        places = [*range(start, len(asked)), *range(start)]
+        found = {place: ask(asked[place]) for place in places}
+        return [found[place] for place in range(len(asked))]
+
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(all_from, range(threads)))
+
+
+def services_of(lm: Any, matcher: Any = None, captioner: Any = None) -> ModelServices:
+    models = Models(lm, matcher or FakeMatcher(6), captioner or FakeCaptioner(grid=6))
+    return ModelServices(models, lm, max_batch=4, max_wait=0.001, remember=0)
+
+
+# -- engines and threads get what each gets alone ----------------------------------------------------------------------
+
+
+def test_engines_over_one_set_of_models_answer_as_each_alone(mini: CodeVQA) -> None:
+    things = ("ball", "box", "tree")
+    asked = [
+        Question(GARDEN, f"{what} {thing}?")
+        for what in ("Is there a red", "How many", "Where is the")
+        for thing in things
+    ]
+    settings = replace(mini.settings, remember=0)
+    other = replace(settings, seed=5, query=replace(settings.query, captions=5))
+
+    def answers(engine: CodeVQA) -> list[tuple[object, ...]]:
+        return [(one.text, one.program, str(one.error)) for one in engine.ask_many(asked)]
+
+    with CodeVQA(mini.writer, mini.models, settings) as one, CodeVQA(mini.writer, mini.models, other) as two:
+        expected = [answers(one), answers(two)]
+        with ThreadPoolExecutor(2) as pool:
+            assert list(pool.map(answers, (one, two))) == expected
+
+
+@pytest.mark.parametrize("make", [llama, gpt2])
+@pytest.mark.parametrize("way", ["packed", "slots", "generate"])
+def test_threads_read_what_each_reads_alone(way: str, make: Callable[[], Any]) -> None:
+    lm = in_slots(make) if way == "slots" else lm_kit.build(make, loop=None if way == "packed" else False)
+    found = at_once(lambda request: lm.generate([request])[0], mixed())
+    assert found == [lm_kit.alone(make)] * 3
+
+
+def test_two_objects_over_one_network_share_its_turn() -> None:
+    one = lm_kit.build(llama)
+    other = TransformersLM(one.model, one.tokenizer, name="other", loop=False)
+    requests = list(enumerate(mixed()))
+    found = at_once(lambda asked: (one, other)[asked[0] % 2].generate([asked[1]])[0], requests)
+    assert found == [lm_kit.alone(llama)] * 3
+
+
+def test_threads_match_and_caption_as_each_alone(tmp_path: Path) -> None:
+    pictures = [noise_picture(seed) for seed in range(4)]
+    at = load_checkpoint(
+        write_blip(tmp_path / "matcher", "matcher"), BlipForImageTextRetrieval, device="cpu", dtype=None
+    )
+    matchers = (
+        BlipMatcher(at, block=1, max_length=9),
+        BlipMatcher(at, block=1, fast=False, max_length=5),
+    )  # over one tokenizer
+    captioner = BlipCaptioner(
+        load_checkpoint(
+            write_blip(tmp_path / "captioner", "captioner"), BlipForConditionalGeneration, device="cpu", dtype=None
+        )
+    )
+
+    def ask(number: int) -> tuple[object, ...]:
+        picture, matcher = pictures[number % 4], matchers[number % 2]
+        text = " ".join(["red dog on the green bench in a park"] * (1 + number % 3))
+        (match,) = matcher.match([MatchRequest(picture, text)])
+        similarity = matcher.similarity([SimilarityRequest(picture, text)])
+        caption = captioner.caption([CaptionRequest(picture, tuple(range(number % GRID**2 + 1)), number)])
+        return match.relevance.tobytes(), match.logit, similarity, caption
+
+    numbers = list(range(12))
+    alone = [ask(number) for number in numbers]
+    assert at_once(ask, numbers) == [alone] * 3
+
+
+class Strict:
+    """Fails where somebody comes in while another is in."""
+
+    def __init__(self) -> None:
+        self.inside = threading.Lock()
+
+    def __enter__(self) -> None:
+        assert self.inside.acquire(blocking=False), "entered twice"
+        time.sleep(0.002)
+
+    def __exit__(self, *_: object) -> None:
+        self.inside.release()
+
+
+class StrictLM(ScriptedLM):
+    """A language model that two may not enter, over something that may be another's as well."""
+
+    def __init__(self, network: Strict, text: str) -> None:
+        super().__init__(text)
+        self.network = network
+
+    def generate(self, requests: Sequence[GenerationRequest]) -> list[Completion]:
+        with self.network:
+            return super().generate(requests)
+
+
+class StrictCaptioner(FakeCaptioner):
+    """A captioner that two may not enter."""
+
+    def __init__(self, network: Strict) -> None:
+        super().__init__(lambda request: f"thing {request.seed}", grid=6)
+        self.network = network
+
+    def caption(self, requests: Sequence[CaptionRequest]) -> list[str]:
+        with self.network:
+            return super().caption(requests)
+
+
+@pytest.mark.parametrize("share", [False, True])
+def test_back_ends_of_the_user_s_are_never_entered_twice(share: bool) -> None:
+    program = 'answer = query(img, "What is it?") + " and " + query(img, "Where is it?")'
+    network = Strict()
+    writer, reader = StrictLM(network, program), StrictLM(network if share else Strict(), " it\n")
+    captioner = StrictCaptioner(network if share else Strict())
+    if share:
+        for each in (writer, reader, captioner):
+            each.turn = Turn(network)  # type: ignore[union-attr]
+    models = Models(reader, FakeMatcher(6), captioner)
+    prompts = Writer(writer, {"image": load("gqa"), "set": load("covr")})
+    settings = [Settings(seed=seed, query=QuerySettings(captions=2, patches=5)) for seed in (1, 2)]
+    asked = [Question(picture, f"What is {n}?") for picture in (RED, GREEN, BLUE) for n in range(4)]
+    one, two = (CodeVQA(prompts, models, numbers) for numbers in settings)
+    with one, two, ThreadPoolExecutor(2) as pool:
+        done = list(pool.map(lambda engine: engine.ask_many(asked, errors="raise"), (one, two)))
+    assert {(answer.text, answer.error) for answers in done for answer in answers} == {("it and it", None)}
+
+
+def test_a_server_is_asked_by_engines_at_once(serve: Serve) -> None:
+    both = threading.Barrier(2)
+
+    def answer(path: str, body: dict[str, Any], number: int) -> Reply:
+        both.wait(20)  # until the other is here, too
+        return completion("yes")
+
+    lm = OpenAILM("m", base_url=serve(answer).url, form="completion")
+
+    async def one(prompt: str) -> str:
+        services = services_of(lm)
+        try:
+            return (await services.read(GenerationRequest(prompt, 5))).text
+        finally:
+            services.close()
+
+    assert at_once(lambda prompt: asyncio.run(one(prompt)), ["a"], 2) == [["yes"], ["yes"]]
+
+
+# -- in fair order, and to the end -------------------------------------------------------------------------------------
+
+
+def test_turns_are_given_in_the_order_of_asking_and_may_be_entered_again() -> None:
+    part, came = object(), []
+    turn = Turn(part)
+
+    def wait(number: int) -> None:
+        with Turn(part, object()):
+            came.append(number)
+
+    with turn, turn:
+        threads = [threading.Thread(target=wait, args=(number,)) for number in range(5)]
+        for thread in threads:
+            before = len(turn._lines[0].waiting)
+            thread.start()
+            while len(turn._lines[0].waiting) == before:
+                time.sleep(0.001)
+        assert turn.wanted and not came
+    for thread in threads:
+        thread.join()
+    assert came == [0, 1, 2, 3, 4] and not turn.wanted
+
+
+def test_whoever_is_interrupted_while_he_waits_leaves_the_line() -> None:
+    turn = Turn(object(), object())
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with turn:
+            held.set()
+            assert done.wait(10)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait(10)
+    timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt), turn:
+        time.sleep(5)  # not reached
+    assert not turn.wanted
+    done.set()
+    holder.join()
+    with turn:  # nobody has it
+        pass
+
+
+@pytest.mark.parametrize("who", ["engine", "caller"])
+def test_a_model_that_takes_requests_as_they_come_gives_way(who: str) -> None:
+    lm = in_slots(llama)
+    loop = asyncio.new_event_loop()
+    busy = services_of(lm)
+    stop = threading.Event()
+    answered: list[str] = []
+
+    async def keep_busy() -> None:
+        async def forever(first: int) -> None:
+            number = first
+            while not stop.is_set():
+                number += 10
+                answered.append((await busy.read(GenerationRequest(f"{HEAD}red {number}", 30))).text)
+
+        await asyncio.gather(*(forever(first) for first in range(10)))  # more than it has slots
+
+    async def ask(request: GenerationRequest) -> Completion:
+        services = services_of(lm)
+        try:
+            return await asyncio.wait_for(services.read(request), 20)
+        finally:
+            services.close()
+
+    request = GenerationRequest("box", 12)
+    (expected,) = lm.generate([request])
+    thread = threading.Thread(target=loop.run_until_complete, args=(keep_busy(),))
+    thread.start()
+    try:
+        while len(answered) < 8:
+            time.sleep(0.001)
+        for _ in range(3):
+            found = asyncio.run(ask(request)) if who == "engine" else lm.generate([request])[0]
+            assert found == expected
+    finally:
+        stop.set()
+        thread.join()
+        busy.close()
+        loop.close()
+
+
+def test_an_engine_that_closes_leaves_the_other_its_work_and_its_own_threads_end() -> None:
+    before = set(threading.enumerate())
+    entered, go_on = threading.Event(), threading.Event()
+
+    def read(request: GenerationRequest) -> str:
+        entered.set()
+        assert go_on.wait(20)
+        return " yes"
+
+    reader = ScriptedLM(read)
+    prompts = Writer(ScriptedLM('answer = query(img, "Is it?")'), {"image": load("gqa"), "set": load("covr")})
+    models = Models(reader, FakeMatcher(6), FakeCaptioner(lambda request: f"thing {request.seed}", grid=6))
+    one, two = (CodeVQA(prompts, models, Settings(seed=seed, workers=2)) for seed in (1, 2))
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(two.ask, RED, "Is it red?")
+        assert entered.wait(20)
+        one.close()
+        go_on.set()
+        assert asked.result(20).text == "yes"
+    assert two.ask(GREEN, "Is it red?").text == "yes"
+    two.close()
+    left = {thread for thread in set(threading.enumerate()) - before if "retriever" not in thread.name}
+    assert not left
+
+
+def test_nothing_keeps_a_model_once_its_engines_are_gone() -> None:
+    lm = ScriptedLM("x")
+    for _ in range(2):
+        services = services_of(lm)
+        asyncio.run(_read(services))
+        services.close()
+    gone = weakref.ref(lm)
+    del lm, services
+    gc.collect()
+    assert gone() is None
+
+
+async def _read(services: ModelServices) -> None:
+    await services.read(GenerationRequest("a", 5))
+
+
+# -- processes ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def in_a_fork() -> Iterator[Callable[[Callable[[], object]], str]]:
+    """Runs something in a forked process; returns what it gives, or the error."""
+
+    def run(work: Callable[[], object]) -> str:
+        reading, writing = os.pipe()
+        child = os.fork()
+        if not child:
+            try:
+                said = str(work())
+            except BaseException as error:  # noqa: BLE001 - told to the parent
+                said = f"{type(error).__name__}: {error}"
+            os.write(writing, said.encode())
+            os._exit(0)
+        os.close(writing)
+        timer = threading.Timer(20, os.kill, (child, signal.SIGKILL))
+        timer.start()
+        with os.fdopen(reading) as told:
+            said = told.read()
+        os.waitpid(child, 0)
+        timer.cancel()
+        return said or "hung"
+
+    yield run
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_fork_says_that_it_cannot_use_what_was_loaded_before_it(
+    in_a_fork: Callable[[Callable[[], object]], str],
+) -> None:
+    lm = lm_kit.build(llama)
+    request = GenerationRequest("red", 3)
+    lm.generate([request])
+    refused = in_a_fork(lambda: lm.generate([request]))
+    assert refused.startswith(f"{SetupError.__name__}: A model") and "spawn" in refused
+    server = OpenAILM("m", base_url="http://127.0.0.1:9/v1", api_key="k")
+    assert "spawn" in in_a_fork(lambda: server.generate([request]))
+
+    class Letters:
+        name = "letters"
+
+        def embed(self, sentences: Sequence[str]) -> Any:
+            return np.array([[one.count("s"), one.count("o")] for one in sentences], np.float32)
+
+    def nearest() -> tuple[int, ...]:
+        return ExampleIndex(Letters(), ["one", "seven"]).nearest("six", 1)
+
+    assert nearest() == (1,)
+    assert in_a_fork(nearest) == "(1,)"  # its thread is made anew
