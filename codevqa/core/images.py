@@ -173,15 +173,17 @@ def _copied(image: PILImage.Image, shown: str) -> bytes | PILImage.Image:
 def _file_of(image: PILImage.Image) -> bytes | None:
     """Returns the file of a picture that was opened and not decoded, so that its owner need not wait for that.
 
-    None where the file would be decoded to something else, such as another frame, or a draft.
+    None where the file is too long, or would be decoded to something else, such as another frame, or a draft.
     """
     file = getattr(image, "fp", None)
     if file is None or not getattr(image, "tile", None):
         return None
     place = file.tell()
     file.seek(0)
-    content: bytes = file.read(MAX_BYTES)
+    content: bytes = file.read(MAX_BYTES + 1)
     file.seek(place)
+    if len(content) > MAX_BYTES:
+        return None
     with PILImage.open(io.BytesIO(content), formats=FORMATS) as again:
         same = all(getattr(again, name) == getattr(image, name) for name in ("tile", "info", "_exif"))
     return content if same else None
