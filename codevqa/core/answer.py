@@ -43,7 +43,7 @@ class Answer:
     tokens: int = 0
     """Tokens the language models read and wrote, as far as they count them."""
     cost: Cost | None = field(default=None, compare=False)
-    """What it took to find, without waiting; None in answers from before it was reckoned."""
+    """What it took to find, without waiting; None where it could not be answered at all."""
     warnings: tuple[DomainWarning, ...] = ()
     """Why the answer is not to be relied on: what lies outside of the models' domain."""
     sources: tuple[ImageSource, ...] = field(default=(), compare=False, repr=False)

@@ -92,8 +92,8 @@ def decode(data: Mapping[str, Any], answer: type[Answer]) -> Answer:
             seconds=_read_float(data["seconds"]),
             models=dict(data["models"]),
             tokens=data["tokens"],
-            cost=None if data.get("cost") is None else Cost(**data["cost"]),  # not in files from before it was reckoned
-            warnings=tuple(map(_read_warning, data.get("warnings", ()))),  # not in files from before there were any
+            cost=None if data["cost"] is None else Cost(**data["cost"]),
+            warnings=tuple(map(_read_warning, data["warnings"])),
         )
         check_kind(read, answer, "answer")
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
@@ -112,8 +112,6 @@ def digest(answer: Answer) -> str:
     del shown["cost"]
     for call in shown["calls"]:
         del call["remembered"], call["ahead"]
-    if not shown["warnings"]:
-        del shown["warnings"]  # digests of answers from before there were any stay theirs
     text = json.dumps(shown, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -155,8 +153,8 @@ def _read_call(data: Mapping[str, Any]) -> Call:
         line=data["line"],
         evidence=tuple(_read_evidence(one) for one in data["evidence"]),
         error=_read_error(data["error"]),
-        remembered=data.get("remembered", False),  # not in files from before there was such a thing
-        ahead=data.get("ahead", False),
+        remembered=data["remembered"],
+        ahead=data["ahead"],
     )
 
 

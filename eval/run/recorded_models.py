@@ -208,16 +208,10 @@ class RecordedCaptioner(_Recorded[Captioner]):
             ReplayMissError: a replay was asked what is not on record.
             ModelError: as the model behind it.
         """
-
-        def content(request: CaptionRequest) -> Sequence[Any]:
-            asked = [request.picture.key, request.patches, request.seed]
-            # Records from before a length could be asked for go on answering.
-            return asked if request.tokens is None else [*asked, request.tokens]
-
         return self._ask(
             "caption",
             requests,
-            content,
+            lambda one: [one.picture.key, one.patches, one.seed, one.tokens],
             lambda model, some: model.caption(some),
             lambda caption: Stored(json.dumps(caption)),
             lambda stored: _text(json.loads(stored.text)),
