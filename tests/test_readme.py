@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -92,6 +93,15 @@ def test_the_primitive_is_not_shown_with_its_example_or_not_called_by_ask(
     assert "brightness(img: Image) -> float: Returns how bright the image is" in prompt
     nearest = prompt.partition("# Image 1: ")[2].partition("# Image 2: ")[0]
     assert nearest.startswith("Is it dark in the picture?") and 'if brightness(img) < 0.3 else "no"' in nearest
+
+
+def test_the_page_of_docs_trace_is_written(engines: Engines, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    source = (ROOT / "docs" / "trace.md").read_text(encoding="utf-8").partition("```python\n")[2].partition("```")[0]
+    shutil.copy(ROOT / "examples" / "pictures" / "garden.png", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(codevqa.CodeVQA, "from_preset", engines)
+    exec(compile(source, "trace.md", "exec"), {"CodeVQA": codevqa.CodeVQA})
+    assert "<title" in (tmp_path / "out.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
