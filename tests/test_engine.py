@@ -18,7 +18,7 @@ from engine_kit import GREEN, RED, Gate, engine, reader
 from PIL import Image as PILImage
 
 from codevqa import Answer, CodeVQA, Limits, Models, Program, QuerySettings, Question, Settings, Writer
-from codevqa.core.errors import CodeVQAError, ProgramLimitError, QuestionError
+from codevqa.core.errors import CodeVQAError, ProgramError, ProgramLimitError, QuestionError
 from codevqa.core.trace import ImageRef
 from codevqa.models.base import Map
 from codevqa.models.fakes import FakeCaptioner, FakeDetector, FakeMatcher, ScriptedLM
@@ -129,6 +129,28 @@ def test_run_needs_no_question_and_remembers_the_form() -> None:
         program = Program('images = open_images("ImageSet7.jpg")\nanswer = query(images[0], "a?")', form="set")
         evidence = vqa.run(RED, program).trace.calls[1].evidence[0]
     assert len(evidence.captions[0]) == 3  # as many as the set's prompts say
+
+
+def test_calls_of_a_program_that_is_rewritten_keep_their_lines_and_begin_ahead() -> None:
+    source = """found = {
+    im: query(im, "a?")
+    for im in images
+}
+best = max(found, key=found.get)
+del found
+def asked(ims):
+    for im in ims:
+        yield query(im, "b?")
+answer = [*asked([best]), best == images[0]]"""
+    with engine("") as vqa:
+        answer = vqa.run([RED, GREEN], Program(source, form="set"))
+        with pytest.raises(ProgramError) as caught:
+            vqa.run([RED, GREEN], Program(f"{source}\nanswer = found", form="set"))
+    assert answer.value == ["yes", True]
+    assert answer.program is not None and answer.program.source == source
+    made = [(call.line, call.arguments["question"], call.ahead) for call in answer.trace.calls]
+    assert made == [(2, "a?", True), (2, "a?", True), (9, "b?", False)]
+    assert caught.value.line == 11
 
 
 def test_one_picture_may_be_a_set() -> None:

@@ -142,31 +142,37 @@ class vqa_operator:
     truediv = lambda a, b: a / b
 """,
     "statistics": """
-from decimal import Decimal as vqa_Decimal
+from math import frexp as vqa_frexp, isqrt as vqa_isqrt
 
 
-def vqa_data(data, least, what, list=list, len=len, all=all, isinstance=isinstance, int=int):
-    # Floats become decimals of 28 digits, so that sums are rounded once, and whole numbers stay exact.
+def vqa_data(data, least, what, list=list, len=len, all=all, min=min, isinstance=isinstance, int=int):
+    # As whole numbers, all of them so many times as large, for sums must be exact.
     data = list(data)
     if len(data) < least:
         raise ValueError(what)
-    whole = all([isinstance(value, int) for value in data])
-    return (data if whole else [vqa_Decimal(value + 0) for value in data]), whole
+    if all([isinstance(value, int) for value in data]):
+        return data, 1, True
+    parts = [vqa_frexp(value) for value in data]
+    low = min([power for _, power in parts] + [53])
+    return [int(part * 2**53) << (power - low) for part, power in parts], 2 ** (53 - low), False
 
 
-def vqa_ratio(over, under, whole, float=float):
-    if not whole:
-        return float(over / under)
-    return over // under if over % under == 0 else over / under
+def vqa_ratio(over, under, whole):
+    return over // under if whole and over % under == 0 else over / under
 
 
 def vqa_spread(data, less, what, sum=sum, len=len):
-    data, whole = vqa_data(data, 1 + less, what)
+    data, times, whole = vqa_data(data, 1 + less, what)
     n = len(data)
-    if not whole:
-        mean = sum(data) / n
-        return vqa_ratio(sum([(value - mean) ** 2 for value in data]), n - less, False)
-    return vqa_ratio(n * sum([value * value for value in data]) - sum(data) ** 2, n * (n - less), True)
+    over = n * sum([value * value for value in data]) - sum(data) ** 2
+    return over, n * (n - less) * times * times, whole
+
+
+def vqa_root(over, under, whole):
+    # Of so many digits that it is rounded once.
+    scale = 2 ** 220
+    root = vqa_isqrt(over * scale * scale // under)
+    return root / scale
 
 
 def vqa_sorted(data, sorted=sorted, len=len):
@@ -186,12 +192,12 @@ def vqa_counts(data, list=list, max=max):
 
 class vqa_statistics:
     def mean(data, sum=sum, len=len):
-        data, whole = vqa_data(data, 1, "mean requires at least one data point")
-        return vqa_ratio(sum(data), len(data), whole)
+        data, times, whole = vqa_data(data, 1, "mean requires at least one data point")
+        return vqa_ratio(sum(data), len(data) * times, whole)
 
-    def fmean(data, sum=sum, len=len, float=float):
-        data, whole = vqa_data(data, 1, "fmean requires at least one data point")
-        return float(sum(data) / len(data))
+    def fmean(data, sum=sum, len=len):
+        data, times, whole = vqa_data(data, 1, "fmean requires at least one data point")
+        return sum(data) / times / len(data)
 
     def median(data, len=len):
         data, half = vqa_sorted(data)
@@ -215,16 +221,16 @@ class vqa_statistics:
         return vqa_counts(data)
 
     def variance(data):
-        return vqa_spread(data, 1, "variance requires at least two data points")
+        return vqa_ratio(*vqa_spread(data, 1, "variance requires at least two data points"))
 
     def pvariance(data):
-        return vqa_spread(data, 0, "pvariance requires at least one data point")
+        return vqa_ratio(*vqa_spread(data, 0, "pvariance requires at least one data point"))
 
     def stdev(data):
-        return vqa_spread(data, 1, "stdev requires at least two data points") ** 0.5
+        return vqa_root(*vqa_spread(data, 1, "stdev requires at least two data points"))
 
     def pstdev(data):
-        return vqa_spread(data, 0, "pstdev requires at least one data point") ** 0.5
+        return vqa_root(*vqa_spread(data, 0, "pstdev requires at least one data point"))
 """,
     "string": """
 class vqa_string:
