@@ -16,6 +16,7 @@ from data_files import PHONES, SUIT
 from hub_kit import COMMIT, Hub, serve_hub
 from PIL import Image
 
+from codevqa.eval.datasets.hub import _Pictures
 from codevqa.eval.run.store import Store
 from codevqa.eval.task import PictureFile
 
@@ -193,6 +194,15 @@ def test_the_names_in_a_table_lead_out_of_the_cache(hub: Hub) -> None:
     ((first,),) = read(hub, "okvqa hf://own/odd val2014", limit=1)
     assert Path(first["paths"][0]).resolve().is_relative_to(hub.cache / "assets")
     assert not list(hub.cache.parent.rglob("evil*"))
+
+
+def test_names_that_differ_in_marks_alone_share_no_file(tmp_path: Path) -> None:
+    pictures, paths = _Pictures(tmp_path, iter(())), set[Path]()
+    for name in ("a_b", "a/b", "a.b", "a b"):
+        cell = io.BytesIO()
+        Image.new("RGB", (2, 2), (len(paths), 0, 0)).save(cell, "PNG")
+        paths.add(pictures.keep(name, {"bytes": cell.getvalue()}).path)
+    assert len(paths) == len({path.read_bytes() for path in paths}) == 4
 
 
 def test_what_cannot_be_read_is_not_one_line(hub: Hub) -> None:

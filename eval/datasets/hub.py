@@ -21,6 +21,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
+from zlib import crc32
 
 from ...core.errors import InputError, SetupError
 from ..task import Example, PictureFile
@@ -139,7 +140,9 @@ class _Pictures:
         return PictureFile(path)
 
     def _path(self, name: Any) -> Path:
-        return self.folder / (re.sub(r"[^\w-]", "_", str(name)) + ".jpg")  # whatever the table says, in this folder
+        safe = re.sub(r"[^\w-]", "_", str(name))  # whatever the table says, in this folder
+        told_apart = "" if safe == str(name) else f"-{crc32(str(name).encode()):08x}"
+        return self.folder / f"{safe}{told_apart}.jpg"
 
 
 def _gqa(row: Cells, pictures: _Pictures) -> Example:
