@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from PIL import Image as PILImage
 
@@ -133,3 +136,8 @@ def test_a_number_too_long_to_write_leaves_a_program_without_a_shape() -> None:
 
 def test_names_stay_where_they_are_also_written_otherwise() -> None:
     assert shape("def f(cup):\n    return cup\nanswer = f(1)", WANTED) == "def f(cup):\n    return cup\nanswer = f(1)"
+
+
+def test_an_odd_backslash_of_a_model_s_is_no_warning_of_the_user_s() -> None:
+    code = "from codevqa.core.program_tree import parse; assert parse(r\"answer = '\\d'\") is not None"
+    assert subprocess.run([sys.executable, "-W", "error", "-c", code], check=False).returncode == 0
