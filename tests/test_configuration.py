@@ -78,6 +78,7 @@ def test_a_back_end_takes_other_options_than_it_says(role: str, back_end: str) -
     assert (options_of(role, f"{back_end}:x") or {}).keys() == told.keys() - loader.fixed.keys()
 
 
+NO_SERVER = ("--lm", "openai:some", "--set", "language_model.base_url=http://127.0.0.1:9/v1")
 LIGHT = """
 import sys
 from codevqa.cli.main import main
@@ -85,7 +86,7 @@ try:
     main()
 except SystemExit:
     pass
-print({"torch", "transformers", "openai"} & sys.modules.keys())
+print({"torch", "transformers", "sentence_transformers", "gradio"} & sys.modules.keys())
 """
 
 
@@ -98,12 +99,16 @@ print({"torch", "transformers", "openai"} & sys.modules.keys())
         ["ask", str(GARDEN), "-q", "Is it red?", "--dataset", "gqb"],
         ["ask", "nowhere.png", "-q", "Is it red?"],
         ["ask", str(GARDEN), "-q", " "],
+        ["ask", str(GARDEN), "-q", "Is there a dog?", "--quiet"],
+        ["ask", str(GARDEN), "-q", "Is it red?", *NO_SERVER],
+        ["run", "-", str(GARDEN), *NO_SERVER],
+        ["demo", *NO_SERVER],
     ],
     ids=" ".join,
 )
 def test_what_loads_no_model_waits_for_pytorch(words: list[str]) -> None:
     command = [sys.executable, "-c", LIGHT, *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=500, env=environment(), check=True)
+    done = subprocess.run(command, capture_output=True, text=True, input="", timeout=500, env=environment(), check=True)
     assert done.stdout.splitlines()[-1] == "set()"
     assert words == ["config"] or done.stderr.count("\n") == 1, done.stderr
 

@@ -6,6 +6,7 @@ import io
 import json
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from test_questions import draw as draw_questions
 from codevqa import CodeVQA, Models, Settings
 from codevqa.core.trace import ImageRef
 from codevqa.demo.live import LiveQuestion
+from codevqa.engine.question_run import declined
+from codevqa.engine.request import ask_request
 from codevqa.eval import evaluate
 from codevqa.eval.run.choices import engine_for
 from codevqa.miniworld.world import draw, sample_scene
@@ -176,6 +179,17 @@ def test_a_strict_engine_asks_no_model_about_what_it_cannot_know(
     assert type(answer).from_json(answer.to_json()) == answer
     short = answer.to_dict(evidence=False)["warnings"]
     assert short == [{"kind": "words", "message": answer.warnings[0].message, "images": [], "words": ["dog"]}]
+
+
+@pytest.mark.parametrize(("question", "photograph"), [(DOG, False), ("Is it red?", True), ("Is it red?", False)])
+def test_what_is_declined_before_models_are_loaded_is_what_the_engine_declines(
+    mini: CodeVQA, photographs: list[Path], question: str, photograph: bool
+) -> None:
+    request = ask_request(photographs[0] if photograph else GARDEN, question, {"method": "pnpvqa"})
+    early = declined(configure("mini"), request)
+    answer = mini.ask(photographs[0] if photograph else GARDEN, question, method="pnpvqa")
+    assert (early is not None) == answer.declined
+    assert early is None or replace(early, seconds=answer.seconds) == answer
 
 
 def test_another_engine_answers_and_warns(asking: dict[bool, CodeVQA], asked: list[str]) -> None:

@@ -76,6 +76,17 @@ def test_statements_about_pairs(data: Path, tmp_path: Path, codevqa: CommandLine
     assert len(rows) == 3 and {value for _, value in rows} <= {"True", "False"}
 
 
+@pytest.mark.parametrize("more", [(), ("--record",)])
+def test_a_server_that_is_not_there_is_told_before_models_are_loaded(
+    data: Path, tmp_path: Path, codevqa: CommandLine, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr("codevqa.presets.assembly.quiet_libraries", None)  # called before the first model is loaded
+    words = ("eval", "gqa", "--data", data, "--split", "val_balanced", "--out", tmp_path / "run", "--lm", "openai:some")
+    done = codevqa(*words, *more, OPENAI_BASE_URL="http://127.0.0.1:9/v1")
+    assert done.returncode == 1 and "Cannot reach the model server at" in done.stderr.splitlines()[-1]
+    assert not (tmp_path / "run").exists()
+
+
 def test_recorded_and_replayed_without_models(data: Path, tmp_path: Path, codevqa: CommandLine) -> None:
     words = ("eval", "gqa", "--data", data, "--split", "val_balanced", "--limit", 2, "--quiet")
     recorded = codevqa(*words, "--out", tmp_path / "a", "--record")

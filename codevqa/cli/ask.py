@@ -57,7 +57,7 @@ def ask(
     quiet: Quiet = False,
 ) -> None:
     """Answer a question about one picture or several, questions as they are typed, or a file of them."""
-    from .checks import check_command, check_question
+    from .checks import check_command, check_question, declined_at_once
 
     check_command(images, question, questions, trace, method, shots)
     check_place(trace)
@@ -78,7 +78,9 @@ def ask(
             status = Conversation(vqa, pictures, options, trace, json, evidence, quiet).hold()
         raise typer.Exit(status)
     check_question(question, choice)
-    with open_engine(choice, quiet) as vqa:
-        answer = vqa.ask(pictures, question, **options)
+    answer = declined_at_once(pictures, question, options, choice)
+    if answer is None:
+        with open_engine(choice, quiet) as vqa:
+            answer = vqa.ask(pictures, question, **options)
     print_answer(answer, json=json, evidence=evidence, quiet=quiet)
     write_trace(answer, trace, quiet)  # last: a full disk should not cost the answer

@@ -13,6 +13,9 @@ from typer.core import TyperArgument, TyperCommand
 from .pictures import STDIN
 
 if TYPE_CHECKING:
+    from ..core.answer import Answer
+    from ..core.images import Picture
+    from ..engine.request import AskOptions
     from .configured import Chosen
 
 
@@ -93,3 +96,19 @@ def check_question(question: str, choice: Chosen) -> str:
     from ..presets.configuration import configure
 
     return checked_question(question, configure(choice.preset, choice.layers).settings)
+
+
+def declined_at_once(pictures: Sequence[Picture], question: str, options: AskOptions, choice: Chosen) -> Answer | None:
+    """Answers a question that the chosen models cannot know anything about, before they are loaded.
+
+    Returns:
+        The answer, or None where they are to be asked.
+
+    Raises:
+        InputError: the question or a picture cannot be used.
+    """
+    from ..engine.question_run import declined
+    from ..engine.request import ask_request
+    from ..presets.configuration import configure
+
+    return declined(configure(choice.preset, choice.layers), ask_request(pictures, question, options))

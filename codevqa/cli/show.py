@@ -25,7 +25,7 @@ def warn(message: str) -> None:
 @contextmanager
 def open_engine(choice: Chosen, quiet: bool) -> Iterator[CodeVQA]:
     """Opens an engine, saying how long it took."""
-    from ..presets.assembly import prompt_sets, whole
+    from ..presets.assembly import check_server, prompt_sets, whole
     from ..presets.configuration import configure
     from ..presets.fetching import fetch
     from ..presets.presets import preset
@@ -37,6 +37,7 @@ def open_engine(choice: Chosen, quiet: bool) -> Iterator[CodeVQA]:
     if quiet:
         hush()
     fetch(whole(configuration).parts.values(), tell=(lambda line: None) if quiet else warn, preset=choice.preset)
+    check_server(configuration)
     if not quiet:
         tell_compat(configuration)
         warn(f"loading {choice.preset} ({named.about}) ...")

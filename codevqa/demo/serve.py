@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..core.errors import SetupError
+from ..presets.assembly import check_server
 from ..presets.configuration import Layer
 from .engines import Engines, lacking
 from .gate import Gate, loopback
@@ -211,6 +212,7 @@ def _serving(engines: Engines, files: Path, options: _Options, say: Callable[[st
     if find_spec("gradio") is None:
         raise SetupError("The demo needs Gradio.", hint="Install it: pip install 'codevqa[demo]'.")
     port = _free_port(options.host, options.port)
+    check_server(engines.configuration(engines.default))
     offline = not lacking(engines.configuration(engines.default))
     with _environment(files, offline), ExitStack() as ending:
         from .service import DemoService

@@ -37,6 +37,8 @@ from ..core.settings import Settings
 from ..core.text import spaced
 from ..core.trace import Cost, DomainWarning, Evidence, Form, ImageRef, Plain, Program, Trace
 from ..models.domain import Domain
+from ..presets.assembly import domain_of, names_of
+from ..presets.configuration import Configuration
 from ..primitives.context import CallContext
 from ..primitives.kinds import Image
 from ..primitives.pnpvqa import PnPVQA, Reading
@@ -48,7 +50,7 @@ from .call_plan import plan_calls
 from .program_calls import ProgramCalls
 from .request import Request, check_options
 
-__all__ = ["EngineParts", "answer_request", "checked_question"]
+__all__ = ["EngineParts", "answer_request", "checked_question", "declined"]
 
 _log = logging.getLogger(__name__)
 
@@ -136,6 +138,42 @@ def checked_question(question: str, settings: Settings) -> str:
     return question
 
 
+def declined(configuration: Configuration, request: Request) -> Answer | None:
+    """Answers a question that lies outside of what a configuration's models know; loads none of them.
+
+    Returns:
+        The answer, or None where the models are to be asked.
+
+    Raises:
+        InputError: the question or a picture cannot be used.
+    """
+    started = time.perf_counter()
+    domain = domain_of(configuration) if configuration.settings.strict_domain else None
+    if domain is None:
+        return None
+    question = checked_question(request.question, configuration.settings)
+    pictures = load_pictures(request.images)
+    warnings = domain.check(pictures, question)
+    if not _unanswerable(warnings):
+        return None
+    return Answer(
+        question,
+        DONT_KNOW,
+        None,
+        Trace(),
+        method=request.method,
+        seconds=time.perf_counter() - started,
+        models=names_of(configuration),
+        cost=Cost(),
+        warnings=warnings,
+        sources=tuple(pictures),
+    )
+
+
+def _unanswerable(warnings: tuple[DomainWarning, ...]) -> bool:
+    return any(warning.kind != "spelling" for warning in warnings)
+
+
 class QuestionRun:
     """One question on its way, and what it has done so far."""
 
@@ -204,7 +242,7 @@ class QuestionRun:
     def _outside(self) -> bool:
         """Whether no model is to be asked; who brings a program has it run all the same."""
         strict = self.parts.settings.strict_domain and self.request.program is None
-        return strict and any(warning.kind != "spelling" for warning in self.warnings)
+        return strict and _unanswerable(self.warnings)
 
     async def _write(self) -> Program:
         return await self.parts.writer.write(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..models.domain import Domain
     from .configuration import Configuration
 
-__all__ = ["build", "load", "missing", "options_of", "prompt_writer", "resolve", "whole"]
+__all__ = ["build", "check_server", "load", "missing", "options_of", "prompt_writer", "resolve", "whole"]
 
 
 @dataclass(frozen=True)
@@ -219,6 +219,20 @@ def _chats(configuration: Configuration) -> bool:
     return bool(_named(template)(_source(spec)))
 
 
+def check_server(configuration: Configuration) -> None:
+    """Asks a language model's server whether it is there; one that is not should cost no loading of other models.
+
+    Raises:
+        ServerError: it cannot be reached.
+        SetupError: no key for OpenAI's own, or an address that cannot be one.
+    """
+    spec = configuration.parts.get("language_model", "")
+    if spec.startswith("openai"):
+        model = load("language_model", spec, **configuration.options.get("language_model", {}))
+        model.check()
+        model.close()
+
+
 def domain_of(configuration: Configuration) -> Domain | None:
     """Returns what the models know that look at pictures, where the preset tells and one of them is its own."""
     chosen = preset(configuration.preset)
@@ -229,6 +243,13 @@ def domain_of(configuration: Configuration) -> Domain | None:
     from ..models.domain import Domain
 
     return Domain.load(resolve(chosen.domain))
+
+
+def names_of(configuration: Configuration) -> dict[str, str]:
+    """Returns the ids of a configuration's models by role, as an engine reports them; loads none."""
+    names = {role: shown(spec.partition(":")[2]) for role, spec in configuration.parts.items()}
+    language_model = names.pop("language_model", "")
+    return {"writer": language_model, "reader": language_model, **names}
 
 
 def whole(configuration: Configuration) -> Configuration:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ...core.errors import InputError
 from ...engine.codevqa import CodeVQA
+from ...presets.assembly import check_server
 from ...presets.configuration import Configuration, Layer, configure, of_part
 from ...presets.presets import preset as find_preset
 from ...prompts import load
@@ -83,6 +84,7 @@ def engine_for(
 
     def recorded() -> CodeVQA:
         assert record is not None
+        check_server(configuration)
         return record_engine(record, configuration)
 
     def replayed() -> CodeVQA:
@@ -96,6 +98,7 @@ def engine_for(
         return replay_engine(replay, settings=used, prompts=None if asked is None else by_form(load(asked)))
 
     def live() -> CodeVQA:
+        check_server(configuration)
         return CodeVQA.from_configuration(configuration)
 
     # A file, --compat or the environment says more than what is asked for here and now.
