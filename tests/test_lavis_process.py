@@ -18,6 +18,7 @@ import pytest
 from cli_kit import CommandLine, assert_one_clear_line
 from PIL import Image
 
+from codevqa import CodeVQA
 from codevqa.core.errors import ModelError, ModelNotFoundError, SetupError
 from codevqa.core.images import load_picture
 from codevqa.models.base import MatchRequest, SimilarityRequest
@@ -25,7 +26,7 @@ from codevqa.models.lavis import environment
 from codevqa.models.lavis.frames import FrameError, read_frame, write_frame
 from codevqa.models.lavis.parts import LavisMatcher
 from codevqa.models.lavis.process import LavisProcess
-from codevqa.presets.assembly import load, missing
+from codevqa.presets.assembly import LOADERS, load, missing
 
 SCRIPT = """
 import os, sys, time
@@ -142,6 +143,21 @@ def test_it_ends_with_the_object(script: Path) -> None:
     del process
     gc.collect()
     assert gone(pid)
+
+
+def test_it_ends_with_the_engine_it_was_loaded_for(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[LavisProcess] = []
+
+    def matcher(name: str, **_: object) -> LavisMatcher:
+        made.append(LavisProcess(Path(sys.executable), script, {"name": name}, limit=60))
+        return LavisMatcher(made[0], name, average="words")
+
+    monkeypatch.setitem(LOADERS["matcher"], "stand-in", matcher)
+    with CodeVQA.from_preset("mini", matcher=f"stand-in:{script}"):
+        pid = made[0].pid
+        assert Path(f"/proc/{pid}").exists()
+    assert gone(pid)
+    assert made[0].ask("double", {"text": "next"}, [])[0] == {"said": "next"}, "it starts again where it is shared"
 
 
 def test_it_ends_with_a_parent_that_was_killed_even_while_it_hangs(script: Path) -> None:

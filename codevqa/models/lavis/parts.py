@@ -56,6 +56,10 @@ class LavisMatcher:
         process = _process("matcher", name, ("base", "large"), {"block": block}, options)
         return cls(process, name, average=average)
 
+    def close(self) -> None:
+        """Ends LAVIS's process; the next request starts another."""
+        self.process.close()
+
     def match(self, requests: Sequence[MatchRequest]) -> list[Match]:
         """Returns GradCAM relevance and the ITM logit of each pair, averaged as the other back end does.
 
@@ -131,6 +135,10 @@ class LavisCaptioner:
         """
         process = _process("captioner", name, ("base_coco", "large_coco"), {}, options)
         return cls(process, name, min_length=min_length, max_length=max_length, top_k=top_k)
+
+    def close(self) -> None:
+        """Ends LAVIS's process; the next request starts another."""
+        self.process.close()
 
     def caption(self, requests: Sequence[CaptionRequest]) -> list[str]:
         """Returns one caption a request, without the prompt; one without a seed is decoded greedily.

@@ -74,6 +74,12 @@ class LavisProcess:
             raise ModelError(f"LAVIS failed: {told['error']}.")
         return told, found
 
+    def close(self) -> None:
+        """Ends the process, once it has answered; whoever asks again gets a new one."""
+        with self._lock:
+            if self._life is not None:
+                self._life.end()
+
     def _started(self) -> tuple[_Life, dict[str, Any]]:
         self._life = None
         life = _Life(self._command)
@@ -106,7 +112,7 @@ class _Life:
         except OSError as error:
             self._said.close()
             raise SetupError(f"{command[0]} does not start: {error.strerror}.", hint="See codevqa lavis.") from error
-        self.end = weakref.finalize(self, _end, self.process, self._said)
+        self.end = weakref.finalize(self, _end, self.process, self._said, os.getpid())
         """Ends the process, at the latest when this object goes."""
 
     def exchange(self, head: dict[str, Any], arrays: Sequence[Array], limit: float) -> Frame:
@@ -149,9 +155,10 @@ class _Life:
         return f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}{last}"
 
 
-def _end(process: subprocess.Popen[bytes], said: Any) -> None:
-    process.kill()
-    process.wait()
+def _end(process: subprocess.Popen[bytes], said: Any, parent: int) -> None:
+    if os.getpid() == parent:  # and not a fork of it
+        process.kill()
+        process.wait()
     for stream in (process.stdin, process.stdout, said):
         with contextlib.suppress(OSError):  # what was not written yet has no reader
             if stream:
