@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Generic, TypeVar
 
-from ..core.errors import CodeVQAError, ModelError, ServerError
+from ..core.errors import CodeVQAError, ModelError, ServerError, record
 from ..models.turn import Turn
 from .feed import BatchStats, Feed, Pair, Slot, tell
 
@@ -140,7 +140,7 @@ class Batcher(Generic[Request, Result]):
     def _timed(self, requests: Sequence[Request]) -> tuple[Sequence[Result], float]:
         with self._turn:
             begun = time.perf_counter()
-            return self._run(requests), time.perf_counter() - begun
+            return list(self._run(requests)), time.perf_counter() - begun
 
     def _joined(self, join: Callable[[Feed[Request, Result]], None], feed: Feed[Request, Result]) -> None:
         with self._turn:
@@ -201,7 +201,8 @@ class Batcher(Generic[Request, Result]):
 
     def _failed(self, batch: Sequence[Pair[Request]], error: BaseException) -> None:
         # Whatever a back end raises belongs to its callers.
-        shown = error if isinstance(error, CodeVQAError) else ModelError(f"{type(error).__name__}: {error}")
+        told = record(error)
+        shown = error if isinstance(error, CodeVQAError) else ModelError(f"{told.type}: {told.message}")
         shown.__cause__ = None if shown is error else error
         for _, slot in batch:
             if not slot.done():

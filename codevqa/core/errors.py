@@ -9,6 +9,7 @@
     ├── SetupError              something this machine lacks
     │   ├── UnknownNameError    no preset, prompt set or model back end of that name
     │   └── ModelNotFoundError  a checkpoint is not here and cannot be fetched
+    ├── EngineClosedError       the engine was closed before it answered, or before it was asked
     ├── InternalError           a mistake of this package's own
     ├── ModelError              a model failed while it was asked
     │   ├── EmptyReadingError   it was asked, and said nothing
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CodeVQAError",
     "EmptyReadingError",
+    "EngineClosedError",
     "ErrorRecord",
     "ImageError",
     "InputError",
@@ -91,11 +93,15 @@ class CodeVQAError(Exception):
         return ErrorRecord(type(self).__name__, str(self), getattr(self, "line", None))
 
 
-def record(error: Exception) -> ErrorRecord:
+def record(error: BaseException) -> ErrorRecord:
     """Returns any exception as plain data: ours, or one that a primitive of the user's raised."""
     if isinstance(error, CodeVQAError):
         return error.record()
-    return ErrorRecord(type(error).__name__, " ".join(str(error).split()))
+    try:
+        message = " ".join(str(error).split())
+    except BaseException as other:  # noqa: BLE001 - its text is code of the user's, too
+        message = f"(its text raised {type(other).__name__})"
+    return ErrorRecord(type(error).__name__, message)
 
 
 class InputError(CodeVQAError):
@@ -120,6 +126,13 @@ class UnknownNameError(SetupError):
 
 class ModelNotFoundError(SetupError):
     """A checkpoint is not on this machine and cannot be fetched."""
+
+
+class EngineClosedError(CodeVQAError):
+    """The engine was closed before it answered, or before it was asked."""
+
+    def __init__(self, message: str = "The engine is closed. Make another to ask more.") -> None:
+        super().__init__(message)
 
 
 class InternalError(CodeVQAError):

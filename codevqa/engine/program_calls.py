@@ -13,7 +13,7 @@ from ..core.errors import CodeVQAError, ErrorRecord, ProgramRuntimeError, record
 from ..core.events import CallBegan, CallEnded, Event
 from ..core.trace import Call
 from ..primitives.context import CallContext
-from ..primitives.signature import PrimitiveSet
+from ..primitives.signature import EscapedError, PrimitiveSet
 from .answer_text import plain
 from .call_plan import PlannedCall
 from .prefetch import Prefetch, PrefetchedCall
@@ -90,7 +90,7 @@ class ProgramCalls:
             failure = ErrorRecord("CancelledError", "the program was ended while it waited for this call", line)
             raise
         except Exception as error:
-            failure = record(error)
+            failure = record((isinstance(error, EscapedError) and error.__cause__) or error)
             raise ProgramRuntimeError(f"{name}() failed: {failure.type}: {failure.message}", line=line) from error
         finally:
             self._usage.add(usage)

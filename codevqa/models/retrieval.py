@@ -155,6 +155,6 @@ class ExampleIndex:
                 return self._retriever.embed(sentences).astype(np.float64)
         except CodeVQAError:
             raise
-        except Exception as error:  # whatever a retriever raises belongs to its callers
+        except BaseException as error:  # in a thread: whatever a retriever raises belongs to its callers
             name = self._retriever.name
             raise ModelError(f"The retriever {name} failed: {type(error).__name__}: {first_line(error)}.") from error

@@ -28,7 +28,7 @@ from ..core.errors import UnknownNameError
 from ..prompts import Example
 from .kinds import MAX_RESULT_TEXT, MAX_TEXT, Image, Kind, parse_kind, without_numpy
 
-__all__ = ["CONSTANTS", "GRID", "Image", "Parameter", "Primitive", "PrimitiveSet", "primitive"]
+__all__ = ["CONSTANTS", "GRID", "EscapedError", "Image", "Parameter", "Primitive", "PrimitiveSet", "primitive"]
 
 GRID = 24
 """Patches along each side of a picture."""
@@ -53,6 +53,10 @@ class Parameter:
     def __str__(self) -> str:
         shown = "" if self.default is _EMPTY else f" = {self.default!r}"
         return f"{self.name}: {self.annotation}{shown}"
+
+
+class EscapedError(Exception):
+    """A primitive raised what would end an event loop or leave it waiting, such as SystemExit: its cause."""
 
 
 @dataclass(frozen=True)
@@ -127,16 +131,42 @@ class Primitive:
 
         Raises:
             TypeError: the result is not of the declared type. Whatever the implementation raises passes through.
+            EscapedError: the implementation raised what an event loop must not see.
         """
         first = (context,) if self.takes_context else ()
-        if self._is_async:
-            result = await self.function(*first, **arguments)
-        else:
-            result = await asyncio.to_thread(self.function, *first, **arguments)
+        try:
+            result = self.function(*first, **arguments) if self._is_async else None
+            if not self._is_async:
+                result, error = await asyncio.to_thread(self._outcome, first, arguments)
+                if error is not None:
+                    raise error
             if inspect.isawaitable(result):
                 result = await result
+        except (StopIteration, StopAsyncIteration) as error:
+            raise EscapedError from error
+        except Exception:
+            raise
+        except BaseException as error:
+            if _is_from_outside(error):
+                raise
+            raise EscapedError from error
         assert self.result_kind is not None
         return self.result_kind.accept(without_numpy(result), f"the result of {self.name}()", MAX_RESULT_TEXT)
+
+    def _outcome(self, first: tuple[object, ...], arguments: Mapping[str, object]) -> tuple[Any, BaseException | None]:
+        """Returns the implementation's result, or what it raised: a future cannot carry a StopIteration."""
+        try:
+            return self.function(*first, **arguments), None
+        except BaseException as error:  # noqa: BLE001 - it is raised on the event loop
+            return None, error
+
+
+def _is_from_outside(error: BaseException) -> bool:
+    """Whether a call was cancelled or thrown away, and did not raise this itself."""
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is None or task.cancelling() > 0
+    return isinstance(error, GeneratorExit) and error.__traceback__ is not None and error.__traceback__.tb_next is None
 
 
 @overload
