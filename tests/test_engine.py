@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import threading
 from collections.abc import Sequence
-from concurrent import futures
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import pytest
-from engine_kit import GREEN, RED, Gate, engine, reader
+from engine_kit import GREEN, RED, Gate, children, engine, reader
 from PIL import Image as PILImage
 
 from codevqa import Answer, CodeVQA, Limits, Models, Program, QuerySettings, Question, Settings, Writer
-from codevqa.core.errors import CodeVQAError, ProgramError, ProgramLimitError, QuestionError
+from codevqa.core.errors import EngineClosedError, ProgramError, ProgramLimitError, QuestionError
 from codevqa.core.trace import ImageRef
 from codevqa.models.base import Map
 from codevqa.models.fakes import FakeCaptioner, FakeDetector, FakeMatcher, ScriptedLM
@@ -270,14 +268,6 @@ def test_the_retriever_serves_writer_and_reader_and_every_model_is_named() -> No
     assert (answer.models["retriever"], answer.models["detector"]) == ("letters", "fake-detector")
 
 
-def children() -> set[str]:
-    found: set[str] = set()
-    for task in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # a thread may end while they are listed
-            found.update((task / "children").read_text().split())
-    return found
-
-
 @pytest.mark.skipif(not Path(f"/proc/self/task/{os.getpid()}/children").exists(), reason="lists children as Linux does")
 def test_closing_leaves_no_process_and_no_thread() -> None:
     before, threads = children(), set(threading.enumerate())
@@ -286,7 +276,7 @@ def test_closing_leaves_no_process_and_no_thread() -> None:
         assert children() - before and set(threading.enumerate()) - threads
     assert not children() - before
     assert not {one.name for one in set(threading.enumerate()) - threads}
-    with pytest.raises(RuntimeError, match="closed"):
+    with pytest.raises(EngineClosedError, match="closed"):
         vqa.ask(RED, "a?")
 
 
@@ -314,7 +304,7 @@ def test_closing_while_an_ask_runs_ends_it_and_does_not_hang() -> None:
     def ask(vqa: CodeVQA) -> None:
         try:
             ended.append(vqa.ask(RED, "Is it red?").text)  # it may be quicker than the close
-        except (futures.CancelledError, CodeVQAError) as error:
+        except EngineClosedError as error:
             ended.append(type(error).__name__)
 
     with engine("answer = query(img, 'First?')", read=ScriptedLM(gate)) as vqa:

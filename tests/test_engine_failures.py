@@ -225,6 +225,25 @@ def test_a_question_lost_to_an_error_keeps_its_method(tmp_path: Path) -> None:
             assert (answer.method, answer.text, answer.error is not None) == (method, "", True)
 
 
+def test_a_question_that_a_model_failed_keeps_its_program_and_its_calls() -> None:
+    def second_fails(request: GenerationRequest) -> str:
+        if "Second" in str(request.prompt).rsplit("Q: ", 1)[1]:
+            raise ModelError("It failed.")
+        return " yes"
+
+    program = "first = query(img, 'First?')\nanswer = query(img, 'Second?')"
+    settings = Settings(query=QuerySettings(captions=1, patches=5), workers=4, ahead=False)
+    with engine(program, read=ScriptedLM(second_fails), settings=settings) as vqa:
+        asked = [(RED, "Is it red?"), (GREEN, "Is it green?")]
+        for answer in vqa.ask_many(asked):
+            assert answer.text == "" and answer.error is not None and answer.error.type == "ModelError"
+            assert answer.program is not None and answer.program.source == program
+            assert [call.value for call in answer.trace.calls] == ["yes", None]
+            assert answer.cost is not None and answer.cost.calls["read"] == 2
+        with pytest.raises(ModelError):
+            vqa.ask_many(asked, errors="raise")
+
+
 @pytest.mark.parametrize("question", ["is \ud800 it", "a\udfff?"])
 def test_half_a_surrogate_pair_is_no_question(question: str) -> None:
     with engine("answer = query(img, 'a')") as vqa:

@@ -10,10 +10,10 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator
-from concurrent.futures import CancelledError
 
 import pytest
 
+from codevqa.core.errors import EngineClosedError
 from codevqa.core.loop_thread import LoopThread
 
 
@@ -109,7 +109,7 @@ def test_closing_cancels_what_runs_and_frees_its_caller() -> None:
     def call() -> None:
         try:
             loop.run(work())
-        except CancelledError as error:
+        except EngineClosedError as error:
             caught.append(error)
 
     caller = threading.Thread(target=call)
@@ -129,9 +129,9 @@ def test_a_closed_loop_closes_again_and_refuses_work_without_a_warning() -> None
     loop.close()
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # such as "coroutine was never awaited"
-        with pytest.raises(RuntimeError, match="test-closed is closed"):
+        with pytest.raises(EngineClosedError):
             loop.run(asyncio.sleep(0))
-        with pytest.raises(RuntimeError, match="test-closed is closed"):
+        with pytest.raises(EngineClosedError):
             asyncio.run(loop.wait(asyncio.sleep(0)))
 
 

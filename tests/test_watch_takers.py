@@ -13,7 +13,8 @@ from engine_kit import Gate
 from watch_kit import GREEN, OPEN, RED, THREE, Streaming, begun, engine, names
 
 from codevqa import CodeVQA, Watch
-from codevqa.core.events import Event, Writing, Wrote
+from codevqa.core.errors import EngineClosedError
+from codevqa.core.events import Event, Failed, Writing, Wrote
 from codevqa.engine.watch import _Inbox
 
 # -- cancelling ------------------------------------------------------------------------------------------------------
@@ -91,9 +92,9 @@ def test_closing_the_engine_ends_the_iteration() -> None:
         begun(watch)
 
         def take() -> None:
-            for _ in watch:
-                pass
-            ended.set()
+            *_, last = watch
+            if isinstance(last, Failed) and last.error.type == "EngineClosedError":
+                ended.set()
 
         threading.Thread(target=take, daemon=True).start()
         closing = threading.Thread(target=vqa.close, daemon=True)
@@ -101,7 +102,7 @@ def test_closing_the_engine_ends_the_iteration() -> None:
         gate.open.set()
         closing.join(10)
         assert ended.wait(10)
-    with pytest.raises(RuntimeError, match="closed"):
+    with pytest.raises(EngineClosedError, match="closed"):
         vqa.watch(RED, "Is it red?")
 
 

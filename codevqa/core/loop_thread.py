@@ -3,20 +3,70 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
+import sys
 import threading
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from concurrent.futures import Future
+from contextvars import ContextVar
 from typing import Any, TypeVar
+
+from .errors import EngineClosedError, InputError, InternalError, SetupError
 
 Result = TypeVar("Result")
 
-__all__ = ["LoopThread"]
+__all__ = ["LoopThread", "check_process"]
+
+PATIENCE = 10.0
+"""Seconds that closing waits for work that does not react to being cancelled."""
+
+_log = logging.getLogger(__name__)
+_INSIDE: ContextVar[frozenset[LoopThread]] = ContextVar("codevqa-inside", default=frozenset())
+"""The loops whose work the code that reads this is part of, in their threads and in those that their work uses."""
+_process: int | None = None
+"""The process that made the first loop."""
+
+
+def check_process() -> None:
+    """Checks that no engine was made before this process was forked: threads and locks do not survive a fork.
+
+    Raises:
+        SetupError: one was.
+    """
+    global _process
+    if _process is None:
+        _process = os.getpid()
+    elif _process != os.getpid():
+        raise SetupError(
+            "This process was forked from one that had made an engine, and engines do not survive a fork.",
+            hint='Start processes with multiprocessing.get_context("spawn"), or fork before you make the first engine.',
+        )
 
 
 class LoopThread:
-    """Runs coroutines for callers of any thread."""
+    """Runs coroutines for callers of any thread.
 
-    def __init__(self, name: str) -> None:
+    Args:
+        name: the thread's.
+        ending: what closing awaits once all work is cancelled, such as the end of worker processes. The thread holds
+            it, so it must not hold whoever closes the loop when it is forgotten.
+
+    Raises:
+        SetupError: this process was forked from one that had made such a loop.
+    """
+
+    def __init__(self, name: str, ending: Callable[[], Awaitable[None]] | None = None) -> None:
+        check_process()
+        self._process = os.getpid()
+        self._ending = ending
+        self._lock = threading.Lock()
+        """Guards the next two."""
+        self._closing = False
+        self._callers: set[Future[Any]] = set()
+        self._asked: set[asyncio.Task[Any]] = set()
+        """The callers' work, without the tasks that it starts."""
+        self._ended = threading.Event()
         self._loop = asyncio.new_event_loop()
         # A daemon: a program that forgets to close its engine still ends.
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
@@ -24,8 +74,8 @@ class LoopThread:
 
     @property
     def closed(self) -> bool:
-        """Whether the loop has ended."""
-        return self._loop.is_closed()
+        """Whether it takes no more work."""
+        return self._closing
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Runs a coroutine to its end and returns its result; an interrupt of the caller cancels it."""
@@ -40,32 +90,113 @@ class LoopThread:
         """Awaits a coroutine that runs on this loop from any other loop; cancelling it cancels the coroutine."""
         return await asyncio.wrap_future(self.submit(work))
 
-    def close(self) -> None:
-        """Ends the loop and its thread; what still runs is cancelled."""
-        if self.closed:
-            return
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
     def submit(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
         """Begins a coroutine; cancelling the future cancels it.
 
         Raises:
-            RuntimeError: the loop is closed.
+            EngineClosedError: the loop is closed. What is under way when it closes ends with that, too.
+            InputError: the caller is part of this loop's own work, which would wait for itself.
+            SetupError: the loop was made before this process was forked.
         """
-        if self.closed:
+        try:
+            check_process()
+            if self._is_inside():
+                raise InputError(
+                    "A primitive cannot ask the engine that runs it: each would wait for the other.",
+                    hint="Use context.pnpvqa and context.services in it, or a second engine.",
+                )
+            with self._lock:
+                if self._closing:
+                    raise EngineClosedError
+                future = asyncio.run_coroutine_threadsafe(self._guarded(work), self._loop)
+                self._callers.add(future)
+        except BaseException:
             work.close()
-            raise RuntimeError(f"{self._thread.name} is closed: make another.")
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
+            raise
+        future.add_done_callback(self._callers.discard)
+        return future
+
+    def close(self) -> None:
+        """Cancels what runs and ends the loop and its thread; from any thread, any number of times.
+
+        It returns when the loop has ended; at once where the loop's own work calls it, which then is cancelled too. In
+        a process that was forked off it does nothing: the loop is the parent's.
+        """
+        self.end()
+        here = self._process == os.getpid() and not sys.is_finalizing()  # when threads stand still
+        if here and not self._is_inside():
+            self._ended.wait()
+
+    def end(self) -> None:
+        """Begins to close, and waits for nothing."""
+        if self._process != os.getpid():
+            return
+        with self._lock:
+            if not self._closing:
+                self._closing = True
+                self._loop.call_soon_threadsafe(self._loop.stop)
+
+    def _is_inside(self) -> bool:
+        return self in _INSIDE.get() or threading.current_thread() is self._thread
+
+    async def _guarded(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Awaits a caller's work; nothing comes out of it that would end the loop, or leave the caller waiting."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._asked.add(task)
+        _INSIDE.set(_INSIDE.get() | {self})
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if self._closing:
+                raise EngineClosedError from None
+            raise
+        except (Exception, GeneratorExit):
+            raise
+        except BaseException as error:  # it would end the loop
+            raise InternalError(f"codevqa let a {type(error).__name__} through.", hint="Please report it.") from error
+        finally:
+            self._asked.discard(task)
+
+    # -- in the thread -----------------------------------------------------------------------------------------------
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
-        tasks = asyncio.all_tasks(self._loop)
+        try:
+            self._run()
+            self._loop.create_task(self._wind_down()).add_done_callback(lambda _: self._loop.stop())
+            self._run()
+            self._loop.close()
+        finally:
+            for future in tuple(self._callers):
+                if not future.done() and future.set_running_or_notify_cancel():
+                    future.set_exception(EngineClosedError())
+            self._ended.set()
+
+    def _run(self) -> None:
+        """Runs the loop until it is stopped, whatever is raised in it."""
+        while True:
+            try:
+                self._loop.run_forever()
+            except BaseException:  # noqa: BLE001 - a task raised it, whose caller has it
+                _log.exception("A task tried to end the event loop")
+            else:
+                return
+
+    async def _wind_down(self) -> None:
+        await self._cancel(self._asked)
+        if self._ending is not None:
+            try:
+                await self._ending()
+            except Exception:  # noqa: BLE001 - the rest is to end all the same
+                _log.exception("Closing failed")
+        await self._cancel(asyncio.all_tasks() - {asyncio.current_task()})
+        await self._loop.shutdown_asyncgens()
+        await self._loop.shutdown_default_executor()
+
+    async def _cancel(self, tasks: Collection[asyncio.Task[Any]]) -> None:
+        tasks = tuple(tasks)
         for task in tasks:
             task.cancel()
         if tasks:
-            self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        self._loop.run_until_complete(self._loop.shutdown_default_executor())
+            await asyncio.wait(tasks, timeout=PATIENCE)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, closing
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -12,18 +14,18 @@ from ..batching.model_services import ModelServices
 from ..core.answer import Answer
 from ..core.errors import CodeVQAError, InputError
 from ..core.images import ImageSource
-from ..core.loop_thread import LoopThread
+from ..core.loop_thread import LoopThread, check_process
 from ..core.settings import Settings
 from ..core.trace import Form, Method, Program, Trace
 from ..models.base import Models, chats, prompt_text
 from ..primitives.pnpvqa import PnPVQA
 from ..primitives.signature import Primitive, PrimitiveSet
 from ..primitives.visual import find_object
-from ..sandbox.sandbox import Sandbox
+from ..sandbox.sandbox import Pools, Sandbox
 from ..writing.writer import Writer
-from .many import Asked, Begin, Errors, Progress, Question, as_request, check, followed, stream, stream_async, text_of
+from .many import Asked, Begin, Progress, Question, as_request, check, followed, stream, stream_async, text_of
 from .question_run import EngineParts, answer_request, checked_question
-from .request import AskOptions, Request, RunOptions, ask_request, check_options, run_request
+from .request import AskOptions, Errors, Request, RunOptions, ask_request, check_options, run_request
 from .watch import Watch
 
 if TYPE_CHECKING:
@@ -55,7 +57,6 @@ class CodeVQA:
         self.configuration: Configuration | None = None
         """What it was made from, where it was made from one."""
         self.primitives: PrimitiveSet = self.writer.primitives
-        self._loop = LoopThread("codevqa")
         self._services = ModelServices(
             models,
             writer.language_model,
@@ -63,12 +64,13 @@ class CodeVQA:
             max_wait=settings.batch_wait,
             remember=settings.remember,
         )
+        sandbox = Sandbox(self.primitives, settings.limits, workers=settings.workers)
         self._parts = EngineParts(
             self.writer,
             settings,
             self.primitives,
             frozenset(item.name for item in self.primitives if item.ahead),
-            Sandbox(self.primitives, settings.limits, workers=settings.workers),
+            sandbox,
             self._services,
             PnPVQA(
                 self._services,
@@ -82,6 +84,10 @@ class CodeVQA:
             models.domain,
         )
         self._slots = asyncio.Semaphore(settings.workers)
+        # The thread lives until it is told to end: what it holds must not hold this engine, as primitives may.
+        self._own_parts: list[object] = []
+        self._loop = LoopThread("codevqa", partial(_ended, sandbox.pools, self._services, self._own_parts))
+        weakref.finalize(self, self._loop.end).atexit = False
 
     @classmethod
     def from_preset(
@@ -147,6 +153,7 @@ class CodeVQA:
         writer, models, here = build(configuration)
         engine = cls(writer, models, here.settings, primitives=primitives)
         engine.configuration = here
+        engine._own_parts += [writer.language_model, writer.retriever, *vars(models).values()]
         return engine
 
     # -- asking ------------------------------------------------------------------------------------------------------
@@ -176,7 +183,7 @@ class CodeVQA:
         self, images: ImageSource | Sequence[ImageSource], question: str, **options: Unpack[AskOptions]
     ) -> Coroutine[Any, Any, Answer]:
         """Async twin of :meth:`ask`; call it from any event loop."""
-        return self._loop.wait(answer_request(self._parts, ask_request(images, question, options)))
+        return self._answered(ask_request(images, question, options))
 
     def watch(self, images: ImageSource | Sequence[ImageSource], question: str, **options: Unpack[AskOptions]) -> Watch:
         """Answers a question as :meth:`ask` does, and tells every step of it while it is made.
@@ -211,9 +218,10 @@ class CodeVQA:
         check(questions, method, errors)
         with followed(progress, questions) as one_more:
             found = {}
-            for place, answer in self.ask_stream(questions, method=method, errors=errors):
-                found[place] = answer
-                one_more()
+            with closing(self.ask_stream(questions, method=method, errors=errors)) as answers:
+                for place, answer in answers:
+                    found[place] = answer
+                    one_more()
         return [found[place] for place in range(len(found))]
 
     async def ask_many_async(
@@ -263,7 +271,7 @@ class CodeVQA:
                 try:
                     if isinstance(request, InputError):
                         raise request
-                    return await answer_request(self._parts, request)
+                    return await answer_request(self._parts, request, errors=errors)
                 except CodeVQAError as error:
                     if errors == "raise":
                         raise
@@ -308,7 +316,7 @@ class CodeVQA:
         **options: Unpack[RunOptions],
     ) -> Coroutine[Any, Any, Answer]:
         """Async twin of :meth:`run`."""
-        return self._loop.wait(answer_request(self._parts, run_request(images, program, question, options)))
+        return self._answered(run_request(images, program, question, options))
 
     def watch_run(
         self,
@@ -324,23 +332,28 @@ class CodeVQA:
         """
         return self._watch(run_request(images, program, question, options))
 
+    async def _answered(self, request: Request) -> Answer:
+        # It holds this engine, which closes where nobody does.
+        return await self._loop.wait(answer_request(self._parts, request))
+
     def _watch(self, request: Request) -> Watch:
-        return Watch(lambda tell: self._loop.submit(answer_request(self._parts, request, tell)))
+        return Watch(lambda tell: self._loop.submit(answer_request(self._parts, request, tell)), self)
 
     # -- the rest ----------------------------------------------------------------------------------------------------
 
     def prompt(self, question: str, *, form: Form = "image", shots: int | None = None) -> str:
         """Returns exactly what the language model would see for a question."""
+        check_process()
         check_options(Request((), question, form=form, shots=shots))
         request, _ = self.writer.request(checked_question(question, self.settings), form, shots)
         return prompt_text(request.prompt)
 
     def close(self) -> None:
-        """Ends worker processes and threads. Safe to call twice."""
-        if self._loop.closed:
-            return
-        self._loop.run(self._parts.sandbox.aclose())
-        self._services.close()
+        """Ends worker processes and threads. Questions under way fail with an ``EngineClosedError``.
+
+        Any thread may close an engine, any number of times; each waits until it is closed. A primitive may close the
+        engine that runs it, which then closes when the primitive has returned.
+        """
         self._loop.close()
 
     def __enter__(self) -> CodeVQA:
@@ -370,3 +383,12 @@ class CodeVQA:
         if self.writer.retriever:
             names["retriever"] = self.writer.retriever.name
         return names
+
+
+async def _ended(pools: Pools, services: ModelServices, own_parts: Iterable[object]) -> None:
+    """Ends workers, the models' threads, and what models that were loaded for the engine have running."""
+    await pools.aclose()
+    services.close()
+    for part in {id(part): part for part in own_parts}.values():
+        if hasattr(part, "close"):
+            part.close()

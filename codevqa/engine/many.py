@@ -7,18 +7,17 @@ from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Itera
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, TypeAlias, get_args
 
 from ..core.answer import Answer
 from ..core.errors import InputError
 from ..core.images import ImageSource, hold
 from ..core.trace import Form, Method
-from .request import Request
+from .request import Errors, Request
 
 __all__ = [
     "Asked",
     "Begin",
-    "Errors",
     "Progress",
     "Question",
     "as_request",
@@ -29,8 +28,6 @@ __all__ = [
     "text_of",
 ]
 
-Errors: TypeAlias = Literal["raise", "return"]
-"""What becomes of a question that cannot be answered: raised, or an answer with its ``error`` and no text."""
 Progress: TypeAlias = bool | Callable[[int, int | None], object]
 """Whether a bar is shown on standard error; or what is told how many are answered, of how many where that is known."""
 _TAKES = "Give Questions or pairs (images, text), and a method: 'codevqa' or 'pnpvqa'."

@@ -21,6 +21,7 @@ from ..core.answer import Answer
 from ..core.errors import (
     CodeVQAError,
     EmptyReadingError,
+    EngineClosedError,
     ErrorRecord,
     InputError,
     InternalError,
@@ -48,7 +49,7 @@ from ..writing.writer import Writer
 from .answer_text import answer_text, fitted_answer, plain, release_text
 from .call_plan import plan_calls
 from .program_calls import ProgramCalls
-from .request import Request, check_options
+from .request import Errors, Request, check_options
 
 __all__ = ["EngineParts", "answer_request", "checked_question", "declined"]
 
@@ -76,13 +77,16 @@ class EngineParts:
     """What the models know, where that is told."""
 
 
-async def answer_request(parts: EngineParts, request: Request, tell: Tell | None = None) -> Answer:
+async def answer_request(
+    parts: EngineParts, request: Request, tell: Tell | None = None, *, errors: Errors = "raise"
+) -> Answer:
     """Answers one question, or runs one program; everything an engine does goes through here.
 
     Args:
         parts: the engine's.
         request: what is wanted.
         tell: told of every step; None where nobody watches.
+        errors: whether a question that cannot be answered is raised, or what was done until then, with its ``error``.
 
     Raises:
         CodeVQAError: it cannot be answered; told as well. A ProgramError carries what was done until then.
@@ -95,7 +99,9 @@ async def answer_request(parts: EngineParts, request: Request, tell: Tell | None
         if isinstance(error, ProgramError):
             error.answer = done
         run.tell(Failed(error.record(), done))
-        raise
+        if errors == "raise" or done is None:
+            raise
+        return done
     run.tell(Answered(answer))
     return answer
 
@@ -110,9 +116,11 @@ async def _answered(run: QuestionRun) -> Answer:
         check_options(run.request)
         with run.parts.services.question(run.request.memory):
             return await run.finish()
-    except CodeVQAError:
+    except (CodeVQAError, asyncio.CancelledError, GeneratorExit):
         raise
-    except Exception as error:
+    except BaseException as error:
+        if "cannot schedule new futures after" in str(error):  # Python is ending, and its executors take no more work
+            raise EngineClosedError from error
         _log.exception("A question failed: %r", run.request.question)
         name = type(error).__name__
         raise InternalError(f"codevqa made a mistake: {name}.", hint="The log has it: please report it.") from error

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypedDict, get_args
+from typing import Literal, TypeAlias, TypedDict, get_args
 
 from ..batching.call_cache import Memory
 from ..core.errors import InputError
 from ..core.images import Held, ImageSource, hold
 from ..core.trace import Form, Method, Program
 
-__all__ = ["AskOptions", "Request", "RunOptions", "ask_request", "check_options", "run_request"]
+__all__ = ["AskOptions", "Errors", "Request", "RunOptions", "ask_request", "check_options", "run_request"]
+
+Errors: TypeAlias = Literal["raise", "return"]
+"""What becomes of a question that cannot be answered: raised, or an answer with its ``error`` and no text."""
 
 
 class RunOptions(TypedDict, total=False):

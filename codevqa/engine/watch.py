@@ -11,7 +11,7 @@ from types import TracebackType
 
 from ..core.answer import Answer
 from ..core.errors import CodeVQAError
-from ..core.events import Answered, Event, Tell, Writing
+from ..core.events import Answered, Event, Failed, Tell, Writing
 
 __all__ = ["Watch"]
 
@@ -25,9 +25,11 @@ class Watch:
 
     Args:
         begin: begins the question, given what to tell.
+        engine: is kept while the watch is: an engine that nobody holds closes.
     """
 
-    def __init__(self, begin: Callable[[Tell], Future[Answer]]) -> None:
+    def __init__(self, begin: Callable[[Tell], Future[Answer]], engine: object = None) -> None:
+        self._engine = engine
         # What the engine holds is the inbox: a watch that nobody holds any more can be seen to be forgotten.
         self._inbox = _Inbox()
         self._future = begin(self._inbox.put)
@@ -91,6 +93,7 @@ class _Inbox:
         self._events: deque[Event] = deque()
         self._sleepers: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
         self._over = False
+        self._failed = False
         self._error: BaseException | None = None
 
     def put(self, event: Event) -> None:
@@ -101,6 +104,7 @@ class _Inbox:
                 self._events.pop()
             if isinstance(event, Answered):
                 self.answer = event.answer
+            self._failed = isinstance(event, Failed)
             self._events.append(event)
             self._wake()
 
@@ -108,7 +112,10 @@ class _Inbox:
         """Ends the iteration after what has been put; a fault of the program's own comes out of it."""
         error = None if future.cancelled() else future.exception()
         with self._changed:
-            if not self._over and not isinstance(error, CodeVQAError):  # which has been told
+            if isinstance(error, CodeVQAError):
+                if not self._over and not self._failed:  # the engine was closed
+                    self._events.append(Failed(error.record()))
+            elif not self._over:
                 self._error = error
             self._over = True
             self._wake()

@@ -15,12 +15,13 @@ import atexit
 import functools
 import os
 import re
+import threading
 import time
 import unicodedata
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import pydantic_monty as monty
 from cachetools import LRUCache
@@ -38,7 +39,7 @@ from .wall import Wall, open_pool
 if TYPE_CHECKING:
     from pydantic_monty import MontySession
 
-__all__ = ["Host", "Limits", "Outcome", "Sandbox"]
+__all__ = ["Host", "Limits", "Outcome", "Pools", "Sandbox"]
 
 _Key: TypeAlias = "tuple[str, tuple[tuple[str, str], ...]]"
 
@@ -48,6 +49,8 @@ CHECK_TRIES = 3
 """How often a program is checked whose checker dies, before it is said to be the program's fault."""
 GRACE = 5.0
 """Seconds past its time limit after which a worker that does not react is killed."""
+OPENING = 60.0
+"""Seconds in which the workers must have started."""
 DRAIN = 0.05
 """Seconds a process that used the sandbox waits before it ends, so that the interpreter's threads come to rest."""
 
@@ -67,22 +70,84 @@ class _Workers:
         self.slots = asyncio.Semaphore(count)
 
     async def start(self) -> None:
+        opened: Future[tuple[monty.Monty, Wall | None]] = Future()
+
+        def open_it() -> None:
+            try:
+                opened.set_result(open_pool(self._count, self._limits, self._limits.seconds + GRACE))
+            except Exception as error:  # noqa: BLE001 - it is raised below
+                opened.set_exception(error)
+
+        # A daemon: the process can end though it hangs.
+        threading.Thread(target=open_it, name="codevqa-sandbox-start", daemon=True).start()
         try:
-            self.pool, self.wall = await in_thread(
-                self.threads, open_pool, self._count, self._limits, self._limits.seconds + GRACE
-            )
-        except SetupError:
-            self.threads.shutdown()
-            raise
+            self.pool, self.wall = await asyncio.wait_for(asyncio.wrap_future(opened), OPENING)
+        except TimeoutError:
+            raise SetupError(f"The sandbox did not start within {OPENING:g} seconds.", hint="Try again.") from None
         except (monty.MontyError, OSError, RuntimeError) as error:
-            self.threads.shutdown()
             raise SetupError(f"The sandbox cannot start: {error}.", hint="Reinstall pydantic-monty.") from error
 
-    async def close(self) -> None:
+    def close(self) -> None:
         self.pool.__exit__(None, None, None)
         if self.wall is not None:
             self.wall.close()
-        await asyncio.to_thread(self.threads.shutdown)
+        self.threads.shutdown()
+
+
+class Pools:
+    """The workers of a sandbox: those that run programs, and those that check them. Knows no primitive."""
+
+    def __init__(self, count: int, limits: Limits) -> None:
+        self._counts = {"runners": count, "checkers": min(count, os.cpu_count() or 1)}
+        self._limits = limits
+        self._started: dict[str, _Workers] = {}
+        self._starting = asyncio.Lock()
+        self.runs: set[Run] = set()
+        self.checks: dict[_Key, asyncio.Task[ProgramError | None]] = {}
+
+    async def get(self, which: Literal["runners", "checkers"]) -> _Workers:
+        """Returns workers; they are started where there are none.
+
+        Checking is work for the processor, waiting for a model is none: as many checkers as there are processors keep
+        warm, where one of many workers would be cold most times.
+        """
+        if which not in self._started:
+            async with self._starting:
+                if which not in self._started:
+                    self._started[which] = await self._start(self._counts[which])
+        return self._started[which]
+
+    def has(self, workers: _Workers) -> bool:
+        """Whether these are still open."""
+        return workers in self._started.values()
+
+    async def aclose(self) -> None:
+        """Ends them; programs under way fail."""
+        checks = tuple(self.checks.values())
+        for task in checks:
+            task.cancel()
+        async with self._starting:
+            ended, self._started = list(self._started.values()), {}
+        for run in self.runs:
+            run.kill()
+        for workers in ended:
+            workers.close()
+        if checks:
+            await asyncio.wait(checks)
+
+    async def _start(self, count: int) -> _Workers:
+        _drain_at_exit()
+        workers = _Workers(count, self._limits)
+        starting = asyncio.create_task(workers.start())
+        try:
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # A start cannot be called off, and workers that nobody knows of would stay.
+            await asyncio.wait((starting,))
+            if starting.done() and not starting.cancelled() and starting.exception() is None:
+                workers.close()
+            raise
+        return workers
 
 
 class Sandbox:
@@ -100,12 +165,9 @@ class Sandbox:
         self.primitives = primitives
         self.limits = limits
         self.workers = workers
-        self._runners: _Workers | None = None
-        self._checkers: _Workers | None = None
-        self._starting = asyncio.Lock()
-        self._runs: set[Run] = set()
+        self.pools = Pools(workers, limits)
+        """Its workers, which do not hold its primitives."""
         self._checked: LRUCache[_Key, ProgramError | None] = LRUCache(CHECKS_KEPT)
-        self._checking: dict[_Key, asyncio.Task[ProgramError | None]] = {}
 
     async def start(self) -> None:
         """Starts the workers, unless they run already.
@@ -113,16 +175,11 @@ class Sandbox:
         Raises:
             SetupError: they cannot be started on this machine.
         """
-        await self._started()
+        await self.pools.get("runners")
 
     async def aclose(self) -> None:
         """Ends the workers; programs under way fail."""
-        all_workers, self._runners, self._checkers = (self._runners, self._checkers), None, None
-        for run in self._runs:
-            run.kill()
-        for workers in all_workers:
-            if workers is not None:
-                await workers.close()
+        await self.pools.aclose()
 
     async def __aenter__(self) -> Sandbox:
         await self.start()
@@ -149,7 +206,13 @@ class Sandbox:
             ProgramLimitError: it is too long, or too much for the checker.
         """
         source = self._readable(source)
-        error = await self._verdict(source, given or {})
+        try:
+            error = await self._verdict(source, given or {})
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise gone() from None
         if error is not None:
             # A fresh one each time: an exception that is raised collects its traceback and context.
             raise type(error)(error.message, line=error.line, hint=error.hint)
@@ -178,54 +241,33 @@ class Sandbox:
             CodeVQAError: whatever ``host`` raised.
         """
         source = self._readable(source)
-        workers = await self._started()
+        workers = await self.pools.get("runners")
         await workers.slots.acquire()
         session = self._checkout(workers.pool)
         run = Run(session, source, host, self.limits, self.primitives, workers.threads, workers.wall)
-        self._runs.add(run)
+        self.pools.runs.add(run)
         try:
-            if workers is not self._runners:
+            if not self.pools.has(workers):
                 raise gone()
             return await run.finish(images, given or {})
         except monty.MontyCrashedError as error:
             raise crash(error) from None
         finally:
-            self._runs.discard(run)
+            self.pools.runs.discard(run)
             run.end(workers.slots.release)
 
     # -- parts -------------------------------------------------------------------------------------------------------
-
-    async def _started(self) -> _Workers:
-        if self._runners is None:
-            async with self._starting:
-                if self._runners is None:
-                    self._runners = await self._start_workers(self.workers)
-        return self._runners
-
-    async def _start_workers(self, count: int) -> _Workers:
-        _drain_at_exit()
-        workers = _Workers(count, self.limits)
-        starting = asyncio.create_task(workers.start())
-        try:
-            await asyncio.shield(starting)
-        except asyncio.CancelledError:
-            # A start cannot be called off, and workers that nobody knows of would stay.
-            await asyncio.wait((starting,))
-            if starting.done() and not starting.cancelled() and starting.exception() is None:
-                await workers.close()
-            raise
-        return workers
 
     async def _verdict(self, source: str, given: Mapping[str, str]) -> ProgramError | None:
         """Returns what is wrong with a program, remembered or found."""
         key = (source, tuple(sorted(given.items())))
         if key in self._checked:
             return self._checked[key]
-        if key not in self._checking:
-            self._checking[key] = asyncio.create_task(self._find(source, given))
-            self._checking[key].add_done_callback(lambda _: self._checking.pop(key))
+        if key not in self.pools.checks:
+            self.pools.checks[key] = asyncio.create_task(self._find(source, given))
+            self.pools.checks[key].add_done_callback(lambda _: self.pools.checks.pop(key))
         # Whoever began it may be cancelled; others wait for it too.
-        error = self._checked[key] = await asyncio.shield(self._checking[key])
+        error = self._checked[key] = await asyncio.shield(self.pools.checks[key])
         return error
 
     async def _find(self, source: str, given: Mapping[str, str]) -> ProgramError | None:
@@ -265,12 +307,7 @@ class Sandbox:
         return source
 
     async def _check(self, source: str, given: Mapping[str, str]) -> ProgramError | None:
-        # Checking is work for the processor, waiting for a model is none: as many checkers as there are processors
-        # keep warm, where one of many workers would be cold most times.
-        async with self._starting:
-            if self._checkers is None:
-                self._checkers = await self._start_workers(min(self.workers, os.cpu_count() or 1))
-            workers = self._checkers
+        workers = await self.pools.get("checkers")
         return await in_thread(workers.threads, self._check_now, workers, source, given)
 
     def _check_now(

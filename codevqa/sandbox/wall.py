@@ -20,6 +20,7 @@ import pydantic_monty as monty
 from pydantic_monty._binary import find_monty_binary
 
 from ..core.errors import SetupError
+from ..core.loop_thread import check_process
 from ..core.settings import Limits
 from . import launcher
 from .error_mapping import one_line
@@ -105,8 +106,9 @@ def open_pool(count: int, limits: Limits, timeout: float) -> tuple[monty.Monty, 
         timeout: seconds a worker may take to react.
 
     Raises:
-        SetupError: the second wall has to be there, and is not.
+        SetupError: the second wall has to be there, and is not; or the process was forked and cannot have workers.
     """
+    check_process()
     if limits.second_wall is False:
         return _entered(count, timeout, None), None
     try:

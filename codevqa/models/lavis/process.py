@@ -76,7 +76,7 @@ class LavisProcess:
 
     def close(self) -> None:
         """Ends the process, once it has answered; whoever asks again gets a new one."""
-        with self._lock:
+        with self.turn:
             if self._life is not None:
                 self._life.end()
 

@@ -1,0 +1,343 @@
+"""The life of an engine: whatever ends it, or is raised in it, every caller hears so, and nothing stays behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import multiprocessing
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_kit import RED, engine, held, reader
+
+from codevqa import CodeVQA, Models, QuerySettings, Settings, Writer, WriterSettings, primitive
+from codevqa.core.errors import CodeVQAError, EngineClosedError, InputError, ModelError, ProgramRuntimeError
+from codevqa.core.events import Failed
+from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
+from codevqa.prompts import load
+
+SETTINGS = Settings(query=QuerySettings(captions=2, patches=5), workers=8)
+RAISED: dict[str, BaseException] = {
+    "StopIteration": StopIteration("a"),
+    "StopAsyncIteration": StopAsyncIteration("a"),
+    "SystemExit": SystemExit(3),
+    "KeyboardInterrupt": KeyboardInterrupt(),
+    "GeneratorExit": GeneratorExit(),
+    "CancelledError": asyncio.CancelledError(),
+    "BaseExceptionGroup": BaseExceptionGroup("several", [SystemExit(2)]),
+}
+
+
+def throw(name: str) -> str:
+    """Raises."""
+    raise RAISED[name]
+
+
+async def throw_async(name: str) -> str:
+    """Raises."""
+    raise RAISED[name]
+
+
+PRIMITIVES = [primitive(throw), primitive(throw_async), primitive(name="throw_ahead", ahead=True)(throw_async)]
+
+
+@pytest.fixture(scope="module")
+def throwing() -> Any:
+    with engine("answer = 1", primitives=PRIMITIVES) as vqa:
+        yield vqa
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", RAISED)
+@pytest.mark.parametrize("made", [item.name for item in PRIMITIVES])
+def test_whatever_a_primitive_raises_fails_its_program_alone(throwing: CodeVQA, made: str, name: str) -> None:
+    with pytest.raises(ProgramRuntimeError, match=rf"line 1: {made}\(\) failed") as caught:
+        throwing.run(RED, f"answer = {made}({name!r})\nagain = {made}({name!r})")
+    assert caught.value.answer is not None
+    (call,) = caught.value.answer.trace.calls
+    assert call.error is not None and name in f"{call.error.type} {call.error.message}"
+    assert throwing.run(RED, "answer = 1").text == "1"
+
+
+class Throwing:
+    """A retriever that raises."""
+
+    name = "throwing"
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def embed(self, sentences: object) -> Any:
+        raise self.error
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", RAISED)
+def test_whatever_models_and_retrievers_raise_is_a_model_error(name: str) -> None:
+    def fail(_: object) -> str:
+        raise RAISED[name]
+
+    prompts = load("gqa")
+    models = Models(reader(), FakeMatcher(6), FakeCaptioner(grid=6))
+    near = Writer(ScriptedLM("answer = 1"), prompts, Throwing(RAISED[name]))
+    for writer in (Writer(ScriptedLM(fail), prompts), near):
+        with CodeVQA(writer, models, SETTINGS) as vqa:
+            for _ in range(2):
+                with pytest.raises(ModelError, match=name):
+                    vqa.ask(RED, "Is it red?")
+
+
+class NoList(ScriptedLM):
+    """Gives no list of completions."""
+
+    def generate(self, requests: object) -> Any:
+        return None
+
+
+@pytest.mark.timeout(60)
+def test_a_model_that_returns_no_results_is_a_model_error() -> None:
+    with engine("answer = query(img, 'a?')", read=NoList("")) as vqa, pytest.raises(ModelError, match="NoneType"):
+        vqa.ask(RED, "Is it red?")
+
+
+@pytest.mark.timeout(60)
+def test_whatever_progress_raises_reaches_who_asked(throwing: CodeVQA) -> None:
+    for error in RAISED.values():
+        with pytest.raises(type(error)):
+            throwing.ask_many([(RED, "Is it red?")] * 3, progress=partial(throw_it, error))
+    assert throwing.run(RED, "answer = 1").text == "1"
+
+
+def throw_it(error: BaseException, *_: object) -> None:
+    raise error
+
+
+# -- closing -----------------------------------------------------------------------------------------------------------
+
+
+def ask_without_end(vqa: CodeVQA, way: str, name: str) -> None:
+    """Asks in one way, each time something new, until that raises."""
+
+    async def one(question: str) -> None:
+        await vqa.ask_async(RED, question)
+
+    for number in range(10**6):
+        question = f"Is it {name} {number}?"
+        if way == "ask":
+            vqa.ask(RED, question)
+        elif way == "ask_async":
+            asyncio.run(one(question))
+        elif way == "ask_many":
+            vqa.ask_many([(RED, f"{question} {more}") for more in range(9)])
+        elif way == "ask_stream":
+            list(vqa.ask_stream((RED, f"{question} {more}") for more in range(9)))
+        elif way == "run":
+            vqa.run(RED, f"answer = query(img, {question!r})")
+        else:
+            *_, last = vqa.watch(RED, question)
+            if isinstance(last, Failed):
+                assert last.error.type == "EngineClosedError"
+
+
+@pytest.mark.timeout(90)
+@pytest.mark.skipif(sys.platform != "linux", reason="lists children as Linux does")
+def test_closing_in_the_midst_tells_every_caller_and_leaves_nothing() -> None:
+    ways = ("ask", "ask_async", "ask_many", "ask_stream", "run", "watch")
+    ends: Counter[str] = Counter()
+    before = held()
+
+    def caller(vqa: CodeVQA, way: str) -> None:
+        try:
+            ask_without_end(vqa, way, threading.current_thread().name)
+        except BaseException as error:  # noqa: BLE001 - of any kind: they are counted
+            ends[type(error).__name__] += 1
+
+    for trial in range(6):
+        with engine("answer = query(img, 'Is it a?') + query(img, 'Is it b?')", settings=SETTINGS) as vqa:
+            callers = [threading.Thread(target=caller, args=(vqa, way), daemon=True) for way in ways * 2]
+            closers = [threading.Thread(target=vqa.close, daemon=True) for _ in range(3)]
+            for thread in callers:
+                thread.start()
+            time.sleep(trial * 0.05)
+            for thread in closers:
+                thread.start()
+            for thread in (*closers, *callers):
+                thread.join(30)
+                assert not thread.is_alive(), "it hangs"
+    assert ends == {"EngineClosedError": 6 * len(ways) * 2}
+    gc.collect()
+    assert held() == before
+
+
+def dropped(engines: int) -> None:
+    for _ in range(engines):
+        kept: list[CodeVQA] = []
+
+        @primitive
+        def look(text: str) -> str:
+            """Holds the engine that it belongs to."""
+            return f"{text} {len(kept)}"  # noqa: B023 - a reference to it is what matters
+
+        fixed = WriterSettings(selection="fixed")
+        writer = Writer(ScriptedLM("answer = look('a')"), {"image": load("gqa")}, settings=fixed)
+        models = Models(reader(), FakeMatcher(6), FakeCaptioner(grid=6))
+        kept.append(CodeVQA(writer, models, SETTINGS, primitives=[look]))
+        assert kept[0].ask(RED, "What is it?").text == "a 1"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="lists children as Linux does")
+def test_engines_that_nobody_holds_close() -> None:
+    before = held()
+    dropped(3)
+    until = time.monotonic() + 20
+    while held() != before:
+        assert time.monotonic() < until, [thread.name for thread in threading.enumerate()]
+        gc.collect()
+
+
+def test_what_is_under_way_keeps_its_engine() -> None:
+    def made() -> CodeVQA:
+        writer = Writer(ScriptedLM("answer = query(img, 'a?')"), {"image": load("gqa")})
+        return CodeVQA(writer, Models(reader(), FakeMatcher(6), FakeCaptioner(grid=6)), SETTINGS)
+
+    watch, asking, running = (
+        made().watch(RED, "Is it red?"),
+        made().ask_async(RED, "a?"),
+        made().run_async(RED, "answer = 1"),
+    )
+    stream = made().ask_stream([(RED, "Is it red?")])
+    gc.collect()
+    assert [type(event).__name__ for event in watch][-1] == "Answered"
+    assert (asyncio.run(asking).text, asyncio.run(running).text, next(stream)[1].text) == ("yes", "1", "yes")
+
+
+# -- an engine inside itself, and in other processes ------------------------------------------------------------------
+
+
+used: list[CodeVQA] = []
+USES: dict[str, Callable[[CodeVQA], object]] = {
+    "ask": lambda vqa: vqa.ask(RED, "Is it red?"),
+    "ask_many": lambda vqa: vqa.ask_many([(RED, "Is it red?")]),
+    "watch": lambda vqa: list(vqa.watch(RED, "Is it red?")),
+    "run": lambda vqa: vqa.run(RED, "answer = 1"),
+    "close": lambda vqa: vqa.close(),
+}
+
+
+@primitive
+def use(way: str, number: int) -> str:
+    """Uses the engine that runs it."""
+    return str(USES[way](used[number]))
+
+
+@primitive
+async def use_async(way: str, number: int) -> str:
+    """Uses the engine that runs it."""
+    return str(await used[number].ask_async(RED, "Is it red?") if way == "ask_async" else USES[way](used[number]))
+
+
+@pytest.mark.timeout(60)
+def test_a_primitive_cannot_ask_its_own_engine_but_may_another_and_may_close() -> None:
+    with engine("answer = query(img, 'a?')", primitives=[use, use_async]) as vqa, engine("") as other:
+        used[:] = [vqa, other]
+        asked = [f"{name}({way!r}, 0)" for name in ("use", "use_async") for way in list(USES)[:-1]]
+        programs = [*asked, "use_async('ask_async', 0)"] * 3
+        threads = []
+        errors: list[Exception] = []
+
+        def call(program: str) -> None:
+            try:
+                vqa.run(RED, f"answer = {program}")
+            except CodeVQAError as error:
+                errors.append(error)
+
+        for program in programs:  # more at once than there are workers
+            threads.append(threading.Thread(target=call, args=(program,), daemon=True))
+            threads[-1].start()
+        for thread in threads:
+            thread.join(30)
+        assert [type(error) for error in errors] == [InputError] * len(programs)
+        assert "a second engine" in str(errors[0])
+        assert vqa.run(RED, "answer = use('run', 1)").text == "1"
+        with pytest.raises(EngineClosedError):
+            vqa.run(RED, "answer = use('close', 0) + query(img, 'a?')")
+        vqa.close()
+        used.clear()
+
+
+def forked(work: Callable[[], object]) -> str:
+    """What work gives, or raises, in a child that was forked off."""
+    context = multiprocessing.get_context("fork")
+    reading, writing = context.Pipe(duplex=False)
+
+    def child() -> None:
+        try:
+            writing.send(str(work()))
+        except BaseException as error:  # noqa: BLE001 - it is told
+            writing.send(f"{type(error).__name__}: {error}")
+
+    process = context.Process(target=child)
+    process.start()
+    try:
+        assert reading.poll(20), "it hangs"
+        return str(reading.recv())
+    finally:
+        process.kill()
+        process.join()
+        reading.close()
+        writing.close()
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="needs a fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_an_engine_says_that_it_does_not_survive_a_fork() -> None:
+    def fresh() -> str:
+        with engine("answer = query(img, 'a?')") as vqa:
+            return vqa.ask(RED, "Is it red?").text
+
+    with engine("answer = query(img, 'a?')") as vqa:
+        assert vqa.ask(RED, "Is it red?").text == "yes"
+        uses = [fresh, lambda: vqa.prompt("Is it red?"), lambda: asyncio.run(vqa.ask_async(RED, "Is it red?"))]
+        for work in (*uses, *(lambda way=way: way(vqa) for way in list(USES.values())[:-1])):
+            assert 'get_context("spawn")' in forked(work)
+        assert forked(vqa.close) == "None"
+        assert vqa.ask(RED, "Is it wet?").text == "yes", "the child's end is none of the parent's"
+
+
+FRESH = """
+import multiprocessing, sys
+sys.path.insert(0, {tests!r})
+from engine_kit import RED, engine
+def child():
+    with engine("answer = query(img, 'a?')") as vqa:
+        sys.exit(vqa.ask(RED, "Is it red?").text != "yes")
+process = multiprocessing.get_context("fork").Process(target=child)
+process.start()
+process.join(30)
+sys.exit(process.exitcode)
+"""
+LEFT = """
+import atexit, sys
+sys.path.insert(0, {tests!r})
+from engine_kit import RED, reading_yes
+vqa = reading_yes()
+vqa.ask(RED, "Is it red?")
+watch = vqa.watch(RED, "Is it wet?")
+atexit.register(vqa.close) if {close} else None
+"""
+
+
+@pytest.mark.parametrize("script", [FRESH, LEFT.replace("{close}", "0"), LEFT.replace("{close}", "1")])
+def test_processes_with_engines_end_well(script: str) -> None:
+    script = script.format(tests=str(Path(__file__).parent))
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
