@@ -11,6 +11,8 @@ __all__ = ["has_picture_keys"]
 
 _HASHING = frozenset(("Counter", "OrderedDict", "add", "dict", "frozenset", "fromkeys", "get", "set", "setdefault"))
 _PASSING = frozenset(("filter", "list", "reversed", "sorted", "tuple"))
+_HASHES = (ast.Call, ast.Dict, ast.DictComp, ast.Set, ast.SetComp, ast.Subscript)
+_BINDS = (ast.Assign, ast.For, ast.NamedExpr, ast.comprehension)
 _ROUNDS = 3
 """How often names are looked for that hold what other names hold."""
 
@@ -18,9 +20,16 @@ _ROUNDS = 3
 def has_picture_keys(tree: ast.AST, primitives: PrimitiveSet) -> bool:
     """Says whether some picture of a program may have to be hashed; a wrong guess costs a little time only."""
     nodes = list(ast.walk(tree))
-    hashed = [one for node in nodes for one in _hashed(node) if not isinstance(one, ast.Constant)]
+    hashed = [
+        one
+        for node in nodes
+        if isinstance(node, _HASHES)
+        for one in _hashed(node)
+        if not isinstance(one, ast.Constant | ast.JoinedStr)
+    ]
     if not hashed:
         return False
+    nodes = [node for node in nodes if isinstance(node, _BINDS)]
     look = _Look(frozenset(one.name for one in primitives if "Image" in one.returns))
     for _ in range(_ROUNDS):
         for node in nodes:

@@ -32,9 +32,7 @@ _WORDS = (
     *MODULES,
     *(f"{name}." for name in _KIND_NAMES),
 )
-_HASHING = re.compile(r"(?:set|dict|Counter|fromkeys)\(")
-_KEYS = re.compile(rf"{_HASHING.pattern}|\{{(?!\w+\}})")
-_DISPLAYS = (ast.Dict, ast.DictComp, ast.Set, ast.SetComp)
+_KEYS = re.compile(r"(?:set|dict|Counter|fromkeys)\(|\{(?!\w+\})")
 _NAMED = re.compile(r"\.\s*(\w+)\b(?!\s*\()")
 _ASSIGNED = re.compile(rf"(?:=|return)\s*(?:(?:{'|'.join(_LAZY)})\(|\()")
 _CALLED_LATER = (ast.Assign, ast.Call, ast.Dict, ast.List, ast.NamedExpr, ast.Return, ast.Tuple, ast.keyword)
@@ -77,18 +75,17 @@ def rewrite(source: str, primitives: PrimitiveSet | None = None) -> Rewritten:
             calls of primitives as they are.
     """
     forms = _has_forms(source)
-    if not forms and (primitives is None or not _KEYS.search(source)):
+    hashes = primitives is not None and _KEYS.search(source) is not None
+    tree = parse(source) if forms or hashes else None
+    if tree is None:
         return Rewritten(source)
-    tree = parse(source)
-    if tree is None or not (
-        forms or _HASHING.search(source) or any(isinstance(one, _DISPLAYS) for one in ast.walk(tree))
-    ):
-        return Rewritten(source)
-    bound = set(_bound(tree))
-    names = frozenset[str]() if primitives is None else frozenset(primitives.names)
     try:
-        keyed = primitives is not None and names.isdisjoint(bound) and has_picture_keys(tree, primitives)
-        edits = _Edits(source, tree, bound, names if keyed else frozenset())
+        keyed = primitives is not None and hashes and has_picture_keys(tree, primitives)
+        if not forms and not keyed:
+            return Rewritten(source)
+        bound = set(_bound(tree))
+        keyed = keyed and primitives is not None and bound.isdisjoint(primitives.names)
+        edits = _Edits(source, tree, bound, frozenset(primitives.names if keyed and primitives else ()))
         edits.walk(tree)
         text, lines = edits.applied()
     except (RecursionError, SyntaxError, ValueError):  # too deep, or a number with too many digits
