@@ -51,9 +51,9 @@ def test_visitors_share_nothing() -> None:
     visitors = Visitors(DemoLimits())
     one, other = visitors.get("one"), visitors.get("other")
     one.memory.put("key", "value", 10)
-    one.answer = answer()
+    one.without = answer()
     assert other.memory.get("key") is None
-    assert other.answer is None
+    assert other.without is None
     assert visitors.get("one") is one
 
 

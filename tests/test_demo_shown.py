@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from service_kit import GARDEN, ROOT, VISITOR, StubEngines, answer, asked, last_view, picture, service
+from service_kit import GARDEN, ROOT, VISITOR, StubEngines, answer, asked, picture, service
 
 from codevqa.core.answer import Answer
 from codevqa.core.errors import ErrorRecord, ImageError
@@ -19,8 +20,9 @@ from codevqa.demo.history import Histories, Past
 from codevqa.demo.limits import DemoLimits
 from codevqa.demo.live import LiveQuestion, PageUpdate
 from codevqa.demo.pictures import read_pictures, shipped_questions
-from codevqa.demo.service import DemoService, VisitorId
+from codevqa.demo.service import DemoService
 from codevqa.demo.unread import Unread
+from codevqa.engine.watch import Watch
 
 EVIL = "<img src=x onerror=alert(1)>"
 
@@ -242,20 +244,72 @@ def test_what_nobody_comes_for_is_let_go_but_not_before_it_has_ended() -> None:
 # -- pages for download ----------------------------------------------------------------------------------------------
 
 
-def keep(one: DemoService, tmp_path: Path, visitor_id: VisitorId = VISITOR) -> Past | None:
-    return asyncio.run(one.keep(asked(tmp_path), PageUpdate("<p>blue</p>"), visitor_id, Histories.token("")))
+def served(one: DemoService, tmp_path: Path) -> LiveQuestion:
+    async def last() -> LiveQuestion:
+        found = [live async for _, live in one.serve(asked(tmp_path), VISITOR)][-1]
+        assert found is not None
+        return found
+
+    return asyncio.run(last())
+
+
+def keep(one: DemoService, tmp_path: Path, live: LiveQuestion) -> Past | None:
+    return asyncio.run(one.keep(asked(tmp_path), live, Histories.token("")))
+
+
+class Slow(StubEngines):
+    """Answers each question with its own words; the baseline never ends."""
+
+    def watch(self, images: object, question: str, **options: Any) -> Watch:
+        self.events = (
+            () if options["method"] == "pnpvqa" else (Answered(replace(answer(f"of {question}"), question=question)),)
+        )
+        return super().watch(images, question, **options)
+
+
+@pytest.mark.parametrize("turn_to", ["another question", "a past answer"])
+@pytest.mark.timeout(20)
+def test_a_question_is_kept_with_its_own_answer_whatever_its_visitor_turns_to(tmp_path: Path, turn_to: str) -> None:
+    one = service(tmp_path, Slow())
+    token = Histories.token("")
+
+    async def ask(question: str) -> LiveQuestion:
+        request, found = asked(tmp_path, question=question), None
+        async for _, found in one.serve(request, VISITOR):
+            if found is not None and found.answer is not None and question == "first?":
+                if turn_to == "a past answer":
+                    one.turn_away(VISITOR)
+                elif not later:
+                    later.append(asyncio.create_task(ask("second?")))
+        assert found is not None
+        await one.keep(request, found, token)
+        return found
+
+    async def both() -> LiveQuestion:
+        first = await ask("first?")
+        one.stop(VISITOR)
+        await asyncio.gather(*later)
+        return first
+
+    later: list[asyncio.Task[LiveQuestion]] = []
+    assert asyncio.run(both()).replaced, "so that the page goes on to show the other"
+    kept = {past.question: past for past in one.histories.of(token)}
+    assert kept.keys() == ({"first?"} if turn_to == "a past answer" else {"first?", "second?"})
+    for question, past in kept.items():
+        view = past.view()
+        assert past.answer == f"of {question}" and view is not None and past.answer in str(view.answer)
+        assert "data-busy" not in str(view.status) and past.answer in Path(str(past.page)).read_text("utf-8")
 
 
 def test_the_page_for_download_hides_where_models_lie(tmp_path: Path) -> None:
     models = {"writer": "/home/somebody/models/lm", "reader": "gpt"}
     one = service(tmp_path, StubEngines(Answered(answer("blue", models=models))))
-    asyncio.run(last_view(one.serve(asked(tmp_path), VISITOR)))
-    past = keep(one, tmp_path)
+    past = keep(one, tmp_path, served(one, tmp_path))
     assert past is not None and Path(past.page or "").is_relative_to(tmp_path)
     text = Path(past.page or "").read_text("utf-8")
     assert "blue" in text and "garden.png" in text
     assert "somebody" not in text
-    assert keep(one, tmp_path, VisitorId("other", "")) is None
+    assert keep(one, tmp_path, LiveQuestion((), compared=False)) is None
 
 
 def test_a_client_is_not_told_where_models_lie(tmp_path: Path) -> None:
@@ -266,16 +320,17 @@ def test_a_client_is_not_told_where_models_lie(tmp_path: Path) -> None:
 
 def test_pages_for_download_lie_where_nobody_guesses(tmp_path: Path) -> None:
     one = service(tmp_path, StubEngines(Answered(answer("blue"))))
-    asyncio.run(last_view(one.serve(asked(tmp_path), VISITOR)))
-    kept = [keep(one, tmp_path) for _ in range(3)]
+    live = served(one, tmp_path)
+    kept = [keep(one, tmp_path, live) for _ in range(3)]
     folders = {past.folder.name for past in kept if past is not None}
     assert len(folders) == 3 and all(len(name) == 32 for name in folders)
 
 
 def test_a_page_that_cannot_be_written_costs_the_answer_nothing(tmp_path: Path) -> None:
     demo = service(tmp_path, StubEngines(Answered(answer())))
-    assert "Done in" in asyncio.run(last_view(demo.serve(asked(tmp_path), VISITOR))).status
+    live = served(demo, tmp_path)
+    assert "Done in" in str(live.view.status)
     (tmp_path / "pages").write_text("where the folder should be")
-    assert keep(demo, tmp_path) is None
+    assert keep(demo, tmp_path, live) is None
     (tmp_path / "pages").unlink()
-    assert keep(demo, tmp_path) is not None
+    assert keep(demo, tmp_path, live) is not None

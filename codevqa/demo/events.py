@@ -13,7 +13,7 @@ import gradio as gr
 
 from ..core.errors import CodeVQAError, ImageError, InputError
 from .about import models_html
-from .live import PageUpdate, message_box, status_box
+from .live import LiveQuestion, PageUpdate, message_box, status_box
 from .pictures import ShippedQuestion, read_pictures, shipped_questions
 from .service import DemoRequest, DemoService, VisitorId
 
@@ -173,7 +173,8 @@ def _wire_past(blocks: gr.Blocks, service: DemoService, parts: Parts) -> None:
         known = service.histories.token(token)
         return known, _past(service, known)
 
-    async def show(chosen: str | None, token: str) -> tuple[Any, ...]:
+    async def show(chosen: str | None, token: str, request: gr.Request) -> tuple[Any, ...]:
+        service.turn_away(_visitor_id(request))
         past = service.histories.find(token, chosen or "")
         view = await asyncio.to_thread(past.view) if past is not None else None
         if past is None or view is None:
@@ -252,17 +253,17 @@ def _picker(example: ShippedQuestion) -> Any:
 async def _serve(
     service: DemoService, asked: DemoRequest, request: gr.Request, token: str
 ) -> AsyncIterator[tuple[Any, ...]]:
-    visitor_id, last = _visitor_id(request), None
+    live: LiveQuestion | None = None
     yield (*(gr.skip() for _ in range(9)), _no_page(), gr.Radio(value=None))
-    async with aclosing(service.serve(asked, visitor_id)) as views:
-        async for view, live in views:
+    async with aclosing(service.serve(asked, _visitor_id(request))) as views:
+        async for view, shown in views:
             yield (*_pieces(view), gr.skip(), gr.skip())
-            last = (view, live)
-    if last is not None and last[1] is not None and last[1].answer is not None:
-        past = await service.keep(asked, last[0], visitor_id, service.histories.token(token))
-        if past is not None:
+            live = shown
+    if live is not None:
+        past = await service.keep(asked, live, service.histories.token(token))
+        if past is not None and not live.replaced:
             page = gr.DownloadButton(value=past.page, interactive=past.page is not None)
-            yield (*_pieces(last[0]), page, _past(service, token, past.id))
+            yield (*_pieces(live.view), page, _past(service, token, past.id))
 
 
 def _pieces(view: PageUpdate) -> tuple[Any, ...]:

@@ -75,6 +75,8 @@ class LiveQuestion:
         self.answer: Answer | None = None
         """The answer, or what was done until a program that the visitor wrote failed."""
         self.done = False
+        self.replaced = False
+        """Whether its visitor turned to another question, which the page shows now."""
         self._examples: Sequence[Shown] = ()
         self._calls: list[Call] = []
         self._cards = ""

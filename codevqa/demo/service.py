@@ -120,11 +120,12 @@ class DemoService:
             turn = Turn(_begin(vqa, asked, pictures, visitor), _baseline(vqa, asked, pictures, visitor, compare))
             async with aclosing(follow(turn, live, visitor, self.limits.seconds)) as views:
                 async for view in views:
-                    if visitor.latest != number:  # what they ask now is shown by itself
+                    if visitor.latest != number:  # what they turned to is shown by itself
+                        live.stopped("Stopped.")
+                        live.replaced = True
                         return
                     yield view, live
-            visitor.without = live.without
-            visitor.answer, visitor.pictures = live.answer and _public(live.answer), pictures
+            visitor.without, visitor.pictures = live.without, pictures
         except CodeVQAError as error:
             yield _failed(live, error.record()), live
         except Exception:
@@ -186,20 +187,18 @@ class DemoService:
             return _public(last.answer)
         raise InputError("Stopped.")
 
-    async def keep(self, asked: DemoRequest, view: PageUpdate, visitor_id: VisitorId, token: str) -> Past | None:
-        """Keeps a visitor's last answer, for them to see again and to download; None where there is none to be had.
+    async def keep(self, asked: DemoRequest, live: LiveQuestion, token: str) -> Past | None:
+        """Keeps an answer, for its visitor to see again and to download; None where there is none.
 
         Args:
             asked: what was asked.
-            view: what the page shows of it.
-            visitor_id: who asked.
-            token: what their browser knows their earlier questions by.
+            live: what came of it.
+            token: what the visitor's browser knows their earlier questions by.
         """
-        visitor = self.visitors.known(visitor_id.session)
-        if visitor is None or visitor.answer is None:
+        if live.answer is None:
             return None
-        answer, pictures, without = visitor.answer, visitor.pictures, visitor.without
-        view = replace(view, source=view.source or asked.program)
+        answer, pictures, without = _public(live.answer), live.pictures, live.without
+        view = replace(live.view, source=live.view.source or asked.program)
         try:
             written = await asyncio.to_thread(lambda: self.histories.write(view, trace_page(answer, pictures, without)))
         except OSError as error:  # the answer itself is shown already
@@ -215,6 +214,13 @@ class DemoService:
         visitor.begin()
         self.line.stir()
         return visitor.asking > 0
+
+    def turn_away(self, visitor_id: VisitorId) -> None:
+        """Ends what runs for a visitor who looks at something else, which is not to be covered by how it ended."""
+        visitor = self.visitors.known(visitor_id.session)
+        if visitor is not None:
+            visitor.latest = visitor.begin()
+            self.line.stir()
 
     def forget(self, visitor_id: VisitorId) -> None:
         """Forgets a visitor who has gone."""

@@ -55,12 +55,10 @@ class Visitor:
 
     memory: Memory
     allowance: Allowance
-    answer: Answer | None = None
-    """The last answer, for the page to download."""
-    pictures: tuple[Picture, ...] = ()
-    """The pictures it is about."""
     without: Answer | None = None
-    """What its question is answered without a program."""
+    """What their last question was answered without a program."""
+    pictures: tuple[Picture, ...] = ()
+    """The pictures it was about."""
     running: list[Watch] = field(default_factory=list)
     """What runs now: the question, and the baseline beside it."""
     asking: int = 0
@@ -68,7 +66,7 @@ class Visitor:
     turn: int = 0
     """Counts what they asked: a later turn ends an earlier one."""
     latest: int = 0
-    """The turn of their newest question; one that was stopped has a later turn, and no newer question."""
+    """The turn of their newest question, or of the earlier one they look at; one that was stopped has a later turn."""
     seen: float = 0.0
 
     def begin(self) -> int:
