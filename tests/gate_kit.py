@@ -8,7 +8,6 @@ from typing import Any
 
 from codevqa.demo.gate import Gate
 from codevqa.demo.limits import DemoLimits
-from codevqa.demo.shares import Shares
 
 
 def through(
@@ -21,7 +20,6 @@ def through(
     hosts: frozenset[str] = frozenset({"127.0.0.1"}),
     numbers: bool = False,
     slow: float = 0.0,
-    shares: Shares | None = None,
     **limits: Any,
 ) -> tuple[int, dict[bytes, bytes], bytes]:
     """Returns status and headers of a request through the gate, and the body that the app behind it received."""
@@ -56,7 +54,7 @@ def through(
     }
 
     async def main() -> None:
-        await Gate(app, DemoLimits(**limits), gate_files, hosts, numbers=numbers, shares=shares)(scope, receive, send)
+        await Gate(app, DemoLimits(**limits), gate_files, hosts, numbers=numbers)(scope, receive, send)
 
     asyncio.run(main())
     if not sent:

@@ -1,18 +1,14 @@
-"""What visitors of the demo asked before, and the answers that they made a link to: theirs alone, and not for ever."""
+"""What visitors of the demo asked before: theirs alone, and not for ever."""
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
-from gate_kit import through
 
-from codevqa.core.errors import InputError
 from codevqa.demo.history import Histories, Past
 from codevqa.demo.limits import DemoLimits
 from codevqa.demo.live import PageUpdate
-from codevqa.demo.shares import Shares
 
 ONE, OTHER = Histories.token(None), Histories.token(None)
 
@@ -84,55 +80,3 @@ def test_files_that_made_room_for_uploads_are_missed_by_nobody(tmp_path: Path) -
     for file in past.folder.iterdir():
         file.unlink()
     assert past.view() is None and past.page is None
-
-
-# -- links -----------------------------------------------------------------------------------------------------------
-
-
-def page(folder: Path) -> Path:
-    path = folder / "page.html"
-    path.write_text("<p>yes</p>", "utf-8")
-    return path
-
-
-def test_a_link_shows_the_answer_to_whoever_has_it_and_runs_nothing(tmp_path: Path) -> None:
-    shares = Shares(tmp_path, DemoLimits())
-    path = asyncio.run(shares.add(page(tmp_path), "here"))
-    (tmp_path / "page.html").unlink()
-    assert asyncio.run(shares.read(path)) == b"<p>yes</p>", "also when the visitor's own has gone"
-    status, headers, _ = through(tmp_path, "GET", path, shares=shares)
-    assert status == 200 and headers[b"content-type"].startswith(b"text/html")
-    assert headers[b"content-security-policy"].startswith(b"default-src 'none'")
-    assert b"script-src" not in headers[b"content-security-policy"] and headers[b"x-robots-tag"] == b"noindex"
-
-
-@pytest.mark.parametrize("path", ["/shared/", "/shared/x", f"/shared/{'x' * 43}", "/shared/../page.html"])
-def test_a_link_is_not_guessed(tmp_path: Path, path: str) -> None:
-    shares = Shares(tmp_path, DemoLimits())
-    made = asyncio.run(shares.add(page(tmp_path), "here"))
-    assert len(made) == len("/shared/") + 43
-    assert through(tmp_path, "GET", path, shares=shares)[0] == 404
-    assert through(tmp_path, "GET", made, shares=None)[0] == 404, "where the host doesn't allow it there is none"
-    assert through(tmp_path, "GET", made, headers={"host": "evil.example"}, shares=shares)[0] == 403
-
-
-def test_links_are_bounded_in_number_and_time(tmp_path: Path) -> None:
-    clock = Clock()
-    shares = Shares(tmp_path, DemoLimits(shared=3, shared_address=2, shared_seconds=60), clock)
-    made = [asyncio.run(shares.add(page(tmp_path), "here")) for _ in range(2)]
-    with pytest.raises(InputError, match="too many links"):
-        asyncio.run(shares.add(page(tmp_path), "here"))
-    asyncio.run(shares.add(page(tmp_path), "there"))
-    with pytest.raises(InputError, match="too many links"):
-        asyncio.run(shares.add(page(tmp_path), "elsewhere"))
-    clock.now += 61
-    assert asyncio.run(shares.read(made[0])) is None
-    assert list((tmp_path / "shared").iterdir()) == []
-    assert asyncio.run(shares.add(page(tmp_path), "here"))
-
-
-def test_a_link_that_cannot_be_made_takes_no_room(tmp_path: Path) -> None:
-    shares = Shares(tmp_path, DemoLimits(shared=1))
-    with pytest.raises(InputError, match="No link could be made"):
-        asyncio.run(shares.add(tmp_path / "gone.html", "here"))
-    assert asyncio.run(shares.add(page(tmp_path), "here"))

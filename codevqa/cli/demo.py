@@ -33,9 +33,6 @@ def demo(
             help="NAME:PASSWORD that visitors have to give.", envvar="CODEVQA_DEMO_AUTH", metavar="NAME:PASSWORD"
         ),
     ] = None,
-    share_answers: Annotated[
-        bool, typer.Option("--share-answers", help="Let visitors make a link to an answer, which anybody may read.")
-    ] = False,
     access_log: Annotated[bool, typer.Option("--access-log", help="Say each request on standard error.")] = False,
 ) -> None:
     """Serve a page to ask questions on and watch how they are answered. Needs: pip install 'codevqa[demo]'."""
@@ -56,6 +53,5 @@ def demo(
         browser=browser,
         names=name or (),
         auth=auth,
-        share_answers=share_answers,
         say=warn,
     )

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import gradio as gr
 
-from ..core.errors import CodeVQAError, ImageError, InputError
+from ..core.errors import CodeVQAError, ImageError
 from .about import models_html
 from .live import LiveQuestion, PageUpdate, message_box, status_box
 from .pictures import ShippedQuestion, read_pictures, shipped_questions
@@ -65,7 +65,6 @@ class Buttons:
     run: gr.Button
     leave: gr.Button
     forget: gr.Button
-    share: gr.Button | None
     examples: tuple[gr.Button, ...]
 
 
@@ -80,7 +79,6 @@ class Parts:
     """What a visitor's browser knows their earlier questions by."""
     stale: gr.HTML
     """Says that what is shown answers another question."""
-    link: gr.Textbox
 
 
 def wire(blocks: gr.Blocks, service: DemoService, parts: Parts) -> None:
@@ -89,8 +87,6 @@ def wire(blocks: gr.Blocks, service: DemoService, parts: Parts) -> None:
     _wire_pictures(service, parts)
     _wire_past(blocks, service, parts)
     _wire_states(service, parts)
-    if parts.buttons.share is not None:
-        _wire_share(service, parts, parts.buttons.share)
 
 
 def _wire_questions(blocks: gr.Blocks, service: DemoService, parts: Parts) -> None:
@@ -207,34 +203,10 @@ def _wire_states(service: DemoService, parts: Parts) -> None:
 
     inputs.preset.change(tell_models, inputs.preset, outputs.models, **HIDDEN)
     seen: list[Any] = [inputs.pictures, inputs.question, outputs.status, inputs.program, outputs.past]
-    shared = [] if buttons.share is None else [buttons.share]
-    switched = [buttons.ask, buttons.stop, buttons.run, buttons.edit, parts.stale, *shared]
+    switched = [buttons.ask, buttons.stop, buttons.run, buttons.edit, parts.stale]
     gr.on([part.change for part in seen], None, seen, switched, js="cvDemo.states", **HIDDEN)
     buttons.edit.click(None, inputs.program, None, js="cvDemo.edit", **HIDDEN)
     buttons.leave.click(None, None, inputs.program, js="cvDemo.leave", **HIDDEN)
-
-
-def _wire_share(service: DemoService, parts: Parts, button: gr.Button) -> None:
-    shares = service.shares
-    assert shares is not None
-
-    async def share(chosen: str | None, token: str, request: gr.Request) -> tuple[Any, str]:
-        past = service.histories.find(token, chosen or "")
-        try:
-            if past is None or past.page is None:
-                raise InputError("That answer is no longer kept.", hint="Ask again.")
-            path = await shares.add(Path(past.page), _visitor_id(request).address)
-        except InputError as error:
-            return gr.skip(), message_box(str(error))
-        hours = service.limits.shared_seconds // 3600
-        told = f"Whoever has it can read the answer and see its pictures, for {hours} hours."
-        return gr.Textbox(value=path, visible=True, info=told), ""
-
-    chosen = [parts.outputs.past, parts.token]
-    made = button.click(share, chosen, [parts.link, parts.outputs.message], **HIDDEN)
-    made.then(None, parts.link, parts.link, js="cvDemo.absolute", **HIDDEN)
-    # Another answer is shown, or none: what linked to the one before goes.
-    parts.outputs.past.change(None, None, parts.link, js="cvDemo.unlink", **HIDDEN)
 
 
 def _shown(parts: Parts) -> list[Any]:

@@ -20,8 +20,6 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from .limits import DemoLimits
-from .shares import HEADERS as SHARE_HEADERS
-from .shares import Shares
 from .uploads import Uploads
 
 __all__ = ["Gate", "loopback"]
@@ -36,7 +34,7 @@ App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 GET = re.compile(
     r"/|/config|/theme\.css|/favicon\.ico|/manifest\.json|/robots\.txt|/(assets|static|svelte)/[^\\]*"
-    r"|/login/?|/logout|/shared/[\w-]+|/gradio_api/(info|app_id|startup-events|theme\.css|user|login_check|queue/status|queue/data|upload_progress"
+    r"|/login/?|/logout|/gradio_api/(info|app_id|startup-events|theme\.css|user|login_check|queue/status|queue/data|upload_progress"
     r"|heartbeat/\w+|call/(v2/)?\w+/\w+|file=.*)/?"
 )
 """What may be read."""
@@ -71,7 +69,6 @@ class Gate:
         hosts: names by which the server may be addressed. A page of somebody else's that makes its own name mean
             this machine is kept out by it.
         numbers: whether any network address will do as well: a name that changes its meaning is none.
-        shares: pages that anybody with a link to one may read.
     """
 
     def __init__(
@@ -82,14 +79,12 @@ class Gate:
         hosts: frozenset[str],
         *,
         numbers: bool = False,
-        shares: Shares | None = None,
     ) -> None:
         self._app = app
         self._limits = limits
         self._files = files
         self._hosts = hosts
         self._numbers = numbers
-        self._shares = shares
         self._uploads = Uploads(files, limits)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -107,12 +102,6 @@ class Gate:
         refused = "404 there is nothing here" if scope["type"] != "http" else self._refused(scope)
         if refused:
             await _refuse(scope, send, refused)
-        elif scope["path"].startswith("/shared/"):
-            page = await self._shares.read(scope["path"]) if self._shares is not None else None
-            if page is None:
-                await _refuse(scope, send, "404 there is no such answer, or no longer")
-            else:
-                await _reply(send, 200, SHARE_HEADERS, page)
         elif scope["method"] != "POST":
             await self._app(scope, receive, send)
         elif scope["path"].rstrip("/").endswith("/upload"):
@@ -284,7 +273,7 @@ class _Answer:
 
     def told(self) -> tuple[str, str, str, int, float]:
         """Returns what the access log says: no question, no name of a file, no cookie."""
-        path = re.sub(r"(/file=|/call/\w+/|heartbeat/|/shared/).*", r"\1...", self._scope.get("path", ""))
+        path = re.sub(r"(/file=|/call/\w+/|heartbeat/).*", r"\1...", self._scope.get("path", ""))
         seconds = time.monotonic() - self._since
         return _address(self._scope), self._scope.get("method", "-"), repr(path)[1:-1], self._status, seconds
 

@@ -54,12 +54,6 @@ class DemoLimits:
     """Earlier questions of one visitor that can be seen again."""
     history_bytes: int = 256 << 20
     """What is kept of the earlier questions of all visitors, beyond which the oldest go."""
-    shared: int = 200
-    """Answers that visitors made a link to, where they may."""
-    shared_address: int = 20
-    """The same of one network address."""
-    shared_seconds: int = 24 * 3600
-    """A link ends after this."""
 
     @property
     def upload_request_bytes(self) -> int:

@@ -55,17 +55,15 @@ def build(service: DemoService) -> gr.Blocks:
                         download = gr.DownloadButton(
                             "Download", elem_id="cv-download", interactive=False, min_width=140
                         )
-                        share = _share(service)
-                    link = gr.Textbox(label="Link to this answer", elem_id="cv-link", visible=False, buttons=["copy"])
                     calls = _html(elem_id="cv-calls")
                     running = _html()
         inputs = Inputs(pictures, camera, question, preset, method, shots, editor)
         outputs = Outputs(
             message, status, answer, baseline, retrieved, program, calls, running, editor, download, past, models
         )
-        buttons = Buttons(ask, stop, edit, run, leave, forget, share, examples)
+        buttons = Buttons(ask, stop, edit, run, leave, forget, examples)
         token = gr.BrowserState("", storage_key="codevqa-visitor")
-        wire(blocks, service, Parts(inputs, outputs, buttons, token, stale, link))
+        wire(blocks, service, Parts(inputs, outputs, buttons, token, stale))
         Api(service).offer()
     blocks.queue(api_open=False, default_concurrency_limit=limits.at_once)
     service.each_question = Unread(blocks, limits.receive_seconds).sweep
@@ -183,9 +181,3 @@ def _editor() -> gr.Code:
         buttons=["copy"],
         wrap_lines=True,
     )
-
-
-def _share(service: DemoService) -> gr.Button | None:
-    if service.shares is None:
-        return None
-    return gr.Button("Make a link", elem_id="cv-share", interactive=False, min_width=140)

@@ -68,7 +68,6 @@ def main(
     limits: DemoLimits | None = None,
     names: Sequence[str] = (),
     auth: str | None = None,
-    share_answers: bool = False,
     say: Callable[[str], None],
 ) -> None:
     """Serves the page until interrupted.
@@ -82,7 +81,6 @@ def main(
         limits: what visitors may use.
         names: more names by which visitors may address it, such as a proxy's.
         auth: ``NAME:PASSWORD`` that visitors have to give.
-        share_answers: whether visitors may make a link to an answer, which whoever has it may read without a password.
         say: tells whoever started it.
 
     Raises:
@@ -93,7 +91,7 @@ def main(
     started = time.perf_counter()
     login = _login(auth)
     engines = Engines(preset, layers)
-    options = _Options(host, port, limits or DemoLimits(), names, login, share_answers)
+    options = _Options(host, port, limits or DemoLimits(), names, login)
     with _uploads() as files, _leaving(engines, files) as leaving, _serving(engines, files, options, say) as served:
         leaving.status = 0
         say(f"listening on {served.url} after {time.perf_counter() - started:.1f} s; end with Ctrl-C")
@@ -118,7 +116,6 @@ class _Options:
     limits: DemoLimits
     names: Sequence[str]
     login: tuple[str, str] | None
-    share_answers: bool
 
 
 @contextmanager
@@ -198,11 +195,10 @@ def serving(
     limits: DemoLimits | None = None,
     names: Sequence[str] = (),
     login: tuple[str, str] | None = None,
-    share_answers: bool = False,
     say: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Serving]:
     """Serves the page inside the block; see :func:`main`. One at a time in a process."""
-    options = _Options(host, port, limits or DemoLimits(), names, login, share_answers)
+    options = _Options(host, port, limits or DemoLimits(), names, login)
     with _uploads() as files, _serving(Engines(preset, layers), files, options, say) as served:
         yield served
 
@@ -216,10 +212,8 @@ def _serving(engines: Engines, files: Path, options: _Options, say: Callable[[st
     offline = not lacking(engines.configuration(engines.default))
     with _environment(files, offline), ExitStack() as ending:
         from .service import DemoService
-        from .shares import Shares
 
-        shares = Shares(files, options.limits) if options.share_answers else None
-        service = DemoService(engines, options.limits, files, shares)
+        service = DemoService(engines, options.limits, files)
         ending.callback(service.close)
         blocks, url = _launch(service, replace(options, port=port))
         ending.callback(blocks.close, verbose=False)
@@ -254,7 +248,6 @@ def _launch(service: DemoService, options: _Options) -> tuple[gradio.Blocks, str
         files=service.files,
         hosts=_names(options.host, options.names),
         numbers=not loopback(options.host),
-        shares=service.shares,
     )
     blocks = build(service)
     host = options.host

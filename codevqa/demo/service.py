@@ -22,7 +22,6 @@ from .history import Histories, Past
 from .limits import DemoLimits
 from .live import LiveQuestion, PageUpdate, answer_box, status_box
 from .pictures import read_pictures
-from .shares import Shares
 from .turn import Turn, follow
 from .visitor import Visitor, Visitors
 from .waiting_line import Place, WaitingLine
@@ -66,17 +65,15 @@ class DemoService:
         engines: the models.
         limits: what visitors may use.
         files: the folder of what they upload and download, and of nothing else.
-        shares: what they made links to; None where they may not.
     """
 
-    def __init__(self, engines: Engines, limits: DemoLimits, files: Path, shares: Shares | None = None) -> None:
+    def __init__(self, engines: Engines, limits: DemoLimits, files: Path) -> None:
         self.engines = engines
         self.limits = limits
         self.visitors = Visitors(limits)
         self.line = WaitingLine(limits)
         self.files = files
         self.histories = Histories(files, limits)
-        self.shares = shares
         self.each_question: Callable[[], None] = _nothing
         """Called as each question comes in."""
 

@@ -44,7 +44,7 @@ const cvDemo = (() => {
       close();
       return [before];
     },
-    states: (pictures, question, status, program, past) => {
+    states: (pictures, question, status, program) => {
       const busy = (status || '').includes(' data-busy ');
       const given = (pictures || []).length > 0;
       const stale = !busy && asked !== null && key(pictures, question) !== asked;
@@ -55,10 +55,7 @@ const cvDemo = (() => {
         press(given && (program || '').trim() && !busy),
         {__type__: 'update', value: (program || '').trim() ? 'Edit program' : 'Write a program'},
         stale ? OLD : '',
-        press(past && !busy),
       ];
     },
-    unlink: () => [{__type__: 'update', value: '', visible: false}],
-    absolute: link => [link && new URL(link, location.href).href],
   };
 })();
