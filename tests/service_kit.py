@@ -15,12 +15,12 @@ from codevqa.core.images import Picture, load_picture
 from codevqa.core.trace import Call, Program, Trace
 from codevqa.demo.limits import DemoLimits
 from codevqa.demo.live import LiveQuestion, PageUpdate
-from codevqa.demo.service import DemoRequest, DemoService, VisitorId
+from codevqa.demo.service import DemoRequest, DemoService
 from codevqa.engine.watch import Watch
 
 ROOT = Path(__file__).resolve().parent.parent
 GARDEN = ROOT / "examples" / "pictures" / "garden.png"
-VISITOR = VisitorId("one", "127.0.0.1")
+VISITOR = "one"
 
 
 def picture() -> Picture:

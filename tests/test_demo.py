@@ -18,7 +18,6 @@ from codevqa.core.errors import CodeVQAError, InputError
 from codevqa.core.events import Answered, Event, Writing
 from codevqa.demo.limits import DemoLimits
 from codevqa.demo.live import LiveQuestion
-from codevqa.demo.service import VisitorId
 from codevqa.demo.turn import Turn, follow
 from codevqa.demo.visitor import Allowance, Visitors
 from codevqa.engine.watch import Watch
@@ -89,16 +88,12 @@ def test_room_is_not_made_by_forgetting_one_whose_question_waits() -> None:
     assert visitors.known("waits") and visitors.known("looks") is None
 
 
-def test_a_visitor_and_an_address_are_told_when_to_come_back() -> None:
-    clock = Clock()
-    visitors = Visitors(DemoLimits(per_minute=1, per_minute_address=2), clock)
-    visitors.admit("one", "here")
+def test_a_visitor_is_told_when_to_come_back() -> None:
+    visitors = Visitors(DemoLimits(per_minute=1), Clock())
+    visitors.admit("one")
     with pytest.raises(InputError, match="60 seconds"):
-        visitors.admit("one", "here")
-    visitors.admit("two", "here")
-    with pytest.raises(InputError, match="too much"):
-        visitors.admit("three", "here")
-    visitors.admit("three", "elsewhere")
+        visitors.admit("one")
+    visitors.admit("two")
 
 
 # -- turns -----------------------------------------------------------------------------------------------------------
@@ -130,7 +125,7 @@ def test_stop_ends_the_question_and_the_baseline(tmp_path: Path) -> None:
     assert "Stopped" in view.status and "stopped" in (view.answer or "") and "stopped" in (view.baseline or "")
     assert len(engines.watches) == 2 and all(watch.done for watch in engines.watches)
     assert not one.stop(VISITOR), "nothing runs any more"
-    assert not one.stop(VisitorId("nobody", ""))
+    assert not one.stop("nobody")
 
 
 @pytest.mark.timeout(20)
@@ -183,7 +178,7 @@ def test_a_new_question_ends_the_one_before_which_says_nothing_of_it(tmp_path: P
 def test_questions_wait_in_line_and_are_told_how_many_are_before_them(tmp_path: Path) -> None:
     engines = StubEngines(Writing("img ="))
     one = service(tmp_path, engines, at_once=1, queue=1)
-    first, second, third = (VisitorId(name, "127.0.0.1") for name in ("first", "second", "third"))
+    first, second, third = ("first", "second", "third")
 
     async def three() -> tuple[list[Any], Any]:
         asking = asyncio.create_task(last_view(one.serve(asked(tmp_path), first)))
@@ -207,7 +202,7 @@ def test_questions_wait_in_line_and_are_told_how_many_are_before_them(tmp_path: 
 def test_stop_also_ends_the_wait(tmp_path: Path) -> None:
     engines = StubEngines(Writing("img ="))
     one = service(tmp_path, engines, at_once=1)
-    other = VisitorId("other", "127.0.0.1")
+    other = "other"
 
     async def both() -> Any:
         first = asyncio.create_task(last_view(one.serve(asked(tmp_path), VISITOR)))

@@ -42,7 +42,7 @@ def read(tmp_path: Path, codevqa: CommandLine) -> Callable[[str], Done]:
             return codevqa("ask", "--questions", file)
         if kind == "program":
             return codevqa("run", file, "none.png")
-        return codevqa("prompt", "-q", "Is it?", "--dataset", tmp_path, "--set", "writer.selection=fixed")
+        return codevqa("prompt", "-q", "Is it?", "--dataset", tmp_path, "--selection", "fixed", "--form", "completion")
 
     return run
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import stat
@@ -155,6 +156,9 @@ def check_values(value: Any, where: str) -> None:
             elif isinstance(one, int):
                 if one.bit_length() > _BITS:
                     raise InputError(f"{where}: a number has too many digits.")
+            elif isinstance(one, float):
+                if not math.isfinite(one):
+                    raise InputError(f"{where}: a number is {one}.", hint="Give a finite one.")
             elif isinstance(one, dict):
                 inner += one
                 inner += one.values()

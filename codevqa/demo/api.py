@@ -14,7 +14,7 @@ from ..core.answer import Answer
 from ..core.errors import CodeVQAError, ErrorRecord
 from ..core.trace import Call, Plain
 from ..pages.words import value_words
-from .service import DemoRequest, DemoService, VisitorId
+from .service import DemoRequest, DemoService
 
 __all__ = ["AnswerDetails", "Api", "CallDetails", "ErrorDetails", "UploadedPicture"]
 
@@ -136,9 +136,8 @@ class Api:
 
     async def _answer(self, asked: DemoRequest, request: gr.Request) -> tuple[str, AnswerDetails]:
         session = str(request.session_hash or f"once-{secrets.token_hex(8)}")
-        visitor_id = VisitorId(session, str(request.client.host if request.client else ""))
         try:
-            answer = await self._service.answer(asked, visitor_id)
+            answer = await self._service.answer(asked, session)
         except CodeVQAError as error:
             raise gr.Error(str(error), print_exception=False) from None
         return answer.text, _details(answer)

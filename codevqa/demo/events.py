@@ -15,7 +15,7 @@ from ..core.errors import CodeVQAError, ImageError
 from .about import models_html
 from .live import LiveQuestion, PageUpdate, message_box, status_box
 from .pictures import ShippedQuestion, read_pictures, shipped_questions
-from .service import DemoRequest, DemoService, VisitorId
+from .service import DemoRequest, DemoService
 
 __all__ = ["Buttons", "Inputs", "Outputs", "Parts", "wire"]
 
@@ -108,10 +108,10 @@ def _wire_questions(blocks: gr.Blocks, service: DemoService, parts: Parts) -> No
 
     async def stop(request: gr.Request) -> Any:
         # The question ends itself and shows so; Gradio's own way of cancelling would leave the page as it was.
-        return gr.skip() if service.stop(_visitor_id(request)) else status_box("Nothing is running.")
+        return gr.skip() if service.stop(_session(request)) else status_box("Nothing is running.")
 
     async def leave(request: gr.Request) -> None:
-        service.forget(_visitor_id(request))
+        service.forget(_session(request))
 
     # First, since the page begins with what was bound first.
     for trigger in (buttons.ask.click, inputs.question.submit, buttons.run.click, *(b.click for b in buttons.examples)):
@@ -170,7 +170,7 @@ def _wire_past(blocks: gr.Blocks, service: DemoService, parts: Parts) -> None:
         return known, _past(service, known)
 
     async def show(chosen: str | None, token: str, request: gr.Request) -> tuple[Any, ...]:
-        service.turn_away(_visitor_id(request))
+        service.turn_away(_session(request))
         past = service.histories.find(token, chosen or "")
         view = await asyncio.to_thread(past.view) if past is not None else None
         if past is None or view is None:
@@ -227,7 +227,7 @@ async def _serve(
 ) -> AsyncIterator[tuple[Any, ...]]:
     live: LiveQuestion | None = None
     yield (*(gr.skip() for _ in range(9)), _no_page(), gr.Radio(value=None))
-    async with aclosing(service.serve(asked, _visitor_id(request))) as views:
+    async with aclosing(service.serve(asked, _session(request))) as views:
         async for view, shown in views:
             yield (*_pieces(view), gr.skip(), gr.skip())
             live = shown
@@ -268,6 +268,5 @@ def _paths(pictures: Gallery) -> list[str]:
     return [str(Path(path)) for path, _ in pictures or []]
 
 
-def _visitor_id(request: gr.Request) -> VisitorId:
-    host = request.client.host if request.client else ""
-    return VisitorId(str(request.session_hash or ""), str(host))
+def _session(request: gr.Request) -> str:
+    return str(request.session_hash or "")

@@ -19,6 +19,8 @@ from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from ..core.errors import InputError
+from ..core.given_files import parse_json
 from .limits import DemoLimits
 from .uploads import Uploads
 
@@ -43,6 +45,10 @@ POST = re.compile(r"/login/?|/gradio_api/(queue/join|cancel|reset|upload|call/(v
 ADDRESS = re.compile(r"\s*[a-z][a-z0-9+.-]+:/|\s*(//|\\)", re.IGNORECASE)
 """What is an address rather than a path of this machine."""
 
+WRONG = 1.0
+"""Seconds that a wrong password costs."""
+LONGEST = 255
+"""Bytes of a file's name."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Why a file cannot grow."""
 
@@ -86,6 +92,7 @@ class Gate:
         self._hosts = hosts
         self._numbers = numbers
         self._uploads = Uploads(files, limits)
+        self._passwords = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
@@ -103,15 +110,30 @@ class Gate:
         if refused:
             await _refuse(scope, send, refused)
         elif scope["method"] != "POST":
-            await self._app(scope, receive, send)
+            try:
+                await self._app(scope, receive, send)
+            except RuntimeError as error:  # Gradio looks whether a session has events once it has begun to tell them
+                if getattr(error.__cause__, "status_code", None) != 404:
+                    raise
+                await send({"type": "http.response.body", "body": b""})
         elif scope["path"].rstrip("/").endswith("/upload"):
             await self._upload(scope, receive, send)
         else:
             body = await self._body(scope, receive)
             if isinstance(body, str):
                 await _refuse(scope, send, body)
+            elif _form(scope):
+                async with self._passwords:  # one after another, so that guessing side by side is no faster
+                    await self._app(scope, body, send)
+                    if send.status >= 400:
+                        await asyncio.sleep(WRONG)
             else:
-                await self._app(scope, body, send)
+                try:
+                    await self._app(scope, body, send)
+                except TypeError as error:  # which Gradio raises where arguments are missing or unknown
+                    if send.begun or "/call/v2/" not in scope["path"]:
+                        raise
+                    await _refuse(scope, send, f"422 {str(error).partition('.')[0]}")
 
     async def _upload(self, scope: Scope, receive: Receive, send: _Answer) -> None:
         """Passes an upload on as it comes, in bounded time."""
@@ -122,9 +144,9 @@ class Gate:
         if length > self._limits.upload_request_bytes:
             await _refuse(scope, send, "413 the request is too large")
             return
-        async with self._uploads.room(_address(scope), length) as refused:
-            if refused:
-                await _refuse(scope, send, refused)
+        async with self._uploads.room(length) as granted:
+            if not granted:
+                await _refuse(scope, send, "503 too much is being uploaded: try again later")
                 return
             try:
                 # Only what is received has a time: what is done with it is not the client's.
@@ -155,9 +177,11 @@ class Gate:
 
     def _uploaded(self, path: str) -> bool:
         """Whether a path names a file among the uploads, as far as its text tells; it may be gone."""
-        if ADDRESS.match(path) or "\0" in path:
+        if ADDRESS.match(path) or any(len(part) > LONGEST for part in os.fsencode(path).split(b"/")):
             return False
-        return Path(os.path.normpath(path)).is_relative_to(self._files)
+        place = Path(os.path.normpath(path))
+        # Each lies in a folder of its own: one that names a folder would have Gradio delete it at the end.
+        return place.is_relative_to(self._files) and len(place.relative_to(self._files).parts) > 1
 
     async def _body(self, scope: Scope, receive: Receive) -> Receive | str:
         """Returns what the app receives, or why the request is refused."""
@@ -178,7 +202,13 @@ class Gate:
                 return "413 the request is too large"
             if not message.get("more_body"):
                 break
-        if not all(self._uploaded(path) for path in _paths(body)):
+        try:
+            given = parse_json(body.decode(), "the request") if body and not _form(scope) else {}
+        except (InputError, UnicodeDecodeError):
+            return "400 the request is not JSON that can be read"
+        if not isinstance(given, dict) or given.get("data", ()) is None:
+            return "400 the request is not one of the page or its clients"
+        if not all(self._uploaded(path) for path in _paths(given)):
             return "400 pictures are uploaded, not named by an address or a path"
         return _replay(body, receive)
 
@@ -200,12 +230,14 @@ def _own_page(scope: Scope) -> bool:
     return origin is None or origin.partition(b"//")[2].lower() == headers.get(b"host", b"").lower()
 
 
-def _paths(body: bytes) -> Iterator[str]:
+def _form(scope: Scope) -> bool:
+    """Whether a request is the form of the page that asks for the password."""
+    return bool(scope["path"].rstrip("/") == "/login")
+
+
+def _paths(given: Any) -> Iterator[str]:
     """Yields each text under a key that Gradio takes for a file's place."""
-    try:
-        waiting: list[Any] = [json.loads(body)]
-    except (ValueError, RecursionError):
-        return  # which the app refuses
+    waiting = [given]
     while waiting:
         one = waiting.pop()
         if isinstance(one, dict):
@@ -264,23 +296,24 @@ class _Answer:
     def __init__(self, scope: Scope, send: Send) -> None:
         self._scope, self._send = scope, send
         self._since = time.monotonic()
-        self._status = 0
+        self.status = 0
+        """Of the answer; 0 before it has begun."""
 
     @property
     def begun(self) -> bool:
         """Whether the answer has begun."""
-        return self._status > 0
+        return self.status > 0
 
     def told(self) -> tuple[str, str, str, int, float]:
         """Returns what the access log says: no question, no name of a file, no cookie."""
         path = re.sub(r"(/file=|/call/\w+/|heartbeat/).*", r"\1...", self._scope.get("path", ""))
         seconds = time.monotonic() - self._since
-        return _address(self._scope), self._scope.get("method", "-"), repr(path)[1:-1], self._status, seconds
+        return _address(self._scope), self._scope.get("method", "-"), repr(path)[1:-1], self.status, seconds
 
     async def __call__(self, message: Message) -> None:
         """Sends one message."""
         if message["type"] == "http.response.start":
-            self._status = message["status"]
+            self.status = message["status"]
             known = {name.lower() for name, _ in message.get("headers", ())}
             added = [pair for pair in HEADERS if pair[0] not in known]
             message = {**message, "headers": [*message.get("headers", ()), *added]}

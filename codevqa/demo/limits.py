@@ -31,8 +31,6 @@ class DemoLimits:
     """One question, from its turn to its answer."""
     per_minute: int = 30
     """Questions and programs of one visitor in a minute."""
-    per_minute_address: int = 120
-    """The same of one network address, whose visitors may be many."""
     visitors: int = 64
     """Visitors remembered; beyond, the one who was away longest is forgotten."""
     idle_seconds: float = 1800.0
@@ -43,8 +41,6 @@ class DemoLimits:
     """One request that is no upload."""
     stored_bytes: int = 1 << 30
     """Uploaded pictures and written pages of all visitors together; beyond, the oldest are deleted first."""
-    stored_bytes_address: int = 256 << 20
-    """What one network address may upload in :attr:`keep_seconds`."""
     receive_seconds: float = 60.0
     """From a request's first byte to its last; the head of one has a third of it. A piece of an answer may wait as long
     to be taken, and a finished answer to be fetched."""

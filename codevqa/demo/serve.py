@@ -285,6 +285,8 @@ def _environment(files: Path, offline: bool) -> Iterator[None]:
     """Sets what Gradio and the hub's client read when they are imported, and puts it back."""
     ours = {
         "GRADIO_ANALYTICS_ENABLED": "False",
+        # Whose X-Forwarded-For uvicorn takes for the client's address: nobody's, where whoever runs it does not say.
+        "FORWARDED_ALLOW_IPS": os.environ.get("FORWARDED_ALLOW_IPS", ""),
         "GRADIO_TEMP_DIR": str(files),
         "GRADIO_ALLOWED_PATHS": "",
         # It keeps ten thousand events and makes a table of them after each, for a page of figures that we don't serve.

@@ -29,19 +29,11 @@ from .waiting_line import Place, WaitingLine
 if TYPE_CHECKING:
     from ..engine.codevqa import CodeVQA
 
-__all__ = ["DemoRequest", "DemoService", "VisitorId"]
+__all__ = ["DemoRequest", "DemoService"]
 
 log = logging.getLogger(__name__)
 
 OWN_FAULT = "The demo itself failed; whoever runs it finds out why in its terminal."
-
-
-@dataclass(frozen=True)
-class VisitorId:
-    """Who asks."""
-
-    session: str
-    address: str
 
 
 @dataclass(frozen=True)
@@ -78,20 +70,20 @@ class DemoService:
         """Called as each question comes in."""
 
     async def serve(
-        self, asked: DemoRequest, visitor_id: VisitorId
+        self, asked: DemoRequest, session: str
     ) -> AsyncGenerator[tuple[PageUpdate, LiveQuestion | None], None]:
         """Yields what to show, from the first look to the end; failures are shown, never raised.
 
         Args:
             asked: what is asked.
-            visitor_id: who asks.
+            session: of who asks.
         """
         live: LiveQuestion | None = None
         place: Place | None = None
         visitor: Visitor | None = None
         self.each_question()
         try:
-            visitor = self.visitors.admit(visitor_id.session, visitor_id.address)
+            visitor = self.visitors.admit(session)
             visitor.asking += 1
             number = visitor.latest = visitor.begin()
             self.line.stir()  # an earlier question of theirs may wait, and ends now
@@ -145,7 +137,7 @@ class DemoService:
             yield _waiting(f"Loading the models of {preset}.")
             await asyncio.to_thread(self.engines.get, preset)
 
-    async def answer(self, asked: DemoRequest, visitor_id: VisitorId) -> Answer:
+    async def answer(self, asked: DemoRequest, session: str) -> Answer:
         """Returns the answer alone, as a client of the API wants it; several of theirs may run side by side.
 
         A program of the client's that failed gives an answer with empty text and its error.
@@ -154,7 +146,7 @@ class DemoService:
             CodeVQAError: there is no answer; the message says why.
         """
         self.each_question()
-        visitor = self.visitors.admit(visitor_id.session, visitor_id.address)
+        visitor = self.visitors.admit(session)
         asked, pictures = await self._checked(asked)
         place = self.line.join()
         watch: Watch | None = None
@@ -203,25 +195,25 @@ class DemoService:
             return None
         return self.histories.add(token, answer.question, answer.text, tuple(asked.pictures), written)
 
-    def stop(self, visitor_id: VisitorId) -> bool:
+    def stop(self, session: str) -> bool:
         """Ends what runs for a visitor, also while it waits for its models; returns whether anything did."""
-        visitor = self.visitors.known(visitor_id.session)
+        visitor = self.visitors.known(session)
         if visitor is None:
             return False
         visitor.begin()
         self.line.stir()
         return visitor.asking > 0
 
-    def turn_away(self, visitor_id: VisitorId) -> None:
+    def turn_away(self, session: str) -> None:
         """Ends what runs for a visitor who looks at something else, which is not to be covered by how it ended."""
-        visitor = self.visitors.known(visitor_id.session)
+        visitor = self.visitors.known(session)
         if visitor is not None:
             visitor.latest = visitor.begin()
             self.line.stir()
 
-    def forget(self, visitor_id: VisitorId) -> None:
+    def forget(self, session: str) -> None:
         """Forgets a visitor who has gone."""
-        self.visitors.forget(visitor_id.session)
+        self.visitors.forget(session)
 
     def close(self) -> None:
         """Ends everything that runs, and the engines."""

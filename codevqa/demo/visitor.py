@@ -43,11 +43,6 @@ class Allowance:
         """Takes one."""
         self._taken.append(self._clock())
 
-    @property
-    def unused(self) -> bool:
-        """Whether nothing was taken in the last minute."""
-        return not self._taken or self._taken[-1] <= self._clock() - MINUTE
-
 
 @dataclass
 class Visitor:
@@ -95,7 +90,6 @@ class Visitors:
         self._limits = limits
         self._clock = clock
         self._known: OrderedDict[str, Visitor] = OrderedDict()
-        self._addresses: dict[str, Allowance] = {}
 
     def __len__(self) -> int:
         return len(self._known)
@@ -129,19 +123,16 @@ class Visitors:
         for session in list(self._known):
             self.forget(session)
 
-    def admit(self, session: str, address: str) -> Visitor:
+    def admit(self, session: str) -> Visitor:
         """Returns the visitor, who is about to ask something.
 
         Raises:
-            InputError: they, or their network address, asked too much in the last minute.
+            InputError: they asked too much in the last minute.
         """
         visitor = self.get(session)
-        shared = self._addresses.setdefault(address, Allowance(self._limits.per_minute_address, self._clock))
-        wait = visitor.allowance.wait() or shared.wait()
-        if wait:
+        if wait := visitor.allowance.wait():
             raise InputError("That was too much at once.", hint=f"Ask again in {wait:.0f} seconds.")
         visitor.allowance.take()
-        shared.take()
         return visitor
 
     def _make_room(self, newest: str) -> None:
@@ -156,5 +147,3 @@ class Visitors:
             if now - visitor.seen < self._limits.idle_seconds:
                 break
             self.forget(session)
-        for address in [name for name, one in self._addresses.items() if one.unused]:
-            del self._addresses[address]

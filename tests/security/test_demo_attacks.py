@@ -221,6 +221,18 @@ def test_events_of_the_page_hold_to_the_limits_too(demo: str) -> None:
     assert "There is no picture yet" in seen and "demo-big" not in seen
 
 
+def test_odd_requests_end_in_no_error_of_the_server(demo: str) -> None:
+    """Its end asserts that it had nothing to say."""
+    kind = {"content-type": "application/json"}
+    for body in ('{"data": NaN}', '{"data": [1e999]}', "{}", '{"images": [], "shot": 1}', "[" * 9000):
+        for path in ("queue/join", "call/ask", "call/v2/ask"):
+            assert 400 <= httpx.post(f"{demo}gradio_api/{path}", content=body, headers=kind).status_code < 500, body
+    picture = upload(demo, "garden.png", GARDEN.read_bytes())
+    for path in (picture.rsplit("/", 1)[0], picture.rsplit("/", 2)[0], f"{picture.rsplit('/', 1)[0]}/{'x' * 300}"):
+        assert raw(demo, "ask", images=[{"path": path}], question="Is it?")[0] == "refused 400"
+    assert "session_not_found" in httpx.get(f"{demo}gradio_api/queue/data?session_hash=nobody").text
+
+
 def test_the_page_names_no_other_machine_in_what_it_loads(demo: str) -> None:
     page = httpx.get(demo)
     policy = page.headers["content-security-policy"]

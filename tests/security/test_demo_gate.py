@@ -9,12 +9,13 @@ import os
 import socket
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from gate_kit import through
 
 from codevqa.demo import serve as serve_module
-from codevqa.demo.gate import loopback
+from codevqa.demo.gate import Gate, loopback
 from codevqa.demo.limits import DemoLimits
 from codevqa.demo.uploads import Uploads
 
@@ -68,7 +69,7 @@ def test_the_gate_bounds_requests_and_refuses_addresses_of_pictures(tmp_path: Pa
     def naming(path: str) -> bytes:
         return json.dumps({"data": [[{"image": {"path": path, "meta": {}}}]]}).encode()
 
-    body = naming(f"{tmp_path}/x.png")
+    body = naming(f"{tmp_path}/a/x.png")
     assert through(tmp_path, "POST", join, body) == (200, through(tmp_path, "POST", join)[1], body)
     for path in (
         "http://10.0.0.1/x.png",
@@ -91,9 +92,69 @@ def test_the_gate_bounds_requests_and_refuses_addresses_of_pictures(tmp_path: Pa
 
 
 def test_pictures_that_were_not_uploaded_are_refused(tmp_path: Path) -> None:
-    for path in ("/etc/passwd", "x.png", f"{tmp_path}/../x.png", f"{tmp_path}x/x.png", f"{tmp_path}/x\0.png", ""):
+    for path in (
+        "/etc/passwd",
+        "x.png",
+        f"{tmp_path}/../x.png",
+        f"{tmp_path}x/x.png",
+        f"{tmp_path}/x\0.png",
+        "",
+        f"{tmp_path}/{'x' * 300}",
+    ):
         body = json.dumps({"data": [[{"path": path}]]}).encode()
         assert through(tmp_path, "POST", "/gradio_api/call/ask", body)[0] == 400, path
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"NaN",
+        b'{"data": NaN}',
+        b'{"data": [1e999]}',
+        b'{"data": null}',
+        b"[]",
+        b"[" * 9000,
+        b"\xff",
+        b'{"a": ' + b"1" * 5000,
+    ],
+)
+def test_a_body_that_would_break_the_app_is_refused(tmp_path: Path, body: bytes) -> None:
+    for path in ("queue/join", "call/ask", "call/v2/ask"):
+        assert through(tmp_path, "POST", f"/gradio_api/{path}", body)[0] == 400
+
+
+def test_wrong_passwords_are_tried_one_after_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("codevqa.demo.gate.WRONG", 0.1)
+    under_way: list[int] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        under_way.append(1)
+        assert len(under_way) == 1
+        right = b"right" in (await receive())["body"]
+        await asyncio.sleep(0.01)
+        await send({"type": "http.response.start", "status": 200 if right else 400, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+        under_way.pop()
+
+    gate = Gate(app, DemoLimits(), tmp_path, frozenset({"127.0.0.1"}))
+
+    async def attempt(password: bytes) -> float:
+        scope = {"type": "http", "method": "POST", "path": "/login", "headers": [(b"host", b"127.0.0.1")]}
+
+        async def receive() -> Any:
+            return {"type": "http.request", "body": b"password=" + password}
+
+        async def send(message: Any) -> None:
+            pass
+
+        await gate(scope, receive, send)
+        return time.monotonic()
+
+    async def main() -> list[float]:
+        return await asyncio.gather(*map(attempt, (b"wrong", b"bad", b"right")))
+
+    first, second, third = asyncio.run(main())
+    assert second - first >= 0.1 and third > second
 
 
 def test_the_access_log_tells_nothing_of_what_was_asked(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -132,39 +193,29 @@ def test_the_oldest_pictures_go_first_and_fresh_ones_stay(tmp_path: Path) -> Non
     def left() -> list[str]:
         return sorted(path.parent.name for path in tmp_path.rglob("*.png"))
 
-    async def upload(count: int) -> str:
-        async with Uploads(tmp_path, DemoLimits(stored_bytes=400)).room("a", count) as refused:
-            return refused
+    async def upload(count: int) -> bool:
+        async with Uploads(tmp_path, DemoLimits(stored_bytes=400)).room(count) as granted:
+            return granted
 
-    assert asyncio.run(upload(0)) == "" and left() == ["0", "1", "2", "3"]
-    assert asyncio.run(upload(150)) == "" and left() == ["1", "3"]
-    assert asyncio.run(upload(301)).startswith("503") and left() == ["3"]
-
-
-def test_one_address_fills_its_own_share_only(tmp_path: Path) -> None:
-    now = 0.0
-    uploads = Uploads(tmp_path, DemoLimits(stored_bytes_address=100, keep_seconds=60), lambda: now)
-
-    async def upload(address: str, count: int) -> str:
-        async with uploads.room(address, count) as refused:
-            return refused
-
-    assert asyncio.run(upload("a", 60)) == ""
-    assert asyncio.run(upload("a", 41)).startswith("429")
-    assert asyncio.run(upload("b", 100)) == ""
-    now = 61.0
-    assert asyncio.run(upload("a", 100)) == ""
+    assert asyncio.run(upload(0)) and left() == ["0", "1", "2", "3"]
+    assert asyncio.run(upload(150)) and left() == ["1", "3"]
+    assert not asyncio.run(upload(301)) and left() == ["3"]
 
 
-def test_what_is_on_its_way_takes_room_already(tmp_path: Path) -> None:
-    async def main() -> list[str]:
-        uploads = Uploads(tmp_path, DemoLimits(stored_bytes=100))
-        async with uploads.room("a", 60) as first, uploads.room("b", 60) as second:
-            pass
-        async with uploads.room("b", 60) as third:
-            return [first, second[:3], third]
+@pytest.mark.parametrize("at_once", [2, 10])
+def test_what_is_on_its_way_takes_room_already(tmp_path: Path, at_once: int) -> None:
+    uploads = Uploads(tmp_path, DemoLimits(stored_bytes=100))
 
-    assert asyncio.run(main()) == ["", "503", ""]
+    async def upload() -> bool:
+        async with uploads.room(60) as granted:
+            await asyncio.sleep(0.05)
+            return granted
+
+    async def main() -> list[bool]:
+        return list(await asyncio.gather(*(upload() for _ in range(at_once))))
+
+    assert sum(asyncio.run(main())) == 1
+    assert asyncio.run(upload())
 
 
 def test_loopback_addresses() -> None:

@@ -44,7 +44,7 @@ DRIPS = {
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    with demo_server(receive_seconds=SECONDS, per_minute=1000, per_minute_address=1000) as served:
+    with demo_server(receive_seconds=SECONDS, per_minute=1000) as served:
         httpx.get(served)
         yield served
 
@@ -133,7 +133,7 @@ def test_a_client_that_half_closes_or_resets_its_connection_is_let_go(url: str, 
 def test_memory_is_flat_over_two_thousand_questions() -> None:
     """Each of a visitor of their own; every other one never comes for the answer."""
     others = children()
-    with demo_server(receive_seconds=SECONDS, per_minute=10**6, per_minute_address=10**6) as url:
+    with demo_server(receive_seconds=SECONDS, per_minute=10**6) as url:
         (server,) = children() - others
         with httpx.Client(base_url=url, timeout=60) as client, ThreadPoolExecutor(4) as threads:
             garden = (ROOT / "examples" / "pictures" / "garden.png").read_bytes()
