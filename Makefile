@@ -65,7 +65,7 @@ mutations: $(VENV)/.installed-test  ## take each defence out and see a test fail
 	$(BIN)/python tests/security/mutations.py $(ARGS)
 
 # These need no torch, of which an interpreter other than 3.11 may find no build for CPUs.
-SMOKE := answer_json batching datasets engine engine_failures engine_primitives fakes grammar images metrics pages plan \
+SMOKE := answer_json batching datasets engine engine_failures engine_primitives fakes images metrics pages plan \
 	sandbox sandbox_check sandbox_workers services signature values writer
 smoke: ## try another Python, without torch: make smoke PYTHON=python3.13
 	$(PYTHON) -m venv --clear $(VENV)-smoke

@@ -63,7 +63,6 @@ VARIANTS: Mapping[str, Callable[[Settings], Settings]] = {
     "write-fixed": _writer(selection="fixed"),
     "write-untold": _writer(tell_kind=False),
     "write-unfitted": _writer(fit=False),
-    "write-constrained": _writer(constrained=True),
     "no-repair-of-runs": _writer(repair_runs=False),
     "no-repair": _writer(repairs=0),
     "release": _release,

@@ -73,7 +73,7 @@ def test_the_paper_s_setting_leaves_only_the_language_model_to_be_chosen() -> No
     query, writer = here.settings.query, here.settings.writer
     assert (query.patches, query.selection, query.form) == (20, "question", "completion")
     assert not (query.witness or query.stated or query.fit)
-    assert (writer.repairs, writer.fit, writer.form, writer.constrained) == (0, False, "completion", False)
+    assert (writer.repairs, writer.fit, writer.form) == (0, False, "completion")
 
 
 def test_a_chat_server_gets_the_chat_form(monkeypatch: pytest.MonkeyPatch) -> None:

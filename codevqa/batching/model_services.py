@@ -113,7 +113,7 @@ class ModelServices:
         """Returns what the model that writes programs makes of a prompt; whoever listens hears it being written."""
         if request.on_text is None:
             return await self._write(request)
-        key = (_digest(request), request.max_tokens, request.stop, request.grammar)
+        key = (_digest(request), request.max_tokens, request.stop)
         heard = self._heard.setdefault(key, _Listeners())
         heard.listeners.append(request.on_text)
         try:
@@ -147,7 +147,7 @@ class ModelServices:
             role,
             model,
             model.generate,
-            lambda one: (_digest(one), one.max_tokens, one.stop, one.grammar),
+            lambda one: (_digest(one), one.max_tokens, one.stop),
             lambda one, completion: 4 * len(completion.text),
             # Whoever reads nothing asks again, and a served model may answer then.
             lambda completion: bool(completion.text.strip()),

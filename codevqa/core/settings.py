@@ -135,10 +135,6 @@ class WriterSettings:
     fit: bool = True
     """Whether an answer is held to the kind that its question wants, and put in that kind's words; and whether the last
     value of a program that names no answer is the answer, marked as mended."""
-    constrained: bool | Literal["auto"] = False
-    """Whether the model is held to a grammar of programs, so that what it writes parses and calls what there is, as it
-    is meant to be called. True needs a model that can be held to one, and fails where it cannot; "auto" goes on without
-    there, and says so in the log."""
 
     def __post_init__(self) -> None:
         """Checks the numbers."""

@@ -8,8 +8,7 @@ direct callers in the same order. So a model of your own needs no locks. Two obj
 network, must say so: give each the attribute ``turn = Turn(part)`` (:mod:`.turn`). Write ``with self.turn:`` in methods
 that you also call yourself. ``turn = Turn()`` says that any number of threads may call at once.
 
-A back end may say how many requests it likes best in one call, in an attribute ``batch``, and a language model that it
-honours :attr:`GenerationRequest.grammar`, by an attribute ``constrains`` that is true; the others are never sent one.
+A back end may say how many requests it likes best in one call, in an attribute ``batch``.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ import numpy.typing as npt
 from ..core.errors import CodeVQAError
 from ..core.images import Picture
 from .domain import Domain
-from .grammar import Grammar
 
 Map: TypeAlias = "npt.NDArray[np.float32]"
 
@@ -52,9 +50,6 @@ class GenerationRequest:
     on_text: Callable[[str], None] | None = field(default=None, compare=False, repr=False)
     """Called from the model's thread with the text so far, as it is written; a back end that cannot tell never does.
     It must be quick and must not raise. The text begins anew where the model has to."""
-    grammar: Grammar | None = None
-    """What the completion is held to, for models that say they ``constrain``. It has to be a text of the grammar; one
-    that ends early, at a stop string or ``max_tokens``, is the beginning of such a text."""
 
 
 @dataclass(frozen=True)

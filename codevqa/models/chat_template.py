@@ -1,11 +1,13 @@
-"""Says whether a language model has a chat template, without loading the model."""
+"""Chat templates: whether a model that is not loaded has one, and chats for those without turns of the system."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 
 from ..core.errors import ModelNotFoundError
 from .library_errors import first_line
 
-__all__ = ["of_tokenizer"]
+__all__ = ["of_tokenizer", "without_system"]
 
 
 def of_tokenizer(name: str, revision: str | None = None) -> bool:
@@ -22,3 +24,10 @@ def of_tokenizer(name: str, revision: str | None = None) -> bool:
         raise ModelNotFoundError(
             f"Cannot load the tokenizer of {name}: {first_line(error)}.", hint="Give --form chat or --form completion."
         ) from None
+
+
+def without_system(messages: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+    """Returns the turns of a chat with what the system says at the head of the user's first."""
+    system = [one["content"] for one in messages if one["role"] == "system"]
+    (first, *rest) = [dict(one) for one in messages if one["role"] != "system"] or [{"role": "user", "content": ""}]
+    return [{**first, "content": "\n\n".join(filter(None, [*system, first["content"]]))}, *rest]

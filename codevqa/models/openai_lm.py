@@ -9,7 +9,7 @@ import random
 import re
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ import httpx2
 from ..core.errors import ModelError, SetupError
 from ..core.text import shown_address
 from .base import Completion, GenerationRequest, cut_at_stop
+from .chat_template import without_system
 from .server_reply import END, Failure, ServerReply, read
 from .text_stream import TextStream, stream_of
 from .turn import Turn
@@ -36,14 +37,6 @@ _NO_SYSTEM = re.compile(
     r"system.*\brole|\brole.*system|roles must alternate|system (?:message|prompt|instruction)", re.I
 )
 """What servers say whose chat template has no turn of the system."""
-_GRAMMAR_FIELDS: Mapping[str, Callable[[str], dict[str, Any]]] = {
-    "vllm": lambda text: {"structured_outputs": {"grammar": text}},
-    "llama.cpp": lambda text: {"grammar": text},
-}
-"""What each server wants a grammar in; both read GBNF."""
-_GRAMMAR_NAMES = ("structured_outputs", "grammar")
-_GRAMMAR_OPTION = 'OpenAILM(grammar="vllm") or OpenAILM(grammar="llama.cpp")'
-_REFUSED_GRAMMAR = f"If it is the grammar that it refuses: {_GRAMMAR_OPTION}, or constrained=False."
 _STREAMED: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
 
 logging.getLogger("httpx2").setLevel(logging.WARNING)  # it logs whole addresses, and so the keys in them
@@ -64,9 +57,6 @@ class OpenAILM:
         max_retries: attempts after the first, for answers 408, 409, 429 and 5xx and for lost connections; nothing else
             is tried again.
         concurrency: most requests in flight.
-        grammar: how the server takes grammars that completions are held to: ``"vllm"`` (0.12 or newer) or
-            ``"llama.cpp"``. Servers pass over fields they do not know without a word, so it is not tried out: None
-            sends none.
 
     Raises:
         SetupError: no API key for OpenAI's own server, an address or key that cannot be one, or a setting out of range.
@@ -82,12 +72,9 @@ class OpenAILM:
         timeout: float = 60.0,
         max_retries: int = 3,
         concurrency: int = 16,
-        grammar: Literal["vllm", "llama.cpp"] | None = None,
     ) -> None:
         if form not in ("auto", "completion", "chat"):
             raise SetupError(f"Unknown form {form!r}.", hint='Use "auto", "completion" or "chat".')
-        if grammar is not None and grammar not in _GRAMMAR_FIELDS:
-            raise SetupError(f"Unknown grammar {grammar!r}.", hint='Use "vllm", "llama.cpp" or None.')
         if timeout <= 0 or max_retries < 0 or concurrency < 1:
             raise SetupError("timeout and concurrency must be positive, max_retries not negative.")
         address = base_url or os.environ.get("OPENAI_BASE_URL") or ""
@@ -103,7 +90,6 @@ class OpenAILM:
         self.form = form
         self.chat = self.chat_only = form != "completion"
         """Whether it is to be talked with."""
-        self.grammar = grammar
         self.timeout = timeout
         self.max_retries = max_retries
         self.concurrency = concurrency
@@ -126,11 +112,6 @@ class OpenAILM:
     def __repr__(self) -> str:
         return f"OpenAILM({self.name!r}, base_url={self._address!r}, form={self.form!r})"
 
-    @property
-    def constrains(self) -> bool:
-        """Whether completions can be held to a grammar: the server is said to take one."""
-        return self.grammar is not None
-
     def close(self) -> None:
         """Ends the connections and threads; done by itself when the object goes."""
         self._finalizer()
@@ -142,7 +123,6 @@ class OpenAILM:
             ServerError: the server is down, refuses all, does not know the model, or does not answer in time.
             ModelError: it refuses one of the requests, or answers it without a text. Either way the first failure ends
                 the call.
-            SetupError: a completion is to be held to a grammar, and how the server takes one is not said.
         """
         cancelled = threading.Event()
         with self.turn:
@@ -179,12 +159,6 @@ class OpenAILM:
         stream = stream_of(request)
         if stream is not None:
             body |= _STREAMED
-        if request.grammar is not None:
-            if self.grammar is None:
-                raise SetupError(
-                    f"{self.name} at {self._address} cannot be held to a grammar.", hint=f"Use {_GRAMMAR_OPTION}."
-                )
-            body |= _GRAMMAR_FIELDS[self.grammar](request.grammar.gbnf)
         if not isinstance(request.prompt, str):
             body["messages"] = [{"role": turn.role, "content": turn.content} for turn in request.prompt]
         elif self.form == "chat":
@@ -213,8 +187,6 @@ class OpenAILM:
                 failures += 1
                 if failure.again and failures <= self.max_retries and not cancelled.wait(_delay(failure, failures)):
                     continue
-                if failure.status == httpx2.codes.BAD_REQUEST and not given.keys().isdisjoint(_GRAMMAR_NAMES):
-                    failure.hint = _REFUSED_GRAMMAR
                 raise self._error(failure, failures) from None
 
     def _send(self, body: dict[str, Any], stream: TextStream | None, cancelled: threading.Event) -> ServerReply:
@@ -250,7 +222,7 @@ class OpenAILM:
         if "max_tokens" in refused:
             given["max_completion_tokens"] = body["max_tokens"]
         if "system" in refused and "messages" in given:
-            given["messages"] = _without_system(given["messages"])
+            given["messages"] = without_system(given["messages"])
         return given
 
     def _adapt(self, failure: Failure, given: dict[str, Any]) -> bool:
@@ -297,13 +269,6 @@ def _delay(failure: Failure, failures: int) -> float:
     """Seconds to wait: exponential with jitter, or what the server asks for within reason."""
     backoff: float = min(_FIRST_DELAY_S * 2 ** (failures - 1), _LONGEST_DELAY_S) * random.uniform(0.75, 1.25)
     return min(max(failure.wait, backoff), _LONGEST_RETRY_AFTER_S)
-
-
-def _without_system(messages: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
-    """Returns the turns of a chat with what the system says at the head of the user's first."""
-    system = [one["content"] for one in messages if one["role"] == "system"]
-    (first, *rest) = [dict(one) for one in messages if one["role"] != "system"] or [{"role": "user", "content": ""}]
-    return [{**first, "content": "\n\n".join(filter(None, [*system, first["content"]]))}, *rest]
 
 
 def _parsed(address: str) -> httpx2.URL:

@@ -115,7 +115,6 @@ class OpenAILoad(TypedDict, total=False):
     timeout: float
     max_retries: int
     concurrency: int
-    grammar: Literal["vllm", "llama.cpp"] | None
 
 
 class RetrieverLoad(TypedDict):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib import import_module
 from logging import ERROR, getLogger
 from operator import attrgetter
@@ -190,14 +190,13 @@ def prompt_writer(configuration: Configuration) -> Writer:
 
     here = configuration.here()
     sets = prompt_sets(preset(here.preset), here.settings.prompts)
-    settings = replace(here.settings.writer, constrained=False)  # a grammar is sent beside the prompt
+    settings = here.settings.writer
     if settings.form == "auto" or settings.selection == "nearest":
         quiet_libraries()
     chat = settings.form == "auto" and _chats(whole(here))
     spec = here.parts.get("retriever") if settings.selection == "nearest" else None
     retriever = load("retriever", spec, **here.options.get("retriever", {})) if spec else None
     own = [find_object] if "detector" in here.parts else []
-    here = replace(here, settings=replace(here.settings, writer=settings))
     return _writer(here, ScriptedLM([], chat=chat), sets, retriever).with_extra(own)
 
 

@@ -27,7 +27,6 @@ RELEASE: Mapping[str, object] = MappingProxyType(
         "writer.repairs": 0,
         "writer.repair_runs": False,
         "writer.fit": False,
-        "writer.constrained": False,
         "query.form": "completion",
         "query.wording": "release",
         "query.max_tokens": 20,

@@ -20,7 +20,6 @@ from ..primitives.knowledge import KNOWLEDGE
 from ..primitives.signature import Primitive, PrimitiveSet
 from ..primitives.visual import VISUAL, find_object
 from ..prompts import Example, PromptSet
-from .grammar import grammar_for
 from .mending import with_answer
 from .prompt_forms import (
     STOP,
@@ -204,20 +203,14 @@ class Writer:
 
     def _request(self, question: str, form: Form, examples: Sequence[Example]) -> GenerationRequest:
         preamble, question = self.preamble(form), self._put(question, form)
-        chat = self.prompt_form == "chat"
-        grammar = None
-        if self.settings.constrained is not False:
-            offered = self._described(self.prompts_for(form))
-            opening = opening_line(form, 1)
-            grammar = grammar_for(self.settings.constrained, self.language_model, offered, opening, STOP[0], chat=chat)
-        if chat:
+        if self.prompt_form == "chat":
             knows = "knowledge_query" in self.prompts_for(form).primitives
             turns = render_chat(preamble, examples, question, form, tell_kind=self.settings.tell_kind, knowledge=knows)
-            return GenerationRequest(turns, self.settings.max_tokens, STOP, shared=1, grammar=grammar)
+            return GenerationRequest(turns, self.settings.max_tokens, STOP, shared=1)
         prompt = render_completion(preamble, examples, question, form)
         # With nearest examples only the preamble is common to all questions; fixed ones are common too.
         shared = prompt.rfind("\n# Image") if self.settings.selection == "fixed" else len(preamble.rstrip("\n"))
-        return GenerationRequest(prompt, self.settings.max_tokens, STOP, max(shared, 0), grammar=grammar)
+        return GenerationRequest(prompt, self.settings.max_tokens, STOP, max(shared, 0))
 
     async def write(
         self, question: str, form: Form, generate: Generate, *, shots: int | None = None, tell: Tell | None = None

@@ -151,7 +151,7 @@ def record_parts(
             about[role] = {"name": model.name, "model": _portable(model.name), "settings": dict(settings.get(role, {}))}
             if hasattr(model, "grid"):
                 about[role]["grid"] = int(model.grid)
-            about[role] |= {name: True for name in ("constrains", "chat", "chat_only") if getattr(model, name, False)}
+            about[role] |= {name: True for name in ("chat", "chat_only") if getattr(model, name, False)}
     about = json.loads(json.dumps(about, default=str))  # as it will be read: keys must come out the same
     known = store.about("models")
     if known is None:

@@ -53,14 +53,13 @@ class _Recorded(Generic[_Model]):
     Args:
         store: where the calls are.
         about: the ``name`` it reports; ``model`` and ``settings``, which decide its results and are part of every key;
-            and ``grid``, ``constrains``, ``chat`` and ``chat_only`` where it has them.
+            and ``grid``, ``chat`` and ``chat_only`` where it has them.
         model: asked for what is missing; None replays.
     """
 
     def __init__(self, store: CallStore, about: Mapping[str, Any], model: _Model | None = None) -> None:
         self.name = str(about["name"])
         self.grid = int(about.get("grid", 0))
-        self.constrains = bool(about.get("constrains", False))
         self.chat = bool(about.get("chat", False))
         self.chat_only = bool(about.get("chat_only", False))
         self.model = model
@@ -139,8 +138,7 @@ class RecordedLM(_Recorded[LanguageModel]):
             # ``shared`` only says what is worth keeping in memory.
             prompt = request.prompt
             turns = prompt if isinstance(prompt, str) else [[turn.role, turn.content] for turn in prompt]
-            held = [] if request.grammar is None else [request.grammar.key]
-            return [turns, request.max_tokens, list(request.stop), *held]
+            return [turns, request.max_tokens, list(request.stop)]
 
         def encode(one: Completion) -> Stored:
             text = json.dumps([one.text, one.prompt_tokens, one.completion_tokens])

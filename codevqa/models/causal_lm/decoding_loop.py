@@ -30,9 +30,6 @@ class DecodingLoop:
         stats: counts what is done.
     """
 
-    holds = False
-    """Whether requests may be held to grammars."""
-
     def __init__(self, model: Any, *, max_batch: int, stats: LMStats) -> None:
         self.model, self.max_batch, self.stats = model, max_batch, stats
         self.device: torch.device = model.device

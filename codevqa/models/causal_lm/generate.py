@@ -41,30 +41,6 @@ class PerRequestStopping:
         return torch.tensor(self.ended, device=input_ids.device)
 
 
-class PerRequestGrammar:
-    """Logits processor of transformers that holds each request to its own grammar, where it has one."""
-
-    def __init__(self, requests: Sequence[TokenisedRequest], ended: Sequence[bool]) -> None:
-        self._holds = [request.hold() if request.hold is not None else None for request in requests]
-        self._ended = ended
-        self._begun = False
-
-    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """Takes the newest token of each request that goes on; leaves of the scores those of one token it may make."""
-        newest: list[int] = input_ids[:, -1].tolist()
-        likeliest: list[int] = scores.argmax(-1).tolist()
-        for i, hold in enumerate(self._holds):
-            if hold is None or self._ended[i]:
-                continue
-            if self._begun:
-                hold.take(newest[i])
-            token = hold.choose(likeliest[i], scores[i])
-            scores[i] = float("-inf")
-            scores[i, token] = 0.0
-        self._begun = True
-        return scores
-
-
 class GenerateDecoder:
     """Runs groups of requests through ``model.generate``, a batch at a time, left-padded after the common prefix.
 
@@ -133,13 +109,11 @@ class GenerateDecoder:
         ids = [[*prefix[:head], *[self.pad] * n, *rest] for n, rest in zip(pads, rests, strict=True)]
         mask = [[1] * head + [0] * n + [1] * len(rest) for n, rest in zip(pads, rests, strict=True)]
         ends = PerRequestStopping(batch, find_end)
-        held = any(request.hold is not None for request in batch)
         self.model.generate(
             input_ids=torch.tensor(ids, device=self.model.device),
             attention_mask=torch.tensor(mask, device=self.model.device),
             past_key_values=past,
             stopping_criteria=[ends],
-            logits_processor=[PerRequestGrammar(batch, ends.ended)] if held else None,
             max_new_tokens=max(request.max_tokens for request in batch),
         )
         self.stats.generate_calls += 1

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ..text_stream import TextStream
-from .grammar_hold import GrammarHold
 
 CONTEXT = 4
 """Prompt tokens decoded along with a completion: some tokenizers drop a leading space at the start of a text."""
@@ -28,8 +27,6 @@ class TokenisedRequest:
     stop: tuple[str, ...]
     stream: TextStream | None = None
     """Who is told the text as it is written."""
-    hold: Callable[[], GrammarHold] | None = None
-    """Begins to hold the completion to a grammar; called again where it is begun again."""
 
 
 FindEnd: TypeAlias = "Callable[[TokenisedRequest, Sequence[int], int], int | None]"

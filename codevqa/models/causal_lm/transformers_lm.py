@@ -18,6 +18,7 @@ from cachetools import LRUCache
 
 from ...core.errors import ModelError, SetupError
 from ..base import Completion, GenerationRequest, Message, RequestFeed, cut_at_stop
+from ..chat_template import without_system
 from ..cpu_threads import computing
 from ..library_errors import first_line
 from ..text_stream import stream_of
@@ -25,7 +26,6 @@ from ..turn import Turn
 from .cpu.decoder import PackedDecoder
 from .generate import GenerateDecoder
 from .gpu.decoder import SlotDecoder
-from .grammar_hold import GrammarHolds, installed
 from .loading import load, quiet
 from .stats import LMStats
 from .tokenised_request import CONTEXT, TokenisedRequest, common_prefix_length, control_tokens, find_end
@@ -105,7 +105,6 @@ class TransformersLM:
         self.own_loop = loop and self._loop.supported()
         """Whether the model is decoded by our own loop."""
         self._heads: LRUCache[str | tuple[Message, ...], list[int]] = LRUCache(64)
-        self._holds = GrammarHolds(model, tokenizer, self._ends, name)
 
     @classmethod
     def from_pretrained(
@@ -151,11 +150,6 @@ class TransformersLM:
         return bool(self.tokenizer.chat_template)
 
     @property
-    def constrains(self) -> bool:
-        """Whether completions can be held to a grammar: the extra ``constrained`` is installed."""
-        return installed()
-
-    @property
     def joins(self) -> bool:
         """Whether requests may join others that it works on: in slots, on a GPU."""
         return isinstance(self._loop, SlotDecoder)
@@ -165,8 +159,8 @@ class TransformersLM:
 
         Raises:
             ModelError: a prompt is empty or longer than the context, or memory ran out.
-            SetupError: a chat prompt, and the tokenizer has no chat template; or a grammar, and the package that
-                holds completions to one is absent.
+            SetupError: a chat prompt, and the tokenizer has no chat template that takes it; or the tokenizer is of
+                another model.
         """
         with self.turn:
             tokenised = [self._tokenise(index, request) for index, request in enumerate(requests)]
@@ -194,13 +188,10 @@ class TransformersLM:
         while True:
             work = JoinedWork(feed, self._tokenise, self._finish, self._find_end)
             work.more(self.max_batch)
-            if not work.open and not work.held:
+            if not work.open:
                 return
             with self._at_work(work.open.values()):
                 self._loop.run(work)
-                held = list(work.held.values())
-                for number, tokens in self._reference.run(held, self._find_end).items():
-                    work.end(work.held[number], tokens)
 
     @contextmanager
     def _at_work(self, requests: Collection[TokenisedRequest]) -> Iterator[None]:
@@ -219,11 +210,9 @@ class TransformersLM:
         """Returns the tokens made for each request, by its index, by whichever decoder is for it."""
         if not self.own_loop:
             return self._reference.run(requests, self._find_end)
-        others = [request for request in requests if request.hold is not None and not self._loop.holds]
-        made = self._reference.run(others, self._find_end)
-        work = Work([one for one in requests if one.index not in made], self._find_end)
+        work = Work(requests, self._find_end)
         self._loop.run(work)
-        return made | work.made
+        return work.made
 
     def completion_text(self, prompt: Sequence[int], tokens: Sequence[int]) -> str:
         """Returns the text that ``tokens`` add after the tokens of ``prompt``."""
@@ -270,10 +259,9 @@ class TransformersLM:
                 hint="Put the tokenizer.json there that was saved with these weights.",
             )
         stop = tuple(s for s in request.stop if s)
-        hold = None if request.grammar is None else self._holds.beginning(request.grammar)
         kept = prefix if prefix >= _MIN_PREFIX else 0
         self.stats.requests += 1
-        return TokenisedRequest(index, tokens, kept, room, stop, stream_of(request), hold)
+        return TokenisedRequest(index, tokens, kept, room, stop, stream_of(request))
 
     def _tokens(self, prompt: str | tuple[Message, ...], *, whole: bool = True) -> list[int]:
         """Returns a prompt, or its beginning, in tokens."""
@@ -303,7 +291,7 @@ class TransformersLM:
         turns = [{"role": message.role, "content": message.content} for message in messages]
         said, refusals = [], []
         # Some templates refuse system turns, or leave them out without a word.
-        for form in (turns, _without_system(turns)):
+        for form in (turns, without_system(turns)):
             try:
                 text = str(self.tokenizer.apply_chat_template(form, tokenize=False, add_generation_prompt=whole))
             except Exception as error:  # noqa: BLE001 - a template is a program of its own
@@ -323,11 +311,3 @@ class TransformersLM:
         count = next((i for i, token in enumerate(tokens) if token in self._ends), len(tokens))
         text = cut_at_stop(self.completion_text(request.tokens, tokens[:count]), request.stop)
         return Completion(text, prompt_tokens=len(request.tokens), completion_tokens=min(count + 1, len(tokens)))
-
-
-def _without_system(turns: list[dict[str, str]]) -> list[dict[str, str]]:
-    """Returns the turns with the text of a system turn at the beginning of the user's first."""
-    if [turn["role"] for turn in turns[:2]] != ["system", "user"]:
-        return turns
-    both = "\n\n".join(turn["content"] for turn in turns[:2])
-    return [{"role": "user", "content": both}, *turns[2:]]

@@ -58,23 +58,18 @@ class JoinedWork(Work):
     ) -> None:
         super().__init__((), find_end)
         self._feed, self._tokenise, self._finish = feed, tokenise, finish
-        self.held: dict[int, TokenisedRequest] = {}
-        """Requests held to grammars: for another decoder, once all others have ended."""
 
     def more(self, most: int) -> Sequence[TokenisedRequest]:
         """Returns up to ``most`` requests that have come meanwhile; they are open from now on."""
         taken: list[TokenisedRequest] = []
-        for number, request in self._feed.take(most) if not self.held else ():
+        for number, request in self._feed.take(most):
             try:
                 one = self._tokenise(number, request)
             except CodeVQAError as error:
                 self._feed.give(number, error)
                 continue
-            if one.hold is not None:
-                self.held[number] = one
-            else:
-                self.open[number] = one
-                taken.append(one)
+            self.open[number] = one
+            taken.append(one)
         return taken
 
     def end(self, request: TokenisedRequest, tokens: list[int]) -> None:

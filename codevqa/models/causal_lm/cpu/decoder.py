@@ -16,13 +16,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 import torch
 
 from ...cpu_threads import LARGE, compute_with
 from ..decoding_loop import DecodingLoop
-from ..grammar_hold import GrammarHold
 from ..int8_linear import weights
 from ..phases import attend_in
 from ..stats import LMStats
@@ -58,7 +58,6 @@ class _Text:
     tokens: list[int]
     """Prompt and what has been made."""
     guessed: list[int] = field(default_factory=list)
-    hold: GrammarHold | None = None
 
 
 @dataclass(eq=False)
@@ -83,8 +82,6 @@ class PackedDecoder(DecodingLoop):
         prefix_bytes: memory for beginnings of prompts that are kept.
         stats: counts what is done.
     """
-
-    holds = True
 
     def __init__(self, model: Any, *, max_batch: int, prefix_bytes: int, stats: LMStats) -> None:
         super().__init__(model, max_batch=max_batch, stats=stats)
@@ -157,7 +154,7 @@ class PackedDecoder(DecodingLoop):
             texts = [worker.texts[part.slot] for part in parts]
             # What follows the last token that is certain, and each guess.
             wanted = [max(0, part.end - len(text.tokens) + 1) for part, text in zip(parts, texts, strict=True)]
-            said = _said(self._forward(worker.memory, parts, wanted), texts, wanted)
+            said = _said(self._forward(worker.memory, parts, wanted), wanted)
             with self._lock:
                 self.stats.steps += 1
                 self.stats.guessed_tokens += sum(len(text.guessed) for text in texts)
@@ -198,7 +195,6 @@ class PackedDecoder(DecodingLoop):
                 self.stats.prefix_misses += known == 0
             begun.append(request)
             text = _Text(request, free.pop(0), known, list(request.tokens))
-            text.hold = request.hold() if request.hold is not None else None
             worker.memory.fill(text.slot, blocks)
             worker.texts[text.slot] = text
             parts.append(self._part(text, len(worker.texts)))
@@ -257,18 +253,13 @@ class PackedDecoder(DecodingLoop):
         return self._memories
 
 
-def _said(logits: torch.Tensor, texts: Sequence[_Text], wanted: Sequence[int]) -> list[list[int]]:
+def _said(logits: torch.Tensor, wanted: Sequence[int]) -> list[list[int]]:
     """Returns the next tokens of each text, one after each of its last tokens and guesses.
 
     Args:
         logits: shape (sum of ``wanted``, vocabulary).
-        texts: the texts; one that is held to a grammar gets none after the first that its guess has not.
         wanted: how many of the rows are each text's.
     """
     tokens: list[int] = logits.argmax(-1).tolist()
-    said, start = [], 0
-    for text, count in zip(texts, wanted, strict=True):
-        own = tokens[start : start + count]
-        said.append(own if text.hold is None else text.hold.follow(own, logits[start : start + count], text.guessed))
-        start += count
-    return said
+    ends = list(accumulate(wanted))
+    return [tokens[end - count : end] for end, count in zip(ends, wanted, strict=True)]
