@@ -26,6 +26,7 @@ from codevqa.eval.report.table import summary_lines, summary_of
 from codevqa.eval.task import Row
 from codevqa.models.base import GenerationRequest, Models
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
+from codevqa.models.turn import Turn
 
 
 def slow(requests: Sequence[int]) -> list[int]:
@@ -81,7 +82,8 @@ def test_requests_that_join_a_batch_share_the_time_they_are_under_way_together()
     async def main() -> list[float]:
         first, second = Slot(), Slot()
         waiting: deque[tuple[int, Slot]] = deque()
-        feed: Feed[int, int] = Feed([(1, first)], waiting, 4, BatchStats(), asyncio.get_running_loop())  # type: ignore[arg-type]
+        loop = asyncio.get_running_loop()
+        feed: Feed[int, int] = Feed([(1, first)], waiting, 4, BatchStats(), loop, Turn())  # type: ignore[arg-type]
         ((one, _),) = feed.take(1)
         time.sleep(0.1)
         waiting.append((2, second))

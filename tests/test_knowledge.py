@@ -17,7 +17,7 @@ import pytest
 from PIL import Image as PILImage
 
 from codevqa import CodeVQA, Settings
-from codevqa.core.errors import ProgramError, SetupError, UnknownNameError
+from codevqa.core.errors import InputError, ProgramError, UnknownNameError
 from codevqa.core.settings import Limits, PromptForm, QuerySettings, WriterSettings
 from codevqa.core.trace import Form
 from codevqa.models.base import Box, GenerationRequest, Message, Models
@@ -235,7 +235,7 @@ def folder(tmp_path: Path) -> Path:
 )
 def test_a_malformed_knowledge_example_says_where(folder: Path, line: dict[str, object], says: str) -> None:
     (folder / "knowledge.jsonl").write_text(json.dumps(line) + "\n")
-    with pytest.raises(SetupError, match=re.escape(says)):
+    with pytest.raises(InputError, match=re.escape(says)):
         load(folder)
 
 
@@ -243,7 +243,7 @@ def test_a_malformed_knowledge_example_says_where(folder: Path, line: dict[str, 
 def test_a_length_of_captions_is_two_numbers(folder: Path, span: object) -> None:
     head = json.loads((folder / "prompt.json").read_text())
     (folder / "prompt.json").write_text(json.dumps(head | {"caption_tokens": span}))
-    with pytest.raises(SetupError, match="'caption_tokens' must be two whole numbers, the smaller first"):
+    with pytest.raises(InputError, match="'caption_tokens' must be two whole numbers, the smaller first"):
         load(folder)
 
 
