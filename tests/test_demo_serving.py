@@ -127,15 +127,19 @@ def test_without_gradio_one_line_says_how_to_install_it(monkeypatch: pytest.Monk
 
 def test_the_environment_is_put_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRADIO_ALLOWED_PATHS", "/home")
-    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    for name in ("HF_HUB_OFFLINE", "FORWARDED_ALLOW_IPS"):
+        monkeypatch.delenv(name, raising=False)
     with serve_module._environment(tmp_path, offline=True):
         assert os.environ["GRADIO_ANALYTICS_ENABLED"] == "False"
         assert os.environ["HF_HUB_OFFLINE"] == "1"
         assert os.environ["GRADIO_ALLOWED_PATHS"] == ""
+        assert os.environ["FORWARDED_ALLOW_IPS"] == "", "nobody says whose a request is"
     assert os.environ["GRADIO_ALLOWED_PATHS"] == "/home"
     assert "HF_HUB_OFFLINE" not in os.environ
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "10.0.0.1")
     with serve_module._environment(tmp_path, offline=False):
         assert "HF_HUB_OFFLINE" not in os.environ
+        assert os.environ["FORWARDED_ALLOW_IPS"] == "10.0.0.1", "but who runs the demo"
 
 
 def test_the_command_line_stays_light() -> None:
