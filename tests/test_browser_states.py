@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
-from browser_kit import PICTURES, Visitor, need_browser
-from playwright.sync_api import Browser
-from server_kit import Server, serve
+from browser_kit import PICTURES, Visitor
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
 
@@ -177,41 +174,3 @@ def test_a_picture_taken_with_the_camera_is_asked_about(visit: Visit) -> None:
     assert someone["message"].locator(".demo-error").count() == 0
     shown = someone["live"].locator(".cv-call img").first
     assert shown.count() == 0 or shown.evaluate("one => one.naturalWidth") > 0
-
-
-# -- links -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def sharing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """The demo where visitors may make links."""
-    need_browser()
-    with serve(tmp_path_factory.mktemp("sharing"), "--share-answers") as running:
-        yield running
-
-
-def test_a_link_shows_the_answer_to_somebody_else(browser: Browser, sharing: Server) -> None:
-    someone = Visitor(browser.new_context(), sharing).open()
-    assert not someone.button("share").is_enabled()
-    someone.example(0)
-    assert "yes" in someone.finished()
-    someone.until(lambda: someone.button("share").is_enabled(), "the button")
-    someone.button("share").click()
-    someone.until(lambda: someone.field("link").input_value().startswith(sharing.url), "the link")
-    link = someone.field("link").input_value()
-    reader = Visitor(browser.new_context(), None)
-    reader.page.goto(link)
-    assert HOUSE in reader.page.inner_text("h1") and "yes" in reader.page.inner_text("body")
-    assert [url for url in reader.requests if not url.startswith("data:")] == [link]
-    assert reader.complaints == someone.complaints == []
-    someone.example(2)
-    someone.until(lambda: not someone["link"].is_visible(), "the link of the answer before is gone")
-    for visitor in (someone, reader):
-        visitor.context.close()
-
-
-def test_where_the_host_does_not_allow_it_there_is_no_button(visit: Visit, tmp_path: Path) -> None:
-    someone = visit()
-    someone.example(0)
-    someone.finished()
-    assert someone["share"].count() == someone["link"].count() == 0
