@@ -82,7 +82,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=["packed", "slots", "generate"])
 def lm(folder: Path, request: pytest.FixtureRequest) -> TransformersLM:
-    made = TransformersLM.from_pretrained(folder, device="cpu", loop=False if request.param == "generate" else None)
+    made = TransformersLM.from_pretrained(folder, device="cpu", loop=request.param != "generate")
     if request.param == "slots":
         made._loop = SlotDecoder(made.model, pad=0, max_batch=16, prefix_bytes=0, stats=made.stats, schedule=LATE)
     return made
