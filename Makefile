@@ -78,10 +78,9 @@ fuzz: $(VENV)/.installed-test  ## campaigns of Hypothesis (FUZZ_EXAMPLES of each
 	test "$$(uname)" != Linux || { $(BIN)/python $(PIP_INSTALL) 'atheris>=3' && \
 		$(BIN)/python tests/security/fuzz_readers.py --seconds $${FUZZ_SECONDS:-60}; }
 
-lint: $(VENV)/.installed-test  ## ruff, formatting, prompt banks
+lint: $(VENV)/.installed-test  ## ruff and formatting
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/python -m codevqa.writing.lint
 
 format: $(VENV)/.installed-test  ## format the code
 	$(BIN)/ruff check --fix .

@@ -1,9 +1,7 @@
 """Prompt sets: the preamble, the annotated programs and the reading examples a language model is shown.
 
-A set is a folder:
-
-===================  ============================================================================================
-``python -m codevqa.writing.lint`` checks the sets of this package.
+A set is a folder: ``prompt.json`` (numbers and names), ``preamble.txt``, ``examples.jsonl`` (programs), and
+``reading.jsonl`` (answers read from captions); where programs ask for knowledge, ``knowledge.jsonl`` too.
 """
 
 from __future__ import annotations

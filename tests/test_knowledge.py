@@ -23,7 +23,6 @@ from codevqa.core.trace import Form
 from codevqa.models.base import Box, GenerationRequest, Message, Models
 from codevqa.models.fakes import FakeCaptioner, FakeDetector, FakeMatcher, ScriptedLM
 from codevqa.prompts import KnowledgeExample, PromptSet, load, load_examples, load_knowledge
-from codevqa.writing.lint import lint
 from codevqa.writing.writer import Writer
 
 RED, BLUE = (PILImage.new("RGB", (60, 40), color) for color in ("red", "blue"))
@@ -245,13 +244,6 @@ def test_a_length_of_captions_is_two_numbers(folder: Path, span: object) -> None
     (folder / "prompt.json").write_text(json.dumps(head | {"caption_tokens": span}))
     with pytest.raises(InputError, match="'caption_tokens' must be two whole numbers, the smaller first"):
         load(folder)
-
-
-def test_the_linter_finds_knowledge_that_no_program_asks_for_and_what_is_missing() -> None:
-    one = load("okvqa")
-    some = one.with_bank(examples=one.examples[:7], knowledge=[*one.knowledge[:3], KnowledgeExample("x", "Q?", "Yes")])
-    found = [(finding.where, finding.rule) for finding in lint(dataclasses.replace(some, reading_shots=0))]
-    assert found == [("knowledge.jsonl", "knowledge"), ("x", "knowledge"), ("okvqa-007", "knowledge")]
 
 
 def test_knowledge_in_the_releases_layout(tmp_path: Path) -> None:
