@@ -136,11 +136,11 @@ def parse_toml(text: str, shown: str) -> dict[str, Any]:
         raise InputError(f"{shown} is nested too deeply.") from None
     except ValueError:
         raise InputError(f"{shown}: a number has too many digits.") from None
-    check_values(data, shown)
+    check_values(data, shown, finite=False)  # TOML has infinities; which field takes them is checked there
     return data
 
 
-def check_values(value: Any, where: str) -> None:
+def check_values(value: Any, where: str, *, finite: bool = True) -> None:
     """Checks what a parser made of a file.
 
     Raises:
@@ -157,7 +157,7 @@ def check_values(value: Any, where: str) -> None:
                 if one.bit_length() > _BITS:
                     raise InputError(f"{where}: a number has too many digits.")
             elif isinstance(one, float):
-                if not math.isfinite(one):
+                if finite and not math.isfinite(one):
                     raise InputError(f"{where}: a number is {one}.", hint="Give a finite one.")
             elif isinstance(one, dict):
                 inner += one
