@@ -144,6 +144,7 @@ class LoopThread:
         task = asyncio.current_task()
         assert task is not None
         self._asked.add(task)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # a caller that gave up never asks
         _INSIDE.set(_INSIDE.get() | {self})
         try:
             return await work
