@@ -96,9 +96,15 @@ class PromptSet:
     caption_tokens: tuple[int, int] | None = None
     """Fewest and most tokens of a caption, the opening words' included; None leaves them to the captioner."""
 
-    def knowledge_of(self, programs: Collection[str]) -> tuple[KnowledgeExample, ...]:
-        """Returns the knowledge examples of the programs that were shown; all of them where none has any."""
-        return tuple(one for one in self.knowledge if one.id in programs) or self.knowledge
+    def knowledge_of(self, programs: Collection[str], *, only: bool = False) -> tuple[KnowledgeExample, ...]:
+        """Returns the knowledge examples of the programs that were shown.
+
+        Args:
+            programs: ids of the programs.
+            only: whether there are none where no program has one, as in the paper's release; else there are all.
+        """
+        found = tuple(one for one in self.knowledge if one.id in programs)
+        return found if found or only else self.knowledge
 
     def without(self, names: Collection[str]) -> PromptSet:
         """Returns a copy that neither lists these primitives nor shows programs that call one."""

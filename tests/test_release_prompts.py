@@ -60,7 +60,13 @@ POOLS = {
 }
 POOLS = {pool: task for pool, task in POOLS.items() if task in available()}
 QUESTIONS = {
-    **dict.fromkeys(("vqav2", "okvqa"), ("What's on the MAN's head; a hat?", "Name the  dog", "Why #1 (or 2)?")),
+    "vqav2": ("What's on the MAN's head; a hat?", "Name the  dog", "Why #1 (or 2)?"),
+    "okvqa": (
+        "What's on the MAN's head; a hat?",
+        "Name the  dog",
+        "Why #1 (or 2)?",
+        *map("Who {} it?".format, range(9)),
+    ),
     "gqa": ('Is the "STOP" sign (on the left) Red, or  green?', "Which color is it", "a " * 60 + "end?"),
     "covr": ("There are 2  images that contain a Dog.", "How many images show at least 3 women: all?", "Is it " * 22),
     "nlvr2": (
@@ -71,6 +77,7 @@ QUESTIONS = {
 }
 CAPTIONS = ("a STOP sign - on a pole", "the End.", "two of them", "a man's hat", "red, green", "7 x 8 tiles", "an eye")
 FAILS = "answer = 1 / 0"
+KNOWS = 'img = open_image("Image8.jpg")\nanswer = knowledge_query("Who wrote the BOOK?")'
 ASKS = 'query({}, "Is the \\"STOP\\" sign (there) RED?")'
 PROGRAMS: dict[Form, tuple[str, ...]] = {
     "image": (f'img = open_image("Image13.jpg")\nanswer = {ASKS.format("img")}', FAILS),
@@ -164,6 +171,8 @@ def test_models_are_asked_what_the_release_asks_them(pool: str, method: Method, 
     prompts = pool_of(pool)
     ours = Ours(prompts, pictures, reply)
     programs = PROGRAMS[prompts.form] if method == "codevqa" else ("",)
+    if prompts.knowledge and method == "codevqa":
+        programs = (*programs, KNOWS)
     cases = [(question, program) for question in QUESTIONS[POOLS[pool]] for program in programs]
     captions, preamble = told_captions(prompts.captions), ours.writer.preamble(prompts.form)
     theirs = of_release(pool, preamble, pictures, method=method, questions=cases, captions=captions, reply=reply)

@@ -337,7 +337,8 @@ class QuestionRun:
     def _context(self) -> CallContext:
         parts = self.parts
         shown = self.program.examples if self.program is not None else ()
-        knowledge = parts.writer.prompts_for(self.form).knowledge_of(shown)
+        only = parts.settings.query.wording == "release"
+        knowledge = parts.writer.prompts_for(self.form).knowledge_of(shown, only=only)
         return CallContext(
             self.question, self.form, self.images, parts.services, self.pnpvqa, parts.settings, knowledge
         )
