@@ -87,7 +87,7 @@ def test_engines_over_one_set_of_models_answer_as_each_alone(mini: CodeVQA) -> N
 @pytest.mark.parametrize("make", [llama, gpt2])
 @pytest.mark.parametrize("way", ["packed", "slots", "generate"])
 def test_threads_read_what_each_reads_alone(way: str, make: Callable[[], Any]) -> None:
-    lm = in_slots(make) if way == "slots" else lm_kit.build(make, loop=None if way == "packed" else False)
+    lm = in_slots(make) if way == "slots" else lm_kit.build(make, loop=way == "packed")
     found = at_once(lambda request: lm.generate([request])[0], mixed())
     assert found == [lm_kit.alone(make)] * 3
 
