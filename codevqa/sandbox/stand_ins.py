@@ -8,9 +8,8 @@ from __future__ import annotations
 __all__ = ["MODULES", "STAND_INS", "TYPES"]
 
 MODULES = {
-    "heapq": "nlargest nsmallest",
-    "operator": "add and_ attrgetter contains eq ge getitem gt itemgetter le lt mod mul ne neg not_ or_ sub truediv",
-    "statistics": "fmean mean median median_high median_low mode multimode pstdev pvariance stdev variance",
+    "operator": "itemgetter",
+    "statistics": "fmean mean median mode multimode",
     "string": "ascii_letters ascii_lowercase ascii_uppercase digits punctuation whitespace",
 }
 """Modules that the interpreter lacks, and what stands in for them has."""
@@ -103,134 +102,49 @@ def callable(value, __type=type, __hasattr=hasattr):
     kinds = ("function", "builtin_function_or_method", "method", "type", "functools.partial", "partial")
     return __type(value).__name__ in kinds or __hasattr(value, "__call__")
 """,
-    "heapq": """
-class vqa_heapq:
-    def nlargest(n, iterable, key=None, sorted=sorted):
-        return sorted(iterable, key=key, reverse=True)[: n if n > 0 else 0]
-
-    def nsmallest(n, iterable, key=None, sorted=sorted):
-        return sorted(iterable, key=key)[: n if n > 0 else 0]
-""",
     "operator": """
 class vqa_operator:
     def itemgetter(*places, len=len, tuple=tuple):
         if len(places) == 1:
             return lambda whole: whole[places[0]]
         return lambda whole: tuple([whole[place] for place in places])
-
-    def attrgetter(*names, len=len, tuple=tuple, getattr=getattr):
-        if len(names) == 1:
-            return lambda whole: getattr(whole, names[0])
-        return lambda whole: tuple([getattr(whole, name) for name in names])
-
-    add = lambda a, b: a + b
-    and_ = lambda a, b: a & b
-    contains = lambda a, b: b in a
-    eq = lambda a, b: a == b
-    ge = lambda a, b: a >= b
-    getitem = lambda a, b: a[b]
-    gt = lambda a, b: a > b
-    le = lambda a, b: a <= b
-    lt = lambda a, b: a < b
-    mod = lambda a, b: a % b
-    mul = lambda a, b: a * b
-    ne = lambda a, b: a != b
-    neg = lambda a: -a
-    not_ = lambda a: not a
-    or_ = lambda a, b: a | b
-    sub = lambda a, b: a - b
-    truediv = lambda a, b: a / b
 """,
     "statistics": """
-from math import frexp as vqa_frexp, isqrt as vqa_isqrt
+from math import fsum as vqa_fsum
 
 
-def vqa_data(data, least, what, list=list, len=len, all=all, min=min, isinstance=isinstance, int=int):
-    # As whole numbers, all of them so many times as large, for sums must be exact.
+def vqa_data(data, what, list=list, len=len):
     data = list(data)
-    if len(data) < least:
-        raise ValueError(what)
-    if all([isinstance(value, int) for value in data]):
-        return data, 1, True
-    parts = [vqa_frexp(value) for value in data]
-    low = min([power for _, power in parts] + [53])
-    return [int(part * 2**53) << (power - low) for part, power in parts], 2 ** (53 - low), False
-
-
-def vqa_ratio(over, under, whole):
-    return over // under if whole and over % under == 0 else over / under
-
-
-def vqa_spread(data, less, what, sum=sum, len=len):
-    data, times, whole = vqa_data(data, 1 + less, what)
-    n = len(data)
-    over = n * sum([value * value for value in data]) - sum(data) ** 2
-    return over, n * (n - less) * times * times, whole
-
-
-def vqa_root(over, under, whole):
-    # Of so many digits that it is rounded once.
-    scale = 2 ** 220
-    root = vqa_isqrt(over * scale * scale // under)
-    return root / scale
-
-
-def vqa_sorted(data, sorted=sorted, len=len):
-    data = sorted(data)
     if len(data) == 0:
-        raise ValueError("no median for empty data")
-    return data, len(data) // 2
-
-
-def vqa_counts(data, list=list, max=max):
-    counts = {}
-    for value in data:
-        counts[value] = counts.get(value, 0) + 1
-    most = max(list(counts.values()), default=0)
-    return [value for value, count in counts.items() if count == most]
+        raise ValueError(what)
+    return data
 
 
 class vqa_statistics:
-    def mean(data, sum=sum, len=len):
-        data, times, whole = vqa_data(data, 1, "mean requires at least one data point")
-        return vqa_ratio(sum(data), len(data) * times, whole)
+    def mean(data, sum=sum, len=len, all=all, isinstance=isinstance, int=int):
+        data = vqa_data(data, "mean requires at least one data point")
+        if all([isinstance(value, int) for value in data]) and sum(data) % len(data) == 0:
+            return sum(data) // len(data)
+        return vqa_fsum(data) / len(data)
 
-    def fmean(data, sum=sum, len=len):
-        data, times, whole = vqa_data(data, 1, "fmean requires at least one data point")
-        return sum(data) / times / len(data)
+    def fmean(data, len=len):
+        data = vqa_data(data, "fmean requires at least one data point")
+        return vqa_fsum(data) / len(data)
 
-    def median(data, len=len):
-        data, half = vqa_sorted(data)
+    def median(data, sorted=sorted, len=len):
+        data = sorted(vqa_data(data, "no median for empty data"))
+        half = len(data) // 2
         return data[half] if len(data) % 2 else (data[half - 1] + data[half]) / 2
 
-    def median_low(data, len=len):
-        data, half = vqa_sorted(data)
-        return data[half] if len(data) % 2 else data[half - 1]
-
-    def median_high(data):
-        data, half = vqa_sorted(data)
-        return data[half]
-
     def mode(data):
-        found = vqa_counts(data)
-        if not found:
-            raise ValueError("no mode for empty data")
-        return found[0]
+        return vqa_statistics.multimode(vqa_data(data, "no mode for empty data"))[0]
 
-    def multimode(data):
-        return vqa_counts(data)
-
-    def variance(data):
-        return vqa_ratio(*vqa_spread(data, 1, "variance requires at least two data points"))
-
-    def pvariance(data):
-        return vqa_ratio(*vqa_spread(data, 0, "pvariance requires at least one data point"))
-
-    def stdev(data):
-        return vqa_root(*vqa_spread(data, 1, "stdev requires at least two data points"))
-
-    def pstdev(data):
-        return vqa_root(*vqa_spread(data, 0, "pstdev requires at least one data point"))
+    def multimode(data, list=list, max=max):
+        counts = {}
+        for value in data:
+            counts[value] = counts.get(value, 0) + 1
+        most = max(list(counts.values()), default=0)
+        return [value for value, count in counts.items() if count == most]
 """,
     "string": """
 class vqa_string:
