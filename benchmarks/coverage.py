@@ -1,8 +1,7 @@
 """How often a 95 % interval holds the truth, and how often a test finds a difference where there is none.
 
-``python -m benchmarks.coverage [--rounds 500]`` draws runs of two methods on data sets of a known structure and prints
-a table for docs/metrics.md: as figures were made before (Wilson's interval and McNemar's test, which take questions one
-by one, and a bootstrap's percentiles over clusters) and as they are made now.
+``python benchmarks/coverage.py [--rounds 500]`` draws runs of two methods on data sets of a known structure and prints
+a table for docs/metrics.md.
 
 An answer is right where a normal number passes a threshold. Questions of one cluster share a part of that number, and
 the two methods half of every part, so that the truth is known exactly. How much is shared makes right answers as much
@@ -19,11 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from codevqa.eval.statistics import compare, mcnemar, mean, wilson
+from codevqa.eval.statistics import compare, mean
 
 ROUNDS = 500
-RESAMPLES = 500
-"""Of the bootstrap that is compared with."""
 SMALL = 1_000
 TRUE, OTHER = 0.78, 0.68
 """Accuracy of the two methods."""
@@ -42,8 +39,6 @@ class Structure:
     """What questions may share, with the part of the variance that comes with it."""
     clusters: Labels
     """As reports take them."""
-    before: Labels
-    """As reports took them."""
     right: tuple[float, float] = (TRUE, OTHER)
     """Accuracy of the two methods."""
 
@@ -61,7 +56,7 @@ class Structure:
 
 def _flat(name: str, sizes: NDArray[Any], part: float, right: tuple[float, float] = (TRUE, OTHER)) -> Structure:
     labels = np.repeat(np.arange(len(sizes)), sizes)
-    return Structure(name, ((labels, part),), labels, labels, right)
+    return Structure(name, ((labels, part),), labels, right)
 
 
 def structures() -> list[Structure]:
@@ -75,10 +70,8 @@ def structures() -> list[Structure]:
         "NLVR2: 1,000 sets of 4 pairs x 2 sentences",
         tuple(zip(numbered, (0.1, 0.1, 0.25), strict=True)),
         numbered[0],
-        numbered[1],
     )
     nlvr = 6 * random.choice([2, 3, 4, 5], 267, p=[0.05, 0.3, 0.55, 0.1])
-    alone = np.arange(120)
     uneven = np.array([2, 3, 4, 5, 6] * 3 + [12, 20, 30, 40, 60])
     most = np.concatenate([np.tile([2, 3, 4, 5, 6], 12), np.repeat([12, 20, 30, 40, 60], 3)])
     return [
@@ -86,7 +79,7 @@ def structures() -> list[Structure]:
         _flat("NLVR: 267 statements x 12 to 30 pictures", nlvr, 0.5),
         nlvr2,
         _flat("mini-GQA: 120 pictures x 5", np.full(120, 5), 0.15),
-        Structure("mini-COVR: 120 sets x 1", (), alone, alone),
+        Structure("mini-COVR: 120 sets x 1", (), np.arange(120)),
         _flat("mini-NLVR2: 30 statements x 4 pairs", np.full(30, 4), 0.3),
         _flat("20 pictures x 2 to 60", uneven, 0.15),
         _flat("10 pictures x 5", np.full(10, 5), 0.15),
@@ -100,59 +93,36 @@ def structures() -> list[Structure]:
     ]
 
 
-def percentiles(values: NDArray[Any], clusters: Labels, random: np.random.Generator) -> tuple[float, float]:
-    """The interval of differences that was used before: percentiles of means over clusters drawn with replacement."""
-    sums, sizes = np.bincount(clusters, values), np.bincount(clusters)
-    kinds, counts = np.unique(sums + 1j * sizes, return_counts=True)  # alike to the mean: drawn together
-    drawn = random.multinomial(len(sums), counts / len(sums), size=RESAMPLES)
-    low, high = np.percentile((drawn @ kinds.real) / (drawn @ kinds.imag), [2.5, 97.5])
-    return float(low), float(high)
-
-
 @dataclass(frozen=True)
 class Coverage:
-    """Shares of the rounds, before and now."""
+    """Shares of the rounds."""
 
-    name: str
-    share: tuple[float, float]
+    share: float
     """The interval of an accuracy holds the truth."""
-    difference: tuple[float, float]
+    difference: float
     """The interval of a difference does."""
-    rejected: tuple[float, float]
+    rejected: float
     """The test finds a difference where there is none."""
 
 
-def covered(structure: Structure, rounds: int = ROUNDS, *, before: bool = True) -> Coverage:
+def covered(structure: Structure, rounds: int = ROUNDS) -> Coverage:
     """Returns how often intervals hold the truth, and tests do not.
 
     Args:
         structure: of the data set.
         rounds: runs that are drawn; four times as many of small data sets, where they cost little.
-        before: whether to reckon the bootstrap's figure too, which takes most of the time.
     """
-    random = np.random.default_rng(1)
     true, other = structure.right
     high, low = (NormalDist().inv_cdf(one) for one in structure.right)
     found = []
     for numbers in structure.numbers(rounds if len(structure.clusters) > SMALL else 4 * rounds, 7):
         ours, theirs = numbers < high
-        worse = numbers[1] < low
-        old, now = wilson(int(ours.sum()), len(ours)), mean(ours, clusters=structure.clusters)
-        difference = compare(ours, worse, clusters=structure.clusters).difference
-        resampled = percentiles(ours - worse.astype(float), structure.before, random) if before else (0.0, 0.0)
+        share = mean(ours, clusters=structure.clusters)
+        difference = compare(ours, numbers[1] < low, clusters=structure.clusters).difference
         null = compare(ours, theirs, clusters=structure.clusters)
-        found.append(
-            (
-                old.low <= true <= old.high,
-                now.low <= true <= now.high,
-                resampled[0] <= true - other <= resampled[1],
-                difference.low <= true - other <= difference.high,
-                mcnemar(null.better, null.worse) < 0.05,
-                null.p_value < 0.05,
-            )
-        )
-    shares = np.mean(found, axis=0).reshape(3, 2).tolist()
-    return Coverage(structure.name, *((old, now) for old, now in shares))
+        held = (share.low <= true <= share.high, difference.low <= true - other <= difference.high)
+        found.append((*held, null.p_value < 0.05))
+    return Coverage(*np.mean(found, axis=0).tolist())
 
 
 def main() -> None:
@@ -160,12 +130,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     rounds = parser.parse_args().rounds
-    print("| structure | accuracy: before, now | difference: before, now | true null rejected: before, now |")
-    print("|---|---|---|---|")
+    print("| structure | accuracy | difference | true null rejected |\n|---|---|---|---|")
     for structure in structures():
         found = covered(structure, rounds)
-        pairs = (found.share, found.difference, found.rejected)
-        print(f"| {found.name} |", " | ".join(f"{old:.3f}, {new:.3f}" for old, new in pairs), "|", flush=True)
+        print(f"| {structure.name} | {found.share:.3f} | {found.difference:.3f} | {found.rejected:.3f} |", flush=True)
 
 
 if __name__ == "__main__":

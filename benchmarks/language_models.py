@@ -1,21 +1,18 @@
 """What a language model from the hub makes of the method, over the embedded vision models: the tables of
 docs/language-models.md.
 
-    python -m benchmarks.language_models MODEL --mini DATA [--nlvr DATA] [--retriever SPEC] [--only full,...]
+    python benchmarks/language_models.py MODEL --mini DATA [--nlvr DATA] [--retriever SPEC] [--only full,...]
 
 DATA of ``--mini`` is a folder of ``codevqa mini-data``, of ``--nlvr`` one with NLVR's dev split. MODEL is what
 ``--language-model`` takes, such as ``transformers:FOLDER``, SPEC what presets name, such as ``sentence:FOLDER``. Every
 variant is preset ``base``'s settings with one measure taken out or put in; ``release`` takes all of them out. Each
 line: accuracy with its clustered interval, n, shares of questions that fell back and that were repaired, questions a
-second. ``--programs N`` asks for N programs at once instead, and counts their seconds. ``--keep`` keeps every run.
+second.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import itertools
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -55,15 +52,9 @@ VARIANTS: Mapping[str, Callable[[Settings], Settings]] = {
     "witness": _query(witness=True),
     "witnesses": _query(witness=True, stated=True),
     "read-chat": _query(form="chat"),
-    "read-nearest": _query(selection="nearest"),
     "read-question": _query(selection="question"),
-    "read-3-captions": _query(captions=3),
-    "read-unfitted": _query(fit=False),
-    "write-completion": _writer(form="completion"),
     "write-fixed": _writer(selection="fixed"),
     "write-untold": _writer(tell_kind=False),
-    "write-unfitted": _writer(fit=False),
-    "no-repair-of-runs": _writer(repair_runs=False),
     "no-repair": _writer(repairs=0),
     "release": _release,
 }
@@ -74,7 +65,6 @@ class Bench:
 
     def __init__(self, model: str, retriever: str | None, workers: int = 64) -> None:
         self.workers = workers
-        self.keep: Path | None = None
         mini = configure("mini")
         loaded = {role: load(role, mini.parts[role], **mini.options[role]) for role in ("matcher", "captioner")}
         self.language_model = load("language_model", model)
@@ -91,7 +81,7 @@ class Bench:
         """Evaluates one variant on one data set; yields its figures, and those beside the baseline's."""
         settings = replace(VARIANTS[variant](preset("base").settings), workers=self.workers)
         metric = metric_for(data.name)
-        with self._folder(f"{variant}-{data.name}") as folder, self.engine(settings, data.prompts) as engine:
+        with tempfile.TemporaryDirectory() as folder, self.engine(settings, data.prompts) as engine:
             scores: dict[Method, list[float]] = {}
             methods: tuple[Method, ...] = ("codevqa", "pnpvqa") if baseline else ("codevqa",)
             for method in methods:
@@ -109,31 +99,6 @@ class Bench:
             if baseline:
                 yield f"{variant:18} {data.name:6} paired   {compare(*scores.values(), clusters=clusters)}"
 
-    @contextlib.contextmanager
-    def _folder(self, name: str) -> Iterator[Path]:
-        """A folder for a run: kept if the bench keeps them."""
-        if self.keep is not None:
-            yield self.keep / name
-        else:
-            with tempfile.TemporaryDirectory() as folder:
-                yield Path(folder)
-
-    def programs(self, variant: str, data: DataSet, count: int) -> str:
-        """Has programs written for the first questions, all at once, after others; returns the seconds that took."""
-        settings = VARIANTS[variant](preset("base").settings)
-        sets = prompt_sets(preset("base"), data.prompts)
-        writer = Writer(self.language_model, sets, self.retriever, settings.writer)
-        shown = itertools.islice(data, 2 * count)
-        asked = [writer.request(example.question, example.form)[0] for example in shown]
-        self.language_model.generate(asked[count:])  # memory is reserved, graphs are recorded
-        started = time.perf_counter()
-        done = self.language_model.generate(asked[:count])
-        seconds = time.perf_counter() - started
-        prompt = sum(one.prompt_tokens for one in done) / len(done)
-        written = sum(one.completion_tokens for one in done) / len(done)
-        figures = f"{seconds:.2f} s, {prompt:.0f} tokens of prompt and {written:.0f} written each"
-        return f"{variant:18} {data.name:6} {len(done)} programs in {figures}"
-
 
 def main() -> None:
     """Prints the table."""
@@ -148,23 +113,16 @@ def main() -> None:
     parser.add_argument("--data", default="gqa,covr,nlvr2,nlvr")
     parser.add_argument("--baseline", action="store_true", help="Also few-shot PnP-VQA, for the first variant.")
     parser.add_argument("--workers", type=int, default=64, help="Questions at once.")
-    parser.add_argument("--keep", type=Path, help="A folder for the runs.")
-    parser.add_argument("--programs", type=int, help="Only write so many programs.")
     parser.add_argument("--warm", type=int, default=0, help="First questions of the first data set, not counted.")
     given = parser.parse_args()
     bench = Bench(given.model, given.retriever, given.workers)
     if given.warm:
         first = _data(given.data.split(",")[0], given)
         list(bench.lines(given.only.split(",")[0], first, given.warm, given.baseline))
-    bench.keep = given.keep
     for number, variant in enumerate(given.only.split(",")):
         for name in given.data.split(","):
-            if given.programs:
-                sys.stdout.write(bench.programs(variant, _data(name, given), given.programs) + "\n")
-                continue
             for line in bench.lines(variant, _data(name, given), given.limit, given.baseline and number == 0):
-                sys.stdout.write(line + "\n")
-                sys.stdout.flush()
+                print(line, flush=True)
 
 
 def _data(name: str, given: argparse.Namespace) -> DataSet:

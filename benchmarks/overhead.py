@@ -1,6 +1,6 @@
 """What the engine itself costs: everything but the models, which answer at once here.
 
-    python -m benchmarks.overhead [--rounds 5] [--profile]
+    python benchmarks/overhead.py [--rounds 5]
 
 Questions differ in picture and words, programs in words, so that no finished call helps another. Reported for 1 and 64
 questions at once, for a program of four calls and for one more call of a primitive: wall time, and processor time of
@@ -14,18 +14,18 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import cProfile
 import json
-import pstats
 import statistics
-import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, product
 from pathlib import Path
 
 import numpy as np
+import psutil
 from PIL import Image
 
 from codevqa import CodeVQA, Models, QuerySettings, Settings, Writer, WriterSettings
@@ -122,29 +122,11 @@ def spent() -> tuple[float, float, float]:
     """Returns wall time, and processor time of this process and of its children, in seconds."""
     wall, own = time.perf_counter(), time.process_time()
     nanoseconds = 0
-    for process in _children():
-        for thread in _listed(Path(f"/proc/{process}/task")):
-            nanoseconds += int((_read(thread / "schedstat") or "0").split()[0])
+    for child in psutil.Process().children():
+        for thread in Path(f"/proc/{child.pid}/task").glob("*/schedstat"):
+            with suppress(OSError):  # a thread may end while this looks at it
+                nanoseconds += int(thread.read_text().split()[0])
     return wall, own, nanoseconds / 1e9
-
-
-def _children() -> set[str]:
-    # A thread may end while this looks at it.
-    return {child for thread in _listed(Path("/proc/self/task")) for child in _read(thread / "children").split()}
-
-
-def _listed(folder: Path) -> list[Path]:
-    try:
-        return list(folder.iterdir())
-    except OSError:
-        return []
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""
 
 
 async def ask(vqa: CodeVQA, questions: int, at_once: int, pictures: Sequence[Picture]) -> Cost:
@@ -174,61 +156,37 @@ def new_shapes(question: str) -> str:
     return gqa_like(question) + body
 
 
-class Bench:
-    """Engines that stay warm, and what each round found of them."""
-
-    def __init__(self, at_once: int) -> None:
-        self.at_once = at_once
-        self.pictures = pictures()
-        self.costs: dict[str, list[Cost]] = {}
-        self._engines: dict[str, tuple[CodeVQA, int]] = {}
-
-    def add(self, name: str, program: Callable[[str], str], questions: int, **settings: object) -> None:
-        """Adds an engine under a name, and warms it up."""
-        vqa = engine(program, self.at_once, **settings)
-        self._engines[name] = (vqa, questions)
-        self.costs[name] = []
-        asyncio.run(ask(vqa, self.at_once + 4, self.at_once, self.pictures))
-
-    def round(self) -> None:
-        """Measures each engine once."""
-        for name, (vqa, questions) in self._engines.items():
-            self.costs[name].append(asyncio.run(ask(vqa, questions, self.at_once, self.pictures)))
-
-    def close(self) -> None:
-        """Ends the engines."""
-        for vqa, _ in self._engines.values():
-            vqa.close()
-
-
 def shown(values: Sequence[float]) -> str:
     """Returns the median and the least of the rounds."""
     return f"{statistics.median(values):.3f} (least {min(values):.3f})"
 
 
 def report(at_once: int, rounds: int) -> dict[str, object]:
-    """Measures everything with so many questions at once."""
-    bench = Bench(at_once)
-    questions = 24 if at_once == 1 else at_once
-    bench.add("program", gqa_like, 2 * questions)
-    bench.add("new shape", new_shapes, 8)
-    calls = [(name, ahead) for name in ("get_pos", "query") for ahead in (False, True)]
-    for name, ahead in calls:
-        for count_ in (2, 18):
-            bench.add(f"{name} {ahead} {count_}", calls_of(name, count_), questions, ahead=ahead)
-    for _ in range(rounds):
-        bench.round()
-    bench.close()
-    whole, new = bench.costs["program"], bench.costs["new shape"]
+    """Measures everything with so many questions at once, each engine once a round."""
+    questions, calls = (24 if at_once == 1 else at_once), list(product(("get_pos", "query"), (False, True)))
+    loaded, costs = pictures(), defaultdict[str, list[Cost]](list)
+    with ExitStack() as engines:
+        measured: dict[str, tuple[Callable[[str], str], int, dict[str, bool]]]
+        measured = {"program": (gqa_like, 2 * questions, {}), "new shape": (new_shapes, 8, {})}
+        for (name, ahead), several in product(calls, (2, 18)):
+            measured[f"{name} {ahead} {several}"] = (calls_of(name, several), questions, {"ahead": ahead})
+        warm = {
+            name: (engines.enter_context(engine(program, at_once, **settings)), asked)
+            for name, (program, asked, settings) in measured.items()
+        }
+        for vqa, _ in warm.values():
+            asyncio.run(ask(vqa, at_once + 4, at_once, loaded))
+        for _, (name, (vqa, asked)) in product(range(rounds), warm.items()):
+            costs[name].append(asyncio.run(ask(vqa, asked, at_once, loaded)))
     row: dict[str, object] = {
-        "ms a program, wall": shown([one.wall for one in whole]),
-        "ms a program, processor": shown([one.processor for one in whole]),
-        "of which the sandbox's processes": shown([one.sandbox for one in whole]),
-        "ms a program of a new shape, processor: engine": shown([one.own for one in new]),
-        "ms a program of a new shape, processor: sandbox": shown([one.sandbox for one in new]),
+        "ms a program, wall": shown([one.wall for one in costs["program"]]),
+        "ms a program, processor": shown([one.processor for one in costs["program"]]),
+        "of which the sandbox's processes": shown([one.sandbox for one in costs["program"]]),
+        "ms a program of a new shape, processor: engine": shown([one.own for one in costs["new shape"]]),
+        "ms a program of a new shape, processor: sandbox": shown([one.sandbox for one in costs["new shape"]]),
     }
     for name, ahead in calls:
-        pairs = list(zip(bench.costs[f"{name} {ahead} 2"], bench.costs[f"{name} {ahead} 18"], strict=True))
+        pairs = list(zip(costs[f"{name} {ahead} 2"], costs[f"{name} {ahead} 18"], strict=True))
         label = f"ms a call of {name}{', begun ahead' if ahead else ''}"
         row[f"{label}, wall"] = shown([(many.wall - few.wall) / 16 for few, many in pairs])
         row[f"{label}, processor"] = shown([(many.processor - few.processor) / 16 for few, many in pairs])
@@ -239,32 +197,10 @@ def main() -> None:
     """Measures and prints one JSON object."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--profile", action="store_true", help="print where the engine's thread spends its time")
     options = parser.parse_args()
-    if options.profile:
-        profile(512)
-        return
     found: dict[str, object] = {f"{at_once} at once": report(at_once, options.rounds) for at_once in (1, 64)}
     found["targets"] = {"ms a program": TARGET_PROGRAM, "ms a call": TARGET_CALL}
     print(json.dumps(found, indent=1))
-
-
-def profile(questions: int) -> None:
-    """Profiles the engine's own thread under 64 questions at once."""
-    with engine(gqa_like, 64) as vqa:
-        loaded = pictures()
-        asyncio.run(ask(vqa, 64, 64, loaded))
-        profiler = cProfile.Profile()
-        loop = vqa._loop._loop
-        loop.call_soon_threadsafe(profiler.enable)
-        cost = asyncio.run(ask(vqa, questions, 64, loaded))
-        asyncio.run_coroutine_threadsafe(_stop(profiler), loop).result()
-    print(f"{cost.wall:.2f} ms a program while profiled", file=sys.stderr)
-    pstats.Stats(profiler).sort_stats("tottime").print_stats(45)
-
-
-async def _stop(profiler: cProfile.Profile) -> None:
-    profiler.disable()
 
 
 if __name__ == "__main__":

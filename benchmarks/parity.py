@@ -14,17 +14,16 @@ import argparse
 import json
 import subprocess
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import load_file
 
 from codevqa.core.images import Picture, load_picture
-from codevqa.models.base import CaptionRequest, Match, MatchRequest, SimilarityRequest
+from codevqa.models.base import CaptionRequest, MatchRequest, SimilarityRequest
 from codevqa.models.blip import BlipCaptioner, BlipMatcher
 from codevqa.models.blip.lavis_names import convert_lavis
 from codevqa.models.lavis import environment
@@ -74,22 +73,7 @@ class Found:
     captions: list[list[int]]
 
 
-class Matching(Protocol):
-    """A matcher of either side."""
-
-    def match(self, requests: Sequence[MatchRequest]) -> Sequence[Match]: ...  # noqa: D102
-    def similarity(self, requests: Sequence[SimilarityRequest]) -> Sequence[float]: ...  # noqa: D102
-    def token_maps(self, requests: Sequence[MatchRequest]) -> Sequence[tuple[Numbers, Numbers]]: ...  # noqa: D102
-
-
-class Captioning(Protocol):
-    """A captioner of either side."""
-
-    def token_ids(self, requests: Sequence[CaptionRequest]) -> list[list[int]]: ...  # noqa: D102
-    def prompt_logits(self, request: CaptionRequest) -> Any: ...  # noqa: D102
-
-
-def ask(asked: Asked, matcher: Matching, captioner: Captioning) -> Found:
+def ask(asked: Asked, matcher: BlipMatcher | LavisMatcher, captioner: BlipCaptioner | LavisCaptioner) -> Found:
     """Has one side compute everything."""
     maps, itm = zip(*matcher.token_maps(asked.pairs), strict=True)
     every = [SimilarityRequest(one.picture, other.text) for one in asked.pairs for other in asked.pairs]

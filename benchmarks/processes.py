@@ -1,125 +1,57 @@
 """Several processes that answer questions at once, each with an engine of its own over its share of the pictures.
 
-A question costs Python a good part of what it costs a GPU, so that one process does not keep a GPU busy. All start at
-the same moment: when each has loaded its models, made its pictures and warmed up. This file is also what they run.
+A question costs Python a good part of what it costs a GPU, so one process does not keep a GPU busy. All start at the
+same moment: when each has loaded its models, made its pictures and warmed up.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import signal
-import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
+from multiprocessing import get_context
 from typing import Any
 
-from codevqa import CodeVQA
+from codevqa import CodeVQA, Question
 
 Found = dict[str, Any]
-COMMANDS = ("query", "mix")
+_barrier: Any = None
 
 
-def arguments(parser: argparse.ArgumentParser, gpu: bool) -> None:
-    """Adds what decides the work, on each GPU where there are several."""
-    parser.add_argument("--size", default="large", choices=["tiny", "base", "large"])
-    parser.add_argument("--device", default="cuda" if gpu else "cpu")
-    parser.add_argument("--pictures", type=int, default=0, help="0 for 2048 (query) or 256 (mix) on a GPU, 8 elsewhere")
-    parser.add_argument("--questions", type=int, default=8, help="questions a picture (mix)")
-    parser.add_argument("--warm-up", type=int, default=384 if gpu else 2, help="pictures before the measured ones")
-    parser.add_argument("--at-once", type=int, default=768 if gpu else 16, help="questions under way at once")
-    parser.add_argument("--batch", type=int, default=0, help="rows in one batch at most; 0 for each model's own choice")
+def _keep(barrier: Any) -> None:
+    global _barrier
+    _barrier = barrier
 
 
-def pictures(options: argparse.Namespace) -> int:
-    """Returns how many pictures are asked about on a GPU, or on the CPU."""
-    usual = (2048 if options.command == "query" else 256) if options.device.startswith("cuda") else 8
-    return int(options.pictures or usual)
+def start() -> float:
+    """Returns the time of day when all processes are ready."""
+    _barrier.wait()
+    return time.time()
 
 
-def per_picture(options: argparse.Namespace) -> int:
-    """Returns how many questions are asked about a picture."""
-    return 1 if options.command == "query" else int(options.questions)
+def together(work: Sequence[Callable[[], Found]]) -> tuple[float, list[Found]]:
+    """Runs each piece of work in a process of its own; one that fails ends all.
 
+    Args:
+        work: what to run; it calls :func:`start` when it is ready and returns the times ``began`` and ``ended``.
 
-def measured(options: argparse.Namespace, each: int, gpus: int = 1) -> Found:
-    """Runs so many processes on each of so many GPUs; returns what they did together.
-
-    Time counts from the moment they are told to start until the last has answered.
+    Returns:
+        The seconds until the last ended, and what each found.
     """
-    count = gpus * each
-    whole = pictures(options) * gpus
-    shares, places = [], []
-    for number in range(count):
-        share = [sys.executable, __file__, options.command, "--share", str(number)]
-        for name in ("size", "device", "questions", "batch"):
-            share += [f"--{name}", str(getattr(options, name))]
-        share += ["--pictures", str(whole * (number + 1) // count - whole * number // count)]
-        share += ["--warm-up", str(-(-options.warm_up // each)), "--at-once", str(-(-options.at_once // each))]
-        shares.append(share)
-        places.append(_place(number % gpus) if gpus > 1 else {})
-    seconds, found = together(shares, places)
-    items = sum(one["items"] for one in found)
-    done = {key: sum(one["done"][key] for one in found) for key in found[0]["done"]}
-    return {
-        "seconds": seconds,
-        "items": items,
-        "failed": sum(one["failed"] for one in found),
-        "first failure": next((one["first failure"] for one in found if one["failed"]), ""),
-        "done for each": {key: round(value / items, 3) for key, value in done.items()},
-        "device": found[0]["device"],
-    }
-
-
-def _place(gpu: int) -> dict[str, str]:
-    seen = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    return {"CUDA_VISIBLE_DEVICES": seen.split(",")[gpu] if seen else str(gpu)}
-
-
-def together(
-    commands: Sequence[Sequence[str]], places: Sequence[Mapping[str, str]] | None = None
-) -> tuple[float, list[Found]]:
-    """Starts commands at the same moment; returns the seconds until the last ended its work, and what each found.
-
-    Each prints ``ready``, waits for a line, works, and prints a JSON object with ``ended``, the time of day. One that
-    ends without ends all the others and this program.
-    """
-    started: list[subprocess.Popen[str]] = []
-    try:
-        for command, place in zip(commands, places or [{}] * len(commands), strict=True):
-            pipe = subprocess.PIPE
-            started.append(subprocess.Popen(command, env={**os.environ, **place}, stdin=pipe, stdout=pipe, text=True))
-        for number in range(len(started)):
-            if _said(started, number, "get ready") != "ready":
-                sys.exit(f"processes: process {number} said something else than that it is ready.")
-        began = time.time()
-        for process in started:
-            assert process.stdin is not None
-            with suppress(BrokenPipeError):  # what it says next tells that it is gone
-                process.stdin.write("go\n")
-                process.stdin.flush()
-        found = [json.loads(_said(started, number, "finish its work")) for number in range(len(started))]
-        for process in started:
-            process.wait()
-    finally:
-        for process in started:
-            process.kill()
-            process.communicate()
-    return max(one["ended"] for one in found) - began, found
-
-
-def _said(started: Sequence[subprocess.Popen[str]], number: int, what: str) -> str:
-    process = started[number]
-    assert process.stdout is not None
-    line = process.stdout.readline().strip()
-    if not line:
-        code = process.wait()
-        why = signal.Signals(-code).name if code < 0 else f"status {code}"
-        sys.exit(f"processes: process {number} of {len(started)} did not {what} ({why}); its messages are above.")
-    return line
+    context = get_context("spawn")
+    barrier = context.Barrier(len(work))
+    with ProcessPoolExecutor(len(work), context, _keep, (barrier,)) as pool:
+        running = [pool.submit(one) for one in work]
+        try:
+            found = [one.result() for one in as_completed(running)]
+        except BaseException:
+            barrier.abort()
+            raise
+    return max(one["ended"] for one in found) - max(one["began"] for one in found), found
 
 
 def counts(vqa: CodeVQA) -> dict[str, int]:
@@ -133,54 +65,50 @@ def counts(vqa: CodeVQA) -> dict[str, int]:
     }
 
 
-def work(options: argparse.Namespace) -> None:
-    """Answers one process's share when told to on standard input."""
-    # What a library may print goes with the messages.
-    channel = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    import torch
+def share(options: argparse.Namespace, number: int, pictures: int, gpu: int | None) -> Found:
+    """Answers the questions about one process's share of the pictures."""
+    if gpu is not None:
+        seen = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        os.environ["CUDA_VISIBLE_DEVICES"] = seen.split(",")[gpu] if seen else str(gpu)
     from random_blip import engine, fresh_pictures, networks, questions, served
-
-    from codevqa import Question
 
     # At Python's five milliseconds, a thread that launches GPU work waits for one that computes.
     sys.setswitchinterval(0.0005)
-    method: Any = "pnpvqa" if options.command == "query" else "codevqa"
+    query = options.command == "query"
+    each = 1 if query else options.questions
+
+    def ask(vqa: CodeVQA, items: list[Question]) -> list[str]:
+        answers = vqa.ask_many(items, method="pnpvqa" if query else "codevqa")
+        return [f"{answer.question}: {answer.error}" for answer in answers if answer.error is not None]
 
     def asked(count: int, seed: int) -> list[Question]:
         texts = questions(seed)
-        return [Question(one, next(texts)) for one in fresh_pictures(count, seed) for _ in range(per_picture(options))]
+        return [Question(one, next(texts)) for one in fresh_pictures(count, seed) for _ in range(each)]
 
-    networks_served = map(served, networks(options.size, options.device))
-    with engine(*networks_served, at_once=options.at_once, batch=options.batch or None) as vqa:
-        vqa.ask_many(asked(options.warm_up, 1000 + options.share), method=method)
-        items, before = asked(options.pictures, 2000 + options.share), counts(vqa)
-        print("ready", file=channel, flush=True)
-        sys.stdin.readline()
-        answers = vqa.ask_many(items, method=method)
+    models = map(served, networks(options.size, options.device))
+    at_once, warm_up = (-(-whole // options.processes) for whole in (options.at_once, options.warm_up))
+    with engine(*models, at_once=at_once, batch=options.batch or None) as vqa:
+        ask(vqa, asked(warm_up, 1000 + number))
+        items, before = asked(pictures, 2000 + number), counts(vqa)
+        began = start()
+        failed = ask(vqa, items)
         ended = time.time()
-        failed = [answer for answer in answers if answer.error is not None]
-        found = {
-            "ended": ended,
-            "items": len(items),
-            "failed": len(failed),
-            "first failure": f"{failed[0].question}: {failed[0].error}" if failed else "",
-            "done": {key: value - before[key] for key, value in counts(vqa).items()},
-            "device": torch.cuda.get_device_name()
-            if options.device.startswith("cuda")
-            else f"cpu, {torch.get_num_threads()} threads",
-        }
-        print(json.dumps(found), file=channel, flush=True)
+        done = {key: value - before[key] for key, value in counts(vqa).items()}
+    return {"began": began, "ended": ended, "items": len(items), "failed": failed, "done": done}
 
 
-def main() -> None:
-    """Runs one process's share."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=COMMANDS)
-    parser.add_argument("--share", type=int, required=True, help="which it is")
-    arguments(parser, gpu=False)
-    work(parser.parse_args())
-
-
-if __name__ == "__main__":
-    main()
+def measured(options: argparse.Namespace, pictures: int) -> Found:
+    """Runs the processes, so many on each GPU; returns what they did together over so many pictures a GPU."""
+    gpus = range(options.gpus) if options.gpus > 1 else (None,)
+    count, whole = len(gpus) * options.processes, len(gpus) * pictures
+    work = [
+        partial(
+            share, options, number, whole * (number + 1) // count - whole * number // count, gpus[number % len(gpus)]
+        )
+        for number in range(count)
+    ]
+    seconds, found = together(work)
+    items = sum(one["items"] for one in found)
+    done = {key: round(sum(one["done"][key] for one in found) / items, 3) for key in found[0]["done"]}
+    failed = [one for each in found for one in each["failed"]]
+    return {"seconds": seconds, "items": items, "failed": len(failed), "first": failed[:1], "done for each": done}

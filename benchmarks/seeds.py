@@ -1,12 +1,12 @@
 """mini-GQA, mini-COVR and mini-NLVR2 on drawn data of several seeds, both methods, a line a seed and one for all.
 
-``python -m benchmarks.seeds WORK --seeds 71,72,73 [--guess]`` prints the mini rows of README's and docs/measured.md's
+``python benchmarks/seeds.py WORK --seeds 71,72,73 [--guess]`` prints the mini rows of README's and docs/measured.md's
 tables. Give seeds on which nothing was tuned. Data and runs are kept in WORK: what is finished there is not asked
 again, so the same command goes on where it stopped, and prints the tables of a finished one without loading models.
 Another preset, ``--set``, split or number of pictures needs a WORK of its own; seeds and ``--limit`` may grow.
 
 Pooled figures take pictures (sets, statements) of each seed as clusters of their own. *Guessed* is the best of three
-guessers that see the question alone (``training.guess``); they learn from the training split, which is drawn too.
+guessers that see the question alone (``guess.py``); they learn from the training split, which is drawn too.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ import argparse
 import itertools
 import json
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
+
+from guess import guessed
 
 from codevqa import CodeVQA
 from codevqa.cli.configured import chosen
@@ -139,17 +140,6 @@ def of_seed(seed: int, store: Store) -> Iterator[tuple[Example, Mapping[Method, 
             replace(example, id=id, cluster=cluster, record=record),
             {method: replace(row, id=id) for method, row in rows.items()},
         )
-
-
-def guessed(data: Path, name: str, split: str) -> float:
-    """Returns how far the best guesser that sees the question alone comes."""
-    from training.guess import TRAIN, bag_of_words, majority, read
-
-    learnt = data / name / TRAIN[name]
-    ending = "_questions.json" if name == "gqa" else learnt.suffix
-    train, test = read(learnt, name), read(learnt.with_name(f"{split}{ending}"), name)
-    common = Counter(row.answer for row in test).most_common(1)[0][1] / len(test)
-    return max(common, majority(train, test), bag_of_words(train, test) or 0.0)
 
 
 def line(title: str, seed: str, summary: Summary, guess: float | None) -> str:

@@ -6,16 +6,11 @@
     python benchmarks/speed.py equality   answers of both on GQA, COVR and NLVR2 as drawn by `codevqa mini-data`
 
 ``query`` and ``mix`` take random weights, which cost as much as trained ones, and language models that are replayed at
-no cost; ``--size tiny`` tries them out on a CPU. On a GPU several processes, which start at the same moment, share the
-pictures (``--processes``, ``processes.py``). The reference (``benchmarks/reference.py``) runs alone when they are gone.
-It is slow, so it is measured on the few items given by ``--reference`` and stated for one item.
+no cost; ``--size tiny`` tries them out on a CPU. On a GPU several processes share the pictures (``--processes``), and
+``--gpus`` takes several GPUs with as many pictures each. The reference (``benchmarks/reference.py``) runs alone when
+they are gone. It is slow, so it is measured on the few items given by ``--reference`` and stated for one item.
 
-Further measurements: ``latency_set.py`` (a question about five images), ``overhead.py`` (everything but models),
-``memory.py`` (100,000 questions), ``writing_speed.py`` (program writing), ``where_time_goes.py`` (a profile).
-
-A GPU's work is replayed as CUDA graphs unless ``CODEVQA_CUDA_GRAPHS=0`` is set. Threads take turns every half a
-millisecond (``sys.setswitchinterval``): at Python's five milliseconds, one that launches GPU work waits for one that
-computes.
+A GPU's work is replayed as CUDA graphs unless ``CODEVQA_CUDA_GRAPHS=0`` is set.
 """
 
 from __future__ import annotations
@@ -35,7 +30,7 @@ from typing import Any
 
 import torch
 from PIL import Image as PILImage
-from processes import COMMANDS, arguments, counts, measured, per_picture
+from processes import Found, counts, measured
 from random_blip import ReplayedReader, ReplayedWriter, fresh_pictures, networks, questions, writer
 from reference import Numbers, Release, engine_seeds, from_preset
 
@@ -43,6 +38,7 @@ from codevqa import Answer, CodeVQA, Question
 from codevqa.core.images import Picture
 from codevqa.models.cuda_graphs import enabled
 from codevqa.presets.presets import preset
+from codevqa.prompts import load
 
 TFLOP_A_PICTURE = 0.76
 """Two ViT-L/16 forward passes at 384 pixels."""
@@ -52,7 +48,6 @@ PROCESSES = 4
 """On a GPU. One is bound by Python: on an H200, ``query`` was fastest with two to four and the mix with four."""
 
 Asked = tuple[Picture, str]
-Found = dict[str, Any]
 
 
 def seconds(run: Callable[[], object]) -> float:
@@ -95,15 +90,16 @@ def report(name: str, unit: str, ours: float, count: int, theirs: float, referen
 
 def large(options: argparse.Namespace) -> Found:
     """Measures ``query`` or ``mix`` over random weights of a released size, and then the reference."""
-    found = measured(options, options.processes)
-    ours, count = found["seconds"], found["items"]
-    matching, captioning = networks(options.size, options.device)
+    gpu, query = options.device.startswith("cuda"), options.command == "query"
+    found = measured(options, options.pictures or ((2048 if query else 256) if gpu else 8))
+    ours, count = found.pop("seconds"), found.pop("items")
     numbers = Numbers() if options.size != "tiny" else Numbers(patches=10)
-    release = Release(matching, captioning, ReplayedReader(), writer(ReplayedWriter()), numbers)
-    with release:
+    with Release(
+        *networks(options.size, options.device), ReplayedReader(), writer(ReplayedWriter()), numbers
+    ) as release:
 
         def ask_reference(item: Asked) -> str:
-            if options.command == "query":
+            if query:
                 return release.query([item[0]], item[1], "image", "image").text
             return release.ask(item[0], item[1])
 
@@ -111,14 +107,11 @@ def large(options: argparse.Namespace) -> Found:
         few = list(zip(fresh_pictures(options.reference + 1, 3), questions(3), strict=False))
         ask_reference(few[0])
         theirs = seconds(lambda: [ask_reference(item) for item in few[1:]])
-    more: dict[str, Any] = {"processes": options.processes, "done for each": found["done for each"]}
-    more["failed"] = found["failed"]
-    if found["failed"]:
-        more["first failure"] = found["first failure"]
-    if options.size == "large" and options.device.startswith("cuda"):
-        floor = TFLOP_A_PICTURE / TFLOP_A_SECOND / per_picture(options)
+    more: dict[str, Any] = {"GPUs": options.gpus, "processes": options.processes, **found}
+    if options.size == "large" and gpu:
+        floor = TFLOP_A_PICTURE / TFLOP_A_SECOND / (1 if query else options.questions) / options.gpus
         more["share of the vision towers' roofline"] = floor / (ours / count)
-    unit = "query" if options.command == "query" else "question"
+    unit = "query" if query else "question"
     return report(f"{options.command}, BLIP {options.size}", unit, ours, count, theirs, len(few) - 1, **more)
 
 
@@ -175,7 +168,7 @@ def equality(options: argparse.Namespace) -> Found:
 
     chosen = preset("mini")
     settings = chosen.settings
-    draws = options.draws or from_prompts(chosen)
+    draws = options.draws or max(load(name).caption_draws for name in set(chosen.prompts.values()))
     settings = replace(settings, query=replace(settings.query, max_draws=draws))
     found: Found = {"benchmark": "equality", "captions drawn at most": draws}
     reference = from_preset("mini", numbers=Numbers(drawn=draws), seeds=engine_seeds(settings.seed))
@@ -208,22 +201,26 @@ def equality(options: argparse.Namespace) -> Found:
     return found
 
 
-def from_prompts(chosen: Any) -> int:
-    """Returns how many captions the preset's prompts allow for one picture."""
-    from codevqa.prompts import load
-
-    return max(load(name).caption_draws for name in set(chosen.prompts.values()))
-
-
 def main() -> None:
     """Parses the arguments and runs one benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     gpu = torch.cuda.is_available()
-    for name in COMMANDS:
+    for name in ("query", "mix"):
         one = commands.add_parser(name)
-        arguments(one, gpu)
-        one.add_argument("--processes", type=int, default=PROCESSES if gpu else 1, help="each with its own engine")
+        one.add_argument("--size", default="large", choices=["tiny", "large"])
+        one.add_argument("--device", default="cuda" if gpu else "cpu")
+        one.add_argument("--gpus", type=int, default=1)
+        one.add_argument("--pictures", type=int, default=0, help="a GPU; 0 for 2048 (query), 256 (mix), 8 on a CPU")
+        one.add_argument("--questions", type=int, default=8, help="questions a picture (mix)")
+        one.add_argument("--warm-up", type=int, default=384 if gpu else 2, help="pictures before the measured ones")
+        one.add_argument("--at-once", type=int, default=768 if gpu else 16, help="questions under way at once")
+        one.add_argument(
+            "--batch", type=int, default=0, help="rows in one batch at most; 0 for each model's own choice"
+        )
+        one.add_argument(
+            "--processes", type=int, default=PROCESSES if gpu else 1, help="on a GPU, each with its own engine"
+        )
         one.add_argument("--reference", type=int, default=25 if gpu else 3, help="items the reference is measured on")
     one = commands.add_parser("mini")
     one.add_argument("--pictures", type=int, default=32, help="pictures a turn")

@@ -3,7 +3,7 @@
 Questions about one picture, or one statement over several, go right and wrong together. Where clusters are fewer than
 questions, the variance is that of leaving one cluster out at a time (the jackknife), in Student's t with as many
 degrees of freedom as the sizes of the clusters leave (Kish's effective number less one): near the nominal 95 % down to
-five clusters of five questions, where a bootstrap's percentiles cover 86 % (``python -m benchmarks.coverage``). Shares
+five clusters of five questions, where a bootstrap's percentiles cover 86 % (``benchmarks/coverage.py``). Shares
 take it into Wilson's interval as an effective number of questions (Franco and others, 2019), so that 0 and 1 have a
 width. Where errors are rare, too few clusters have any to show how much they come in bunches: a few more that are as
 much alike as in NLVR are assumed.

@@ -4,42 +4,41 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from eval_kit import fake_engine
 
-from codevqa import CodeVQA
-from codevqa.eval.task import DataSet
+from codevqa.core.errors import SetupError
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 import processes
-import seeds
 
-WORK = """
-import json, os, pathlib, sys, time
-folder, number = pathlib.Path(sys.argv[1]), sys.argv[2]
-(folder / f"{number}.pid").write_text(str(os.getpid()))
-if number == os.environ.get("FAILS_FIRST"):
-    sys.exit(3)
-(folder / f"{number}.ready").touch()
-print("ready", flush=True)
-sys.stdin.readline()
-if number == os.environ.get("FAILS_LATER"):
-    os.kill(os.getpid(), 9)
-others = sorted(one.name for one in folder.glob("*.ready"))
-print(json.dumps({"ended": time.time(), "others": others}), flush=True)
-"""
+if TYPE_CHECKING:
+    from codevqa import CodeVQA
+    from codevqa.eval.task import DataSet
 
 
-def commands(folder: Path, count: int) -> list[list[str]]:
-    return [[sys.executable, "-c", WORK, str(folder), str(number)] for number in range(count)]
+def work(folder: Path, number: int, fails: str = "") -> dict[str, Any]:
+    """One process's work; number 1 may fail before the start or after it."""
+    (folder / f"{number}.pid").write_text(str(os.getpid()))
+    if number == 1 and fails == "raises first":
+        raise SetupError("no models")
+    (folder / f"{number}.ready").touch()
+    began = processes.start()
+    if number == 1 and fails == "dies later":
+        os.kill(os.getpid(), signal.SIGKILL)
+    others = sorted(one.name for one in folder.glob("*.ready"))
+    return {"began": began, "ended": time.time(), "others": others}
 
 
 def gone(folder: Path) -> bool:
@@ -49,23 +48,16 @@ def gone(folder: Path) -> bool:
 
 def test_all_start_when_all_are_ready(tmp_path: Path) -> None:
     began = time.time()
-    seconds, found = processes.together(commands(tmp_path, 3))
+    seconds, found = processes.together([partial(work, tmp_path, number) for number in range(3)])
     assert [one["others"] for one in found] == [["0.ready", "1.ready", "2.ready"]] * 3
     assert 0 < seconds < time.time() - began
     assert gone(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("variable", "says"),
-    [
-        ("FAILS_FIRST", "process 1 of 3 did not get ready (status 3)"),
-        ("FAILS_LATER", "process 1 of 3 did not finish its work (SIGKILL)"),
-    ],
-)
-def test_one_that_fails_ends_all(tmp_path: Path, variable: str, says: str) -> None:
-    with pytest.raises(SystemExit, match=r"its messages are above") as caught:
-        processes.together(commands(tmp_path, 3), [{variable: "1"}] * 3)
-    assert says in str(caught.value)
+@pytest.mark.parametrize(("fails", "raised"), [("raises first", SetupError), ("dies later", BrokenProcessPool)])
+def test_one_that_fails_ends_all(tmp_path: Path, fails: str, raised: type[Exception]) -> None:
+    with pytest.raises(raised):
+        processes.together([partial(work, tmp_path, number, fails) for number in range(3)])
     assert gone(tmp_path)
 
 
@@ -85,6 +77,9 @@ def test_the_speed_of_two_processes(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The number of unique classes")
 def test_seeds_are_measured_once_and_pooled_as_data_of_their_own(tmp_path: Path) -> None:
+    import seeds  # processes of the tests above load this file, too
+    from eval_kit import fake_engine
+
     plan = seeds.Plan(tmp_path, (3, 4), images=4, guess=True, quiet=True)
 
     def engine(data: DataSet) -> Callable[[], CodeVQA]:

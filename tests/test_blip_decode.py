@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-import importlib.util
-import sys
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from blip_kit import generate
 from tiny import GRID, WORDS, noise_picture, write_blip
 from transformers import BertTokenizer
 
@@ -34,19 +33,6 @@ from codevqa.presets.presets import preset
 
 PICTURES = [noise_picture(seed) for seed in range(4)]
 SEP = WORDS.index("[SEP]")
-SCRIPT = Path(__file__).resolve().parents[1] / "benchmarks" / "caption_speed.py"
-
-
-def load_generate() -> Callable[[BlipCaptioner, Sequence[CaptionRequest]], list[list[int]]]:
-    spec = importlib.util.spec_from_file_location("codevqa_caption_speed", SCRIPT)
-    assert spec is not None and spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = script
-    spec.loader.exec_module(script)
-    return script.generate  # type: ignore[no-any-return]
-
-
-GENERATE = load_generate()
 
 
 def generated(captioner: BlipCaptioner, requests: Sequence[CaptionRequest]) -> list[list[int]]:
@@ -55,7 +41,7 @@ def generated(captioner: BlipCaptioner, requests: Sequence[CaptionRequest]) -> l
     counts = {len(request.patches or ()) for request in requests}
     for count in counts:
         places = [place for place, request in enumerate(requests) if len(request.patches or ()) == count]
-        found |= dict(zip(places, GENERATE(captioner, [requests[place] for place in places]), strict=True))
+        found |= dict(zip(places, generate(captioner, [requests[place] for place in places]), strict=True))
     return [found[place] for place in range(len(requests))]
 
 

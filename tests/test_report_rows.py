@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -292,15 +291,3 @@ def test_the_list_fits_and_has_contrast(page: Path, reader: Callable[..., Visito
     poor = [one for one in seen.page.evaluate(f"({CONTRAST})('{looked}')") if one[1] < 4.5]
     assert poor == []
     seen.shot(f"report-{width}-{scheme}")
-
-
-@pytest.mark.slow
-@pytest.mark.timing
-def test_twenty_thousand_questions_keep_nobody_waiting(browser: Browser, tmp_path: Path) -> None:
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
-    from report_page import make_run, measure
-
-    took = measure(browser, write([make_run(tmp_path / "run", 20_000)])[0])
-    assert took.pop("first paint") < 5000 and took.pop("first questions") < 9000
-    for name in ("filter by group", "filter by method", "search", "search, nothing found"):
-        assert took[name] < 600, took

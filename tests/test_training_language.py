@@ -6,7 +6,7 @@ import random
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from codevqa.core.errors import ProgramError  # noqa: E402
-from codevqa.miniworld.questions import UNSEEN, Item  # noqa: E402
-from codevqa.miniworld.world import KINDS, Scene, Thing, plural  # noqa: E402
+from codevqa.miniworld.questions import UNSEEN  # noqa: E402
+from codevqa.miniworld.world import Scene, Thing  # noqa: E402
 from codevqa.primitives.pnpvqa import render_reading  # noqa: E402
 from codevqa.writing.prompt_forms import extract_program, opening_line, render_completion  # noqa: E402
 from training import language, language_tokenizer  # noqa: E402
-from training.evaluate_language import options, reading_questions  # noqa: E402
 from training.language_data import (  # noqa: E402
     EOS,
     SPATIAL,
@@ -36,7 +34,6 @@ from training.language_data import (  # noqa: E402
     reading_text,
     sample_program,
 )
-from training.language_equal import TrueWorld, same_answers  # noqa: E402
 from training.language_facts import Fact, facts_of, missing, telling  # noqa: E402
 from training.language_words import general, misspell, rename, replace_words  # noqa: E402
 
@@ -235,9 +232,6 @@ def test_captions_that_tell_are_found_for_most_questions() -> None:
         found.append(told is not None)
         assert told is None or not missing(facts, scenes, told)
     assert sum(found) > 45
-    parts = reading_questions("query", 10)
-    assert len(parts["captions that tell"]) > 14
-    assert len(parts["as they come, telling"]) + len(parts["as they come, open"]) == 20
 
 
 def test_spatial_questions_are_read_often() -> None:
@@ -260,91 +254,6 @@ def test_a_misspelt_question_keeps_its_program() -> None:
         assert (other.program, other.answer) == (item.program, item.answer)
         assert len(other.question.split()) == len(item.question.split())
     assert changed > 50
-
-
-@pytest.fixture(scope="module")
-def world() -> Iterator[TrueWorld]:
-    with TrueWorld() as made:
-        yield made
-
-
-def test_programs_are_right_when_they_answer_alike(world: TrueWorld) -> None:
-    scene = scene_of(("red", "star", 20, 100), ("blue", "fish", 100, 60), ("red", "cup", 60, 20))
-    program = 'answer = query(img, "Is there a red star?")'
-    item = Item("Is there a red star?", "yes", program, "exist", "image", "exist.0")
-    opening = 'img = open_image("Image7.jpg")\n'
-    counted = 'answer = "yes" if int(query(img, "How many red stars are there?")) >= 1 else "no"'
-    assert same_answers(world, opening + program, item, [scene])
-    assert same_answers(world, opening + counted, item, [scene])
-    assert not same_answers(world, opening + counted.replace("red", "blue"), item, [scene])
-    assert not same_answers(world, opening + 'answer = "yes"', item, [scene])
-    assert not same_answers(world, opening + program.replace("star", "strar"), item, [scene])
-    made_up = Item("Is there a red brab?", "yes", program.replace("star", "brab"), "exist", "image", "exist.0")
-    undo = {"brabs": "stars", "brab": "star"}
-    assert same_answers(world, opening + counted.replace("star", "brab"), made_up, [scene], undo)
-
-
-def test_programs_over_a_set_are_answered_truly(world: TrueWorld) -> None:
-    scenes = [scene_of(("red", "star", 20, 100)), scene_of(("blue", "cup", 60, 20), ("blue", "star", 90, 90))]
-    counted = 'answer = sum([int(query(img, "How many stars are there?")) for img in images])'
-    assert world.run(counted, scenes) == "2"
-    assert world.run('answer = get_pos(find_matching_image(images, "a cup"), "the cup")[1]', scenes) == "20.25"
-
-
-def test_programs_that_could_do_harm_do_none(world: TrueWorld, tmp_path: Path) -> None:
-    scene = scene_of(("red", "star", 20, 100))
-    for program in (
-        f"import os\nos.mkdir({str(tmp_path / 'a')!r})\nanswer = 1",
-        f"query = eval\nanswer = query('__import__(\"os\").mkdir({str(tmp_path / 'a')!r})')",
-        "while True:\n    pass",
-        "answer = img.things",
-        'answer = open("x")',
-        "answer = 9 ** 9 ** 9",
-        "answer = (",
-        "answer = get_pos(img, 'a unicorn')",
-    ):
-        with pytest.raises(ProgramError):
-            world.run(program, [scene])
-    assert not list(tmp_path.iterdir())
-
-
-def test_the_answers_a_program_chooses_between() -> None:
-    assert options('x = 1\nanswer = "small star" if x < 2 else "boot"') == ("small star", "boot")
-    assert options('answer = query(img, "What color is the star?")') == ()
-
-
-def test_a_model_that_learns_new_words_keeps_what_it_knew() -> None:
-    torch.manual_seed(0)
-    late = {form for kind in KINDS[-16:] for noun in (kind, plural(kind)) for form in (noun, f" {noun}")}
-    new = language_tokenizer.build(questions=200)
-    words = [word for word in language_tokenizer.words_of(new) if word not in late]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(language_tokenizer, "vocabulary", lambda rng, questions: words)
-        old = language_tokenizer.build(questions=200)
-    known = language_tokenizer.words_of(old)
-    assert "star" in known and " star" in known and not late & set(known)
-    again = language_tokenizer.build(questions=200, known=known)
-    assert set(old.get_vocab()) < set(again.get_vocab()) and late <= set(language_tokenizer.words_of(again))
-    model = language.build_model(old, width=32, layers=1, heads=2).eval()
-    larger = language.grown(model, old, again).eval()
-    before, after = model.get_input_embeddings().weight, larger.get_input_embeddings().weight
-    ids, places = old.get_vocab(), again.get_vocab()
-    assert all(torch.equal(before[ids[token]], after[places[token]]) for token in ids)
-    text = f"{preamble()}\n# Image 1: Is there a red star?"
-    assert old.tokenize(text) == again.tokenize(text)
-    one, two = (
-        network(tokenizer(text, return_tensors="pt").input_ids).logits[0]
-        for network, tokenizer in ((model, old), (larger, again))
-    )
-    tokens = list(ids)
-    moved = two[:, [places[token] for token in tokens]]
-    torch.testing.assert_close(one[:, [ids[token] for token in tokens]], moved)
-    kinds = [ids[f"\u0120{kind}"] for kind in KINDS if f"\u0120{kind}" in ids]
-    near = after[places[f"\u0120{KINDS[-1]}"]] - before[kinds].mean(0)
-    assert near.norm() < 0.3 * before[kinds[0]].norm()
-    assert language.grown(larger, again, again) is larger
-    with pytest.raises(ValueError, match="lacks"):
-        language.grown(larger, again, old)
 
 
 def test_a_few_steps_lower_the_loss(tokenizer: Any, tmp_path: Path) -> None:
@@ -370,4 +279,3 @@ def test_the_script_runs_and_what_it_writes_can_be_loaded(tmp_path: Path) -> Non
     model = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
     ids = AutoTokenizer.from_pretrained(tmp_path)("# Image 1: Is there a star?", return_tensors="pt")
     assert model(input_ids=ids["input_ids"]).logits.isfinite().all()
-    assert "programs" in (tmp_path / "figures.json").read_text()

@@ -1,15 +1,8 @@
 """Trains the mini language model: it writes programs and reads captions.
 
-    L=codevqa/mini/weights/lm
-    python -m training.language --start $L --out one --seconds 300 --rate 1.5e-3 --seed 10                # on a GPU
-    python -m training.language_captions --out captions.jsonl --questions 20000 --seed 20
-    python -m training.language --start one --out two --captions captions.jsonl --seconds 240 --rate 1e-3 --seed 11
-    python -m training.language_captions --out more.jsonl --questions 12000 --seed 27
-    python -m training.language --start two --out three --captions more.jsonl --seconds 180 --rate 7e-4 --seed 12
-    python -m training.language --out weights --smoke                 # a minute on a CPU, to see that it runs
-
-Without ``--start`` a model begins from nothing. With it, words that the world or the grammar has got since become
-tokens, and every old token keeps its embedding. 1.3 million tokens a second on one H200.
+    python -m training.language --out one --seconds 374 --rate 1.5e-3                           # on a GPU
+    python -m training.language --start one --out two --captions captions.jsonl --rate 1e-3     # goes on from one
+    python -m training.language --out weights --smoke               # a minute on a CPU, to see that it runs
 
 Texts are drawn without end by worker processes, packed into rows and masked so that each text sees only itself. The
 loss counts programs and answers only.
@@ -18,21 +11,16 @@ loss counts programs and answers only.
 from __future__ import annotations
 
 import argparse
-import copy
-import json
 import math
 import os
 import random
-import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch.utils.data import DataLoader, IterableDataset
-
-from codevqa.miniworld.world import KINDS, plural
 
 from . import language_tokenizer
 from .language_data import Piece, Pool, Question, ReadingPool, load_questions, sample_program
@@ -148,54 +136,6 @@ def build_model(tokenizer: Any, *, width: int = 256, layers: int = 8, heads: int
     return LlamaForCausalLM(config)
 
 
-def grown(model: Any, old: Any, new: Any) -> Any:
-    """The same model over a tokenizer that knows more words; each token keeps its embedding wherever its id moved.
-
-    A new kind of thing begins as the mean of the known kinds, any other word as the mean of the known words.
-
-    Args:
-        model: Over the old tokenizer.
-        old: Its tokenizer.
-        new: One that has every token of the old.
-
-    Raises:
-        ValueError: the new tokenizer lacks a token.
-    """
-    ids, places = old.get_vocab(), new.get_vocab()
-    if lost := sorted(set(ids) - set(places)):
-        raise ValueError(f"the new tokenizer lacks {len(lost)} tokens of the old one, such as {lost[0]!r}")
-    if ids == places:
-        return model
-    before = model.get_input_embeddings().weight.detach()
-    config = copy.deepcopy(model.config)
-    config.vocab_size = 64 * math.ceil(len(new) / 64)
-    config.pad_token_id, config.eos_token_id = new.pad_token_id, new.eos_token_id
-    larger = type(model)(config).to(before.dtype)
-    state = {name: value for name, value in model.state_dict().items() if not name.endswith(_EMBEDDINGS)}
-    larger.load_state_dict(state, strict=False)
-    after = larger.get_input_embeddings().weight
-    with torch.no_grad():
-        after.copy_(torch.randn_like(after) * 0.1 * before.std())
-        for token, place in places.items():
-            if token in ids:
-                after[place] = before[ids[token]]
-            else:
-                after[place] += before[[ids[one] for one in _like(token, ids)]].mean(0)
-    return larger
-
-
-_EMBEDDINGS = ("embed_tokens.weight", "lm_head.weight")
-
-
-def _like(token: str, known: Mapping[str, int]) -> list[str]:
-    """Known tokens of the sort of a new one: kinds, kinds in the plural, or words, with the space before or without."""
-    space, word = ("Ġ", token[1:]) if token.startswith("Ġ") else ("", token)
-    for nouns in (KINDS, tuple(map(plural, KINDS))):
-        if word in nouns and (found := [space + noun for noun in nouns if space + noun in known]):
-            return found
-    return [one for one in known if one.startswith("Ġ") == bool(space) and one.lstrip("Ġ").isalpha()] or list(known)
-
-
 def loss_of(model: Any, ids: torch.Tensor, texts: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
     """Weighted cross-entropy of the next token, each text seeing only itself."""
     length = ids.shape[1]
@@ -263,84 +203,54 @@ def train(model: Any, texts: Texts, *, seconds: float, steps: int, peak: float, 
 
 def save(model: Any, tokenizer: Any, folder: Path) -> None:
     """Writes the model in fp16 and its tokenizer."""
-    state = model.state_dict()
-    half = build_like(model).half()
-    half.load_state_dict({name: value.half().cpu() for name, value in state.items()})
+    half = type(model)(model.config).half()
+    half.load_state_dict({name: value.half().cpu() for name, value in model.state_dict().items()})
     half.generation_config.eos_token_id = tokenizer.eos_token_id
     half.generation_config.pad_token_id = tokenizer.pad_token_id
     half.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
 
-def build_like(model: Any) -> Any:
-    """A model of the same configuration."""
-    return type(model)(model.config)
-
-
 def main() -> None:
-    """Trains from scratch or from a folder, saves, and measures."""
+    """Trains from nothing or from a folder, and saves."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--start", type=Path, help="continue from these weights")
     parser.add_argument("--seconds", type=float, default=480.0)
-    parser.add_argument("--steps", type=int, default=10**6)
     parser.add_argument("--rows", type=int, default=64)
     parser.add_argument("--length", type=int, default=1024)
     parser.add_argument("--rate", type=float, default=2e-3)
     parser.add_argument("--workers", type=int, default=14)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--questions", type=int, default=300, help="test questions of each sort")
     parser.add_argument("--captions", type=Path, help="what training.language_captions wrote")
-    parser.add_argument("--retriever", type=Path, help="folder that picks the examples of the test prompts")
     parser.add_argument("--smoke", action="store_true", help="tiny, a minute on a CPU")
     options = parser.parse_args()
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    device = torch.device("cuda" if torch.cuda.is_available() and not options.smoke else "cpu")
+    smoke = options.smoke
+    device = torch.device("cuda" if torch.cuda.is_available() and not smoke else "cpu")
     torch.manual_seed(options.seed)
     torch.set_float32_matmul_precision("high")
     torch._dynamo.config.suppress_errors = True  # slower is better than nothing
-    options.out.mkdir(parents=True, exist_ok=True)
 
     from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
     if options.start:
         tokenizer = PreTrainedTokenizerFast.from_pretrained(options.start)
         model = LlamaForCausalLM.from_pretrained(options.start, dtype=torch.float32, attn_implementation="sdpa")
-        old, known = tokenizer, language_tokenizer.words_of(tokenizer)
-        tokenizer = language_tokenizer.build(questions=300 if options.smoke else 3000, known=known)
-        model = grown(model, old, tokenizer)
-        print(f"{len(tokenizer) - len(old)} new tokens", flush=True)
     else:
-        tokenizer = language_tokenizer.build(questions=300 if options.smoke else 3000)
-        model = build_model(tokenizer, width=64, layers=2, heads=4) if options.smoke else build_model(tokenizer)
+        tokenizer = language_tokenizer.build(questions=300 if smoke else 3000)
+        model = build_model(tokenizer, width=64, layers=2, heads=4) if smoke else build_model(tokenizer)
     tokenizer.save_pretrained(options.out)
-    print(
-        f"{sum(weight.numel() for weight in model.parameters()) / 1e6:.2f}M weights, {len(tokenizer)} tokens",
-        flush=True,
-    )
-    if options.smoke:
-        texts = Texts(options.out, 2, 1024, options.seed, pool=200)
-        options.seconds, options.steps, options.workers, options.questions = 30.0, 12, 0, 4
+    print(f"{model.num_parameters() / 1e6:.2f}M weights, {len(tokenizer)} tokens", flush=True)
+    if smoke:
+        texts, seconds, steps, workers = Texts(options.out, 2, 1024, options.seed, pool=200), 30.0, 12, 0
     else:
         texts = Texts(options.out, options.rows, options.length, options.seed)
-    held: list[Question] = []
+        seconds, steps, workers = options.seconds, 10**6, options.workers
     if options.captions:
-        real = load_questions(options.captions)
-        held, texts.real = real[: len(real) // 20], real[len(real) // 20 :]
-    model.to(device)
-
-    def log(text: str) -> None:
-        print(text, flush=True)
-
-    train(
-        model, texts, seconds=options.seconds, steps=options.steps, peak=options.rate, workers=options.workers, log=log
-    )
+        texts.real = load_questions(options.captions)
+    train(model.to(device), texts, seconds=seconds, steps=steps, peak=options.rate, workers=workers, log=print)
     save(model, tokenizer, options.out)
-    from .evaluate_language import evaluate
-
-    figures = evaluate(model, tokenizer, options.questions, log, options.retriever, held)
-    (options.out / "figures.json").write_text(json.dumps(figures, indent=1))
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

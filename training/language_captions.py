@@ -24,8 +24,7 @@ from codevqa.presets.presets import PRESETS
 from codevqa.primitives.pnpvqa import draw_patches
 
 from .language_data import Question, draw_question
-
-PATCHES = 20
+from .vision_data import PATCHES
 
 Pictured = tuple[Question, list[Picture]]
 

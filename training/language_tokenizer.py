@@ -10,7 +10,6 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable
 from typing import Any
 
 from codevqa.miniworld.captions import captions
@@ -95,25 +94,18 @@ def vocabulary(rng: random.Random, questions: int = 3000) -> list[str]:
     return sorted(word for word, count in seen.items() if count >= 3 and word.strip())
 
 
-def words_of(tokenizer: Any) -> list[str]:
-    """The whole words that a tokenizer of :func:`build` knows, as :func:`vocabulary` lists them."""
-    known = (token.replace("Ġ", " ") for token in tokenizer.get_vocab())
-    return sorted(word for word in known if _WORD.fullmatch(word) and word not in IDIOMS)
-
-
-def build(seed: int = 0, questions: int = 3000, known: Iterable[str] = ()) -> Any:
+def build(seed: int = 0, questions: int = 3000) -> Any:
     """Builds the tokenizer as transformers loads it.
 
     Args:
         seed: Of the texts that words are taken from.
         questions: How many texts.
-        known: Further words; with those of an older tokenizer, the new one knows all that the older does.
     """
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    words = [word.replace(" ", "Ġ") for word in sorted({*vocabulary(random.Random(seed), questions), *known})]
+    words = [word.replace(" ", "Ġ") for word in vocabulary(random.Random(seed), questions)]
     ids = {token: place for place, token in enumerate(dict.fromkeys([PAD, EOS, *alphabet, *words]))}
     tokenizer = Tokenizer(models.BPE(vocab=ids, merges=[], ignore_merges=True))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(

@@ -2,7 +2,6 @@
 
     python -m training.vision --minutes 9 --out out                     a first run on a GPU
     python -m training.vision --minutes 9 --out out2 --resume out       a second one, from its weights
-    python -m training.vision --minutes 9 --out out --resume codevqa/mini/weights   one that goes on from the package's
     python -m training.vision --smoke --out out                         a few steps on the CPU
     python -m training.vision --export codevqa/mini/weights --resume out2   half-precision folders for the package
 
@@ -16,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -26,13 +24,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .vision_data import CAPTIONS, PAIRS, Batch, loader
+from .vision_data import CAPTIONS, PAIRS, PATCHES, Batch, loader
 from .vision_model import Pair, configuration
 from .vision_weights import export, restore, save
 from .vision_words import PAD
 
-PATCHES = 20
-"""Patches a caption sees."""
 PROMPT_TOKENS = 4
 """[DEC] a picture of: never a target."""
 
@@ -54,8 +50,6 @@ class Plan:
     maps_from: float = 0.4
     """Share of the run after which patches are mostly chosen by the matcher's own maps."""
     smoke: bool = False
-    compile: bool = True
-    graph: bool = True
     limit: int = 0
     """Steps at most; 0 for as many as the time allows."""
 
@@ -63,7 +57,6 @@ class Plan:
 def losses(pair: Pair, batch: Batch, mapped: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """The loss of a batch, and eight figures to watch (see ``NAMES``)."""
     seen = pair.see(batch["pixels"], dtype)
-    rows = len(seen)
     matcher = pair.matcher
     texts = batch["itm"].flatten(0, 1)
     hidden = pair.read(matcher.text_encoder, texts, pair.keys(matcher.text_encoder, seen), dtype)
@@ -84,7 +77,7 @@ def losses(pair: Pair, batch: Batch, mapped: Tensor, dtype: torch.dtype) -> tupl
     part, part_right = _caption(pair, told[:, :CAPTIONS].flatten(0, 1), part_keys, dtype)  # type: ignore[arg-type]
     loss = itm + 0.75 * (0.3 * whole + 0.7 * part) + 0.25 * itc
     watched = torch.stack([itm, right, itc, found, (peak > 0).float().mean(), whole, part, part_right])
-    return loss, watched.detach() * (rows / rows)
+    return loss, watched.detach()
 
 
 NAMES = ("itm", "itm_right", "itc", "itc_right", "peak_on_thing", "caption_whole", "caption_part", "tokens_right")
@@ -99,11 +92,10 @@ def _contrast(pair: Pair, batch: Batch, seen: Tensor, dtype: torch.dtype) -> tup
     true = true_of(batch)
     loss = torch.zeros((), device=scores.device)
     for table, truth in ((scores, true), (scores.T, true.T)):
-        positive = torch.logsumexp(table.masked_fill(~truth, -1e4), 1)
         # Each positive against all negatives, so that none is pushed away by another.
         negative = torch.logsumexp(table.masked_fill(truth, -1e4), 1, keepdim=True)
         each = F.softplus(negative - table).masked_fill(~truth, 0.0).sum(1) / truth.sum(1).clamp(min=1)
-        loss = loss + 0.5 * each.mean() + 0.0 * positive.mean()
+        loss = loss + 0.5 * each.mean()
     best = true.gather(1, scores.argmax(1, keepdim=True)).float().mean()
     return loss, best
 
@@ -169,7 +161,7 @@ class Trainer:
         )
         self.mapped = torch.zeros((), device=self.device)
         self.watched = torch.zeros(len(NAMES), device=self.device)
-        if on_gpu and plan.compile:
+        if on_gpu:
             self.pair.compile()
 
     def step(self, batch: Batch) -> None:
@@ -211,7 +203,7 @@ class Trainer:
         batches = loader(plan.batch, plan.seed, plan.workers, pin=on_gpu)
         first = next(batches)
         self._set(1e-6, 0.0)
-        run = self.captured(first) if on_gpu and plan.graph else self._plain
+        run = self.captured(first) if on_gpu else self._plain
         print(f"ready after {time.monotonic() - started:.0f} s on {self.device}", flush=True)
         self.watched.zero_()
         step, since, shown = 0, 0, time.monotonic()
@@ -264,12 +256,10 @@ class Trainer:
 def main() -> None:
     """Reads the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "out")))
+    parser.add_argument("--out", type=Path, default=Path("out"))
     parser.add_argument("--resume", type=Path)
     parser.add_argument("--export", type=Path, help="write the package's folders there and stop")
     parser.add_argument("--smoke", action="store_true", help="a few small steps on the CPU")
-    parser.add_argument("--no-compile", dest="compile", action="store_false")
-    parser.add_argument("--no-graph", dest="graph", action="store_false")
     for name in ("minutes", "rate", "floor", "maps_from"):
         parser.add_argument(f"--{name.replace('_', '-')}", type=float, default=getattr(Plan, name))
     for name in ("batch", "seed", "workers", "warmup", "limit"):

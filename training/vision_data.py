@@ -27,6 +27,8 @@ PAIRS = 4
 """Matching texts a picture, and as many others."""
 CAPTIONS = 2
 """Captions a picture of the patches chosen for a question; one more is of the whole picture."""
+PATCHES = 20
+"""Patches a caption sees."""
 PROMPT = "a picture of "
 TWINS = 3
 """Near-twins that a scene may bring into its batch."""

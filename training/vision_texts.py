@@ -7,18 +7,19 @@ word exchanged for another of the same scene, one thing more or less, two things
 
 from __future__ import annotations
 
-import importlib
 import random
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from codevqa.miniworld.captions import NUMBERS, RELATIONS, captions, related, relation_caption
+from codevqa.miniworld.questions_image import FAMILIES
 from codevqa.miniworld.truth import is_true
 from codevqa.miniworld.world import BOX_COLORS, BOX_KINDS, COLORS, HELD_OUT, KINDS, SIZES, Scene, Thing, plural
 
 from .vision_forms import ALL, NO_COLOR, NO_NOUN, NO_SIZE, ONE, TOWER, TWO
 
+_MAKERS = [make for _, make in FAMILIES.values()]
 GENERIC = ("object", "thing", "item", "shape")
 _SINGULAR = {plural(noun): noun for noun in (*KINDS, *GENERIC, "block")}
 _NOUN = "|".join(sorted({*KINDS, *GENERIC, "block", *_SINGULAR}, key=len, reverse=True))
@@ -131,27 +132,11 @@ def _fill(rng: random.Random, form: str, spec: Spec, other: Spec | None = None) 
 
 
 def _asked(rng: random.Random, scene: Scene) -> str:
-    """A question of the project's own question maker, or of ours where it has none."""
-    makers = _families()
-    if makers:
-        made = rng.choice(makers)(rng, scene)
-        if made is not None:
-            return str(made.question).lower().rstrip("?.")
+    """A question as programs and people ask it."""
+    made = rng.choice(_MAKERS)(rng, scene)
+    if made is not None:
+        return made.question.lower().rstrip("?.")
     return one_text(rng, scene, spec_of(rng, scene, rng.choice(scene.things)))
-
-
-_made: list[object] = []
-
-
-def _families() -> list:  # type: ignore[type-arg]
-    if not _made:
-        try:
-            _made.extend(
-                make for _, make in importlib.import_module("codevqa.miniworld.questions_image").FAMILIES.values()
-            )
-        except ImportError:
-            _made.append(None)
-    return [] if _made[0] is None else _made
 
 
 def query(rng: random.Random, scene: Scene) -> str:
@@ -330,9 +315,9 @@ def matching(rng: random.Random, scene: Scene, pairs: int, *, train: bool = True
         chance = rng.random()
         pair: tuple[str, str] | None
         if chance < 0.42:
-            pair = _one_pair(rng, scene)
+            pair = one_pair(rng, scene)
         elif chance < 0.55:
-            pair = _two_pair(rng, scene)
+            pair = two_pair(rng, scene)
         elif chance < 0.63:
             pair = _asked_pair(rng, scene)
         elif chance < 0.79:
@@ -340,14 +325,15 @@ def matching(rng: random.Random, scene: Scene, pairs: int, *, train: bool = True
         else:
             pair = statements(rng, scene)
         if pair is None:
-            pair = _one_pair(rng, scene)
+            pair = one_pair(rng, scene)
         if pair is not None and (not train or (keeps_out(pair[0]) and keeps_out(pair[1]))):
             texts += pair
             labels += (True, False)
     return texts, labels
 
 
-def _one_pair(rng: random.Random, scene: Scene) -> tuple[str, str] | None:
+def one_pair(rng: random.Random, scene: Scene) -> tuple[str, str] | None:
+    """Phrases or questions on one thing: one whose thing the scene shows, and one whose thing it does not show."""
     if scene.tower and rng.random() < 0.1:
         return None
     right = one_text(rng, scene, spec_of(rng, scene, rng.choice(scene.things)))
@@ -356,7 +342,8 @@ def _one_pair(rng: random.Random, scene: Scene) -> tuple[str, str] | None:
     return (right, wrong) if wrong and shows(scene, right) and not shows(scene, wrong) else None
 
 
-def _two_pair(rng: random.Random, scene: Scene) -> tuple[str, str] | None:
+def two_pair(rng: random.Random, scene: Scene) -> tuple[str, str] | None:
+    """The same on two things."""
     right = _two(rng, scene)
     if not right:
         return None

@@ -1,13 +1,7 @@
-"""Weights of the mini vision models on disk: checkpoints between runs, and the folders that the package reads.
-
-A run may go on from either. Where the vocabulary has grown since, everything sized by it is matched word by word: rows
-of words known before are kept, new words start as in a fresh network.
-"""
+"""Weights of the mini vision models on disk: checkpoints between runs, and the folders that the package reads."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from pathlib import Path
 
 from safetensors.torch import load_file, save_file
@@ -17,24 +11,16 @@ from .vision_data import GRID
 from .vision_model import Pair
 from .vision_words import words, write_vocabulary
 
-VOCABULARY = "vocab.txt"
-"""The tokens of a checkpoint, one a line, in the order of their ids."""
-CONTRAST_SCALE = 3.4
-"""Logarithm of contrast's scale near which trained networks lie; the package's folders do not hold it."""
-_WORDY = ("word_embeddings.weight", "predictions.bias", "predictions.decoder.bias", "predictions.decoder.weight")
-"""Ends of the names of tensors whose first axis is the vocabulary."""
+PARTS = ("matcher", "captioner")
 
 
 def save(pair: Pair, folder: Path) -> None:
     """Writes both networks in half precision with the vision tower once, in files under 16 MB."""
     folder.mkdir(parents=True, exist_ok=True)
     state = {name: tensor.detach().half().cpu().contiguous() for name, tensor in pair.state_dict().items()}
-    state = {name: tensor for name, tensor in state.items() if not _repeated(name)}
-    save_file(
-        {name: tensor for name, tensor in state.items() if "captioner" not in name}, folder / "matcher.safetensors"
-    )
-    save_file({name: tensor for name, tensor in state.items() if "captioner" in name}, folder / "captioner.safetensors")
-    write_vocabulary(folder / VOCABULARY)
+    for part in PARTS:
+        own = {name: one for name, one in state.items() if ("captioner" in name) == (part == "captioner")}
+        save_file({name: one for name, one in own.items() if not _repeated(name)}, folder / f"{part}.safetensors")
 
 
 def _repeated(name: str) -> bool:
@@ -42,72 +28,19 @@ def _repeated(name: str) -> bool:
 
 
 def restore(pair: Pair, folder: Path) -> None:
-    """Reads what ``save`` or ``export`` wrote, matching words where the vocabulary has changed.
+    """Reads what ``save`` wrote.
 
     Raises:
-        SystemExit: the folder holds no weights, or those of other sizes.
+        SystemExit: the folder holds no weights.
+        RuntimeError: they are of other networks.
     """
-    state, known = _exported(folder) if (folder / "matcher").is_dir() else _checkpoint(folder)
+    state: dict[str, Tensor] = {}
+    for path in (folder / f"{part}.safetensors" for part in PARTS):
+        if not path.is_file():
+            raise SystemExit(f"There are no weights at {path}. Name a folder that a run wrote.")
+        state |= {name: tensor.float() for name, tensor in load_file(path).items()}
     own = pair.state_dict()
-    unexpected = sorted(state.keys() - own.keys())
-    # Tied tensors need be there once; contrast's scale is not part of what the package reads.
-    tied = {tensor.data_ptr(): name for name, tensor in own.items() if name in state}
-    missing = [
-        name for name, tensor in own.items() if name not in state and tensor.data_ptr() not in tied and name != "scale"
-    ]
-    if missing or unexpected:
-        raise SystemExit(f"{folder} does not fit: missing {missing[:3]}, unexpected {unexpected[:3]}")
-    fitted = {name: _fitted(folder, name, tensor.float(), own[name], known) for name, tensor in state.items()}
-    pair.load_state_dict({"scale": own["scale"].new_tensor(CONTRAST_SCALE)} | fitted, strict=False)
-
-
-def _fitted(folder: Path, name: str, tensor: Tensor, own: Tensor, known: Sequence[str] | None) -> Tensor:
-    """The tensor as this network needs it: its rows of words in the places that they have now."""
-    if name.endswith(_WORDY) and known is not None:
-        if len(known) != len(tensor):
-            raise SystemExit(f"{folder} does not fit: {len(known)} words, but {len(tensor)} rows in {name}")
-        before = {word: place for place, word in enumerate(known)}
-        now = words()
-        kept = [place for place, word in enumerate(now) if word in before]
-        fitted = own.detach().clone().float()
-        fitted[kept] = tensor[[before[now[place]] for place in kept]]
-        tensor = fitted
-    if tensor.shape != own.shape:
-        hint = f" and no {VOCABULARY} tells its words" if name.endswith(_WORDY) else ""
-        raise SystemExit(f"{folder} does not fit: {name} is {tuple(tensor.shape)} there, {tuple(own.shape)} here{hint}")
-    return tensor
-
-
-def _checkpoint(folder: Path) -> tuple[dict[str, Tensor], list[str] | None]:
-    state: dict[str, Tensor] = {}
-    for name in ("matcher", "captioner"):
-        state |= _read(folder / f"{name}.safetensors")
-    vocabulary = folder / VOCABULARY
-    return state, vocabulary.read_text(encoding="utf-8").splitlines() if vocabulary.exists() else None
-
-
-def _exported(folder: Path) -> tuple[dict[str, Tensor], list[str]]:
-    state: dict[str, Tensor] = {}
-    vocabularies = []
-    for name in ("matcher", "captioner"):
-        read = _read(folder / name / "model.safetensors")
-        state |= {f"{name}.{part}": tensor for part, tensor in read.items()}
-        try:
-            ids = json.loads((folder / name / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
-        except (OSError, ValueError, KeyError) as error:
-            raise SystemExit(f"no vocabulary in {folder / name / 'tokenizer.json'}: {error}") from None
-        vocabularies.append(sorted(ids, key=ids.__getitem__))
-    if vocabularies[0] != vocabularies[1]:
-        raise SystemExit(f"{folder} does not fit: matcher and captioner have different vocabularies")
-    # The captioner's copy of the vision tower equals the matcher's, which is the one that is trained.
-    return {name: tensor for name, tensor in state.items() if not _repeated(name)}, vocabularies[0]
-
-
-def _read(path: Path) -> dict[str, Tensor]:
-    if not path.is_file():
-        raise SystemExit(f"no weights at {path}: name a folder that a run or --export wrote")
-    tensors: dict[str, Tensor] = load_file(path)
-    return tensors
+    pair.load_state_dict({name: own[name] for name in own if _repeated(name)} | state)
 
 
 def export(pair: Pair, folder: Path) -> None:
@@ -115,12 +48,12 @@ def export(pair: Pair, folder: Path) -> None:
     from transformers import BertTokenizer
     from transformers.models.blip.image_processing_pil_blip import BlipImageProcessorPil
 
-    for name, network in (("matcher", pair.matcher), ("captioner", pair.captioner)):
+    for name, network in zip(PARTS, (pair.matcher, pair.captioner), strict=True):
         place = folder / name
         place.mkdir(parents=True, exist_ok=True)
         network.half().save_pretrained(place)
         (place / "model.safetensors").chmod(0o644)
-        vocabulary = place / VOCABULARY
+        vocabulary = place / "vocab.txt"
         write_vocabulary(vocabulary)
         tokenizer = BertTokenizer(vocab=str(vocabulary), do_lower_case=True, bos_token="[DEC]")
         tokenizer.add_special_tokens({"additional_special_tokens": ["[ENC]"]})

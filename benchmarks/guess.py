@@ -1,15 +1,12 @@
 """How far guessing from the question alone comes on data that ``codevqa mini-data`` wrote.
 
-    codevqa mini-data DATA && python -m training.guess DATA
-
 Two guessers learn from the training split: the most common answer of each kind of question (its words for things,
-colors, sizes and numbers masked), and logistic regression over bags of words and pairs of words where scikit-learn is
-installed. Both should stay near chance: a half where there are two answers, else one over the number of answers.
+colors, sizes and numbers masked), and logistic regression over bags of words and pairs of words. Both should stay near
+chance: a half where there are two answers, else one over the number of answers.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 from collections import Counter, defaultdict
@@ -17,14 +14,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sklearn.feature_extraction.text import CountVectorizer  # type: ignore[import-untyped, unused-ignore]
+from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped, unused-ignore]
+
 from codevqa.miniworld.export_draw import skeleton
 
 _NUMBER = re.compile(r"\b(\d+|zero|one|two|three|four|five|six|seven|eight|nine|ten)\b")
-TRAIN = {
-    "gqa": "questions1.2/train_balanced_questions.json",
-    "covr": "train.jsonl",
-    "nlvr2": "data/train.json",
+FILES = {
+    "gqa": "questions1.2/{}_questions.json",
+    "covr": "{}.jsonl",
+    "nlvr2": "data/{}.json",
 }
+TRAIN = {"gqa": "train_balanced", "covr": "train", "nlvr2": "train"}
 
 
 @dataclass(frozen=True)
@@ -37,15 +38,16 @@ class Row:
     binary: bool
 
 
-def read(path: Path, name: str) -> list[Row]:
-    """Reads the balanced questions of one file."""
+def read(data: Path, name: str, split: str) -> list[Row]:
+    """Reads the questions of one file."""
+    text = (data / name / FILES[name].format(split)).read_text(encoding="utf-8")
     if name == "gqa":
-        records = json.loads(path.read_text(encoding="utf-8")).values()
+        records = json.loads(text).values()
         return [
             Row(one["question"], one["answer"], _last(one["semantic"]), one["types"]["structural"] != "query")
             for one in records
         ]
-    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    lines = [json.loads(line) for line in text.splitlines()]
     if name == "nlvr2":
         return [Row(one["sentence"], one["label"], "", True) for one in lines]
     return [
@@ -59,11 +61,6 @@ def _last(program: list[dict[str, str]]) -> str:
     return f"query {last['argument']}" if last["operation"] == "query" else last["operation"]
 
 
-def masked(row: Row) -> str:
-    """A question with its words for things, colors, sizes and numbers masked."""
-    return _NUMBER.sub("NUMBER", skeleton(row.question.lower()))
-
-
 def majority(train: Sequence[Row], test: Sequence[Row]) -> float:
     """Accuracy of the most common answer of the masked question, else of its kind, else of all.
 
@@ -71,13 +68,17 @@ def majority(train: Sequence[Row], test: Sequence[Row]) -> float:
     """
     by_key: dict[str, Counter[str]] = defaultdict(Counter)
     for row in train:
-        for key in (masked(row), f"kind {row.kind}", ""):
+        for key in _keys(row):
             by_key[key][_said(row)] += 1
     hits = 0
     for row in test:
-        key = next(one for one in (masked(row), f"kind {row.kind}", "") if one in by_key)
+        key = next(one for one in _keys(row) if one in by_key)
         hits += by_key[key].most_common(1)[0][0] == _said(row)
     return hits / len(test)
+
+
+def _keys(row: Row) -> tuple[str, str, str]:
+    return _NUMBER.sub("NUMBER", skeleton(row.question.lower())), f"kind {row.kind}", ""
 
 
 def _said(row: Row) -> str:
@@ -88,13 +89,8 @@ def _said(row: Row) -> str:
     return "first" if re.search(rf"\b{re.escape(row.answer)}\b", before) else "second"
 
 
-def bag_of_words(train: Sequence[Row], test: Sequence[Row]) -> float | None:
-    """Accuracy of logistic regression over the words; None without scikit-learn."""
-    try:
-        from sklearn.feature_extraction.text import CountVectorizer  # type: ignore[import-untyped]
-        from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
-    except ImportError:
-        return None
+def bag_of_words(train: Sequence[Row], test: Sequence[Row]) -> float:
+    """Accuracy of logistic regression over the words."""
     words = CountVectorizer(ngram_range=(1, 2), token_pattern=r"[\w']+")
     seen = words.fit_transform([f"{row.question} kind{row.kind}" for row in train])
     model = LogisticRegression(max_iter=300, C=0.3).fit(seen, [row.answer for row in train])
@@ -110,27 +106,8 @@ def chance(train: Sequence[Row], test: Sequence[Row]) -> float:
     return sum(0.5 if row.binary else 1 / max(1, len(answers[row.kind])) for row in test) / len(test)
 
 
-def main() -> None:
-    """Prints one row for each file."""
-    parser = argparse.ArgumentParser(description="How far guessing from the question alone comes.")
-    parser.add_argument("data", type=Path)
-    root = parser.parse_args().data
-    print("| file | n | most common answer | chance | majority of its kind | bag of words |\n|---|---|---|---|---|---|")
-    for name, learnt in TRAIN.items():
-        folder, suffix = (root / name / learnt).parent, Path(learnt).suffix
-        train = read(root / name / learnt, name)
-        for path in sorted(folder.glob(f"*{suffix}")):
-            if path == root / name / learnt or path.name.endswith("_all_questions.json"):
-                continue
-            test = read(path, name)
-            common = Counter(row.answer for row in test).most_common(1)[0]
-            words = bag_of_words(train, test)
-            shown = "-" if words is None else f"{words:.1%}"
-            print(
-                f"| {name}/{path.name} | {len(test)} | {common[0]} {common[1] / len(test):.1%} "
-                f"| {chance(train, test):.1%} | {majority(train, test):.1%} | {shown} |"
-            )
-
-
-if __name__ == "__main__":
-    main()
+def guessed(data: Path, name: str, split: str) -> float:
+    """Returns how far the best guesser that sees the question alone comes, the most common answer among them."""
+    train, test = read(data, name, TRAIN[name]), read(data, name, split)
+    common = Counter(row.answer for row in test).most_common(1)[0][1] / len(test)
+    return max(common, majority(train, test), bag_of_words(train, test))

@@ -1,0 +1,283 @@
+"""Measures the mini models on scenes that training never draws, with the engine that answers questions.
+
+    python -m training.evaluate vision --cases 400
+    python -m training.evaluate language --cases 300 [--weights FOLDER] [--json FILE]
+
+Vision: half of the plain scenes show pairs of colour and kind that training leaves out; "held-out" rows are of those
+pairs alone. Language: programs that equal the true one letter for letter, and answers read from true captions that tell
+them. Prints each share with its number of cases and its 95 % interval (Wilson's).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+
+from codevqa import CodeVQA
+from codevqa.core.images import Picture, load_picture
+from codevqa.core.trace import Form
+from codevqa.eval.statistics import proportion
+from codevqa.miniworld.questions import Item
+from codevqa.miniworld.truth import is_true
+from codevqa.miniworld.world import CANVAS, HELD_OUT, Scene, Thing, draw, sample_scene
+from codevqa.models.base import CaptionRequest, GenerationRequest, MatchRequest, SimilarityRequest
+from codevqa.primitives.pnpvqa import draw_patches, render_reading
+from codevqa.writing.prompt_forms import extract_program
+
+from .language_data import draw_item, draw_spatial, elementary, told
+from .language_facts import Fact, facts_of, telling
+from .language_words import general, rename
+from .vision_data import PATCHES, PROMPT
+from .vision_texts import GENERIC, Contrast, Spec, contrast, mentions, one_pair, relation_pair, two_pair
+from .vision_twins import crowded, twin
+
+PARTS = {"matcher": "blip", "captioner": "blip", "lm": "transformers", "retriever": "sentence"}
+DRAWS = 8
+"""Captions drawn for a question."""
+
+
+class Table:
+    """Shares as they are found."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, dict[str, float]] = {}
+        print("| what | share |\n|---|---|")
+
+    def add(self, name: str, right: Sequence[bool]) -> None:
+        """Prints a row and keeps it; one without cases is left out."""
+        if right:
+            found = proportion([bool(one) for one in right])
+            self.rows[name] = asdict(found)
+            print(f"| {name} | {found} |", flush=True)
+
+
+def scenes(rng: random.Random, count: int, **settings: object) -> Iterator[tuple[Scene, Picture]]:
+    """Test scenes with their pictures."""
+    for _ in range(count):
+        scene = sample_scene(rng, split="test", **settings)  # type: ignore[arg-type]
+        yield scene, load_picture(draw(scene))
+
+
+def held_out(thing: Thing) -> bool:
+    """Whether training leaves its pair of colour and kind out."""
+    return (thing.color, thing.kind) in HELD_OUT
+
+
+def _unseen_pair(rng: random.Random, scene: Scene) -> tuple[str, str] | None:
+    here = [Spec(thing.kind, thing.color) for thing in scene.things if held_out(thing)]
+    color, kind = rng.choice(sorted(HELD_OUT))
+    if not here or Spec(kind, color).find(scene):
+        return None
+    return rng.choice(here).name, Spec(kind, color).name
+
+
+PAIRS: dict[str, Callable[[random.Random, Scene], tuple[str, str] | None]] = {
+    "phrase or question on one thing": one_pair,
+    "phrase or question on two": two_pair,
+    "phrase, pair left out of training": _unseen_pair,
+    "relation, things exchanged": lambda rng, scene: relation_pair(rng, scene, "swap"),
+    "relation, opposite word": lambda rng, scene: relation_pair(rng, scene, "opposite"),
+}
+"""Texts that match a scene, each with one that nearly does."""
+
+
+def matching(vqa: CodeVQA, rng: random.Random, count: int, table: Table) -> None:
+    """ITM: is the sign of the logit right?"""
+    for name, propose in PAIRS.items():
+        requests: list[MatchRequest] = []
+        for scene, picture in scenes(rng, count, style="plain" if propose is _unseen_pair else None):
+            requests += [MatchRequest(picture, text) for text in propose(rng, scene) or ()]
+        found = [match.logit > 0 for match in vqa.models.matcher.match(requests)]
+        table.add(f"ITM, {name}: matching", found[::2])
+        table.add(f"ITM, {name}: not matching", [not one for one in found[1::2]])
+
+
+def contrasting(vqa: CodeVQA, rng: random.Random, count: int, table: Table) -> None:
+    """ITC: which of four pictures is the phrase true of? The other three are any, or differ by one change each."""
+    for style in ("plain", "box"):
+        drawn = list(scenes(rng, count, style=style))
+        far: list[SimilarityRequest] = []
+        near: list[SimilarityRequest] = []
+        for scene, picture in drawn:
+            told_of = contrast(rng, scene)
+            others = [other for another, other in drawn if not told_of.fits(another)]
+            if len(others) >= 3:
+                far += _four(told_of, picture, rng.sample(others, 3))
+            if twins := _three_twins(rng, scene):
+                near += _four(twins[0], picture, [load_picture(draw(other)) for other in twins[1]])
+        for name, requests in (("four", far), ("four near-twins", near)):
+            scores = np.array(vqa.models.matcher.similarity(requests)).reshape(-1, 4)
+            table.add(f"ITC, which of {name}, {style}", [bool(row.argmax() == 0) for row in scores])
+
+
+def _four(told_of: Contrast, picture: Picture, others: Sequence[Picture]) -> list[SimilarityRequest]:
+    text = PROMPT + told_of.text.removeprefix(PROMPT)
+    return [SimilarityRequest(one, text) for one in (picture, *others)]
+
+
+def _three_twins(rng: random.Random, scene: Scene) -> tuple[Contrast, list[Scene]] | None:
+    """A phrase true of the scene, and three near-twins of it, all different, of which it is false."""
+    for _ in range(6):
+        told_of = contrast(rng, scene)
+        made = (twin(rng, scene, train=False) for _ in range(60))
+        found = list(dict.fromkeys(other.things for other in made if other is not None and not told_of.fits(other)))
+        if len(found) >= 3:
+            return told_of, [replace(scene, things=things) for things in found[:3]]
+    return None
+
+
+def pointing(vqa: CodeVQA, rng: random.Random, count: int, table: Table) -> None:
+    """GradCAM: does its peak lie on the thing that a phrase names?"""
+    cases: list[tuple[str, Thing, Picture]] = []
+    for style in ("plain", "box"):
+        for scene, picture in scenes(rng, count, style=style, min_things=3, max_things=6):
+            alone = [thing for thing in scene.things if len(Spec(thing.kind, thing.color).find(scene)) == 1]
+            if scene.tower or not alone:
+                continue
+            chosen = [rng.choice(alone)]
+            # One more of those that training never showed, so that there are enough of them.
+            chosen += [thing for thing in alone if held_out(thing) and thing is not chosen[0]][:1]
+            cases += [(style, thing, picture) for thing in chosen]
+    found = vqa.models.matcher.match([MatchRequest(picture, f"{one.color} {one.kind}") for _, one, picture in cases])
+    right: dict[str, list[bool]] = {"plain": [], "box": [], "held-out": []}
+    for (style, thing, _), match in zip(cases, found, strict=True):
+        row, column = np.unravel_index(int(match.relevance.argmax()), match.relevance.shape)
+        size = CANVAS / match.relevance.shape[0]
+        left, top, far, bottom = thing.box
+        hit = left <= (column + 1) * size and column * size <= far and top <= (row + 1) * size and row * size <= bottom
+        for name in (style, "held-out") if held_out(thing) else (style,):
+            right[name].append(bool(hit))
+    for name, hits in right.items():
+        table.add(f"pointing, {name}", hits)
+
+
+def named(scene: Scene, text: str) -> list[bool]:
+    """Of each thing a caption names, whether one of that kind and colour is there; "object" names none."""
+    return [
+        bool(Spec(spec.noun, spec.color).find(scene)) and (spec.noun != "block" or bool(scene.tower))
+        for spec in mentions(text)
+        if spec.noun not in GENERIC
+    ]
+
+
+def captioning(vqa: CodeVQA, rng: random.Random, count: int, table: Table) -> None:
+    """Captions of whole pictures, and of patches drawn for a question: are they true?"""
+    matcher, captioner = vqa.models.matcher, vqa.models.captioner
+    for style in ("plain", "box"):
+        drawn = list(scenes(rng, count, style=style))
+        whole = captioner.caption([CaptionRequest(picture) for _, picture in drawn])
+        asked = [Spec(thing.kind, thing.color).one for scene, _ in drawn for thing in [rng.choice(scene.things)]]
+        pairs = zip(drawn, asked, strict=True)
+        maps = matcher.match([MatchRequest(picture, f"is there {what}") for (_, picture), what in pairs])
+        seeds = [[rng.getrandbits(62) for _ in range(DRAWS)] for _ in drawn]
+        requests = [
+            CaptionRequest(picture, draw_patches(match.relevance, PATCHES, seed), seed)
+            for (_, picture), match, several in zip(drawn, maps, seeds, strict=True)
+            for seed in several
+        ]
+        shown = [scene for scene, _ in drawn]
+        repeated = [scene for scene in shown for _ in range(DRAWS)]
+        for name, of, texts in (
+            ("whole picture, greedy", shown, whole),
+            ("patches for a question", repeated, captioner.caption(requests)),
+        ):
+            told_of = list(zip(of, texts, strict=True))
+            table.add(f"caption, {name}, {style}: true", [is_true(scene, text) is True for scene, text in told_of])
+            there = [right for scene, text in told_of for right in named(scene, text)]
+            table.add(f"caption, {name}, {style}: things named are there", there)
+
+
+def counting(vqa: CodeVQA, rng: random.Random, count: int, table: Table) -> None:
+    """What ``query`` counts in crowds, up to five of a kind and colour."""
+
+    def right(case: tuple[Scene, Spec]) -> bool:
+        scene, spec = case
+        answer = vqa.run(draw(scene), f'answer = query(img, "How many {spec.many} are there?")')
+        return answer.text == str(len(spec.find(scene)))
+
+    for style in ("plain", "box"):
+        cases = []
+        for scene, _ in scenes(rng, count, style=style, min_things=4):
+            crowd = crowded(rng, scene)
+            spec = max((Spec(thing.kind, thing.color) for thing in crowd.things), key=lambda one: len(one.find(crowd)))
+            if len(spec.find(crowd)) <= 5:
+                cases.append((crowd, spec))
+        with ThreadPoolExecutor(16) as pool:
+            table.add(f"query, how many in a crowd, {style}", list(pool.map(right, cases)))
+
+
+SORTS: dict[str, Callable[[random.Random, Form], Item]] = {
+    "seen wording": lambda rng, form: draw_item(rng, form)[1],
+    "unseen wording": lambda rng, form: draw_item(rng, form, unseen=True)[1],
+    "new color-kind pairs": lambda rng, form: draw_item(rng, form, split="test")[1],
+    "made-up nouns": lambda rng, form: rename(rng, draw_item(rng, form)[1], nouns=1.0, adjectives=0.3),
+    "no known family": general,
+}
+
+
+def programs(vqa: CodeVQA, count: int, table: Table) -> None:
+    """Programs of each sort of question: are they the true ones?"""
+    forms: tuple[Form, Form] = ("image", "set")
+    for sort, make in SORTS.items():
+        rng = random.Random(f"programs {sort}")
+        items = [make(rng, rng.choice(forms)) for _ in range(count)]
+        written = vqa.writer.language_model.generate([vqa.writer.request(one.question, one.form)[0] for one in items])
+        lines = [extract_program(one.text).partition("\n")[2] for one in written]  # the first opens the pictures
+        table.add(f"programs, {sort}", [found == one.program for found, one in zip(lines, items, strict=True)])
+
+
+def _to_read(rng: random.Random, sort: str) -> tuple[str, str, Form, list[Scene], list[Fact]]:
+    """A question and its answer, its form, its scenes, and the facts it rests on."""
+    if sort == "query":
+        scene, question, answer = elementary(rng)
+        return question, answer, "image", [scene], [Fact(0, question)]
+    scenes_, item = draw_spatial(rng) if sort == "spatial" else draw_item(rng, sort)
+    return item.question, item.answer, item.form, scenes_, facts_of(item.program, scenes_, item.form)
+
+
+def reading(vqa: CodeVQA, count: int, table: Table) -> None:
+    """Questions with true captions that tell the answer: is it read?"""
+    for sort in ("query", "image", "set", "spatial"):
+        rng, prompts, answers = random.Random(f"reading {sort}"), [], []
+        for _ in range(2 * count):
+            question, answer, form, shown, facts = _to_read(rng, sort)
+            start = [told(rng, scene, question, noise=0.0)[:4] for scene in shown]
+            if captions := telling(rng, facts, shown, start):
+                prompts.append(GenerationRequest(render_reading([], captions, question, form), 8, ("\n",)))
+                answers.append(answer)
+        read = [one.text.strip() for one in vqa.models.reader.generate(prompts)]
+        table.add(f"reading, {sort}", [found == one for found, one in zip(read, answers, strict=True)])
+
+
+def main() -> None:
+    """Prints a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("vision", "language"))
+    parser.add_argument("--cases", type=int, default=300, help="behind each figure, at most")
+    parser.add_argument("--weights", type=Path, help="folder with matcher, captioner, lm or retriever of your own")
+    parser.add_argument("--json", type=Path, help="also write the figures there")
+    given = parser.parse_args()
+    own = {name: kind for name, kind in PARTS.items() if given.weights and (given.weights / name).is_dir()}
+    sets = {"language_model" if name == "lm" else name: f"{kind}:{given.weights / name}" for name, kind in own.items()}
+    exact = {f"{role}.dtype": "float32" for role in ("matcher", "captioner", "language_model")}
+    table, rng = Table(), random.Random(1234)
+    with CodeVQA.from_preset("mini", sets=sets | exact) as vqa:
+        if given.what == "language":
+            programs(vqa, given.cases, table)
+            reading(vqa, given.cases, table)
+        else:
+            for measure in (matching, contrasting, pointing, captioning, counting):
+                measure(vqa, rng, given.cases, table)
+    if given.json:
+        given.json.write_text(json.dumps(table.rows, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
