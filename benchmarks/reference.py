@@ -23,7 +23,7 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
 
@@ -46,8 +46,6 @@ from codevqa.primitives.visual import VISUAL
 from codevqa.prompts import PromptSet, ReadingExample
 from codevqa.sandbox.sandbox import Sandbox
 from codevqa.writing.writer import Writer
-
-__all__ = ["Numbers", "PlainLM", "Reading", "Release", "Seeds", "engine_seeds", "from_preset"]
 
 Seeds = Callable[[str, str, int], int]
 """``seeds(picture key, text, place)``: seed of the caption at that place, patches and tokens."""
@@ -88,7 +86,6 @@ class Reading:
 
     text: str
     captions: tuple[tuple[str, ...], ...]
-    relevance: tuple[torch.Tensor, ...] = field(repr=False)
 
 
 @dataclass
@@ -261,11 +258,10 @@ class Release:
         """
         prompts = self._writer.prompts_for(task)
         text = question.strip().rstrip("?").strip()
-        maps, read = [], []
+        read = []
         for picture in pictures:
-            maps.append(self.relevance(picture, text))
             kept: list[str] = []
-            for caption in self.captions(picture, maps[-1], text):
+            for caption in self.captions(picture, self.relevance(picture, text), text):
                 if caption and not any(caption in other for other in kept):
                     kept.append(caption)
             read.append(tuple(kept[: prompts.captions]))  # whatever else was drawn is thrown away
@@ -275,7 +271,7 @@ class Release:
             self.counts.readings += 1
             said = self._reader.generate([request])[0].text.strip()
             if said:
-                return Reading(said.lower(), tuple(read), tuple(maps))
+                return Reading(said.lower(), tuple(read))
         raise ModelError("The reader said nothing.")
 
     def get_pos(self, picture: Picture, phrase: str) -> tuple[float, float]:

@@ -11,8 +11,6 @@ from transformers import LogitsProcessor
 
 from codevqa.models.base import Completion, GenerationRequest, cut_at_stop
 
-__all__ = ["Coupled", "PlainLM"]
-
 
 class Coupled(LogitsProcessor):  # type: ignore[misc]
     """Samples from the top-k softmax with one given random number a row and step, by inverting the distribution.

@@ -177,9 +177,8 @@ def equality(options: argparse.Namespace) -> Found:
         CodeVQA.from_preset("mini", settings=settings) as vqa,
         reference as release,
     ):
-        folder = options.data or Path(scratch) / "data"
-        if options.data is None:
-            write(folder, images=max(4, options.reference), seed=options.seed, splits=["val"])
+        folder = Path(scratch) / "data"
+        write(folder, images=max(4, options.reference), seed=5, splits=["val"])
         for name, split in (("gqa", "val_balanced"), ("covr", "val"), ("nlvr2", "dev")):
             examples = list(open_dataset(name, folder, split))
             step = max(1, len(examples) // options.reference)
@@ -229,10 +228,8 @@ def main() -> None:
     one.add_argument("--at-once", type=int, default=0, help="questions under way at once; 0 as the preset says")
     one.add_argument("--reference", type=int, default=10, help="questions a turn that the reference is measured on")
     one = commands.add_parser("equality")
-    one.add_argument("--data", type=Path, help="a folder `codevqa mini-data` wrote; None writes one")
     one.add_argument("--reference", type=int, default=40, help="questions of each data set")
     one.add_argument("--draws", type=int, default=0, help="captions drawn at most; 0 as the prompts say, 100 the paper")
-    one.add_argument("--seed", type=int, default=5, help="seed of the data")
     for one in commands.choices.values():
         one.add_argument("--json", type=Path, help="file to append the figures to, one JSON object a line")
     options = parser.parse_args()

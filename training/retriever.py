@@ -1,6 +1,6 @@
 """Trains the mini retrieval embedding: questions whose programs have the same shape lie near each other.
 
-    python -m training.retriever --out codevqa/mini/weights/retriever
+    python -m training.retriever --tokenizer codevqa/mini/weights/lm --out codevqa/mini/weights/retriever
 
 A static embedding (one vector a token, averaged) over the language model's tokenizer. Nouns and colors are exchanged
 freely while it trains, so they come to count for little and the wording for much. A minute on one CPU core.
@@ -19,9 +19,10 @@ import torch
 
 from codevqa.miniworld.questions import Item
 
-from . import language_tokenizer
-from .language_data import bank, draw_item
+from .language_data import draw_item
 from .language_words import general, rename, reword
+
+WIDTH, BATCH, QUESTIONS = 96, 192, 16_000
 
 
 def shape(item: Item) -> str:
@@ -47,16 +48,16 @@ def draw(rng: random.Random, count: int) -> dict[str, list[str]]:
     return {key: questions for key, questions in found.items() if len(questions) > 3}
 
 
-def build(tokenizer: Any, width: int) -> Any:
+def build(tokenizer: Any) -> Any:
     """The model with random vectors."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
 
-    module = StaticEmbedding(tokenizer.backend_tokenizer, embedding_dim=width)
+    module = StaticEmbedding(tokenizer.backend_tokenizer, embedding_dim=WIDTH)
     return SentenceTransformer(modules=[module, Normalize()], device="cpu")
 
 
-def train(model: Any, questions: dict[str, list[str]], *, steps: int, batch: int, seed: int) -> float:
+def train(model: Any, questions: dict[str, list[str]], *, steps: int, seed: int) -> float:
     """Contrastive training over pairs of one shape, other shapes being negatives; returns the last loss."""
     rng = random.Random(seed)
     module = model[0]
@@ -66,10 +67,10 @@ def train(model: Any, questions: dict[str, list[str]], *, steps: int, batch: int
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     mean = 0.0
     for step in range(steps):
-        picked = rng.choices(keys, weights, k=batch)
+        picked = rng.choices(keys, weights, k=BATCH)
         texts = [rng.choice(questions[key]) for key in picked] + [rng.choice(questions[key]) for key in picked]
         embedded = torch.nn.functional.normalize(module(module.preprocess(texts))["sentence_embedding"], dim=-1)
-        scores = embedded[:batch] @ embedded[batch:].T / 0.07
+        scores = embedded[:BATCH] @ embedded[BATCH:].T / 0.07
         same = torch.tensor([[one == other for other in picked] for one in picked])
         # Any question of the same shape is as good as the one drawn.
         log_share = scores.log_softmax(1).masked_fill(~same, -1e9).logsumexp(1)
@@ -82,55 +83,20 @@ def train(model: Any, questions: dict[str, list[str]], *, steps: int, batch: int
     return mean
 
 
-def measure(model: Any, rng: random.Random, count: int, *, unseen: bool) -> dict[str, float]:
-    """How often the bank's nearest example, or one of the six nearest, has the shape of the question's program."""
-    first = six = known = 0
-    for form in ("image", "set"):
-        examples = bank(form)
-        shapes = [
-            shape(Item(one.question, "", one.program, "", "image" if form == "image" else "set", ""))
-            for one in examples
-        ]
-        stored = torch.tensor(model.encode([one.question for one in examples], show_progress_bar=False))
-        items = [draw_item(rng, form, unseen=unseen)[1] for _ in range(count)]
-        asked = torch.tensor(model.encode([one.question for one in items], show_progress_bar=False))
-        order = (asked @ stored.T).argsort(dim=1, descending=True)[:, :6]
-        for item, places in zip(items, order.tolist(), strict=True):
-            if shape(item) in shapes:
-                known += 1
-                first += shapes[places[0]] == shape(item)
-                six += any(shapes[place] == shape(item) for place in places)
-    return {"questions with a match in the bank": known, "nearest": first / known, "among six": six / known}
-
-
 def main() -> None:
-    """Trains, measures, saves."""
+    """Trains and saves."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--tokenizer", type=Path, help="folder of the language model; None builds its tokenizer")
-    parser.add_argument("--width", type=int, default=96)
-    parser.add_argument("--questions", type=int, default=16000)
+    parser.add_argument("--tokenizer", type=Path, required=True, help="folder of the language model")
     parser.add_argument("--steps", type=int, default=1500)
-    parser.add_argument("--batch", type=int, default=192)
     options = parser.parse_args()
-    torch.manual_seed(0)
-    if options.tokenizer:
-        from transformers import PreTrainedTokenizerFast
+    from transformers import PreTrainedTokenizerFast
 
-        tokenizer = PreTrainedTokenizerFast.from_pretrained(options.tokenizer)
-    else:
-        tokenizer = language_tokenizer.build()
-    model = build(tokenizer, options.width)
-    questions = draw(random.Random(1), options.questions)
-    print(f"{len(questions)} shapes", flush=True)
-    loss = train(model, questions, steps=options.steps, batch=options.batch, seed=2)
-    print(f"loss {loss:.3f}", flush=True)
-    for unseen in (False, True):
-        print(
-            "unseen wording" if unseen else "seen wording",
-            measure(model, random.Random(3), 400, unseen=unseen),
-            flush=True,
-        )
+    torch.manual_seed(0)
+    model = build(PreTrainedTokenizerFast.from_pretrained(options.tokenizer))
+    questions = draw(random.Random(1), QUESTIONS)
+    loss = train(model, questions, steps=options.steps, seed=2)
+    print(f"{len(questions)} shapes, loss {loss:.3f}", flush=True)
     model.save_pretrained(str(options.out), create_model_card=False)
 
 

@@ -197,9 +197,8 @@ class Trainer:
 
     def run(self) -> None:
         """Trains for the time planned, reporting as it goes."""
-        plan = self.plan
+        plan, on_gpu = self.plan, self.device.type == "cuda"
         started = time.monotonic()
-        on_gpu = self.device.type == "cuda"
         batches = loader(plan.batch, plan.seed, plan.workers, pin=on_gpu)
         first = next(batches)
         self._set(1e-6, 0.0)
@@ -207,40 +206,32 @@ class Trainer:
         print(f"ready after {time.monotonic() - started:.0f} s on {self.device}", flush=True)
         self.watched.zero_()
         step, since, shown = 0, 0, time.monotonic()
-        waited, kept = 0.0, time.monotonic()
-        while True:
-            done = (time.monotonic() - started) / (plan.minutes * 60)
-            if plan.limit:
-                done = max(done, step / plan.limit)
-            if done >= 1:
-                break
+        while (done := self._done(started, step)) < 1:
             warm = min(1.0, (step + 1) / plan.warmup)
             cosine = plan.floor + (1 - plan.floor) * 0.5 * (1 + math.cos(math.pi * done))
             self._set(plan.rate * warm * cosine, 0.75 if done > plan.maps_from else 0.0)
-            begun = time.monotonic()
-            batch = next(batches)
-            waited += time.monotonic() - begun
-            run(batch)
-            step += 1
-            since += 1
-            if step % (5 if plan.smoke else 20) == 0 and on_gpu:
+            run(next(batches))
+            step, since = step + 1, since + 1
+            if step % 20 == 0 and on_gpu:
                 torch.cuda.synchronize()
-            if time.monotonic() - shown > (5 if plan.smoke else 15):
+            if time.monotonic() - shown > 15:
                 figures = (self.watched / since).tolist()
                 pace = since * plan.batch / (time.monotonic() - shown)
                 line = " ".join(f"{name} {figure:.3f}" for name, figure in zip(NAMES, figures, strict=True))
-                print(f"{done:.2f} step {step} {pace:.0f}/s waited {waited:.1f} s {line}", flush=True)
+                print(f"{done:.2f} step {step} {pace:.0f}/s {line}", flush=True)
                 if not math.isfinite(sum(figures)) or (time.monotonic() - started > 220 and figures[0] > 0.68):
                     raise SystemExit("the loss does not fall")
-                if time.monotonic() - kept > 120:  # a run that is cut short leaves something to go on from
-                    save(self.pair, plan.out)
-                    kept = time.monotonic()
                 self.watched.zero_()
-                since, shown, waited = 0, time.monotonic(), 0.0
+                since, shown = 0, time.monotonic()
         print(f"{step} steps, {step * plan.batch} pictures", flush=True)
         save(self.pair, plan.out)
         history = asdict(plan) | {"steps": step, "pictures": step * plan.batch}
         (plan.out / "run.json").write_text(json.dumps(history, default=str, indent=1), encoding="utf-8")
+
+    def _done(self, started: float, step: int) -> float:
+        """The share of the run that is over."""
+        spent = (time.monotonic() - started) / (self.plan.minutes * 60)
+        return max(spent, step / self.plan.limit) if self.plan.limit else spent
 
     def _plain(self, batch: Batch) -> None:
         self.step({name: tensor.to(self.device) for name, tensor in batch.items()})

@@ -315,9 +315,9 @@ def matching(rng: random.Random, scene: Scene, pairs: int, *, train: bool = True
         chance = rng.random()
         pair: tuple[str, str] | None
         if chance < 0.42:
-            pair = one_pair(rng, scene)
+            pair = _one_pair(rng, scene)
         elif chance < 0.55:
-            pair = two_pair(rng, scene)
+            pair = _two_pair(rng, scene)
         elif chance < 0.63:
             pair = _asked_pair(rng, scene)
         elif chance < 0.79:
@@ -325,15 +325,14 @@ def matching(rng: random.Random, scene: Scene, pairs: int, *, train: bool = True
         else:
             pair = statements(rng, scene)
         if pair is None:
-            pair = one_pair(rng, scene)
+            pair = _one_pair(rng, scene)
         if pair is not None and (not train or (keeps_out(pair[0]) and keeps_out(pair[1]))):
             texts += pair
             labels += (True, False)
     return texts, labels
 
 
-def one_pair(rng: random.Random, scene: Scene) -> tuple[str, str] | None:
-    """Phrases or questions on one thing: one whose thing the scene shows, and one whose thing it does not show."""
+def _one_pair(rng: random.Random, scene: Scene) -> tuple[str, str] | None:
     if scene.tower and rng.random() < 0.1:
         return None
     right = one_text(rng, scene, spec_of(rng, scene, rng.choice(scene.things)))
@@ -342,8 +341,7 @@ def one_pair(rng: random.Random, scene: Scene) -> tuple[str, str] | None:
     return (right, wrong) if wrong and shows(scene, right) and not shows(scene, wrong) else None
 
 
-def two_pair(rng: random.Random, scene: Scene) -> tuple[str, str] | None:
-    """The same on two things."""
+def _two_pair(rng: random.Random, scene: Scene) -> tuple[str, str] | None:
     right = _two(rng, scene)
     if not right:
         return None
