@@ -1,7 +1,7 @@
 """How often a 95 % interval holds the truth, and how often a test finds a difference where there is none.
 
 ``python benchmarks/coverage.py [--rounds 500]`` draws runs of two methods on data sets of a known structure and prints
-a table for docs/metrics.md.
+a table for docs/reports/metrics.md.
 
 An answer is right where a normal number passes a threshold. Questions of one cluster share a part of that number, and
 the two methods half of every part, so that the truth is known exactly. How much is shared makes right answers as much

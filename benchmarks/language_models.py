@@ -1,5 +1,5 @@
 """What a language model from the hub makes of the method, over the embedded vision models: the tables of
-docs/language-models.md.
+docs/reports/language-models.md.
 
     python benchmarks/language_models.py MODEL --mini DATA [--nlvr DATA] [--retriever SPEC] [--only full,...]
 

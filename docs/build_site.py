@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ("*.md", "docs/*.md", "training/*.md", "tests/security/**/*.md", "codevqa/mini/weights/*/*.md")
+PAGES = ("*.md", "docs/**/*.md", "training/*.md", "tests/security/**/*.md", "codevqa/mini/weights/*/*.md")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 

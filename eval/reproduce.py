@@ -33,7 +33,7 @@ ANSWERED: Mapping[str, str] = MappingProxyType(
 """Which file has answers, for data sets that keep back those of the split."""
 RATES: Mapping[str, float] = MappingProxyType({"gqa": 5.9, "covr": 3.6, "nlvr2": 5.7})
 """Questions a second, asked by both methods, on one H200 with a language model of 1.5B parameters beside BLIP large
-(docs/reproduce.md)."""
+(docs/reports/reproduce.md)."""
 _LAVIS_GB: Mapping[str, tuple[float, float]] = MappingProxyType({"retrieval": (3.7, 1.8), "caption": (1.9, 1.9)})
 """Gigabytes of LAVIS's files of BLIP large, and of the folders made of them; reckoned from the networks' shapes."""
 

@@ -58,7 +58,7 @@ def test_the_picture_of_it_is_missing_or_heavy() -> None:
 
 
 def test_the_readme_is_long_or_names_a_page_that_is_not_there() -> None:
-    assert README.count("\n") <= 170
+    assert README.count("\n") <= 110
     links = re.findall(r"\]\(([^)#:]+)", README)
     assert len(links) > 15
     assert [link for link in links if link != "https" and not (ROOT / link).is_file()] == []

@@ -31,7 +31,7 @@ BLOCKS = [
     if not kind and "codevqa " in block
 ]
 COMMANDS = [line for block in BLOCKS for line in block if "codevqa " in line]
-ELSEWHERE = ("--preset large", "download base", "codevqa convert")
+ELSEWHERE = ("--preset large",)
 """Commands with these need a network, models or files that the package does not have: only their words are checked."""
 
 

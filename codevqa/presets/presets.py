@@ -60,7 +60,7 @@ class Preset:
 
 
 _READING = QuerySettings(captions=7, selection="kind")
-"""What reads best with the language models that people have; measured in docs/language-models.md. The two witnesses
+"""What reads best with language models from the hub (docs/reports/language-models.md). The two witnesses
 (``query.witness``, ``query.stated``) stay off: their gain was measured on drawn pictures alone."""
 _AS_PUBLISHED = Settings(
     writer=WriterSettings(form="completion", repairs=0, fit=False),

@@ -1,4 +1,6 @@
-"""Products of matrices in eight bits, for language models on a processor: twice as fast as float32 (docs/speed.md).
+"""Products of matrices in eight bits, for language models on a processor: twice as fast as float32.
+
+docs/reports/speed.md has the figures.
 
 Weights are rounded once, with a scale for each output. What they are multiplied with is rounded anew each time, with a
 scale for each token, but for the few entries that are far larger than the others and would coarsen that scale: those
