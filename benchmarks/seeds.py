@@ -1,9 +1,10 @@
 """mini-GQA, mini-COVR and mini-NLVR2 on drawn data of several seeds, both methods, a line a seed and one for all.
 
-``python benchmarks/seeds.py WORK --seeds 71,72,73 [--guess]`` prints the mini rows of the tables in
-README and docs/reports/measured.md. Give seeds on which nothing was tuned. Data and runs are kept in WORK: what is finished there is not asked
-again, so the same command goes on where it stopped, and prints the tables of a finished one without loading models.
-Another preset, ``--set``, split or number of pictures needs a WORK of its own; seeds and ``--limit`` may grow.
+``python benchmarks/seeds.py WORK --seeds 71,72,73 [--guess]`` prints the mini rows of the tables in README and
+docs/reports/measured.md. Give seeds on which nothing was tuned. Data and runs are kept in WORK: what is finished
+there is not asked again, so the same command goes on where it stopped, and prints the tables of a finished one
+without loading models. Another preset, ``--set``, split or number of pictures needs a WORK of its own; seeds and
+``--limit`` may grow.
 
 Pooled figures take pictures (sets, statements) of each seed as clusters of their own. *Guessed* is the best of three
 guessers that see the question alone (``guess.py``); they learn from the training split, which is drawn too.
