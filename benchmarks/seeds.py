@@ -3,8 +3,8 @@
 ``python benchmarks/seeds.py WORK --seeds 71,72,73 [--guess]`` prints the mini rows of the tables in README and
 docs/reports/measured.md. Give seeds on which nothing was tuned. Data and runs are kept in WORK: what is finished
 there is not asked again, so the same command goes on where it stopped, and prints the tables of a finished one
-without loading models. Another preset, ``--set``, split or number of pictures needs a WORK of its own; seeds and
-``--limit`` may grow.
+without loading models. Another preset, ``--config``, ``--set``, split or number of pictures needs a WORK of its own;
+seeds and ``--limit`` may grow. ``--config benchmarks/small_vision.toml`` measures a language model of the hub.
 
 Pooled figures take pictures (sets, statements) of each seed as clusters of their own. *Guessed* is the best of three
 guessers that see the question alone (``guess.py``); they learn from the training split, which is drawn too.
@@ -61,7 +61,7 @@ class Plan:
     limit: int | None = None
     guess: bool = False
     engine: tuple[str, ...] = ("mini",)
-    """Preset, and what was set."""
+    """Preset, file, and what was set."""
     quiet: bool = False
 
     def keep(self) -> None:
@@ -178,15 +178,15 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=300, help="Pictures, sets and pairs of each seed.")
     parser.add_argument("--split", default="test_combinations", choices=SPLITS)
     parser.add_argument("--limit", type=int, help="Questions of each run at most.")
-    parser.add_argument("--preset", default="mini")
+    parser.add_argument("--preset")
+    parser.add_argument("--config", type=Path, help="As for codevqa eval, such as benchmarks/small_vision.toml.")
     parser.add_argument("--set", action="append", metavar="NAME=VALUE", help="As for codevqa eval; repeatable.")
     parser.add_argument("--guess", action="store_true", help="Also what the question alone tells a guesser.")
     given = parser.parse_args()
     seeds = tuple(map(int, given.seeds.split(",")))
-    choice = chosen(given.preset, None, None, given.set)
-    plan = Plan(
-        given.work, seeds, given.images, given.split, given.limit, given.guess, (given.preset, *(given.set or ()))
-    )
+    choice = chosen(given.preset, given.config, None, given.set)
+    engine = (given.preset or "mini", *([given.config.read_text()] if given.config else []), *(given.set or ()))
+    plan = Plan(given.work, seeds, given.images, given.split, given.limit, given.guess, engine)
     for text in lines(plan, lambda data: engine_for(data, choice.preset, choice.layers)):
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()

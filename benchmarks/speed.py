@@ -1,14 +1,14 @@
-"""Speed against the release's algorithm, always as a ratio measured in one run; and whether the answers are the same.
+"""Speed against the release's algorithm, always as a ratio measured in one run.
 
     python benchmarks/speed.py query      one query a fresh picture, BLIP-large sizes     H200: 100x, 35 % of roofline
     python benchmarks/speed.py mix        programs in GQA's mix, 8 questions a picture    H200: 200x
     python benchmarks/speed.py mini       the same mix, the mini models end to end        2 cores: 10x
-    python benchmarks/speed.py equality   answers of both on GQA, COVR and NLVR2 as drawn by `codevqa mini-data`
 
 ``query`` and ``mix`` take random weights, which cost as much as trained ones, and language models that are replayed at
 no cost; ``--size tiny`` tries them out on a CPU. On a GPU several processes share the pictures (``--processes``), and
 ``--gpus`` takes several GPUs with as many pictures each. The reference (``benchmarks/reference.py``) runs alone when
 they are gone. It is slow, so it is measured on the few items given by ``--reference`` and stated for one item.
+``tests/test_reference.py`` compares the answers.
 
 A GPU's work is replayed as CUDA graphs unless ``CODEVQA_CUDA_GRAPHS=0`` is set.
 """
@@ -19,7 +19,6 @@ import argparse
 import json
 import random
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -32,13 +31,12 @@ import torch
 from PIL import Image as PILImage
 from processes import Found, counts, measured
 from random_blip import ReplayedReader, ReplayedWriter, fresh_pictures, networks, questions, writer
-from reference import Numbers, Release, engine_seeds, from_preset
+from reference import Numbers, Release, from_preset
 
 from codevqa import Answer, CodeVQA, Question
 from codevqa.core.images import Picture
 from codevqa.models.cuda_graphs import enabled
 from codevqa.presets.presets import preset
-from codevqa.prompts import load
 
 TFLOP_A_PICTURE = 0.76
 """Two ViT-L/16 forward passes at 384 pixels."""
@@ -161,45 +159,6 @@ def mini(options: argparse.Namespace) -> Found:
     return report("mini, end to end", "question", ours[0], count, theirs[0], few_count, **more)
 
 
-def equality(options: argparse.Namespace) -> Found:
-    """Compares the answers of both paths, question by question, given the same seeds."""
-    from codevqa.eval.datasets import open_dataset
-    from codevqa.miniworld.export import write
-
-    chosen = preset("mini")
-    settings = chosen.settings
-    draws = options.draws or max(load(name).caption_draws for name in set(chosen.prompts.values()))
-    settings = replace(settings, query=replace(settings.query, max_draws=draws))
-    found: Found = {"benchmark": "equality", "captions drawn at most": draws}
-    reference = from_preset("mini", numbers=Numbers(drawn=draws), seeds=engine_seeds(settings.seed))
-    with (
-        tempfile.TemporaryDirectory() as scratch,
-        CodeVQA.from_preset("mini", settings=settings) as vqa,
-        reference as release,
-    ):
-        folder = Path(scratch) / "data"
-        write(folder, images=max(4, options.reference), seed=5, splits=["val"])
-        for name, split in (("gqa", "val_balanced"), ("covr", "val"), ("nlvr2", "dev")):
-            examples = list(open_dataset(name, folder, split))
-            step = max(1, len(examples) // options.reference)
-            examples = examples[::step][: options.reference]
-            images = [[image.load() for image in example.images] for example in examples]
-            answers = vqa.ask_many(
-                [Question(shown, one.question, one.form) for shown, one in zip(images, examples, strict=True)]
-            )
-            same = 0
-            for shown, example, answer in zip(images, examples, answers, strict=True):
-                theirs = release.ask(shown, example.question, form=example.form)
-                same += theirs == answer.text
-                if theirs != answer.text:
-                    program = answer.program.source if answer.program else None
-                    print(f"  {name}: {example.question!r} ours {answer.text!r} reference {theirs!r}\n{program}")
-            fallbacks = sum(answer.fallback for answer in answers)
-            found[name] = {"same": same, "n": len(examples), "fallbacks": fallbacks}
-            print(f"{name}: {same} of {len(examples)} answers the same ({fallbacks} of them fallbacks)")
-    return found
-
-
 def main() -> None:
     """Parses the arguments and runs one benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -227,14 +186,11 @@ def main() -> None:
     one.add_argument("--turns", type=int, default=3)
     one.add_argument("--at-once", type=int, default=0, help="questions under way at once; 0 as the preset says")
     one.add_argument("--reference", type=int, default=10, help="questions a turn that the reference is measured on")
-    one = commands.add_parser("equality")
-    one.add_argument("--reference", type=int, default=40, help="questions of each data set")
-    one.add_argument("--draws", type=int, default=0, help="captions drawn at most; 0 as the prompts say, 100 the paper")
     for one in commands.choices.values():
         one.add_argument("--json", type=Path, help="file to append the figures to, one JSON object a line")
     options = parser.parse_args()
     sys.setswitchinterval(0.0005)
-    found = {"mini": mini, "equality": equality}.get(options.command, large)(options)
+    found = mini(options) if options.command == "mini" else large(options)
     if options.json:
         with options.json.open("a") as handle:
             handle.write(json.dumps(found) + "\n")

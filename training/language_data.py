@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from codevqa.core.text import sentence_case
 from codevqa.miniworld import oracle
@@ -59,27 +60,31 @@ def bank(form: str) -> tuple[Example, ...]:
 # Questions
 
 
-def draw_scenes(rng: random.Random, form: str, split: str = "train") -> list[Scene]:
+Split: TypeAlias = Literal["train", "test"]
+
+
+def draw_scenes(rng: random.Random, form: str, split: Split = "train") -> list[Scene]:
     """One scene, or a set."""
-    part = "test" if split == "test" else "train"
     if form == "image":
-        return [sample_scene(rng, min_things=1 if rng.random() < 0.2 else 3, split=part)]  # type: ignore[arg-type]
-    return sample_set(rng, split=part)  # type: ignore[arg-type]
+        return [sample_scene(rng, min_things=1 if rng.random() < 0.2 else 3, split=split)]
+    return sample_set(rng, split=split)
 
 
-def draw_spatial(rng: random.Random, *, split: str = "train", unseen: bool = False) -> tuple[list[Scene], Item]:
+def draw_spatial(rng: random.Random) -> tuple[list[Scene], Item]:
     """A question on where things are, with its scene."""
     while True:
-        scenes = draw_scenes(rng, "image", split)
+        scenes = draw_scenes(rng, "image")
         if scenes[0].tower:
             continue
         # Asked for by name, a family is tried for long: few scenes of boxes have one.
         item = FAMILIES[rng.choice(SPATIAL)][1](rng, scenes[0])
-        if item is not None and item.wording.endswith(UNSEEN) == unseen:
+        if item is not None and not item.wording.endswith(UNSEEN):
             return scenes, item
 
 
-def draw_item(rng: random.Random, form: str, *, split: str = "train", unseen: bool = False) -> tuple[list[Scene], Item]:
+def draw_item(
+    rng: random.Random, form: str, *, split: Split = "train", unseen: bool = False
+) -> tuple[list[Scene], Item]:
     """A question with its scenes, in a wording that training may see, or in one it may not."""
     while True:
         scenes = draw_scenes(rng, form, split)

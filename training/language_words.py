@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from codevqa.miniworld.questions import Item
 from codevqa.miniworld.world import COLORS, KINDS, plural
@@ -32,27 +33,13 @@ NOUNS: tuple[str, ...] = tuple(
     object item shape figure symbol square star heart house tree fish
     """.split()  # noqa: SIM905
 )
-COMPOUNDS: tuple[str, ...] = (
-    "fire truck",
-    "traffic light",
-    "stop sign",
-    "parking meter",
-    "tennis racket",
-    "hot dog",
-    "wine glass",
-    "cell phone",
-    "teddy bear",
-    "hair dryer",
-    "baseball bat",
-    "street lamp",
-    "coffee cup",
-    "picnic table",
-    "soccer ball",
-    "fire hydrant",
-    "trash can",
-    "dining table",
-    "water bottle",
-    "palm tree",
+COMPOUNDS: tuple[str, ...] = tuple(
+    one.replace("-", " ")
+    for one in """
+    fire-truck traffic-light stop-sign parking-meter tennis-racket hot-dog wine-glass cell-phone teddy-bear hair-dryer
+    baseball-bat street-lamp coffee-cup picnic-table soccer-ball fire-hydrant trash-can dining-table water-bottle
+    palm-tree
+    """.split()  # noqa: SIM905
 )
 IRREGULAR = {
     "man": "men", "woman": "women", "child": "children", "person": "people", "knife": "knives", "shelf": "shelves",
@@ -134,11 +121,6 @@ def replace_words(text: str, words: Mapping[str, str]) -> str:
 
 def rename(rng: random.Random, item: Item, *, nouns: float = 0.7, adjectives: float = 0.35) -> Item:
     """Exchanges each kind and color of an item with some chance, alike in question, program and answer."""
-    return renamed(item, new_words(rng, item, nouns=nouns, adjectives=adjectives))
-
-
-def new_words(rng: random.Random, item: Item, *, nouns: float = 0.7, adjectives: float = 0.35) -> dict[str, str]:
-    """Draws other words for kinds and colors of an item, each with some chance."""
     used = set(re.findall(r"[a-z]+", f"{item.question} {item.program}".lower()))
     words: dict[str, str] = {}
     for kind in KINDS:
@@ -153,21 +135,12 @@ def new_words(rng: random.Random, item: Item, *, nouns: float = 0.7, adjectives:
             word = adjective(rng, any(item.type == family for family in _FIXED_COLORS))
             if word not in words.values() and word not in used:
                 words[color] = word
-    return words
-
-
-def renamed(item: Item, words: Mapping[str, str]) -> Item:
-    """Exchanges words of an item for others."""
     if not words:
         return item
-    return Item(
-        replace_words(item.question, words),
-        replace_words(item.answer, words),
-        reworded_program(item.program, words),
-        item.type,
-        item.form,
-        item.wording,
-    )
+    # In a program only what stands in quotes is language.
+    program = re.sub(r'"([^"\n]*)"', lambda quoted: f'"{replace_words(quoted[1], words)}"', item.program)
+    question, answer = (replace_words(text, words) for text in (item.question, item.answer))
+    return replace(item, question=question, answer=answer, program=program)
 
 
 _SYNONYMS = {
@@ -195,7 +168,7 @@ def reword(rng: random.Random, item: Item) -> Item:
     if rng.random() < 0.15:
         question = question.rstrip("?.") + rng.choice(("", "", "??", "!", ", please?"))
     question = articles(question)
-    return Item(question[:1].upper() + question[1:], item.answer, item.program, item.type, item.form, item.wording)
+    return replace(item, question=question[:1].upper() + question[1:])
 
 
 _SPELLED = tuple(
@@ -214,7 +187,7 @@ def misspell(rng: random.Random, item: Item) -> Item:
     question = item.question
     for word in rng.sample(present, min(len(present), rng.choice((1, 1, 2)))):
         question = re.sub(rf"\b{word}\b", _slip(rng, word), question, count=1)
-    return Item(question, item.answer, item.program, item.type, item.form, item.wording)
+    return replace(item, question=question)
 
 
 def _slip(rng: random.Random, word: str) -> str:
@@ -228,16 +201,6 @@ def _slip(rng: random.Random, word: str) -> str:
             word[:place] + rng.choice("aeiourtlns") + word[place + 1 :],
         )
     )
-
-
-def reworded_program(program: str, words: Mapping[str, str]) -> str:
-    """Exchanges words in the texts of a program."""
-    return "\n".join(_keep_case(line, words) for line in program.split("\n"))
-
-
-def _keep_case(line: str, words: Mapping[str, str]) -> str:
-    # Only what stands in quotes is language.
-    return re.sub(r'"([^"]*)"', lambda m: f'"{replace_words(m[1], words)}"', line)
 
 
 def general(rng: random.Random, form: str) -> Item:

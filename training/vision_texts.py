@@ -307,8 +307,8 @@ def keeps_out(text: str) -> bool:
     return not any((spec.color, spec.noun) in HELD_OUT for spec in mentions(text))
 
 
-def matching(rng: random.Random, scene: Scene, pairs: int, *, train: bool = True) -> tuple[list[str], list[bool]]:
-    """As many matching texts as others, ``pairs`` of each; in training none that names a held-out pair."""
+def matching(rng: random.Random, scene: Scene, pairs: int) -> tuple[list[str], list[bool]]:
+    """As many matching texts as others, ``pairs`` of each; none names a held-out pair."""
     texts: list[str] = []
     labels: list[bool] = []
     while len(texts) < 2 * pairs:
@@ -326,7 +326,7 @@ def matching(rng: random.Random, scene: Scene, pairs: int, *, train: bool = True
             pair = statements(rng, scene)
         if pair is None:
             pair = _one_pair(rng, scene)
-        if pair is not None and (not train or (keeps_out(pair[0]) and keeps_out(pair[1]))):
+        if pair is not None and keeps_out(pair[0]) and keeps_out(pair[1]):
             texts += pair
             labels += (True, False)
     return texts, labels
