@@ -28,7 +28,7 @@ import numpy as np
 import psutil
 from PIL import Image
 
-from codevqa import CodeVQA, Models, QuerySettings, Settings, Writer, WriterSettings
+from codevqa import CodeVQA, Models, Settings, Writer, WriterSettings
 from codevqa.core.images import Picture, load_picture
 from codevqa.core.trace import Form
 from codevqa.models.base import CaptionRequest, Completion, GenerationRequest, Match, MatchRequest, SimilarityRequest
@@ -68,12 +68,12 @@ class Instant:
         return "yes" if prompt.endswith("A:") else self._program(prompt.rsplit(": ", 1)[1])
 
 
-def engine(program: Callable[[str], str], workers: int) -> CodeVQA:
+def engine(program: Callable[[str], str], workers: int, *, ahead: bool = True) -> CodeVQA:
     """Returns an engine whose writer turns a question into a program."""
     models = Instant(program)
     prompts: dict[Form, PromptSet] = {"image": load_prompts("gqa"), "set": load_prompts("covr")}
     writer = Writer(models, prompts, settings=WriterSettings(selection="fixed", fit=False))
-    return CodeVQA(writer, Models(models, models, models), Settings(query=QuerySettings(), workers=workers))
+    return CodeVQA(writer, Models(models, models, models), Settings(workers=workers, ahead=ahead))
 
 
 def gqa_like(question: str) -> str:
@@ -162,17 +162,17 @@ def shown(values: Sequence[float]) -> str:
 
 def report(at_once: int, rounds: int) -> dict[str, object]:
     """Measures everything with so many questions at once, each engine once a round."""
-    questions, calls = (24 if at_once == 1 else at_once), ("get_pos", "query")
+    questions, calls = (24 if at_once == 1 else at_once), list(product(("get_pos", "query"), (False, True)))
     loaded, costs = pictures(), defaultdict[str, list[Cost]](list)
     with ExitStack() as engines:
-        measured: dict[str, tuple[Callable[[str], str], int]]
-        measured = {"program": (gqa_like, 2 * questions), "new shape": (new_shapes, 8)}
-        measured |= {f"{name} {n}": (calls_of(name, n), questions) for name, n in product(calls, (2, 18))}
         warm = {
-            name: (engines.enter_context(engine(program, at_once)), asked)
-            for name, (program, asked) in measured.items()
+            "program": (engine(gqa_like, at_once), 2 * questions),
+            "new shape": (engine(new_shapes, at_once), 8),
         }
+        for (name, ahead), several in product(calls, (2, 18)):
+            warm[f"{name} {ahead} {several}"] = (engine(calls_of(name, several), at_once, ahead=ahead), questions)
         for vqa, _ in warm.values():
+            engines.enter_context(vqa)
             asyncio.run(ask(vqa, at_once + 4, at_once, loaded))
         for _, (name, (vqa, asked)) in product(range(rounds), warm.items()):
             costs[name].append(asyncio.run(ask(vqa, asked, at_once, loaded)))
@@ -183,10 +183,11 @@ def report(at_once: int, rounds: int) -> dict[str, object]:
         "ms a program of a new shape, processor: engine": shown([one.own for one in costs["new shape"]]),
         "ms a program of a new shape, processor: sandbox": shown([one.sandbox for one in costs["new shape"]]),
     }
-    for name in calls:
-        pairs = list(zip(costs[f"{name} 2"], costs[f"{name} 18"], strict=True))
-        row[f"ms a call of {name}, wall"] = shown([(many.wall - few.wall) / 16 for few, many in pairs])
-        row[f"ms a call of {name}, processor"] = shown([(many.processor - few.processor) / 16 for few, many in pairs])
+    for name, ahead in calls:
+        pairs = list(zip(costs[f"{name} {ahead} 2"], costs[f"{name} {ahead} 18"], strict=True))
+        label = f"ms a call of {name}{', begun ahead' if ahead else ''}"
+        row[f"{label}, wall"] = shown([(many.wall - few.wall) / 16 for few, many in pairs])
+        row[f"{label}, processor"] = shown([(many.processor - few.processor) / 16 for few, many in pairs])
     return row
 
 

@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,25 +32,31 @@ from codevqa.models.lavis.parts import LavisCaptioner, LavisMatcher
 PIECES = 30_522
 """BERT's vocabulary."""
 
-Numbers = npt.NDArray[Any]
+Numbers: TypeAlias = npt.NDArray[Any]
+One = TypeVar("One")
+Caption = TypeVar("Caption")
 
 
 @dataclass(frozen=True)
-class Parity:
-    """How far the back end is from LAVIS; each list has one figure a picture."""
+class Found(Generic[One, Caption]):
+    """What one side computed, or how far it is from the other; each list has one entry a picture."""
 
-    itm: list[float]
+    itm: list[One]
     """The two ITM logits."""
-    itc: list[float]
+    itc: list[One]
     """The ITC scores with each text."""
-    gradcam: list[float]
+    gradcam: list[One]
     """The GradCAM maps of all tokens."""
-    relevance: list[float]
+    relevance: list[One]
     """The map averaged over the words, as ``match`` returns it."""
-    logits: list[float]
+    logits: list[One]
     """The captioner's logits over the prompt."""
-    captions: list[bool]
-    """Whether the greedy captions are the same tokens."""
+    captions: list[Caption]
+    """The greedy captions, or whether they are the same tokens."""
+
+
+Side: TypeAlias = Found[Numbers, list[int]]
+Parity: TypeAlias = Found[float, bool]
 
 
 @dataclass(frozen=True)
@@ -61,19 +67,7 @@ class Asked:
     captions: list[CaptionRequest]
 
 
-@dataclass(frozen=True)
-class Found:
-    """What one side computed; each list has one entry a picture."""
-
-    itm: list[Numbers]
-    itc: list[Numbers]
-    gradcam: list[Numbers]
-    relevance: list[Numbers]
-    logits: list[Numbers]
-    captions: list[list[int]]
-
-
-def ask(asked: Asked, matcher: BlipMatcher | LavisMatcher, captioner: BlipCaptioner | LavisCaptioner) -> Found:
+def ask(asked: Asked, matcher: BlipMatcher | LavisMatcher, captioner: BlipCaptioner | LavisCaptioner) -> Side:
     """Has one side compute everything."""
     maps, itm = zip(*matcher.token_maps(asked.pairs), strict=True)
     every = [SimilarityRequest(one.picture, other.text) for one in asked.pairs for other in asked.pairs]
@@ -87,7 +81,7 @@ def ask(asked: Asked, matcher: BlipMatcher | LavisMatcher, captioner: BlipCaptio
     )
 
 
-def compare(ours: Found, theirs: Found) -> Parity:
+def compare(ours: Side, theirs: Side) -> Parity:
     """Measures how far the one side is from the other."""
 
     def apart(name: str) -> list[float]:
