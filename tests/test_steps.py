@@ -271,7 +271,7 @@ def test_steps_of_a_trace() -> None:
     }
     steps = judge.steps(example("street"), trace)
     assert [(step.index, step.right) for step in steps] == [(2, False), (3, True), (4, None)]
-    assert (steps[0].truth, steps[0].value, steps[0].text) == ("red", "blue", "What color is the car?")
+    assert (steps[0].name, steps[0].truth) == ("query", "red")
 
 
 @pytest.mark.parametrize("image", [{"image": 3}, {"image": 0}, None, "image 1", {"image": "1"}])
@@ -316,15 +316,14 @@ def test_summary() -> None:
         "wrong, steps right": 1,
         "wrong, a step wrong": 1,
     }
-    assert found.several == {"right, steps right": 1, "right, a step wrong": 1}
-    assert found.calls == {"query": (6, 5, 5), "get_pos": (2, 2, 0)}
-    assert found.wrong_reason is not None and (found.wrong_reason.value, found.wrong_reason.n) == (1 / 3, 3)
-    assert found.wrong_reason_several is not None and found.wrong_reason_several.value == 0.5
-    assert found.step_accuracy is not None and found.step_accuracy.value == 5 / 7
-    assert found.step_accuracy.clusters == 5  # calls of one question go together
-    assert {name: one.n for name, one in found.call_accuracy.items()} == {"query": 5, "get_pos": 2}
-    assert found.examples == ["2"]
-    assert json.loads(json.dumps(found.to_dict()))["judged"] == 5
+    assert found.calls == {"query": 6, "get_pos": 2}
+    shares = {name: (share.value, share.n, share.clusters) for name, share in found.shares.items()}
+    assert shares == {
+        "query": (1, 5, 4),
+        "get_pos": (0, 2, 2),
+        "all": (5 / 7, 7, 5),  # calls of one question go together
+        "wrong reason": (1 / 3, 3, 3),
+    }
     assert outcome(True, []) is None
 
 

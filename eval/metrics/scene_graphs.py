@@ -14,8 +14,8 @@ because no graph lists it, unless the graphs are said to be complete.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ __all__ = [
     "SceneGraphs",
     "SceneObject",
     "canonical",
+    "family",
     "find_scene_graphs",
     "load_scene_graphs",
     "singular",
@@ -59,20 +60,8 @@ BROAD = frozenset(
 )
 """Nouns for which an object may be meant that the graph calls by a narrower name."""
 
-_EXCLUSIVE = frozenset().union(*FAMILIES.values())
 _SPELLINGS = {"grey": "gray", "golden": "gold", "blonde": "blond", "big": "large", "little": "small", "wood": "wooden"}
-_PLURALS = {
-    "men": "man",
-    "women": "woman",
-    "children": "child",
-    "people": "person",
-    "feet": "foot",
-    "teeth": "tooth",
-    "leaves": "leaf",
-    "knives": "knife",
-    "shelves": "shelf",
-    "buses": "bus",
-}
+_PLURALS = {"men": "man", "women": "woman", "children": "child", "people": "person", "feet": "foot", "buses": "bus"}
 _PAIRS = frozenset(("glasses", "sunglasses", "pants", "jeans", "shorts", "scissors", "goggles", "tights"))
 """Words that end in s and are no plural of the word without it."""
 
@@ -82,16 +71,19 @@ def canonical(word: str) -> str:
     return _SPELLINGS.get(word, word)
 
 
+def family(attribute: str) -> frozenset[str]:
+    """Returns the attributes of which an object has one at most, such as all colors for ``red``; else none."""
+    return next((words for words in FAMILIES.values() if attribute in words), frozenset())
+
+
 def singular(name: str) -> str:
     """Returns a name with its last word in the singular, as far as simple rules go."""
     head, _, word = name.rpartition(" ")
     if word in _PLURALS:
         word = _PLURALS[word]
     elif word not in _PAIRS and not word.endswith(("ss", "us", "is")):
-        for ending, instead in (("ies", "y"), ("ches", "ch"), ("shes", "sh"), ("xes", "x"), ("sses", "ss"), ("s", "")):
-            if word.endswith(ending) and len(word) > len(ending) + 1:
-                word = word.removesuffix(ending) + instead
-                break
+        word = re.sub(r"(?<=..)ies$", "y", word) if word.endswith("ies") else word
+        word = re.sub(r"(?<=ch|sh|ss)es$|(?<=x)es$|(?<=..)s$", "", word)
     return f"{head} {word}".strip()
 
 
@@ -101,9 +93,6 @@ class ObjectPhrase:
 
     noun: str
     attributes: frozenset[str] = frozenset()
-
-    def __str__(self) -> str:
-        return " ".join([*sorted(self.attributes), self.noun])
 
 
 @dataclass(frozen=True)
@@ -123,8 +112,7 @@ class SceneObject:
         """Whether it has an attribute; None where the annotation does not tell."""
         if attribute in self.attributes:
             return True
-        family = next((words for words in FAMILIES.values() if attribute in words), frozenset[str]())
-        return False if complete or self.attributes & family else None
+        return False if complete or self.attributes & family(attribute) else None
 
 
 @dataclass(frozen=True)
@@ -136,23 +124,14 @@ class SceneGraph:
     objects: Mapping[str, SceneObject]
 
 
-@dataclass
-class SceneGraphs(Mapping[str, SceneGraph]):
+class SceneGraphs(dict[str, SceneGraph]):
     """Graphs by image id, with the vocabulary of the file they come from."""
 
-    graphs: dict[str, SceneGraph] = field(default_factory=dict)
-    names: set[str] = field(default_factory=set)
-    attributes: set[str] = field(default_factory=set)
-    relations: set[str] = field(default_factory=set)
-
-    def __getitem__(self, key: str) -> SceneGraph:
-        return self.graphs[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.graphs)
-
-    def __len__(self) -> int:
-        return len(self.graphs)
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+        self.attributes: set[str] = set()
+        self.relations: set[str] = set()
 
     def add(self, key: str, record: Mapping[str, Any], *, keep: bool = True) -> None:
         """Reads one record; one that is not kept still adds to the vocabulary.
@@ -170,7 +149,7 @@ class SceneGraphs(Mapping[str, SceneGraph]):
             self.attributes |= one.attributes
             self.relations |= {name for name, _ in one.relations}
         if keep:
-            self.graphs[key] = graph
+            self[key] = graph
 
     def parse(self, text: str, nouns: Collection[str] = ()) -> ObjectPhrase | None:
         """Reads ``the large red stars``; None where a word is not in the vocabulary.
@@ -184,7 +163,7 @@ class SceneGraphs(Mapping[str, SceneGraph]):
             noun = singular(" ".join(words[cut:]))
             if noun in self.names or noun in nouns or noun in GENERIC:
                 attributes = frozenset(map(canonical, words[:cut]))
-                known = all(one in self.attributes or one in _EXCLUSIVE for one in attributes)
+                known = all(one in self.attributes or family(one) for one in attributes)
                 return ObjectPhrase(noun, attributes) if known else None
         return None
 

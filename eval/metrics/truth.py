@@ -7,13 +7,13 @@ is told before the value is looked at, so that what can be judged never depends 
 It rests on names, attributes, relations and boxes of the graph, and on two things that GQA's own program of the
 question says: which objects a noun stands for (``select: clothing (693480)``, where the graph has a suit), and that
 there is none (``select: horse (-)``). Everything else is unknown: in graphs made by people, what is not listed may
-still be there. ``complete`` says that the graphs list everything; then absence and number can be told as well.
+still be there. ``complete`` says that the graphs list everything; then they also tell absence and number.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,17 +26,15 @@ from .scene_graphs import (
     SceneGraphs,
     SceneObject,
     canonical,
+    family,
     singular,
 )
+from .text import NUMBERS
 
 __all__ = ["GRID", "Gold", "SceneJudge", "Truth", "gold_of"]
 
 GRID = 24
 """Positions count in patches of a 24x24 grid, y upwards."""
-
-_NUMBERS = dict(
-    zip(("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"), range(11), strict=True)
-)
 _OPPOSITES = {
     "to the left of": "to the right of",
     "to the right of": "to the left of",
@@ -57,49 +55,33 @@ class Truth:
 class Gold:
     """What the data set's own program says about nouns."""
 
-    ids: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    ids: Mapping[str, Collection[str]] = field(default_factory=dict)
     """Objects that a noun certainly stands for."""
     absent: frozenset[ObjectPhrase] = frozenset()
     """What the program looks for in vain."""
 
 
 def gold_of(semantic: Iterable[Mapping[str, Any]]) -> Gold:
-    """Reads GQA's functional program.
-
-    Args:
-        semantic: its steps, each with ``operation``, ``argument`` and ``dependencies``.
-    """
+    """Reads GQA's functional program: steps, each with ``operation``, ``argument`` and ``dependencies``."""
     steps = [one for one in semantic if isinstance(one, Mapping)]
     ids: dict[str, set[str]] = {}
     absent: set[ObjectPhrase] = set()
     for place, step in enumerate(steps):
         found = re.fullmatch(r"([^(]+?)\s*\(([^()]*)\)", str(step.get("argument", "")).strip())
-        operation = step.get("operation")
-        if found is None or operation not in ("select", "relate"):
+        if found is None or step.get("operation") not in ("select", "relate"):
             continue
         noun = singular(found[1].split(",")[0].strip().lower())
         if found[2].strip() != "-":
             ids.setdefault(noun, set()).update(part.strip() for part in found[2].split(","))
-        elif operation == "select":
-            attributes = _filters(steps, place)
-            if attributes is not None:
-                absent.add(ObjectPhrase(noun, attributes))
-    return Gold({noun: frozenset(one) for noun, one in ids.items()}, frozenset(absent))
-
-
-def _filters(steps: Sequence[Mapping[str, Any]], place: int) -> frozenset[str] | None:
-    """Attributes that the steps after a selection ask for; None where they ask for something else."""
-    attributes: set[str] = set()
-    while True:
-        after = [at for at, step in enumerate(steps) if list(step.get("dependencies") or ()) == [place]]
-        narrowing = [at for at in after if str(steps[at].get("operation", "")).startswith("filter")]
-        if not narrowing:
-            return frozenset(attributes)
-        argument = str(steps[narrowing[0]].get("argument", "")).lower()
-        if len(narrowing) > 1 or not argument.isalpha():  # such as not(white)
-            return None
-        attributes.add(canonical(argument))
-        place = narrowing[0]
+        elif step["operation"] == "select":
+            last, attributes = place, set()
+            for at, after in enumerate(steps):
+                if after.get("dependencies") == [last] and str(after.get("operation")).startswith("filter"):
+                    attributes.add(canonical(str(after.get("argument")).lower()))
+                    last = at
+            if all(map(str.isalpha, attributes)):  # unlike not(white)
+                absent.add(ObjectPhrase(noun, frozenset(attributes)))
+    return Gold(ids, frozenset(absent))
 
 
 @dataclass(frozen=True)
@@ -113,127 +95,90 @@ class SceneJudge:
     complete: bool = False
 
     def question(self, text: str) -> Truth | None:
-        """Returns what is true of a question, None where it cannot be told."""
+        """Returns what is true of a question, None where the graph does not tell."""
         text = " ".join(text.lower().strip().rstrip("?. ").split())
-        text = re.sub(rf",? (?:here|visible|shown|{_PLACE})$", "", text)
+        text = re.sub(r",? (?:here|visible|shown|(?:in|on) (?:the|this) (?:image|picture|photo|scene))$", "", text)
         for pattern, judge in _QUESTIONS:
-            found = pattern.fullmatch(text)
-            if found:
-                truth = judge(self, **found.groupdict())
-                if truth is not None:
-                    return truth
-        return self._relation(text)
+            if (found := re.fullmatch(pattern, text)) and (truth := judge(self, **found.groupdict())):
+                return truth
+        return None
 
     def position(self, text: str) -> Truth | None:
         """Returns where something is: inside its box, or within a patch of it."""
         phrase = self._phrase(text)
         if phrase is None or self._vague(phrase) or self.present(phrase) is not True:
             return None
-        boxes = [
-            one.box
-            for one in self.graph.objects.values()
-            if self._called(one, phrase) and self.fits(one, phrase) is not False
-        ]
         across, up = GRID / self.graph.width, GRID / self.graph.height
-        grown = [(a * across - 1, GRID - d * up - 1, c * across + 1, GRID - b * up + 1) for a, b, c, d in boxes]
+        grown = [
+            (left * across - 1, right * across + 1, GRID - bottom * up - 1, GRID - top * up + 1)
+            for left, top, right, bottom in (one.box for one, fits in self._called(phrase) if fits is not False)
+        ]
 
         def holds(value: Any) -> bool:
             if not isinstance(value, list | tuple) or len(value) != 2:
                 return False
             x, y = value
-            return any(left <= x <= right and bottom <= y <= top for left, bottom, right, top in grown)
+            return any(left <= x <= right and bottom <= y <= top for left, right, bottom, top in grown)
 
-        shown = " or ".join(f"x {a:.1f}..{c:.1f}, y {b:.1f}..{d:.1f}" for a, b, c, d in grown)
-        return Truth(shown, holds)
+        return Truth(" or ".join("x {:.1f}..{:.1f}, y {:.1f}..{:.1f}".format(*box) for box in grown), holds)
 
     def shows(self, text: str) -> bool | None:
-        """Whether what a phrase describes is in the picture; None where it cannot be told."""
+        """Whether what a phrase describes is in the picture; None where the graph does not tell."""
         phrase = self._phrase(text)
         return None if phrase is None else self.present(phrase)
 
-    def fits(self, one: SceneObject, phrase: ObjectPhrase) -> bool | None:
-        """Whether a phrase describes an object; None where it cannot be told."""
-        if not self._called(one, phrase):  # but in graphs made by people a man may be a person too
-            return False if self.complete and phrase.noun in self.words.names else None
-        shown = [one.shows(attribute, complete=self.complete) for attribute in phrase.attributes]
-        return False if False in shown else None if None in shown else True
-
     def present(self, phrase: ObjectPhrase) -> bool | None:
-        """Whether there is what a phrase describes."""
-        fitting = [self.fits(one, phrase) for one in self.graph.objects.values()]
+        """Whether what a phrase describes is there; None where the graph does not tell."""
+        fitting = [fits for _, fits in self._called(phrase)]
         if True in fitting:
             return True
-        if phrase in self.gold.absent:
-            return False
-        return False if self.complete and None not in fitting else None
+        known = phrase in self.gold.absent or (self._lists(phrase) and None not in fitting)
+        return False if known else None
 
     # -- one kind of question each ------------------------------------------------------------------------------------
 
     def exists(self, what: str) -> Truth | None:
         """Is there a red star?"""
-        found = self.shows(what)
-        return None if found is None else _yes_no(found)
+        return _yes_no(self.shows(what))
 
-    def attribute(self, family: str, what: str) -> Truth | None:
+    def attribute(self, kind: str, what: str) -> Truth | None:
         """What color is the star?"""
-        family = "size" if family in ("big", "large") else family
-        shown = {frozenset(one.attributes & FAMILIES[family]) for one in self._named(what)}
-        if len(shown) != 1 or not (accepted := shown.pop()):
-            return None  # nothing such, or several that differ, or it is not annotated
-
-        def holds(value: Any) -> bool:
-            said = {canonical(word) for word in _words(value)} & FAMILIES[family]
-            return bool(said) and said <= accepted
-
-        return Truth(" or ".join(sorted(accepted)), holds)
+        return self._shared(what, FAMILIES["color" if kind == "color" else "size"])
 
     def verify(self, rest: str) -> Truth | None:
         """Is the star red?"""
         what, _, attribute = rest.rpartition(" ")
         shown = {one.shows(canonical(attribute), complete=self.complete) for one in self._named(what)}
-        if canonical(attribute) not in self._attributes() or len(shown) != 1:
-            return None
-        found = shown.pop()
-        return None if found is None else _yes_no(found)
+        return _yes_no(shown.pop()) if len(shown) == 1 and self._known(canonical(attribute)) else None
 
     def choose(self, rest: str, other: str) -> Truth | None:
         """Is the star red or blue?"""
         what, _, first = rest.rpartition(" ")
         options = {canonical(first), canonical(other.split()[-1])}
-        shown = {frozenset(one.attributes & options) for one in self._named(what)}
-        if not options <= self._attributes() or len(shown) != 1 or len(accepted := shown.pop()) != 1:
-            return None
-        return Truth(min(accepted), lambda value: {canonical(word) for word in _words(value)} & options == accepted)
+        found = self._shared(what, options) if all(map(self._known, options)) else None
+        return None if found is None or found.text not in options else found  # it may be both
 
     def name(self, what: str) -> Truth | None:
         """What is the red object?"""
         phrase = self._phrase(what)
         if phrase is None or phrase.noun not in GENERIC or not self.complete:
             return None
-        found = [one for one in self.graph.objects.values() if self.fits(one, phrase)]
-        if len(found) != 1:
-            return None
-        name = found[0].name
-        return Truth(name, lambda value: singular(" ".join(_words(value))) == name)
+        found = [one.name for one, fits in self._called(phrase) if fits]
+        return Truth(found[0], lambda value: singular(" ".join(_words(value))) == found[0]) if len(found) == 1 else None
 
     def number(self, what: str) -> Truth | None:
         """How many stars are there?"""
         phrase = self._phrase(what)
-        if phrase is None or not self.complete:
+        if phrase is None or not self._lists(phrase):
             return None
-        fitting = [self.fits(one, phrase) for one in self.graph.objects.values()]
-        if None in fitting:
-            return None
-        count = fitting.count(True)
-        return Truth(str(count), lambda value: _number(value) == count)
+        fitting = [fits for _, fits in self._called(phrase)]
+        count = str(fitting.count(True))
+        return None if None in fitting else Truth(count, lambda value: _said(value, str.isdecimal) == [count])
 
-    def _relation(self, text: str) -> Truth | None:
+    def relation(self, what: str) -> Truth | None:
         """Is the man to the left of the car?"""
-        found = re.fullmatch(r"(?:is|are) (the .+)", text)
-        if found is None:
-            return None
         for relation in sorted(self.words.relations, key=len, reverse=True):
-            one, between, other = found[1].partition(f" {relation} ")
+            one, between, other = what.partition(f" {relation} ")
             firsts, seconds = self._named(one), self._named(other)
             if between and firsts and seconds:
                 ids = {second.id for second in seconds}
@@ -241,26 +186,41 @@ class SceneJudge:
                 if relation in related:
                     return _yes_no(True)
                 single = len(firsts) == len(seconds) == 1
-                no = self.complete or _OPPOSITES.get(relation) in related
-                return _yes_no(False) if single and no else None
+                return _yes_no(False) if single and (self.complete or _OPPOSITES.get(relation) in related) else None
         return None
 
     # -- small parts --------------------------------------------------------------------------------------------------
 
     def _phrase(self, text: str) -> ObjectPhrase | None:
-        return self.words.parse(" ".join(text.lower().strip(" ?.").split()), self.gold.ids.keys() | self._sought())
+        nouns = self.gold.ids.keys() | {phrase.noun for phrase in self.gold.absent}
+        return self.words.parse(" ".join(text.lower().strip(" ?.").split()), nouns)
+
+    def _called(self, phrase: ObjectPhrase) -> list[tuple[SceneObject, bool | None]]:
+        """Objects that the phrase's noun names, each with whether it has the attributes."""
+        found: list[tuple[SceneObject, bool | None]] = []
+        for one in self.graph.objects.values():
+            if one.name == phrase.noun or phrase.noun in GENERIC or one.id in self.gold.ids.get(phrase.noun, ()):
+                shown = [one.shows(attribute, complete=self.complete) for attribute in phrase.attributes]
+                found.append((one, False if False in shown else None if None in shown else True))
+        return found
 
     def _named(self, text: str) -> list[SceneObject]:
         """Objects that a phrase certainly describes; none where others might be meant."""
         phrase = self._phrase(text)
-        if phrase is None or self._vague(phrase):
-            return []
-        called = [(one, self.fits(one, phrase)) for one in self.graph.objects.values() if self._called(one, phrase)]
+        called = [] if phrase is None or self._vague(phrase) else self._called(phrase)
         return [] if None in [fits for _, fits in called] else [one for one, fits in called if fits]
 
-    def _called(self, one: SceneObject, phrase: ObjectPhrase) -> bool:
-        """Whether the phrase's noun names the object."""
-        return one.name == phrase.noun or phrase.noun in GENERIC or one.id in self.gold.ids.get(phrase.noun, ())
+    def _shared(self, what: str, options: Collection[str]) -> Truth | None:
+        """Which of the options all that the phrase describes have; None where they differ, or have none."""
+        shown = {one.attributes & frozenset(options) for one in self._named(what)}
+        if len(shown) != 1 or not (accepted := shown.pop()):
+            return None
+
+        def holds(value: Any) -> bool:
+            said = _said(value, options.__contains__)
+            return bool(said) and accepted.issuperset(said)
+
+        return Truth(" or ".join(sorted(accepted)), holds)
 
     def _vague(self, phrase: ObjectPhrase) -> bool:
         """Whether more may be meant than the graph calls by the noun."""
@@ -268,44 +228,37 @@ class SceneJudge:
             phrase.noun in GENERIC or (phrase.noun in BROAD and phrase.noun not in self.gold.ids)
         )
 
-    def _sought(self) -> set[str]:
-        return {phrase.noun for phrase in self.gold.absent}
+    def _lists(self, phrase: ObjectPhrase) -> bool:
+        """Whether the graph lists all that the noun names: it may call a suit clothing, or a man a person."""
+        return self.complete and (phrase.noun in self.words.names or phrase.noun in GENERIC or not self.graph.objects)
 
-    def _attributes(self) -> set[str]:
-        return self.words.attributes.union(*FAMILIES.values())
+    def _known(self, attribute: str) -> bool:
+        return attribute in self.words.attributes or bool(family(attribute))
 
 
-_PLACE = r"(?:in|on) (?:the|this) (?:image|picture|photo|photograph|scene)"
-_QUESTIONS: tuple[tuple[re.Pattern[str], Callable[..., Truth | None]], ...] = tuple(
-    (re.compile(pattern), judge)
-    for pattern, judge in (
-        (r"(?:is|are) there (?P<what>.+)", SceneJudge.exists),
-        (r"do(?:es)? (?:the|this) (?:image|picture|photo|scene) (?:show|contain|have) (?P<what>.+)", SceneJudge.exists),
-        (r"(?:can|do) you see (?P<what>.+)", SceneJudge.exists),
-        (r"(?:what|which) (?P<family>color|size) (?:is|are) (?P<what>the .+)", SceneJudge.attribute),
-        (r"(?:what|which) (?P<family>color|size) do(?:es)? (?P<what>the .+) have", SceneJudge.attribute),
-        (r"what(?: is|'s) the (?P<family>color|size) of (?P<what>the .+)", SceneJudge.attribute),
-        (r"how (?P<family>big|large) (?:is|are) (?P<what>the .+)", SceneJudge.attribute),
-        (r"(?:is|are) (?P<rest>the .+) or (?P<other>.+)", SceneJudge.choose),
-        (r"(?:is|are) (?P<rest>the .+)", SceneJudge.verify),
-        (r"what is (?P<what>the .+)", SceneJudge.name),
-        (r"how many (?P<what>.+) (?:are there|are)", SceneJudge.number),
-        (r"how many (?P<what>.+) (?:do|can) you see", SceneJudge.number),
-        (r"how many (?P<what>.+) does the (?:image|picture|photo) show", SceneJudge.number),
-    )
+_QUESTIONS: tuple[tuple[str, Callable[..., Truth | None]], ...] = (
+    (r"(?:(?:is|are) there|(?:can|do) you see) (?P<what>.+)", SceneJudge.exists),
+    (r"do(?:es)? (?:the|this) (?:image|picture|photo|scene) (?:show|contain|have) (?P<what>.+)", SceneJudge.exists),
+    (r"(?:what|which) (?P<kind>color|size) (?:is|are|do|does) (?P<what>the .+?)(?: have)?", SceneJudge.attribute),
+    (r"what(?: is|'s) the (?P<kind>color|size) of (?P<what>the .+)", SceneJudge.attribute),
+    (r"how (?P<kind>big|large) (?:is|are) (?P<what>the .+)", SceneJudge.attribute),
+    (r"(?:is|are) (?P<rest>the .+) or (?P<other>.+)", SceneJudge.choose),
+    (r"(?:is|are) (?P<rest>the .+)", SceneJudge.verify),
+    (r"(?:is|are) (?P<what>the .+)", SceneJudge.relation),
+    (r"what is (?P<what>the .+)", SceneJudge.name),
+    (r"how many (?P<what>.+?) (?:are(?: there)?|(?:do|can) you see|does the \w+ show)", SceneJudge.number),
 )
 
 
-def _yes_no(true: bool) -> Truth:
+def _yes_no(true: bool | None) -> Truth | None:
     said = "yes" if true else "no"
-    return Truth(said, lambda value: _words(value)[:1] == [said])
+    return None if true is None else Truth(said, lambda value: _words(value)[:1] == [said])
 
 
 def _words(value: Any) -> list[str]:
     return re.findall(r"[\w'-]+", str(value).lower())
 
 
-def _number(value: Any) -> int | None:
-    found = [_NUMBERS.get(word, int(word) if word.isdecimal() else None) for word in _words(value)]
-    numbers = [one for one in found if one is not None]
-    return numbers[0] if len(numbers) == 1 else None
+def _said(value: Any, wanted: Callable[[str], bool]) -> list[str]:
+    """The words of a value that are wanted, in the spelling by which they are compared."""
+    return [word for one in _words(value) if wanted(word := canonical(NUMBERS.get(one, one)))]

@@ -336,30 +336,25 @@ def step_scores(steps: StepSummary | None) -> Iterator[Section]:
     """How many right answers rest on what is true."""
     if steps is None:
         return
-    judged = sum(one[1] for one in steps.calls.values())
-    calls = sum(one[0] for one in steps.calls.values())
-    if not judged:
+    every = steps.shares.get("all")
+    if every is None:
         yield Section("Right for the right reason", ("No step could be judged by the scene graphs.",))
         return
+    calls = steps.calls | {"all": sum(steps.calls.values())}
     text = (
-        f"Of the right answers with a step that scene graphs can judge, {percent(steps.wrong_reason)} rest on a false "
-        f"value; of those with two such steps or more, {percent(steps.wrong_reason_several)}.",
-        f"Judged were {judged:,} of {calls:,} calls, in {steps.judged:,} of {steps.questions:,} questions whose "
-        f"program ran to its end; {steps.failed:,} more failed. What a graph does not tell is left out.",
+        f"Of the right answers with a step that scene graphs can judge, {percent(steps.shares.get('wrong reason'))} "
+        "rest on a false value.",
+        f"{every.n:,} of {calls['all']:,} calls were judged, in {steps.judged:,} of {steps.questions:,} questions "
+        f"whose program ran to its end. {steps.failed:,} more failed. What a graph does not tell is left out.",
     )
     names = ("right, steps right", "right, a step wrong", "wrong, steps right", "wrong, a step wrong")
-    rows = [(name, f"{steps.outcomes.get(name, 0):,}", f"{steps.several.get(name, 0):,}") for name in names]
+    found = [(name, count, steps.shares.get(name)) for name, count in calls.items()]
+    rows = [(name, f"{count:,}", f"{share.n if share else 0:,}", percent(share)) for name, count, share in found]
     tables = (
-        Table(("Answer, judged steps", "Questions", "With two judged steps or more"), tuple(rows)),
-        Table(("Primitive", "Calls", "Judged", "Right of the judged"), tuple(_calls(steps))),
+        Table(("Answer, judged steps", "Questions"), tuple((name, f"{steps.outcomes[name]:,}") for name in names)),
+        Table(("Primitive", "Calls", "Judged", "Right of the judged"), tuple(rows)),
     )
     yield Section("Right for the right reason", text, tables)
-
-
-def _calls(steps: StepSummary) -> Iterator[tuple[str, ...]]:
-    for name, (count, judged, _) in steps.calls.items():
-        yield name, f"{count:,}", f"{judged:,}", percent(steps.call_accuracy.get(name))
-    yield "all", *(f"{sum(one[at] for one in steps.calls.values()):,}" for at in (0, 1)), percent(steps.step_accuracy)
 
 
 def corpus(summary: Summary) -> Iterator[Section]:
