@@ -218,10 +218,10 @@ def test_the_preset_may_come_from_the_environment(codevqa: CommandLine) -> None:
         (("lavis", "--python", "python3.11"), "--python does nothing without install."),
         (("export", ".", "--format", "leaderboard", "--out", "a.md", "--repeat", "1"), "do nothing with --format"),
         (("ask",), "No picture was given"),
-        (("ask", "-"), "cannot be typed on"),
+        (("ask", "-"), "so you cannot type questions"),
         (
             ("ask", "https://example.org/a.png", "-q", "What?"),
-            "is an address of the web, not a file. Download the picture",
+            "is a web address, not a file. Download the picture",
         ),
         (("ask", str(GARDEN), "--questions", "a.jsonl"), "IMAGE does not go with --questions"),
         (("ask", "--questions", "none.jsonl"), "No file none.jsonl"),

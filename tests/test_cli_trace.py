@@ -133,7 +133,7 @@ def test_a_place_that_cannot_be_written_is_told_before_models_are_loaded(tmp_pat
     for place, words in places.items():
         assert_one_clear_line(codevqa("ask", str(GARDEN), "-q", "Is it red?", "--trace", place, "--quiet"), words)
     done = codevqa("run", str(program), str(GARDEN), "--trace", str(program), "--quiet")
-    assert_one_clear_line(done, "it exists, and is no trace page")
+    assert_one_clear_line(done, "it exists and is not a trace page")
     assert program.read_text() == "answer = 1\n"
     assert "loading" not in codevqa("ask", str(GARDEN), "-q", "Is it red?", "--trace", str(tmp_path)).stderr
 
@@ -148,7 +148,7 @@ def test_a_file_that_is_no_page_is_replaced_by_one(tmp_path: Path, scripted: lis
     os.mkfifo(pipe)
     before = {one: one.read_bytes() for one in (copy, text, other)}
     for place in (copy, link, text, other, pipe):
-        with pytest.raises(InputError, match="it exists, and is no trace page"):
+        with pytest.raises(InputError, match="it exists and is not a trace page"):
             ask([str(GARDEN)], "Is it red?", trace=place)
     assert {one: one.read_bytes() for one in before} == before and pipe.is_fifo() and "opened" not in scripted
 

@@ -341,7 +341,7 @@ def test_a_value_set_changes_what_is_read(codevqa: CommandLine) -> None:
 
 def test_set_without_a_value_points_to_as_set(codevqa: CommandLine) -> None:
     done = codevqa("ask", str(GARDEN), "-q", "Is it red?", "--set", "--json")
-    assert_one_clear_line(done, "--set '--json' is no NAME=VALUE, such as query.captions=3.")
+    assert_one_clear_line(done, "--set '--json' must be NAME=VALUE, such as query.captions=3.")
     assert "--as-set" in done.stderr
 
 

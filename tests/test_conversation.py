@@ -40,11 +40,11 @@ def test_a_line_that_fails_ends_the_script_or_goes_unsaid(tmp_path: Path, codevq
         ":program": "Nothing has been answered yet.",
         ":trace": "0 files were given. Give 1.",
         ":trace 'a": "No closing quotation.",
-        f":trace {copy}": "it exists, and is no trace page",
+        f":trace {copy}": "it exists and is not a trace page",
         ":open": "No picture was given.",
         ":open none.png": "No picture at none.png.",
         ":open -": "No picture at -.",
-        ":open http://127.0.0.1/a.png": "is an address of the web, not a file.",
+        ":open http://127.0.0.1/a.png": "is a web address, not a file.",
         ":shut": "No command :shut.",
         "x" * 1001: "The question has 1,001 characters.",
         "\udcff": "half a surrogate pair",  # a byte that is not UTF-8

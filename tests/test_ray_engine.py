@@ -249,8 +249,8 @@ def rows_of(out: Path) -> int:
     ("words", "said"),
     [
         (["--engine", "odd"], "No engine 'odd'. There are: local, ray."),
-        (["--ray-actors", "2"], "The local engine has no actors. Give --engine ray."),
-        (["--ray-address", "auto"], "The local engine has no actors. Give --engine ray."),
+        (["--ray-actors", "2"], "--ray-actors needs --engine ray."),
+        (["--ray-address", "auto"], "--ray-actors needs --engine ray."),
         (["--engine", "ray", "--ray-actors", "0"], "0 actors cannot work. Give at least one."),
         (["--engine", "ray", "--ray-actors", "2000"], "CPUs for 2000 actors. Each takes one: give fewer."),
     ],

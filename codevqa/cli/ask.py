@@ -14,11 +14,11 @@ from .trace_file import Trace, check_place, write_trace
 if TYPE_CHECKING:
     from ..engine.request import AskOptions
 
-_IMAGE = typer.Argument(metavar="IMAGE...", help="One picture, or several for a set; - reads standard input.")
+_IMAGE = typer.Argument(metavar="IMAGE...", help="One picture, or several as a set. - reads standard input.")
 Images = Annotated[list[str], _IMAGE]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Evidence = Annotated[bool, typer.Option(help="With --json: captions, maps and prompts of each call too.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress on standard error.")]
+Evidence = Annotated[bool, typer.Option(help="With --json: add captions, maps and prompts of each call.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress on standard error.")]
 
 
 def ask(
@@ -28,27 +28,25 @@ def ask(
         typer.Option(
             "--question",
             "-q",
-            help="The question, or a statement to judge. Without it, questions are read one after another.",
+            help="The question, or a statement to judge. Without -q, type questions one after another.",
         ),
     ] = None,
     questions: Annotated[
         str | None,
         typer.Option(
             metavar="FILE.jsonl",
-            help='Answer every line of a file, {"images": ["a.png"], "question": "..."}, pictures beside the file;'
-            " prints a line of JSON for each. - reads standard input.",
+            help='A file with one question a line: {"images": ["a.png"], "question": "..."}. Paths start at the file.'
+            " Prints one JSON line for each. - reads standard input.",
         ),
     ] = None,
     preset: Preset = None,
     config: Config = None,
     compat: Compat = None,
-    dataset: Annotated[str | None, typer.Option(help="Prompt set, such as gqa or nlvr2, or a folder.")] = None,
+    dataset: Annotated[str | None, typer.Option(help="Prompt set: gqa, nlvr2, ... or a folder.")] = None,
     language_model: LanguageModel = None,
     form: PromptForm = None,
     method: Annotated[str, typer.Option(help="codevqa, or pnpvqa: the baseline without a program.")] = "codevqa",
-    shots: Annotated[
-        int | None, typer.Option(min=0, help="Examples in the prompt; else the preset's or the prompt set's number.")
-    ] = None,
+    shots: Annotated[int | None, typer.Option(min=0, help="Number of examples in the prompt.")] = None,
     as_set: Annotated[bool, typer.Option("--as-set", help="Treat even one picture as a set.")] = False,
     sets: Sets = None,
     trace: Trace = None,
@@ -56,7 +54,10 @@ def ask(
     evidence: Evidence = False,
     quiet: Quiet = False,
 ) -> None:
-    """Answer a question about one picture or several, questions as they are typed, or a file of them."""
+    """Answer questions about one picture or several.
+
+    Give one question with -q, a file of questions with --questions, or type them one after another.
+    """
     from .checks import check_command, check_question, declined_at_once
 
     check_command(images, question, questions, trace, method, shots)

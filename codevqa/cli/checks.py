@@ -75,14 +75,14 @@ def check_command(
     if method not in ("codevqa", "pnpvqa"):
         raise InputError(f"No method {method!r}.", hint="There are: codevqa, pnpvqa.")
     if method == "pnpvqa" and shots is not None:
-        raise InputError("--shots does nothing with --method pnpvqa.", hint="It has --set query.shots=NUMBER.")
+        raise InputError("--shots does nothing with --method pnpvqa.", hint="Use --set query.shots=NUMBER.")
     if questions is not None:
         beside = {"IMAGE": images, "--question": question, "--trace": trace}
         for name, value in beside.items():
             if value:
                 raise InputError(f"{name} does not go with --questions.", hint="The file names pictures and questions.")
     elif question is None and STDIN in (images or ()):
-        raise InputError("Standard input is the picture, and cannot be typed on.", hint="Give -q QUESTION.")
+        raise InputError("Standard input holds the picture, so you cannot type questions.", hint="Give -q QUESTION.")
 
 
 def check_question(question: str, choice: Chosen) -> str:

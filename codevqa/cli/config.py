@@ -19,9 +19,9 @@ def config(
     form: PromptForm = None,
     sets: Sets = None,
 ) -> None:
-    """Print every number and model as TOML, with where it comes from. Loads no model.
+    """Print every setting and model as TOML, with its origin.
 
-    What is printed can be changed and given to --config, or to --preset.
+    Loads no model. Save the output, edit it, and give it to --config or --preset.
     """
     from ..presets.configuration import configure
 

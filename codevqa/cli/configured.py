@@ -35,18 +35,18 @@ Preset = Annotated[
 ]
 Config = Annotated[
     Path | None,
-    typer.Option("--config", metavar="FILE.toml", help="Values from a file, such as 'codevqa config' prints."),
+    typer.Option("--config", metavar="FILE.toml", help="Read values from a file, as 'codevqa config' prints them."),
 ]
 Compat = Annotated[
     str | None,
-    typer.Option("--compat", help="release: as the paper's released code does where there is a choice."),
+    typer.Option("--compat", help="release: do what the paper's released code does."),
 ]
 Sets = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="One value, such as query.captions=3 or matcher.dtype=float32; repeatable. 'codevqa config' prints all.",
+        help="Set one value, such as query.captions=3; repeatable. 'codevqa config' lists all names.",
     ),
 ]
 LanguageModel = Annotated[
@@ -56,14 +56,14 @@ LanguageModel = Annotated[
         "--lm",
         envvar="CODEVQA_LANGUAGE_MODEL",
         callback=_ambient,
-        help="Another language model: transformers:ID, transformers-int8:ID, openai:NAME,"
-        " openai-completion:NAME; a server is told by OPENAI_BASE_URL and OPENAI_API_KEY.",
+        help="Use another language model: transformers:ID, transformers-int8:ID, openai:NAME or"
+        " openai-completion:NAME. OPENAI_BASE_URL and OPENAI_API_KEY name the server.",
     ),
 ]
 PromptForm = Annotated[
     str | None,
     typer.Option(
-        help="Form of the prompts: chat, completion (the paper's text), or auto: what suits the language model.",
+        help="Form of prompts: chat, completion (the paper's), or auto, which suits the language model.",
     ),
 ]
 _FLAGS: Mapping[str, tuple[str, ...]] = {
@@ -109,7 +109,7 @@ def chosen(
     given = [(name, value) for name, value in flags.items() if value is not None]
     given.sort(key=lambda one: not isinstance(one[1], Ambient))
     if unsaid := next((name for name, value in given if value == "none"), None):
-        raise InputError(f"--{unsaid.replace('_', '-')} none says nothing.", hint="Leave it out.")
+        raise InputError(f"--{unsaid.replace('_', '-')} does not accept none.", hint="Omit it.")
     for name, value in given:
         origin = "environment" if isinstance(value, Ambient) else f"--{name.replace('_', '-')}"
         layers.append(Layer(origin, dict.fromkeys(_FLAGS[name], value)))
@@ -124,7 +124,7 @@ def _pair(word: str) -> tuple[str, str]:
         from ..core.errors import InputError
 
         raise InputError(
-            f"--set {word!r} is no NAME=VALUE, such as query.captions=3.",
+            f"--set {word!r} must be NAME=VALUE, such as query.captions=3.",
             hint="To ask about one picture as a set, give --as-set.",
         )
     return name.strip(), value.strip()

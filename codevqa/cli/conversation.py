@@ -71,7 +71,7 @@ class Conversation:
                         raise
                     warn("interrupted")
         if not (typed or self._told):
-            raise InputError("No question was given.", hint="Give -q QUESTION, or a question a line.")
+            raise InputError("No question was given.", hint="Give -q QUESTION, or one question on each line.")
         return int(self.failed and not typed)
 
     def _next(self, typed: bool) -> str | None:
@@ -170,7 +170,7 @@ def _lines_kept(typed: bool) -> Iterator[None]:
         file.touch(mode=0o600)
         readline.read_history_file(file)
     except OSError as error:
-        warn(f"what is typed is not kept: {file}: {error.strerror}")
+        warn(f"cannot keep a history of questions: {file}: {error.strerror}")
         yield
         return
     try:

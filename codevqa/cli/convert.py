@@ -10,12 +10,12 @@ import typer
 
 def convert(
     file: Annotated[Path, typer.Argument(metavar="FILE.pth", help="A BLIP matcher or captioner as LAVIS saves it.")],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to make.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to create.")],
     vocabulary: Annotated[
-        Path | None, typer.Option(help="The vocab.txt it was trained with; else bert-base-uncased's, from the hub.")
+        Path | None, typer.Option(help="Its vocab.txt. Without it: bert-base-uncased's, from the hub.")
     ] = None,
 ) -> None:
-    """Make a folder that blip: loads from a checkpoint of LAVIS."""
+    """Convert a LAVIS checkpoint to a folder that blip: loads."""
     from ..models.blip.lavis_names import convert_lavis
     from .show import warn
 

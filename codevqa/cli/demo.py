@@ -16,26 +16,29 @@ def demo(
     config: Config = None,
     compat: Compat = None,
     host: Annotated[
-        str, typer.Option(help="Address to listen on; any but 127.0.0.1 lets other machines in.")
+        str, typer.Option(help="Address to listen on. Any other than 127.0.0.1 lets other machines in.")
     ] = "127.0.0.1",
     port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.", show_default="7860")
+        int | None, typer.Option(min=0, max=65535, help="Port to listen on. 0 picks a free one.", show_default="7860")
     ] = None,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")] = True,
     language_model: LanguageModel = None,
     sets: Sets = None,
     name: Annotated[
-        list[str] | None, typer.Option(help="A name that visitors may address it by, such as a proxy's; repeatable.")
+        list[str] | None, typer.Option(help="A host name that visitors can use, such as a proxy's; repeatable.")
     ] = None,
     auth: Annotated[
         str | None,
         typer.Option(
-            help="NAME:PASSWORD that visitors have to give.", envvar="CODEVQA_DEMO_AUTH", metavar="NAME:PASSWORD"
+            help="Name and password that visitors must give.", envvar="CODEVQA_DEMO_AUTH", metavar="NAME:PASSWORD"
         ),
     ] = None,
-    access_log: Annotated[bool, typer.Option("--access-log", help="Say each request on standard error.")] = False,
+    access_log: Annotated[bool, typer.Option("--access-log", help="Write each request to standard error.")] = False,
 ) -> None:
-    """Serve a page to ask questions on and watch how they are answered. Needs: pip install 'codevqa[demo]'."""
+    """Serve a page to ask questions in the browser.
+
+    Needs: pip install 'codevqa[demo]'.
+    """
     from ..demo import main
     from ..presets.configuration import configure
 

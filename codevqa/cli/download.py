@@ -14,11 +14,11 @@ def download(
     config: Config = None,
     language_model: LanguageModel = None,
     sets: Sets = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would come, and how large it is.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be downloaded, with sizes.")] = False,
 ) -> None:
-    """Fetch the models of a preset, so that it works without network from then on.
+    """Download the models of a preset, to use it without a network.
 
-    Files that came before are kept, and what comes is held to the hashes that the hub names.
+    Keeps files that are already here, and checks new ones against the hub's hashes.
     """
     from ..presets.assembly import missing
     from ..presets.configuration import configure

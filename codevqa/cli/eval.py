@@ -21,52 +21,63 @@ if TYPE_CHECKING:
 
 def evaluate(
     dataset: Annotated[str, typer.Argument(metavar="DATASET", help="gqa, covr, nlvr2, nlvr, vqav2 or okvqa.")],
-    data: Annotated[str, typer.Option(help="Folder of the data set, as downloaded, or hf://OWNER/NAME of its tables.")],
+    data: Annotated[str, typer.Option(help="Folder of the downloaded data set, or hf://OWNER/NAME for its tables.")],
     out: Annotated[Path, typer.Option(help="Folder of the run.")],
-    split: Annotated[str | None, typer.Option(help="Such as testdev_balanced; else the one to report.")] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Split, such as testdev_balanced. Without it: the one that papers report.")
+    ] = None,
     method: Annotated[str, typer.Option(help="codevqa, pnpvqa (the baseline), or both.")] = "both",
-    limit: Annotated[int | None, typer.Option(min=0, help="Questions at most; may grow with --resume.")] = None,
-    offset: Annotated[int, typer.Option(min=0, help="Questions left out at the start.")] = 0,
+    limit: Annotated[
+        int | None, typer.Option(min=0, help="Ask at most this many questions. Can grow with --resume.")
+    ] = None,
+    offset: Annotated[int, typer.Option(min=0, help="Skip this many questions at the start.")] = 0,
     sample: Annotated[
-        int | None, typer.Option(help="Ask a random sample of so many questions, groups kept whole.")
+        int | None, typer.Option(help="Ask a random sample of this many questions. Groups stay whole.")
     ] = None,
     sample_seed: Annotated[int, typer.Option(help="Seed of the sample.")] = 0,
     retry_errors: Annotated[
-        bool, typer.Option("--retry-errors", help="With --resume: ask again what could not be asked.")
+        bool, typer.Option("--retry-errors", help="With --resume: ask the questions again that could not be asked.")
     ] = False,
     missing_pictures: Annotated[
-        str | None, typer.Option(help="stop (before models load) or skip; else stop, and skip for a replay.")
+        str | None, typer.Option(help="stop before models load, or skip. The default is stop, and skip for a replay.")
     ] = None,
     max_failed: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of questions that may go unasked before the exit status is 1.")
+        float, typer.Option(min=0, max=1, help="Exit with status 1 if a larger share of questions could not be asked.")
     ] = 0.05,
-    seed: Annotated[int | None, typer.Option(help="Seed of caption sampling; else the preset's.")] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Ask this often, with seed, seed + 1, ...")] = 1,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out, if it is there.")] = False,
+    seed: Annotated[int | None, typer.Option(help="Seed for sampling captions.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Ask each question this many times, with seed, seed + 1, ...")] = 1,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out, if there is one.")] = False,
     preset: Preset = None,
     config: Config = None,
     compat: Compat = None,
-    prompts: Annotated[str | None, typer.Option(help="Prompt set in place of the data set's.")] = None,
+    prompts: Annotated[str | None, typer.Option(help="Use another prompt set than the data set's.")] = None,
     language_model: LanguageModel = None,
     form: PromptForm = None,
-    workers: Annotated[int | None, typer.Option(help="Questions answered at once; else the preset's.")] = None,
-    variant: Annotated[str, typer.Option(help="Variant of the metric; else its own.")] = "",
-    evidence: Annotated[str, typer.Option(help="Kept of each call: calls, or full with maps and prompts.")] = "calls",
-    permutations: Annotated[int | None, typer.Option(help="NLVR: pictures asked of each statement's six.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Number of questions answered at once.")] = None,
+    variant: Annotated[str, typer.Option(help="Variant of the metric.")] = "",
+    evidence: Annotated[
+        str, typer.Option(help="What to keep of each call: calls, or full with maps and prompts.")
+    ] = "calls",
+    permutations: Annotated[
+        int | None, typer.Option(help="NLVR: how many of a statement's six pictures to ask.")
+    ] = None,
     record: Annotated[bool, typer.Option("--record", help="Keep every model call in --out, for --replay.")] = False,
-    replay: Annotated[Path | None, typer.Option(help="A recorded run that answers in place of models.")] = None,
-    where: Annotated[str, typer.Option("--engine", help="local, or ray: an engine on each GPU, or machine.")] = "local",
-    ray_address: Annotated[str | None, typer.Option(help="HOST:PORT of a Ray cluster, or auto; else Ray here.")] = None,
+    replay: Annotated[Path | None, typer.Option(help="Answer from a recorded run, without models.")] = None,
+    where: Annotated[
+        str, typer.Option("--engine", help="local, or ray for an engine on each GPU or machine.")
+    ] = "local",
+    ray_address: Annotated[
+        str | None, typer.Option(help="HOST:PORT of a Ray cluster, or auto. Without it: Ray on this machine.")
+    ] = None,
     ray_actors: Annotated[
-        int | None, typer.Option(help="Engines, four a GPU at most; else one a GPU or 4 CPUs.")
+        int | None, typer.Option(help="Number of engines, up to four a GPU. Without it: one for each GPU or 4 CPUs.")
     ] = None,
     sets: Sets = None,
     quiet: Quiet = False,
 ) -> None:
-    """Evaluate on a data set: both methods on the same questions, every finished row on disk.
+    """Evaluate both methods on a data set.
 
-    An interrupted run goes on with --resume, which skips what is there. Options that change what the run finds must
-    then be the same.
+    Saves every finished question. --resume continues an interrupted run, with the same settings.
     """
     from ..core.errors import InputError
     from ..eval.datasets import open_dataset, splits
@@ -150,7 +161,7 @@ def _runner(where: str, address: str | None, actors: int | None, record: bool) -
 
         return partial(spread, address=address, actors=actors, one_machine=record)
     if address is not None or actors is not None:
-        raise InputError("The local engine has no actors.", hint="Give --engine ray.")
+        raise InputError("--ray-actors needs --engine ray.")
     from ..eval.run.runner import evaluate as run
 
     return run

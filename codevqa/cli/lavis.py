@@ -9,13 +9,18 @@ import typer
 
 
 def lavis(
-    action: Annotated[Literal["status", "install"], typer.Argument(help="Whether it is there, or make it.")] = "status",
+    action: Annotated[
+        Literal["status", "install"], typer.Argument(help="status says whether it is installed.")
+    ] = "status",
     python: Annotated[str | None, typer.Option(help="A Python 3.10 or 3.11.")] = None,
     folder: Annotated[
-        Path | None, typer.Option(help="Where; else CODEVQA_LAVIS, or codevqa/lavis in the user's cache.")
+        Path | None, typer.Option(help="Its folder. Without it: CODEVQA_LAVIS, or codevqa/lavis in your cache.")
     ] = None,
 ) -> None:
-    """The environment of the back end lavis: LAVIS 1.0.2 beside this package (6 GB with torch for GPUs)."""
+    """Check or install LAVIS 1.0.2, for the back end lavis.
+
+    It gets its own environment: 6 GB with torch for GPUs.
+    """
     from ..models.lavis import environment
 
     at = folder or environment.folder()

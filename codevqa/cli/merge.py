@@ -9,10 +9,13 @@ import typer
 
 
 def merge(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders that codevqa eval made.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.")],
     out: Annotated[Path, typer.Option(help="Folder of the new run.")],
 ) -> None:
-    """Pool runs of one data set: shards made with --offset and --limit, and runs with other seeds."""
+    """Merge runs of one data set.
+
+    Merges shards made with --offset and --limit, and runs with other seeds.
+    """
     from ..eval.report.table import summary_lines, summary_of
     from ..eval.run.merge import merge as pool
     from ..eval.run.store import Store

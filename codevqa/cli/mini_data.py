@@ -10,15 +10,15 @@ import typer
 
 
 def mini_data(
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to make.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to create.")],
     images: Annotated[int, typer.Option(help="Pictures, sets and pairs of each split; train has twice as many.")] = 120,
     seed: Annotated[int, typer.Option(help="The same seed gives the same bytes.")] = 0,
     splits: Annotated[
-        str, typer.Option(help="Any of train, val, test, test_combinations, test_wording, with commas.")
+        str, typer.Option(help="Splits to write, separated by commas.")
     ] = "train,val,test,test_combinations,test_wording",
     force: Annotated[bool, typer.Option("--force", help="Replace a folder that this command wrote before.")] = False,
 ) -> None:
-    """Write drawn pictures with questions as data sets in the file formats of GQA, COVR and NLVR2."""
+    """Write drawn data sets in the formats of GQA, COVR and NLVR2."""
     from ..miniworld.export import write
 
     def progress(line: str) -> None:

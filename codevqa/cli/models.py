@@ -10,7 +10,10 @@ import typer
 def models(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """List the presets: what each needs and takes, where it lies, what is missing here. Loads and fetches nothing."""
+    """List the presets, what each needs, and what is missing here.
+
+    Loads and downloads nothing.
+    """
     from ..presets.presets import PRESETS
 
     rows = {

@@ -18,7 +18,7 @@ def read_pictures(words: Iterable[str]) -> tuple[Picture, ...]:
 
     Raises:
         ImageError: there is none, or one cannot be used.
-        InputError: one is an address of the web.
+        InputError: one is a web address.
     """
     from ..core.images import load_pictures
 
@@ -29,13 +29,13 @@ def source(word: str, folder: Path = Path()) -> Path:
     """Returns the file that a word names, below the folder unless its path is absolute.
 
     Raises:
-        InputError: it is an address of the web.
+        InputError: it is a web address.
     """
     if word.lower().startswith(("http://", "https://")):
         from ..core.errors import InputError
 
         raise InputError(
-            f"{word} is an address of the web, not a file.",
+            f"{word} is a web address, not a file.",
             hint="Download the picture: curl ADDRESS | codevqa ask - ...",
         )
     return folder / word

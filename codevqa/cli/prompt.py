@@ -17,21 +17,17 @@ def prompt(
     preset: Preset = None,
     config: Config = None,
     compat: Compat = None,
-    dataset: Annotated[str | None, typer.Option(help="Prompt set, such as gqa or nlvr2, or a folder.")] = None,
+    dataset: Annotated[str | None, typer.Option(help="Prompt set: gqa, nlvr2, ... or a folder.")] = None,
     language_model: LanguageModel = None,
     form: PromptForm = None,
-    selection: Annotated[
-        str | None, typer.Option(help="Examples: nearest, random or fixed; else the preset's.")
-    ] = None,
-    shots: Annotated[
-        int | None, typer.Option(min=0, help="Examples in the prompt; else the preset's or the prompt set's number.")
-    ] = None,
+    selection: Annotated[str | None, typer.Option(help="How to pick examples: nearest, random or fixed.")] = None,
+    shots: Annotated[int | None, typer.Option(min=0, help="Number of examples in the prompt.")] = None,
     as_set: Annotated[bool, typer.Option("--as-set", help="Ask about a set of pictures.")] = False,
     sets: Sets = None,
 ) -> None:
-    """Print exactly what 'codevqa ask' would show the language model, which is not loaded.
+    """Print the exact prompt of the language model.
 
-    Only the preset's embedding model is, for the nearest examples.
+    Loads the preset's embedding model, to pick examples, and no other model.
     """
     from ..models.base import prompt_text
     from ..presets.assembly import prompt_writer

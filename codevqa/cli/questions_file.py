@@ -41,7 +41,9 @@ def read_questions(name: str) -> QuestionsFile:
 
     lines = tuple(read_lines(read_stdin() if name == STDIN else read_text(Path(name))))
     if not lines:
-        raise InputError(f"{name} holds no question.", hint='Write {"images": ["a.png"], "question": "..."} a line.')
+        raise InputError(
+            f"{name} holds no question.", hint='Write one {"images": ["a.png"], "question": "..."} on each line.'
+        )
     return QuestionsFile("standard input" if name == STDIN else name, Path(name).parent, lines)
 
 

@@ -17,7 +17,9 @@ from .trace_file import Trace, check_place, write_trace
 def run(
     program: Annotated[str, typer.Argument(metavar="PROGRAM.py", help="A program; - reads standard input.")],
     images: Images,
-    question: Annotated[str, typer.Option("--question", "-q", help="The question it answers, for the record.")] = "",
+    question: Annotated[
+        str, typer.Option("--question", "-q", help="The question that the program answers, to be shown.")
+    ] = "",
     preset: Preset = None,
     config: Config = None,
     compat: Compat = None,
@@ -28,7 +30,7 @@ def run(
     evidence: Evidence = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run a program you wrote or edited over pictures."""
+    """Run your own program over pictures."""
     from ..core.errors import InputError, ProgramError, SetupError
 
     if program == STDIN and STDIN in images:

@@ -40,10 +40,12 @@ def check_place(trace: Path | None) -> None:
         if trace.is_dir():
             raise InputError(f"Cannot write the trace {trace}: it is a folder.", hint="Give a file, such as out.html.")
         if not os.access(folder, os.W_OK):
-            raise InputError(f"Cannot write the trace {trace}: {folder} is not open to you.", hint="Give another one.")
+            raise InputError(
+                f"Cannot write the trace {trace}: you may not write to {folder}.", hint="Give another folder."
+            )
         if trace.exists() and not _is_page(trace):
             raise InputError(
-                f"Cannot write the trace {trace}: it exists, and is no trace page.", hint="Give another file."
+                f"Cannot write the trace {trace}: it exists and is not a trace page.", hint="Give another file."
             )
     except (OSError, ValueError) as error:  # a name too long, or one that no file can have
         reason = getattr(error, "strerror", None) or error
