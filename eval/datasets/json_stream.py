@@ -1,6 +1,6 @@
 """Reads JSON records one after another, so that a file of millions of them needs the memory of one.
 
-Data sets come as one object keyed by question, as a list, as an object with a list in it, or as one record a line;
+Data sets come as one object keyed by question, as a list, as an object with a list in it, or as one record a line.
 :func:`stream_records` reads all four.
 """
 
@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from json.decoder import WHITESPACE  # type: ignore[attr-defined]  # in no __all__; what json itself skips
 from typing import IO, Any, TypeAlias
 
 from ...core.errors import InputError
@@ -24,7 +25,6 @@ CHUNK = 1 << 18
 """Characters read at a time."""
 LARGEST = 1 << 26
 """Characters a single record may have; beyond that the file is taken to be broken."""
-SPACES = " \t\r\n"
 
 
 def stream_records(source: Located, *, within: str = "", keyed: bool = False) -> Iterator[tuple[str, JsonRecord]]:
@@ -47,7 +47,7 @@ def stream_records(source: Located, *, within: str = "", keyed: bool = False) ->
                 if not isinstance(value, dict):
                     if keyed and not count:
                         raise InputError(
-                            f"{source} is another data set's: no object that maps ids to records.",
+                            f"{source} is another data set's: it must be an object that maps ids to records.",
                             hint="Check that it is the right file.",
                         )
                     raise text.broken(f"record {count + 1} is not an object")
@@ -59,21 +59,18 @@ def stream_records(source: Located, *, within: str = "", keyed: bool = False) ->
 
 
 def _values(text: _JsonText, within: str, keyed: bool) -> Iterator[tuple[str, Any]]:
-    if text.peek() == "[":
-        for value in _list(text):
-            yield "", value
-    elif keyed:
-        for key in _members(text):
+    if keyed or text.peek() == "[":
+        for key in text.keys("[]" if text.peek() == "[" else "{}"):
             yield key, text.value()
     elif within:
         found = False
-        for key in _members(text):
-            if key != within:
+        for name in text.keys("{}"):
+            if name != within:
                 text.value()
                 continue
             found = True
-            for value in _list(text):
-                yield "", value
+            for key in text.keys("[]"):
+                yield key, text.value()
         if not found:
             raise text.broken(f"it has no list {within!r}")
     else:
@@ -83,41 +80,13 @@ def _values(text: _JsonText, within: str, keyed: bool) -> Iterator[tuple[str, An
         raise text.broken("it goes on after its end")
 
 
-def _list(text: _JsonText) -> Iterator[Any]:
-    text.skip("[", "a list")
-    if text.peek() == "]":
-        text.skip("]", "")
-        return
-    while True:
-        yield text.value()
-        if text.either(",", "]") == "]":
-            return
-
-
-def _members(text: _JsonText) -> Iterator[str]:
-    """Yields the keys of an object; the caller takes each value before asking for the next key."""
-    text.skip("{", "an object")
-    if text.peek() == "}":
-        text.skip("}", "")
-        return
-    while True:
-        if text.peek() != '"':
-            raise text.broken("a key was expected")
-        key = text.value()
-        text.skip(":", "':' after a key")
-        yield key
-        if text.either(",", "}") == "}":
-            return
-
-
 class _JsonText:
     """A window on a file: what is read of it and not yet used."""
 
     def __init__(self, handle: IO[str], name: str) -> None:
         self.handle, self.name = handle, name
         self.buffer, self.at, self.passed = "", 0, 0
-        self.ended = False
-        self.decode: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().raw_decode
+        self.decode = json.JSONDecoder().raw_decode
 
     def broken(self, why: str) -> InputError:
         """The error that says where."""
@@ -126,40 +95,46 @@ class _JsonText:
 
     def more(self) -> bool:
         """Reads on, at least as much again as is waiting; False at the end."""
-        if self.ended:
-            return False
         waiting = len(self.buffer) - self.at
         if waiting > LARGEST:
             raise self.broken("a record does not end")
         chunk = self.handle.read(max(CHUNK, waiting))
-        self.ended = not chunk
         self.passed += self.at
         self.buffer, self.at = self.buffer[self.at :] + chunk, 0
-        return not self.ended
+        return bool(chunk)
 
     def peek(self) -> str:
-        """The next character that is no space; empty at the end."""
+        """The next character that is not a space; empty at the end."""
         while True:
-            while self.at < len(self.buffer):
-                if self.buffer[self.at] not in SPACES:
-                    return self.buffer[self.at]
-                self.at += 1
-            if not self.more():
-                return ""
+            self.at = WHITESPACE.match(self.buffer, self.at).end()
+            if self.at < len(self.buffer) or not self.more():
+                return self.buffer[self.at : self.at + 1]
 
-    def skip(self, char: str, what: str) -> None:
-        """Steps over a character that must come."""
-        if self.peek() != char:
-            raise self.broken(f"{what} was expected" if self.peek() else "it ends early")
-        self.at += 1
-
-    def either(self, go_on: str, end: str) -> str:
-        """Steps over one of two characters and returns it."""
+    def take(self, *wanted: str) -> str:
+        """Steps over one of some characters and returns it."""
         found = self.peek()
-        if found not in (go_on, end) or not found:
-            raise self.broken(f"{go_on!r} or {end!r} was expected" if found else "it ends early")
+        if found not in wanted:
+            raise self.broken(f"{' or '.join(map(repr, wanted))} was expected" if found else "it ends early")
         self.at += 1
         return found
+
+    def keys(self, marks: str) -> Iterator[str]:
+        """Steps through an object, ``{}``, or a list, ``[]``, whose keys are empty; the caller takes each value."""
+        opening, closing = marks[0], marks[1]
+        self.take(opening)
+        if self.peek() == closing:
+            self.take(closing)
+            return
+        while True:
+            key = ""
+            if opening == "{":
+                if self.peek() != '"':
+                    raise self.broken("a key was expected")
+                key = self.value()
+                self.take(":")
+            yield key
+            if self.take(",", closing) == closing:
+                return
 
     def value(self) -> Any:
         """Takes the next value."""
