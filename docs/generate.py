@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -18,8 +19,8 @@ def primitives() -> str:
     from codevqa.primitives.visual import VISUAL, find_object
 
     intro = (
-        "What a program may call: `find_object` where there is a detector, `visual_query` and `knowledge_query` where "
-        "the prompt set\nnames them, the others always. Generated from the primitives themselves: `make docs`.\n\n"
+        "Programs can call these functions. `find_object` needs a detector. `visual_query` and `knowledge_query` need "
+        "a prompt\nset that names them. Generated from the primitives themselves: `make docs`.\n\n"
     )
     return "# Primitives\n\n" + intro + VISUAL.extend([find_object, *KNOWLEDGE]).docs()
 
@@ -33,6 +34,7 @@ def command_line() -> str:
 
     where = "What `--set` and `--config` may hold: [configuration.md](configuration.md)."
     parts = [f"# Command line\n\nGenerated from the commands themselves: `make docs`.\n{where}\n"]
+    known: set[str] = set()
     for words in (
         [],
         ["ask"],
@@ -52,9 +54,23 @@ def command_line() -> str:
         ["power"],
     ):
         shown = CliRunner().invoke(app, [*words, "--help"], prog_name="codevqa", env={"COLUMNS": "100"}).output
-        text = "\n".join(line.rstrip() for line in shown.strip().splitlines())
+        text = once("\n".join(line.rstrip() for line in shown.strip().splitlines()), known)
         parts.append(f"## {' '.join(['codevqa', *words])}\n\n```text\n{text}\n```\n")
     return "\n".join(parts)
+
+
+def once(text: str, known: set[str]) -> str:
+    """Returns a command's help, with the options that an earlier command explained named in one line."""
+    head, found, options = text.partition("Options:\n")
+    kept, before = [], []
+    for option in re.split(r"\n(?=  -)", options):
+        name, said = option.split()[0].rstrip(","), " ".join(option.split())
+        if said in known and name != "--help":
+            before.append(name)
+        else:
+            kept.append(option)
+        known.add(said)
+    return head + found + "\n".join([*kept, *([f"  As above: {' '.join(before)}"] if before else [])])
 
 
 PAGES = {"primitives.md": primitives, "cli.md": command_line}
