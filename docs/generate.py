@@ -51,7 +51,6 @@ def command_line() -> str:
         ["report"],
         ["view"],
         ["diff"],
-        ["power"],
     ):
         shown = CliRunner().invoke(app, [*words, "--help"], prog_name="codevqa", env={"COLUMNS": "100"}).output
         text = once("\n".join(line.rstrip() for line in shown.strip().splitlines()), known)

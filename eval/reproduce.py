@@ -13,8 +13,10 @@ from ..core.errors import InputError
 from ..presets.checkpoints import missing
 from ..presets.configuration import Configuration
 from ..prompts import PromptSet, load
+from .report.figures import RunFigures
 from .report.paper import NOTE, reported
-from .report.parts import beside_paper, comparison, results
+from .report.parts import breakdown, results
+from .report.run_metric import metric_of
 from .report.table import aligned, summary_of
 from .report.view import Table
 from .run.store import Store
@@ -144,10 +146,10 @@ def plan_lines(found: Plan) -> list[str]:
 
 def table_lines(store: Store) -> list[str]:
     """Returns the run's figures beside the paper's, whole and by group."""
-    named = [("", store.info, summary_of(store))]
-    sections = [results(named), *comparison(named)]
-    tables = [table for section in sections for table in section.tables]
-    lines = [line for table in (*tables, *beside_paper(*named[0][1:])) for line in _shown(table)]
+    found = RunFigures("", store, store.info, store.pace(), metric_of(store.info), summary_of(store))
+    groups = (table for section in breakdown(found.info, found.summary) for table in section.tables)
+    beside = (table for table in groups if any(name.startswith("Paper's") for name in table.head))
+    lines = [line for table in (*results([found]).tables, *beside) for line in _shown(table)]
     return [*lines, "", f"Paper: {NOTE}."]
 
 

@@ -216,7 +216,6 @@ def test_the_preset_may_come_from_the_environment(codevqa: CommandLine) -> None:
         (("eval", "gqa", "--data", ".", "--out", "o", "--retry-errors"), "does nothing without --resume."),
         (("report", ".", "--price-prompt", "1"), "--price-prompt does nothing without --price-completion."),
         (("lavis", "--python", "python3.11"), "--python does nothing without install."),
-        (("export", ".", "--format", "leaderboard", "--out", "a.md", "--repeat", "1"), "do nothing with --format"),
         (("ask",), "No picture was given"),
         (("ask", "-"), "so you cannot type questions"),
         (

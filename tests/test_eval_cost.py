@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import re
 import sqlite3
 import time
 from collections import deque
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from eval_kit import Numbered, fake_engine
+from report_kit import read
 
 from codevqa.batching.batcher import Batcher, Company
 from codevqa.batching.call_cache import CallCache, Memory, Usage
@@ -21,7 +23,6 @@ from codevqa.batching.model_services import ModelServices
 from codevqa.core.errors import InputError
 from codevqa.eval import Store, evaluate
 from codevqa.eval.report.cost import Price
-from codevqa.eval.report.report import write
 from codevqa.eval.report.table import summary_lines, summary_of
 from codevqa.eval.task import Row
 from codevqa.models.base import GenerationRequest, Models
@@ -149,8 +150,7 @@ def test_what_a_run_from_before_cost_is_unknown_and_never_zero(tmp_path: Path) -
         assert next(store.rows("codevqa")).cost is None and store.pace() is None
         assert summary.methods["codevqa"].cost is None and summary.methods["codevqa"].tokens > 0
         assert not [line for line in summary_lines(store.info, summary, store.pace()) if "cost" in line]
-    _, document = write([tmp_path / "run"])
-    assert "Cost" not in document.read_text()
+    assert "Cost" not in read(tmp_path / "run").text
     with fake_engine() as vqa, evaluate(vqa, Numbered(tmp_path, 2), tmp_path / "run", resume=True) as store:
         assert len(store) == 2
 
@@ -178,7 +178,7 @@ def test_a_right_answer_costs_what_all_answers_cost_over_those_that_are_right(tm
         example = store.example(rows[3].id)
         assert example is not None
         store.add(example, [dataclasses.replace(rows[3], trace={**rows[3].trace, "cost": cost})])
-    page, document = write([tmp_path / "run"], price=Price(prompt=2.0, completion=30.0))
+    page = read(tmp_path / "run", price=Price(prompt=2.0, completion=30.0)).text
     # 1,000 x 2 + 100 x 30 over a million: 0.005 a question, four of them for one that is right
-    assert "| 1,000 | 100 |" in document.read_text() and "| 0.005 | 0.02 |" in document.read_text()
-    assert "Price a right answer" in page.read_text() and "questions a second" in page.read_text()
+    assert re.search(r"1,000 100 .*0\.005 0\.02 ", page)
+    assert "Price a right answer" in page and "questions a second" in page

@@ -29,7 +29,6 @@ from .lavis import lavis
 from .merge import merge
 from .mini_data import mini_data
 from .models import models
-from .power import power
 from .prompt import prompt
 from .report import diff, report
 from .reproduce import reproduce
@@ -62,7 +61,6 @@ app.command(cls=Command)(export)
 app.command(cls=Command)(report)
 app.command(cls=Command)(view)
 app.command(cls=Command)(diff)
-app.command(cls=Command)(power)
 
 
 def version(value: bool) -> None:

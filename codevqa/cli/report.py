@@ -12,7 +12,6 @@ from ..core.text import visible
 Data = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Where the data set is now, if it was moved since the run.")
 ]
-Examples = Annotated[int, typer.Option(min=0, help="Questions of each kind to show in full.")]
 SceneGraphs = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Scene graphs to judge steps by, where they are not beside the questions."),
@@ -21,8 +20,8 @@ CompleteGraphs = Annotated[
     bool, typer.Option("--complete-graphs", help="The scene graphs list everything there is in their pictures.")
 ]
 CLUSTER = (
-    "What goes together when it is reckoned how sure figures are: question, pictures, text, or a group or field of the "
-    "data set's; else as the data set has it."
+    "Cluster of a question, for intervals and tests: question, pictures, text, or a group or field of the data set; "
+    "else the data set's own."
 )
 
 
@@ -32,32 +31,38 @@ def report(
         Path | None, typer.Option(metavar="DIR", help="Where to write; one run's report goes into its own folder.")
     ] = None,
     data: Data = None,
-    examples: Examples = 6,
     scene_graphs: SceneGraphs = None,
     complete_graphs: CompleteGraphs = False,
     price_prompt: Annotated[float | None, typer.Option(min=0, help="Price of a million prompt tokens.")] = None,
-    price_completion: Annotated[float | None, typer.Option(min=0, help="And of a million that are written.")] = None,
+    price_completion: Annotated[float | None, typer.Option(min=0, help="Price of a million completion tokens.")] = None,
     cluster: Annotated[str, typer.Option(metavar="BY", help=CLUSTER)] = "",
+    json: Annotated[bool, typer.Option("--json", help="Print the figures as one JSON object.")] = False,
 ) -> None:
-    """Write a report on one run, or on several beside each other: an HTML page with every question, and Markdown."""
+    """Print a run's figures, and write a page with every question.
+
+    Several runs become one table in one page. The last line printed is the page's path.
+    """
     from ..eval.report.cost import Price
     from ..eval.report.report import write
+    from ..eval.report.table import summary_lines
 
     price = None
     if price_prompt is not None and price_completion is not None:
         price = Price(price_prompt, price_completion)
     written = write(
-        runs,
-        out,
-        data=data,
-        scene_graphs=scene_graphs,
-        complete=complete_graphs,
-        examples=examples,
-        price=price,
-        cluster=cluster,
+        runs, out, data=data, scene_graphs=scene_graphs, complete=complete_graphs, price=price, cluster=cluster
     )
-    for path in written:
-        print(path)
+    if json:
+        import json as encoder
+        from dataclasses import asdict
+
+        figures = [{"run": run.name, "info": asdict(run.info), **run.summary.to_dict()} for run in written.runs]
+        print(encoder.dumps({"page": str(written.page), "runs": figures}, ensure_ascii=False))
+        return
+    for run in written.runs:
+        lines = summary_lines(run.info, run.summary, run.pace)
+        print("\n".join(map(visible, [*([run.name] if len(written.runs) > 1 else []), *lines, ""])))
+    print(written.page)
 
 
 def diff(

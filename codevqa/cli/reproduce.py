@@ -70,5 +70,4 @@ def reproduce(
         raise typer.Exit(130) from None
     with store:
         print("\n".join(["", *table_lines(store)]))
-    for path in write([folder]):
-        print(path)
+    print(write([folder]).page)

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..run.pace import Pace
-from ..task import Method, Row
-from .figures import MethodCost, Summary
-from .view import Section, Table
+from ..task import Row
+from .figures import MethodCost, MethodSummary, RunFigures, Summary
+from .view import METHOD_LABELS, Section, Table
 
 __all__ = ["CostTally", "Price", "cost_lines", "costs"]
 
@@ -66,22 +66,21 @@ def cost_lines(summary: Summary, pace: Pace | None) -> Iterator[str]:
         yield ", ".join(_pace(pace))
 
 
-def costs(
-    runs: Sequence[tuple[str, Summary, Pace | None]], labels: Mapping[Method, str], price: Price | None = None
-) -> Iterator[Section]:
+def costs(runs: Sequence[RunFigures], price: Price | None = None) -> Iterator[Section]:
     """What questions cost by each method, and how fast the runs went."""
+    several = len(runs) > 1
     rows = [
-        _row(name if len(runs) > 1 else "", labels[method], found.cost, found.correct, found.rows, price)
-        for name, summary, _ in runs
-        for method, found in summary.methods.items()
+        (METHOD_LABELS[method] + (f" in {run.name}" if several else ""), *_cells(found, found.cost, price))
+        for run in runs
+        for method, found in run.summary.methods.items()
         if found.cost is not None
     ]
     if not rows:
         return
     text = [
-        f"{f'{name}: ' if len(runs) > 1 else ''}{', '.join(_pace(pace))}."
-        for name, _, pace in runs
-        if pace is not None and pace.rate is not None
+        f"{f'{run.name}: ' if several else ''}{', '.join(_pace(run.pace))}."
+        for run in runs
+        if run.pace is not None and run.pace.rate is not None
     ]
     head = ("Method", "Seconds a question", "of models", "of the program", "Prompt tokens", "Completion tokens")
     money = () if price is None else ("Price a question", "Price a right answer")
@@ -92,12 +91,8 @@ def costs(
     yield Section("Cost", tuple(text), (Table((*head, "Model calls", *money), tuple(rows), note=note),))
 
 
-def _row(
-    run: str, label: str, cost: MethodCost | None, correct: float | None, count: int, price: Price | None
-) -> tuple[str, ...]:
-    assert cost is not None
+def _cells(found: MethodSummary, cost: MethodCost, price: Price | None) -> tuple[str, ...]:
     cells = (
-        f"{label} in {run}" if run else label,
         f"{cost.seconds:.3f}",
         f"{cost.model_seconds:.3f}",
         f"{cost.program_seconds:.3f}",
@@ -108,7 +103,7 @@ def _row(
     if price is None:
         return cells
     one = price.of(cost)
-    return (*cells, f"{one:.3g}", f"{one * count / correct:.3g}" if correct else "–")
+    return (*cells, f"{one:.3g}", f"{one * found.rows / found.correct:.3g}" if found.correct else "–")
 
 
 def _calls(calls: Mapping[str, float]) -> str:

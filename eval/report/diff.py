@@ -16,7 +16,7 @@ from ..run.store import Store
 from ..statistics import Interval, Paired, compare, mean
 from ..task import Example, Method, Row
 from .clusters import clustered
-from .view import percent, points
+from .view import percent, points, power_text
 
 __all__ = ["ChangedAnswer", "Difference", "compare_runs", "describe", "require_same_data"]
 
@@ -188,8 +188,8 @@ def describe(found: Difference) -> Iterator[str]:
         test = f"{found.paired.test} p = {found.paired.p_value:.2g}"
         few = f"; only {found.paired.difference.clusters} clusters" if found.paired.difference.few else ""
         yield f"difference {points(found.paired.difference)} points, {test}{few}"
-        if found.paired.detectable is not None:
-            yield f"detectable {100 * found.paired.detectable:.1f} points, four times in five on as many questions"
+        if power := power_text(found.paired):
+            yield power
         yield f"better {found.paired.better:,}, worse {found.paired.worse:,}"
     yield f"answers changed: {found.changed_answers:,}; programs changed: {found.changed_programs:,}"
     yield f"errors: {found.errors[0]:,} before, {found.errors[1]:,} now"

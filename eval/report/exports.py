@@ -9,8 +9,6 @@
 ``inspect``    a log of inspect_ai, ``NAME.eval``: see :mod:`.export_inspect`
 ``lmms-eval``  a folder as lmms-eval's ``--output_path``: see :mod:`.export_lmms`
 =============  ========================================================================================================
-
-Several runs in one file: :mod:`.leaderboard`.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ from ..task import Example, Job, Method, Row
 from . import export_inspect, export_lmms
 from .export_scores import metric_of
 
-__all__ = ["FORMATS", "export", "written"]
+__all__ = ["FORMATS", "export"]
 
 
 def export(store: Store, format: str, out: Path | str, *, method: Method | None = None, repeat: int = 0) -> int:
@@ -65,10 +63,10 @@ def export(store: Store, format: str, out: Path | str, *, method: Method | None 
             f"The run {store.folder} has no rows of {missing[0][0]}, repetition {missing[0][1]}.",
             hint=f"There are: {there}.",
         )
-    return written(Path(out), lambda partial: FORMATS[format](store, wanted, partial))
+    return _written(Path(out), lambda partial: FORMATS[format](store, wanted, partial))
 
 
-def written(target: Path, write: Callable[[Path], int]) -> int:
+def _written(target: Path, write: Callable[[Path], int]) -> int:
     """Has a file or a folder written beside its place, and puts it there; what a folder has already stays.
 
     Raises:

@@ -6,11 +6,16 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ..metrics import Metric
 from ..metrics.base import Figure
+from ..metrics.steps import StepJudge, StepSummary
+from ..run.pace import Pace
+from ..run.run_info import RunInfo
+from ..run.store import Store
 from ..statistics import Interval, Paired
 from ..task import Method
 
-__all__ = ["Coverage", "ErrorLine", "Group", "MethodCost", "MethodSummary", "Repeats", "Summary"]
+__all__ = ["Coverage", "ErrorLine", "Group", "MethodCost", "MethodSummary", "Repeats", "RunFigures", "Summary"]
 
 
 @dataclass(frozen=True)
@@ -153,3 +158,17 @@ class Summary:
     def to_dict(self) -> dict[str, Any]:
         """Returns plain JSON-ready data with the names of the fields."""
         return asdict(self)
+
+
+@dataclass(frozen=True)
+class RunFigures:
+    """One run with its figures."""
+
+    name: str
+    store: Store
+    info: RunInfo
+    pace: Pace | None
+    metric: Metric
+    summary: Summary
+    judge: StepJudge | None = None
+    steps: StepSummary | None = None

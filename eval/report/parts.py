@@ -3,66 +3,43 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..metrics.steps import StepSummary
 from ..run.run_info import RunInfo
 from ..statistics import FEW_CLUSTERS, Paired, holm
-from ..task import Method
-from .figures import Group, MethodSummary, Summary
-from .paper import DRAWN, NOTE, Reported, reported
-from .view import AccuracyBar, Chart, ChartLine, Role, Section, Table, percent, points
+from .figures import Group, MethodSummary, RunFigures, Summary
+from .paper import DRAWN, NOTE, reported
+from .view import METHOD_LABELS, Section, Table, detectable, p_text, percent, points, power_text
 
-__all__ = [
-    "DETECTABLE",
-    "METHOD_LABELS",
-    "about",
-    "breakdown",
-    "comparison",
-    "corpus",
-    "detectable",
-    "differing",
-    "failures",
-    "p_text",
-    "results",
-    "settings",
-    "step_scores",
-]
+__all__ = ["DETECTABLE", "about", "breakdown", "corpus", "differing", "failures", "results", "settings", "step_scores"]
 
-METHOD_LABELS: Mapping[Method, tuple[str, Role]] = {
-    "codevqa": ("CodeVQA", "program"),
-    "pnpvqa": ("PnP-VQA", "baseline"),
-}
-"""What a reader sees of a method."""
 FEW = 10
-"""Groups of less say next to nothing: they stand apart, folded, and never beside the paper."""
-MOST_LINES = 12
-"""Groups of one chart; further ones are counted in its note."""
+"""Groups of less say next to nothing: they stand apart, untested, and never beside the paper."""
+MOST_LINES = 30
+"""Groups of one table; further ones are counted in its note."""
 DETECTABLE = (
     "Detectable: the smallest true difference in points that as many questions would show four times in five, tested "
     "on both sides at 5 %."
 )
-HOLM = "Holm: p as it is when all rows of this table are tested at once."
-
-Named = tuple[str, RunInfo, Summary]
 
 
-def about(runs: Sequence[Named]) -> tuple[tuple[str, str], ...]:
+def about(runs: Sequence[RunFigures]) -> tuple[tuple[str, str], ...]:
     """What was run, as far as the runs agree."""
     return tuple((name, values[0]) for name, values in _columns(runs) if len(set(values)) == 1)
 
 
-def differing(runs: Sequence[Named]) -> Iterator[Section]:
+def differing(runs: Sequence[RunFigures]) -> Iterator[Section]:
     """What was run, where the runs differ."""
     rows = tuple((name, *values) for name, values in _columns(runs) if len(set(values)) > 1)
     if rows:
-        yield Section("Runs", tables=(Table(("", *(name for name, _, _ in runs)), rows),))
+        yield Section("Runs", tables=(Table(("", *(run.name for run in runs)), rows),))
 
 
-def _columns(runs: Sequence[Named]) -> Iterator[tuple[str, list[str]]]:
-    columns = [dict(_about(info, summary)) for _, info, summary in runs]
+def _columns(runs: Sequence[RunFigures]) -> Iterator[tuple[str, list[str]]]:
+    columns = [dict(_about(run.info, run.summary)) for run in runs]
     for name in dict.fromkeys(name for column in columns for name in column):
         yield name, [column.get(name, "–") for column in columns]
 
@@ -72,6 +49,8 @@ def _about(info: RunInfo, summary: Summary) -> Iterator[tuple[str, str]]:
     hidden = f", {summary.hidden:,} of them without an answer to compare with" if summary.hidden else ""
     part = f", from place {info.offset:,} on" if info.offset else ""
     part += f", at most {info.limit:,}" if info.limit is not None else ""
+    missing = info.questions is not None and summary.examples < info.questions
+    part += f" of the {info.questions:,} wanted: the run is not complete" if missing else ""
     yield "questions", f"{summary.examples:,}{part}{hidden}, {summary.clusters:,} clusters"
     if info.unofficial:
         yield "not the official split", info.unofficial
@@ -88,231 +67,181 @@ def _about(info: RunInfo, summary: Summary) -> Iterator[tuple[str, str]]:
     yield "begun", f"{info.started} with codevqa {info.version} on {info.machine}"
 
 
-def results(runs: Sequence[Named]) -> Section:
-    """The main table, with the paper's numbers beside it."""
-    rows: list[tuple[str, ...]] = []
-    muted: set[int] = set()
-    for name, info, summary in runs:
-        for method, found in summary.methods.items():
-            rows.append(
-                (
-                    METHOD_LABELS[method][0],
-                    name if len(runs) > 1 else f"{info.data_name} {info.split}",
-                    f"{found.rows:,}",
-                    percent(found.accuracy),
-                    percent(found.own) if found.fallback.value else "–",
-                    f"{found.cost.seconds:.2f} s" if found.cost else f"{found.seconds['mean']:.2f} s with waiting",
-                    f"{found.tokens:,.0f}",
-                )
+# -- the result --------------------------------------------------------------------------------------------------------
+
+
+def results(runs: Sequence[RunFigures]) -> Section:
+    """Both methods, one line a run: those of one data set together, the best first, then the paper's numbers."""
+    ordered = sorted(runs, key=lambda run: (run.info.data_name, run.info.split, run.summary.metric, -_accuracy(run)))
+    rows = [_result(run, run.name if len(runs) > 1 else "") for run in ordered]
+    ours, text = len(rows), [line for run in ordered for line in _sentences(run, several=len(runs) > 1)]
+    for dataset in dict.fromkeys(run.info.dataset for run in runs):
+        if paper := reported(dataset):
+            shares = (f"{100 * paper.codevqa:.2f} %", f"{100 * paper.pnpvqa:.2f} %", f"{100 * paper.difference:+.2f}")
+            rows.append((f"paper: {dataset} {paper.split}", f"{paper.n:,}", *shares, "", "", ""))
+    note = [DETECTABLE]
+    for run in ordered:
+        if run.info.unofficial:
+            whose = f" in {run.name}" if len(runs) > 1 else ""
+            note.append(f"Not the official split{whose}: {run.info.unofficial}.")
+    if len(rows) > ours:
+        note.append(f"In italics: {_paper_note(*(run.info for run in runs))}.")
+    head = ("", "Questions", "CodeVQA", "PnP-VQA", "Difference in points", "Better / worse", "p", "Detectable")
+    table = Table(head, tuple(rows), note=" ".join(note), muted=frozenset(range(ours, len(rows))))
+    return Section("Result", tuple(text), (table,))
+
+
+def _accuracy(run: RunFigures) -> float:
+    found = run.summary.methods.get("codevqa") or run.summary.methods["pnpvqa"]
+    return found.accuracy.value if found.accuracy else 0.0
+
+
+def _result(run: RunFigures, name: str) -> tuple[str, ...]:
+    methods, paired = run.summary.methods, run.summary.paired
+    shares = (percent(methods[method].accuracy) if method in methods else "–" for method in METHOD_LABELS)
+    where = f"{run.info.data_name} {run.info.split}"
+    return (f"{name}: {where}" if name else where, f"{run.summary.examples:,}", *shares, *_compared(paired))
+
+
+def _compared(paired: Paired | None) -> tuple[str, str, str, str]:
+    changed = f"{paired.better:,} / {paired.worse:,}" if paired else "–"
+    return points(paired.difference if paired else None), changed, p_text(paired), detectable(paired)
+
+
+def _sentences(run: RunFigures, *, several: bool) -> Iterator[str]:
+    """What the difference says, how many questions a gain needs, and how far other seeds move the figures."""
+    before = f"{run.name}: " if several else ""
+    if paired := run.summary.paired:
+        difference = paired.difference
+        way = "gains" if difference.value > 0 else "loses" if difference.value < 0 else "changes"
+        clear = difference.low > 0 or difference.high < 0
+        verdict = "the interval leaves zero out" if clear else "the interval includes zero: this may be chance"
+        yield (
+            f"{before}Writing a program {way} {abs(100 * difference.value):.1f} points over asking the question as it "
+            f"is: {paired.better:,} of {difference.n:,} questions in {difference.clusters:,} clusters changed for the "
+            f"better, {paired.worse:,} for the worse; {verdict}."
+        )
+        if power := power_text(paired):
+            yield f"{before}{power}."
+    for method, found in run.summary.methods.items():
+        if repeats := found.repeats:
+            yield (
+                f"{before}{METHOD_LABELS[method]}, over {len(repeats.values)} sampling seeds: "
+                f"{100 * repeats.mean:.2f} % on average, standard deviation {100 * repeats.spread:.2f} points; the "
+                f"answer changes on {percent(repeats.changed)} of the {repeats.n:,} questions asked with every seed. "
+                "Other figures are the first seed's."
             )
-    for dataset in dict.fromkeys(info.dataset for _, info, _ in runs):
-        paper = reported(dataset)
-        if paper:
-            for method in METHOD_LABELS:
-                muted.add(len(rows))
-                value = paper.codevqa if method == "codevqa" else paper.pnpvqa
-                where = f"paper: {dataset} {paper.split}"
-                rows.append((METHOD_LABELS[method][0], where, f"{paper.n:,}", f"{100 * value:.2f} %", "", "", ""))
-    head = ("Method", "Run", "Questions", "Accuracy", "Without fallbacks", "Time a question", "Tokens")
-    if len(runs) == 1:
-        head = ("Method", "Data", *head[2:])
-    note = f"In italics: {_paper_note(*(info for _, info, _ in runs))}." if muted else ""
-    for name, info, _ in runs:
-        if info.unofficial:
-            whose = f" in {name}" if len(runs) > 1 else ""
-            note = f"Not the official split{whose}: {info.unofficial}. {note}".rstrip()
-    return Section("Result", tuple(_spread(runs)), (Table(head, tuple(rows), note=note, muted=frozenset(muted)),))
 
 
 def _paper_note(*infos: RunInfo) -> str:
     return "; ".join([NOTE, *([DRAWN] if any(info.drawn for info in infos) else [])])
 
 
-def _spread(runs: Sequence[Named]) -> Iterator[str]:
-    """How far sampling with other seeds moves the figures."""
-    for name, _, summary in runs:
-        for method, found in summary.methods.items():
-            if found.repeats:
-                label = METHOD_LABELS[method][0] + (f" in {name}" if len(runs) > 1 else "")
-                average, spread = 100 * found.repeats.mean, 100 * found.repeats.spread
-                yield (
-                    f"{label}, over {len(found.repeats.values)} sampling seeds: {average:.2f} % on average, standard "
-                    f"deviation {spread:.2f} points; the answer changes on {percent(found.repeats.changed)} of the "
-                    f"{found.repeats.n:,} questions asked with every seed. Other figures are the first seed's."
-                )
-
-
-def comparison(runs: Sequence[Named]) -> Iterator[Section]:
-    """The program against the baseline on the same questions."""
-    rows, text = [], []
-    for name, info, summary in runs:
-        paired = summary.paired
-        if paired is None:
-            continue
-        label = name if len(runs) > 1 else f"{info.data_name} {info.split}"
-        paper = reported(info.dataset)
-        gain = f"{100 * paper.difference:+.2f}" if paper else "–"
-        counts = (f"{paired.difference.n:,}", f"{paired.difference.clusters:,}")
-        tested = (
-            points(paired.difference),
-            f"{paired.better:,} / {paired.worse:,}",
-            p_text(paired),
-            detectable(paired),
-        )
-        rows.append((label, *counts, *tested, gain))
-        text.append(f"{label + ': ' if len(runs) > 1 else ''}{_sentence(paired)}")
-    if rows:
-        head = (
-            "",
-            "Questions",
-            "Clusters",
-            "Difference in points",
-            "Better / worse",
-            "p",
-            "Detectable",
-            "Paper's gain",
-        )
-        paper_note = _paper_note(*(info for _, info, _ in runs))
-        note = f"{DETECTABLE} Paper: {paper_note}." if any(row[-1] != "–" for row in rows) else DETECTABLE
-        yield Section("Program against baseline", tuple(text), (Table(head, tuple(rows), note=note),))
-
-
-def p_text(paired: Paired) -> str:
-    """A p-value with the test it is of."""
-    return f"{paired.p_value:.2g} ({paired.test})"
-
-
-def detectable(paired: Paired) -> str:
-    """The smallest difference that as many questions would show, in points."""
-    return "–" if paired.detectable is None else f"{100 * paired.detectable:.1f}"
-
-
-def _sentence(paired: Paired) -> str:
-    difference = paired.difference
-    way = "gains" if difference.value > 0 else "loses" if difference.value < 0 else "changes"
-    clear = difference.low > 0 or difference.high < 0
-    verdict = "the interval leaves zero out" if clear else "the interval includes zero: this may be chance"
-    return (
-        f"Writing a program {way} {abs(100 * difference.value):.1f} points over asking the question as it is: "
-        f"{paired.better:,} questions changed for the better, {paired.worse:,} for the worse; {verdict}."
-    )
-
-
-def breakdown(info: RunInfo, summary: Summary) -> Iterator[Section]:
-    """Accuracy by group: one chart a key, and one for all keys that are answered yes or no; small groups apart."""
-    families = list(_families(summary, lambda group: group.n >= FEW))
-    charts, tables = _charts(families), (*beside_paper(info, summary), *map(_differences, families))
-    if charts or tables:
-        yield Section("Breakdown", tables=tuple(table for table in tables if table.rows), charts=charts)
-    if few := _charts(_families(summary, lambda group: group.n < FEW)):
-        yield Section(f"Groups of less than {FEW} questions", charts=few, folded=True)
+# -- groups ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Family:
     """Groups that are shown, and tested, together."""
 
-    title: str
+    key: str
+    """Empty for the kinds of questions."""
     groups: tuple[tuple[str, Group], ...]
     """Each under its label."""
-    note: str = ""
 
 
-def _families(summary: Summary, wanted: Callable[[Group], bool]) -> Iterator[_Family]:
-    kinds: list[tuple[str, Group]] = []
-    others: list[_Family] = []
-    for key, every in summary.breakdown.items():
-        groups = [group for group in every if wanted(group)]
-        if {group.value for group in every} <= {"yes", "no"}:
-            kinds += [(key.replace("_", " "), group) for group in groups if group.value == "yes"]
-        elif len(every) > 1:
-            shown = sorted(sorted(groups, key=lambda one: -one.n)[:MOST_LINES], key=groups.index)
-            left = len(groups) - len(shown)
-            note = f"{left} smaller groups are left out." if left else ""
-            others.append(_Family(f"By {key.replace('_', ' ')}", tuple((group.value, group) for group in shown), note))
+def breakdown(info: RunInfo, summary: Summary) -> Iterator[Section]:
+    """Accuracy by group: one table a key, and one for all keys that are answered yes or no."""
+    if tables := tuple(_table(info, summary, family) for family in _families(summary)):
+        yield Section("Breakdown", tables=tables)
+
+
+def _families(summary: Summary) -> Iterator[_Family]:
+    kinds, others = [], []
+    for key, groups in summary.breakdown.items():
+        if {group.value for group in groups} <= {"yes", "no"}:
+            kinds += [(key, group) for group in groups if group.value == "yes"]
+        elif len(groups) > 1:
+            others.append(_Family(key, tuple((group.value, group) for group in groups)))
     if kinds:
-        yield _Family("Kinds of questions", tuple(kinds), "A question may be of several kinds.")
+        yield _Family("", tuple(kinds))
     yield from others
 
 
-def _charts(families: Iterable[_Family]) -> tuple[Chart, ...]:
-    charts = (
-        Chart(
-            family.title,
-            tuple(_line(group, label) for label, group in family.groups),
-            " ".join(filter(None, (family.note, _few(family)))),
-        )
-        for family in families
-    )
-    return tuple(chart for chart in charts if any(line.bars for line in chart.lines))
+def _table(info: RunInfo, summary: Summary, family: _Family) -> Table:
+    shown = sorted(family.groups, key=lambda one: -one[1].n)[:MOST_LINES]
+    shown.sort(key=family.groups.index)
+    tested = [group for _, group in shown if group.n >= FEW and group.paired is not None]
+    adjusted = dict(zip(map(id, tested), holm([one.paired.p_value for one in tested if one.paired]), strict=True))
+    titles, paper = _beside(info, family, [label for label, group in shown if group.n >= FEW])
+    nothing = ("–",) * len(titles)
+    rows = []
+    for label, group in shown:
+        cells = [f"{group.n:,}", *(percent(group.accuracy.get(method)) for method in summary.methods)]
+        if summary.paired is not None:
+            paired, p_value = (group.paired, f"{adjusted[id(group)]:.2g}") if id(group) in adjusted else (None, "–")
+            difference = paired.difference if paired else None
+            cells += [f"{difference.clusters:,}" if difference else "–", points(difference), p_text(paired), p_value]
+            cells.append(detectable(paired))
+        rows.append((label.replace("_", " "), *cells, *(paper(label) if group.n >= FEW else nothing)))
+    head = ["", "n", *(METHOD_LABELS[method] for method in summary.methods)]
+    head += ["Clusters", "Difference in points", "p", "p after Holm", "Detectable"] if summary.paired else []
+    note = " ".join(_notes(info, summary, family, shown, bool(titles)))
+    muted = frozenset(place for place, (_, group) in enumerate(shown) if group.n < FEW)
+    title = f"By {family.key.replace('_', ' ')}" if family.key else "Kinds of questions"
+    return Table((*head, *titles), tuple(rows), title, note, muted)
 
 
-def _few(family: _Family) -> str:
-    few = [label for label, group in family.groups if any(share.few for share in group.accuracy.values())]
-    return f"Of fewer than {FEW_CLUSTERS} clusters: {', '.join(few)}." if few else ""
-
-
-def _line(group: Group, label: str) -> ChartLine:
-    return ChartLine(
-        label, group.n, tuple(AccuracyBar(*METHOD_LABELS[method], share) for method, share in group.accuracy.items())
-    )
-
-
-def _differences(family: _Family) -> Table:
-    found = [(label, group.paired) for label, group in family.groups if group.paired is not None]
-    adjusted = holm([paired.p_value for _, paired in found])
-    rows = tuple(
-        (
-            label,
-            f"{paired.difference.n:,}",
-            f"{paired.difference.clusters:,}",
-            points(paired.difference),
-            p_text(paired),
-            f"{p_value:.2g}",
-            detectable(paired),
-        )
-        for (label, paired), p_value in zip(found, adjusted, strict=True)
-    )
-    head = ("", "n", "Clusters", "Difference in points", "p", "p after Holm", "Detectable")
-    return Table(head, rows, f"{family.title}: program against baseline", f"{HOLM} {DETECTABLE}")
-
-
-def beside_paper(info: RunInfo, summary: Summary) -> Iterator[Table]:
+def _beside(
+    info: RunInfo, family: _Family, labels: Sequence[str]
+) -> tuple[tuple[str, ...], Callable[[str], tuple[str, ...]]]:
+    """Returns the paper's columns, where it reports one of these groups, and what gives their cells."""
     paper = reported(info.dataset)
-    if paper is None:
-        return
-    for key, values in paper.groups.items():
-        rows: list[tuple[str, ...]] = []
-        for group in (one for one in summary.breakdown.get(key, ()) if one.n >= FEW):
-            ours = (percent(group.accuracy.get("pnpvqa")), percent(group.accuracy.get("codevqa")))
-            theirs = tuple(f"{100 * one:.1f} %" for one in values.get(group.value, ())) or ("–", "–")
-            rows.append((group.value, f"{group.n:,}", *ours, *theirs))
-        if rows:
-            columns = (key.capitalize(), "n", "PnP-VQA", "CodeVQA", "Paper's PnP-VQA", "Paper's CodeVQA")
-            yield Table(columns, tuple(rows), f"By {key}, beside the paper", f"Paper: {_paper_note(info)}.")
-    gains = list(_gains(paper, summary))
-    if gains:
-        head = ("Questions", "n", "Ours in points", "Paper's, about")
-        yield Table(head, tuple(gains), "Gain of the program by kind, beside the paper", f"Paper: {_paper_note(info)}.")
+    groups = paper.groups.get(family.key, {}) if paper else {}
+    gains = paper.gains if paper and not family.key else {}
+    if groups.keys() & set(labels):
+
+        def shares(label: str) -> tuple[str, ...]:
+            pnpvqa, codevqa = groups.get(label, (None, None))
+            return tuple("–" if one is None else f"{100 * one:.1f} %" for one in (codevqa, pnpvqa))
+
+        return ("Paper's CodeVQA", "Paper's PnP-VQA"), shares
+    if gains.keys() & set(labels):
+        return ("Paper's gain, about",), lambda label: (f"{100 * gains[label]:+.0f}" if label in gains else "–",)
+    return (), lambda label: ()
 
 
-def _gains(paper: Reported, summary: Summary) -> Iterator[tuple[str, ...]]:
-    for key, gain in paper.gains.items():
-        for group in summary.breakdown.get(key, ()):
-            if group.value == "yes" and group.paired and group.n >= FEW:
-                yield key, f"{group.n:,}", points(group.paired.difference), f"{100 * gain:+.0f}"
+def _notes(
+    info: RunInfo, summary: Summary, family: _Family, shown: Sequence[tuple[str, Group]], paper: bool
+) -> Iterator[str]:
+    if not family.key:
+        yield "A question may be of several kinds."
+    if left := len(family.groups) - len(shown):
+        yield f"{left} smaller groups are left out."
+    if any(group.n < FEW for _, group in shown):
+        yield f"In italics: fewer than {FEW} questions, which say next to nothing and are not tested."
+    if few := [label for label, group in shown if any(share.few for share in group.accuracy.values())]:
+        yield f"Of fewer than {FEW_CLUSTERS} clusters: {', '.join(few)}."
+    if summary.paired is not None:
+        yield "Holm: p as it is when all rows of this table are tested at once."
+    if paper:
+        yield f"Paper: {_paper_note(info)}."
+
+
+# -- what went wrong ---------------------------------------------------------------------------------------------------
 
 
 def failures(summary: Summary) -> Iterator[Section]:
     """Fallbacks, plain passes and errors by type."""
-    rows = []
-    errors: list[tuple[str, ...]] = []
+    rows, errors = [], []
     for method, found in summary.methods.items():
-        rows.append((METHOD_LABELS[method][0], percent(found.fallback), f"{found.unanswered:,}", percent(found.plain)))
+        label = METHOD_LABELS[method]
+        own = percent(found.own) if found.fallback.value else "–"
+        rows.append((label, percent(found.fallback), own, f"{found.unanswered:,}", percent(found.plain)))
         errors += [
             (
                 line.type,
-                METHOD_LABELS[method][0],
+                label,
                 f"{line.count:,} ({100 * line.share:.1f} %)",
                 f"{line.fallback:,}",
                 "–" if line.accuracy is None else f"{100 * line.accuracy:.1f} %",
@@ -320,11 +249,11 @@ def failures(summary: Summary) -> Iterator[Section]:
             )
             for line in found.errors
         ]
-    head = ("Method", "Fallbacks", "No answer at all", "Plain passes")
+    head = ("Method", "Fallbacks", "Accuracy without them", "No answer at all", "Plain passes")
     note = (
         "A fallback is a program that failed, with the baseline's answer in its place. A plain pass is a program that "
+        "only hands the question on to query."
     )
-    note += "only hands the question on to query."
     tables = [Table(head, tuple(rows), note=note)]
     if errors:
         titles = ("Error", "Method", "Questions", "Fallbacks", "Accuracy there", "First")
@@ -368,7 +297,7 @@ def corpus(summary: Summary) -> Iterator[Section]:
         name: found.reasons.get(name, "") for name in names for _, found in methods if found.corpus.get(name) is None
     }
     note = " ".join(f"No {name}: {reason}." for name, reason in reasons.items() if reason)
-    head = ("", *(METHOD_LABELS[method][0] for method, _ in methods))
+    head = ("", *(METHOD_LABELS[method] for method, _ in methods))
     yield Section("Figures of the whole run", tables=(Table(head, tuple(rows), note=note),))
 
 
@@ -378,7 +307,7 @@ def _figure(found: MethodSummary, name: str) -> str:
 
 
 def settings(info: RunInfo) -> Section:
-    """Every setting, for whoever wants to run it again."""
+    """Every setting, for a run like this one."""
     rows = [
         ("prompt hash", info.prompt_hash),
         ("data", info.data),

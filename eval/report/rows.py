@@ -1,130 +1,161 @@
-"""Every question of a run, for the page that lists them: what is searched at once, and what one opens.
-
-A page holds chunks, each JSON in gzip: the list in parts of some thousand questions, traces by the hundred, which are
-unpacked when one of them is opened, and pictures where there are few.
-"""
+"""Every question of a run with its trace, for the page that lists them: one block of JSON in gzip."""
 
 from __future__ import annotations
 
+import base64
 import gzip
+import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from ...core.errors import ImageError
+from ...core.images import load_picture
 from ...pages.words import clean, seconds
 from ..metrics import Metric
 from ..metrics.steps import StepJudge
 from ..run.store import Store
-from ..task import METHODS, EvalImage, Example, Method, Row
-from .cases import cut, judged_calls, small_jpeg
-from .parts import METHOD_LABELS
+from ..task import METHODS, EvalImage, Example, Method, PictureFile, Row
+from .figures import RunFigures
 from .summary import joined
+from .view import METHOD_LABELS
 
-__all__ = ["Listing", "Question", "as_json", "detail", "head", "line", "part", "questions_of", "write_chunks"]
+__all__ = ["call_text", "packed", "small_jpeg"]
 
-PART = 2_000
-"""Questions of one part of the list: the first is on the screen before the next is read."""
-TRACES = 100
-"""Questions whose traces are one chunk; some of these make a part."""
+MOST = 20_000
+"""Questions of one page; of longer runs it lists every second, third, ... one."""
 PICTURES = 400
-"""Where a report is about more pictures than these, it names them and shows none but those of its cases."""
-
-Question = tuple[Example, Mapping[Method, Row]]
-
-
-@dataclass(frozen=True)
-class Listing:
-    """A run whose questions are listed."""
-
-    name: str
-    store: Store
-    metric: Metric
-    judge: StepJudge | None = None
+"""Pictures that a page shows; the others it names."""
+SIDE = 240
+"""Longest side of a picture, in pixels."""
+MAX_TEXT = 4000
+"""Characters of a program or a value shown."""
 
 
-def questions_of(store: Store) -> Iterator[Question]:
+def packed(runs: Sequence[RunFigures], here: Path | None = None) -> str:
+    """Returns all that ``report.js`` lists, packed to be text of the page.
+
+    Args:
+        runs: the runs.
+        here: where the pictures are now, if they were moved.
+    """
+    total = sum(len(one.store) for one in runs)
+    step = max(1, -(-total // MOST))
+    asked = ((place, one, *question) for place, one in enumerate(runs) for question in _questions(one.store))
+    album, keys, data = _Album(here), dict[str, None](), io.BytesIO()
+    with gzip.GzipFile(fileobj=data, mode="wb", compresslevel=6, mtime=0) as file:
+        file.write(b'{"rows":[')
+        for number, (place, run, example, rows) in enumerate(islice(asked, 0, None, step)):
+            keys |= dict.fromkeys(example.groups)
+            told = {
+                "pictures": [[one.name, album.place(one)] for one in example.images],
+                "methods": [_told(run.judge, example, row) for row in rows.values()],
+            }
+            line = {
+                "run": place,
+                **_line(run, example, rows),
+                "groups": [example.groups.get(key) for key in keys],
+                "trace": _json(told),  # read when it is opened
+            }
+            file.write((b"," if number else b"") + _json(line).encode())
+        head = {
+            "methods": [METHOD_LABELS[method] for method in METHODS],
+            "runs": [one.name for one in runs],
+            "keys": list(keys),
+            "pictures": album.pictures,
+            "every": step,
+            "total": total,
+        }
+        file.write(b"]," + _json(head).encode()[1:])
+    return base64.b64encode(data.getvalue()).decode()
+
+
+def _questions(store: Store) -> Iterator[tuple[Example, Mapping[Method, Row]]]:
     """Yields each example with its row of each method, of the first repetition."""
     return joined(store.examples(), {method: store.rows(method) for method, repeat in store.counts() if repeat == 0})
 
 
-def head(listings: Sequence[Listing]) -> dict[str, Any]:
-    """Returns what the list needs to know of all questions."""
-    return {"methods": [METHOD_LABELS[method][0] for method in METHODS], "runs": [one.name for one in listings]}
+def _json(data: Any) -> str:
+    """Returns data as JSON; characters that deceive the eye are replaced, as on the pages of answers."""
+    return clean(json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
 
 
-def line(run: int, listing: Listing, question: Question) -> tuple[list[Any], Mapping[str, str]]:
-    """Returns a question as the list has it, and its groups; ``rows.js`` reads the fields in this order."""
-    example, rows = question
+def _line(run: RunFigures, example: Example, rows: Mapping[Method, Row]) -> dict[str, Any]:
+    """Returns what is searched and filtered of a question."""
     ours = rows.get("codevqa")
     false: list[str] | None = None
-    if listing.judge is not None and ours is not None and not ours.error:
-        judged = [step for step in listing.judge.steps(example, ours.trace) if step.right is not None]
+    if run.judge is not None and ours is not None and not ours.error:
+        judged = [step for step in run.judge.steps(example, ours.trace) if step.right is not None]
         false = list(dict.fromkeys(step.name for step in judged if not step.right)) if judged else None
-    answers = [_answer(listing.metric, example, rows.get(method)) for method in METHODS]
-    program = ours.program or "" if ours else ""
-    fields = [run, example.id, example.question, _gold(example), answers, cut(program), false]
-    return fields, example.groups
-
-
-def _gold(example: Example) -> str:
-    return ", ".join(dict.fromkeys(example.gold))
-
-
-def _answer(metric: Metric, example: Example, row: Row | None) -> list[Any] | None:
-    if row is None:
-        return None
-    return [cut(row.prediction), metric.score(example, row.prediction), int(row.fallback), row.error or ""]
-
-
-def part(lines: Iterable[tuple[list[Any], Mapping[str, str]]]) -> dict[str, Any]:
-    """Returns a part of the list; groups are numbers in it, since thousands of questions share them."""
-    keys: dict[str, dict[str, int]] = {}
-    rows = []
-    for fields, groups in lines:
-        for key in groups:
-            keys.setdefault(key, {})
-        codes = [values.setdefault(groups[key], len(values)) if key in groups else -1 for key, values in keys.items()]
-        rows.append([*fields, codes])
-    return {"keys": [[key, list(values)] for key, values in keys.items()], "rows": rows}
-
-
-def detail(
-    listing: Listing, question: Question, picture: Callable[[int, EvalImage], str] = lambda number, image: ""
-) -> dict[str, Any]:
-    """Returns what the page shows of a question that is opened.
-
-    Args:
-        listing: its run.
-        question: the question.
-        picture: says where the page finds a picture of the question, counted from 0; empty where it does not.
-    """
-    example, rows = question
     return {
-        "pictures": [[one.name, picture(number, one)] for number, one in enumerate(example.images)],
-        "methods": [_told(listing, example, row) for row in rows.values()],
+        "id": example.id,
+        "question": example.question,
+        "gold": ", ".join(dict.fromkeys(example.gold)),
+        "answers": [_answer(run.metric, example, rows.get(method)) for method in METHODS],
+        "program": _cut(ours.program or "" if ours else ""),
+        "false": false,
     }
 
 
-def _told(listing: Listing, example: Example, row: Row) -> dict[str, Any]:
+def _answer(metric: Metric, example: Example, row: Row | None) -> dict[str, Any] | None:
+    if row is None:
+        return None
+    score = metric.score(example, row.prediction)
+    right = None if score is None else score >= 0.5
+    return {"said": _cut(row.prediction), "right": right, "fallback": row.fallback, "error": row.error or ""}
+
+
+# -- a trace -----------------------------------------------------------------------------------------------------------
+
+
+def _told(judge: StepJudge | None, example: Example, row: Row) -> dict[str, Any]:
+    verdicts = {step.index: step for step in judge.steps(example, row.trace)} if judge else {}
     calls = []
-    for call, text, verdict in judged_calls(listing.judge, example, row):
-        shown: dict[str, Any] = {"text": text, "evidence": [*map(_evidence, _items(call.get("evidence")))]}
+    for index, call in enumerate(row.trace.get("calls") or (), 1):
+        if str(call.get("name")).startswith("open_image"):
+            continue
+        shown: dict[str, Any] = {"text": call_text(call), "evidence": [*map(_evidence, _items(call.get("evidence")))]}
+        verdict = verdicts.get(index)
         if verdict is not None and verdict.right is not None:
             shown |= {"right": verdict.right, "truth": verdict.truth}
         calls.append(shown)
     return {
-        "method": METHOD_LABELS[row.method][0],
+        "method": METHOD_LABELS[row.method],
         "facts": f"{seconds(row.seconds)}, {row.tokens:,} tokens",
         "error": f"{row.error}: {row.message}" if row.error else "",
         "program": row.program or "",
         "calls": calls,
-        "attempts": [[*map(cut, _attempt(one))] for one in _items(row.trace.get("attempts"))],
-        "printed": cut(str(row.trace.get("printed") or "")),
+        "attempts": [[*map(_cut, _attempt(one))] for one in _items(row.trace.get("attempts"))],
+        "printed": _cut(str(row.trace.get("printed") or "")),
         "evidence": [*map(_evidence, _items(row.trace.get("baseline")))],
     }
+
+
+def call_text(call: Mapping[str, Any]) -> str:
+    """Returns ``query(image 1, 'Is there a star?') → 'yes'`` for a call of a trace."""
+    arguments = call.get("arguments")
+    shown = ", ".join(map(_show, arguments.values())) if isinstance(arguments, Mapping) else ""
+    error = call.get("error")
+    if error:
+        value = f"failed: {error.get('message') if isinstance(error, Mapping) else error}"
+    else:
+        value = _show(call.get("value"))
+    return _cut(f"{call.get('name')}({shown}) → {value}")
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, Mapping) and value.keys() == {"image"}:
+        return f"image {value['image']}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_show, value)) + "]"
+    return f"{value:g}" if isinstance(value, float) else repr(value)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]} … ({len(text) - MAX_TEXT:,} more)"
 
 
 def _items(value: Any) -> Iterator[Mapping[str, Any]]:
@@ -146,64 +177,58 @@ def _evidence(evidence: Mapping[str, Any]) -> dict[str, Any]:
     """Returns evidence without its maps and prompts: the first are pictures of their own, the others long."""
     scores = (f"{one:.4g}" if isinstance(one, float) else str(one) for one in _list(evidence.get("scores")))
     shown = {
-        "kind": cut(str(evidence.get("kind") or "")),
-        "text": cut(str(evidence.get("text") or "")),
-        "captions": [[cut(str(one)) for one in _list(captions)] for captions in _list(evidence.get("captions"))],
+        "kind": _cut(str(evidence.get("kind") or "")),
+        "text": _cut(str(evidence.get("text") or "")),
+        "captions": [[_cut(str(one)) for one in _list(captions)] for captions in _list(evidence.get("captions"))],
         "images": [str(one) for one in _list(evidence.get("images"))],
-        "scores": cut(", ".join(scores)),
-        "completion": cut(str(evidence.get("completion") or "")),
+        "scores": _cut(", ".join(scores)),
+        "completion": _cut(str(evidence.get("completion") or "")),
     }
     return {name: value for name, value in shown.items() if value}
 
 
-# -- chunks ------------------------------------------------------------------------------------------------------------
+# -- pictures ----------------------------------------------------------------------------------------------------------
 
 
-def write_chunks(listings: Sequence[Listing], put: Callable[[str, bytes], None], here: Path | None = None) -> None:
-    """Hands over every chunk of a page by name.
+@dataclass
+class _Album:
+    """The first pictures asked about, small."""
+
+    here: Path | None
+    pictures: list[str] = field(default_factory=list)
+    places: dict[EvalImage, int | None] = field(default_factory=dict)
+
+    def place(self, image: EvalImage) -> int | None:
+        """Returns where a picture is in ``pictures``; None where it is not."""
+        if image not in self.places and len(self.places) < PICTURES:
+            small = small_jpeg(image, self.here)
+            self.places[image] = None if small is None else len(self.pictures)
+            if small is not None:
+                self.pictures.append(base64.b64encode(small).decode())
+        return self.places.get(image)
+
+
+def small_jpeg(image: EvalImage, here: Path | None = None) -> bytes | None:
+    """Returns a small copy of a picture; None where it cannot be read.
 
     Args:
-        listings: the runs.
-        put: takes a chunk.
-        here: where the pictures are now, if they were moved.
+        image: the picture.
+        here: the data set's folder, if it was moved since the run was made.
     """
-    places = {image: f"picture-{number}" for number, image in enumerate(_pictures(listings))}
-    for image, name in list(places.items()):
-        if (small := small_jpeg(image, here)) is None:
-            del places[image]
-        else:
-            put(name, small)
-
-    def where(number: int, image: EvalImage) -> str:
-        return places.get(image, "")
-
-    asked = ((run, one, question) for run, one in enumerate(listings) for question in questions_of(one.store))
-    parts = 0
-    while some := list(islice(asked, PART)):
-        put(f"part-{parts}", packed(part(line(*one) for one in some)))
-        for at in range(0, len(some), TRACES):
-            told = (detail(one, question, where) for _, one, question in some[at : at + TRACES])
-            put(f"trace-{(parts * PART + at) // TRACES}", packed(list(told)))
-        parts += 1
-    put("head", packed({**head(listings), "parts": parts, "traces": TRACES}))
+    found = image
+    if here is not None and isinstance(image, PictureFile) and not image.path.is_file():
+        found = PictureFile(_moved(image.path, here), image.member, image.crop)
+    try:
+        small = load_picture(found.load()).pixels.copy()
+    except ImageError:
+        return None
+    small.thumbnail((SIDE, SIDE))
+    data = io.BytesIO()
+    small.save(data, "JPEG", quality=80)
+    return data.getvalue()
 
 
-def as_json(data: Any) -> bytes:
-    """Returns data as JSON; what deceives the eye is replaced, as on the pages of answers."""
-    return clean(json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))).encode()
-
-
-def packed(data: Any) -> bytes:
-    """Returns data as JSON in gzip."""
-    return gzip.compress(as_json(data), 6, mtime=0)
-
-
-def _pictures(listings: Sequence[Listing]) -> list[EvalImage]:
-    """Returns the pictures of all questions, each once; none where they are too many."""
-    found: dict[EvalImage, None] = {}
-    for listing in listings:
-        for example in listing.store.examples():
-            found |= dict.fromkeys(example.images)
-            if len(found) > PICTURES:
-                return []
-    return list(found)
+def _moved(path: Path, here: Path) -> Path:
+    """Where a file is now: at the longest end of its path that is there."""
+    ends = (here.joinpath(*path.parts[at:]) for at in range(1, len(path.parts)))
+    return next((one for one in ends if one.is_file()), path)

@@ -15,6 +15,7 @@ from .cost import cost_lines
 from .figures import MethodSummary, Repeats, Summary
 from .run_metric import metric_of
 from .summary import joined, summarize
+from .view import power_text
 
 __all__ = ["aligned", "by_seed", "pairs_of", "summary_lines", "summary_of"]
 
@@ -96,8 +97,7 @@ def summary_lines(info: RunInfo, summary: Summary, pace: Pace | None = None) -> 
     lines += aligned(table)
     if summary.paired is not None:
         lines.append(f"difference  {summary.paired}")
-        if summary.paired.detectable is not None:
-            lines.append(f"detectable  {100 * summary.paired.detectable:.1f} points, four times in five")
+        lines += filter(None, [power_text(summary.paired)])
     lines += summary.notes[1:]
     for method, one in summary.methods.items():
         if one.repeats is not None:

@@ -1,30 +1,19 @@
-"""What a report shows, before it is a page: sections of tables, charts and cases, as plain frozen data."""
+"""What a report shows, before it is a page: sections of tables, as plain frozen data, and how figures read."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from ..statistics import Interval
+from ..statistics import Interval, Paired
+from ..task import Method
 
-__all__ = [
-    "AccuracyBar",
-    "Case",
-    "Chart",
-    "ChartLine",
-    "Report",
-    "Role",
-    "Section",
-    "ShownCall",
-    "Table",
-    "Thumbnail",
-    "percent",
-    "points",
-]
+__all__ = ["METHOD_LABELS", "Report", "Section", "Table", "detectable", "p_text", "percent", "points", "power_text"]
 
+METHOD_LABELS: Mapping[Method, str] = {"codevqa": "CodeVQA", "pnpvqa": "PnP-VQA"}
+"""What a reader sees of a method."""
 TIED = "\N{NO-BREAK SPACE}"
 """Keeps a figure and its interval on one line."""
-Role: TypeAlias = Literal["program", "baseline"]
 
 
 @dataclass(frozen=True)
@@ -36,69 +25,7 @@ class Table:
     title: str = ""
     note: str = ""
     muted: frozenset[int] = frozenset()
-    """Rows that are not ours to claim, such as the paper's."""
-
-
-@dataclass(frozen=True)
-class AccuracyBar:
-    """A share with its interval."""
-
-    name: str
-    role: Role
-    share: Interval
-
-
-@dataclass(frozen=True)
-class ChartLine:
-    """One group of questions in a chart, with a bar for each method."""
-
-    label: str
-    n: int
-    bars: tuple[AccuracyBar, ...]
-
-
-@dataclass(frozen=True)
-class Chart:
-    """Bars by group."""
-
-    title: str
-    lines: tuple[ChartLine, ...]
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class Thumbnail:
-    """A picture: inline data where it can be read, else only its name."""
-
-    name: str
-    uri: str = ""
-
-
-@dataclass(frozen=True)
-class ShownCall:
-    """One call of a program, with the verdict of the scene graph where there is one."""
-
-    text: str
-    truth: str = ""
-    right: bool | None = None
-
-
-@dataclass(frozen=True)
-class Case:
-    """One question in full."""
-
-    id: str
-    question: str
-    gold: str
-    pictures: tuple[Thumbnail, ...]
-    answer: str
-    answer_right: bool | None
-    baseline: str | None
-    baseline_right: bool | None
-    program: str
-    steps: tuple[ShownCall, ...]
-    error: str = ""
-    """What failed, where the baseline answered in the program's place."""
+    """Rows that stand apart, such as the paper's."""
 
 
 @dataclass(frozen=True)
@@ -108,22 +35,18 @@ class Section:
     title: str
     text: tuple[str, ...] = ()
     tables: tuple[Table, ...] = ()
-    charts: tuple[Chart, ...] = ()
-    cases: tuple[Case, ...] = ()
     folded: bool = False
     """Whether a page shows it only when asked."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """The whole of it."""
+    """The whole of it, without its list of questions."""
 
     title: str
     about: tuple[tuple[str, str], ...]
+    notes: tuple[str, ...]
     sections: tuple[Section, ...]
-    made: str = ""
-    """By what and when."""
-    notes: tuple[str, ...] = field(default=())
 
 
 def percent(share: Interval | None, digits: int = 1) -> str:
@@ -140,3 +63,25 @@ def points(difference: Interval | None, digits: int = 1) -> str:
         return "–"
     value, low, high = (f"{100 * one:+.{digits}f}" for one in (difference.value, difference.low, difference.high))
     return f"{value} ({low} to {high})".replace("-", "−").replace(" ", TIED)
+
+
+def p_text(paired: Paired | None) -> str:
+    """Writes a p-value with the test it is of; a dash where there is nothing."""
+    return "–" if paired is None else f"{paired.p_value:.2g}{TIED}({paired.test})"
+
+
+def detectable(paired: Paired | None) -> str:
+    """Writes the smallest difference that as many questions would show, in points; a dash where nothing tells."""
+    return "–" if paired is None or paired.detectable is None else f"{100 * paired.detectable:.1f}"
+
+
+def power_text(paired: Paired) -> str:
+    """Says what difference as many questions would show, and how many a gain needs; empty where nothing tells."""
+    one, two = paired.needed(0.01), paired.needed(0.02)
+    if paired.detectable is None or one is None or two is None:
+        return ""
+    return (
+        f"Detectable four times in five on as many questions: {detectable(paired)} points; "
+        f"a gain of 1 point needs {one[0]:,} questions in {one[1]:,} clusters like these, "
+        f"2 points {two[0]:,} in {two[1]:,}"
+    )

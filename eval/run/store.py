@@ -296,16 +296,6 @@ class Store:
         """Returns the number of examples."""
         return sum(count for (count,) in self._all("SELECT COUNT(*) FROM examples"))
 
-    def since(self, mark: int, most: int) -> tuple[list[str], int]:
-        """Returns the ids of examples with rows after a mark, and the mark to go on from; 0 stands before all rows.
-
-        Args:
-            mark: what the call before returned.
-            most: how many rows to look at.
-        """
-        found = list(self._all("SELECT rowid, id FROM rows WHERE rowid > ? ORDER BY rowid LIMIT ?", mark, most))
-        return list(dict.fromkeys(id for _, id in found)), found[-1][0] if found else mark
-
     def sessions(self) -> list[dict[str, str]]:
         """Returns when, on what machine and with what version the run was begun and gone on with."""
         found = self._all("SELECT started, version, machine FROM sessions ORDER BY number")

@@ -1,0 +1,189 @@
+"use strict";
+// The list of all questions. What comes from data or models is only ever set as text, never as markup.
+
+const PAGE = 100;
+const main = document.getElementById("questions");
+
+const make = (tag, attributes = {}, ...children) => {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.append(...children.filter(child => child !== ""));
+  return made;
+};
+const button = (label, act) => {
+  const made = make("button", { type: "button" }, label);
+  made.addEventListener("click", act);
+  return made;
+};
+const shown = number => number.toLocaleString("en");
+
+async function read() {
+  if (!window.DecompressionStream) throw new Error("The list needs a browser of 2023 or later.");
+  const text = atob(document.getElementById("data").textContent);
+  const bytes = new Uint8Array(text.length);
+  for (let at = 0; at < text.length; at++) bytes[at] = text.charCodeAt(at);
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
+}
+
+// -- what a question is found by ------------------------------------------------------------------------------------
+
+function ofMethod(row, method) {
+  const answer = row.answers[method];
+  if (!answer) return [];
+  const verdict = answer.right === null ? [] : [answer.right ? "right" : "wrong"];
+  return [...verdict, ...(answer.fallback ? ["fallback"] : []), ...(answer.said ? [] : ["no answer"])];
+}
+
+function ofBoth(row) {
+  const [ours, theirs] = row.answers;
+  if (!ours || !theirs) return [];
+  return [ours.said === theirs.said ? "same answer" : "answers differ",
+    ...(ours.right !== theirs.right ? ["only one is right"] : [])];
+}
+
+function ofSteps(row) {
+  if (!row.false) return ["none judged"];
+  return row.false.length ? ["a step is false", ...row.false.map(name => `${name} is false`)] : ["all judged are true"];
+}
+
+function ofErrors(row) {
+  const found = [...new Set(row.answers.map(one => one?.error).filter(Boolean))];
+  return found.length ? ["any error", ...found] : ["no error"];
+}
+
+const LOOKS = [
+  ["The program is right, the baseline wrong", { method0: "right", method1: "wrong" }],
+  ["The program is wrong, the baseline right", { method0: "wrong", method1: "right" }],
+  ["Right for the wrong reason", { method0: "right", steps: "a step is false" }],
+  ["The program failed and the baseline answered", { method0: "fallback" }],
+  ["No method is right", { method0: "wrong", method1: "wrong" }],
+];
+
+// -- the list -------------------------------------------------------------------------------------------------------
+
+const verdict = good => good == null ? "" : make("span", { class: good ? "right" : "wrong" }, good ? " ✓ right" : " ✗ wrong");
+
+function begin(data) {
+  const { rows } = data;
+  for (const row of rows)
+    row.text = [row.question, row.gold, ...row.answers.map(one => one?.said ?? ""), row.id, row.program].join("\n").toLowerCase();
+  const filters = [
+    ...data.methods.map((label, at) => [`method${at}`, label, row => ofMethod(row, at)]),
+    ["between", "Between them", ofBoth],
+    ["steps", "Steps", ofSteps],
+    ["error", "Error", ofErrors],
+    ["run", "Run", row => [data.runs[row.run]]],
+    ...data.keys.map((key, at) => [`group.${key}`, key.replaceAll("_", " "), row => row.groups[at] == null ? [] : [row.groups[at]]]),
+  ].map(([name, label, values]) => ({ name, label, values, select: make("select") }));
+
+  const wanted = new URLSearchParams(location.hash.slice(1)); // what is chosen, kept in the address
+  let page = 0;
+  const find = chosen => {
+    const active = filters.filter(one => chosen.get(one.name));
+    const words = (chosen.get("search") ?? "").toLowerCase().split(/\s+/).filter(Boolean);
+    return rows.filter(row => words.every(word => row.text.includes(word))
+      && active.every(one => one.values(row).includes(chosen.get(one.name))));
+  };
+  const choose = (values, anew = false) => {
+    if (anew) for (const name of [...wanted.keys()]) wanted.delete(name);
+    for (const [name, value] of Object.entries(values)) value ? wanted.set(name, value) : wanted.delete(name);
+    history.replaceState(null, "", `#${wanted}`);
+    page = 0;
+    show();
+  };
+
+  const search = make("input", { type: "search", placeholder: "question, answer, program", "aria-label": "Search" });
+  search.addEventListener("input", () => choose({ search: search.value }));
+  const grid = make("div", { class: "filters" });
+  for (const { name, label, values, select } of filters) {
+    const counts = new Map();
+    for (const row of rows) for (const value of values(row)) counts.set(value, (counts.get(value) ?? 0) + 1);
+    if (counts.size < 2) continue;
+    const sorted = [...counts].sort((a, b) => a[0] - b[0] || b[1] - a[1] || (a[0] < b[0] ? -1 : 1));
+    select.append(make("option", { value: "" }, "any"),
+      ...sorted.map(([value, n]) => make("option", { value }, `${value} (${shown(n)})`)));
+    select.addEventListener("change", () => choose({ [name]: select.value }));
+    grid.append(make("label", {}, make("span", {}, label), select));
+  }
+  const looks = LOOKS.map(([label, values]) => [label, values, find(new Map(Object.entries(values))).length])
+    .filter(([, , n]) => n).map(([label, values, n]) => button(`${label} (${shown(n)})`, () => choose(values, true)));
+
+  const list = make("ol", { class: "rows", "aria-label": "Questions" });
+  const status = make("p", { role: "status" });
+  const place = make("span");
+  const turn = by => {
+    page += by;
+    show();
+    list.scrollIntoView({ block: "nearest" });
+  };
+  const [before, after] = [button("Previous", () => turn(-1)), button("Next", () => turn(1))];
+  const pager = make("nav", { class: "pager", "aria-label": "Pages" }, before, place, after);
+
+  function show() {
+    search.value = wanted.get("search") ?? "";
+    for (const one of filters) one.select.value = wanted.get(one.name) ?? "";
+    const matching = find(wanted);
+    const pages = Math.max(1, Math.ceil(matching.length / PAGE));
+    list.replaceChildren(...matching.slice(page * PAGE, (page + 1) * PAGE).map(row => item(row, data)));
+    list.start = page * PAGE + 1;
+    const whole = matching.length === rows.length ? "" : ` of ${shown(rows.length)}`;
+    const good = data.methods.map((label, at) => [label, matching.filter(row => row.answers[at]?.right).length])
+      .filter((_, at) => rows.some(row => row.answers[at]?.right != null));
+    status.textContent = `${shown(matching.length)}${whole} ${rows.length === 1 ? "question" : "questions"}`
+      + good.map(([label, n]) => `; ${label} right in ${shown(n)}`).join("");
+    place.textContent = `page ${shown(page + 1)} of ${shown(pages)}`;
+    [before.disabled, after.disabled, pager.hidden] = [page === 0, page === pages - 1, pages === 1];
+  }
+
+  const part = data.every > 1 ? `Of ${shown(data.total)} questions, one in ${shown(data.every)} is listed here.` : "";
+  main.append(part && make("p", { class: "note" }, part), make("div", { class: "looks" }, ...looks),
+    make("div", { class: "find", role: "search" }, search, button("Clear", () => choose({}, true))), grid, status, list, pager);
+  show();
+  main.dataset.whole = "yes";
+}
+
+function item(row, data) {
+  const answer = (label, said, good) => make("span", {}, make("span", { class: "soft" }, `${label} `), make("b", {}, said), verdict(good));
+  const said = row.answers.map((one, at) =>
+    one ? answer(one.fallback ? "fallback" : data.methods[at], one.said || "(nothing)", one.right) : "");
+  const wrong = [ofErrors(row).slice(1).join(", "), row.false?.length ? `false: ${row.false.join(", ")}` : ""]
+    .map(text => text && make("span", { class: "wrong" }, text));
+  const box = make("details", {}, make("summary", {}, make("span", { class: "asked" }, row.question),
+    make("span", { class: "answers" }, answer("gold", row.gold || "hidden"), ...[...said, ...wrong].filter(Boolean))));
+  box.addEventListener("toggle", () => box.append(opened(row, data)), { once: true });
+  return make("li", {}, box);
+}
+
+// -- a trace --------------------------------------------------------------------------------------------------------
+
+function opened(row, data) {
+  const told = JSON.parse(row.trace);
+  const groups = data.keys.map((key, at) => row.groups[at] && `${key.replaceAll("_", " ")}: ${row.groups[at]}`);
+  const pictures = told.pictures.map(([name, at]) => make("figure", {},
+    at === null ? "" : make("img", { src: `data:image/jpeg;base64,${data.pictures[at]}`, alt: name }), make("figcaption", {}, name)));
+  return make("div", { class: "opened" }, make("p", { class: "note" }, [row.id, ...groups.filter(Boolean)].join("; ")),
+    make("div", { class: "pictures" }, ...pictures), ...told.methods.map(method));
+}
+
+function method(told) {
+  const calls = told.calls.map(call => make("li", {}, call.text, verdict(call.right),
+    call.right === false ? make("span", { class: "soft" }, ` true: ${call.truth}`) : "", ...call.evidence.map(evidence)));
+  const attempts = told.attempts.map(([program, why]) =>
+    make("details", {}, make("summary", {}, `An attempt that failed: ${why}`), make("pre", {}, program)));
+  return make("section", {}, make("h3", {}, `${told.method} `, make("span", { class: "soft" }, told.facts)),
+    told.error && make("p", { class: "wrong" }, told.error), told.program && make("pre", {}, told.program),
+    calls.length ? make("ol", { class: "steps" }, ...calls) : "", ...attempts,
+    told.printed && make("pre", {}, `printed:\n${told.printed}`), ...told.evidence.map(evidence));
+}
+
+function evidence(one) {
+  const lists = (one.captions ?? []).map((captions, at) => make("div", {}, make("p", { class: "soft" },
+    `image ${one.images?.[at] ?? at + 1}`), make("ul", {}, ...captions.map(caption => make("li", {}, caption)))));
+  const lines = [["asked", one.text], ["scores", one.scores], ["read", one.completion]].filter(([, text]) => text)
+    .map(([label, text]) => make("p", {}, make("span", { class: "soft" }, `${label} `), text));
+  const captions = (one.captions ?? []).flat().length;
+  const title = (one.kind ?? "evidence") + (captions ? `, ${captions} caption${captions === 1 ? "" : "s"}` : "");
+  return make("details", {}, make("summary", {}, title), ...lines, ...lists);
+}
+
+read().then(begin).catch(error => main.append(make("p", { class: "wrong", role: "alert" }, error.message)));
