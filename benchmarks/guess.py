@@ -7,25 +7,15 @@ chance: a half where there are two answers, else one over the number of answers.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from sklearn.feature_extraction.text import CountVectorizer  # type: ignore[import-untyped, unused-ignore]
-from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped, unused-ignore]
-
+from codevqa.eval.task import Example
 from codevqa.miniworld.export_draw import skeleton
 
 _NUMBER = re.compile(r"\b(\d+|zero|one|two|three|four|five|six|seven|eight|nine|ten)\b")
-FILES = {
-    "gqa": "questions1.2/{}_questions.json",
-    "covr": "{}.jsonl",
-    "nlvr2": "data/{}.json",
-}
-TRAIN = {"gqa": "train_balanced", "covr": "train", "nlvr2": "train"}
 
 
 @dataclass(frozen=True)
@@ -38,27 +28,18 @@ class Row:
     binary: bool
 
 
-def read(data: Path, name: str, split: str) -> list[Row]:
-    """Reads the questions of one file."""
-    text = (data / name / FILES[name].format(split)).read_text(encoding="utf-8")
-    if name == "gqa":
-        records = json.loads(text).values()
-        return [
-            Row(one["question"], one["answer"], _last(one["semantic"]), one["types"]["structural"] != "query")
-            for one in records
-        ]
-    lines = [json.loads(line) for line in text.splitlines()]
-    if name == "nlvr2":
-        return [Row(one["sentence"], one["label"], "", True) for one in lines]
-    return [
-        Row(one["utterance"], str(one["answer"]), one["pattern_name"], isinstance(one["answer"], bool)) for one in lines
-    ]
+def read(examples: Iterable[Example]) -> list[Row]:
+    """Reads the questions of a data set."""
+    return [Row(one.question, one.gold[0], *_kind(one)) for one in examples]
 
 
-def _last(program: list[dict[str, str]]) -> str:
-    """The last operation; the detailed type of GQA would tell "no" from "yes"."""
-    last = program[-1]
-    return f"query {last['argument']}" if last["operation"] == "query" else last["operation"]
+def _kind(one: Example) -> tuple[str, bool]:
+    """What is asked for, and whether there are two answers; the detailed type of GQA would tell "no" from "yes"."""
+    if "semantic" not in one.record:
+        return str(one.record.get("pattern_name", "")), one.gold[0] in ("yes", "no")
+    last = one.record["semantic"][-1]
+    asked = f"query {last['argument']}" if last["operation"] == "query" else last["operation"]
+    return asked, one.record["types"]["structural"] != "query"
 
 
 def majority(train: Sequence[Row], test: Sequence[Row]) -> float:
@@ -83,7 +64,7 @@ def _keys(row: Row) -> tuple[str, str, str]:
 
 def _said(row: Row) -> str:
     """The answer, or its place where it is one of two options that the question names."""
-    if not row.binary or " or " not in row.question or row.answer.lower() in ("yes", "no", "true", "false"):
+    if not row.binary or " or " not in row.question or row.answer in ("yes", "no"):
         return row.answer
     before = row.question.lower().rpartition(" or ")[0]
     return "first" if re.search(rf"\b{re.escape(row.answer)}\b", before) else "second"
@@ -91,6 +72,9 @@ def _said(row: Row) -> str:
 
 def bag_of_words(train: Sequence[Row], test: Sequence[Row]) -> float:
     """Accuracy of logistic regression over the words."""
+    from sklearn.feature_extraction.text import CountVectorizer  # type: ignore[import-untyped, unused-ignore]
+    from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped, unused-ignore]
+
     words = CountVectorizer(ngram_range=(1, 2), token_pattern=r"[\w']+")
     seen = words.fit_transform([f"{row.question} kind{row.kind}" for row in train])
     model = LogisticRegression(max_iter=300, C=0.3).fit(seen, [row.answer for row in train])
@@ -106,8 +90,8 @@ def chance(train: Sequence[Row], test: Sequence[Row]) -> float:
     return sum(0.5 if row.binary else 1 / max(1, len(answers[row.kind])) for row in test) / len(test)
 
 
-def guessed(data: Path, name: str, split: str) -> float:
+def guessed(learnt: Iterable[Example], asked: Iterable[Example]) -> float:
     """Returns how far the best guesser that sees the question alone comes, the most common answer among them."""
-    train, test = read(data, name, TRAIN[name]), read(data, name, split)
+    train, test = read(learnt), read(asked)
     common = Counter(row.answer for row in test).most_common(1)[0][1] / len(test)
     return max(common, majority(train, test), bag_of_words(train, test))

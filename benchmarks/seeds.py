@@ -96,6 +96,11 @@ class Plan:
                 evaluate(engines(data), data, out, limit=self.limit, resume=True, progress=bar).close()
         return Store.open(out)
 
+    def guessing(self, name: str, seed: int) -> tuple[DataSet, DataSet]:
+        """Returns what guessers learn from, and what they are asked."""
+        train, test = (open_dataset(name, self.data(seed), FILES[name](split)) for split in ("train", self.split))
+        return train, test
+
     def _finished(self, out: Path, data: DataSet) -> bool:
         if not Store.exists(out):
             return False
@@ -113,9 +118,7 @@ def lines(plan: Plan, engines: Engines) -> Iterator[str]:
         with ExitStack() as open_runs:
             runs = [(seed, open_runs.enter_context(plan.run(name, seed, engines))) for seed in plan.seeds]
             metric = metric_for(name)
-            guesses = [
-                guessed(plan.data(seed), name, FILES[name](plan.split)) if plan.guess else None for seed in plan.seeds
-            ]
+            guesses = [guessed(*plan.guessing(name, seed)) if plan.guess else None for seed in plan.seeds]
             found = [summarize(pairs_of(store), metric) for _, store in runs]
             for seed, summary, guess in zip(plan.seeds, found, guesses, strict=True):
                 yield line(title, f"{seed}", summary, guess)

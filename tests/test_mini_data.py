@@ -18,6 +18,7 @@ from data_programs import Interpreter, covr_run, spoken
 from PIL import Image
 
 from codevqa.core.errors import InputError, SetupError
+from codevqa.eval.datasets import open_dataset
 from codevqa.miniworld import export, export_covr, export_nlvr2
 from codevqa.miniworld.export import SPLITS, write
 from codevqa.miniworld.world import HELD_OUT, draw
@@ -277,8 +278,8 @@ def test_question_only_guessing_stays_near_chance(data: Path) -> None:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
     import guess
 
-    train = guess.read(data, "gqa", guess.TRAIN["gqa"])
-    test = [row for name in GQA[1:] for row in guess.read(data, "gqa", f"{name}_balanced")]
+    train = guess.read(open_dataset("gqa", data, f"{GQA[0]}_balanced"))
+    test = [row for name in GQA[1:] for row in guess.read(open_dataset("gqa", data, f"{name}_balanced"))]
     assert guess.majority(train, test) < guess.chance(train, test) + 0.06
     leak = [guess.Row(row.question.replace("?", f" {row.answer}?"), row.answer, row.kind, row.binary) for row in train]
     assert guess.majority(leak, leak) > guess.chance(leak, leak) + 0.2
