@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from codevqa.core.errors import InputError, UnknownNameError
+from codevqa.eval.datasets.nlvr2 import group
 from codevqa.eval.metrics import VARIANTS, Metric, metric_for
 from codevqa.eval.metrics import text as rewriting
 from codevqa.eval.metrics.base import Figure
-from codevqa.eval.metrics.statements import nlvr2_group, nlvr_group
+from codevqa.eval.metrics.statements import nlvr_group
 from codevqa.eval.metrics.vqa import leave_one_out
 from codevqa.eval.statistics import Interval, wilson
 from codevqa.eval.task import Example
@@ -218,16 +219,16 @@ def test_figures_of_a_whole_run_are_taken_for_as_sure_as_if_questions_stood_alon
 
 
 def test_names_of_groups() -> None:
-    assert nlvr2_group("test1-0-1-0") == nlvr2_group("test1-0-3-0") != nlvr2_group("test1-0-1-1")
-    assert nlvr2_group("testdev_wording-0-1-0") != nlvr2_group("test1-0-1-0")
+    assert group("test1-0-1-0") == group("test1-0-3-0") != group("test1-0-1-1")
+    assert group("testdev_wording-0-1-0") != group("test1-0-1-0")
     for name in ("1572-0", "1572-1", "1572-0-5", "1572-3-5.png"):
         assert nlvr_group(name) == nlvr_group("1572-0")
     assert nlvr_group("dev-1572-0-3.png") == nlvr_group("dev-1572-1-0") != nlvr_group("dev-15720-0-3.png")
     for name in ("17", "dev-1", "dev-1-2-3-4"):
-        with pytest.raises(InputError, match="should look like"):
+        with pytest.raises(ValueError, match="not an identifier"):
             nlvr_group(name)
-    with pytest.raises(InputError, match="should look like"):
-        nlvr2_group("0-1-0")
+    with pytest.raises(ValueError, match="not split-set-pair-sentence"):
+        group("0-1-0")
 
 
 def all_true(metric: Metric, pairs: list[tuple[Example, str]]) -> tuple[float, float | None]:

@@ -18,6 +18,7 @@ from .files import Folder, plain
 from .hub import open_hub
 from .hub_files import SCHEME
 from .split import Info, Split
+from .vqa_files import open_files
 
 __all__ = ["NAMES", "Info", "Split", "info", "open_dataset", "splits"]
 
@@ -86,5 +87,8 @@ def open_dataset(
     if about is nlvr.INFO:
         count = nlvr.PERMUTATIONS if permutations is None else permutations
         return nlvr.open_split(place, split, pictures=pictures, permutations=count)
-    openers = {"gqa": gqa.open_split, "nlvr2": nlvr2.open_split, "vqav2": vqav2.open_split, "okvqa": okvqa.open_split}
-    return openers[about.name](place, split, pictures=pictures)
+    if about in (vqav2.INFO, okvqa.INFO):
+        return open_files(vqav2.FILES if about is vqav2.INFO else okvqa.FILES, place, split, pictures=pictures)
+    if about is gqa.INFO:
+        return gqa.open_split(place, split, pictures=pictures)
+    return nlvr2.open_split(place, split, pictures=pictures)

@@ -23,11 +23,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from ...core.errors import SetupError
 from ..task import EvalImage, Example
-from .files import Folder, Located, Pictures
+from .files import Folder, Pictures
 from .json_stream import JsonRecord
-from .split import Info, Split, answer_text, read, unknown_split
+from .split import Info, Split, answer_text, locate, read
 
 __all__ = ["INFO", "example", "open_split"]
 
@@ -56,12 +55,11 @@ def open_split(folder: Folder, split: str, *, pictures: bool = True, paraphrased
             is no file of that name.
         pictures: Whether to check that the pictures are there.
         paraphrased: Ask the paraphrase where there is one, else the utterance that was made from a template.
-
-    Raises:
-        InputError: the file is not COVR's.
-        SetupError: the file or the pictures are missing.
     """
-    source = _source(folder, split)
+    names = [f"{base}{split}{end}" for end in (".jsonl", ".json") for base in FOLDERS]
+    if split.endswith(REWORDED):
+        names += [f"{base}{split.removesuffix(REWORDED)}.jsonl" for base in FOLDERS]
+    source = locate(INFO, folder, split, "questions", names)
     finder = Pictures(folder, "images", "")
 
     def make(_: str, row: JsonRecord) -> Iterator[Example]:
@@ -69,16 +67,6 @@ def open_split(folder: Folder, split: str, *, pictures: bool = True, paraphrased
 
     opened = Split(INFO.name, split, INFO.prompts, (source,), read(INFO, (source,), make))
     return opened.check(folder, INFO, finder if pictures else None)
-
-
-def _source(folder: Folder, split: str) -> Located:
-    names = [f"{base}{split}{end}" for end in (".jsonl", ".json") for base in FOLDERS]
-    plain = split.removesuffix(REWORDED)
-    other = [f"{base}{plain}.jsonl" for base in FOLDERS] if plain != split else []
-    try:
-        return folder.need("questions", [*names, *other], INFO.questions)
-    except SetupError as error:
-        raise unknown_split(INFO, split, error) from None
 
 
 def example(row: JsonRecord, picture: Callable[[str], EvalImage], paraphrased: bool) -> Example:

@@ -28,12 +28,12 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
-from ...core.errors import InputError, SetupError
+from ...core.errors import InputError
 from ..task import EvalImage, Example
 from .files import Folder, Located, Pictures
 from .gqa_groups import groups
 from .json_stream import JsonRecord, stream_records
-from .split import Info, Split, answer_text, read, unknown_split
+from .split import Info, Split, answer_text, locate, read
 
 __all__ = ["INFO", "choices", "example", "open_split"]
 
@@ -77,17 +77,7 @@ CHUNKS = 10
 
 
 def open_split(folder: Folder, split: str, *, pictures: bool = True) -> Split:
-    """Opens a split.
-
-    Args:
-        folder: Where its files are.
-        split: Such as ``testdev_balanced``, or the name of any file of questions beside the official ones.
-        pictures: Whether to check that the pictures are there.
-
-    Raises:
-        InputError: a file is not GQA's.
-        SetupError: a file or the pictures are missing.
-    """
+    """Opens a split such as ``testdev_balanced``, or any file of questions beside the official ones."""
     sources = _sources(folder, split)
     finder = Pictures(folder, "images", "allImages/images", "")
 
@@ -163,10 +153,7 @@ def _sources(folder: Folder, split: str) -> tuple[Located, ...]:
     chunks = _chunks(folder, chunked)
     if chunks:
         return chunks
-    try:
-        return (folder.need("questions", [*single[: len(FOLDERS)], f"{chunked[0]}_0.json"], INFO.questions),)
-    except SetupError as error:
-        raise unknown_split(INFO, split, error) from None
+    return (locate(INFO, folder, split, "questions", [*single[: len(FOLDERS)], f"{chunked[0]}_0.json"]),)
 
 
 def _chunks(folder: Folder, stems: list[str]) -> tuple[Located, ...]:

@@ -28,7 +28,7 @@ from ..task import Example, PictureFile
 from . import covr, gqa, nlvr2, okvqa, vqav2
 from .files import Located
 from .hub_files import Repository, keep
-from .split import Info, Split, truth
+from .split import Info, Split
 
 __all__ = ["open_hub"]
 
@@ -178,17 +178,9 @@ def _nlvr2(row: Cells, pictures: _Pictures) -> Example:
     key = next((str(row[name]) for name in ("identifier", "question_id", "id") if name in row), None)
     if key is None:
         raise KeyError("identifier")
-    record: dict[str, Any] = {"identifier": key}
-    name = cluster = key
-    if key.count("-") == 3:
-        record["group"] = nlvr2.group(key)
-        name = key.rpartition("-")[0]
-        cluster = name.rpartition("-")[0]  # as of official files: sentences of a set are about the same photographs
-    pair = tuple(
-        pictures.keep(f"{name}-img{side}", row[column]) for side, column in enumerate(("left_image", "right_image"))
-    )
-    question = row["sentence"] if "sentence" in row else row["question"]
-    return Example(key, str(question), pair, "set", truth(given), cluster=cluster, record=record)
+    pair = iter((row["left_image"], row["right_image"]))
+    record = {"identifier": key, "sentence": row["sentence"] if "sentence" in row else row["question"], "label": given}
+    return nlvr2.example(record, lambda name, *_: pictures.keep(name.removesuffix(".png"), next(pair)))
 
 
 MAKERS: dict[str, Callable[[Cells, _Pictures], Example]] = {

@@ -20,11 +20,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ...core.errors import InputError, SetupError
+from ...core.errors import InputError
 from ..task import Example
-from .files import Folder, Located, Pictures
+from .files import Folder, Pictures
 from .json_stream import JsonRecord
-from .split import Info, Split, read, truth, unknown_split
+from .split import Info, Split, locate, read, truth
 
 __all__ = ["BOXES", "INFO", "PERMUTATIONS", "open_split"]
 
@@ -53,12 +53,12 @@ def open_split(folder: Folder, split: str, *, pictures: bool = True, permutation
         permutations: How many of the six pictures of a statement to ask about; the official script needs them all.
 
     Raises:
-        InputError: the file is not NLVR's, or the number of permutations is none from 1 to 6.
-        SetupError: the file or the pictures are missing.
+        InputError: the number of permutations is not from 1 to 6.
     """
     if not 1 <= permutations <= PERMUTATIONS:
         raise InputError(f"{permutations} permutations.", hint=f"A statement has from 1 to {PERMUTATIONS}.")
-    source = _source(folder, split)
+    names = [f"{split}/{split}.json", f"{split}.json", f"nlvr/{split}/{split}.json"]
+    source = locate(INFO, folder, split, "statements", names)
     finder = Pictures(folder, f"{split}/images", "images", f"nlvr/{split}/images", "")
     anywhere = finder.subfolders() if split == "hidden" else []
 
@@ -71,14 +71,6 @@ def open_split(folder: Folder, split: str, *, pictures: bool = True, permutation
     if permutations < PERMUTATIONS:
         opened.part = (f"{permutations} of {PERMUTATIONS} pictures a statement",)
     return opened.check(folder, INFO, finder if pictures else None)
-
-
-def _source(folder: Folder, split: str) -> Located:
-    names = [f"{split}/{split}.json", f"{split}.json", f"nlvr/{split}/{split}.json"]
-    try:
-        return folder.need("statements", names, INFO.questions)
-    except SetupError as error:
-        raise unknown_split(INFO, split, error) from None
 
 
 def _example(row: JsonRecord, split: str, number: int, places: list[str], finder: Pictures) -> Example:

@@ -20,16 +20,15 @@ LAVIS of ``{"sentence", "label", "images"}``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from zlib import crc32
 
-from ...core.errors import SetupError
-from ..task import Example
-from .files import Folder, Located, Pictures
+from ..task import EvalImage, Example
+from .files import Folder, Pictures
 from .json_stream import JsonRecord
-from .split import Info, Split, read, truth, unknown_split
+from .split import Info, Split, locate, read, truth
 
-__all__ = ["INFO", "group", "open_split"]
+__all__ = ["INFO", "example", "group", "open_split"]
 
 INFO = Info(
     name="nlvr2",
@@ -59,22 +58,13 @@ KEPT = ("identifier", "synset", "writer", "directory")
 
 
 def open_split(folder: Folder, split: str, *, pictures: bool = True) -> Split:
-    """Opens a split.
-
-    Args:
-        folder: Where its files are.
-        split: Such as ``test1`` or ``balanced_dev``, or the name of any such file.
-        pictures: Whether to check that the pictures are there.
-
-    Raises:
-        InputError: the file is not NLVR2's.
-        SetupError: the file or the pictures are missing.
-    """
-    source = _source(folder, split)
+    """Opens a split such as ``test1`` or ``balanced_dev``, or any file of that name."""
+    names = [*(f"{base}{split}.json" for base in FOLDERS), f"annotations/nlvr_{split}.json"]
+    source = locate(INFO, folder, split, "statements", names)
     finder = Pictures(folder, *PLACES)
 
     def make(_: str, row: JsonRecord) -> Iterator[Example]:
-        yield _example(row, finder)
+        yield example(row, finder.find)
 
     opened = Split(INFO.name, split, INFO.prompts, (source,), read(INFO, (source,), make))
     return opened.check(folder, INFO, finder if pictures else None)
@@ -92,15 +82,16 @@ def group(identifier: str) -> str:
     return f"{parts[0]}-{parts[1]}--{parts[3]}"
 
 
-def _source(folder: Folder, split: str) -> Located:
-    names = [f"{base}{split}.json" for base in FOLDERS]
-    try:
-        return folder.need("statements", [*names, f"annotations/nlvr_{split}.json"], INFO.questions)
-    except SetupError as error:
-        raise unknown_split(INFO, split, error) from None
+def example(row: JsonRecord, picture: Callable[..., EvalImage]) -> Example:
+    """Turns a record into an example.
 
+    Args:
+        row: The record.
+        picture: Returns a picture, the left one first, by the names that its file may have.
 
-def _example(row: JsonRecord, finder: Pictures) -> Example:
+    Raises:
+        KeyError, TypeError, ValueError: it is not a record of NLVR2.
+    """
     record = {name: row[name] for name in KEPT if name in row}
     sentence = str(row["sentence"] if "sentence" in row else row["question"])
     if "identifier" in row:
@@ -125,7 +116,7 @@ def _example(row: JsonRecord, finder: Pictures) -> Example:
     return Example(
         id=key,
         question=sentence,
-        images=tuple(finder.find(*names) for names in options),
+        images=tuple(picture(*names) for names in options),
         form="set",
         gold=truth(row["label"] if "label" in row else row.get("answer")),
         # The set: its sentences are about the same photographs. Names of one's own say nothing of sets.

@@ -24,12 +24,12 @@ from itertools import islice
 
 from ...core.errors import InputError
 from ..task import EvalImage, Example
-from .files import Folder, Located
+from .files import Located
 from .json_stream import JsonRecord, stream_records
-from .split import Info, Split, answer_text, foreign
-from .vqa_files import COCO, VQAFiles, answers, example, open_files
+from .split import Info, answer_text
+from .vqa_files import COCO, VQAFiles, answers, example
 
-__all__ = ["INFO", "make", "open_split"]
+__all__ = ["FILES", "INFO", "make"]
 
 INFO = Info(
     name="okvqa",
@@ -55,12 +55,8 @@ def make(row: JsonRecord, annotation: JsonRecord | None, picture: EvalImage) -> 
     return example(row, annotation, picture, gold, answers=kept)
 
 
-def _check(row: JsonRecord, source: Located) -> None:
-    try:
-        other = "image_id" in row and int(row["question_id"]) // 1000 == int(row["image_id"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise foreign(INFO, source, 1, error) from None
-    if other:
+def _check(source: Located, thousands: bool) -> None:
+    if thousands:
         raise InputError(
             f"{source} is not OK-VQA's: the id of a question there is the image's with one more digit, not three.",
             hint="VQAv2 has such; get OK-VQA's from https://okvqa.allenai.org/download.html.",
@@ -80,18 +76,3 @@ FILES = VQAFiles(
     check=_check,
     make=make,
 )
-
-
-def open_split(folder: Folder, split: str, *, pictures: bool = True) -> Split:
-    """Opens a split.
-
-    Args:
-        folder: Where its files are.
-        split: ``val2014`` or ``train2014``, in short ``val`` (or ``test``) and ``train``, or the name of a list.
-        pictures: Whether to check that the pictures are there.
-
-    Raises:
-        InputError: a file is not OK-VQA's.
-        SetupError: the questions or the pictures are missing.
-    """
-    return open_files(FILES, folder, split, pictures=pictures)

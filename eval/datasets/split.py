@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -118,13 +118,20 @@ def foreign(info: Info, source: Located, count: int, error: Exception) -> InputE
     )
 
 
-def unknown_split(info: Info, split: str, error: SetupError) -> SetupError:
-    """Adds the official splits to a message about a missing file, where the split asked for is none of them."""
-    if split in info.splits:
-        return error
-    return SetupError(
-        error.message, hint=f"{split!r} is none of the splits {', '.join(info.splits)}. {error.hint}".strip()
-    )
+def locate(info: Info, folder: Folder, split: str, what: str, names: Sequence[str]) -> Located:
+    """Returns the file of a split, the first of some names that is there.
+
+    Raises:
+        SetupError: there is none; the message says what was looked for, and names the official splits where the one
+            asked for is not among them.
+    """
+    try:
+        return folder.need(what, names, info.questions)
+    except SetupError as error:
+        if split in info.splits:
+            raise
+        hint = f"{split!r} is none of the splits {', '.join(info.splits)}. {error.hint}".strip()
+        raise SetupError(error.message, hint=hint) from None
 
 
 def answer_text(answer: Any) -> str:

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from ...core.errors import SetupError
 from ..task import EvalImage, Example
 from .files import Folder, Located, Pictures
 from .json_stream import JsonRecord, stream_records
-from .split import Info, Split, answer_text, foreign, read, unknown_split
+from .split import Info, Split, answer_text, foreign, locate, read
 
 __all__ = ["COCO", "FOLDERS", "VQAFiles", "answers", "example", "open_files"]
 
@@ -34,34 +33,27 @@ class VQAFiles:
     """Short names of splits."""
     shorter: tuple[str, ...]
     """Beginnings of names of files in list format, such as ``vqa_``."""
-    check: Callable[[JsonRecord, Located], None]
-    """Raises InputError where a first question shows that the file is another data set's."""
+    check: Callable[[Located, bool], None]
+    """Raises InputError for a file that is another data set's; told whether ids are VQAv2's, image_id * 1000 + k."""
     make: Callable[[JsonRecord, JsonRecord | None, EvalImage], Example]
     """Turns a question, its annotation where there is one, and the picture into an example."""
 
 
 def open_files(files: VQAFiles, folder: Folder, split: str, *, pictures: bool) -> Split:
-    """Opens a split.
-
-    Raises:
-        InputError: a file is not this data set's.
-        SetupError: the questions or the pictures are missing.
-    """
+    """Opens a split by its official or short name, or by the name of a list such as ``vqa_val4000``."""
     info = files.info
     split = files.aliases.get(split, split)
     official = [f"{p}OpenEnded_mscoco_{split}_questions.json" for p in files.prefixes]
     named = [*official, *(f"{p}{split}_questions.json" for p in ("", *files.shorter))]
     lists = [f"{p}{split}{end}.json" for end in ("", "_eval") for p in ("", *files.shorter)]
-    try:
-        source = folder.find(*(base + name for name in named for base in FOLDERS))
-        if source is None:
-            source = folder.find(*(base + name for name in lists for base in FOLDERS))
-        if source is None:
-            source = folder.need("questions", [*official, lists[0]], info.questions)
-    except SetupError as error:
-        raise unknown_split(info, split, error) from None
+    source = folder.find(*(base + name for names in (named, lists) for name in names for base in FOLDERS))
+    if source is None:
+        source = locate(info, folder, split, "questions", [*official, lists[0]])
     for _, row in islice(stream_records(source, within="questions"), 1):
-        files.check(row, source)
+        try:
+            files.check(source, "image_id" in row and int(row["question_id"]) // 1000 == int(row["image_id"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise foreign(info, source, 1, error) from None
     known = [f"{p}mscoco_{split}_annotations.json" for p in files.prefixes]
     known += [f"{p}{split}_annotations.json" for p in ("", *files.shorter)]
     gold = folder.find(*(base + name for name in known for base in FOLDERS))

@@ -22,12 +22,12 @@ from __future__ import annotations
 
 from ...core.errors import InputError
 from ..task import EvalImage, Example
-from .files import Folder, Located
+from .files import Located
 from .json_stream import JsonRecord
-from .split import Info, Split, answer_text, foreign
-from .vqa_files import COCO, VQAFiles, answers, example, open_files
+from .split import Info, answer_text
+from .vqa_files import COCO, VQAFiles, answers, example
 
-__all__ = ["INFO", "make", "open_split"]
+__all__ = ["FILES", "INFO", "make"]
 
 INFO = Info(
     name="vqav2",
@@ -51,14 +51,10 @@ def make(row: JsonRecord, annotation: JsonRecord | None, picture: EvalImage) -> 
     return example(row, annotation, picture, gold, multiple_choice_answer=common)
 
 
-def _check(row: JsonRecord, source: Located) -> None:
+def _check(source: Located, thousands: bool) -> None:
     """Files without the prefix v2_ are named alike in the first VQA and in OK-VQA, whose ids end in one digit."""
     name = (source.member or source.path.name).rpartition("/")[2]
-    try:
-        right = not name.startswith("OpenEnded") or int(row["question_id"]) // 1000 == int(row["image_id"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise foreign(INFO, source, 1, error) from None
-    if not right:
+    if name.startswith("OpenEnded") and not thousands:
         raise InputError(
             f"{source} is not VQAv2's: the id of a question there is the image's with three more digits.",
             hint="VQA v1 and OK-VQA have files of the same name; VQAv2's begin with v2_.",
@@ -73,18 +69,3 @@ FILES = VQAFiles(
     check=_check,
     make=make,
 )
-
-
-def open_split(folder: Folder, split: str, *, pictures: bool = True) -> Split:
-    """Opens a split.
-
-    Args:
-        folder: Where its files are.
-        split: Such as ``val2014`` or ``val``, or the name of a list such as ``vqa_val4000``.
-        pictures: Whether to check that the pictures are there.
-
-    Raises:
-        InputError: a file is not VQAv2's.
-        SetupError: the questions or the pictures are missing.
-    """
-    return open_files(FILES, folder, split, pictures=pictures)

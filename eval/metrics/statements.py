@@ -10,15 +10,14 @@ import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from ...core.errors import InputError
+from ..datasets import nlvr2
 from ..statistics import mean
 from ..task import Example
 from . import text
 from .base import ExactMatch, Figure
 
-__all__ = ["COVRMetric", "NLVR2Metric", "NLVRMetric", "nlvr2_group", "nlvr_group"]
+__all__ = ["COVRMetric", "NLVR2Metric", "NLVRMetric", "nlvr_group"]
 
-_NLVR2 = re.compile(r"(?P<split>.+)-(?P<set>\d+)-(?P<pair>\d+)-(?P<sentence>\d+)")
 _NLVR = re.compile(r"(?:(?P<split>\D[^-]*)-)?(?P<n>\d+)-(?P<m>\d+)(?:-(?P<k>\d+)(?:\.png)?)?")
 
 
@@ -91,7 +90,7 @@ class GroupTally:
             return
         try:
             key = str(example.record.get("group") or self._group(example.id))
-        except InputError:  # a table without the official identifiers
+        except ValueError:  # a table without the official identifiers
             self._strange = True
         else:
             right, cluster = self._right.get(key, (True, example.cluster or key))
@@ -114,7 +113,7 @@ class NLVR2Metric(_Truth):
 
     def tally(self) -> GroupTally:
         """Returns a new tally."""
-        return GroupTally(self, nlvr2_group)
+        return GroupTally(self, nlvr2.group)
 
 
 class NLVRMetric(_Truth):
@@ -129,25 +128,13 @@ class NLVRMetric(_Truth):
         return GroupTally(self, nlvr_group)
 
 
-def nlvr2_group(identifier: str) -> str:
-    """Returns the part of ``split-set-pair-sentence`` that names the sentence.
-
-    Raises:
-        InputError: it is no identifier of NLVR2.
-    """
-    found = _NLVR2.fullmatch(identifier)
-    if found is None:
-        raise InputError(f"{identifier!r} is no identifier of NLVR2: it should look like test1-0-1-0.")
-    return f"{found['split']}-{found['set']}--{found['sentence']}"
-
-
 def nlvr_group(identifier: str) -> str:
     """Returns n of ``n-m``, ``n-m-k`` or ``split-n-m-k.png``, with its split where there is one.
 
     Raises:
-        InputError: it is no identifier of NLVR.
+        ValueError: it is not an identifier of NLVR.
     """
     found = _NLVR.fullmatch(identifier)
     if found is None:
-        raise InputError(f"{identifier!r} is no identifier of NLVR: it should look like 1572-0 or dev-1572-0-3.png.")
+        raise ValueError(f"{identifier!r} is not an identifier of NLVR")
     return f"{found['split'] or ''}-{found['n']}"
