@@ -9,12 +9,10 @@ import typer
 
 from ..core.text import visible
 
-Data = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="Where the data set is now, if it was moved since the run.")
-]
+Data = Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of the data set, if it moved since the run.")]
 SceneGraphs = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Scene graphs to judge steps by, where they are not beside the questions."),
+    typer.Option(metavar="FILE", help="Scene graphs to judge steps by. Without it: those beside the questions."),
 ]
 CompleteGraphs = Annotated[
     bool, typer.Option("--complete-graphs", help="The scene graphs list everything there is in their pictures.")
@@ -26,7 +24,7 @@ CLUSTER = (
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders that codevqa eval made.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.")],
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where to write; one run's report goes into its own folder.")
     ] = None,
@@ -73,7 +71,10 @@ def diff(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     cluster: Annotated[str, typer.Option(metavar="BY", help=CLUSTER)] = "",
 ) -> None:
-    """Compare two runs on the same questions: what changed, and whether it is more than chance."""
+    """Compare two runs on the same questions.
+
+    Says what changed, and whether it is more than chance.
+    """
     from ..core.errors import InputError
     from ..eval.report.diff import compare_runs, describe
     from ..eval.run.store import Store

@@ -14,23 +14,23 @@ from .show import warn
 
 def reproduce(
     dataset: Annotated[str, typer.Argument(metavar="DATASET", help="gqa, covr or nlvr2.")],
-    data: Annotated[Path, typer.Option(help="Folder of the data set, as downloaded.")],
-    out: Annotated[Path | None, typer.Option(help="Folder of the run; else runs/paper-DATASET.")] = None,
+    data: Annotated[Path, typer.Option(help="Folder of the downloaded data set.")],
+    out: Annotated[Path | None, typer.Option(help="Folder of the run. Without it: runs/paper-DATASET.")] = None,
     language_model: LanguageModel = None,
     release: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="A checkout of the paper's release, for its prompts.")
     ] = None,
-    plan: Annotated[bool, typer.Option("--plan", help="Only say what it takes.")] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Only say what the run takes.")] = False,
     split: Annotated[str | None, typer.Option(help="Another split than the paper's.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Questions at most.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Ask at most this many questions.")] = None,
     config: Config = None,
     sets: Sets = None,
     quiet: Quiet = False,
 ) -> None:
-    """Set up the paper's table: its models and method on its data, both methods, beside what it reports.
+    """Run the paper's evaluation and print both sets of figures.
 
-    Preset paper with --compat release; the language model is yours. Prompts are the release's with --release. Says what
-    it takes first, goes on with a run that is there, and writes the report into it.
+    Uses the preset paper with --compat release, and your language model. --release brings the release's prompts. Says
+    first what the run takes, continues a run that exists, and writes the report into it.
     """
     from ..core.errors import UnknownNameError
     from ..eval.datasets import open_dataset
