@@ -14,7 +14,7 @@ from ...core.errors import InputError
 from ..metrics import Metric, metric_for
 from ..run.store import Store
 from ..statistics import Interval, Paired, compare, mean
-from ..task import Example, Method, Row
+from ..task import Method
 from .clusters import clustered
 from .view import percent, points, power_text
 
@@ -135,7 +135,13 @@ def compare_runs(
             clusters.append(clustered(example, cluster).cluster or example.id)
         if row.prediction != other.prediction:
             result.changed_answers += 1
-            _keep(result, ChangedAnswer(*_texts(example, row, other), before, after, row.error, other.error), keep)
+            kind = result.other
+            if before is not None and after is not None and before != after:
+                kind = result.better if after > before else result.worse
+            if len(kind) < keep:
+                gold, said = tuple(dict.fromkeys(example.gold)), (row.prediction, other.prediction)
+                texts = (example.id, example.question, gold, *said, row.program, other.program)
+                kind.append(ChangedAnswer(*texts, before, after, row.error, other.error))
     if not result.questions:
         raise InputError(f"The runs share no question answered by {method}.", hint="Look at them with codevqa report.")
     result.only_first = first.counts().get((method, repeat), 0) - result.questions
@@ -146,29 +152,6 @@ def compare_runs(
         result.first, result.second = (mean(one, clusters=clusters) for one in scores)
         result.paired = compare(scores[1], scores[0], clusters=clusters)
     return result
-
-
-def _texts(
-    example: Example, row: Row, other: Row
-) -> tuple[str, str, tuple[str, ...], str, str, str | None, str | None]:
-    return (
-        example.id,
-        example.question,
-        tuple(dict.fromkeys(example.gold)),
-        row.prediction,
-        other.prediction,
-        row.program,
-        other.program,
-    )
-
-
-def _keep(result: Difference, change: ChangedAnswer, keep: int) -> None:
-    before, after = change.first_score, change.second_score
-    kind = result.other
-    if before is not None and after is not None and before != after:
-        kind = result.better if after > before else result.worse
-    if len(kind) < keep:
-        kind.append(change)
 
 
 def _lines(program: str | None) -> list[str]:

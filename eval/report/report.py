@@ -30,7 +30,7 @@ from .summary import summarize
 from .table import by_seed, pairs_of
 from .view import METHOD_LABELS, Report, Section, Table, detectable, p_text, points
 
-__all__ = ["Written", "judge_for", "write"]
+__all__ = ["Written", "write"]
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -173,7 +173,7 @@ def _figures(
         raise InputError(f"{store.folder} has no answers yet.", hint="Go on with it: codevqa eval ... --resume.")
     metric = metric_of(store.info, data=data)
     summary = summarize(pairs_of(*alike, cluster=cluster), metric)
-    judge = judge_for(store, data, scene_graphs, complete=complete) if "codevqa" in summary.methods else None
+    judge = _judge(store, data, scene_graphs, complete=complete) if "codevqa" in summary.methods else None
     found = RunFigures(name, store, store.info, store.pace(), metric, summary, judge)
     if judge is None:
         return found
@@ -188,20 +188,8 @@ def _figures(
     return replace(found, steps=summarize_steps(judge, answered))
 
 
-def judge_for(
-    store: Store, data: Path | None = None, scene_graphs: Path | None = None, *, complete: bool = False
-) -> StepJudge | None:
-    """Returns the judge of a run's steps, or None where there are no scene graphs.
-
-    Args:
-        store: the run.
-        data: where the data set is now; None looks where it was read from.
-        scene_graphs: the file of scene graphs; None looks for it.
-        complete: whether the graphs list everything in their pictures.
-
-    Raises:
-        InputError: the scene graphs are absent or damaged, or are those of other pictures.
-    """
+def _judge(store: Store, data: Path | None, scene_graphs: Path | None, *, complete: bool) -> StepJudge | None:
+    """Returns the judge of a run's steps, or None where there are no scene graphs."""
     file: Located | None
     if scene_graphs is not None:
         if not scene_graphs.is_file():

@@ -23,7 +23,7 @@ from .figures import RunFigures
 from .summary import joined
 from .view import METHOD_LABELS
 
-__all__ = ["call_text", "packed", "small_jpeg"]
+__all__ = ["packed"]
 
 MOST = 20_000
 """Questions of one page; of longer runs it lists every second, third, ... one."""
@@ -117,7 +117,7 @@ def _told(judge: StepJudge | None, example: Example, row: Row) -> dict[str, Any]
     for index, call in enumerate(row.trace.get("calls") or (), 1):
         if str(call.get("name")).startswith("open_image"):
             continue
-        shown: dict[str, Any] = {"text": call_text(call), "evidence": [*map(_evidence, _items(call.get("evidence")))]}
+        shown: dict[str, Any] = {"text": _call_text(call), "evidence": [*map(_evidence, _items(call.get("evidence")))]}
         verdict = verdicts.get(index)
         if verdict is not None and verdict.right is not None:
             shown |= {"right": verdict.right, "truth": verdict.truth}
@@ -134,7 +134,7 @@ def _told(judge: StepJudge | None, example: Example, row: Row) -> dict[str, Any]
     }
 
 
-def call_text(call: Mapping[str, Any]) -> str:
+def _call_text(call: Mapping[str, Any]) -> str:
     """Returns ``query(image 1, 'Is there a star?') → 'yes'`` for a call of a trace."""
     arguments = call.get("arguments")
     shown = ", ".join(map(_show, arguments.values())) if isinstance(arguments, Mapping) else ""
@@ -201,14 +201,14 @@ class _Album:
     def place(self, image: EvalImage) -> int | None:
         """Returns where a picture is in ``pictures``; None where it is not."""
         if image not in self.places and len(self.places) < PICTURES:
-            small = small_jpeg(image, self.here)
+            small = _small_jpeg(image, self.here)
             self.places[image] = None if small is None else len(self.pictures)
             if small is not None:
                 self.pictures.append(base64.b64encode(small).decode())
         return self.places.get(image)
 
 
-def small_jpeg(image: EvalImage, here: Path | None = None) -> bytes | None:
+def _small_jpeg(image: EvalImage, here: Path | None = None) -> bytes | None:
     """Returns a small copy of a picture; None where it cannot be read.
 
     Args:
