@@ -27,8 +27,8 @@ from ...core.errors import InputError, SetupError
 from ..task import Example, PictureFile
 from . import covr, gqa, nlvr2, okvqa, vqav2
 from .files import Located
-from .hub_files import Repository, keep
-from .split import Info, Split
+from .hub_files import Repository, write
+from .split import Info, Split, examples
 
 __all__ = ["open_hub"]
 
@@ -74,15 +74,7 @@ def open_hub(info: Info, address: str, split: str) -> Split:
     make = MAKERS[info.name]
 
     def start() -> Iterator[Example]:
-        for place, row in enumerate(repository.rows(files), 1):
-            try:
-                made = make(row, pictures)
-            except (AttributeError, KeyError, TypeError, ValueError) as error:
-                why = f"it has no {error}" if isinstance(error, KeyError) else str(error)
-                raise InputError(
-                    f"Row {place} of {repository.name} is not one of {info.title}: {why}.", hint="Check the data set."
-                ) from None
-            yield made
+        return examples(info, repository.name, repository.rows(files), lambda row: [make(row, pictures)])
 
     notes = (f"{repository.name} at {repository.commit[:12]}: files are fetched as they are come to",)
     opened = Split(info.name, split, info.prompts, (Located(repository.index),), start, notes)
@@ -122,8 +114,19 @@ class _Pictures:
         self.folder, self.rows = folder, rows
 
     def keep(self, name: Any, cell: Any) -> PictureFile:
-        """Keeps the picture of a cell under the name that the table gives."""
-        return PictureFile(keep(self._path(name), cell))
+        """Keeps the picture of a cell under the name that the table gives; one that is there stays.
+
+        Raises:
+            SetupError: it cannot be written.
+            ValueError: the cell holds no picture.
+        """
+        path = self._path(name)
+        data = cell.get("bytes") if isinstance(cell, dict) else cell
+        if not isinstance(data, bytes):
+            raise ValueError(f"{path.stem} is no picture")
+        if not path.is_file():
+            write(path, data)
+        return PictureFile(path)
 
     def find(self, name: Any) -> PictureFile:
         """Returns a picture by its id, keeping those that come before it in the table.

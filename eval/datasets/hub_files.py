@@ -18,7 +18,7 @@ from typing import Any
 from ...core.errors import InputError, SetupError
 from ...models.library_errors import first_line
 
-__all__ = ["SCHEME", "Repository", "keep"]
+__all__ = ["SCHEME", "Repository", "write"]
 
 SCHEME = "hf://"
 _ADDRESS = re.compile(r"hf://(?:datasets/)?([\w.-]+/[\w.-]+?)(?:@([^@]+?))?/?")
@@ -63,19 +63,19 @@ class Repository:
         name, revision = found[1], found[2] or "main"
         place = cached_assets_path("codevqa", namespace="datasets", subfolder=name)
         known = place / (re.sub(r"[^\w.-]", "--", revision) + ".commit")
-        told = _asked(name, revision)
-        if isinstance(told, str):
+        try:
+            commit, files = _asked(name, revision)
+        except ConnectionError as error:
             try:
                 commit = known.read_text(encoding="utf-8")
                 index = place / commit / "files.json"
                 return cls(name, commit, json.loads(index.read_text(encoding="utf-8"))["files"], index)
             except (OSError, ValueError, KeyError):
                 hint = "Connect once; what was read then can be read without the network."
-                raise SetupError(f"{name} is not on this machine: {told}.", hint=hint) from None
-        commit, files = told
+                raise SetupError(f"{name} is not on this machine: {error}.", hint=hint) from None
         index = place / commit / "files.json"
-        _write(index, json.dumps({"repository": name, "commit": commit, "files": files}, indent=1).encode())
-        _write(known, commit.encode())
+        write(index, json.dumps({"repository": name, "commit": commit, "files": files}, indent=1).encode())
+        write(known, commit.encode())
         return cls(name, commit, files, index)
 
     def tables(self) -> dict[tuple[str, str], list[str]]:
@@ -131,10 +131,11 @@ class Repository:
         return path
 
 
-def _asked(name: str, revision: str) -> tuple[str, dict[str, str]] | str:
-    """Returns the commit and the tables of a repository, or why the hub cannot be asked.
+def _asked(name: str, revision: str) -> tuple[str, dict[str, str]]:
+    """Returns the commit and the tables of a repository.
 
     Raises:
+        ConnectionError: the hub cannot be asked.
         InputError: there can be no repository of that name.
         SetupError: the hub says that it has no such repository or revision.
     """
@@ -143,14 +144,14 @@ def _asked(name: str, revision: str) -> tuple[str, dict[str, str]] | str:
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
     if is_offline_mode():
-        return "HF_HUB_OFFLINE keeps it from being fetched"
+        raise ConnectionError("HF_HUB_OFFLINE keeps it from being fetched")
     api = HfApi()
     try:
         about = api.dataset_info(name, revision=revision, files_metadata=True, timeout=_SECONDS)
     except HfHubHTTPError as error:
         status = error.response.status_code
         if status >= 500:
-            return f"{api.endpoint} answers {status}"
+            raise ConnectionError(f"{api.endpoint} answers {status}") from None
         why = f"{status} {error.response.reason_phrase}".strip()
         raise SetupError(
             f"{api.endpoint} has no data set {name} at {revision} to give: {why}.",
@@ -159,28 +160,18 @@ def _asked(name: str, revision: str) -> tuple[str, dict[str, str]] | str:
     except HFValidationError:
         raise InputError(f"{name} can be no name on the hub.", hint="Give hf://OWNER/NAME.") from None
     except (httpx2.HTTPError, OSError) as error:
-        return f"{api.endpoint} cannot be reached: {first_line(error)}"
+        raise ConnectionError(f"{api.endpoint} cannot be reached: {first_line(error)}") from None
     there = about.siblings or ()
     files = {one.rfilename: one.lfs.sha256 if one.lfs else "" for one in there if one.rfilename.endswith(".parquet")}
     return about.sha or revision, files
 
 
-def keep(path: Path, cell: Any) -> Path:
-    """Writes a picture of a table to a file, whole or not at all; one that is there stays.
+def write(path: Path, data: bytes) -> None:
+    """Writes a file of the cache, whole or not at all.
 
     Raises:
         SetupError: it cannot be written.
-        ValueError: the cell holds no picture.
     """
-    data = cell.get("bytes") if isinstance(cell, dict) else cell
-    if not isinstance(data, bytes):
-        raise ValueError(f"{path.stem} is no picture")
-    if not path.is_file():
-        _write(path, data)
-    return path
-
-
-def _write(path: Path, data: bytes) -> None:
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

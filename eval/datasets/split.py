@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from ...core.errors import InputError, SetupError
 from ..task import Example, PictureFile
@@ -14,6 +14,7 @@ from .json_stream import JsonRecord, stream_records
 
 __all__ = ["Info", "Split", "answer_text", "read"]
 
+T = TypeVar("T")
 LOOKED_AT = 8
 """How many examples must all lack their pictures before the pictures are said to be missing."""
 
@@ -100,17 +101,25 @@ def read(
 
     def start() -> Iterator[Example]:
         for source in sources:
-            for count, (key, row) in enumerate(stream_records(source, within=within, keyed=keyed), 1):
-                try:
-                    made = list(make(key, row))
-                except (AttributeError, KeyError, TypeError, ValueError) as error:
-                    raise foreign(info, source, count, error) from None
-                yield from made
+            records = stream_records(source, within=within, keyed=keyed)
+            yield from examples(info, source, records, lambda record: make(*record))
 
     return start
 
 
-def foreign(info: Info, source: Located, count: int, error: Exception) -> InputError:
+def examples(
+    info: Info, source: object, rows: Iterable[T], make: Callable[[T], Iterable[Example]]
+) -> Iterator[Example]:
+    """Yields what is made of rows; one that is not this data set's is an InputError that says which."""
+    for count, row in enumerate(rows, 1):
+        try:
+            made = list(make(row))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise foreign(info, source, count, error) from None
+        yield from made
+
+
+def foreign(info: Info, source: object, count: int, error: Exception) -> InputError:
     """The error for a record that is not this data set's."""
     why = f"it has no {error}" if isinstance(error, KeyError) else str(error)
     return InputError(
