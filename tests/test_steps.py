@@ -93,7 +93,7 @@ def call(name: str, value: Any, **arguments: Any) -> dict[str, Any]:
     ("question", "truth", "wrong"),
     [
         ("Is there a car?", "yes", "no"),
-        ("Is there a red car in the image?", "yes", "no"),
+        ("Is there a red car in this photograph?", "yes", "no"),
         ("Are there any windows here?", "yes", "no"),
         ("Does the picture show a large window?", "yes", "no"),
         ("Can you see the glasses?", "yes", "no"),
@@ -402,6 +402,7 @@ def test_found_beside_the_questions_and_in_an_archive(tmp_path: Path) -> None:
     [
         ('{"1": {"width": 4, "height": 5}}', "image 1 lacks something"),
         ('{"1": {"width": 4, "height": 5, "objects": {"2": {"name": "x"}}}}', "image 1 lacks something"),
+        ('{"1": {"width": 0, "height": 5, "objects": {}}}', "image 1 lacks something"),
         ('{"1": 7}', "maps ids to records"),
         ('{"1": {"width": 4, "hei', "val_sceneGraphs.json"),
     ],

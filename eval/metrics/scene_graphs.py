@@ -137,12 +137,14 @@ class SceneGraphs(dict[str, SceneGraph]):
         """Reads one record; one that is not kept still adds to the vocabulary.
 
         Raises:
-            InputError: it is no scene graph.
+            InputError: it is not a scene graph.
         """
         try:
             objects = {str(name): _object(str(name), one) for name, one in record["objects"].items()}
             graph = SceneGraph(int(record["width"]), int(record["height"]), objects)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            if graph.width < 1 or graph.height < 1:
+                raise ValueError("a size")
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise InputError(f"The scene graph of image {key} lacks something: {error!r}.") from None
         for one in objects.values():
             self.names.add(one.name)

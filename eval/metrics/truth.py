@@ -97,7 +97,7 @@ class SceneJudge:
     def question(self, text: str) -> Truth | None:
         """Returns what is true of a question, None where the graph does not tell."""
         text = " ".join(text.lower().strip().rstrip("?. ").split())
-        text = re.sub(r",? (?:here|visible|shown|(?:in|on) (?:the|this) (?:image|picture|photo|scene))$", "", text)
+        text = re.sub(rf",? (?:here|visible|shown|(?:in|on) {_PICTURE})$", "", text)
         for pattern, judge in _QUESTIONS:
             if (found := re.fullmatch(pattern, text)) and (truth := judge(self, **found.groupdict())):
                 return truth
@@ -236,9 +236,10 @@ class SceneJudge:
         return attribute in self.words.attributes or bool(family(attribute))
 
 
+_PICTURE = "(?:the|this) (?:image|picture|photo|photograph|scene)"
 _QUESTIONS: tuple[tuple[str, Callable[..., Truth | None]], ...] = (
     (r"(?:(?:is|are) there|(?:can|do) you see) (?P<what>.+)", SceneJudge.exists),
-    (r"do(?:es)? (?:the|this) (?:image|picture|photo|scene) (?:show|contain|have) (?P<what>.+)", SceneJudge.exists),
+    (rf"do(?:es)? {_PICTURE} (?:show|contain|have) (?P<what>.+)", SceneJudge.exists),
     (r"(?:what|which) (?P<kind>color|size) (?:is|are|do|does) (?P<what>the .+?)(?: have)?", SceneJudge.attribute),
     (r"what(?: is|'s) the (?P<kind>color|size) of (?P<what>the .+)", SceneJudge.attribute),
     (r"how (?P<kind>big|large) (?:is|are) (?P<what>the .+)", SceneJudge.attribute),
@@ -246,7 +247,7 @@ _QUESTIONS: tuple[tuple[str, Callable[..., Truth | None]], ...] = (
     (r"(?:is|are) (?P<rest>the .+)", SceneJudge.verify),
     (r"(?:is|are) (?P<what>the .+)", SceneJudge.relation),
     (r"what is (?P<what>the .+)", SceneJudge.name),
-    (r"how many (?P<what>.+?) (?:are(?: there)?|(?:do|can) you see|does the \w+ show)", SceneJudge.number),
+    (rf"how many (?P<what>.+?) (?:are(?: there)?|(?:do|can) you see|does {_PICTURE} show)", SceneJudge.number),
 )
 
 
