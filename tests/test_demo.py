@@ -11,89 +11,67 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from service_kit import VISITOR, Endless, StubEngines, all_views, answer, asked, last_view, picture, service
+from service_kit import VISITOR, StubEngines, all_views, answer, asked, last_view, picture, service
 
 from codevqa.core.answer import Answer
 from codevqa.core.errors import CodeVQAError, InputError
 from codevqa.core.events import Answered, Event, Writing
-from codevqa.demo.limits import DemoLimits
 from codevqa.demo.live import LiveQuestion
 from codevqa.demo.turn import Turn, follow
-from codevqa.demo.visitor import Allowance, Visitors
 from codevqa.engine.watch import Watch
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
 
 # -- visitors --------------------------------------------------------------------------------------------------------
 
 
-def test_an_allowance_is_used_up_and_comes_back_after_a_minute() -> None:
-    clock = Clock()
-    allowance = Allowance(2, clock)
-    assert allowance.wait() == 0
-    allowance.take()
-    clock.now += 20
-    allowance.take()
-    assert allowance.wait() == 40
-    clock.now += 40
-    assert allowance.wait() == 0
+def test_visitors_share_nothing(tmp_path: Path) -> None:
+    engines = StubEngines(Answered(answer()))
+    one = service(tmp_path, engines)
+    for session in ("one", "other", "one"):
+        asyncio.run(one.answer(asked(tmp_path), session))
+    first, other, again = (options["memory"] for options in engines.options)
+    assert first is again and first is not other
 
 
-def test_visitors_share_nothing() -> None:
-    visitors = Visitors(DemoLimits())
-    one, other = visitors.get("one"), visitors.get("other")
-    one.memory.put("key", "value", 10)
-    one.without = answer()
-    assert other.memory.get("key") is None
-    assert other.without is None
-    assert visitors.get("one") is one
+@pytest.mark.timeout(20)
+def test_who_was_away_longest_is_forgotten_first_but_not_one_who_waits_for_an_answer(tmp_path: Path) -> None:
+    engines = StubEngines(Answered(answer()))
+    one = service(tmp_path, engines, visitors=2)
+
+    async def come() -> None:
+        for session in ("asks", "looks"):
+            await one.answer(asked(tmp_path), session)
+        engines.events = ()
+        asking = asyncio.create_task(one.answer(asked(tmp_path), "asks"))
+        await asyncio.sleep(0.1)
+        engines.events = (Answered(answer()),)
+        for session in ("new", "looks"):
+            await one.answer(asked(tmp_path), session)
+        assert one.stop("asks"), "it is known still"
+        with pytest.raises(InputError, match="Stopped"):
+            await asking
+
+    asyncio.run(come())
+    known = [options["memory"] for options in engines.options]
+    assert known[2] is known[0] and known[4] is not known[1]
 
 
-def test_a_visitor_who_is_away_is_forgotten_and_what_runs_for_them_ends() -> None:
-    clock = Clock()
-    visitors = Visitors(DemoLimits(idle_seconds=60), clock)
-    watch = Endless()
-    visitors.get("one").running = [watch]
-    clock.now += 59
-    visitors.get("other")
-    assert visitors.known("one") is not None
-    clock.now += 2
-    visitors.get("other")
-    assert visitors.known("one") is None
-    assert watch.done
+@pytest.mark.timeout(20)
+def test_a_visitor_who_leaves_is_forgotten_and_what_runs_for_them_ends(tmp_path: Path) -> None:
+    engines = StubEngines()
+    one = service(tmp_path, engines)
 
+    async def leave() -> None:
+        asking = asyncio.create_task(one.answer(asked(tmp_path), VISITOR))
+        await asyncio.sleep(0.1)
+        one.forget(VISITOR)
+        with pytest.raises(InputError, match="Stopped"):
+            await asking
 
-def test_room_is_made_by_forgetting_who_was_away_longest_but_not_one_who_waits_for_an_answer() -> None:
-    visitors = Visitors(DemoLimits(visitors=2))
-    visitors.get("asks").running = [Endless()]
-    visitors.get("looks")
-    visitors.get("new")
-    assert visitors.known("asks") and visitors.known("new")
-    assert visitors.known("looks") is None
-    assert len(visitors) == 2
-
-
-def test_room_is_not_made_by_forgetting_one_whose_question_waits() -> None:
-    visitors = Visitors(DemoLimits(visitors=2))
-    visitors.get("waits").asking = 1
-    visitors.get("looks")
-    visitors.get("new")
-    assert visitors.known("waits") and visitors.known("looks") is None
-
-
-def test_a_visitor_is_told_when_to_come_back() -> None:
-    visitors = Visitors(DemoLimits(per_minute=1), Clock())
-    visitors.admit("one")
-    with pytest.raises(InputError, match="60 seconds"):
-        visitors.admit("one")
-    visitors.admit("two")
+    asyncio.run(leave())
+    assert all(watch.done for watch in engines.watches)
+    engines.events = (Answered(answer()),)
+    asyncio.run(one.answer(asked(tmp_path), VISITOR))
+    assert engines.options[0]["memory"] is not engines.options[1]["memory"]
 
 
 # -- turns -----------------------------------------------------------------------------------------------------------
@@ -104,12 +82,11 @@ def test_the_question_and_the_baseline_are_asked_with_the_visitors_own_memory(tm
     one = service(tmp_path, engines)
     view = asyncio.run(last_view(one.serve(asked(tmp_path, question="  Is\nit? ", shots=3), VISITOR)))
     assert "blue" in view.answer and "blue" in (view.baseline or "")
-    memory = one.visitors.get("one").memory
+    memory = one.visitor(VISITOR).memory
     assert engines.options == [
         {"question": "Is it?", "method": "codevqa", "shots": 3, "memory": memory},
         {"question": "Is it?", "method": "pnpvqa", "memory": memory},
     ]
-    assert one.visitors.get("one").running == []
 
 
 def test_stop_ends_the_question_and_the_baseline(tmp_path: Path) -> None:
@@ -189,7 +166,7 @@ def test_questions_wait_in_line_and_are_told_how_many_are_before_them(tmp_path: 
         assert len(engines.watches) == 2, "the second waits"
         one.stop(first)
         await asking
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.3)
         assert len(engines.watches) == 4, "its turn has come"
         one.stop(second)
         return await waiting, refused
@@ -275,8 +252,7 @@ def test_writing_is_shown_at_a_readable_pace() -> None:
             super().__init__(begin)
 
     async def count() -> int:
-        visitor = Visitors(DemoLimits()).get("one")
         shown = LiveQuestion([picture()], compared=False)
-        return len([view async for view in follow(Turn(Typing()), shown, visitor, 60)])
+        return len([view async for view in follow(Turn([Typing()]), shown, 60)])
 
     assert 3 <= asyncio.run(count()) <= 25

@@ -40,10 +40,9 @@ def test_the_documented_limits_are_the_defaults() -> None:
         f"{limits.question}; {limits.program:,} characters",
         f"| {limits.at_once}, {limits.queue} |",
         f"| {limits.seconds:.0f} seconds |",
-        f"| {limits.per_minute} a minute |",
-        f"| {limits.visitors}, each for {limits.idle_seconds / 60:.0f} minutes",
+        f"| {limits.visitors}, until they leave |",
         f"| {limits.keep_seconds // 60} minutes, {limits.stored_bytes >> 30} GB together, then the oldest go first |",
-        f"| {limits.receive_seconds:.0f}, {limits.receive_seconds / 3:.0f} seconds |",
+        f"from first byte to last | {limits.receive_seconds:.0f} seconds |",
         f"({limits.memory_bytes >> 20} MB)",
     ):
         assert words in text, words

@@ -343,10 +343,8 @@ async def _refuse(scope: Scope, send: Send, why: str) -> None:
         return
     status, _, text = why.partition(" ")
     body = json.dumps({"detail": f"{text[0].upper()}{text[1:]}."}).encode()
-    await _reply(send, int(status), ((b"content-type", b"application/json"),), body)
-
-
-async def _reply(send: Send, status: int, headers: tuple[tuple[bytes, bytes], ...], body: bytes) -> None:
     length = (b"content-length", str(len(body)).encode())
-    await send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
+    # Closed, since a client may go on to send what nobody reads.
+    headers = [(b"content-type", b"application/json"), (b"connection", b"close"), length]
+    await send({"type": "http.response.start", "status": int(status), "headers": headers})
     await send({"type": "http.response.body", "body": body})

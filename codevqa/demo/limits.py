@@ -29,12 +29,8 @@ class DemoLimits:
     """Questions that wait; those that come when it is full are told to come back."""
     seconds: float = 120.0
     """One question, from its turn to its answer."""
-    per_minute: int = 30
-    """Questions and programs of one visitor in a minute."""
     visitors: int = 64
     """Visitors remembered; beyond, the one who was away longest is forgotten."""
-    idle_seconds: float = 1800.0
-    """A visitor who asks nothing for so long is forgotten, and so are their pictures and finished calls."""
     memory_bytes: int = 4 << 20
     """Finished model calls kept for one visitor."""
     request_bytes: int = 256 << 10
@@ -42,8 +38,7 @@ class DemoLimits:
     stored_bytes: int = 1 << 30
     """Uploaded pictures and written pages of all visitors together; beyond, the oldest are deleted first."""
     receive_seconds: float = 60.0
-    """From a request's first byte to its last; the head of one has a third of it. A piece of an answer may wait as long
-    to be taken, and a finished answer to be fetched."""
+    """The body of a request, from its first byte to its last."""
     keep_seconds: int = 1800
     """Uploaded pictures, and what a visitor asked before, are deleted after this."""
     history: int = 10

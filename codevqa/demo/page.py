@@ -12,7 +12,6 @@ from .events import Buttons, Inputs, Outputs, Parts, wire
 from .live import answer_box, status_box
 from .pictures import ShippedQuestion, shipped_questions
 from .service import DemoService
-from .unread import Unread
 
 __all__ = ["build"]
 
@@ -66,7 +65,6 @@ def build(service: DemoService) -> gr.Blocks:
         wire(blocks, service, Parts(inputs, outputs, buttons, token, stale))
         Api(service).offer()
     blocks.queue(api_open=False, default_concurrency_limit=limits.at_once)
-    service.each_question = Unread(blocks, limits.receive_seconds).sweep
     return blocks  # type: ignore[no-any-return]
 
 

@@ -25,7 +25,6 @@ from ..presets.configuration import Layer
 from .engines import Engines, lacking
 from .gate import Gate, loopback
 from .limits import DemoLimits
-from .patience import set_patience
 
 if TYPE_CHECKING:
     import gradio
@@ -43,7 +42,7 @@ EXPOSED = """
 WARNING: listening on {host}, so other machines can reach this page.
   Everybody who can reach port {port} {who} can ask questions and run programs in the sandbox.
   Their pictures and questions are sent to this machine, without encryption, and are kept for {minutes} minutes.
-  Limits: {upload} MB a picture, {at_once} questions at once, {per_minute} a minute for each visitor.
+  Limits: {upload} MB a picture, {at_once} questions at once.
   It answers to {names} and to numbers; a proxy's or a domain's name needs --name, so that no other page can use it.
   To be the only one, leave out --host. To let others in safely, put a proxy with TLS before it.
 """
@@ -275,8 +274,6 @@ def _launch(service: DemoService, options: _Options) -> tuple[gradio.Blocks, str
         head=head(),
         app_kwargs={"middleware": [gate]},
     )
-    seconds = service.limits.receive_seconds
-    set_patience(blocks.server, head=seconds / 3, piece=seconds)
     return blocks, str(url)
 
 
@@ -348,5 +345,4 @@ def _exposed(host: str, port: int, limits: DemoLimits, names: Sequence[str], log
         minutes=limits.keep_seconds // 60,
         upload=limits.upload_bytes >> 20,
         at_once=limits.at_once,
-        per_minute=limits.per_minute,
     ).strip("\n")

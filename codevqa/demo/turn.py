@@ -6,45 +6,71 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from ..batching.call_cache import Memory
+from ..core.answer import Answer
 from ..core.events import Event, Writing
 from ..engine.watch import Watch
 from .live import LiveQuestion, PageUpdate
-from .visitor import Visitor
 
-__all__ = ["Turn", "follow"]
+__all__ = ["Turn", "Visitor", "follow"]
 
 PACE = 0.1
 """Seconds between two views while a program is being written; everything else is shown at once."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Turn:
-    """What runs for one question."""
+    """One question, from when it comes in to its end."""
 
-    main: Watch
-    baseline: Watch | None = None
+    watches: list[Watch] = field(default_factory=list)
+    """What runs for it: the question, and the baseline beside it."""
+    ended: bool = False
+    replaced: bool = False
+    """Whether its visitor turned to another question, which the page shows now."""
 
-    @property
-    def watches(self) -> list[Watch]:
-        """The question, and the baseline where it is asked."""
-        return [self.main] + ([self.baseline] if self.baseline else [])
+    def begin(self, watches: list[Watch]) -> None:
+        """Takes what runs for it; this is ended at once where the question has ended meanwhile."""
+        self.watches = watches
+        if self.ended:
+            self.end()
+
+    def end(self, *, replaced: bool = False) -> None:
+        """Ends it, also while it waits."""
+        self.ended, self.replaced = True, self.replaced or replaced
+        for watch in self.watches:
+            watch.cancel()
 
 
-async def follow(turn: Turn, live: LiveQuestion, visitor: Visitor, seconds: float) -> AsyncGenerator[PageUpdate, None]:
+@dataclass
+class Visitor:
+    """What the server knows of one visitor. Nothing is shared between two of them."""
+
+    memory: Memory
+    """Their finished model calls."""
+    turns: list[Turn] = field(default_factory=list)
+    """What they asked and has not ended."""
+    without: Answer | None = None
+    """What their last question was answered without a program."""
+    pictures: tuple[str, ...] = ()
+    """Keys of the pictures it was about."""
+
+    def end(self, *, replaced: bool = False) -> bool:
+        """Ends what they asked; returns whether there was anything."""
+        for turn in self.turns:
+            turn.end(replaced=replaced)
+        return bool(self.turns)
+
+
+async def follow(turn: Turn, live: LiveQuestion, seconds: float) -> AsyncGenerator[PageUpdate, None]:
     """Yields what to show, each time there is something new, until everything has ended.
 
-    Leaving early, as when the visitor has gone, ends the question.
-
     Args:
-        turn: what runs.
+        turn: what runs; whoever leaves early ends it.
         live: shows it.
-        visitor: whose turn it is; they can end it, and so does their next one.
         seconds: how long it may take.
     """
-    number = visitor.turn
-    visitor.running = turn.watches
     shown: PageUpdate | None = None
     try:
         async with aclosing(_events(turn, seconds)) as batches:
@@ -58,18 +84,13 @@ async def follow(turn: Turn, live: LiveQuestion, visitor: Visitor, seconds: floa
             live.stopped("Stopped.")
     except TimeoutError:
         live.stopped(f"Stopped: that took more than {seconds:.0f} seconds.")
-    finally:
-        for watch in turn.watches:
-            watch.cancel()
-        if visitor.turn == number:
-            visitor.running = []
     if live.view != shown:
         yield live.view
 
 
 def _feed(turn: Turn, live: LiveQuestion, batch: Sequence[tuple[Watch, Event]]) -> None:
     for watch, event in batch:
-        (live.feed if watch is turn.main else live.feed_baseline)(event)
+        (live.feed if watch is turn.watches[0] else live.feed_baseline)(event)
 
 
 async def _events(turn: Turn, seconds: float) -> AsyncGenerator[list[tuple[Watch, Event]], None]:

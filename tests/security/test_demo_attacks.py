@@ -11,7 +11,6 @@ import secrets
 import socket
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -24,19 +23,6 @@ pytest.importorskip("gradio", reason="the demo needs Gradio: pip install 'codevq
 
 from demo_kit import GARDEN, LIMITS, PROGRAM, ROOT, demo_server, garden, raw, upload
 from gradio_client import Client, handle_file
-from gradio_client.exceptions import AppError
-
-
-@pytest.mark.slow
-def test_visitors_who_ask_too_much_are_told_to_wait() -> None:
-    with demo_server(per_minute=2) as server:
-        client = Client(server, verbose=False)
-        for _ in range(2):
-            client.predict(program=PROGRAM, images=[garden()], api_name="/run")
-        with pytest.raises(AppError, match=r"too much at once. Ask again in \d+ seconds"):
-            client.predict(program=PROGRAM, images=[garden()], api_name="/run")
-        other = Client(server, verbose=False)
-        assert other.predict(program=PROGRAM, images=[garden()], api_name="/run")[0] == "blue"
 
 
 @contextlib.contextmanager
@@ -241,7 +227,7 @@ def test_the_page_names_no_other_machine_in_what_it_loads(demo: str) -> None:
 
 
 @pytest.mark.slow
-def test_slow_clients_are_cut_and_strangers_kept_out() -> None:
+def test_strangers_are_kept_out_and_slow_uploads_cut() -> None:
     with demo_server(login=("ada", "lovelace"), receive_seconds=3.0) as server:
         server = server.rstrip("/")
         place = httpx.URL(server)
@@ -253,13 +239,6 @@ def test_slow_clients_are_cut_and_strangers_kept_out() -> None:
             Client(server, auth=("ada", "no"), verbose=False)
         client = Client(server, auth=("ada", "lovelace"), verbose=False)
         assert client.predict([handle_file(str(GARDEN))], "Is there a cloud?", api_name="/ask")
-        for head in (b"", b"GET / HTTP/1.1\r\nHost: 127", b"GET /robots.txt HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"):
-            began = time.monotonic()
-            with socket.create_connection((place.host, place.port), timeout=20) as silent:
-                silent.sendall(head)
-                while silent.recv(4096):
-                    pass
-            assert time.monotonic() - began < 10, "nobody waits for what does not come"
         with socket.create_connection((place.host, place.port), timeout=20) as slow:
             said = (
                 b"POST /gradio_api/upload HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99\r\n"
