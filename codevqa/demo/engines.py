@@ -55,13 +55,6 @@ class Engines:
         self._lock = threading.Lock()
         self._loading: dict[str, Future[CodeVQA]] = {}
         self._loader: threading.Thread | None = None
-        self.interrupted = False
-        """Whether the process is about to end, so that :meth:`close` waits for nothing."""
-
-    @property
-    def loading(self) -> bool:
-        """Whether the default preset is being loaded."""
-        return self._loader is not None and self._loader.is_alive()
 
     def start(self, report: Callable[[str], None]) -> None:
         """Begins to load the default preset in a thread of its own; a failure is reported, and told to whoever asks."""
@@ -117,7 +110,7 @@ class Engines:
 
     def close(self) -> None:
         """Ends all engines; one that still loads may finish first, but not if it downloads for long."""
-        if self._loader is not None and not self.interrupted:
+        if self._loader is not None:
             self._loader.join(PATIENCE)  # a process that ends in the middle of importing torch dies of it
         with self._lock:
             loading, self._loading = self._loading, {}

@@ -54,7 +54,6 @@ class Serving:
 
     url: str
     port: int
-    blocks: gradio.Blocks
 
 
 def main(
@@ -91,8 +90,7 @@ def main(
     login = _login(auth)
     engines = Engines(preset, layers)
     options = _Options(host, port, limits or DemoLimits(), names, login)
-    with _uploads() as files, _leaving(engines, files) as leaving, _serving(engines, files, options, say) as served:
-        leaving.status = 0
+    with _uploads() as files, _leaving(files) as leaving, _serving(engines, files, options, say) as served:
         say(f"listening on {served.url} after {time.perf_counter() - started:.1f} s; end with Ctrl-C")
         if not loopback(host):
             say(_exposed(host, served.port, options.limits, names, login is not None))
@@ -100,6 +98,7 @@ def main(
             import webbrowser
 
             webbrowser.open(served.url)
+        leaving.ready = True
         try:
             threading.Event().wait()
         except KeyboardInterrupt:
@@ -133,55 +132,41 @@ def _uploads() -> Iterator[Path]:
 class _Leaving:
     """How the process ends where it is interrupted."""
 
-    status: int = 130
-    """Of one that was not ready yet."""
-
-
-def _untold(unraisable: sys.UnraisableHookArgs) -> None:
-    """Tells of an error that nobody can catch, unless it is an interrupt that fell into such a place."""
-    if unraisable.exc_type is not KeyboardInterrupt:
-        sys.__unraisablehook__(unraisable)
+    ready: bool = False
+    """Whether the page is served and not being closed, so that there is something to end in order."""
 
 
 @contextmanager
-def _leaving(engines: Engines, files: Path) -> Iterator[_Leaving]:
+def _leaving(files: Path) -> Iterator[_Leaving]:
     """Ends the process soon where it is interrupted, whatever it does then; uploads are deleted before.
 
     Loading models cannot be stopped, imports may swallow an interrupt, and a Python that ends in the middle of
     importing torch aborts. A service manager's request to end is the same as Ctrl-C.
     """
     leaving = _Leaving()
-    left = threading.Event()
 
-    def end() -> None:
+    def end(status: int) -> None:
         shutil.rmtree(files, ignore_errors=True)
-        sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(leaving.status)
-
-    def end_soon() -> None:
-        if not left.wait(GRACE):
-            end()
+        os._exit(status)
 
     def interrupt(*_: object) -> None:
-        if not engines.interrupted:
-            engines.interrupted = True
-            threading.Thread(target=end_soon, name="codevqa-end", daemon=True).start()
+        if not leaving.ready:
+            end(130)
+        leaving.ready = False
+        last = threading.Timer(GRACE, end, [0])
+        last.daemon = True
+        last.start()
         raise KeyboardInterrupt
 
     # Where it was started in the background of a shell, Ctrl-C is not meant for it.
     known = [name for name in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(name) is not signal.SIG_IGN]
     before = {name: signal.signal(name, interrupt) for name in known}
-    told, sys.unraisablehook = sys.unraisablehook, _untold
     try:
         yield leaving
     finally:
-        sys.unraisablehook = told
         for name, handler in before.items():
             signal.signal(name, handler)
-        if engines.interrupted and engines.loading:
-            end()
-        left.set()
 
 
 @contextmanager
@@ -217,7 +202,7 @@ def _serving(engines: Engines, files: Path, options: _Options, say: Callable[[st
         blocks, url = _launch(service, replace(options, port=port))
         ending.callback(blocks.close, verbose=False)
         engines.start(say)  # only now: Python imports models' libraries and Gradio one after the other anyway
-        yield Serving(url, port, blocks)
+        yield Serving(url, port)
 
 
 def _login(auth: str | None) -> tuple[str, str] | None:
