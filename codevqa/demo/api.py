@@ -16,7 +16,7 @@ from ..core.trace import Call, Plain
 from ..pages.words import value_words
 from .service import DemoRequest, DemoService
 
-__all__ = ["AnswerDetails", "Api", "CallDetails", "ErrorDetails", "UploadedPicture"]
+__all__ = ["AnswerDetails", "CallDetails", "ErrorDetails", "UploadedPicture", "offer_api"]
 
 Scalar: TypeAlias = str | float | bool | None
 
@@ -73,74 +73,58 @@ class AnswerDetails(TypedDict):
     models: dict[str, str]
 
 
-class Api:
-    """Offers ``/ask`` and ``/run``.
+def offer_api(service: DemoService) -> None:
+    """Adds ``/ask`` and ``/run`` to the page that is being built."""
+    default = service.engines.default
 
-    Args:
-        service: serves the questions.
-    """
+    async def ask(
+        images: list[UploadedPicture],
+        question: str,
+        request: gr.Request,
+        preset: str = default,
+        method: Literal["codevqa", "pnpvqa"] = "codevqa",
+        shots: int = 0,
+    ) -> tuple[str, AnswerDetails]:
+        """Answers a question about one picture or several; returns the answer and how it was found.
 
-    def __init__(self, service: DemoService) -> None:
-        self._service = service
+        Parameters:
+            images: the pictures, each from gradio_client.handle_file(path).
+            question: a question, or a statement to judge.
+            preset: which models answer: mini, base, large or paper.
+            method: codevqa writes a program; pnpvqa is the plain baseline.
+            shots: in-context examples; 0 takes the prompt set's number.
+        """
+        return await _answer(service, DemoRequest(_paths(images), question, preset, method, shots), request)
 
-    def offer(self) -> None:
-        """Adds the endpoints to the page that is being built."""
-        offer(self._ask_endpoint(), api_name="ask", concurrency_limit=None)
-        offer(self._run_endpoint(), api_name="run", concurrency_limit=None)
+    async def run(
+        program: str,
+        images: list[UploadedPicture],
+        request: gr.Request,
+        question: str = "",
+        preset: str = default,
+    ) -> tuple[str, AnswerDetails]:
+        """Runs a program of yours in the sandbox; what this client computed before is not computed again.
 
-    def _ask_endpoint(self) -> Any:
-        default = self._service.engines.default
+        Parameters:
+            program: the program; it leaves its result in the variable answer.
+            images: the pictures, each from gradio_client.handle_file(path).
+            question: the question it answers, where it needs one.
+            preset: which models answer: mini, base, large or paper.
+        """
+        return await _answer(service, DemoRequest(_paths(images), question, preset, program=program), request)
 
-        async def ask(
-            images: list[UploadedPicture],
-            question: str,
-            request: gr.Request,
-            preset: str = default,
-            method: Literal["codevqa", "pnpvqa"] = "codevqa",
-            shots: int = 0,
-        ) -> tuple[str, AnswerDetails]:
-            """Answers a question about one picture or several; returns the answer and how it was found.
+    # The service keeps the line: Gradio's would refuse Stop and all else on the page while it is full.
+    offer(ask, api_name="ask", concurrency_limit=None)
+    offer(run, api_name="run", concurrency_limit=None)
 
-            Parameters:
-                images: the pictures, each from gradio_client.handle_file(path).
-                question: a question, or a statement to judge.
-                preset: which models answer: mini, base, large or paper.
-                method: codevqa writes a program; pnpvqa is the plain baseline.
-                shots: in-context examples; 0 takes the prompt set's number.
-            """
-            return await self._answer(DemoRequest(_paths(images), question, preset, method, shots), request)
 
-        return ask
-
-    def _run_endpoint(self) -> Any:
-        default = self._service.engines.default
-
-        async def run(
-            program: str,
-            images: list[UploadedPicture],
-            request: gr.Request,
-            question: str = "",
-            preset: str = default,
-        ) -> tuple[str, AnswerDetails]:
-            """Runs a program of yours in the sandbox; what this client computed before is not computed again.
-
-            Parameters:
-                program: the program; it leaves its result in the variable answer.
-                images: the pictures, each from gradio_client.handle_file(path).
-                question: the question it answers, where it needs one.
-                preset: which models answer: mini, base, large or paper.
-            """
-            return await self._answer(DemoRequest(_paths(images), question, preset, program=program), request)
-
-        return run
-
-    async def _answer(self, asked: DemoRequest, request: gr.Request) -> tuple[str, AnswerDetails]:
-        session = str(request.session_hash or f"once-{secrets.token_hex(8)}")
-        try:
-            answer = await self._service.answer(asked, session)
-        except CodeVQAError as error:
-            raise gr.Error(str(error), print_exception=False) from None
-        return answer.text, _details(answer)
+async def _answer(service: DemoService, asked: DemoRequest, request: gr.Request) -> tuple[str, AnswerDetails]:
+    session = str(request.session_hash or f"once-{secrets.token_hex(8)}")
+    try:
+        answer = await service.answer(asked, session)
+    except CodeVQAError as error:
+        raise gr.Error(str(error), print_exception=False) from None
+    return answer.text, _details(answer)
 
 
 def _details(answer: Answer) -> AnswerDetails:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -17,68 +16,52 @@ from .live import LiveQuestion, PageUpdate, message_box, status_box
 from .pictures import ShippedQuestion, read_pictures, shipped_questions
 from .service import DemoRequest, DemoService
 
-__all__ = ["Buttons", "Inputs", "Outputs", "Parts", "wire"]
+__all__ = ["Parts", "wire"]
 
 Gallery: TypeAlias = "list[tuple[str, str | None]] | None"
 HIDDEN: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 """Only :mod:`codevqa.demo.api` is offered to clients; and how far things are stands in the status line."""
 
 
-@dataclass(frozen=True)
-class Inputs:
-    """Where visitors put things."""
+class Parts:
+    """All of the page that something happens to; :mod:`codevqa.demo.page` puts it there."""
 
+    models: gr.HTML
+    picks: tuple[gr.Button, ...]
+    """The shipped examples."""
     pictures: gr.Gallery
-    camera: gr.Image
     question: gr.Textbox
+    ask: gr.Button
+    stop: gr.Button
+    past: gr.Radio
+    forget: gr.Button
     preset: gr.Dropdown
     method: gr.Radio
     shots: gr.Slider
-    program: gr.Code
-
-
-@dataclass(frozen=True)
-class Outputs:
-    """Where they see things, in the order that :func:`_pieces` gives."""
-
+    camera: gr.Image
     message: gr.HTML
     status: gr.HTML
+    stale: gr.HTML
+    """Says that what is shown answers another question."""
     answer: gr.HTML
     baseline: gr.HTML
     examples: gr.HTML
     program: gr.HTML
-    calls: gr.HTML
-    running: gr.HTML
     source: gr.Code
-    download: gr.DownloadButton
-    past: gr.Radio
-    models: gr.HTML
-
-
-@dataclass(frozen=True)
-class Buttons:
-    """What they press."""
-
-    ask: gr.Button
-    stop: gr.Button
     edit: gr.Button
     run: gr.Button
     leave: gr.Button
-    forget: gr.Button
-    examples: tuple[gr.Button, ...]
-
-
-@dataclass(frozen=True)
-class Parts:
-    """All of the page."""
-
-    inputs: Inputs
-    outputs: Outputs
-    buttons: Buttons
+    download: gr.DownloadButton
+    calls: gr.HTML
+    running: gr.HTML
     token: gr.BrowserState
     """What a visitor's browser knows their earlier questions by."""
-    stale: gr.HTML
-    """Says that what is shown answers another question."""
+
+    @property
+    def shown(self) -> list[Any]:
+        """What an answer is shown in, in the order that :func:`_pieces` gives, and what comes with it."""
+        first = [self.message, self.status, self.answer, self.baseline, self.examples, self.program, self.calls]
+        return [*first, self.running, self.source, self.download, self.past]
 
 
 def wire(blocks: gr.Blocks, service: DemoService, parts: Parts) -> None:
@@ -90,8 +73,6 @@ def wire(blocks: gr.Blocks, service: DemoService, parts: Parts) -> None:
 
 
 def _wire_questions(blocks: gr.Blocks, service: DemoService, parts: Parts) -> None:
-    inputs, outputs, buttons = parts.inputs, parts.outputs, parts.buttons
-
     async def ask_here(
         pictures: Gallery, question: str, preset: str, token: str, method: str, shots: int, request: gr.Request
     ) -> AsyncIterator[tuple[Any, ...]]:
@@ -114,26 +95,24 @@ def _wire_questions(blocks: gr.Blocks, service: DemoService, parts: Parts) -> No
         service.forget(_session(request))
 
     # First, since the page begins with what was bound first.
-    for trigger in (buttons.ask.click, inputs.question.submit, buttons.run.click, *(b.click for b in buttons.examples)):
-        trigger(None, None, [outputs.status, outputs.message], js="cvDemo.begin", **HIDDEN)
-    # The service keeps the queue: Gradio's would not tell how many wait.
-    working: dict[str, Any] = {"outputs": _shown(parts), "concurrency_limit": None, "js": "cvDemo.sent"} | HIDDEN
-    given = [inputs.pictures, inputs.question, inputs.preset, parts.token]
-    asking = {"fn": ask_here, "inputs": [*given, inputs.method, inputs.shots], **working}
-    begun = [gr.on([buttons.ask.click, inputs.question.submit], **asking)]
-    begun.append(buttons.run.click(run_here, [*given, inputs.program], **working))
-    for button, example in zip(buttons.examples, shipped_questions(), strict=True):
-        picked = button.click(_picker(example), None, [inputs.pictures, inputs.question], **HIDDEN)
+    for trigger in (parts.ask.click, parts.question.submit, parts.run.click, *(b.click for b in parts.picks)):
+        trigger(None, None, [parts.status, parts.message], js="cvDemo.begin", **HIDDEN)
+    # The service keeps the line, as for the API.
+    working: dict[str, Any] = {"outputs": parts.shown, "concurrency_limit": None, "js": "cvDemo.sent"} | HIDDEN
+    given = [parts.pictures, parts.question, parts.preset, parts.token]
+    asking = {"fn": ask_here, "inputs": [*given, parts.method, parts.shots], **working}
+    begun = [gr.on([parts.ask.click, parts.question.submit], **asking)]
+    begun.append(parts.run.click(run_here, [*given, parts.source], **working))
+    for button, example in zip(parts.picks, shipped_questions(), strict=True):
+        picked = button.click(_picker(example), None, [parts.pictures, parts.question], **HIDDEN)
         begun += [picked, picked.success(**asking)]
     for event in begun:
-        event.failure(None, None, [outputs.message, outputs.status], js="cvDemo.failed", **HIDDEN)
-    buttons.stop.click(stop, None, outputs.status, concurrency_limit=None, **HIDDEN)
+        event.failure(None, None, [parts.message, parts.status], js="cvDemo.failed", **HIDDEN)
+    parts.stop.click(stop, None, parts.status, concurrency_limit=None, **HIDDEN)
     blocks.unload(leave)
 
 
 def _wire_pictures(service: DemoService, parts: Parts) -> None:
-    inputs, outputs = parts.inputs, parts.outputs
-
     def check(pictures: Gallery) -> tuple[Any, str]:
         """Tells at once what is wrong with an upload, and takes away what cannot be used."""
         good, told = [], ""
@@ -157,14 +136,12 @@ def _wire_pictures(service: DemoService, parts: Parts) -> None:
             return gr.skip(), None, message_box(f"The limit is {service.limits.pictures} pictures: take some away.")
         return kept, None, ""
 
-    inputs.pictures.upload(check, inputs.pictures, [inputs.pictures, outputs.message], **HIDDEN)
-    taken = [inputs.camera, inputs.pictures]
-    inputs.camera.input(add, taken, [inputs.pictures, inputs.camera, outputs.message], **HIDDEN)
+    parts.pictures.upload(check, parts.pictures, [parts.pictures, parts.message], **HIDDEN)
+    taken = [parts.camera, parts.pictures]
+    parts.camera.input(add, taken, [parts.pictures, parts.camera, parts.message], **HIDDEN)
 
 
 def _wire_past(blocks: gr.Blocks, service: DemoService, parts: Parts) -> None:
-    inputs, outputs, buttons = parts.inputs, parts.outputs, parts.buttons
-
     async def arrive(token: object) -> tuple[Any, ...]:
         known = service.histories.token(token)
         return known, _past(service, known)
@@ -184,16 +161,15 @@ def _wire_past(blocks: gr.Blocks, service: DemoService, parts: Parts) -> None:
         service.histories.forget(token)
         return _past(service, token)
 
-    shown = [*_shown(parts), inputs.pictures, inputs.question]
-    blocks.load(arrive, parts.token, [parts.token, outputs.past], **HIDDEN)
-    again = outputs.past.input(show, [outputs.past, parts.token], shown, **HIDDEN)
-    again.then(None, [inputs.pictures, inputs.question], None, js="cvDemo.shown", **HIDDEN)
-    buttons.forget.click(forget, parts.token, outputs.past, **HIDDEN)
+    shown = [*parts.shown, parts.pictures, parts.question]
+    blocks.load(arrive, parts.token, [parts.token, parts.past], **HIDDEN)
+    again = parts.past.input(show, [parts.past, parts.token], shown, **HIDDEN)
+    again.then(None, [parts.pictures, parts.question], None, js="cvDemo.shown", **HIDDEN)
+    parts.forget.click(forget, parts.token, parts.past, **HIDDEN)
 
 
 def _wire_states(service: DemoService, parts: Parts) -> None:
     """Has each button pressed only where it does something, and an answer marked that answers another question."""
-    inputs, outputs, buttons = parts.inputs, parts.outputs, parts.buttons
 
     def tell_models(preset: str) -> Any:
         try:
@@ -201,18 +177,12 @@ def _wire_states(service: DemoService, parts: Parts) -> None:
         except CodeVQAError:  # that it cannot be picked is said where it is asked
             return gr.skip()
 
-    inputs.preset.change(tell_models, inputs.preset, outputs.models, **HIDDEN)
-    seen: list[Any] = [inputs.pictures, inputs.question, outputs.status, inputs.program, outputs.past]
-    switched = [buttons.ask, buttons.stop, buttons.run, buttons.edit, parts.stale]
+    parts.preset.change(tell_models, parts.preset, parts.models, **HIDDEN)
+    seen: list[Any] = [parts.pictures, parts.question, parts.status, parts.source, parts.past]
+    switched = [parts.ask, parts.stop, parts.run, parts.edit, parts.stale]
     gr.on([part.change for part in seen], None, seen, switched, js="cvDemo.states", **HIDDEN)
-    buttons.edit.click(None, inputs.program, None, js="cvDemo.edit", **HIDDEN)
-    buttons.leave.click(None, None, inputs.program, js="cvDemo.leave", **HIDDEN)
-
-
-def _shown(parts: Parts) -> list[Any]:
-    out = parts.outputs
-    first = [out.message, out.status, out.answer, out.baseline, out.examples, out.program, out.calls, out.running]
-    return [*first, out.source, out.download, out.past]
+    parts.edit.click(None, parts.source, None, js="cvDemo.edit", **HIDDEN)
+    parts.leave.click(None, None, parts.source, js="cvDemo.leave", **HIDDEN)
 
 
 def _picker(example: ShippedQuestion) -> Any:

@@ -10,29 +10,26 @@ from __future__ import annotations
 import asyncio
 import errno
 import ipaddress
-import json
 import logging
 import os
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..core.errors import InputError
 from ..core.given_files import parse_json
 from .limits import DemoLimits
 from .uploads import Uploads
 
-__all__ = ["Gate", "loopback"]
+__all__ = ["Gate"]
 
 _access = logging.getLogger("codevqa.demo.access")
-
-Scope: TypeAlias = MutableMapping[str, Any]
-Message: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
-App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 GET = re.compile(
     r"/|/config|/theme\.css|/favicon\.ico|/manifest\.json|/robots\.txt|/(assets|static|svelte)/[^\\]*"
@@ -57,12 +54,12 @@ POLICY = (
     " img-src 'self' data: blob:; media-src 'self' data: blob:; font-src 'self' data:; connect-src 'self' data: blob:;"
     " worker-src 'self' blob:; object-src 'none'; base-uri 'self'; form-action 'self'; frame-ancestors 'self'"
 )
-HEADERS = (
-    (b"content-security-policy", POLICY.encode()),
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"permissions-policy", b"camera=(self), microphone=(), geolocation=()"),
-)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "permissions-policy": "camera=(self), microphone=(), geolocation=()",
+}
 
 
 class Gate:
@@ -79,7 +76,7 @@ class Gate:
 
     def __init__(
         self,
-        app: App,
+        app: ASGIApp,
         limits: DemoLimits,
         files: Path,
         hosts: frozenset[str],
@@ -162,10 +159,11 @@ class Gate:
     def _refused(self, scope: Scope) -> str:
         """Says why a request is refused by its head alone; empty where it is not."""
         method, path = scope["method"], scope["path"]
-        host = _host(scope)
+        headers = Headers(scope=scope)
+        host = re.sub(r":\d+$", "", headers.get("host", "").lower())
         if host not in self._hosts and not (self._numbers and _is_number(host)):
             return "403 this server is not known by that name"
-        if method == "POST" and not _own_page(scope):
+        if method == "POST" and not _own_page(headers):
             return "403 another page may not ask here"
         allowed = {"GET": GET, "HEAD": GET, "POST": POST, "OPTIONS": POST}.get(method)
         if allowed is None or not allowed.fullmatch(path):
@@ -196,7 +194,7 @@ class Gate:
             except TimeoutError:
                 return "408 the request took too long"
             if message["type"] != "http.request":
-                return lambda: _later(message)
+                return _nothing
             body += message.get("body", b"")
             if len(body) > limit:
                 return "413 the request is too large"
@@ -213,21 +211,10 @@ class Gate:
         return _replay(body, receive)
 
 
-def loopback(host: str) -> bool:
-    """Whether only this machine reaches a server bound to this address."""
-    return host in ("localhost", "::1", "[::1]") or host.startswith("127.")
-
-
-def _host(scope: Scope) -> str:
-    value: str = dict(scope["headers"]).get(b"host", b"").decode("latin-1").lower()
-    return re.sub(r":\d+$", "", value)
-
-
-def _own_page(scope: Scope) -> bool:
+def _own_page(headers: Headers) -> bool:
     """Whether the request comes from a page of this server, or from no browser at all."""
-    headers = dict(scope["headers"])
-    origin = headers.get(b"origin")
-    return origin is None or origin.partition(b"//")[2].lower() == headers.get(b"host", b"").lower()
+    origin = headers.get("origin")
+    return origin is None or origin.partition("//")[2].lower() == headers.get("host", "").lower()
 
 
 def _form(scope: Scope) -> bool:
@@ -250,14 +237,9 @@ def _paths(given: Any) -> Iterator[str]:
 
 def _length(scope: Scope) -> int | None:
     """Returns how long a request says its body is; None where it does not."""
-    headers = dict(scope["headers"])
-    length = headers.get(b"content-length", b"")
-    return int(length) if length.isdigit() and b"transfer-encoding" not in headers else None
-
-
-def _address(scope: Scope) -> str:
-    client = scope.get("client")
-    return str(client[0]) if client else ""
+    headers = Headers(scope=scope)
+    length = headers.get("content-length", "")
+    return int(length) if length.isdecimal() and "transfer-encoding" not in headers else None
 
 
 def _is_number(host: str) -> bool:
@@ -307,16 +289,17 @@ class _Answer:
     def told(self) -> tuple[str, str, str, int, float]:
         """Returns what the access log says: no question, no name of a file, no cookie."""
         path = re.sub(r"(/file=|/call/\w+/|heartbeat/).*", r"\1...", self._scope.get("path", ""))
-        seconds = time.monotonic() - self._since
-        return _address(self._scope), self._scope.get("method", "-"), repr(path)[1:-1], self.status, seconds
+        client, seconds = self._scope.get("client") or ("",), time.monotonic() - self._since
+        return str(client[0]), self._scope.get("method", "-"), repr(path)[1:-1], self.status, seconds
 
     async def __call__(self, message: Message) -> None:
         """Sends one message."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            known = {name.lower() for name, _ in message.get("headers", ())}
-            added = [pair for pair in HEADERS if pair[0] not in known]
-            message = {**message, "headers": [*message.get("headers", ()), *added]}
+            message.setdefault("headers", [])
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers.setdefault(name, value)
         await self._send(message)
 
 
@@ -333,18 +316,15 @@ def _replay(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-async def _later(message: Message) -> Message:
-    return message
-
-
 async def _refuse(scope: Scope, send: Send, why: str) -> None:
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1008})
         return
     status, _, text = why.partition(" ")
-    body = json.dumps({"detail": f"{text[0].upper()}{text[1:]}."}).encode()
-    length = (b"content-length", str(len(body)).encode())
     # Closed, since a client may go on to send what nobody reads.
-    headers = [(b"content-type", b"application/json"), (b"connection", b"close"), length]
-    await send({"type": "http.response.start", "status": int(status), "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    answer = JSONResponse({"detail": f"{text[0].upper()}{text[1:]}."}, int(status), {"connection": "close"})
+    await answer(scope, _nothing, send)
+
+
+async def _nothing() -> Message:
+    return {"type": "http.disconnect"}

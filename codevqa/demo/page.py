@@ -7,8 +7,8 @@ from typing import Any
 import gradio as gr
 
 from .about import head_html, models_html
-from .api import Api
-from .events import Buttons, Inputs, Outputs, Parts, wire
+from .api import offer_api
+from .events import Parts, wire
 from .live import answer_box, status_box
 from .pictures import ShippedQuestion, shipped_questions
 from .service import DemoService
@@ -20,50 +20,47 @@ FIRST = "Click an example, or give a picture and ask. The program that finds it,
 
 def build(service: DemoService) -> gr.Blocks:
     """Returns the page with its events and the API."""
-    limits = service.limits
+    limits, parts = service.limits, Parts()
     with gr.Blocks(
         title="CodeVQA",
         analytics_enabled=False,
         delete_cache=(min(600, limits.keep_seconds), limits.keep_seconds),
     ) as blocks:
         _html(head_html())
-        models = _html(models_html(service.engines, service.engines.default), elem_id="cv-models")
+        parts.models = _html(models_html(service.engines, service.engines.default), elem_id="cv-models")
         with gr.Row(equal_height=False, elem_id="cv-columns"):
             with gr.Column(scale=5, min_width=320):
-                examples = _examples()
-                pictures = _pictures()
-                question, ask, stop = _question(limits.question)
-                past, forget = _past()
-                preset, method, shots = _options(service)
-                camera = _camera()
+                parts.picks = _examples()
+                parts.pictures = _pictures()
+                parts.question, parts.ask, parts.stop = _question(limits.question)
+                parts.past, parts.forget = _past()
+                parts.preset, parts.method, parts.shots = _options(service)
+                parts.camera = _camera()
             with gr.Column(scale=7, min_width=320, elem_classes="demo-results"):
-                message = _html(elem_id="cv-message")
-                status = _html(status_box("Ready."), elem_id="cv-status")
-                stale = _html(elem_id="cv-stale")
+                parts.message = _html(elem_id="cv-message")
+                parts.status = _html(status_box("Ready."), elem_id="cv-status")
+                parts.stale = _html(elem_id="cv-stale")
                 with gr.Row(elem_classes="demo-answers"):
-                    answer = _html(answer_box("Answer", note=FIRST), elem_id="cv-answer", min_width=140)
-                    baseline = _html(elem_id="cv-baseline", min_width=140)
+                    parts.answer = _html(answer_box("Answer", note=FIRST), elem_id="cv-answer", min_width=140)
+                    parts.baseline = _html(elem_id="cv-baseline", min_width=140)
                 with gr.Column(elem_id="cv-live"):
-                    retrieved = _html()
-                    program = _html(elem_id="cv-annotated")
-                    editor = _editor()
+                    parts.examples = _html()
+                    parts.program = _html(elem_id="cv-annotated")
+                    parts.source = _editor()
                     with gr.Row():
-                        edit = gr.Button("Write a program", elem_id="cv-edit", min_width=140)
-                        run = gr.Button("Run", variant="primary", elem_id="cv-run", min_width=140, interactive=False)
-                        leave = gr.Button("Cancel", elem_id="cv-leave", min_width=140)
-                        download = gr.DownloadButton(
+                        parts.edit = gr.Button("Write a program", elem_id="cv-edit", min_width=140)
+                        parts.run = gr.Button(
+                            "Run", variant="primary", elem_id="cv-run", min_width=140, interactive=False
+                        )
+                        parts.leave = gr.Button("Cancel", elem_id="cv-leave", min_width=140)
+                        parts.download = gr.DownloadButton(
                             "Download", elem_id="cv-download", interactive=False, min_width=140
                         )
-                    calls = _html(elem_id="cv-calls")
-                    running = _html()
-        inputs = Inputs(pictures, camera, question, preset, method, shots, editor)
-        outputs = Outputs(
-            message, status, answer, baseline, retrieved, program, calls, running, editor, download, past, models
-        )
-        buttons = Buttons(ask, stop, edit, run, leave, forget, examples)
-        token = gr.BrowserState("", storage_key="codevqa-visitor")
-        wire(blocks, service, Parts(inputs, outputs, buttons, token, stale))
-        Api(service).offer()
+                    parts.calls = _html(elem_id="cv-calls")
+                    parts.running = _html()
+        parts.token = gr.BrowserState("", storage_key="codevqa-visitor")
+        wire(blocks, service, parts)
+        offer_api(service)
     blocks.queue(api_open=False, default_concurrency_limit=limits.at_once)
     return blocks  # type: ignore[no-any-return]
 

@@ -23,7 +23,6 @@ from ..core.errors import SetupError
 from ..presets.assembly import check_server
 from ..presets.configuration import Layer
 from .engines import Engines, lacking
-from .gate import Gate, loopback
 from .limits import DemoLimits
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
     from .service import DemoService
 
-__all__ = ["EXPOSED", "PORT", "Serving", "main", "serving"]
+__all__ = ["EXPOSED", "PORT", "Serving", "loopback", "main", "serving"]
 
 PORT = 7860
 """Where it listens where nothing else is said; the next free one up to ten further."""
@@ -205,6 +204,11 @@ def _serving(engines: Engines, files: Path, options: _Options, say: Callable[[st
         yield Serving(url, port)
 
 
+def loopback(host: str) -> bool:
+    """Whether only this machine reaches a server bound to this address."""
+    return host in ("localhost", "::1", "[::1]") or host.startswith("127.")
+
+
 def _login(auth: str | None) -> tuple[str, str] | None:
     if auth is None:
         return None
@@ -223,6 +227,7 @@ def _names(host: str, names: Sequence[str]) -> frozenset[str]:
 def _launch(service: DemoService, options: _Options) -> tuple[gradio.Blocks, str]:
     from starlette.middleware import Middleware
 
+    from .gate import Gate
     from .page import build
     from .theme import head, theme
 

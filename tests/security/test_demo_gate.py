@@ -12,11 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+pytest.importorskip("gradio", reason="the demo needs Gradio: pip install 'codevqa[demo]'")
+
 from gate_kit import through
 
 from codevqa.demo import serve as serve_module
-from codevqa.demo.gate import Gate, loopback
+from codevqa.demo.gate import Gate
 from codevqa.demo.limits import DemoLimits
+from codevqa.demo.serve import loopback
 from codevqa.demo.uploads import Uploads
 
 
