@@ -115,7 +115,7 @@ def test_a_port_that_is_taken_is_said_and_without_one_the_next_is_taken() -> Non
 
 @pytest.mark.parametrize("auth", ["", "name", "name:", ":word"])
 def test_half_a_login_is_refused_before_anything_is_loaded(auth: str) -> None:
-    with pytest.raises(SetupError, match="is no NAME:PASSWORD"):
+    with pytest.raises(SetupError, match="must be NAME:PASSWORD"):
         serve_module.main(auth=auth, say=print)
 
 

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -81,18 +81,20 @@ def main(
         say: tells whoever started it.
 
     Raises:
-        SetupError: Gradio is not installed, the port is taken, or ``auth`` is no name and password.
+        SetupError: Gradio is not installed, the port is taken, or ``auth`` is not a name and a password.
         UnknownNameError: no such preset or back end.
         InputError: no such field, or a value that it cannot have.
     """
     started = time.perf_counter()
-    login = _login(auth)
-    engines = Engines(preset, layers)
-    options = _Options(host, port, limits or DemoLimits(), names, login)
-    with _uploads() as files, _leaving(files) as leaving, _serving(engines, files, options, say) as served:
+    login, limits = _login(auth), limits or DemoLimits()
+    with _uploads() as files, _leaving(files) as leaving, ExitStack() as ending:
+        given = serving(
+            preset, layers, host=host, port=port, limits=limits, names=names, login=login, files=files, say=say
+        )
+        served = ending.enter_context(given)
         say(f"listening on {served.url} after {time.perf_counter() - started:.1f} s; end with Ctrl-C")
         if not loopback(host):
-            say(_exposed(host, served.port, options.limits, names, login is not None))
+            say(_exposed(host, served.port, limits, names, login is not None))
         if browser:
             import webbrowser
 
@@ -102,17 +104,6 @@ def main(
             threading.Event().wait()
         except KeyboardInterrupt:
             say("ended")
-
-
-@dataclass(frozen=True)
-class _Options:
-    """Where the page is served, and to whom."""
-
-    host: str
-    port: int | None
-    limits: DemoLimits
-    names: Sequence[str]
-    login: tuple[str, str] | None
 
 
 @contextmanager
@@ -178,27 +169,24 @@ def serving(
     limits: DemoLimits | None = None,
     names: Sequence[str] = (),
     login: tuple[str, str] | None = None,
+    files: Path | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Serving]:
     """Serves the page inside the block; see :func:`main`. One at a time in a process."""
-    options = _Options(host, port, limits or DemoLimits(), names, login)
-    with _uploads() as files, _serving(Engines(preset, layers), files, options, say) as served:
-        yield served
-
-
-@contextmanager
-def _serving(engines: Engines, files: Path, options: _Options, say: Callable[[str], None]) -> Iterator[Serving]:
+    engines = Engines(preset, layers)
     if find_spec("gradio") is None:
         raise SetupError("The demo needs Gradio.", hint="Install it: pip install 'codevqa[demo]'.")
-    port = _free_port(options.host, options.port)
+    port = _free_port(host, port)
     check_server(engines.configuration(engines.default))
     offline = not lacking(engines.configuration(engines.default))
-    with _environment(files, offline), ExitStack() as ending:
+    with ExitStack() as ending:
+        files = files or ending.enter_context(_uploads())
+        ending.enter_context(_environment(files, offline))
         from .service import DemoService
 
-        service = DemoService(engines, options.limits, files)
+        service = DemoService(engines, limits or DemoLimits(), files)
         ending.callback(service.close)
-        blocks, url = _launch(service, replace(options, port=port))
+        blocks, url = _launch(service, host, port, _names(host, names), login)
         ending.callback(blocks.close, verbose=False)
         engines.start(say)  # only now: Python imports models' libraries and Gradio one after the other anyway
         yield Serving(url, port)
@@ -214,7 +202,7 @@ def _login(auth: str | None) -> tuple[str, str] | None:
         return None
     name, colon, password = auth.partition(":")
     if not (name and colon and password):
-        raise SetupError("--auth is no NAME:PASSWORD.", hint="Set CODEVQA_DEMO_AUTH, which other users cannot see.")
+        raise SetupError("--auth must be NAME:PASSWORD.", hint="Set CODEVQA_DEMO_AUTH, which other users cannot see.")
     return name, password
 
 
@@ -224,31 +212,26 @@ def _names(host: str, names: Sequence[str]) -> frozenset[str]:
     return frozenset(name.lower() for name in ("localhost", LOCAL, "[::1]", host, *own, *names))
 
 
-def _launch(service: DemoService, options: _Options) -> tuple[gradio.Blocks, str]:
+def _launch(
+    service: DemoService, host: str, port: int, names: frozenset[str], login: tuple[str, str] | None
+) -> tuple[gradio.Blocks, str]:
     from starlette.middleware import Middleware
 
     from .gate import Gate
     from .page import build
     from .theme import head, theme
 
-    gate = Middleware(
-        Gate,
-        limits=service.limits,
-        files=service.files,
-        hosts=_names(options.host, options.names),
-        numbers=not loopback(options.host),
-    )
+    gate = Middleware(Gate, limits=service.limits, files=service.files, hosts=names, numbers=not loopback(host))
     blocks = build(service)
-    host = options.host
     _, url, _ = blocks.launch(
         server_name=f"[{host}]" if ":" in host and not host.startswith("[") else host,
-        server_port=options.port,
+        server_port=port,
         prevent_thread_lock=True,
         quiet=True,
         share=False,
         inbrowser=False,
         show_error=False,
-        auth=options.login,
+        auth=login,
         allowed_paths=[str(Path(__file__).resolve().parent / "pictures")],
         max_threads=service.limits.at_once + service.limits.queue + 8,
         # Of what fits in one request the service names the file that is too large; Gradio would only flash a notice.

@@ -15,32 +15,31 @@ SANS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica", "Arial"
 MONO = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace")
 
 
+SAME = {
+    "body_background_fill": "var(--cv-paper)",
+    "body_text_color": "var(--cv-ink)",
+    "block_background_fill": "var(--cv-sheet)",
+    "block_border_color": "var(--cv-line)",
+    "button_secondary_background_fill": "var(--cv-track)",
+    "button_secondary_background_fill_hover": "var(--cv-line)",
+    "button_secondary_text_color": "var(--cv-ink)",
+    "button_primary_background_fill": "*primary_700",
+}
+"""Settings that say the same in light and dark: these variables change their meaning by themselves."""
+
+
 def theme() -> gr.themes.Base:
     """Returns the theme."""
+    both = SAME | {f"{name}_dark": value for name, value in SAME.items()}
     return gr.themes.Default(
         primary_hue=gr.themes.colors.blue,
         neutral_hue=gr.themes.colors.zinc,
         font=[gr.themes.Font(name) for name in SANS],
         font_mono=[gr.themes.Font(name) for name in MONO],
     ).set(
-        body_background_fill="var(--cv-paper)",
-        body_background_fill_dark="var(--cv-paper)",
-        body_text_color="var(--cv-ink)",
-        body_text_color_dark="var(--cv-ink)",
-        block_background_fill="var(--cv-sheet)",
-        block_background_fill_dark="var(--cv-sheet)",
-        block_border_color="var(--cv-line)",
-        block_border_color_dark="var(--cv-line)",
+        **both,
         block_radius="10px",
-        button_secondary_background_fill="var(--cv-track)",
-        button_secondary_background_fill_dark="var(--cv-track)",
-        button_secondary_background_fill_hover="var(--cv-line)",
-        button_secondary_background_fill_hover_dark="var(--cv-line)",
-        button_secondary_text_color="var(--cv-ink)",
-        button_secondary_text_color_dark="var(--cv-ink)",
-        button_primary_background_fill="*primary_700",
         button_primary_background_fill_hover="*primary_800",
-        button_primary_background_fill_dark="*primary_700",
         button_primary_text_color="white",
         block_label_text_color="*neutral_700",
         block_label_text_color_dark="*neutral_200",
