@@ -205,7 +205,8 @@ async def _serve(
         past = await service.keep(asked, live, service.histories.token(token))
         if past is not None and not live.replaced:
             page = gr.DownloadButton(value=past.page, interactive=past.page is not None)
-            yield (*_pieces(live.view), page, _past(service, token, past.id))
+            # All else shows already, and the visitor may have begun to edit the program.
+            yield (*(gr.skip() for _ in range(9)), page, _past(service, token, past.id))
 
 
 def _pieces(view: PageUpdate) -> tuple[Any, ...]:
