@@ -63,9 +63,9 @@ def mini(engines: Engines) -> CodeVQA:
 @pytest.fixture(scope="module")
 def ray() -> Iterator[Any]:
     """Ray as the engine starts it, shared by the tests of one file."""
-    from codevqa.eval.ray import cluster
+    from codevqa.eval.ray import connect
 
-    module, owned = cluster.connect(None)
+    module, owned = connect(None)
     assert owned
     yield module
     module.shutdown()

@@ -9,17 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from eval_kit import Numbered, fake_engine
+from eval_kit import fake_engine
 
 from codevqa import CodeVQA
-from codevqa.eval.ray import runner
-from codevqa.eval.ray.actor_pool import ActorPool
-from codevqa.eval.run.provenance import run_info
-from codevqa.eval.run.request import EvalRequest
-from codevqa.eval.run.run_info import RunInfo
+from codevqa.eval.ray import evaluate
 from codevqa.models.base import GenerationRequest
 
-ray_evaluate = functools.partial(runner.evaluate, actors=2)
+ray_evaluate = functools.partial(evaluate, actors=2)
 
 
 def make(factory: Callable[..., CodeVQA], **options: Any) -> Callable[[], CodeVQA]:
@@ -41,11 +37,6 @@ def gathered(folder: Path, count: int, workers: int = 4) -> CodeVQA:
         return f"{ray.get_runtime_context().get_node_id()[:6]} {os.environ.get('CUDA_VISIBLE_DEVICES')} {os.getpid()}"
 
     return fake_engine(read=place, workers=workers)
-
-
-def run_of(pool: ActorPool, data: Numbered) -> RunInfo:
-    pool.seeds = (0,)
-    return run_info(pool.info, data, EvalRequest(("pnpvqa",)))
 
 
 def slowly(request: GenerationRequest) -> str:

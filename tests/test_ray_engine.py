@@ -20,16 +20,13 @@ import pytest
 from cli_kit import CommandLine, spawn
 from eval_kit import Broken, Counted, Numbered, environment, fake_engine, timeless
 from PIL import Image
-from ray_kit import gathered, make, ray_evaluate, run_of
+from ray_kit import make, ray_evaluate, slowly
 
 from codevqa.eval import Store, evaluate
 from codevqa.eval.datasets import open_dataset
-from codevqa.eval.ray.actor_pool import ActorPool
+from codevqa.eval.ray import ActorPool
 from codevqa.eval.run.choices import engine_for
-from codevqa.eval.run.provenance import run_info
 from codevqa.eval.run.record import replay_engine
-from codevqa.eval.run.request import EvalRequest
-from codevqa.eval.run.runner import stream
 from codevqa.eval.run.session import Status
 from codevqa.eval.task import Example, Held
 from codevqa.models.base import GenerationRequest
@@ -82,28 +79,20 @@ def timeless_or_failed(store: Store) -> list[Any]:
 
 
 def test_questions_about_one_picture_go_to_one_actor(ray: Any, tmp_path: Path) -> None:
-    data = Numbered(tmp_path, 60)  # two about each
-    factory = make(fake_engine, read=own_process, workers=40)
-    with ActorPool(factory, actors=2) as pool:
-        pool.seeds = (0,)
-        pool.fill()
-        info = run_info(pool.info, data, EvalRequest(("pnpvqa",)))
-        with stream(tmp_path / "run", data, pool, info, workers=20) as store:
-            found: dict[str, set[str]] = {}
-            for example, row in store.pairs("pnpvqa"):
-                found.setdefault(example.cluster, set()).add(row.prediction)
+    found: dict[str, set[str]] = {}
+    with ray_evaluate(
+        make(fake_engine, read=own_process, workers=40), Numbered(tmp_path, 60), tmp_path / "run"
+    ) as store:
+        for example, row in store.pairs("pnpvqa"):
+            found.setdefault(example.cluster, set()).add(row.prediction)  # two questions about each
     assert all(len(one) == 1 for one in found.values()) and len(found) == 30
     assert len(set.union(*found.values())) == 2  # both have something to do
 
 
 def test_no_actor_runs_dry_for_the_sake_of_one_picture(ray: Any, tmp_path: Path) -> None:
-    data = OnePicture(tmp_path, 60)
-    with ActorPool(make(fake_engine, read=own_process, workers=2), actors=2) as pool:
-        pool.seeds = (0,)
-        pool.fill()
-        info = run_info(pool.info, data, EvalRequest(("pnpvqa",)))
-        with stream(tmp_path / "run", data, pool, info, workers=20) as store:
-            assert len({row.prediction for row in store.rows("pnpvqa")}) == 2
+    factory = make(fake_engine, read=own_process, workers=2)
+    with ray_evaluate(factory, OnePicture(tmp_path, 60), tmp_path / "run") as store:
+        assert len({row.prediction for row in store.rows("pnpvqa")}) == 2
 
 
 class OnePicture(Numbered):
@@ -152,19 +141,19 @@ def test_runs_go_on_from_one_engine_to_the_other(ray: Any, tmp_path: Path) -> No
         assert len(store.sessions()) == 3 and "Ray, 2 actors" in store.sessions()[1]["machine"]
 
 
-def test_actors_share_the_work_and_the_window_bounds_it(ray: Any, tmp_path: Path) -> None:
-    data, ahead = Counted(tmp_path, 300), []
-    factory = make(gathered, folder=tmp_path / "made", count=2, workers=3)
+def test_the_window_bounds_what_is_under_way(ray: Any, tmp_path: Path) -> None:
+    ahead: list[int] = []
 
-    def progress(status: Status) -> None:
-        ahead.append(data.drawn - start - status.examples)
+    class Streamed(Counted):
+        def __iter__(self) -> Iterator[Example]:
+            self.drawn = 0
+            return super().__iter__()
 
-    with ActorPool(factory, actors=2) as pool:
-        info = run_of(pool, data)
-        start = data.drawn
-        with stream(tmp_path / "run", data, pool, info, workers=6, progress=progress) as store:
-            answers = [row.prediction for row in store.rows("pnpvqa")]
-    assert len(set(answers)) == 2 and min(answers.count(one) for one in set(answers)) > 50
+    data = Streamed(tmp_path, 300)
+    factory = make(fake_engine, read=slowly, workers=3)
+    options: Any = {"methods": ["pnpvqa"], "progress": lambda status: ahead.append(data.drawn - status.examples)}
+    with ray_evaluate(factory, data, tmp_path / "run", **options) as store:
+        assert store.counts() == {("pnpvqa", 0): 300}
     assert max(ahead) <= 12
 
 

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import importlib.util
 import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from eval_kit import Numbered, asked, fake_engine, timeless
-from ray_kit import make, ray_evaluate, run_of, slowly
+from ray_kit import make, ray_evaluate, slowly
 
 from codevqa import CodeVQA
-from codevqa.core.errors import ImageError, InputError, ModelError, ServerError, SetupError
+from codevqa.core.errors import InputError, ModelError, ServerError, SetupError
 from codevqa.eval import Store, evaluate
-from codevqa.eval.ray import actor_pool, runner
-from codevqa.eval.ray.actor_pool import ActorPool
-from codevqa.eval.run.runner import stream
+from codevqa.eval import ray as on_ray
+from codevqa.eval.ray import ActorPool
 from codevqa.eval.run.session import Status
-from codevqa.eval.task import Example
 from codevqa.models.base import GenerationRequest
 
 pytestmark = [
@@ -36,32 +32,36 @@ pytestmark = [
 # -- actors and models that fail -------------------------------------------------------------------------------------
 
 
-def test_an_actor_that_is_killed_loses_nothing(ray: Any, tmp_path: Path) -> None:
-    data, factory = Numbered(tmp_path, 120), make(fake_engine, read=slowly)
-    with evaluate(factory, data, tmp_path / "local", methods=["pnpvqa"]) as store:
+def test_actors_that_are_killed_lose_nothing(ray: Any, tmp_path: Path) -> None:
+    data, made, killed = Numbered(tmp_path, 120), tmp_path / "made", set[int]()
+    made.mkdir()
+    with evaluate(make(fake_engine, read=slowly), data, tmp_path / "local", methods=["pnpvqa"]) as store:
         local = timeless(store)
-    hit: list[Any] = []
-    killed: list[Any] = []
-    with ActorPool(factory, actors=2) as pool:
 
-        def progress(status: Status) -> None:
-            for slot, at in zip(pool._slots, (20, 60), strict=True):
-                if status.examples >= at and slot not in hit and slot.ready and slot.load:
-                    hit.append(slot)
-                    killed.append(slot.actor)
-                    ray.kill(slot.actor)
+    def progress(status: Status) -> None:
+        if status.examples in (20, 60):
+            process = next(int(one.name) for one in sorted(made.iterdir()) if int(one.name) not in killed)
+            killed.add(process)
+            os.kill(process, signal.SIGKILL)
 
-        with stream(tmp_path / "run", data, pool, run_of(pool, data), workers=8, progress=progress) as store:
-            assert timeless(store) == local
-            rows = asked(store)
-        assert killed and not set(killed) & {slot.actor for slot in pool._slots}
+    options: Any = {"methods": ["pnpvqa"], "progress": progress}
+    with ray_evaluate(make(marked, folder=made), data, tmp_path / "run", **options) as store:
+        assert timeless(store) == local
+        rows = asked(store)
+    assert len(killed) == 2 and len(list(made.iterdir())) > 2
     assert len(rows) == len(set(rows)) == 120
+
+
+def marked(folder: Path) -> CodeVQA:
+    """An engine whose process is known."""
+    (folder / str(os.getpid())).touch()
+    return fake_engine(read=slowly)
 
 
 def test_an_actor_that_hangs_is_replaced_and_loses_nothing(
     ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(actor_pool, "HANGING", 4.0)
+    monkeypatch.setattr(on_ray, "HANGING", 4.0)
     factory = make(stopping, folder=tmp_path)
     began = time.monotonic()
     with ray_evaluate(factory, Numbered(tmp_path, 40), tmp_path / "run", methods=["pnpvqa"], actors=1) as store:
@@ -127,7 +127,7 @@ def down(request: GenerationRequest) -> str:
 def test_an_engine_that_hangs_does_not_outlive_the_run(
     ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(actor_pool, "CLOSING", 1.0)
+    monkeypatch.setattr(on_ray, "CLOSING", 1.0)
     data = Numbered(tmp_path, 1)
     with ActorPool(make(fake_engine, read=hang), actors=1) as pool, pytest.raises(TimeoutError):
         pool.seeds = (0,)
@@ -156,11 +156,6 @@ def test_an_error_of_the_code_comes_through(ray: Any, tmp_path: Path) -> None:
         ray_evaluate(broken, Numbered(tmp_path, 5), tmp_path / "run")
 
 
-def test_an_error_of_the_code_of_another_actor_comes_through(ray: Any, tmp_path: Path) -> None:
-    with pytest.raises(KeyError, match="a bug"):
-        ray_evaluate(make(once, marker=tmp_path / "made", bug=True), Numbered(tmp_path, 2000), tmp_path / "run")
-
-
 # -- what cannot begin or go on --------------------------------------------------------------------------------------
 
 
@@ -172,40 +167,33 @@ def test_an_engine_that_cannot_be_made_is_one_line(ray: Any, tmp_path: Path) -> 
     assert not (tmp_path / "run").exists()
 
 
-def test_another_version_is_refused(ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(actor_pool, "__version__", "0.0.1")
+def test_machines_that_differ_are_refused(ray: Any, tmp_path: Path) -> None:
     with pytest.raises(
-        SetupError, match=r" has codevqa .*, and 0\.0\.1 asks\. Install the same packages on every machine"
+        SetupError, match=r"differ: settings\.query\.captions was \d, now \d\. Install the same packages"
     ):
-        ray_evaluate(fake_engine, Numbered(tmp_path, 5), tmp_path / "run")
+        ray_evaluate(make(differing, marker=tmp_path / "made"), Numbered(tmp_path, 5), tmp_path / "run")
+
+
+def differing(marker: Path) -> CodeVQA:
+    try:
+        marker.mkdir()
+    except FileExistsError:
+        return fake_engine(captions=1)
+    return fake_engine()
 
 
 def without_weights() -> CodeVQA:
     raise SetupError("No weights here.", hint="Fetch them.")
 
 
-def test_another_actor_s_engine_that_cannot_be_made_ends_the_run(ray: Any, tmp_path: Path) -> None:
-    with pytest.raises(SetupError, match=r"^No weights here\. Fetch them\. Stopped with "):
-        ray_evaluate(make(once, marker=tmp_path / "made"), Numbered(tmp_path, 2000), tmp_path / "run")
-
-
-def once(marker: Path, bug: bool = False) -> CodeVQA:
-    if marker.exists():
-        if bug:
-            raise KeyError("a bug")
-        return without_weights()
-    marker.touch()
-    return fake_engine()
-
-
 def test_what_is_refused_is_refused_before_ray_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, out = Numbered(tmp_path, 3), tmp_path / "run"
     evaluate(fake_engine, data, out).close()
-    monkeypatch.setattr(runner, "ActorPool", None)
+    monkeypatch.setattr(on_ray, "ActorPool", None)
     with pytest.raises(InputError, match="is there already"):
-        runner.evaluate(fake_engine, data, out)
+        on_ray.evaluate(fake_engine, data, out)
     with pytest.raises(InputError, match="nothing to ask"):
-        runner.evaluate(fake_engine, data, out, methods=[], resume=True)
+        on_ray.evaluate(fake_engine, data, out, methods=[], resume=True)
 
 
 def test_other_settings_are_refused(ray: Any, tmp_path: Path) -> None:
@@ -213,27 +201,3 @@ def test_other_settings_are_refused(ray: Any, tmp_path: Path) -> None:
     evaluate(fake_engine, data, out).close()
     with pytest.raises(InputError, match="captions was 2, now 1"):
         ray_evaluate(make(fake_engine, captions=1), data, out, resume=True)
-
-
-@dataclasses.dataclass(frozen=True)
-class OnlyHere:
-    """A picture that other processes cannot read, as if they ran on another machine."""
-
-    path: Path
-    process: int
-    name: str = "here.png"
-
-    def load(self) -> Path:
-        if os.getpid() != self.process:
-            raise ImageError(f"{self.path} is not there.")
-        return self.path
-
-
-def test_a_picture_that_only_this_machine_can_read_ends_the_run(ray: Any, tmp_path: Path) -> None:
-    class Local(Numbered):
-        def __iter__(self) -> Iterator[Example]:
-            for example in super().__iter__():
-                yield dataclasses.replace(example, images=(OnlyHere(self.picture, os.getpid()),))
-
-    with pytest.raises(SetupError, match=r"cannot read what this one can: .*picture\.png is not there"):
-        ray_evaluate(fake_engine, Local(tmp_path, 5), tmp_path / "run")

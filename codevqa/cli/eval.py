@@ -157,7 +157,7 @@ def _runner(where: str, address: str | None, actors: int | None, record: bool) -
     if where not in ("local", "ray"):
         raise InputError(f"No engine {where!r}.", hint="There are: local, ray.")
     if where == "ray":
-        from ..eval.ray.runner import evaluate as spread
+        from ..eval.ray import evaluate as spread
 
         return partial(spread, address=address, actors=actors, one_machine=record)
     if address is not None or actors is not None:

@@ -1,1 +1,0 @@
-"""Evaluation on many GPUs or machines, with Ray."""
