@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import subprocess
 import sys
@@ -121,6 +122,18 @@ def test_closing_cancels_what_runs_and_frees_its_caller() -> None:
     assert work.cancelled.is_set() and len(caught) == 1 and not caller.is_alive()
     assert time.monotonic() - started < 20
     assert loop.closed and "test-closing" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_work_that_its_caller_cancels_as_the_loop_closes_ends_in_silence(caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(20):  # whichever comes first
+        loop = LoopThread("test")
+        future = loop.submit(asyncio.sleep(30))
+        loop.run(asyncio.sleep(0))
+        future.cancel()
+        loop.close()
+        del future, loop
+        gc.collect()
+    assert caplog.records == []
 
 
 def test_a_closed_loop_closes_again_and_refuses_work_without_a_warning() -> None:
