@@ -44,7 +44,7 @@ RETRIES = 3
 DEATHS = 8
 """Actors that may die with no answer between them."""
 HANGING = 3600.0
-"""Seconds an example may take; an actor that takes longer is as good as dead."""
+"""Seconds an example may take; an actor that takes longer is treated as dead."""
 PLACING = 300.0
 """Seconds Ray may take to find room for an actor."""
 CLOSING = 5.0
@@ -134,7 +134,7 @@ class _DiedError(Exception):
 
 
 class _SilentError(_DiedError):
-    """The actor that was asked says nothing."""
+    """The actor that was asked does not answer."""
 
 
 class _Slot:
@@ -289,7 +289,7 @@ class ActorPool:
         """Awaits what an actor returns; raises an error that it returns, or that its code raised, as it is.
 
         Raises:
-            _DiedError: it is gone, or says nothing.
+            _DiedError: it is gone, or does not answer.
             SetupError: Ray itself fails.
         """
         errors, future = self._ray.exceptions, asyncio.wrap_future(ref.future())

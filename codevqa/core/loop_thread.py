@@ -50,7 +50,7 @@ class LoopThread:
     Args:
         name: the thread's.
         ending: what closing awaits once all work is cancelled, such as the end of worker processes. The thread holds
-            it, so it must not hold whoever closes the loop when it is forgotten.
+            it, so it must not hold the object whose end closes the loop.
 
     Raises:
         SetupError: this process was forked from one that had made such a loop.

@@ -255,7 +255,7 @@ def _environment(files: Path, offline: bool) -> Iterator[None]:
     """Sets what Gradio and the hub's client read when they are imported, and puts it back."""
     ours = {
         "GRADIO_ANALYTICS_ENABLED": "False",
-        # Whose X-Forwarded-For uvicorn takes for the client's address: nobody's, where whoever runs it does not say.
+        # uvicorn believes X-Forwarded-For of nobody, unless the operator names a proxy.
         "FORWARDED_ALLOW_IPS": os.environ.get("FORWARDED_ALLOW_IPS", ""),
         "GRADIO_TEMP_DIR": str(files),
         "GRADIO_ALLOWED_PATHS": "",

@@ -67,7 +67,7 @@ async def follow(turn: Turn, live: LiveQuestion, seconds: float) -> AsyncGenerat
     """Yields what to show, each time there is something new, until everything has ended.
 
     Args:
-        turn: what runs; whoever leaves early ends it.
+        turn: what runs; leaving early ends it.
         live: shows it.
         seconds: how long it may take.
     """

@@ -1,4 +1,4 @@
-"""One model computes for one caller at a time, whoever calls: engines, threads of the user's, or both.
+"""One model computes for one caller at a time, be it an engine or a thread of the user's.
 
 A :class:`Turn` stands for parts that two may not use at once, such as a network. Callers get it in the order they came.
 Models that share a part share the wait for it.

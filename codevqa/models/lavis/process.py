@@ -75,7 +75,7 @@ class LavisProcess:
         return told, found
 
     def close(self) -> None:
-        """Ends the process, once it has answered; whoever asks again gets a new one."""
+        """Ends the process, once it has answered. The next call starts a new one."""
         with self.turn:
             if self._life is not None:
                 self._life.end()
