@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from codevqa.demo.limits import DemoLimits
 from codevqa.demo.live import LiveQuestion, PageUpdate
 from codevqa.demo.pictures import read_pictures, shipped_questions
 from codevqa.demo.service import DemoService
+from codevqa.demo.unread import Unread
 from codevqa.engine.watch import Watch
 
 EVIL = "<img src=x onerror=alert(1)>"
@@ -218,6 +220,27 @@ def test_cards_past_the_limit_come_without_evidence(monkeypatch: pytest.MonkeyPa
     assert feed(shown, CallEnded(call(2, evidence=evidence))).calls.count("a rare caption") == 1
 
 
+def test_what_nobody_fetches_is_let_go_but_not_before_it_has_ended() -> None:
+    # The part of Gradio's queue that is looked at; Gradio itself is served by a process of its own in test_demo_api.
+    queue = SimpleNamespace(pending_messages_per_session={}, pending_event_ids_session={}, event_ids_to_events={})
+    now = [0.0]
+    unread = Unread(SimpleNamespace(_queue=queue), 60, clock=lambda: now[0])
+    for session in ("left", "under way"):
+        queue.pending_messages_per_session[session] = asyncio.Queue()
+        queue.pending_event_ids_session[session] = {session}
+    queue.event_ids_to_events["under way"] = SimpleNamespace(session_hash="under way")
+    for now[0] in (0, 59):
+        unread.sweep()
+        assert len(queue.pending_messages_per_session) == 2
+    now[0] = 60
+    unread.sweep()
+    assert list(queue.pending_messages_per_session) == list(queue.pending_event_ids_session) == ["under way"]
+    del queue.event_ids_to_events["under way"]
+    for now[0] in (61, 120, 121):
+        unread.sweep()
+        assert bool(queue.pending_messages_per_session) == (now[0] < 121)
+
+
 # -- pages for download ----------------------------------------------------------------------------------------------
 
 
@@ -253,6 +276,8 @@ def test_a_question_is_kept_with_its_own_answer_whatever_its_visitor_turns_to(tm
     async def ask(question: str) -> LiveQuestion:
         request, found = asked(tmp_path, question=question), None
         async for _, found in one.serve(request, VISITOR):
+            if found is not None and found.answer is not None and question == "second?":
+                answered.set()
             if found is not None and found.answer is not None and question == "first?":
                 if turn_to == "a past answer":
                     one.turn_away(VISITOR)
@@ -264,11 +289,14 @@ def test_a_question_is_kept_with_its_own_answer_whatever_its_visitor_turns_to(tm
 
     async def both() -> LiveQuestion:
         first = await ask("first?")
+        if later:
+            await answered.wait()  # it may still stand in line
         one.stop(VISITOR)
         await asyncio.gather(*later)
         return first
 
     later: list[asyncio.Task[LiveQuestion]] = []
+    answered = asyncio.Event()
     assert asyncio.run(both()).replaced, "so that the page goes on to show the other"
     kept = {past.question: past for past in one.histories.of(token)}
     assert kept.keys() == ({"first?"} if turn_to == "a past answer" else {"first?", "second?"})

@@ -16,7 +16,7 @@ import pytest
 from eval_kit import PROGRAM, Broken, Counted, Instant, Numbered, environment, fake_engine
 
 from codevqa import CodeVQA
-from codevqa.core.errors import InputError, ModelError
+from codevqa.core.errors import EngineClosedError, InputError, ModelError
 from codevqa.eval import Store, evaluate
 from codevqa.eval.run.provenance import engine_info, run_info
 from codevqa.eval.run.request import EvalRequest
@@ -183,7 +183,7 @@ def test_an_engine_that_is_made_here_is_closed_here(tmp_path: Path) -> None:
         return made[0]
 
     evaluate(make, Numbered(tmp_path, 2), tmp_path / "run").close()
-    with pytest.raises(RuntimeError, match="closed"):
+    with pytest.raises(EngineClosedError):
         made[0].ask(Numbered(tmp_path, 1).picture, "A?")
     with pytest.raises(InputError, match="is there already"):
         evaluate(make, Numbered(tmp_path, 2), tmp_path / "run")

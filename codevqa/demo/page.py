@@ -12,6 +12,7 @@ from .events import Parts, wire
 from .live import answer_box, status_box
 from .pictures import ShippedQuestion, shipped_questions
 from .service import DemoService
+from .unread import Unread
 
 __all__ = ["build"]
 
@@ -62,6 +63,7 @@ def build(service: DemoService) -> gr.Blocks:
         wire(blocks, service, parts)
         offer_api(service)
     blocks.queue(api_open=False, default_concurrency_limit=limits.at_once)
+    service.each_question = Unread(blocks, limits.receive_seconds).sweep
     return blocks  # type: ignore[no-any-return]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -65,6 +65,8 @@ class DemoService:
         self.limits = limits
         self.files = files
         self.histories = Histories(files, limits)
+        self.each_question: Callable[[], None] = lambda: None
+        """Called as each question comes in."""
         self._visitors: dict[str, Visitor] = {}
         """By session, who was away longest first."""
         self._line: list[Turn] = []
@@ -80,6 +82,7 @@ class DemoService:
             session: of who asks.
         """
         live: LiveQuestion | None = None
+        self.each_question()
         visitor = self.visitor(session)
         visitor.end(replaced=True)
         try:
@@ -125,6 +128,7 @@ class DemoService:
         Raises:
             CodeVQAError: there is no answer; the message says why.
         """
+        self.each_question()
         visitor = self.visitor(session)
         last: Event | None = None
         with self._turn(visitor) as turn:
