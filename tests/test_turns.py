@@ -228,7 +228,7 @@ def test_turns_are_given_in_the_order_of_asking_and_may_be_entered_again() -> No
     assert came == [0, 1, 2, 3, 4] and not turn.wanted
 
 
-def test_whoever_is_interrupted_while_he_waits_leaves_the_line() -> None:
+def test_an_interrupted_caller_leaves_the_line() -> None:
     turn = Turn(object(), object())
     held, done = threading.Event(), threading.Event()
 
