@@ -61,7 +61,7 @@ test: $(VENV)/.installed-test  ## run the tests but the slow ones; ARGS are pyte
 test-all: $(VENV)/.installed-test  ## run all tests: training, notebook, Ray, wheel and floors of the weights too
 	$(call pytest)
 
-mutations: $(VENV)/.installed-test  ## take each defence out and see a test fail; ARGS are words of those to try
+mutations: $(VENV)/.installed-test  ## take single guards out and see a test fail; ARGS are words of files or functions
 	$(BIN)/python tests/security/mutations.py $(ARGS)
 
 # These need no torch, of which an interpreter other than 3.11 may find no build for CPUs.

@@ -1,21 +1,21 @@
-"""Takes the project's defences out, one at a time, and says where no test fails.
+"""Takes guards out of the code that meets hostile input, one at a time, and says where no test fails.
 
-    python tests/security/mutations.py [WORDS of a layer or a defence ...]
+    python tests/security/mutations.py [WORDS of a file or a function ...]
 
-``defences.toml`` names for each defence the text that is it, what stands there once it is out, and the tests that must
-then fail. All of it happens in copies of the checkout, two at a time; the checkout itself is only read. First the tests
-run where nothing is missing: there they must pass.
+``defences.toml`` names files, or single functions of them, and the tests that guard them. A mutant lacks one guard: a
+condition under which a function ends early, an exception, a call made for its effect, or a decision. All of it happens
+in copies of the checkout, two at a time. First the tests run on the whole code: there they must pass.
 """
 
 from __future__ import annotations
 
+import ast
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-import time
 import tomllib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,79 +23,112 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Literal
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = Path(__file__).with_name("defences.toml")
 AT_ONCE = 2
 SECONDS = 90
-"""One test at most: without its limit, a program may go on for ever."""
-
-Outcome = Literal["caught", "survived", "broken"]
+"""One test at most: without its limit, a program may run for ever."""
 
 
 @dataclass(frozen=True)
-class Defence:
-    """One defence, and how it is taken out."""
+class Mutant:
+    """One file without one guard."""
 
-    layer: str
-    what: str
     file: str
-    text: str
-    """Stands in the file once."""
-    instead: str
+    function: str
+    line: int
+    lacks: str
+    source: str
     tests: tuple[str, ...]
-    """Where it is missing, at least one of them fails; paths are those in ``tests/``."""
 
-    def taken_out(self, source: str) -> str:
-        """Returns the file without the defence.
-
-        Raises:
-            ValueError: the file has changed, and the table has not.
-        """
-        if (found := source.count(self.text)) != 1:
-            raise ValueError(f"{self.what}: {self.file} has its text {found} times, not once")
-        return source.replace(self.text, self.instead)
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} {self.function}: {self.lacks}"
 
 
-@dataclass(frozen=True)
-class Result:
-    """What came of taking one out."""
-
-    defence: Defence
-    outcome: Outcome
-    seconds: float
-    said: str
-    """Which test failed first, and why, in one line."""
-
-
-def defences(table: Path = TABLE) -> tuple[Defence, ...]:
-    """Reads the table."""
-    layers = tomllib.loads(table.read_text("utf-8"))
-    return tuple(
-        Defence(layer, **{**row, "tests": tuple(row["tests"])}) for layer, rows in layers.items() for row in rows
-    )
-
-
-def run(chosen: Sequence[Defence], root: Path = ROOT) -> Iterator[Result]:
-    """Takes each of them out of a copy of the tree and yields what came of it, as they end.
+def mutants(table: Path = TABLE, root: Path = ROOT) -> Iterator[Mutant]:
+    """Yields every mutant that the table asks for.
 
     Raises:
-        ValueError: a text is not where the table says, or the tests fail where nothing is missing.
+        ValueError: a file lacks a function that the table names.
     """
-    for one in chosen:
-        one.taken_out((root / one.file).read_text("utf-8"))
+    for target in tomllib.loads(table.read_text("utf-8"))["target"]:
+        for name in target["code"]:
+            file, _, wanted = name.partition("::")
+            source = (root / file).read_text("utf-8")
+            found = [one for one in _functions(ast.parse(source)) if not wanted or one[0] == wanted]
+            if not found:
+                raise ValueError(f"{file} has no function {wanted}. Mend {table.name}.")
+            for function, start in found:
+                yield from _mutants(file, function, start, source, tuple(target["tests"]))
+
+
+def _functions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, int]]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield prefix + node.name, node.lineno
+        elif isinstance(node, ast.ClassDef):
+            yield from _functions(node, f"{prefix}{node.name}.")
+
+
+def _mutants(file: str, function: str, start: int, source: str, tests: tuple[str, ...]) -> Iterator[Mutant]:
+    count = len(list(_guards(ast.parse(source), start)))
+    for number in range(count):
+        tree = ast.parse(source)
+        node = list(_guards(tree, start))[number]
+        lacks = f"{type(node).__name__} {ast.unparse(node).splitlines()[0]:.60}"
+        match node:
+            case ast.If():
+                node.test = ast.Constant(False)
+            case ast.Return(value):
+                assert value is not None
+                node.value = ast.Call(ast.Name("bool", ast.Load()), [ast.UnaryOp(ast.Not(), value)], [])
+            case _:
+                _replace(tree, node)
+        yield Mutant(file, function, node.lineno, lacks, ast.unparse(ast.fix_missing_locations(tree)), tests)
+
+
+def _guards(tree: ast.AST, start: int) -> Iterator[ast.stmt]:
+    function = next(node for node in ast.walk(tree) if isinstance(node, ast.stmt) and node.lineno == start)
+    alone = set()
+    for node in ast.walk(function):
+        match node:
+            case ast.If(body=[*_, ast.Raise() | ast.Return() | ast.Continue() | ast.Break() as last], orelse=[]):
+                alone.add(last)
+                yield node
+            case ast.Expr(ast.Call() | ast.Await(ast.Call())):
+                yield node
+            case ast.Raise(exc=ast.expr()) if node not in alone:
+                yield node
+            case ast.Return(ast.Compare() | ast.BoolOp() | ast.UnaryOp(ast.Not())) if node not in alone:
+                yield node
+
+
+def _replace(tree: ast.AST, gone: ast.stmt) -> None:
+    for node in ast.walk(tree):
+        for _, value in ast.iter_fields(node):
+            if isinstance(value, list) and gone in value:
+                value[value.index(gone)] = ast.Pass()
+
+
+def run(chosen: Sequence[Mutant], root: Path = ROOT) -> Iterator[tuple[Mutant, bool, str]]:
+    """Yields each mutant, whether a test failed, and which.
+
+    Raises:
+        ValueError: the tests fail on the whole code.
+    """
     with _copies(root) as trees, ThreadPoolExecutor(AT_ONCE) as pool:
-        named = list(dict.fromkeys(test for one in chosen for test in one.tests))
-        for status, said in pool.map(lambda share: _whole(trees, share), _shares(named)):
-            if status != 0:
-                raise ValueError(f"The tests fail where nothing is missing: {said}")
-        yield from pool.map(lambda one: _without(trees, one), chosen)
+        tree = trees.get()
+        status, said = _pytest(tree, list(dict.fromkeys(test for one in chosen for test in one.tests)))
+        if status != 0:
+            raise ValueError(f"The tests fail on the whole code: {said}")
+        trees.put(tree)
+        yield from pool.map(lambda one: _tried(trees, one), chosen)
 
 
 @contextmanager
 def _copies(root: Path) -> Iterator[SimpleQueue[Path]]:
-    """Copies of what git has of a tree, new files included."""
+    """Copies what git has of a tree, new files included."""
     listed = subprocess.run(
         ["git", "ls-files", "-coz", "--exclude-standard"], cwd=root, capture_output=True, text=True, check=True
     )
@@ -111,42 +144,25 @@ def _copies(root: Path) -> Iterator[SimpleQueue[Path]]:
         yield trees
 
 
-def _shares(named: Sequence[str]) -> list[Sequence[str]]:
-    """Returns the tests in as many parts as run at once, each file's together."""
-    size = -(-len(named) // AT_ONCE)
-    return [share for place in range(AT_ONCE) if (share := sorted(named)[place * size : (place + 1) * size])]
-
-
-def _whole(trees: SimpleQueue[Path], tests: Sequence[str]) -> tuple[int, str]:
+def _tried(trees: SimpleQueue[Path], one: Mutant) -> tuple[Mutant, bool, str]:
     tree = trees.get()
+    whole = (tree / one.file).read_text("utf-8")
     try:
-        return _pytest(tree, tests)
-    finally:
-        trees.put(tree)
-
-
-def _without(trees: SimpleQueue[Path], one: Defence) -> Result:
-    began = time.monotonic()
-    tree = trees.get()
-    file = tree / one.file
-    whole = file.read_text("utf-8")
-    try:
-        file.write_text(one.taken_out(whole), "utf-8")
+        (tree / one.file).write_text(one.source, "utf-8")
         status, said = _pytest(tree, one.tests)
     finally:
-        file.write_text(whole, "utf-8")
+        (tree / one.file).write_text(whole, "utf-8")
         trees.put(tree)
-    outcomes: dict[int, Outcome] = {0: "survived", 1: "caught"}
-    return Result(one, outcomes.get(status, "broken"), time.monotonic() - began, said)
+    return one, status != 0, said
 
 
 def _pytest(tree: Path, tests: Sequence[str]) -> tuple[int, str]:
-    """Runs tests in a copy; returns the exit status, and which failed and why in one line."""
+    """Runs tests in a copy; returns the exit status, and what failed in one line."""
     words = ["-x", "-p", "no:cacheprovider", "--tb=short", f"--timeout={SECONDS}", "--timeout-method=thread"]
     command = [sys.executable, "-m", "pytest", *words, *(f"tests/{test}" for test in tests)]
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
     with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
-        # Where a defence is out, tests may leave processes behind, which would keep a pipe open.
+        # Without a guard, tests may leave processes behind, which would keep a pipe open.
         process = subprocess.Popen(
             command, cwd=tree, env=environment, stdout=output, stderr=output, start_new_session=True
         )
@@ -159,17 +175,14 @@ def _pytest(tree: Path, tests: Sequence[str]) -> tuple[int, str]:
 
 
 def main(words: Sequence[str]) -> int:
-    """Prints the table; returns 1 where a defence can be taken out and no test fails."""
-    known = defences()
-    chosen = [one for one in known if not words or any(word in f"{one.layer}: {one.what}" for word in words)]
-    results = []
-    for result in run(chosen):
-        results.append(result)
-        one = result.defence
-        print(f"{result.outcome:8} {result.seconds:5.1f} s  {one.layer}: {one.what}  [{result.said:.160}]", flush=True)
-    kinds = [result.outcome for result in results]
-    print(f"{kinds.count('caught')} of {len(kinds)} defences cannot be taken out without a test that fails.")
-    return 0 if results and set(kinds) == {"caught"} else 1
+    """Prints each mutant's fate; returns 1 where one survives."""
+    chosen = [one for one in mutants() if not words or any(word in str(one) for word in words)]
+    caught = 0
+    for one, failed, said in run(chosen):
+        caught += failed
+        print(f"{'caught  ' if failed else 'SURVIVED'} {one}  [{said:.120}]", flush=True)
+    print(f"{caught} of {len(chosen)} mutants are caught.")
+    return 0 if chosen and caught == len(chosen) else 1
 
 
 if __name__ == "__main__":
