@@ -73,10 +73,8 @@ smoke: ## try another Python, without torch: make smoke PYTHON=python3.13
 	$(VENV)-smoke/bin/python $(PIP_INSTALL) --no-build-isolation --editable .
 	$(VENV)-smoke/bin/python -m pytest -n $(PYTEST_WORKERS) -m "not slow and not timing" $(SMOKE:%=tests/test_%.py) tests/security/test_sandbox_attacks.py
 
-fuzz: $(VENV)/.installed-test  ## campaigns of Hypothesis (FUZZ_EXAMPLES of each property) and, on Linux, Atheris (FUZZ_SECONDS a reader)
+fuzz: $(VENV)/.installed-test  ## campaigns of Hypothesis, FUZZ_EXAMPLES of each property
 	HYPOTHESIS_PROFILE=campaign $(BIN)/python -m pytest tests/security --timeout 7200 --hypothesis-show-statistics $(ARGS)
-	test "$$(uname)" != Linux || { $(BIN)/python $(PIP_INSTALL) 'atheris>=3' && \
-		$(BIN)/python tests/security/fuzz_readers.py --seconds $${FUZZ_SECONDS:-60}; }
 
 lint: $(VENV)/.installed-test  ## ruff and formatting
 	$(BIN)/ruff check .

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import pytest
-from engine_kit import GREEN, RED, Gate, children, engine, reader
+from engine_kit import GREEN, RED, Gate, engine, reader
 from PIL import Image as PILImage
 
-from codevqa import Answer, CodeVQA, Limits, Models, Program, QuerySettings, Question, Settings, Writer
-from codevqa.core.errors import EngineClosedError, ProgramError, ProgramLimitError, QuestionError
+from codevqa import Answer, CodeVQA, Models, Program, QuerySettings, Question, Settings, Writer
+from codevqa.core.errors import ProgramError, QuestionError
 from codevqa.core.trace import ImageRef
 from codevqa.models.base import Map
 from codevqa.models.fakes import FakeCaptioner, FakeDetector, FakeMatcher, ScriptedLM
@@ -102,17 +100,6 @@ def test_async_twins_work_from_any_loop() -> None:
         assert asyncio.run(main(vqa)) == ["yes", "yes", "yes", "x"]
 
 
-def test_threads_share_one_engine() -> None:
-    texts: list[str] = []
-    with engine("answer = query(img, 'a')") as vqa:
-        threads = [threading.Thread(target=lambda: texts.append(vqa.ask(RED, "a?").text)) for _ in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert texts == ["yes"] * 6
-
-
 def test_run_takes_a_program_of_an_answer_again() -> None:
     with engine('img = open_image("Image13.jpg")\nanswer = query(img, "a?")') as vqa:
         answer = vqa.ask(RED, "Is it red?")
@@ -181,12 +168,6 @@ def test_answer_as_json() -> None:
     assert Answer.from_json(answer.to_json()) == answer
 
 
-def test_closing_twice_is_harmless() -> None:
-    with engine("") as vqa:
-        vqa.close()
-    vqa.close()
-
-
 @pytest.mark.parametrize("method", ["codevqa", "pnpvqa"])
 def test_the_longest_question_is_a_setting(method: Literal["codevqa", "pnpvqa"]) -> None:
     settings = Settings(query=QuerySettings(captions=1, patches=5), workers=2, max_question=5)
@@ -218,31 +199,6 @@ def test_workers_bound_how_many_questions_are_under_way() -> None:
     assert [answer.question for answer in answers] == [f"{number}?" for number in range(6)]
 
 
-def test_batches_are_no_larger_than_the_setting() -> None:
-    settings = Settings(query=QuerySettings(captions=7, patches=5), workers=2, batch_wait=0.05, max_batch=3)
-    with engine("answer = query(img, 'a')", settings=settings) as vqa:
-        vqa.ask(RED, "a?")
-        captioner = vqa.models.captioner
-    assert isinstance(captioner, FakeCaptioner) and max(captioner.batches) == 3
-
-
-def test_limits_are_a_setting() -> None:
-    settings = Settings(limits=Limits(calls=2), query=QuerySettings(captions=1, patches=5), workers=2)
-    with engine("", settings=settings) as vqa:
-        assert vqa.run(RED, "answer = [get_pos(img, 'a')[0] for _ in range(2)]").text
-        with pytest.raises(ProgramLimitError, match="2"):
-            vqa.run(RED, "answer = [get_pos(img, 'a')[0] for _ in range(3)]")
-
-
-def test_the_seed_decides_the_captions() -> None:
-    def captions(seed: int) -> object:
-        settings = Settings(query=QuerySettings(captions=2, patches=5), workers=2, seed=seed)
-        with engine("", settings=settings) as vqa:
-            return vqa.run(RED, "answer = query(img, 'a')").trace.calls[0].evidence[0].captions
-
-    assert captions(0) == captions(0) != captions(1)
-
-
 class Letters:
     """Embeds by letters and remembers what it was asked."""
 
@@ -268,18 +224,6 @@ def test_the_retriever_serves_writer_and_reader_and_every_model_is_named() -> No
     assert (answer.models["retriever"], answer.models["detector"]) == ("letters", "fake-detector")
 
 
-@pytest.mark.skipif(not Path(f"/proc/self/task/{os.getpid()}/children").exists(), reason="lists children as Linux does")
-def test_closing_leaves_no_process_and_no_thread() -> None:
-    before, threads = children(), set(threading.enumerate())
-    with engine("answer = query(img, 'a')") as vqa:
-        vqa.ask(RED, "a?")
-        assert children() - before and set(threading.enumerate()) - threads
-    assert not children() - before
-    assert not {one.name for one in set(threading.enumerate()) - threads}
-    with pytest.raises(EngineClosedError, match="closed"):
-        vqa.ask(RED, "a?")
-
-
 def test_cancelling_an_ask_stops_its_program_and_leaves_the_engine_usable() -> None:
     gate = Gate()
 
@@ -296,24 +240,3 @@ def test_cancelling_an_ask_stops_its_program_and_leaves_the_engine_usable() -> N
     with engine(program, read=ScriptedLM(gate), settings=settings) as vqa:
         assert asyncio.run(main(vqa)) == "yes"
     assert gate.questions == ["First?", "Is it wet?"]
-
-
-def test_closing_while_an_ask_runs_ends_it_and_does_not_hang() -> None:
-    gate, ended = Gate(), list[str]()
-
-    def ask(vqa: CodeVQA) -> None:
-        try:
-            ended.append(vqa.ask(RED, "Is it red?").text)  # it may be quicker than the close
-        except EngineClosedError as error:
-            ended.append(type(error).__name__)
-
-    with engine("answer = query(img, 'First?')", read=ScriptedLM(gate)) as vqa:
-        asking = threading.Thread(target=ask, args=(vqa,), daemon=True)
-        asking.start()
-        assert gate.entered.wait(10)
-        closing = threading.Thread(target=vqa.close, daemon=True)
-        closing.start()
-        gate.open.set()
-        closing.join(10)
-        asking.join(10)
-    assert not closing.is_alive() and not asking.is_alive() and len(ended) == 1

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from engine_kit import BLUE, GREEN, RED, engine, reader
+from engine_kit import BLUE, GREEN, RED, engine
 
 from codevqa import Answer, CodeVQA, Limits, Models, QuerySettings, Question, Settings, Writer, WriterSettings
 from codevqa.core.errors import (
@@ -15,14 +15,8 @@ from codevqa.core.errors import (
     InputError,
     InternalError,
     ModelError,
-    ProgramAnswerError,
-    ProgramLimitError,
-    ProgramRuntimeError,
-    ProgramSyntaxError,
-    ProgramTypeError,
     QuestionError,
     ServerError,
-    SetupError,
 )
 from codevqa.core.events import Failed
 from codevqa.core.images import load_picture
@@ -160,30 +154,8 @@ def test_a_model_that_is_down_is_an_error_not_a_fallback() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "error", "words"),
-    [
-        ("answer = (", ProgramSyntaxError, "line 1"),
-        ("a = 1\nanswer = nothing", ProgramTypeError, "line 2"),
-        ("a = 1\nb = []\nanswer = b[a]", ProgramRuntimeError, "line 3"),
-        ("while True: answer = 1", ProgramLimitError, "second"),
-        ("a = 1", ProgramAnswerError, "answer"),
-    ],
+    ("question", "words"), [("", "empty"), (" \n", "empty"), ("a" * 1001, "1,001"), ("is \ud800 it", "surrogate")]
 )
-def test_run_raises_what_went_wrong(source: str, error: type[Exception], words: str) -> None:
-    settings = Settings(limits=Limits(seconds=1.0), workers=2)
-    with engine("", settings=settings) as vqa, pytest.raises(error, match=words):
-        vqa.run(RED, source)
-
-
-def test_an_error_names_its_line_once() -> None:
-    with engine("", settings=Settings(workers=2)) as vqa:
-        for _ in range(2):  # the second comes from the memory of checks
-            with pytest.raises(ProgramTypeError, match=r"^line 2: (?!line)") as caught:
-                vqa.run(RED, "a = 1\nanswer = nothing")
-    assert (caught.value.line, caught.value.record().line) == (2, 2)
-
-
-@pytest.mark.parametrize(("question", "words"), [("", "empty"), (" \n", "empty"), ("a" * 1001, "1,001 characters")])
 def test_unusable_questions(question: str, words: str) -> None:
     with engine("") as vqa, pytest.raises(QuestionError, match=words):
         vqa.ask(RED, question)
@@ -197,32 +169,6 @@ def test_unusable_pictures(tmp_path: Path) -> None:
             vqa.ask([], "Is it red?")
         with pytest.raises(InputError, match="needs one image, not 2"):
             vqa.ask([RED, RED], "Is it red?", form="image")
-
-
-def test_every_repair_is_kept_and_the_last_program_is_the_answer_s() -> None:
-    with engine([f"answer = qury{number}(img)" for number in range(5)], repairs=2) as vqa:
-        answer = vqa.ask(RED, "Is it red?")
-    assert [attempt[0].source for attempt in answer.trace.attempts] == [f"answer = qury{n}(img)" for n in range(3)]
-    assert answer.fallback and answer.program is not None and answer.program.source == "answer = qury2(img)"
-    assert answer.error == answer.trace.attempts[-1][1]
-
-
-def test_prompts_that_serve_no_set_refuse_one_by_either_method() -> None:
-    writer = Writer(
-        ScriptedLM("answer = 1"), {"image": load_prompts("gqa")}, settings=WriterSettings(selection="fixed")
-    )
-    models = Models(reader(), FakeMatcher(6), FakeCaptioner(grid=6))
-    with CodeVQA(writer, models, Settings(workers=2)) as vqa:
-        for method in METHODS:
-            with pytest.raises(SetupError, match="no examples about a set of images"):
-                vqa.ask([RED, GREEN], "Are both red?", method=method)
-
-
-def test_a_question_lost_to_an_error_keeps_its_method(tmp_path: Path) -> None:
-    with engine("answer = 1") as vqa:
-        for method in METHODS:
-            (answer,) = vqa.ask_many([Question(tmp_path / "none.png", "a?")], method=method)
-            assert (answer.method, answer.text, answer.error is not None) == (method, "", True)
 
 
 def test_a_question_that_a_model_failed_keeps_its_program_and_its_calls() -> None:
@@ -242,15 +188,6 @@ def test_a_question_that_a_model_failed_keeps_its_program_and_its_calls() -> Non
             assert answer.cost is not None and answer.cost.calls["read"] == 2
         with pytest.raises(ModelError):
             vqa.ask_many(asked, errors="raise")
-
-
-@pytest.mark.parametrize("question", ["is \ud800 it", "a\udfff?"])
-def test_half_a_surrogate_pair_is_no_question(question: str) -> None:
-    with engine("answer = query(img, 'a')") as vqa:
-        with pytest.raises(QuestionError, match="half a surrogate pair"):
-            vqa.ask(RED, question)
-        lost, found = vqa.ask_many([Question(RED, question), Question(RED, "Is it red?")])
-    assert lost.error is not None and lost.error.type == "QuestionError" and found.text == "yes"
 
 
 def test_a_mistake_of_ours_costs_its_own_question_only(

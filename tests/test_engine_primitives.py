@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from engine_kit import BLUE, GREEN, RED, engine
+from engine_kit import GREEN, RED, engine
 from PIL import Image as PILImage
 
 from codevqa import Answer, QuerySettings, Question, Settings
@@ -16,12 +16,6 @@ from codevqa.models.base import Box, Map, Match, MatchRequest, SimilarityRequest
 from codevqa.models.fakes import FakeDetector, FakeMatcher
 from codevqa.primitives import Image, primitive
 from codevqa.primitives.context import CallContext
-
-
-def test_calls_know_their_lines() -> None:
-    with engine('img = open_image("Image13.jpg")\n\nanswer = query(img, "a?")') as vqa:
-        lines = [call.line for call in vqa.ask(RED, "a?").trace.calls]
-    assert lines in ([1, 3], [None, None])
 
 
 def at(row: int, column: int) -> Map:
@@ -68,21 +62,6 @@ def test_find_matching_image_takes_the_highest_score() -> None:
     assert matcher.similarities.requests[0].text == "a picture of a frog"
 
 
-def test_comprehensions_lambdas_functions_and_sort_keys_call_primitives() -> None:
-    program = """
-images = open_images("ImageSet7.jpg")
-def red(image):
-    return query(image, "Is it red?") == "yes"
-ordered = sorted(images, key=lambda image: get_pos(image, "dog")[0])
-count = len([image for image in images if red(image)])
-every = all(query(image, "Is it wet?") == "yes" for image in images)
-answer = f"{count} {every} {len(ordered)}"
-"""
-    with engine(program) as vqa:
-        answer = vqa.ask([RED, GREEN, BLUE], "What is here?")
-    assert (answer.text, answer.fallback) == ("3 True 3", False)
-
-
 def test_a_primitive_of_the_user_s() -> None:
     @primitive
     def width(img: Image) -> int:
@@ -119,27 +98,6 @@ def test_find_object_where_there_is_a_detector() -> None:
     with engine("answer = find_object(img, 'dog')", repairs=0) as vqa:
         answer = vqa.ask(RED, "Where?")
         assert answer.error is not None and answer.error.type == "ProgramTypeError"
-
-
-@pytest.mark.parametrize("path", ["/etc/passwd", "../Image1.jpg", "http://a/Image1.jpg", "Image-1.jpg"])
-def test_open_image_opens_nothing_but_the_question_s_pictures(path: str) -> None:
-    with engine("", settings=Settings(workers=2)) as vqa, pytest.raises(ProgramRuntimeError, match="there is no image"):
-        vqa.run(RED, f'answer = open_image("{path}")')
-
-
-def test_open_image_by_number_in_a_set() -> None:
-    with engine("", settings=Settings(workers=2)) as vqa:
-        assert vqa.run([RED, GREEN], 'answer = open_image("Image2.jpg")').text == "image 2"
-        with pytest.raises(ProgramRuntimeError, match="has 2 images"):
-            vqa.run([RED, GREEN], 'answer = open_image("Image3.jpg")')
-
-
-def test_a_query_about_one_picture_of_a_set_reads_as_the_set_s_prompts_say() -> None:
-    settings = Settings(query=QuerySettings(patches=5), workers=2)
-    program = 'images = open_images("ImageSet7.jpg")\nanswer = query(images[1], "a?")'
-    with engine(program, settings=settings) as vqa:
-        evidence = vqa.ask([RED, GREEN], "Is it?").trace.calls[-1].evidence[0]
-    assert len(evidence.captions[0]) == 3 and evidence.images == (ImageRef(2),)
 
 
 @pytest.mark.parametrize(

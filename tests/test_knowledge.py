@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import json
 import os
@@ -107,31 +106,12 @@ def test_an_answer_from_knowledge_is_short_and_fits_its_question() -> None:
         assert (request.max_tokens, request.stop) == (10, ("\n",))
 
 
-def test_a_reader_that_knows_no_number_is_not_asked_for_another_program() -> None:
-    with engine("answer = knowledge_query('How many ears has a cow?')", repairs=1) as vqa:
-        answer = vqa.ask(RED, "How many ears has this animal?")
-        writer: Any = vqa.writer.language_model
-        assert (answer.fallback, len(writer.requests)) == (True, 1)
-
-
 def test_knowledge_that_is_sure_to_be_asked_for_is_asked_at_once_and_the_same_only_once() -> None:
     asked = [f"answer = knowledge_query('Who is {name}?')" for name in ("Ann", "Bob", "Cleo", "Ann")]
     with engine() as vqa:
         vqa.run(RED, "\n".join(asked))
         reader: Any = vqa.models.reader
         assert reader.batches == [3]
-
-
-def test_an_empty_question_is_refused() -> None:
-    with engine() as vqa, pytest.raises(ProgramError, match="needs a question, not an empty string"):
-        vqa.run(RED, "answer = knowledge_query(' ')")
-
-
-def test_seeing_by_either_name_is_the_same() -> None:
-    with engine() as vqa:
-        one = vqa.run(RED, "answer = visual_query(img, 'What is it?')").trace.calls[0]
-        other = vqa.run(RED, "answer = query(img, 'What is it?')").trace.calls[0]
-    assert (one.value, one.evidence) == (other.value, other.evidence)
 
 
 @pytest.mark.parametrize("prompts", ["gqa", "vqav2"])
@@ -153,14 +133,6 @@ def test_a_chat_is_told_of_the_primitives_that_the_prompt_set_has() -> None:
 # -- detectors -------------------------------------------------------------------------------------------------------
 
 
-def test_counting_is_shown_with_a_detector_where_there_is_one() -> None:
-    with engine("answer = len(find_object(img, 'dog'))", "vqav2", detector=BOXES) as vqa:
-        prompt = vqa.prompt("How many dogs are there?", shots=50)
-        assert vqa.ask(RED, "How many dogs are there?").text == "2"
-    assert prompt.count("find_object(img: Image, object: str) -> ") == 1
-    assert "answer = len(dogs)" in prompt
-
-
 def test_without_a_detector_nothing_shown_calls_one() -> None:
     with engine(prompts="vqav2") as vqa:
         prompt = vqa.prompt("How many dogs are there?", shots=43)
@@ -168,11 +140,6 @@ def test_without_a_detector_nothing_shown_calls_one() -> None:
     assert "find_object" not in prompt
     assert "get_pos(img: Image, object: str) -> " in prompt
     assert "How many kinds of vegetables" in prompt  # counting is still shown
-
-
-def test_a_writer_given_a_detector_later_shows_what_was_left_out() -> None:
-    with engine(prompts="vqav2") as vqa, engine(prompts="vqav2", detector=BOXES) as other:
-        assert vqa.writer.with_extra([other.primitives.get("find_object")]).prompts == other.writer.prompts
 
 
 def test_an_unknown_primitive_of_a_prompt_set_is_named() -> None:
@@ -184,40 +151,7 @@ def test_an_unknown_primitive_of_a_prompt_set_is_named() -> None:
 # -- captions --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("prompts", "tokens"), [("okvqa", (10, 30)), ("vqav2", None)])
-def test_captions_are_as_long_as_the_prompt_set_says(prompts: str, tokens: tuple[int, int] | None) -> None:
-    with engine("answer = query(img, 'What is it?')", prompts) as vqa:
-        vqa.ask(RED, "What is it?")
-        captioner: Any = vqa.models.captioner
-        assert {request.tokens for request in captioner.requests} == {tokens}
-
-
-def test_captions_of_another_length_are_drawn_anew() -> None:
-    with engine() as vqa:
-        for form in ("image", "set"):
-            vqa.run(RED, "answer = query(images[0], 'What is it?')", form=form)
-        captioner: Any = vqa.models.captioner
-        assert {request.tokens for request in captioner.requests} == {(10, 30), None}
-
-
 # -- the banks -------------------------------------------------------------------------------------------------------
-
-
-def test_the_banks_have_the_releases_numbers_and_use_all_they_offer() -> None:
-    for name, shots in (("vqav2", 12), ("okvqa", 7)):
-        one = load(name)
-        assert (one.form, one.shots, one.captions, len(one.examples)) == ("image", shots, 7, 50)
-        assert len(one.reading) >= one.reading_shots == shots
-        assert {len(captions) for example in one.reading for captions in example.by_image} == {7}
-        called = {
-            node.func.id
-            for example in one.examples
-            for node in ast.walk(ast.parse(example.program))
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-        }
-        assert called & {"query", *one.primitives} == set(one.primitives) - {"open_image"}
-    assert 20 <= len(load("okvqa").knowledge) <= 50
-    assert not load("vqav2").knowledge
 
 
 @pytest.fixture
@@ -235,14 +169,6 @@ def folder(tmp_path: Path) -> Path:
 def test_a_malformed_knowledge_example_says_where(folder: Path, line: dict[str, object], says: str) -> None:
     (folder / "knowledge.jsonl").write_text(json.dumps(line) + "\n")
     with pytest.raises(InputError, match=re.escape(says)):
-        load(folder)
-
-
-@pytest.mark.parametrize("span", [[30, 10], [10], ["10", 30], [10, True], 30])
-def test_a_length_of_captions_is_two_numbers(folder: Path, span: object) -> None:
-    head = json.loads((folder / "prompt.json").read_text())
-    (folder / "prompt.json").write_text(json.dumps(head | {"caption_tokens": span}))
-    with pytest.raises(InputError, match="'caption_tokens' must be two whole numbers, the smaller first"):
         load(folder)
 
 

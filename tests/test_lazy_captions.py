@@ -11,14 +11,13 @@ import asyncio
 import dataclasses
 import zlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
-from tiny import noise_picture
 
 from codevqa import Models, QuerySettings
 from codevqa.batching.model_services import ModelServices
@@ -26,13 +25,10 @@ from codevqa.core.images import load_picture
 from codevqa.core.trace import ImageRef
 from codevqa.models.base import CaptionRequest
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
-from codevqa.presets.assembly import build
-from codevqa.presets.configuration import configure
 from codevqa.primitives.pnpvqa import PnPVQA
 from codevqa.prompts import load as load_prompts
 
 Kept: TypeAlias = "tuple[str, ...]"
-Rule: TypeAlias = Callable[[Sequence[str], int], Kept]
 
 RUNS = 1500
 DRAWN = 100
@@ -96,34 +92,6 @@ def release(captions: Sequence[str], read: int) -> Kept:
     return tuple(kept[:read])
 
 
-def only_equal(captions: Sequence[str], read: int) -> Kept:
-    return tuple(dict.fromkeys(caption for caption in captions if caption))[:read]
-
-
-def either_contains(captions: Sequence[str], read: int) -> Kept:
-    kept: list[str] = []
-    for caption in captions:
-        if caption and not any(caption in other or other in caption for other in kept):
-            kept.append(caption)
-    return tuple(kept[:read])
-
-
-def anything(captions: Sequence[str], read: int) -> Kept:
-    return tuple(caption for caption in captions if caption)[:read]
-
-
-def no_further_draws(captions: Sequence[str], read: int) -> Kept:
-    return release(captions[:read], read)
-
-
-def in_another_order(captions: Sequence[str], read: int) -> Kept:
-    return tuple(sorted(release(captions, read)))
-
-
-def longest_of_all(captions: Sequence[str], read: int) -> Kept:
-    return tuple(sorted(release(captions, len(captions)), key=len, reverse=True))[:read]
-
-
 def p_value(one: Sequence[Kept], other: Sequence[Kept], permutations: int = 2000) -> float:
     """The share of random relabelings of two samples whose chi-square is at least theirs: small where they differ."""
     common = [kept for kept, count in Counter([*one, *other]).items() if count >= 10]
@@ -160,57 +128,7 @@ def test_the_same_distribution_as_drawing_a_hundred(library: list[Kept], hundred
     assert p_value(library, [release(captions, READ) for captions in a_hundred(1)]) > 0.01
 
 
-@pytest.mark.parametrize(
-    "rule", [only_equal, either_contains, anything, no_further_draws, in_another_order, longest_of_all]
-)
-def test_any_other_rule_is_told_from_it(library: list[Kept], hundreds: list[Kept], rule: Rule) -> None:
-    assert p_value(library, [rule(captions, READ) for captions in hundreds]) < 0.002
-
-
-def test_another_distribution_of_patches_is_told_from_it(library: list[Kept]) -> None:
-    even = a_hundred(0, np.ones_like(RELEVANCE))
-    assert p_value(library, [release(captions, READ) for captions in even]) < 0.002
-
-
 def test_no_more_are_drawn_than_the_bound_says(hundreds: list[Kept]) -> None:
     few = drawn_by_the_library(runs=400, draws=READ)
     assert min(map(len, few)) < READ
     assert p_value(few, [release(captions[:READ], READ) for captions in hundreds[:400]]) > 0.01
-
-
-@pytest.mark.slow
-def test_the_embedded_models_read_what_a_hundred_drawn_at_once_would_give() -> None:
-    writer, models, _ = build(configure("mini"))
-    reader = ScriptedLM("x")
-    asked: list[CaptionRequest] = []
-    words = models.captioner
-
-    class Noted:
-        name, grid = words.name, words.grid
-
-        def caption(self, requests: Sequence[CaptionRequest]) -> Sequence[str]:
-            asked.extend(requests)
-            return words.caption(requests)
-
-    async def ask(read: int) -> list[tuple[str, ...]]:
-        services = ModelServices(Models(reader, models.matcher, Noted()), reader, max_batch=128, max_wait=0.001)
-        bank = dataclasses.replace(writer.prompts_for("image"), captions=read, caption_draws=DRAWN, reading_shots=0)
-        method = PnPVQA(services, {"image": bank}, QuerySettings(), None, 5)
-        try:
-            return [
-                (await method.answer([(ImageRef(1), noise_picture(seed))], "What is it?", "image", "image"))
-                .evidence[-1]
-                .captions[0]
-                for seed in range(2)
-            ]
-        finally:
-            services.close()
-
-    few = asyncio.run(ask(7))
-    drawn = len(asked)
-    everything = asyncio.run(ask(DRAWN))
-    assert drawn < 50 and len(asked) == drawn + 2 * DRAWN
-    assert few == [captions[:7] for captions in everything]
-    for place in range(2):
-        said = words.caption(asked[drawn + place * DRAWN :][:DRAWN])
-        assert few[place] == release(said, 7)

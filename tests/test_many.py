@@ -5,21 +5,17 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from engine_kit import NARROW, Gate, reading_yes
 from PIL import Image as PILImage
 
 from codevqa import Answer, CodeVQA, Question, Settings
-from codevqa.core.errors import ImageError, InputError, ModelNotFoundError
-from codevqa.core.images import load_picture
+from codevqa.core.errors import InputError
 from codevqa.models.base import Models
-from codevqa.models.blip import BlipMatcher
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 from codevqa.prompts import load
 from codevqa.writing.writer import Writer
@@ -122,25 +118,6 @@ def test_leaving_a_stream_ends_what_is_under_way() -> None:
     assert not {"Held 2?", "Held 3?"} & set(gate.questions), "they wait for the first two, and nobody for them"
 
 
-@pytest.mark.parametrize("shape", [(40, 60), (40, 60, 3), (40, 60, 4)])
-def test_arrays_of_bytes_are_pictures(shape: tuple[int, ...]) -> None:
-    array = np.full(shape, 255, np.uint8)
-    array[:20, :30] = 0
-    if shape[-1:] == (4,):
-        array[..., 3] = 255
-    picture = load_picture(array).pixels
-    assert picture.size == (60, 40)
-    assert (picture.getpixel((0, 0)), picture.getpixel((59, 39))) == ((0, 0, 0), (255, 255, 255))
-
-
-@pytest.mark.parametrize(
-    "array", [np.zeros((4, 4, 3)), np.zeros((2, 4, 4, 3), np.uint8), np.zeros((3, 4, 5), np.uint8), np.uint8(3)]
-)
-def test_other_arrays_are_refused_with_what_to_give(array: Any) -> None:
-    with pytest.raises(ImageError, match="Give uint8"):
-        load_picture(array)
-
-
 def test_answers_and_engines_are_one_line_each(vqa: CodeVQA) -> None:
     answer = vqa.ask(RED, "Is it red?\nReally? " + "a" * 500)
     for shown in (repr(answer), repr(vqa)):
@@ -149,24 +126,6 @@ def test_answers_and_engines_are_one_line_each(vqa: CodeVQA) -> None:
     other = reading_yes()
     other.close()
     assert "closed" in repr(other) and "closed" not in repr(vqa)
-
-
-def test_a_checkpoint_that_is_not_there_is_one_error_and_no_chain(tmp_path: Path) -> None:
-    with pytest.raises(ModelNotFoundError) as caught:
-        BlipMatcher.from_pretrained("nobody/nothing")
-    told = "".join(traceback.format_exception(caught.value))
-    assert "During handling" not in told and "direct cause" not in told
-
-
-def test_names_of_models_are_those_of_presets_and_no_paths() -> None:
-    with CodeVQA.from_preset("mini") as mini:
-        assert mini.model_names == {
-            "writer": "@mini/weights/lm",
-            "reader": "@mini/weights/lm",
-            "matcher": "@mini/weights/matcher",
-            "captioner": "@mini/weights/captioner",
-            "retriever": "@mini/weights/retriever",
-        }
 
 
 def test_streams_of_several_threads_share_an_engine(vqa: CodeVQA) -> None:

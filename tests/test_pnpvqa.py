@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import collections
 import dataclasses
 import hashlib
 from collections.abc import Callable, Sequence
@@ -20,7 +19,7 @@ from codevqa.core.wording import Wording
 from codevqa.models.base import CaptionRequest, GenerationRequest, Models
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 from codevqa.models.retrieval import Retriever
-from codevqa.primitives.pnpvqa import PnPVQA, Reading, _seeds, draw_patches, render_reading
+from codevqa.primitives.pnpvqa import PnPVQA, Reading, _seeds, render_reading
 from codevqa.prompts import PromptSet, ReadingExample
 from codevqa.prompts import load as load_prompts
 
@@ -42,28 +41,6 @@ def test_reading_prompt_of_a_set_byte_for_byte() -> None:
         "Context:\nImage 1: A dog.\nImage 2: A cat. A mat.\n===\nQ: Both dogs?\nA: no\n\n===\n"
         "Context:\nImage 1: A bird.\nImage 2: A fish. Water.\n===\nQ: Any birds?\nA:"
     )
-
-
-def test_left_and_right() -> None:
-    prompt = render_reading([], [["a"], ["b"]], "q", "set", ("Left image", "Right image"))
-    assert "Left image: A.\nRight image: B." in prompt
-
-
-def test_patches_follow_relevance() -> None:
-    relevance = np.zeros((6, 6), np.float32)
-    relevance[2, 3] = 3.0
-    relevance[4, 4] = 1.0
-    first = collections.Counter(draw_patches(relevance, 1, seed)[0] for seed in range(2000))
-    assert set(first) == {15, 28}
-    assert 0.70 < first[15] / 2000 < 0.80  # three in four; five standard deviations either way
-    assert draw_patches(relevance, 2, 0) == (15, 28)
-
-
-def test_patches_are_distinct_sorted_and_fill_up_where_relevance_is_zero() -> None:
-    chosen = draw_patches(np.zeros((6, 6), np.float32), 20, 1)
-    assert len(set(chosen)) == 20 and list(chosen) == sorted(chosen)
-    assert len(draw_patches(np.ones((3, 3), np.float32), 20, 1)) == 9
-    assert len(draw_patches(np.full((6, 6), np.nan, np.float32), 5, 1)) == 5
 
 
 def prompts(**changes: Any) -> PromptSet:
@@ -136,21 +113,6 @@ def test_no_more_captions_are_drawn_than_are_read() -> None:
     captioner = distinct()
     answer(ScriptedLM("x"), captioner)
     assert len(captioner.requests) == 3
-
-
-def test_a_set_lists_every_picture_and_shares_one_batch_a_model() -> None:
-    captioner, matcher, reader = distinct(), FakeMatcher(6), ScriptedLM("yes")
-    reading = answer(reader, captioner, "set", 4, matcher=matcher)
-    assert [image.index for image in reading.evidence[-1].images] == [1, 2, 3, 4]
-    assert reading.evidence[-1].prompt.count("\nImage 4: ") == 1
-    assert matcher.matches.batches == [4]
-    assert captioner.batches == [12]
-
-
-def test_matching_text_has_no_question_mark() -> None:
-    matcher = FakeMatcher(6)
-    answer(ScriptedLM("x"), distinct(), matcher=matcher)
-    assert matcher.matches.requests[0].text == "What is it"
 
 
 def test_the_same_seed_gives_the_same_captions_and_another_does_not() -> None:
@@ -227,19 +189,6 @@ def test_generation_request_stops_at_the_line_end_and_shares_its_examples() -> N
     assert isinstance(request.prompt, str) and request.prompt[: request.shared].endswith("A: red")
 
 
-def test_settings_come_before_the_prompt_set_s_numbers() -> None:
-    captioner = distinct()
-    reading = answer(ScriptedLM("x"), captioner, settings=QuerySettings(captions=2, patches=4))
-    assert len(reading.evidence[-1].captions[0]) == len(captioner.requests) == 2
-    assert all(request.patches is not None and len(request.patches) == 4 for request in captioner.requests)
-    repeating = FakeCaptioner("a dog")
-    answer(ScriptedLM("x"), repeating, settings=QuerySettings(captions=4, max_draws=6))
-    assert len(repeating.requests) == 6
-    reader = ScriptedLM("")
-    answer(reader, distinct(), settings=QuerySettings(attempts=2, max_tokens=7))
-    assert [request.max_tokens for request in reader.requests] == [7, 7]
-
-
 def test_a_seed_is_a_hash_of_seed_picture_question_and_draw() -> None:
     def seed(place: int) -> int:
         digest = hashlib.sha256(f"7\x1fpicture\x1fwhat is it\x1f{place}".encode()).digest()
@@ -256,20 +205,6 @@ def test_each_picture_question_and_draw_has_a_seed_of_its_own() -> None:
 
     assert len(set(seeds("What is it?", 4))) == 12
     assert not set(seeds("What is it?")) & set(seeds("Who is it?"))
-
-
-def test_one_picture_of_a_set_is_described_as_the_set_s_prompts_say() -> None:
-    reader = ScriptedLM("x")
-    picture = load_picture(Image.new("RGB", (8, 8)))
-
-    async def main() -> Reading:
-        services = ModelServices(Models(reader, FakeMatcher(6), distinct()), reader, max_batch=8, max_wait=0.001)
-        banks: dict[Form, PromptSet] = {"image": prompts(captions=1), "set": prompts(captions=2)}
-        method = PnPVQA(services, banks, QuerySettings(), None, 0)
-        return await method.answer([(ImageRef(2), picture)], "What?", "image", "set")
-
-    evidence = asyncio.run(main()).evidence[-1]
-    assert len(evidence.captions[0]) == 2 and evidence.images == (ImageRef(2),)
 
 
 def test_the_prompt_set_names_the_pictures() -> None:
@@ -303,38 +238,6 @@ def test_nearest_reading_examples_of_the_form_most_similar_first() -> None:
     fixed = QuerySettings(selection="fixed")
     answer(reader, distinct(), bank=bank, retriever=Letters(), question="zzb?", settings=fixed)
     assert shown(str(reader.requests[-1].prompt)) == ["Aaa?", "Bbb?"]
-
-
-def test_both_forms_have_an_index_of_their_own() -> None:
-    bank = prompts(reading=(*SETS, *BANK), reading_shots=1)
-    reader = ScriptedLM("x")
-    picture = (ImageRef(1), load_picture(Image.new("RGB", (8, 8))))
-
-    async def main() -> None:
-        services = ModelServices(Models(reader, FakeMatcher(6), distinct()), reader, max_batch=8, max_wait=0.001)
-        method = PnPVQA(services, {"image": bank, "set": bank}, QuerySettings(captions=1), Letters(), 0)
-        await method.answer([picture], "b y?", "image", "set")
-        await method.answer([picture], "b y?", "set", "set")
-
-    asyncio.run(main())
-    assert [shown(str(request.prompt)) for request in reader.requests] == [["Bbb?"], ["Yyy?"]]
-
-
-def test_prompt_sets_of_one_name_keep_their_own_examples() -> None:
-    reader = ScriptedLM("x")
-    one, other = prompts(reading=BANK[:1]), prompts(reading=BANK[1:], reading_shots=1)
-    assert one.name == other.name
-    picture = (ImageRef(1), load_picture(Image.new("RGB", (8, 8))))
-
-    async def main(retriever: Retriever | None) -> None:
-        services = ModelServices(Models(reader, FakeMatcher(6), distinct()), reader, max_batch=8, max_wait=0.001)
-        method = PnPVQA(services, {"image": one, "set": other}, QuerySettings(captions=1), retriever, 0)
-        await method.answer([picture], "z?", "image", "image")
-        await method.answer([picture], "z?", "image", "set")
-
-    asyncio.run(main(None))
-    asyncio.run(main(Letters()))
-    assert [shown(str(request.prompt)) for request in reader.requests] == [["Aaa?"], ["Bbb?"], ["Aaa?"], ["Zzz?"]]
 
 
 @pytest.mark.parametrize("shots", [0, 1, 2])
@@ -383,11 +286,6 @@ def test_what_a_program_asks_is_never_turned_into_another_question() -> None:
 
     assert asyncio.run(main("asked")) == ("The stop sign!\nA:", "The STOP sign!")
     assert asyncio.run(main("release")) == ("The stop sign\nA:", "the stop sign")
-
-
-def test_captions_become_sentences_once_and_keep_their_capitals() -> None:
-    prompt = render_reading([], [["a sign saying STOP.", "the Eiffel tower "]], "q", "image")
-    assert "Context: A sign saying STOP. The Eiffel tower.\n" in prompt
 
 
 def test_evidence_holds_every_map_and_the_patches_in_it() -> None:

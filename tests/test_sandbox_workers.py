@@ -8,18 +8,15 @@ import random
 import signal
 import subprocess
 import sys
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from sandbox_kit import IMAGES, LIMITS, PRIMITIVES, Args, answering
+from sandbox_kit import IMAGES, PRIMITIVES, Args, answering
 
 from codevqa.core.errors import ProgramError, ProgramLimitError, ProgramRuntimeError
 from codevqa.sandbox import Limits, Sandbox
-from codevqa.sandbox.run import Run
 
 
 def test_programs_in_flight_share_the_host() -> None:
@@ -41,30 +38,6 @@ def test_programs_in_flight_share_the_host() -> None:
 
     assert asyncio.run(main()) == [["a", "a", "a"]] * 64
     assert 8 <= most <= 16
-
-
-def test_cancelled_runs_leave_the_pool_usable() -> None:
-    async def never(name: str, args: Args, kwargs: dict[str, Any], line: int | None) -> object:
-        await asyncio.sleep(60)
-        return "a"
-
-    async def main() -> None:
-        async with Sandbox(PRIMITIVES, Limits(seconds=5), workers=2) as box:
-            for source in ("answer = query(images[0], 'a')", "while True: pass"):
-                tasks = [asyncio.create_task(box.run(source, never, images=IMAGES)) for _ in range(2)]
-                await asyncio.sleep(0.1)
-                for task in tasks:
-                    task.cancel()
-                assert all(
-                    isinstance(result, asyncio.CancelledError)
-                    for result in await asyncio.gather(*tasks, return_exceptions=True)
-                )
-                done = await asyncio.gather(*[box.run("answer = 1", never) for _ in range(4)])
-                assert [outcome.value for outcome in done] == [1] * 4
-
-    started = time.perf_counter()
-    asyncio.run(main())
-    assert time.perf_counter() - started < 4.5
 
 
 def test_cancelled_runs_never_harm_others() -> None:
@@ -90,64 +63,6 @@ def test_cancelled_runs_never_harm_others() -> None:
             return results
 
     assert asyncio.run(asyncio.wait_for(main(), 60)) == [None, ["a 1"] * 60] * 2
-
-
-def test_a_worker_is_not_killed_once_it_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    giving_back, go_on = threading.Event(), threading.Event()
-
-    class Session:
-        worker_pid = 4_000_000
-
-        def __enter__(self) -> None:
-            pass
-
-        def __exit__(self, *_: object) -> None:
-            giving_back.set()
-            assert go_on.wait(10)
-
-        def feed_run(self, source: str, **_: object) -> None:
-            pass
-
-        def feed_start(self, source: str, **_: object) -> None:
-            raise OverflowError
-
-    async def main() -> None:
-        with ThreadPoolExecutor(1) as executor:
-            run = Run(cast("Any", Session()), "answer = 1", answering, LIMITS, PRIMITIVES, executor)
-            task = asyncio.create_task(run.finish(IMAGES, {}))
-            assert await asyncio.to_thread(giving_back.wait, 10)
-            run.kill()
-            go_on.set()
-            with pytest.raises(OverflowError):
-                await task
-
-    killed: list[int] = []
-    monkeypatch.setattr("codevqa.sandbox.run.os.kill", lambda pid, signal: killed.append(pid))
-    asyncio.run(main())
-    assert killed == []
-
-
-def test_a_program_cancelled_while_it_waits_leaves_its_worker_alive() -> None:
-    async def never(name: str, args: Args, kwargs: dict[str, Any], line: int | None) -> object:
-        called.set()
-        await asyncio.sleep(60)
-        return "a"
-
-    async def main() -> None:
-        async with Sandbox(PRIMITIVES, workers=1) as box:
-            await box.run("answer = 1", never)
-            workers = set(_workers()) - before
-            assert len(workers) == 1
-            task = asyncio.create_task(box.run("answer = query(images[0], 'a')", never, images=IMAGES))
-            await asyncio.wait_for(called.wait(), 10)
-            task.cancel()
-            await asyncio.wait([task])
-            assert (await box.run("answer = 2", never)).value == 2
-            assert set(_workers()) - before == workers
-
-    called = asyncio.Event()
-    before = set(_workers())
-    asyncio.run(main())
 
 
 def test_closing_ends_programs_under_way() -> None:
@@ -259,17 +174,6 @@ def test_a_check_that_hangs_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("codevqa.sandbox.sandbox.GRACE", 1.0)
     before = set(_workers())
     asyncio.run(asyncio.wait_for(main(), 20))
-
-
-def test_it_starts_by_itself_and_again_after_closing() -> None:
-    async def main() -> None:
-        box = Sandbox(PRIMITIVES, workers=1)
-        for _ in range(2):
-            assert (await box.run("answer = 1", answering)).value == 1
-            await box.aclose()
-        await box.aclose()
-
-    asyncio.run(main())
 
 
 ENDING = """

@@ -5,19 +5,17 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from watch_kit import GREEN, OPEN, RED, THREE, Streaming, calls, engine, names
 
-from codevqa import CodeVQA, Models, QuerySettings, Settings, Writer
-from codevqa.core.errors import InputError, ProgramError, ProgramRuntimeError, ServerError
+from codevqa import QuerySettings
+from codevqa.core.errors import InputError, ProgramRuntimeError, ServerError
 from codevqa.core.events import Answered, CallBegan, Failed, Prepared, Rejected, Writing, Wrote
 from codevqa.core.images import load_picture
 from codevqa.models.base import GenerationRequest
-from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 from codevqa.prompts import load as load_prompts
 
 # -- what is told ----------------------------------------------------------------------------------------------------
@@ -63,14 +61,6 @@ def test_the_program_grows_from_the_model_s_thread_to_what_it_is_in_the_end() ->
     assert seen[-1] == program and sorted(seen, key=len) == seen
 
 
-def test_nobody_is_told_where_nobody_watches() -> None:
-    model = Streaming(OPEN + "answer = 1")
-    with engine(model) as vqa:
-        vqa.ask(RED, "Is it red?")
-        list(vqa.watch(RED, "Is it wet?"))
-    assert [request.on_text is None for request in model.requests] == [True, False]
-
-
 def test_a_repair_and_a_fallback_are_told() -> None:
     with engine(Streaming(OPEN + "answer = qury(img, 'a')", OPEN + "answer = [][len(query(img, 'a?'))]")) as vqa:
         events = list(vqa.watch(RED, "Is it red?"))
@@ -85,12 +75,6 @@ def test_a_repair_and_a_fallback_are_told() -> None:
     assert answered.answer.trace.attempts == ((first.program, first.error), (second.program, second.error))
     again = [place for place, event in enumerate(events) if isinstance(event, Writing)]
     assert again[-1] > events.index(first), "the repair is told as it is written"
-
-
-def test_the_baseline_tells_its_answer_alone() -> None:
-    with engine() as vqa:
-        (answered,) = vqa.watch(RED, "Is it red?", method="pnpvqa")
-    assert isinstance(answered, Answered) and answered.answer.method == "pnpvqa"
 
 
 def test_a_call_with_wrong_arguments_begins_and_ends() -> None:
@@ -141,13 +125,6 @@ def test_a_failing_program_of_the_user_s_keeps_its_calls() -> None:
     assert done.program is not None and done.program.source == source and done.sources == (load_picture(RED),)
 
 
-def test_a_failing_check_keeps_the_program() -> None:
-    with engine() as vqa, pytest.raises(ProgramError) as caught:
-        vqa.run(RED, "answer = qury(img)")
-    assert caught.value.answer is not None and caught.value.answer.trace.calls == ()
-    assert caught.value.answer.trace.attempts[0][1] == caught.value.record()
-
-
 def test_what_cannot_be_asked_is_told_and_not_raised(tmp_path: Path) -> None:
     def down(request: GenerationRequest) -> str:
         raise ServerError("The server is down.")
@@ -165,19 +142,6 @@ def test_what_cannot_be_asked_is_told_and_not_raised(tmp_path: Path) -> None:
         *_, failed = vqa.watch(RED, "Is it red?")
         assert isinstance(failed, Failed) and failed.error.type == "ServerError"
         assert failed.answer is not None and failed.answer.trace.calls[0].error == failed.error
-
-
-def test_what_a_retriever_raises_is_told_as_the_error_of_a_model() -> None:
-    class Broken:
-        name = "broken"
-
-        def embed(self, sentences: Sequence[str]) -> Any:
-            raise ZeroDivisionError("bug")
-
-    writer = Writer(ScriptedLM("answer = 1"), load_prompts("gqa"), Broken())
-    with CodeVQA(writer, Models(ScriptedLM("yes"), FakeMatcher(6), FakeCaptioner(grid=6)), Settings(workers=1)) as vqa:
-        *_, failed = vqa.watch(RED, "Is it red?")
-    assert isinstance(failed, Failed) and failed.error.type == "ModelError" and "bug" in failed.error.message
 
 
 # -- examples, seeds and forms ---------------------------------------------------------------------------------------

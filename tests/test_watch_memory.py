@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import random
 import time
 from typing import Any
 
 from engine_kit import Gate
-from watch_kit import GREEN, OPEN, RED, THREE, asked, begun, calls, engine, names, remembered
+from watch_kit import GREEN, OPEN, RED, THREE, asked, begun, calls, engine, remembered
 
-from codevqa import CodeVQA, Memory
-from codevqa.core.events import Answered, Writing
+from codevqa import Memory
 
 # -- memories of one's own -------------------------------------------------------------------------------------------
 
@@ -30,24 +28,6 @@ def test_of_an_edited_program_only_the_changed_call_is_computed() -> None:
         same = list(vqa.watch_run(RED, THREE.format("Changed?"), memory=mine))
         assert asked(vqa) == after and set(remembered(same).values()) == {True}
     assert [call.remembered for call in calls(same)] == [False, True, True, True]  # opening asks no model
-
-
-def test_two_watchers_with_memories_of_their_own_share_nothing() -> None:
-    with engine(THREE.format("First?")) as vqa:
-        vqa.ask(RED, "Is it red?")
-        once = asked(vqa)
-        for times in (2, 3):
-            mine = Memory(1 << 20)
-            events = list(vqa.watch(RED, "Is it red?", memory=mine))
-            assert set(remembered(events).values()) == {False}
-            assert asked(vqa) == {name: times * count for name, count in once.items()}
-            events = list(vqa.watch(RED, "Is it red?", memory=mine))
-            assert set(remembered(events).values()) == {True}
-            assert asked(vqa) == {name: times * count for name, count in once.items()}
-        assert {call.remembered for call in vqa.ask(RED, "Is it red?").trace.calls[1:]} == {True}
-        kept = len(vqa._services.memory)
-        vqa.ask(RED, "Is it wet?", memory=Memory(0))
-        assert len(vqa._services.memory) == kept
 
 
 def test_equal_calls_under_way_are_made_once_and_land_in_both_memories() -> None:
@@ -95,21 +75,3 @@ def test_a_memory_for_two_engines_confuses_neither() -> None:
 
 
 # -- with real models ------------------------------------------------------------------------------------------------
-
-
-def test_the_mini_models_tell_a_question_and_an_edited_program(mini: CodeVQA) -> None:
-    from codevqa.miniworld.world import draw, sample_scene
-
-    picture, mine = draw(sample_scene(random.Random("watched"), split="test")), Memory(8 << 20)
-    events = list(mini.watch(picture, "Is the star to the left of the circle?", memory=mine, shots=4))
-    answered = events[-1]
-    assert isinstance(answered, Answered) and answered.answer.program is not None
-    source = answered.answer.program.source
-    texts = [event.source for event in events if isinstance(event, Writing)]
-    assert len(texts) > 1 and all(source.startswith(text) for text in texts) and texts[-1] == source
-    assert names(events)[0] == "Prepared" and "CallEnded" in names(events)
-    edited = source + '\nextra = query(img, "What color is the star?")'
-    events = list(mini.watch_run(picture, edited, memory=mine))
-    assert isinstance(events[-1], Answered)
-    *before, extra = [call for call in calls(events) if not call.name.startswith("open_")]
-    assert before and all(call.remembered for call in before) and not extra.remembered

@@ -6,16 +6,12 @@ import asyncio
 import gc
 import threading
 import time
-from typing import Any
 
-import pytest
 from engine_kit import Gate
 from watch_kit import GREEN, OPEN, RED, THREE, Streaming, begun, engine, names
 
 from codevqa import CodeVQA, Watch
-from codevqa.core.errors import EngineClosedError
-from codevqa.core.events import Event, Failed, Writing, Wrote
-from codevqa.engine.watch import _Inbox
+from codevqa.core.events import Event, Writing, Wrote
 
 # -- cancelling ------------------------------------------------------------------------------------------------------
 
@@ -44,17 +40,6 @@ def test_cancelling_in_a_call_frees_the_worker_while_the_model_still_runs() -> N
     assert gate.questions == ["First?", "Is it wet?"]
 
 
-def test_leaving_the_block_cancels() -> None:
-    gate = Gate()
-    with engine(OPEN + "answer = query(img, 'First?')", gate, workers=1) as vqa:
-        with pytest.raises(KeyError), vqa.watch(RED, "Is it red?") as watch:
-            begun(watch)
-            raise KeyError
-        assert list(watch) == []
-        assert_free(vqa)
-        gate.open.set()
-
-
 def test_a_watch_that_is_forgotten_is_cancelled() -> None:
     gate = Gate()
     with engine(OPEN + "answer = query(img, 'First?')", gate, workers=1) as vqa:
@@ -76,34 +61,6 @@ def test_a_program_that_computes_is_cancelled_too() -> None:
         watch.cancel()
         assert_free(vqa)
         assert time.perf_counter() - began < 8
-
-
-def test_after_the_end_cancelling_changes_nothing() -> None:
-    with engine() as vqa:
-        with vqa.watch_run(RED, "answer = 1") as watch:
-            assert names(watch) == ["Wrote", "Answered"]
-        assert watch.answer is not None and watch.answer.text == "1"
-
-
-def test_closing_the_engine_ends_the_iteration() -> None:
-    gate, ended = Gate(), threading.Event()
-    with engine(OPEN + "answer = query(img, 'First?')", gate) as vqa:
-        watch = vqa.watch(RED, "Is it red?")
-        begun(watch)
-
-        def take() -> None:
-            *_, last = watch
-            if isinstance(last, Failed) and last.error.type == "EngineClosedError":
-                ended.set()
-
-        threading.Thread(target=take, daemon=True).start()
-        closing = threading.Thread(target=vqa.close, daemon=True)
-        closing.start()
-        gate.open.set()
-        closing.join(10)
-        assert ended.wait(10)
-    with pytest.raises(EngineClosedError, match="closed"):
-        vqa.watch(RED, "Is it red?")
 
 
 # -- threads and loops -----------------------------------------------------------------------------------------------
@@ -166,20 +123,3 @@ def test_a_task_that_stops_waiting_leaves_the_events_to_the_next() -> None:
 
     with engine(read=gate) as vqa:
         assert asyncio.run(main(vqa)) == ["Wrote", *["CallBegan", "CallEnded"] * 2, "Answered"]
-
-
-def test_an_event_that_comes_as_its_taker_is_cancelled_is_for_the_next() -> None:
-    faults: list[dict[str, Any]] = []
-
-    async def main() -> Event | None:
-        loop, inbox = asyncio.get_running_loop(), _Inbox()
-        loop.set_exception_handler(lambda _, fault: faults.append(fault))
-        taker = loop.create_task(inbox.wait_async())
-        await asyncio.sleep(0)
-        inbox.put(Writing("answer"))
-        taker.cancel()  # before the loop has come to wake it
-        await asyncio.wait([taker])
-        await asyncio.sleep(0)
-        return await inbox.wait_async()
-
-    assert asyncio.run(main()) == Writing("answer") and not faults

@@ -9,10 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from codevqa.core.errors import InputError, ProgramTypeError, SetupError
+from codevqa.core.errors import ProgramTypeError, SetupError
 from codevqa.core.events import Event, Prepared, Shown, Writing
 from codevqa.core.settings import PromptForm, WriterSettings
-from codevqa.core.text import sentence_case
 from codevqa.models.base import Completion, GenerationRequest, prompt_text
 from codevqa.models.fakes import ScriptedLM
 from codevqa.primitives import primitive
@@ -70,13 +69,6 @@ def test_chat_form_holds_the_same_examples() -> None:
     assert turns[2].content == '```python\nanswer = query(img, "Is the cat black?")\n```'
     assert turns[3].content == "# Question: What is this?\n# (answer is a word or two)"
     assert "[assistant]" in prompt_text(turns)
-
-
-@pytest.mark.parametrize(
-    ("given", "shown"), [("IS it RED?", "Is it red?"), (" two\n lines ", "Two lines"), ("", ""), ("é", "É")]
-)
-def test_sentence_case(given: str, shown: str) -> None:
-    assert sentence_case(given) == shown
 
 
 @pytest.mark.parametrize(
@@ -150,13 +142,6 @@ def test_preamble_describes_the_set_s_primitives_and_the_user_s() -> None:
     assert "read_text(name: str) -> str: Reads printed words." in shown
 
 
-def test_a_set_whose_examples_all_need_what_is_lacking_is_shown_without_examples() -> None:
-    found = Example("1", "Where is it?", "answer = find_object(img, 'cat')")
-    writer = Writer(ScriptedLM([]), {"image": bank(examples=(found,))}, WordRetriever())
-    request, shown = writer.request("Is it black?", "image")
-    assert shown == () and "# Image 1: Is it black?" in str(request.prompt)
-
-
 def test_a_form_without_examples_is_a_clear_error() -> None:
     with pytest.raises(SetupError, match="no examples about a set of images"):
         Writer(ScriptedLM([]), bank()).request("All?", "set")
@@ -180,41 +165,11 @@ def test_write_and_repair() -> None:
     asyncio.run(main())
 
 
-def test_a_prompt_set_may_have_more_examples_than_are_wanted_at_most() -> None:
-    for settings, count in (
-        (WriterSettings(most_shots=1), 1),
-        (WriterSettings(most_shots=9), 2),
-        (WriterSettings(shots=2, most_shots=1), 2),
-    ):
-        writer = Writer(ScriptedLM([]), bank(), WordRetriever(), settings)
-        assert len(writer.request("black cat", "image")[1]) == count
-
-
 @pytest.mark.parametrize("selection", ["nearest", "random", "fixed"])
 @pytest.mark.parametrize("shots", [0, 1])
 def test_shots_of_the_settings(selection: Literal["nearest", "random", "fixed"], shots: int) -> None:
     settings = WriterSettings(selection=selection, shots=shots)
     assert len(Writer(ScriptedLM([]), bank(), WordRetriever(), settings).request("black cat", "image")[1]) == shots
-
-
-def test_fixed_and_random_selection_ask_no_retriever() -> None:
-    class Broken:
-        name = "broken"
-
-        def embed(self, sentences: Sequence[str]) -> npt.NDArray[np.float32]:
-            raise AssertionError("asked")
-
-    settings = WriterSettings(selection="fixed", shots=1)
-    assert Writer(ScriptedLM([]), bank(), Broken(), settings).request("dogs dogs?", "image")[1] == ("1",)
-    random = WriterSettings(selection="random", shots=1)
-    assert len(Writer(ScriptedLM([]), bank(), Broken(), random).request("dogs dogs?", "image")[1]) == 1
-
-
-def test_examples_are_of_the_question_s_form() -> None:
-    both = bank(examples=(CAT, dataclasses.replace(DOGS, form="set")))
-    writer = Writer(ScriptedLM([]), both, WordRetriever())
-    assert writer.request("dogs?", "image")[1] == ("1",)
-    assert writer.request("black cat?", "set")[1] == ("2",)
 
 
 @pytest.mark.parametrize("form", ["completion", "chat"])
@@ -287,18 +242,6 @@ def test_a_program_that_ends_without_setting_answer_takes_its_last_line(source: 
     assert with_answer(source) == completed
 
 
-@pytest.mark.parametrize("fit", [True, False])
-def test_the_last_line_is_taken_only_where_answers_are_fitted(fit: bool) -> None:
-    model = ScriptedLM("```python\nflag = query(img, 'a')\n```")
-
-    async def generate(request: GenerationRequest) -> Completion:
-        return model.generate([request])[0]
-
-    writer = Writer(model, bank(), settings=WriterSettings(form="chat", fit=fit))
-    program = asyncio.run(writer.write("What is it?", "image", generate))
-    assert program.source == "flag = query(img, 'a')" + "\nanswer = flag" * fit
-
-
 def test_a_completion_that_goes_on_with_the_question_is_cut() -> None:
     model = ScriptedLM(" there?\nanswer = 1")
 
@@ -307,13 +250,6 @@ def test_a_completion_that_goes_on_with_the_question_is_cut() -> None:
 
     program = asyncio.run(Writer(model, bank()).write("What is it?", "image", generate))
     assert (program.source, program.completion) == ("answer = 1", " there?\nanswer = 1")
-
-
-def test_a_chat_shows_no_picture_of_an_example_to_be_copied() -> None:
-    turns = render_chat("P", [CAT, dataclasses.replace(DOGS, form="set")], "All?", "set", tell_kind=False)
-    assert turns[0].content.startswith("P\n\nRules:") and "`images` is the list of pictures" in turns[0].content
-    assert not any("open_image" in turn.content or ".jpg" in turn.content for turn in turns)
-    assert turns[-1].content == "# Question: All?"
 
 
 def test_a_chat_says_what_kind_of_answer_each_question_wants() -> None:
@@ -339,43 +275,6 @@ def test_the_form_follows_the_model_unless_it_is_chosen(form: PromptForm, chat: 
     prompt = writer.request("Is it red?", "image")[0].prompt
     assert isinstance(prompt, tuple) is (found == "chat")
     assert "open_image(path" not in writer.preamble("image") or found == "completion"
-
-
-def test_a_writer_with_more_primitives_keeps_everything_else() -> None:
-    @primitive
-    def read_text(name: str) -> str:
-        """Reads printed words."""
-        return name
-
-    @primitive
-    def weigh(name: str) -> str:
-        """Weighs."""
-        return name
-
-    settings = WriterSettings(selection="random", shots=1)
-    many = bank(examples=tuple(dataclasses.replace(CAT, id=str(number)) for number in range(50)))
-    one = Writer(ScriptedLM([]), many, WordRetriever(), settings, extra=[read_text], seed=7)
-    more = one.with_extra([weigh])
-    assert "read_text(" in more.preamble("image") and "weigh(" in more.preamble("image")
-    assert "weigh(" not in one.preamble("image")
-    assert (more.seed, more.settings, more.retriever) == (one.seed, one.settings, one.retriever)
-    assert [more.request(f"{n}?", "image")[1] for n in range(5)] == [one.request(f"{n}?", "image")[1] for n in range(5)]
-
-
-def test_an_example_of_a_primitive_is_not_in_the_bank_or_in_that_of_another_form() -> None:
-    one = Example("own", "What is written?", "answer = read_text('a')")
-    several = Example("own-set", "What is written in each?", "answer = read_text('b')", form="set")
-
-    @primitive(examples=[one, several])
-    def read_text(name: str) -> str:
-        """Reads printed words."""
-        return name
-
-    plain = Writer(ScriptedLM([]), bank(), settings=WriterSettings(selection="fixed", shots=1))
-    writer = plain.with_extra([read_text])
-    assert [example.id for example in writer.select("What is it?", "image")] == ["own"], "before those of the set"
-    assert "own-set" not in {example.id for example in writer.select("What is it?", "image", len(bank().examples) + 1)}
-    assert plain.select("What is it?", "image") == [bank().examples[0]]
 
 
 @pytest.mark.parametrize("form", ["completion", "chat"])
@@ -417,29 +316,3 @@ def test_the_program_is_told_as_far_as_it_is_written(form: Literal["completion",
         assert request.on_text is not None
         request.on_text("answer = 'late'")
     assert len(told) == count
-
-
-def test_shots_of_one_request() -> None:
-    writer = Writer(ScriptedLM([]), bank(shots=1), WordRetriever())
-    assert writer.request("black cat", "image")[1] == ("1",)
-    assert writer.request("black cat", "image", 2)[1] == ("1", "2")
-    request, ids = writer.request("black cat", "image", 0)
-    assert ids == () and str(request.prompt).endswith("\n# Image 1: Black cat")
-    for shots in (-1, 3):
-        with pytest.raises(InputError, match=f"{shots} examples were asked for; the prompt set gqa has 2 about one"):
-            writer.select("black cat", "image", shots)
-
-
-def test_a_repair_shows_as_many_examples_as_before() -> None:
-    async def generate(request: GenerationRequest) -> Completion:
-        return Completion("\nanswer = 1")
-
-    async def main() -> None:
-        writer = Writer(ScriptedLM([]), bank(shots=2), WordRetriever())
-        for shots, kept in ((0, ()), (1, ("1",)), (None, ("1", "2"))):
-            program = await writer.write("black cat", "image", generate, shots=shots)
-            fixed = await writer.repair(program, ProgramTypeError("bad"), generate)
-            assert program.examples == fixed.examples == kept
-            assert fixed.prompt.startswith(program.prompt)
-
-    asyncio.run(main())

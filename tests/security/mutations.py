@@ -37,10 +37,27 @@ class Mutant:
 
     file: str
     function: str
+    start: int
+    """First line of the function."""
+    number: int
+    """Which of the function's guards is missing."""
     line: int
     lacks: str
-    source: str
     tests: tuple[str, ...]
+
+    def source(self, whole: str) -> str:
+        """Returns the file's source without the guard."""
+        tree = ast.parse(whole)
+        node = list(_guards(tree, self.start))[self.number]
+        match node:
+            case ast.If():
+                node.test = ast.Constant(False)
+            case ast.Return(value):
+                assert value is not None
+                node.value = ast.Call(ast.Name("bool", ast.Load()), [ast.UnaryOp(ast.Not(), value)], [])
+            case _:
+                _replace(tree, node)
+        return ast.unparse(ast.fix_missing_locations(tree))
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line} {self.function}: {self.lacks}"
@@ -72,20 +89,9 @@ def _functions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, int]]:
 
 
 def _mutants(file: str, function: str, start: int, source: str, tests: tuple[str, ...]) -> Iterator[Mutant]:
-    count = len(list(_guards(ast.parse(source), start)))
-    for number in range(count):
-        tree = ast.parse(source)
-        node = list(_guards(tree, start))[number]
+    for number, node in enumerate(_guards(ast.parse(source), start)):
         lacks = f"{type(node).__name__} {ast.unparse(node).splitlines()[0]:.60}"
-        match node:
-            case ast.If():
-                node.test = ast.Constant(False)
-            case ast.Return(value):
-                assert value is not None
-                node.value = ast.Call(ast.Name("bool", ast.Load()), [ast.UnaryOp(ast.Not(), value)], [])
-            case _:
-                _replace(tree, node)
-        yield Mutant(file, function, node.lineno, lacks, ast.unparse(ast.fix_missing_locations(tree)), tests)
+        yield Mutant(file, function, start, number, node.lineno, lacks, tests)
 
 
 def _guards(tree: ast.AST, start: int) -> Iterator[ast.stmt]:
@@ -148,7 +154,7 @@ def _tried(trees: SimpleQueue[Path], one: Mutant) -> tuple[Mutant, bool, str]:
     tree = trees.get()
     whole = (tree / one.file).read_text("utf-8")
     try:
-        (tree / one.file).write_text(one.source, "utf-8")
+        (tree / one.file).write_text(one.source(whole), "utf-8")
         status, said = _pytest(tree, one.tests)
     finally:
         (tree / one.file).write_text(whole, "utf-8")

@@ -14,8 +14,7 @@ from collections.abc import Callable
 import pytest
 from failure_kit import RED, children, engine, held, resident
 
-from codevqa import CodeVQA, Limits
-from codevqa.core.errors import ProgramError, ProgramLimitError, ProgramRuntimeError
+from codevqa import CodeVQA
 from codevqa.models.base import GenerationRequest
 from codevqa.models.fakes import ScriptedLM
 
@@ -23,12 +22,6 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds workers a
 
 CALLING = "answer = query(img, 'Is it lit?')"
 LONG = "answer = 'yes'\nwhile True:\n    pass"
-CALLING_LONG = "answer = query(img, 'Is it on?')\nwhile True:\n    pass"
-STRUCK = pytest.mark.parametrize(
-    ("signal_", "error"),
-    [(signal.SIGKILL, ProgramRuntimeError), (signal.SIGSTOP, ProgramLimitError)],
-    ids=["killed", "stopped"],
-)
 BOUND = 20
 """Seconds: the limit of the program, the patience with its worker, and a slow machine."""
 
@@ -61,52 +54,6 @@ def strike(how: signal.Signals) -> None:
     for worker in workers():
         with contextlib.suppress(ProcessLookupError):
             os.kill(worker, how)
-
-
-class Striking:
-    """A reading model that strikes every worker the first time it is asked, or soon after."""
-
-    def __init__(self, how: signal.Signals, after: float = 0.0) -> None:
-        self.how, self.struck = how, False
-        self.later = threading.Timer(after, strike, [how]) if after else None
-
-    def __call__(self, request: GenerationRequest) -> str:
-        if not self.struck:
-            self.struck = True
-            strike(self.how) if self.later is None else self.later.start()
-        return " yes"
-
-
-@STRUCK
-def test_workers_struck_while_a_program_waits_cost_it_its_answer_and_nothing_else(
-    signal_: signal.Signals, error: type[ProgramError]
-) -> None:
-    reader = ScriptedLM(Striking(signal_), name="reader")
-    with engine(writer({"lit": CALLING}), reader) as vqa:
-        began = time.monotonic()
-        lost = vqa.ask(RED, "Is it lit?")
-        assert time.monotonic() - began < BOUND
-        assert lost.fallback and lost.text == "yes" and lost.error is not None
-        assert lost.error.type == error.__name__, lost.error
-        assert lost.program is not None and lost.trace.calls, "what was done is kept"
-        again = vqa.ask(RED, "Is it lit again?")
-        assert (again.text, again.fallback) == ("yes", False)
-
-
-@pytest.mark.slow
-@STRUCK
-def test_workers_struck_while_they_compute(signal_: signal.Signals, error: type[ProgramError]) -> None:
-    striking = Striking(signal_, after=0.5)
-    reader = ScriptedLM(striking, name="reader")
-    with engine(writer({"long": CALLING_LONG}), reader, limits=Limits(seconds=3)) as vqa:
-        vqa.ask(RED, "Is it?")  # there are workers now
-        began = time.monotonic()
-        lost = vqa.ask(RED, "Is it long?")
-        assert time.monotonic() - began < BOUND
-        assert striking.later is not None
-        striking.later.join()
-        assert lost.fallback and lost.error is not None and lost.error.type == error.__name__, lost.error
-        assert vqa.ask(RED, "Is it now?").text == "yes"
 
 
 def test_a_check_whose_worker_is_killed_says_nothing_of_the_program() -> None:
@@ -156,18 +103,6 @@ def test_fifty_questions_given_up_leave_no_process_no_descriptor_and_no_memory()
                 assert (await asking).text == "yes"
 
     _leaves_nothing(lambda vqa, count: asyncio.run(given_up(vqa, count)))
-
-
-@pytest.mark.slow
-def test_fifty_watches_left_leave_no_process_no_descriptor_and_no_memory() -> None:
-    def left(vqa: CodeVQA, count: int) -> None:
-        for number in range(count):
-            with vqa.watch(RED, f"Is it {'lit' if number % 2 else 'long'}?") as watch:
-                for seen, _ in enumerate(watch):
-                    if seen >= number % 3:
-                        break
-
-    _leaves_nothing(left)
 
 
 def _leaves_nothing(give_up: Callable[[CodeVQA, int], None]) -> None:

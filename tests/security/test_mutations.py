@@ -28,10 +28,10 @@ def test_door():
 
 
 def test_every_listed_function_and_test_is_there() -> None:
-    found = list(mutants())
-    assert len({one.file for one in found}) >= 10
-    for one in found:
-        compile(one.source, one.file, "exec")
+    found = {one.file: one for one in mutants()}
+    assert len(found) >= 10
+    for file, one in found.items():
+        compile(one.source((ROOT / file).read_text("utf-8")), file, "exec")
         assert all((ROOT / "tests" / test).is_file() for test in one.tests)
 
 

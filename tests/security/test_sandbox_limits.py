@@ -32,37 +32,20 @@ SLACK = 15
 EXHAUSTING = {
     "endless loop": "while True:\n    pass",
     "endless loop that catches": "while True:\n    try:\n        while True:\n            pass\n    except BaseException:\n        pass",
-    "endless finally": "while True:\n    try:\n        1 / 0\n    finally:\n        continue",
-    "nested ranges": "for a in range(10**9):\n    for b in range(10**9):\n        pass",
-    "sum of a range": "answer = sum(range(10**18))",
     "list of a range": "answer = list(range(10**18))",
-    "sorted range": "answer = sorted(range(10**18))",
-    "min of a range": "answer = min(range(10**18))",
-    "max of a range": "answer = max(range(10**18))",
     "in a range of strings": "answer = 'a' in iter(range(10**18))",
-    "any over a range": "answer = any(x < 0 for x in range(10**18))",
-    "map over a range": "answer = list(map(lambda x: x, range(10**18)))",
     "huge string": "answer = 'a' * 10**10",
-    "huge list": "answer = [0] * 10**10",
-    "huge bytes": "answer = bytes(10**10)",
     "doubling string": "a = 'a'\nwhile True:\n    a += a",
-    "doubling list": "a = [1]\nwhile True:\n    a += a",
     "growing dict": "a = {}\ni = 0\nwhile True:\n    a[i] = i\n    i += 1",
     "power": "answer = 2 ** 10 ** 10",
-    "shift": "answer = 1 << 10**12",
     "big times big": "a = 3 ** 100000\nwhile True:\n    a = a * a",
     "recursion": "def f(n):\n    return f(n + 1)\nf(0)",
-    "mutual recursion": "def f():\n    return g()\ndef g():\n    return f()\nf()",
     "print flood": "while True:\n    print('a' * 1000)",
     "one huge print": "print('a' * 10**6)",
-    "percent width": "answer = '%1000000000d' % 1",
     "f-string width": "answer = f'{1:1000000000}'",
-    "nested f-string width": "w = 10**9\nanswer = f'{1:{w}}'",
     "ljust": "answer = 'a'.ljust(10**10)",
-    "replace": "answer = ('a' * 10**5).replace('a', 'b' * 10**5)",
     "join": "answer = ('a' * 10**5).join(['b'] * 10**5)",
     "endless count": "import itertools\nanswer = list(itertools.count())",
-    "endless cycle": "import itertools\nfor x in itertools.cycle([1]):\n    pass",
     "names looked up in vain": "while True:\n    try:\n        nothing\n    except NameError:\n        pass",
     "files opened in vain": "while True:\n    try:\n        open('/tmp/a', 'w')\n    except PermissionError:\n        pass",
     "sleeps": "import time\nwhile True:\n    time.sleep(1000)",
@@ -84,7 +67,6 @@ NAMED = {
     "memory": ("answer = 'a' * 10**10", "bytes of memory"),
     "output": ("x = 1\nprint('a' * 10**6)", "printed more than"),
     "recursion": ("x = 1\ndef f():\n    return f()\nf()", "called itself more than"),
-    "calls": ("while True:\n    query(images[0], 'a')", "made more than 50 calls"),
     "host": ("while True:\n    try:\n        nothing\n    except NameError:\n        pass", "asked its host too often"),
     "source": ("answer = 1\n" * 10_000, "is 110,000 bytes long"),
 }
@@ -122,26 +104,17 @@ BOUNDED = {
     "str of many digits": "answer = str(10**10**5)",
     "nested parentheses": "answer = " + "(" * 10**4 + "1" + ")" * 10**4,
     "nested lists": "answer = " + "[" * 10**4 + "]" * 10**4,
-    "nested tuples": "answer = " + "(" * 10**4 + "1" + ",)" * 10**4,
-    "nested dicts": "answer = " + "{1:" * 10**4 + "1" + "}" * 10**4,
     "unary minus": "answer = " + "-" * 10**4 + "1",
-    "not": "answer = " + "not " * 10**4 + "1",
-    "attributes": "answer = a" + ".b" * 10**4,
     "calls": "answer = a" + "()" * 10**4,
     "subscripts": "answer = a" + "[0]" * 10**4,
-    "comparisons": "answer = " + "1 < " * 10**4 + "1",
     "additions": "answer = " + "1 + " * 10**4 + "1",
     "lambdas": "answer = " + "lambda: " * 5000 + "1",
-    "conditionals": "answer = " + "1 if 1 else " * 4000 + "1",
     "nested ifs": "".join("\t" * n + "if 1:\n" for n in range(300)) + "\t" * 300 + "answer = 1",
-    "nested defs": "".join("\t" * n + "def f():\n" for n in range(300)) + "\t" * 300 + "answer = 1",
     "big literal": "answer = len([" + "1," * 30_000 + "])",
     "many statements": "answer = 1\n" * 5000,
     "f-string nesting": "answer = " + "f'{" * 150 + "1" + "}'" * 150,
     "unclosed": "answer = " + "(" * 6 * 10**4,
     "catastrophic regex": "import re\nanswer = re.match('(a+)+$', 'a' * 40 + 'b') is None",
-    "backreference regex": "import re\nanswer = re.match(r'(a*)*\\1$', 'a' * 40 + 'b') is None",
-    "nested repeat regex": "import re\nanswer = re.match('((a{1,100}){1,100}){1,100}', 'a' * 100) is None",
     "colliding keys": "answer = len({(2**61 - 1) * n: n for n in range(2000)})",
 }
 
@@ -306,12 +279,6 @@ def test_hostile_arguments_are_refused_in_the_program(kit: Kit, probe: str) -> N
     assert time.perf_counter() - started < LIMITS.seconds + SLACK
 
 
-@pytest.mark.parametrize("index", ["3", "-4", "10**9", "10**40", "'0'", "0.5", "None", "images[0]"])
-def test_an_index_that_is_none_finds_no_image(kit: Kit, index: str) -> None:
-    with pytest.raises(ProgramRuntimeError, match=r"IndexError|TypeError|OverflowError"):
-        kit.value(f"answer = query(images[{index}], 'a')")
-
-
 @pytest.mark.parametrize("name", ["print_secret", "answering", "eval_host", "call", "__call__"])
 def test_names_outside_the_vocabulary_never_reach_the_host(kit: Kit, name: str) -> None:
     async def host(name: str, args: Args, kwargs: dict[str, Any], line: int | None) -> object:
@@ -341,21 +308,6 @@ def test_sources_that_are_no_text(kit: Kit, source: str, says: str) -> None:
         kit.value(source)
     with pytest.raises(ProgramSyntaxError, match=says):
         kit.check(source)
-
-
-@pytest.mark.parametrize(
-    ("text", "outcome"),
-    [("3", 3), (" 4 ", 4), ("-0", 0), ("١٢", None), ("two", None), ("1e9", None), ("", None), ("0x10", None)],
-)
-def test_int_of_an_answer(kit: Kit, text: str, outcome: int | None) -> None:
-    async def host(name: str, args: Args, kwargs: dict[str, Any], line: int | None) -> object:
-        return text
-
-    if outcome is None:
-        with pytest.raises(ProgramRuntimeError, match="ValueError"):
-            kit.value("answer = int(query(images[0], 'how many?'))", host)
-    else:
-        assert kit.value("answer = int(query(images[0], 'how many?'))", host) == outcome
 
 
 @pytest.mark.parametrize(
@@ -394,9 +346,3 @@ def test_what_does_not_parse_is_told_of_the_program_alone(kit: Kit, source: str,
     with pytest.raises(ProgramSyntaxError) as caught:
         kit.value(source)
     assert caught.value.line == line
-
-
-def test_the_line_of_an_error_after_the_answer_was_set_is_the_program_s(kit: Kit) -> None:
-    with pytest.raises(ProgramRuntimeError) as caught:
-        kit.value("answer = 'a'\nmissing")
-    assert caught.value.line == 2 and "missing" in caught.value.message
