@@ -23,7 +23,7 @@ from ..core.wording import Wording, bare, put
 from ..models.base import CaptionRequest, GenerationRequest, Map, Match, MatchRequest, Message, prompt_text
 from ..models.retrieval import ExampleIndex, Retriever
 from ..prompts import KnowledgeExample, PromptSet, ReadingExample
-from .patches import Drawing, Patches, draw_patches
+from .patches import Patches, draw_patches
 from .reading import (
     INSTRUCTION,
     answer_in,
@@ -86,7 +86,6 @@ class PnPVQA:
         # By the identity of the set's bank, since two sets may have one name, and by form.
         self._indexes: dict[tuple[int, Form], ExampleIndex] = {}
         self._pools: dict[tuple[int, Form], Sequence[ReadingExample]] = {}
-        self._drawing = Drawing()
 
     def with_seed(self, seed: int) -> PnPVQA:
         """Returns the same that samples with another seed; the embedded reading banks are shared."""
@@ -230,9 +229,7 @@ class PnPVQA:
         while len(captions) < wanted and drawn < draws:
             count = min(wanted - len(captions), draws - drawn)
             seeds = _seeds(range(drawn, drawn + count), self._seed, picture.key, text)
-            subsets = await self._drawing(chances, seeds)
-            drawings = zip(subsets, seeds, strict=True)
-            requests = [CaptionRequest(picture, *drawing, prompts.caption_tokens) for drawing in drawings]
+            requests = [CaptionRequest(picture, chances.draw(seed), seed, prompts.caption_tokens) for seed in seeds]
             drawn += count
             captioned = map(caption_line, await self._services.caption.many(requests))
             for request, caption in zip(requests, captioned, strict=True):
