@@ -25,8 +25,8 @@ from typing import TypeAlias
 from guess import guessed
 
 from codevqa import CodeVQA
-from codevqa.cli.configured import chosen
-from codevqa.cli.progress import Bar
+from codevqa.cli.options import chosen
+from codevqa.cli.terminal import Bar
 from codevqa.eval import Store, evaluate, open_dataset
 from codevqa.eval.metrics import metric_for
 from codevqa.eval.report.figures import Summary

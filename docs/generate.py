@@ -28,6 +28,7 @@ def primitives() -> str:
 def command_line() -> str:
     """Returns the help of every subcommand."""
     os.environ["TYPER_USE_RICH"] = "0"  # as the command itself does
+    import typer
     from typer.testing import CliRunner
 
     from codevqa.cli.main import app
@@ -35,23 +36,7 @@ def command_line() -> str:
     where = "What `--set` and `--config` may hold: [configuration.md](configuration.md)."
     parts = [f"# Command line\n\nGenerated from the commands themselves: `make docs`.\n{where}\n"]
     known: set[str] = set()
-    for words in (
-        [],
-        ["ask"],
-        ["run"],
-        ["prompt"],
-        ["config"],
-        ["models"],
-        ["lavis"],
-        ["download"],
-        ["mini-data"],
-        ["demo"],
-        ["eval"],
-        ["export"],
-        ["report"],
-        ["view"],
-        ["diff"],
-    ):
+    for words in ([], *([name] for name in typer.main.get_command(app).commands)):  # type: ignore[attr-defined]
         shown = CliRunner().invoke(app, [*words, "--help"], prog_name="codevqa", env={"COLUMNS": "100"}).output
         text = once("\n".join(line.rstrip() for line in shown.strip().splitlines()), known)
         parts.append(f"## {' '.join(['codevqa', *words])}\n\n```text\n{text}\n```\n")

@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 
-from codevqa import CodeVQA
+from codevqa import CodeVQA, Models, QuerySettings, Settings, Writer, WriterSettings
 from codevqa.cli.main import main
+from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 from codevqa.presets.configuration import Configuration, configure
+from codevqa.prompts import load as load_prompts
 
 ROOT = Path(__file__).resolve().parent.parent
 GARDEN = ROOT / "examples" / "pictures" / "garden.png"
@@ -47,29 +49,26 @@ def spawn(*words: object, program: tuple[str, ...] = (sys.executable, "-m", "cod
 
 
 class Engines:
-    """Engines by what they were asked for: the weights of each are read once, and it is closed after the last test."""
+    """Engines by their configuration: the weights of each are read once, and it is closed after the last test."""
 
     def __init__(self) -> None:
         self.build: Callable[..., CodeVQA] = CodeVQA.from_preset
         self.make = CodeVQA.from_configuration
-        self.open: dict[tuple[object, ...], CodeVQA] = {}
+        self.open: dict[str, CodeVQA] = {}
 
-    def __call__(self, name: str = "mini", *, language_model: str | None = None, **options: Any) -> CodeVQA:
-        """Stands in for ``CodeVQA.from_preset``; an engine with another language model is not kept."""
-        if language_model is not None:
-            return self.build(name, language_model=language_model, **options)
-        key = (name, *sorted((option, value) for option, value in options.items() if value is not None))
-        return self._kept(key, lambda: self.build(name, **options))
+    def __call__(self, name: str = "mini", **options: Any) -> CodeVQA:
+        """Stands in for ``CodeVQA.from_preset``."""
+        return self._kept(f"{name} {options}", lambda: self.build(name, **options))
 
     def configured(self, configuration: Configuration) -> CodeVQA:
         """Stands in for ``CodeVQA.from_configuration``; an engine with another language model is not kept."""
         plain = configure(configuration.preset)
         if configuration.parts.get("language_model") != plain.parts.get("language_model"):
             return self.make(configuration)
-        key = (configuration.preset, *([] if configuration == plain else [repr(configuration)]))
+        key = f"{configuration.preset} {{}}" if configuration == plain else repr(configuration)
         return self._kept(key, lambda: self.make(configuration))
 
-    def _kept(self, key: tuple[object, ...], make: Callable[[], CodeVQA]) -> CodeVQA:
+    def _kept(self, key: str, make: Callable[[], CodeVQA]) -> CodeVQA:
         if key not in self.open:
             self.open[key] = engine = make()
             engine.close = lambda: None  # type: ignore[method-assign]  # it outlives the command that opened it
@@ -86,7 +85,8 @@ class CommandLine:
     def __init__(self, engines: Engines) -> None:
         self.engines = engines
 
-    def __call__(self, *words: object, stdin: str | bytes = "", **variables: str) -> Done:
+    def __call__(self, *words: object, stdin: str | bytes = "", engine: Any = None, **variables: str) -> Done:
+        """Runs a command, with an engine of one's own in place of the one that it would open."""
         said, told = io.StringIO(), io.StringIO()
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(said), redirect_stderr(told):
             for name in os.environ.keys() - environment().keys():
@@ -96,13 +96,23 @@ class CommandLine:
             patch.setattr(sys, "argv", ["codevqa", *map(str, words)])
             given = stdin if isinstance(stdin, bytes) else stdin.encode()
             patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given), encoding="utf-8"))
-            patch.setattr(CodeVQA, "from_configuration", self.engines.configured)
+            patch.setattr(
+                CodeVQA, "from_configuration", self.engines.configured if engine is None else lambda _: engine
+            )
             try:
                 main()
                 status = 0
             except SystemExit as ended:
                 status = ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1
         return Done(status, said.getvalue(), told.getvalue())
+
+
+def scripted(program: str) -> CodeVQA:
+    """Returns an engine without weights, whose language model writes this program, and reads "yes" off captions."""
+    lm = ScriptedLM(lambda request: "yes" if "Q: " in str(request.prompt) else program)
+    writer = Writer(lm, load_prompts("gqa"), settings=WriterSettings(selection="fixed", repairs=0))
+    settings = Settings(workers=1, query=QuerySettings(captions=1))
+    return CodeVQA(writer, Models(lm, FakeMatcher(6), FakeCaptioner(grid=6)), settings)
 
 
 def assert_one_clear_line(done: Done, words: str, status: int = 2) -> None:

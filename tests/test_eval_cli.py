@@ -16,7 +16,7 @@ import pytest
 from cli_kit import CommandLine
 from eval_kit import Numbered
 
-from codevqa.cli.progress import Bar, clock, line
+from codevqa.cli.terminal import Bar, clock, line
 from codevqa.core.errors import InputError, SetupError, UnknownNameError
 from codevqa.eval.report.exports import FORMATS, export
 from codevqa.eval.run.choices import engine_for, methods_of, prompts_for
@@ -129,10 +129,13 @@ def test_interrupted_from_the_keyboard_it_tells_how_to_go_on(
         (["vqa9", "--data", ".", "--out", "x"], "No data set 'vqa9'"),
         (["gqa", "--data", "missing", "--out", "x"], "missing does not exist"),
         (["gqa", "--data", "NOT UTF-8", "--out", "x"], "is not UTF-8. Rename the folder."),
-        (["gqa", "--data", "MINI", "--split", "val_balanced", "--out", "x", "--method", "all"], "No method 'all'"),
+        (["gqa", "--data", "MINI", "--split", "val_balanced", "--out", "x", "--method", "all"], "'all' is not one of"),
         (["gqa", "--data", "MINI", "--split", "val_balanced", "--out", "x", "--variant", "odd"], "no variant 'odd'"),
         (["gqa", "--data", "MINI", "--split", "val_balanced", "--out", "x", "--preset", "odd"], "No preset 'odd'"),
-        (["gqa", "--data", "MINI", "--split", "val_balanced", "--out", "x", "--evidence", "odd"], "No evidence 'odd'"),
+        (
+            ["gqa", "--data", "MINI", "--split", "val_balanced", "--out", "x", "--evidence", "odd"],
+            "'odd' is not one of",
+        ),
         (
             ["gqa", "--data", "MINI", "--split", "val_balanced", "--out", "x", "--workers", "0"],
             "workers must be a whole number of at least 1, not 0",

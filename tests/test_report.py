@@ -201,19 +201,21 @@ def test_report_and_diff_from_the_command_line(tmp_path: Path, codevqa: CommandL
     assert done.returncode == 0 and changed["changed_answers"] == 1 and changed["paired"]["better"] == 1
 
 
-def test_view_writes_the_report_as_the_run_is_now_and_opens_it(
+def test_the_report_of_a_run_as_it_is_now_is_opened(
     tmp_path: Path, codevqa: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
     monkeypatch.setattr(webbrowser, "open", opened.append)
     run = make(tmp_path / "a run", [RIGHT, WRONG])
     page = run / "report.html"
-    done = codevqa("view", run)
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"{page}\n", "") and opened == [page.as_uri()]
+    done = codevqa("report", run, "--open")
+    assert (done.returncode, done.stdout.splitlines()[-1], done.stderr) == (0, str(page), "") and opened == [
+        page.as_uri()
+    ]
     assert len(listed(page)["rows"]) == 2
     with Store.open(run, writable=True) as store:
         store.add(example(2), [Row("0002", "codevqa", 0, "yes")])
-    assert codevqa("view", run, "--no-browser").returncode == 0
+    assert codevqa("report", run).returncode == 0
     assert len(listed(page)["rows"]) == 3 and len(opened) == 1
 
 
@@ -222,12 +224,11 @@ def test_mistakes_are_one_clear_line(tmp_path: Path, codevqa: CommandLine) -> No
     (tmp_path / "file").touch()
     for words, said in (
         (("report", tmp_path / "none"), "is no run"),
-        (("view", tmp_path / "none"), "is no run"),
         (("report", run, run), "Give --out DIR"),
         (("report", run, "--out", tmp_path / "file"), "Write it elsewhere: codevqa report RUN --out DIR"),
-        (("view", run, "--no-browser", "--scene-graphs", tmp_path / "none"), "No scene graphs at"),
+        (("report", run, "--scene-graphs", tmp_path / "none"), "No scene graphs at"),
         (("diff", run, tmp_path / "none"), "is no run"),
-        (("diff", run, run, "--method", "guess"), "No method 'guess'"),
+        (("diff", run, run, "--method", "guess"), "'guess' is not one of"),
     ):
         assert_one_clear_line(codevqa(*words), said)
 

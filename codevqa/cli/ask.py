@@ -1,28 +1,40 @@
-"""``codevqa ask``."""
+"""``codevqa ask``, ``run`` and ``prompt``."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .configured import Compat, Config, LanguageModel, Preset, PromptForm, Sets, chosen
-from .pictures import read_pictures
-from .show import open_engine, print_answer
-from .trace_file import Trace, check_place, write_trace
+from ..core.errors import InputError, ProgramError, SetupError
+from ..core.given_files import read_stdin, read_text
+from .options import AsSet, Chosen, Evidence, Images, Json, Method, Quiet, Shots, Trace, needs
+from .terminal import (
+    STDIN,
+    check_place,
+    open_engine,
+    print_answer,
+    print_printed,
+    read_pictures,
+    tell_compat,
+    warn,
+    write_trace,
+)
 
 if TYPE_CHECKING:
+    from ..core.answer import Answer
+    from ..core.images import Picture
     from ..engine.request import AskOptions
-
-_IMAGE = typer.Argument(metavar="IMAGE...", help="One picture, or several as a set. - reads standard input.")
-Images = Annotated[list[str], _IMAGE]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Evidence = Annotated[bool, typer.Option(help="With --json: add captions, maps and prompts of each call.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress on standard error.")]
 
 
 def ask(
-    images: Annotated[list[str] | None, _IMAGE] = None,
+    images: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="IMAGE...", help="One picture, or several as a set. - reads standard input."),
+    ] = None,
     question: Annotated[
         str | None,
         typer.Option(
@@ -39,16 +51,11 @@ def ask(
             " Prints one JSON line for each. - reads standard input.",
         ),
     ] = None,
-    preset: Preset = None,
-    config: Config = None,
-    compat: Compat = None,
-    dataset: Annotated[str | None, typer.Option(help="Prompt set: gqa, nlvr2, ... or a folder.")] = None,
-    language_model: LanguageModel = None,
-    form: PromptForm = None,
-    method: Annotated[str, typer.Option(help="codevqa, or pnpvqa: the baseline without a program.")] = "codevqa",
-    shots: Annotated[int | None, typer.Option(min=0, help="Number of examples in the prompt.")] = None,
-    as_set: Annotated[bool, typer.Option("--as-set", help="Treat even one picture as a set.")] = False,
-    sets: Sets = None,
+    *,
+    choice: Chosen,
+    method: Annotated[Method, typer.Option(help="pnpvqa is the baseline without a program.")] = "codevqa",
+    shots: Shots = None,
+    as_set: AsSet = False,
     trace: Trace = None,
     json: Json = False,
     evidence: Evidence = False,
@@ -58,19 +65,23 @@ def ask(
 
     Give one question with -q, a file of questions with --questions, or type them one after another.
     """
-    from .checks import check_command, check_question, declined_at_once
-
-    check_command(images, question, questions, trace, method, shots)
-    check_place(trace)
-    choice = chosen(preset, config, compat, sets, dataset=dataset, language_model=language_model, form=form)
-    options: AskOptions = {"form": "set" if as_set else None, "method": method, "shots": shots}  # type: ignore[typeddict-item]
+    needs("--evidence", evidence, "--json or --questions", json or questions)
+    if method == "pnpvqa" and shots is not None:
+        raise InputError("--shots does nothing with --method pnpvqa.", hint="Use --set query.shots=NUMBER.")
+    options: AskOptions = {"form": "set" if as_set else None, "method": method, "shots": shots}
     if questions is not None:
+        for name, value in {"IMAGE": images, "--question": question, "--trace": trace}.items():
+            if value:
+                raise InputError(f"{name} does not go with --questions.", hint="The file names pictures and questions.")
         from .questions_file import answer_file, read_questions
 
         file = read_questions(questions)
         with open_engine(choice, quiet) as vqa:
             failed = answer_file(vqa, file, options, evidence=evidence, quiet=quiet)
         raise typer.Exit(1 if failed else 0)
+    if question is None and STDIN in (images or ()):
+        raise InputError("Standard input holds the picture, so you cannot type questions.", hint="Give -q QUESTION.")
+    check_place(trace)
     pictures = read_pictures(images or ())
     if question is None:
         from .conversation import Conversation
@@ -78,10 +89,96 @@ def ask(
         with open_engine(choice, quiet) as vqa:
             status = Conversation(vqa, pictures, options, trace, json, evidence, quiet).hold()
         raise typer.Exit(status)
-    check_question(question, choice)
-    answer = declined_at_once(pictures, question, options, choice)
+    answer = _declined(pictures, question, options, choice)
     if answer is None:
         with open_engine(choice, quiet) as vqa:
             answer = vqa.ask(pictures, question, **options)
     print_answer(answer, json=json, evidence=evidence, quiet=quiet)
     write_trace(answer, trace, quiet)  # last: a full disk should not cost the answer
+
+
+def run(
+    program: Annotated[str, typer.Argument(metavar="PROGRAM.py", help="A program; - reads standard input.")],
+    images: Images,
+    question: Annotated[
+        str, typer.Option("--question", "-q", help="The question that the program answers, to be shown.")
+    ] = "",
+    *,
+    choice: Chosen,
+    trace: Trace = None,
+    json: Json = False,
+    evidence: Evidence = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run your own program over pictures."""
+    needs("--evidence", evidence, "--json", json)
+    if program == STDIN and STDIN in images:
+        raise InputError("Standard input cannot be the program and a picture.", hint="Put one of them in a file.")
+    source = read_stdin() if program == STDIN else read_text(Path(program))
+    pictures = read_pictures(images)
+    check_place(trace)
+    if question:
+        _checked(question, choice)
+    with open_engine(choice, quiet) as vqa:
+        try:
+            answer = vqa.run(pictures, source, question=question)
+        except ProgramError as error:
+            if error.answer is not None:  # what ran until then is what its writer wants to see
+                print_printed(error.answer)
+                try:
+                    write_trace(error.answer, trace, quiet)
+                except SetupError as unwritten:
+                    warn(str(unwritten))
+            raise
+    print_answer(answer, json=json, evidence=evidence, quiet=quiet)
+    write_trace(answer, trace, quiet)
+
+
+def prompt(
+    question: Annotated[str, typer.Option("--question", "-q", help="The question.")],
+    *,
+    choice: Chosen,
+    selection: Annotated[str | None, typer.Option(help="How to pick examples: nearest, random or fixed.")] = None,
+    shots: Shots = None,
+    as_set: AsSet = False,
+) -> None:
+    """Print the exact prompt of the language model.
+
+    Loads the preset's embedding model, to pick examples, and no other model.
+    """
+    from ..models.base import prompt_text
+    from ..presets.assembly import prompt_writer
+    from ..prompts import load as load_prompts
+    from ..writing.writer import by_form
+
+    choice = choice.but(selection=selection)
+    question = _checked(question, choice)
+    configuration = choice.configure()
+    tell_compat(configuration)
+    writer = prompt_writer(configuration)
+    named = configuration.settings.prompts
+    served = writer.prompts if named is None else by_form(load_prompts(named))
+    request, _ = writer.request(question, "set" if as_set or "image" not in served else "image", shots)
+    # A terminal wants a last line end; the prompt has none.
+    sys.stdout.write(prompt_text(request.prompt) + ("\n" if sys.stdout.isatty() else ""))
+
+
+def _checked(question: str, choice: Chosen) -> str:
+    """Returns a question as it would be asked.
+
+    Raises:
+        QuestionError: it is empty, too long, or no text.
+        InputError: the configuration is wrong.
+    """
+    from ..engine.question_run import checked_question
+
+    return checked_question(question, choice.configure().settings)
+
+
+def _declined(pictures: Sequence[Picture], question: str, options: AskOptions, choice: Chosen) -> Answer | None:
+    """Answers a question that the chosen models cannot know anything about, before they are loaded."""
+    from ..engine.question_run import declined
+    from ..engine.request import ask_request
+
+    _checked(question, choice)
+    return declined(choice.configure(), ask_request(pictures, question, options))

@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..core.errors import CodeVQAError, InputError
 from ..core.text import visible
-from .pictures import source
-from .show import print_answer, warn
-from .trace_file import check_place, write_trace
+from .terminal import check_place, print_answer, source, warn, write_trace
 
 if TYPE_CHECKING:
     from ..core.answer import Answer
@@ -29,7 +27,6 @@ Type a question, or
   :program       show the program of the last answer
   :trace FILE    write the page of the last answer
   :quit          end; Ctrl-D too. Ctrl-C ends a question."""
-_LINES_KEPT = 1000
 
 
 @dataclass
@@ -56,20 +53,19 @@ class Conversation:
         Raises:
             InputError: a script says nothing: a question was forgotten.
         """
-        from ..core.errors import InputError
-
         typed = sys.stdin.isatty()
         if typed and not self.quiet:
             print(_HELP, file=sys.stderr, flush=True)
-        with _lines_kept(typed):
-            while (line := self._next(typed)) is not None:
-                try:
-                    if line.strip() and not self._obey(line.strip()):
-                        break
-                except KeyboardInterrupt:
-                    if not typed:
-                        raise
-                    warn("interrupted")
+        with suppress(ImportError):  # Windows
+            import readline  # noqa: F401 - it lets input() edit a line, and bring back those before it
+        while (line := self._next(typed)) is not None:
+            try:
+                if line.strip() and not self._obey(line.strip()):
+                    break
+            except KeyboardInterrupt:
+                if not typed:
+                    raise
+                warn("interrupted")
         if not (typed or self._told):
             raise InputError("No question was given.", hint="Give -q QUESTION, or one question on each line.")
         return int(self.failed and not typed)
@@ -92,7 +88,6 @@ class Conversation:
 
     def _obey(self, line: str) -> bool:
         """Does what a line says; returns whether to go on."""
-        from ..core.errors import CodeVQAError, InputError
         from ..core.images import load_pictures
 
         self._told = True
@@ -129,8 +124,6 @@ class Conversation:
         write_trace(self.last, self.trace, self.quiet)
 
     def _answered(self) -> Answer:
-        from ..core.errors import InputError
-
         if self.last is None:
             raise InputError("Nothing has been answered yet.", hint="Ask something first.")
         return self.last
@@ -142,8 +135,6 @@ def _words(text: str, wanted: int | None = None) -> list[str]:
     Raises:
         InputError: a quote is not closed, or there are more or fewer than are wanted.
     """
-    from ..core.errors import InputError
-
     try:
         words = [os.path.expanduser(word) for word in shlex.split(text)]  # noqa: PTH111 - Path would mend an address
     except ValueError as error:
@@ -151,30 +142,3 @@ def _words(text: str, wanted: int | None = None) -> list[str]:
     if wanted is not None and len(words) != wanted:
         raise InputError(f"{len(words)} files were given.", hint=f"Give {wanted}.")
     return words
-
-
-@contextmanager
-def _lines_kept(typed: bool) -> Iterator[None]:
-    """Keeps the lines that are typed for the next time, in the user's folder for state, where Python has readline."""
-    try:
-        import readline
-    except ImportError:  # Windows
-        typed = False
-    if not typed:
-        yield
-        return
-    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    file = Path(os.path.expanduser(state), "codevqa", "history")  # noqa: PTH111 - Path's fails where there is no home
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.touch(mode=0o600)
-        readline.read_history_file(file)
-    except OSError as error:
-        warn(f"cannot keep a history of questions: {file}: {error.strerror}")
-        yield
-        return
-    try:
-        yield
-    finally:
-        readline.set_history_length(_LINES_KEPT)
-        readline.write_history_file(file)

@@ -7,14 +7,12 @@ from typing import Annotated
 
 import typer
 
-from .configured import Compat, Config, LanguageModel, Preset, Sets, chosen
-from .show import tell_compat, warn
+from .options import Chosen
+from .terminal import tell_compat, warn
 
 
 def demo(
-    preset: Preset = None,
-    config: Config = None,
-    compat: Compat = None,
+    *,
     host: Annotated[
         str, typer.Option(help="Address to listen on. Any other than 127.0.0.1 lets other machines in.")
     ] = "127.0.0.1",
@@ -22,8 +20,6 @@ def demo(
         int | None, typer.Option(min=0, max=65535, help="Port to listen on. 0 picks a free one.", show_default="7860")
     ] = None,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")] = True,
-    language_model: LanguageModel = None,
-    sets: Sets = None,
     name: Annotated[
         list[str] | None, typer.Option(help="A host name that visitors can use, such as a proxy's; repeatable.")
     ] = None,
@@ -34,27 +30,17 @@ def demo(
         ),
     ] = None,
     access_log: Annotated[bool, typer.Option("--access-log", help="Write each request to standard error.")] = False,
+    choice: Chosen,
 ) -> None:
     """Serve a page to ask questions in the browser.
 
     Needs: pip install 'codevqa[demo]'.
     """
     from ..demo import main
-    from ..presets.configuration import configure
 
     if access_log:
         log = logging.getLogger("codevqa.demo.access")
         log.addHandler(logging.StreamHandler())
         log.setLevel(logging.INFO)
-    choice = chosen(preset, config, compat, sets, language_model=language_model)
-    tell_compat(configure(choice.preset, choice.layers))
-    main(
-        choice.preset,
-        choice.layers,
-        host=host,
-        port=port,
-        browser=browser,
-        names=name or (),
-        auth=auth,
-        say=warn,
-    )
+    tell_compat(choice.configure())
+    main(choice.preset, choice.layers, host=host, port=port, browser=browser, names=name or (), auth=auth, say=warn)

@@ -1,4 +1,4 @@
-"""``codevqa``: the subcommands, and errors as one clear line.
+"""``codevqa``: the commands, and errors as one clear line.
 
 Exit status: 0 answered; 1 something failed (a program, a model); 2 what was asked
 cannot be done (a picture, a name, the command line itself); 130 interrupted.
@@ -10,6 +10,7 @@ import codecs
 import json
 import os
 import sys
+from collections.abc import Callable
 from io import TextIOWrapper
 
 os.environ.setdefault("TYPER_USE_RICH", "0")  # plain help: rich costs more than everything else together
@@ -17,50 +18,27 @@ os.environ.setdefault("TYPER_USE_RICH", "0")  # plain help: rich costs more than
 import typer
 
 from ..core.errors import CodeVQAError, InputError, SetupError
-from .ask import ask
-from .checks import Command
-from .config import config
-from .convert import convert
+from .ask import ask, prompt, run
 from .demo import demo
-from .download import download
-from .eval import evaluate
-from .export import export
-from .lavis import lavis
-from .merge import merge
-from .mini_data import mini_data
-from .models import models
-from .prompt import prompt
-from .report import diff, report
-from .reproduce import reproduce
-from .run import run
-from .show import warn
-from .view import view
+from .evaluate import evaluate, reproduce
+from .models import config, convert, download, lavis, models
+from .options import choosing
+from .runs import diff, export, merge, mini_data, report
+from .terminal import warn
 
 app = typer.Typer(
     name="codevqa",
     help="Ask about pictures: a language model writes a small program, a sandbox runs it over visual models.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command(cls=Command)(ask)
-app.command(cls=Command)(run)
-app.command(cls=Command)(prompt)
-app.command(cls=Command)(config)
-app.command(cls=Command)(models)
-app.command(cls=Command)(download)
-app.command(cls=Command)(convert)
-app.command(cls=Command)(lavis)
-app.command("mini-data", cls=Command)(mini_data)
-app.command(cls=Command)(demo)
-app.command("eval", cls=Command)(evaluate)
-app.command(cls=Command)(reproduce)
-app.command(cls=Command)(merge)
-app.command(cls=Command)(export)
-app.command(cls=Command)(report)
-app.command(cls=Command)(view)
-app.command(cls=Command)(diff)
+COMMANDS: tuple[Callable[..., None], ...] = (
+    *(ask, run, prompt, config, models, download, convert, lavis, mini_data, demo),
+    *(evaluate, reproduce, merge, export, report, diff),
+)
+for command in COMMANDS:
+    app.command("eval" if command is evaluate else None)(choosing(command))
 
 
 def version(value: bool) -> None:
@@ -94,7 +72,11 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors=errors)
     try:
-        app()
+        sys.exit(app(sys.argv[1:] or ["--help"], prog_name="codevqa", standalone_mode=False) or 0)
+    except typer.TyperException as error:
+        context = getattr(error, "ctx", None)
+        warn(f"{error.format_message()} See {context.command_path if context else 'codevqa'} --help.")
+        sys.exit(2)
     except CodeVQAError as error:
         warn(str(error))
         sys.exit(2 if isinstance(error, InputError | SetupError) else 1)

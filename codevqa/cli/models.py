@@ -1,22 +1,74 @@
-"""``codevqa models``."""
+"""``codevqa config``, ``models``, ``download``, ``convert`` and ``lavis``: what answers, and how it gets here."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from .options import Chosen, Config, Json, LanguageModel, Sets, chosen, needs
+from .terminal import warn
 
-def models(
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-) -> None:
+if TYPE_CHECKING:
+    from ..presets.configuration import Configuration
+
+
+def config(choice: Chosen) -> None:
+    """Print every setting and model as TOML, with its origin.
+
+    Loads no model. Save the output, edit it, and give it to --config or --preset.
+    """
+    print("\n".join(config_lines(choice.configure().here())))
+
+
+def config_lines(configuration: Configuration) -> Iterator[str]:
+    """Yields the lines of a configuration as TOML; keys and passwords are named and not shown."""
+    from ..presets.assembly import LOADERS, options_of
+    from ..presets.configuration import public
+    from ..presets.fields import flat, written
+
+    origins = configuration.origins
+    tables: dict[str, dict[str, object]] = {"": {}}
+    for name, value in flat(configuration.settings).items():
+        table, _, field = name.rpartition(".")
+        tables.setdefault(table, {})[field] = value
+    absent = {role: None for role in LOADERS if role not in configuration.parts}
+    yield f"preset = {written(configuration.preset)}"
+    for table, values in tables.items():
+        yield from _table(table, values | ({} if table else absent), origins)
+    for role, spec in configuration.parts.items():
+        given = configuration.options.get(role, {})
+        shown = {name: value for name, value in public(given).items() if value == given[name]}
+        known = options_of(role, spec) or {}
+        yield from _table(role, {"spec": spec, **shown}, {f"{role}.spec": origins[role], **origins})
+        if hidden := ", ".join(name for name in given if name not in shown):
+            yield f"# given, and not shown: {hidden}"
+        if others := ", ".join(name for name in known if name not in given):
+            yield f"# takes as well: {others}"
+
+
+def _table(name: str, values: Mapping[str, object], origins: Mapping[str, str]) -> Iterator[str]:
+    from ..presets.fields import written
+
+    if name:
+        yield f"\n[{name}]"
+    before = f"{name}." if name else ""
+    for field, value in values.items():
+        origin = origins.get(before + field, "default")
+        yield f"{f'{field} = {written(value)}':<40}  # {origin.encode('unicode_escape').decode()}"
+
+
+def models(json: Json = False) -> None:
     """List the presets, what each needs, and what is missing here.
 
     Loads and downloads nothing.
     """
+    from ..presets.fetching import amount
     from ..presets.presets import PRESETS
 
-    rows = {
+    rows: dict[str, dict[str, Any]] = {
         name: {
             "about": one.about,
             "parts": {role: _part(spec) for role, spec in {**one.parts, "language_model": one.language_model}.items()},
@@ -31,12 +83,15 @@ def models(
         return
     for name, row in rows.items():
         print(f"{name}: {row['about']}")
-        for role, part in row["parts"].items():  # type: ignore[attr-defined]
+        for role, part in row["parts"].items():
             print(f"  {role:<15} {part['id'] or part['missing']}")
-            if part["id"]:
-                print(f"  {'':<15}   {_state(part)}")
-        shown = ", ".join(f"{form}: {prompts}" for form, prompts in row["prompts"].items())  # type: ignore[attr-defined]
-        print(f"  {'prompts':<15} {shown}")
+            if part["id"] and part["missing"]:
+                print(f"  {'':<15}   {part['missing']}; size unknown until then")
+            elif part["id"]:
+                disk, weights = amount(part["bytes"]), amount(part["memory"])
+                place = f"here: {disk} on disk, weights about {weights} in memory without a GPU; {part['place']}"
+                print(f"  {'':<15}   {place}")
+        print(f"  {'prompts':<15} {', '.join(f'{form}: {prompts}' for form, prompts in row['prompts'].items())}")
 
 
 def _part(spec: str | None) -> dict[str, Any]:
@@ -46,19 +101,76 @@ def _part(spec: str | None) -> dict[str, Any]:
     place = None if spec is None or why else lies(spec)
     if spec is None or place is None:
         return {"id": spec, "missing": why, "place": None, "bytes": None, "memory": None}
-    return {
-        "id": spec,
-        "missing": "",
-        "place": str(place),
-        "bytes": size(place),
-        "memory": memory(spec, place),
-    }
+    return {"id": spec, "missing": "", "place": str(place), "bytes": size(place), "memory": memory(spec, place)}
 
 
-def _state(part: dict[str, Any]) -> str:
-    from ..presets.fetching import amount
+def download(
+    preset: Annotated[str, typer.Argument(metavar="PRESET", help="base, large, paper, or a file such as my.toml.")],
+    config: Config = None,
+    language_model: LanguageModel = None,
+    sets: Sets = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be downloaded, with sizes.")] = False,
+) -> None:
+    """Download the models of a preset, to use it without a network.
 
-    if part["missing"]:
-        return f"{part['missing']}; size unknown until then"
-    disk, weights = amount(part["bytes"]), amount(part["memory"])
-    return f"here: {disk} on disk, weights about {weights} in memory without a GPU; {part['place']}"
+    Keeps files that are already here, and checks new ones against the hub's hashes.
+    """
+    from ..presets.assembly import missing
+    from ..presets.fetching import amount, bring, plan, room
+
+    choice = chosen(preset, config, sets=sets, language_model=language_model)
+    parts = choice.configure().parts
+    wanted = plan(parts.values(), choice.preset)
+    for one in wanted:
+        print(f"{amount(one.size):>12}  {one.name}")
+    if wanted:
+        print(f"{amount(sum(one.size or 0 for one in wanted)):>12}  to come; {amount(room())} free")
+        if not dry_run:
+            bring(wanted)
+    lacks = {} if wanted and dry_run else {spec: why for spec in parts.values() if (why := missing(spec))}
+    for spec, why in lacks.items():
+        warn(f"{spec}: {why}")
+    if not wanted and not lacks:
+        print(f"Everything of {preset} is here.")
+
+
+def convert(
+    file: Annotated[Path, typer.Argument(metavar="FILE.pth", help="A BLIP matcher or captioner as LAVIS saves it.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to create.")],
+    vocabulary: Annotated[
+        Path | None, typer.Option(help="Its vocab.txt. Without it: bert-base-uncased's, from the hub.")
+    ] = None,
+) -> None:
+    """Convert a LAVIS checkpoint to a folder that blip: loads."""
+    from ..models.blip.lavis_names import convert_lavis
+
+    kind = convert_lavis(file, vocabulary, out)
+    warn(f"{out} is a {kind}: blip:{out}")
+
+
+def lavis(
+    action: Annotated[
+        Literal["status", "install"], typer.Argument(help="status says whether it is installed.")
+    ] = "status",
+    python: Annotated[str | None, typer.Option(help="A Python 3.10 or 3.11.")] = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="Its folder. Without it: CODEVQA_LAVIS, or codevqa/lavis in your cache.")
+    ] = None,
+) -> None:
+    """Check or install LAVIS 1.0.2, for the back end lavis.
+
+    It gets its own environment: 6 GB with torch for GPUs.
+    """
+    from ..models.lavis import environment
+
+    needs("--python", python, "install", action == "install")
+    at = folder or environment.folder()
+    if action == "install":
+        environment.install(at, python)
+    found = environment.versions(at)
+    if not found:
+        print(f"LAVIS is not at {at}: codevqa lavis install")
+        raise typer.Exit(1)
+    print(f"{at}: " + ", ".join(f"{name} {version}" for name, version in found.items()))
+    if at != environment.folder():
+        print(f"Set {environment.VARIABLE}={at} to use it.")

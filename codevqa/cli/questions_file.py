@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .pictures import STDIN, source
-from .progress import Bar
+from ..core.answer import Answer
+from ..core.errors import CodeVQAError, ErrorRecord, InputError
+from ..core.events import Answered, Failed
+from ..core.given_files import parse_json, read_lines, read_stdin, read_text
+from ..core.trace import Trace
+from .terminal import STDIN, Bar, source
 
 if TYPE_CHECKING:
-    from ..core.answer import Answer
-    from ..core.errors import ErrorRecord
     from ..engine.codevqa import CodeVQA
     from ..engine.request import AskOptions
     from ..engine.watch import Watch
@@ -36,9 +38,6 @@ def read_questions(name: str) -> QuestionsFile:
     Raises:
         InputError: it cannot be read, or is empty.
     """
-    from ..core.errors import InputError
-    from ..core.given_files import read_lines, read_stdin, read_text
-
     lines = tuple(read_lines(read_stdin() if name == STDIN else read_text(Path(name))))
     if not lines:
         raise InputError(
@@ -66,8 +65,6 @@ def answer_file(vqa: CodeVQA, file: QuestionsFile, options: AskOptions, *, evide
 
 def _answers(vqa: CodeVQA, file: QuestionsFile, options: AskOptions) -> Iterator[Answer]:
     """Yields the answers in the order of the questions, as many of which run at once as the engine has workers."""
-    from ..core.errors import CodeVQAError
-
     running: deque[tuple[str, Watch | ErrorRecord]] = deque()
     for number, line in file.lines:
         question = ""
@@ -85,11 +82,6 @@ def _answers(vqa: CodeVQA, file: QuestionsFile, options: AskOptions) -> Iterator
 
 def _ended(question: str, course: Watch | ErrorRecord) -> Answer:
     """Returns the answer at the end of a question's course; one without text where it failed."""
-    from ..core.answer import Answer
-    from ..core.errors import ErrorRecord
-    from ..core.events import Answered, Failed
-    from ..core.trace import Trace
-
     if not isinstance(course, ErrorRecord):
         *_, last = course
         if isinstance(last, Answered):
@@ -107,9 +99,6 @@ def _parse(line: str, name: str, number: int) -> tuple[Sequence[str], str]:
     Raises:
         InputError: it says no such thing.
     """
-    from ..core.errors import InputError
-    from ..core.given_files import parse_json
-
     data = parse_json(line, name, number)
     given: Any = data if isinstance(data, dict) else {}
     images, question = given.get("images"), given.get("question")

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from codevqa import Answer, prompts
 from codevqa.cli import questions_file
-from codevqa.cli.config import _lines
-from codevqa.cli.configured import chosen
+from codevqa.cli.models import config_lines
+from codevqa.cli.options import chosen
 from codevqa.core.answer_json import digest
 from codevqa.core.errors import ErrorRecord, InputError, SetupError
 from codevqa.core.images import load_picture
@@ -80,11 +80,10 @@ def read_configuration(data: bytes) -> None:
     file = _prompts() / "my.toml"
     file.write_bytes(data)
     with suppress(InputError, SetupError):
-        shown = "\n".join(_lines(configure(str(file))))
+        shown = "\n".join(config_lines(configure(str(file))))
         assert tomllib.loads(shown)
     with suppress(InputError, SetupError):
-        choice = chosen(None, None, None, [data.decode("utf-8", "surrogateescape").replace("\0", "")])
-        configure(choice.preset, choice.layers)
+        chosen(sets=[data.decode("utf-8", "surrogateescape").replace("\0", "")]).configure()
 
 
 def read_questions(data: bytes) -> None:

@@ -1,0 +1,211 @@
+"""``codevqa eval`` and ``codevqa reproduce``."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from ..core.errors import UnknownNameError
+from .options import Chosen, Config, LanguageModel, Quiet, Sets, chosen, needs
+from .terminal import Bar, hush, tell_compat, warn
+
+if TYPE_CHECKING:
+    from ..eval.run.store import Store
+
+
+def evaluate(
+    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="gqa, covr, nlvr2, nlvr, vqav2 or okvqa.")],
+    data: Annotated[str, typer.Option(help="Folder of the downloaded data set, or hf://OWNER/NAME for its tables.")],
+    out: Annotated[Path, typer.Option(help="Folder of the run.")],
+    split: Annotated[
+        str | None, typer.Option(help="Split, such as testdev_balanced. Without it: the one that papers report.")
+    ] = None,
+    method: Annotated[
+        Literal["codevqa", "pnpvqa", "both"], typer.Option(help="pnpvqa is the baseline without a program.")
+    ] = "both",
+    limit: Annotated[
+        int | None, typer.Option(min=0, help="Ask at most this many questions. Can grow with --resume.")
+    ] = None,
+    offset: Annotated[int, typer.Option(min=0, help="Skip this many questions at the start.")] = 0,
+    sample: Annotated[
+        int | None, typer.Option(help="Ask a random sample of this many questions. Groups stay whole.")
+    ] = None,
+    sample_seed: Annotated[int | None, typer.Option(help="Seed of the sample.", show_default="0")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out, if there is one.")] = False,
+    retry_errors: Annotated[
+        bool, typer.Option("--retry-errors", help="With --resume: ask the questions again that could not be asked.")
+    ] = False,
+    missing_pictures: Annotated[
+        Literal["stop", "skip"] | None,
+        typer.Option(help="stop before models load, or skip. The default is stop, and skip for a replay."),
+    ] = None,
+    max_failed: Annotated[
+        float, typer.Option(min=0, max=1, help="Exit with status 1 if a larger share of questions could not be asked.")
+    ] = 0.05,
+    seed: Annotated[int | None, typer.Option(help="Seed for sampling captions.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Ask each question this many times, with seed, seed + 1, ...")] = 1,
+    workers: Annotated[int | None, typer.Option(help="Number of questions answered at once.")] = None,
+    variant: Annotated[str, typer.Option(help="Variant of the metric.")] = "",
+    evidence: Annotated[
+        Literal["calls", "full"], typer.Option(help="What to keep of each call; full adds maps and prompts.")
+    ] = "calls",
+    permutations: Annotated[
+        int | None, typer.Option(help="NLVR: how many of a statement's six pictures to ask.")
+    ] = None,
+    record: Annotated[bool, typer.Option("--record", help="Keep every model call in --out, for --replay.")] = False,
+    replay: Annotated[Path | None, typer.Option(help="Answer from a recorded run, without models.")] = None,
+    where: Annotated[
+        Literal["local", "ray"], typer.Option("--engine", help="ray opens an engine on each GPU or machine.")
+    ] = "local",
+    ray_address: Annotated[
+        str | None, typer.Option(help="HOST:PORT of a Ray cluster, or auto. Without it: Ray on this machine.")
+    ] = None,
+    ray_actors: Annotated[
+        int | None, typer.Option(help="Number of engines, up to four a GPU. Without it: one for each GPU or 4 CPUs.")
+    ] = None,
+    quiet: Quiet = False,
+    *,
+    choice: Chosen,
+) -> None:
+    """Evaluate both methods on a data set.
+
+    Saves every finished question. --resume continues an interrupted run, with the same settings.
+    """
+    from ..eval.datasets import open_dataset, splits
+    from ..eval.datasets.sample import sample as draw
+    from ..eval.metrics import metric_for
+    from ..eval.run.choices import engine_for, methods_of, preset_of
+
+    needs("--sample-seed", sample_seed is not None, "--sample", sample is not None)
+    needs("--retry-errors", retry_errors, "--resume", resume)
+    needs("--ray-address", ray_address is not None, "--engine ray", where == "ray")
+    needs("--ray-actors", ray_actors is not None, "--engine ray", where == "ray")
+    opened = open_dataset(dataset, data, split or splits(dataset)[0], permutations=permutations)
+    if sample is not None:
+        opened = draw(opened, sample, sample_seed or 0)
+    choice = choice.but(seed=seed, workers=workers)
+    configuration = choice.configure()
+    variant = variant or next((one.origin.split()[1] for one in choice.layers if one.optional), "")
+    metric_for(opened.name, variant)  # a wrong name should not cost a run
+    methods = methods_of(method)
+    engine = engine_for(opened, choice.preset, choice.layers, record=out if record else None, replay=replay)
+    if quiet:
+        hush()
+    else:
+        tell_compat(configuration)
+        for note in opened.notes:
+            warn(note)
+        warn(f"{opened.name} {opened.split}: {', '.join(methods)} with {replay or choice.preset} into {out}")
+    try:
+        with Bar(quiet) as bar:
+            store = _runner(where, ray_address, ray_actors, record)(
+                engine,
+                opened,
+                out,
+                methods=methods,
+                limit=limit,
+                offset=offset,
+                seeds=seeds,
+                resume=resume,
+                preset=preset_of(configuration.preset, replay),
+                variant=variant,
+                evidence=evidence,
+                progress=bar,
+                retry_errors=retry_errors,
+                missing_pictures=missing_pictures or ("stop" if replay is None else "skip"),
+            )
+    except KeyboardInterrupt:
+        warn(f"stopped; every finished row is in {out}. To go on: {_again()}")
+        raise typer.Exit(130) from None
+    if _failed_share(store) > max_failed:
+        warn(f"more than --max-failed {max_failed:g}. When what was wrong is mended: {_again('--retry-errors')}")
+        raise typer.Exit(1)
+
+
+def _runner(where: str, address: str | None, actors: int | None, record: bool) -> Callable[..., Store]:
+    """Returns what evaluates: the engine of this process, or those that Ray spreads."""
+    if where == "ray":
+        from ..eval.ray import evaluate as spread
+
+        return partial(spread, address=address, actors=actors, one_machine=record)
+    from ..eval.run.runner import evaluate as run
+
+    return run
+
+
+def _failed_share(store: Store) -> float:
+    """Prints a run's figures; returns the share of its questions that could not be asked."""
+    from ..eval.report.table import summary_lines, summary_of
+
+    with store:
+        summary = summary_of(store)
+        print("\n".join(summary_lines(store.info, summary, store.pace())))
+    return summary.coverage.share
+
+
+def _again(*more: str) -> str:
+    words = sys.argv[1:]
+    return shlex.join(["codevqa", *words, *(one for one in ("--resume", *more) if one not in words)])
+
+
+def reproduce(
+    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="gqa, covr or nlvr2.")],
+    data: Annotated[Path, typer.Option(help="Folder of the downloaded data set.")],
+    out: Annotated[Path | None, typer.Option(help="Folder of the run. Without it: runs/paper-DATASET.")] = None,
+    language_model: LanguageModel = None,
+    release: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="A checkout of the paper's release, for its prompts.")
+    ] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Only say what the run takes.")] = False,
+    split: Annotated[str | None, typer.Option(help="Another split than the paper's.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Ask at most this many questions.")] = None,
+    config: Config = None,
+    sets: Sets = None,
+    quiet: Quiet = False,
+) -> None:
+    """Run the paper's evaluation and print both sets of figures.
+
+    Uses the preset paper with --compat release, and your language model. --release brings the release's prompts. Says
+    first what the run takes, continues a run that exists, and writes the report into it.
+    """
+    from ..eval.datasets import open_dataset
+    from ..eval.report.report import write
+    from ..eval.reproduce import SPLITS, plan_lines, require_answers, table_lines
+    from ..eval.reproduce import plan as look
+    from ..eval.run.choices import engine_for
+    from ..eval.run.runner import evaluate
+    from ..presets.assembly import whole
+    from ..prompts import find_pool
+
+    if dataset not in SPLITS:
+        raise UnknownNameError(f"The paper has no table of {dataset!r} to set up.", hint="gqa, covr or nlvr2.")
+    choice = chosen("paper", config, "release", sets, language_model=language_model)
+    if release is not None:
+        finds = "detector" in choice.configure().parts
+        choice = choice.but(prompts=str(find_pool(release, dataset, finds=finds)))
+    configuration = whole(choice.configure())
+    opened = open_dataset(dataset, data, split or SPLITS[dataset])
+    folder = out or Path("runs", f"paper-{dataset}")
+    found = look(opened, configuration, folder, limit)
+    print("\n".join(plan_lines(found)), flush=True)
+    if plan:
+        return
+    require_answers(found)
+    engine = engine_for(opened, choice.preset, choice.layers)
+    try:
+        with Bar(quiet) as bar:
+            store = evaluate(
+                engine, opened, folder, limit=limit, resume=True, preset="paper", variant="release", progress=bar
+            )
+    except KeyboardInterrupt:
+        warn(f"stopped; every finished row is in {folder}. The same command goes on")
+        raise typer.Exit(130) from None
+    with store:
+        print("\n".join(["", *table_lines(store)]))
+    print(write([folder]).page)

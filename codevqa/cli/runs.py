@@ -1,0 +1,146 @@
+"""What is done around evaluations: ``codevqa mini-data``, ``merge``, ``export``, ``report`` and ``diff``."""
+
+from __future__ import annotations
+
+import json as encoder
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..core.text import visible
+from .options import Json, Method, Run, Runs, needs
+from .terminal import warn
+
+Cluster = Annotated[
+    str,
+    typer.Option(
+        metavar="BY",
+        help="Cluster of a question, for intervals and tests: question, pictures, text, or a group or field of the data"
+        " set; else the data set's own.",
+    ),
+]
+
+
+def mini_data(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to create.")],
+    images: Annotated[int, typer.Option(help="Pictures, sets and pairs of each split; train has twice as many.")] = 120,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same bytes.")] = 0,
+    splits: Annotated[
+        str, typer.Option(help="Splits to write, separated by commas.")
+    ] = "train,val,test,test_combinations,test_wording",
+    force: Annotated[bool, typer.Option("--force", help="Replace a folder that this command wrote before.")] = False,
+) -> None:
+    """Write drawn data sets in the formats of GQA, COVR and NLVR2."""
+    from ..miniworld.export import write
+
+    wanted = [split.strip() for split in splits.split(",") if split.strip()]
+    counts = write(out, images=images, seed=seed, splits=wanted, force=force, progress=warn)
+    for name, count in counts.items():
+        print(f"{count:>7} {name}")
+
+
+def merge(runs: Runs, out: Annotated[Path, typer.Option(help="Folder of the new run.")]) -> None:
+    """Merge runs of one data set.
+
+    Merges shards made with --offset and --limit, and runs with other seeds.
+    """
+    from ..eval.report.table import summary_lines, summary_of
+    from ..eval.run.merge import merge as pool
+    from ..eval.run.store import Store
+
+    rows = pool(runs, out)
+    warn(f"{rows:,} rows of {len(runs)} runs in {out}")
+    with Store.open(out) as store:
+        print("\n".join(summary_lines(store.info, summary_of(store), store.pace())))
+
+
+def export(
+    run: Run,
+    format: Annotated[str, typer.Option(help="jsonl, gqa, vqa, nlvr, nlvr2, inspect or lmms-eval.")],
+    out: Annotated[Path, typer.Option(help="File to write, or the folder for lmms-eval.")],
+    method: Annotated[Method | None, typer.Option(help="Without it: all for jsonl, codevqa for others.")] = None,
+    repeat: Annotated[int, typer.Option(min=0, help="Which repetition, from 0.")] = 0,
+) -> None:
+    """Write a run's answers to a file in another program's format."""
+    from ..eval.report.exports import export as write
+    from ..eval.run.store import Store
+
+    with Store.open(run) as store:
+        count = write(store, format, out, method=method, repeat=repeat)
+    warn(f"{count:,} answers in {out}")
+
+
+def report(
+    runs: Runs,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where to write; one run's report goes into its own folder.")
+    ] = None,
+    browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    data: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of the data set, if it moved since the run.")
+    ] = None,
+    scene_graphs: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Scene graphs to judge steps by. Without it: those beside the questions."),
+    ] = None,
+    complete_graphs: Annotated[
+        bool, typer.Option("--complete-graphs", help="The scene graphs list everything there is in their pictures.")
+    ] = False,
+    price_prompt: Annotated[float | None, typer.Option(min=0, help="Price of a million prompt tokens.")] = None,
+    price_completion: Annotated[float | None, typer.Option(min=0, help="Price of a million completion tokens.")] = None,
+    cluster: Cluster = "",
+    json: Json = False,
+) -> None:
+    """Print a run's figures, and write a page with every question.
+
+    The run can be under way. Several runs become one table in one page. The last line printed is the page's path.
+    """
+    from ..eval.report.cost import Price
+    from ..eval.report.report import write
+    from ..eval.report.table import summary_lines
+
+    price = None
+    if price_prompt is not None and price_completion is not None:
+        price = Price(price_prompt, price_completion)
+    needs("--price-prompt", price_prompt is not None, "--price-completion", price)
+    needs("--price-completion", price_completion is not None, "--price-prompt", price)
+    written = write(
+        runs, out, data=data, scene_graphs=scene_graphs, complete=complete_graphs, price=price, cluster=cluster
+    )
+    if json:
+        figures = [{"run": run.name, "info": asdict(run.info), **run.summary.to_dict()} for run in written.runs]
+        print(encoder.dumps({"page": str(written.page), "runs": figures}, ensure_ascii=False))
+    else:
+        for run in written.runs:
+            lines = summary_lines(run.info, run.summary, run.pace)
+            print("\n".join(map(visible, [*([run.name] if len(written.runs) > 1 else []), *lines, ""])))
+        print(written.page)
+    if browser:
+        import webbrowser
+
+        webbrowser.open(written.page.resolve().as_uri())
+
+
+def diff(
+    first: Annotated[Path, typer.Argument(metavar="RUN", help="The run compared with.")],
+    second: Annotated[Path, typer.Argument(metavar="RUN", help="The run that is judged.")],
+    method: Annotated[Method, typer.Option(help="Whose answers.")] = "codevqa",
+    examples: Annotated[int, typer.Option(min=0, help="Changed questions of each kind to show.")] = 3,
+    json: Json = False,
+    cluster: Cluster = "",
+) -> None:
+    """Compare two runs on the same questions.
+
+    Says what changed, and whether it is more than chance.
+    """
+    from ..eval.report.diff import compare_runs, describe
+    from ..eval.run.store import Store
+
+    with Store.open(first) as one, Store.open(second) as two:
+        found = compare_runs(one, two, method=method, keep=examples, cluster=cluster)
+    if json:
+        print(encoder.dumps(found.to_dict(), ensure_ascii=False))
+    else:
+        print("\n".join(map(visible, describe(found))))

@@ -1,0 +1,260 @@
+"""What commands read from files and say on the terminal: pictures, the engine as it opens, answers, progress."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from ..core.errors import InputError
+from ..core.text import visible
+
+if TYPE_CHECKING:
+    from ..core.answer import Answer
+    from ..core.images import Picture
+    from ..engine.codevqa import CodeVQA
+    from ..eval.run.session import Status
+    from ..presets.configuration import Configuration
+    from .options import Chosen
+
+STDIN = "-"
+
+
+def warn(message: str) -> None:
+    """Says something on standard error."""
+    print(visible(f"codevqa: {message}"), file=sys.stderr, flush=True)
+
+
+# -- pictures ----------------------------------------------------------------------------------------------------------
+
+
+def read_pictures(words: Iterable[str]) -> tuple[Picture, ...]:
+    """Reads the pictures that a command names; ``-`` is standard input.
+
+    Raises:
+        ImageError: there is none, or one cannot be used.
+        InputError: one is a web address.
+    """
+    from ..core.images import MAX_BYTES, decode_picture, load_pictures
+
+    return load_pictures(
+        [
+            decode_picture(sys.stdin.buffer.read(MAX_BYTES + 1), "standard input") if word == STDIN else source(word)
+            for word in words
+        ]
+    )
+
+
+def source(word: str, folder: Path = Path()) -> Path:
+    """Returns the file that a word names, below the folder unless its path is absolute.
+
+    Raises:
+        InputError: it is a web address.
+    """
+    if word.lower().startswith(("http://", "https://")):
+        raise InputError(
+            f"{word} is a web address, not a file.", hint="Download the picture: curl ADDRESS | codevqa ask - ..."
+        )
+    return folder / word
+
+
+# -- the engine --------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def open_engine(choice: Chosen, quiet: bool) -> Iterator[CodeVQA]:
+    """Opens an engine, saying how long it took."""
+    from ..presets.assembly import check_server, prompt_sets, whole
+    from ..presets.fetching import fetch
+    from ..presets.presets import preset
+
+    # A mistake is told before anything heavy is imported, or fetched.
+    configuration = choice.configure()
+    named = preset(configuration.preset)
+    prompt_sets(named, configuration.settings.prompts)
+    if quiet:
+        hush()
+    fetch(whole(configuration).parts.values(), tell=(lambda line: None) if quiet else warn, preset=choice.preset)
+    check_server(configuration)
+    if not quiet:
+        tell_compat(configuration)
+        warn(f"loading {choice.preset} ({named.about}) ...")
+    started = time.perf_counter()
+    from ..engine.codevqa import CodeVQA
+
+    with CodeVQA.from_configuration(configuration) as vqa:
+        if not quiet:
+            warn(f"ready in {time.perf_counter() - started:.1f} s")
+        yield vqa
+
+
+def hush() -> None:
+    """Keeps whatever the libraries say off standard error, bars of downloads among it."""
+    import logging
+    import warnings
+
+    from huggingface_hub.utils.tqdm import disable_progress_bars
+
+    disable_progress_bars()
+    warnings.simplefilter("ignore")
+    for library in ("huggingface_hub", "sentence_transformers", "torch", "transformers"):
+        logging.getLogger(library).setLevel(logging.CRITICAL)
+
+
+def tell_compat(configuration: Configuration) -> None:
+    """Says on standard error what ``--compat`` sets, where nothing else set it."""
+    from ..presets.fields import flat, written
+
+    values = flat(configuration.settings)
+    values |= {f"{role}.{name}": one for role, given in configuration.options.items() for name, one in given.items()}
+    set_by_it = [name for name, origin in configuration.origins.items() if origin.startswith("--compat ")]
+    if set_by_it:
+        lines = (f"{name} = {written(values[name])}" for name in set_by_it)
+        warn("\n  ".join([f"{configuration.origins[set_by_it[0]]} sets", *lines]))
+
+
+# -- answers -----------------------------------------------------------------------------------------------------------
+
+
+def print_answer(answer: Answer, *, json: bool, evidence: bool, quiet: bool) -> None:
+    """Prints the answer on standard output; the program, its calls and what it printed on standard error."""
+    if answer.fallback and answer.error is not None and not quiet:
+        warn(f"the program failed ({answer.error.message}); plain PnP-VQA answered instead")
+    for warning in answer.warnings:
+        warn(warning.message)
+    if json:
+        print(answer.to_json(evidence=evidence))
+        return
+    if not quiet:
+        if answer.program is not None:
+            print(visible(answer.program.source), file=sys.stderr)
+        for call in answer.trace.calls:
+            print(visible(f"  {call}  ({call.seconds:.2f} s)"), file=sys.stderr)
+        print_printed(answer)
+        print(f"  {answer.seconds:.2f} s in all", file=sys.stderr, flush=True)
+    print(visible(answer.text))
+
+
+def print_printed(answer: Answer) -> None:
+    """Prints on standard error what the program printed, as far as it came."""
+    for line in answer.trace.printed.splitlines():
+        print(visible(f"  printed: {line}"), file=sys.stderr)
+
+
+def check_place(trace: Path | None) -> None:
+    """Checks, before any model is loaded, that a page can be written, and replaces nothing but another page.
+
+    Raises:
+        InputError: it cannot.
+    """
+    if trace is None:
+        return
+    try:
+        if not trace.parent.is_dir():
+            why, hint = f"there is no folder {trace.parent}", "Make the folder first."
+        elif trace.is_dir():
+            why, hint = "it is a folder", "Give a file, such as out.html."
+        elif not os.access(trace.parent, os.W_OK):
+            why, hint = f"you may not write to {trace.parent}", "Give another folder."
+        elif trace.exists() and not _is_page(trace):
+            why, hint = "it exists and is not a trace page", "Give another file."
+        else:
+            return
+    except (OSError, ValueError) as error:  # a name too long, or one that no file can have
+        why, hint = getattr(error, "strerror", None) or str(error), "Give another file."
+    raise InputError(f"Cannot write the trace {str(trace)!r}: {why}.", hint=hint)
+
+
+def _is_page(file: Path) -> bool:
+    """Says whether a file is a trace page: each names early on what wrote it."""
+    if not file.is_file():  # a pipe would wait for its writer
+        return False
+    with file.open("rb") as opened:
+        return b'<meta name="generator" content="codevqa ' in opened.read(2048)
+
+
+def write_trace(answer: Answer, trace: Path | None, quiet: bool) -> None:
+    """Writes the page of an answer, where one is wanted.
+
+    Raises:
+        SetupError: it cannot be written.
+    """
+    if trace is not None:
+        answer.save_html(trace)
+        if not quiet:
+            warn(f"trace written to {trace}")
+
+
+# -- progress ----------------------------------------------------------------------------------------------------------
+
+
+class Bar:
+    """Shows how far a run is: one line that changes on a terminal, else a line now and then.
+
+    Call it with each new status, in a ``with`` block.
+
+    Args:
+        quiet: show nothing.
+        every: seconds between lines where standard error is no terminal.
+    """
+
+    def __init__(self, quiet: bool = False, every: float = 10.0) -> None:
+        self.quiet = quiet
+        self.live = sys.stderr.isatty()
+        self.pause = 0.1 if self.live else every
+        self._last: Status | None = None
+        self._shown = time.monotonic() if not self.live else 0.0
+
+    def __call__(self, status: Status) -> None:
+        """Shows a status, unless the one before was shown a moment ago."""
+        self._last = status
+        if not self.quiet and time.monotonic() - self._shown >= self.pause:
+            self._show(status)
+
+    def __enter__(self) -> Bar:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        if self._last is not None and not self.quiet:
+            self._show(self._last)
+            if self.live:
+                print(file=sys.stderr, flush=True)
+
+    def _show(self, status: Status) -> None:
+        self._shown = time.monotonic()
+        if self.live:
+            width = shutil.get_terminal_size().columns - 1
+            print(f"\r{visible(line(status))[:width]:<{width}}", end="", file=sys.stderr, flush=True)
+        else:
+            warn(line(status))
+
+
+def line(status: Status) -> str:
+    """Returns a status as one line."""
+    of = "" if status.total is None else f" of {status.total:,}"
+    share = "" if not status.total else f" ({status.examples / status.total:.1%})"
+    parts = [f"{status.examples:,}{of} questions{share}", f"{status.rate:.2f}/s"]
+    if status.left is not None:
+        parts.append(f"{clock(status.left)} left" if status.left >= 1 else f"took {clock(status.seconds)}")
+    if status.skipped:
+        parts.append(f"{status.skipped:,} done before")
+    if status.errors:
+        parts.append(f"{status.errors:,} errors")
+    if status.repeated:
+        parts.append(f"{status.repeated:,} ids twice, left out")
+    return ", ".join(parts)
+
+
+def clock(seconds: float) -> str:
+    """Returns a time as ``1:02:03``, or ``2:03`` below an hour."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
