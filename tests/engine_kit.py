@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -90,3 +91,26 @@ def children() -> set[str]:
 def held() -> tuple[set[str], int, int]:
     """What this process holds: children, threads, descriptors."""
     return children(), threading.active_count(), sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def forked(work: Callable[[], object]) -> str:
+    """What work gives, or raises, in a child that was forked off."""
+    context = multiprocessing.get_context("fork")
+    reading, writing = context.Pipe(duplex=False)
+
+    def child() -> None:
+        try:
+            writing.send(str(work()))
+        except BaseException as error:  # noqa: BLE001 - it is told
+            writing.send(f"{type(error).__name__}: {error}")
+
+    process = context.Process(target=child)
+    process.start()
+    try:
+        assert reading.poll(20), "it hangs"
+        return str(reading.recv())
+    finally:
+        process.kill()
+        process.join()
+        reading.close()
+        writing.close()

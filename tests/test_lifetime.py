@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_kit import RED, engine, held, reader
+from engine_kit import RED, engine, forked, held, reader
 
 from codevqa import CodeVQA, Models, QuerySettings, Settings, Writer, WriterSettings, primitive
 from codevqa.core.errors import CodeVQAError, EngineClosedError, InputError, ModelError, ProgramRuntimeError
@@ -271,29 +271,6 @@ def test_a_primitive_cannot_ask_its_own_engine_but_may_another_and_may_close() -
             vqa.run(RED, "answer = use('close', 0) + query(img, 'a?')")
         vqa.close()
         used.clear()
-
-
-def forked(work: Callable[[], object]) -> str:
-    """What work gives, or raises, in a child that was forked off."""
-    context = multiprocessing.get_context("fork")
-    reading, writing = context.Pipe(duplex=False)
-
-    def child() -> None:
-        try:
-            writing.send(str(work()))
-        except BaseException as error:  # noqa: BLE001 - it is told
-            writing.send(f"{type(error).__name__}: {error}")
-
-    process = context.Process(target=child)
-    process.start()
-    try:
-        assert reading.poll(20), "it hangs"
-        return str(reading.recv())
-    finally:
-        process.kill()
-        process.join()
-        reading.close()
-        writing.close()
 
 
 @pytest.mark.timeout(120)

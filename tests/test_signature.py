@@ -80,96 +80,33 @@ def test_docs_have_a_table_and_a_section_for_each() -> None:
 # -- what cannot be a primitive ----------------------------------------------------------------------------------------
 
 
-def _no_doc(img: Image) -> str:
-    return ""
-
-
-def _no_annotation(img) -> str:  # type: ignore[no-untyped-def]
-    """Doc."""
-    return ""
-
-
-def _no_result(img: Image):  # type: ignore[no-untyped-def]
-    """Doc."""
-
-
-def _none_result(img: Image) -> None:
-    """Doc."""
-
-
-def _star(*images: Image) -> str:
-    """Doc."""
-    return ""
-
-
-def _keyword_only(*, img: Image) -> str:
-    """Doc."""
-    return ""
-
-
-def _dict(x: dict[str, int]) -> str:
-    """Doc."""
-    return ""
-
-
-def _bare_list(x: list) -> str:  # type: ignore[type-arg]
-    """Doc."""
-    return ""
-
-
-def _any(x: Any) -> str:
-    """Doc."""
-    return ""
-
-
-def _union(x: int | str) -> str:
-    """Doc."""
-    return ""
-
-
-def _pil(x: PILImage.Image) -> str:
-    """Doc."""
-    return ""
-
-
-def _bad_default(x: int = "a") -> str:  # type: ignore[assignment]
-    """Doc."""
-    return ""
-
-
-def _mutable_default(x: list[int] = []) -> str:  # noqa: B006
-    """Doc."""
-    return ""
-
-
-def _unresolved(x: Nowhere) -> str:  # type: ignore[name-defined]  # noqa: F821
-    """Doc."""
-    return ""
-
-
 @pytest.mark.parametrize(
-    ("function", "text"),
+    ("header", "text"),
     [
-        (_no_doc, "docstring"),
-        (_no_annotation, "annotate it"),
-        (_no_result, "annotate what it returns"),
-        (_none_result, "NoneType is not supported"),
-        (_star, "not supported"),
-        (_keyword_only, "not supported"),
-        (_dict, "dict"),
-        (_bare_list, "list is not supported"),
-        (_any, "Any"),
-        (_union, "int | str"),
-        (_pil, "Image is not supported"),
-        (_bad_default, "must be int, not str"),
-        (_mutable_default, "a default must be"),
-        (_unresolved, "Nowhere"),
+        ("f(img) -> str", "annotate it"),
+        ("f(img: Image)", "annotate what it returns"),
+        ("f(img: Image) -> None", "NoneType is not supported"),
+        ("f(*images: Image) -> str", "not supported"),
+        ("f(*, img: Image) -> str", "not supported"),
+        ("f(x: dict[str, int]) -> str", "dict"),
+        ("f(x: list) -> str", "list is not supported"),
+        ("f(x: Any) -> str", "Any"),
+        ("f(x: int | str) -> str", "int | str"),
+        ("f(x: PILImage.Image) -> str", "Image is not supported"),
+        ("f(x: int = 'a') -> str", "must be int, not str"),
+        ("f(x: list[int] = []) -> str", "a default must be"),
+        ("f(x: Nowhere) -> str", "Nowhere"),
     ],
 )
-def test_signatures_that_cannot_be_offered(function: Any, text: str) -> None:
+def test_signatures_that_cannot_be_offered(header: str, text: str) -> None:
+    space: dict[str, Any] = {"Image": Image, "PILImage": PILImage, "Any": Any}
+    exec(f"from __future__ import annotations\ndef {header}:\n    'Doc.'", space)
     with pytest.raises(TypeError) as caught:
-        primitive(name="name")(function)
+        primitive(name="name")(space["f"])
     assert text in str(caught.value)
+    space["f"].__doc__ = None
+    with pytest.raises(TypeError, match="docstring"):
+        primitive(name="name")(space["f"])
 
 
 _TAKEN = ["class", "match", "len", "print", "answer", "images", "img", "Image", "TOP", "context"]

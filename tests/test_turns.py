@@ -9,16 +9,15 @@ import signal
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import lm_kit
-import numpy as np
 import pytest
-from engine_kit import BLUE, GREEN, RED
+from engine_kit import BLUE, GREEN, RED, forked
 from lm_kit import HEAD, gpt2, llama, mixed
 from openai_kit import Reply, Serve, completion
 from test_lm_joining import build as in_slots
@@ -35,7 +34,6 @@ from codevqa.models.blip.checkpoint import load_checkpoint
 from codevqa.models.causal_lm import TransformersLM
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 from codevqa.models.openai_lm import OpenAILM
-from codevqa.models.retrieval import ExampleIndex
 from codevqa.models.turn import Turn
 from codevqa.prompts import load
 from codevqa.writing.writer import Writer
@@ -218,10 +216,8 @@ def test_turns_are_given_in_the_order_of_asking_and_may_be_entered_again() -> No
     with turn, turn:
         threads = [threading.Thread(target=wait, args=(number,)) for number in range(5)]
         for thread in threads:
-            before = len(turn._lines[0].waiting)
             thread.start()
-            while len(turn._lines[0].waiting) == before:
-                time.sleep(0.001)
+            time.sleep(0.05)  # for it to come into the line
         assert turn.wanted and not came
     for thread in threads:
         thread.join()
@@ -336,53 +332,13 @@ async def _read(services: ModelServices) -> None:
 # -- processes ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def in_a_fork() -> Iterator[Callable[[Callable[[], object]], str]]:
-    """Runs something in a forked process; returns what it gives, or the error."""
-
-    def run(work: Callable[[], object]) -> str:
-        reading, writing = os.pipe()
-        child = os.fork()
-        if not child:
-            try:
-                said = str(work())
-            except BaseException as error:  # noqa: BLE001 - told to the parent
-                said = f"{type(error).__name__}: {error}"
-            os.write(writing, said.encode())
-            os._exit(0)
-        os.close(writing)
-        timer = threading.Timer(20, os.kill, (child, signal.SIGKILL))
-        timer.start()
-        with os.fdopen(reading) as told:
-            said = told.read()
-        os.waitpid(child, 0)
-        timer.cancel()
-        return said or "hung"
-
-    yield run
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_fork_says_that_it_cannot_use_what_was_loaded_before_it(
-    in_a_fork: Callable[[Callable[[], object]], str],
-) -> None:
+def test_a_fork_says_that_it_cannot_use_what_was_loaded_before_it() -> None:
     lm = lm_kit.build(llama)
     request = GenerationRequest("red", 3)
     lm.generate([request])
-    refused = in_a_fork(lambda: lm.generate([request]))
+    refused = forked(lambda: lm.generate([request]))
     assert refused.startswith(f"{SetupError.__name__}: A model") and "spawn" in refused
     server = OpenAILM("m", base_url="http://127.0.0.1:9/v1", api_key="k")
-    assert "spawn" in in_a_fork(lambda: server.generate([request]))
-
-    class Letters:
-        name = "letters"
-
-        def embed(self, sentences: Sequence[str]) -> Any:
-            return np.array([[one.count("s"), one.count("o")] for one in sentences], np.float32)
-
-    def nearest() -> tuple[int, ...]:
-        return ExampleIndex(Letters(), ["one", "seven"]).nearest("six", 1)
-
-    assert nearest() == (1,)
-    assert in_a_fork(nearest) == "(1,)"  # its thread is made anew
+    assert "spawn" in forked(lambda: server.generate([request]))
