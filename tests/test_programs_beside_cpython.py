@@ -132,7 +132,6 @@ LEFT_OUT = {
     "class A:\n    pass\na = A()\na.x = 1\ndel a.x\nanswer = 2": "Write x.pop(key), or give the name another value.",
     "from math import *\nanswer = sqrt(4)": "Import each name that you use.",
     "import re\nanswer = re.sub('a', lambda m: 'b', 'aa')": "Join what re.split returns, or use str.replace.",
-    "def f(a):\n    return {a: 1}\nanswer = f(images[0])": "Keep each picture's place instead: for i, im in enumerate(images).",
     "from collections import defaultdict\nd = defaultdict(lambda: query(img, 'a'))\nanswer = d['b']": "Call it before",
     "answer = {im: 1 for im in images}": "Use texts or numbers as keys.",
 }

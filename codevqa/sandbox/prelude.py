@@ -14,7 +14,7 @@ __all__ = ["PRELUDE", "READ", "READ_KEYED"]
 READ = """("", answer) if not (__wrong__ := __answer__(answer, Image)) else (__wrong__, None)"""
 """Expression that gives what is wrong with the value of ``answer``, empty text where nothing is, and the value."""
 READ_KEYED = "answer = vqa_out(answer)\n" + READ.replace("Image", "vqa_Handle")
-"""The same for a program that keeps pictures as keys."""
+"""The same for a program that may keep pictures as keys."""
 
 PRELUDE = """
 def map(function, *iterables, strict=False):

@@ -16,7 +16,6 @@ from itertools import chain
 
 from ..core.program_tree import parse
 from ..primitives import PrimitiveSet
-from .picture_keys import has_picture_keys
 from .stand_ins import MODULES, STAND_INS
 
 __all__ = ["Rewritten", "rewrite"]
@@ -53,7 +52,7 @@ class Rewritten:
 
     @property
     def keyed(self) -> bool:
-        """Whether it keeps pictures as keys."""
+        """Whether it may keep pictures as keys."""
         return "pictures" in self.needs
 
     @property
@@ -74,15 +73,12 @@ def rewrite(source: str, primitives: PrimitiveSet | None = None) -> Rewritten:
         primitives: what it may call, where it is going to run; nothing for the static check, which needs to see the
             calls of primitives as they are.
     """
-    forms = _has_forms(source)
-    hashes = primitives is not None and _KEYS.search(source) is not None
-    tree = parse(source) if forms or hashes else None
+    # Any dict or set may have pictures as keys, which handles of the interpreter cannot be.
+    keyed = primitives is not None and _KEYS.search(source) is not None
+    tree = parse(source) if keyed or _has_forms(source) else None
     if tree is None:
         return Rewritten(source)
     try:
-        keyed = primitives is not None and hashes and has_picture_keys(tree, primitives)
-        if not forms and not keyed:
-            return Rewritten(source)
         bound = set(_bound(tree))
         keyed = keyed and primitives is not None and bound.isdisjoint(primitives.names)
         edits = _Edits(source, tree, bound, frozenset(primitives.names if keyed and primitives else ()))

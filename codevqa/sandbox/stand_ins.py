@@ -197,7 +197,7 @@ def vqa_out(value, Image=Image, isinstance=isinstance, list=list, tuple=tuple, d
     return value
 """,
 }
-"""The pieces by name. A program that keeps pictures as keys holds an Image of its own, which can be hashed, around each
+"""The pieces by name. A program that may keep pictures as keys holds an Image of its own, which can be hashed, around each
 handle; only handles leave it."""
 
 TYPES = "".join(
