@@ -49,7 +49,9 @@ def once(text: str, known: set[str]) -> str:
     kept, before = [], []
     for option in re.split(r"\n(?=  -)", options):
         name, said = option.split()[0].rstrip(","), " ".join(option.split())
-        if said in known and name != "--help":
+        if name == "--help" and "Commands:" not in option:
+            continue
+        if said in known:
             before.append(name)
         else:
             kept.append(option)

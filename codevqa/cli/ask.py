@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Exit, Option
 
 from ..core.errors import InputError, ProgramError, SetupError
 from ..core.given_files import read_stdin, read_text
@@ -31,29 +31,15 @@ if TYPE_CHECKING:
 
 
 def ask(
-    images: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="IMAGE...", help="One picture, or several as a set. - reads standard input."),
-    ] = None,
-    question: Annotated[
-        str | None,
-        typer.Option(
-            "--question",
-            "-q",
-            help="The question, or a statement to judge. Without -q, type questions one after another.",
-        ),
-    ] = None,
+    images: Images = None,
+    question: Annotated[str | None, Option("--question", "-q", help="The question, or a statement to judge.")] = None,
     questions: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE.jsonl",
-            help='A file with one question a line: {"images": ["a.png"], "question": "..."}. Paths start at the file.'
-            " Prints one JSON line for each. - reads standard input.",
-        ),
+        Option(metavar="FILE.jsonl", help='One {"images": ["a.png"], "question": "..."} a line; prints JSON lines.'),
     ] = None,
     *,
     choice: Chosen,
-    method: Annotated[Method, typer.Option(help="pnpvqa is the baseline without a program.")] = "codevqa",
+    method: Annotated[Method, Option(help="pnpvqa is the baseline without a program.")] = "codevqa",
     shots: Shots = None,
     as_set: AsSet = False,
     trace: Trace = None,
@@ -78,7 +64,7 @@ def ask(
         file = read_questions(questions)
         with open_engine(choice, quiet) as vqa:
             failed = answer_file(vqa, file, options, evidence=evidence, quiet=quiet)
-        raise typer.Exit(1 if failed else 0)
+        raise Exit(1 if failed else 0)
     if question is None and STDIN in (images or ()):
         raise InputError("Standard input holds the picture, so you cannot type questions.", hint="Give -q QUESTION.")
     check_place(trace)
@@ -88,7 +74,7 @@ def ask(
 
         with open_engine(choice, quiet) as vqa:
             status = Conversation(vqa, pictures, options, trace, json, evidence, quiet).hold()
-        raise typer.Exit(status)
+        raise Exit(status)
     answer = _declined(pictures, question, options, choice)
     if answer is None:
         with open_engine(choice, quiet) as vqa:
@@ -98,11 +84,9 @@ def ask(
 
 
 def run(
-    program: Annotated[str, typer.Argument(metavar="PROGRAM.py", help="A program; - reads standard input.")],
-    images: Images,
-    question: Annotated[
-        str, typer.Option("--question", "-q", help="The question that the program answers, to be shown.")
-    ] = "",
+    program: Annotated[str, Argument(metavar="PROGRAM.py", help="A program; - reads standard input.")],
+    images: Images = None,
+    question: Annotated[str, Option("--question", "-q", help="The question that it answers, to be shown.")] = "",
     *,
     choice: Chosen,
     trace: Trace = None,
@@ -112,10 +96,10 @@ def run(
 ) -> None:
     """Run your own program over pictures."""
     needs("--evidence", evidence, "--json", json)
-    if program == STDIN and STDIN in images:
+    if program == STDIN and STDIN in (images or ()):
         raise InputError("Standard input cannot be the program and a picture.", hint="Put one of them in a file.")
     source = read_stdin() if program == STDIN else read_text(Path(program))
-    pictures = read_pictures(images)
+    pictures = read_pictures(images or ())
     check_place(trace)
     if question:
         _checked(question, choice)
@@ -135,10 +119,10 @@ def run(
 
 
 def prompt(
-    question: Annotated[str, typer.Option("--question", "-q", help="The question.")],
+    question: Annotated[str, Option("--question", "-q", help="The question.")],
     *,
     choice: Chosen,
-    selection: Annotated[str | None, typer.Option(help="How to pick examples: nearest, random or fixed.")] = None,
+    selection: Annotated[str | None, Option(help="How to pick examples: nearest, random or fixed.")] = None,
     shots: Shots = None,
     as_set: AsSet = False,
 ) -> None:
@@ -164,12 +148,7 @@ def prompt(
 
 
 def _checked(question: str, choice: Chosen) -> str:
-    """Returns a question as it would be asked.
-
-    Raises:
-        QuestionError: it is empty, too long, or no text.
-        InputError: the configuration is wrong.
-    """
+    """Returns a question as it would be asked; one that is empty, too long, or no text is refused."""
     from ..engine.question_run import checked_question
 
     return checked_question(question, choice.configure().settings)

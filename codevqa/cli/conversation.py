@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..core.errors import CodeVQAError, InputError
-from ..core.text import visible
 from .terminal import check_place, print_answer, source, warn, write_trace
 
 if TYPE_CHECKING:
@@ -24,8 +23,7 @@ _PROMPT = "codevqa> "
 _HELP = """\
 Type a question, or
   :open FILE...  ask about other pictures
-  :program       show the program of the last answer
-  :trace FILE    write the page of the last answer
+  :trace FILE    write the page of the last answer, with its program
   :quit          end; Ctrl-D too. Ctrl-C ends a question."""
 
 
@@ -42,7 +40,6 @@ class Conversation:
     quiet: bool = False
     last: Answer | None = None
     failed: bool = False
-    _told: bool = False
 
     def hold(self) -> int:
         """Answers until the input ends, or ``:quit``.
@@ -53,44 +50,28 @@ class Conversation:
         Raises:
             InputError: a script says nothing: a question was forgotten.
         """
-        typed = sys.stdin.isatty()
+        typed, told = sys.stdin.isatty(), False
         if typed and not self.quiet:
             print(_HELP, file=sys.stderr, flush=True)
         with suppress(ImportError):  # Windows
             import readline  # noqa: F401 - it lets input() edit a line, and bring back those before it
-        while (line := self._next(typed)) is not None:
+        while (line := _typed() if typed else sys.stdin.readline() or None) is not None:
             try:
+                told |= bool(line.strip())
                 if line.strip() and not self._obey(line.strip()):
                     break
             except KeyboardInterrupt:
                 if not typed:
                     raise
                 warn("interrupted")
-        if not (typed or self._told):
+        if not (typed or told):
             raise InputError("No question was given.", hint="Give -q QUESTION, or one question on each line.")
         return int(self.failed and not typed)
-
-    def _next(self, typed: bool) -> str | None:
-        """Returns the next line, None at the end of the input."""
-        if not typed:
-            return sys.stdin.readline() or None
-        while True:
-            try:
-                if sys.stdout.isatty():
-                    return input(_PROMPT)
-                print(_PROMPT, end="", file=sys.stderr, flush=True)  # standard output is for answers
-                return sys.stdin.readline() or None
-            except EOFError:
-                print(file=sys.stderr)
-                return None
-            except KeyboardInterrupt:  # leaves a line half typed
-                print(file=sys.stderr)
 
     def _obey(self, line: str) -> bool:
         """Does what a line says; returns whether to go on."""
         from ..core.images import load_pictures
 
-        self._told = True
         word, _, rest = line.partition(" ")
         try:
             match word:
@@ -100,41 +81,42 @@ class Conversation:
                     print(_HELP, file=sys.stderr, flush=True)
                 case ":open":
                     self.pictures = load_pictures([source(one) for one in _words(rest)])
-                case ":program":
-                    program = self._answered().program
-                    shown = program.source if program else "The baseline answered, without a program."
-                    print(visible(shown), file=sys.stderr, flush=True)
                 case ":trace":
+                    if self.last is None:
+                        raise InputError("Nothing has been answered yet.", hint="Ask something first.")
                     file = Path(*_words(rest, 1))
                     check_place(file)
-                    write_trace(self._answered(), file, self.quiet)
+                    write_trace(self.last, file, self.quiet)
                 case _ if word.startswith(":"):
                     raise InputError(f"No command {word}.", hint=":help lists them.")
                 case _:
-                    self._ask(line)
+                    self.last = self.vqa.ask(self.pictures, line, **self.options)
+                    print_answer(self.last, json=self.json, evidence=self.evidence, quiet=self.quiet)
+                    sys.stdout.flush()
+                    write_trace(self.last, self.trace, self.quiet)
         except CodeVQAError as error:
             self.failed = True
             warn(str(error))
         return True
 
-    def _ask(self, question: str) -> None:
-        self.last = self.vqa.ask(self.pictures, question, **self.options)
-        print_answer(self.last, json=self.json, evidence=self.evidence, quiet=self.quiet)
-        sys.stdout.flush()
-        write_trace(self.last, self.trace, self.quiet)
 
-    def _answered(self) -> Answer:
-        if self.last is None:
-            raise InputError("Nothing has been answered yet.", hint="Ask something first.")
-        return self.last
+def _typed() -> str | None:
+    """Returns the next line that is typed at a terminal, None at the end."""
+    while True:
+        try:
+            if sys.stdout.isatty():
+                return input(_PROMPT)
+            print(_PROMPT, end="", file=sys.stderr, flush=True)  # standard output is for answers
+            return sys.stdin.readline() or None
+        except EOFError:
+            print(file=sys.stderr)
+            return None
+        except KeyboardInterrupt:  # leaves a line half typed
+            print(file=sys.stderr)
 
 
 def _words(text: str, wanted: int | None = None) -> list[str]:
-    """Returns the files that a line names, quoted as in a shell.
-
-    Raises:
-        InputError: a quote is not closed, or there are more or fewer than are wanted.
-    """
+    """Returns the files that a line names, quoted as in a shell."""
     try:
         words = [os.path.expanduser(word) for word in shlex.split(text)]  # noqa: PTH111 - Path would mend an address
     except ValueError as error:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
+from typer import Argument, Exit, Option
 
 from ..core.errors import UnknownNameError
 from .options import Chosen, Config, LanguageModel, Quiet, Sets, chosen, needs
@@ -20,55 +20,34 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="gqa, covr, nlvr2, nlvr, vqav2 or okvqa.")],
-    data: Annotated[str, typer.Option(help="Folder of the downloaded data set, or hf://OWNER/NAME for its tables.")],
-    out: Annotated[Path, typer.Option(help="Folder of the run.")],
-    split: Annotated[
-        str | None, typer.Option(help="Split, such as testdev_balanced. Without it: the one that papers report.")
-    ] = None,
-    method: Annotated[
-        Literal["codevqa", "pnpvqa", "both"], typer.Option(help="pnpvqa is the baseline without a program.")
-    ] = "both",
-    limit: Annotated[
-        int | None, typer.Option(min=0, help="Ask at most this many questions. Can grow with --resume.")
-    ] = None,
-    offset: Annotated[int, typer.Option(min=0, help="Skip this many questions at the start.")] = 0,
-    sample: Annotated[
-        int | None, typer.Option(help="Ask a random sample of this many questions. Groups stay whole.")
-    ] = None,
-    sample_seed: Annotated[int | None, typer.Option(help="Seed of the sample.", show_default="0")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out, if there is one.")] = False,
-    retry_errors: Annotated[
-        bool, typer.Option("--retry-errors", help="With --resume: ask the questions again that could not be asked.")
-    ] = False,
+    dataset: Annotated[str, Argument(metavar="DATASET", help="gqa, covr, nlvr2, nlvr, vqav2 or okvqa.")],
+    data: Annotated[str, Option(help="Folder of the data set, or hf://OWNER/NAME for its tables.")],
+    out: Annotated[Path, Option(help="Folder of the run.")],
+    split: Annotated[str | None, Option(help="Default: the split that papers report.")] = None,
+    method: Annotated[Literal["codevqa", "pnpvqa", "both"], Option(help="pnpvqa is the baseline.")] = "both",
+    limit: Annotated[int | None, Option(min=0, help="Questions at most. Can grow with --resume.")] = None,
+    offset: Annotated[int, Option(min=0, help="Skip this many questions at the start.")] = 0,
+    sample: Annotated[int | None, Option(help="Draw this many questions at random. Groups stay whole.")] = None,
+    sample_seed: Annotated[int | None, Option(help="Seed of the sample.", show_default="0")] = None,
+    resume: Annotated[bool, Option("--resume", help="Continue the run in --out, if there is one.")] = False,
+    retry_errors: Annotated[bool, Option("--retry-errors", help="Ask again what could not be asked.")] = False,
     missing_pictures: Annotated[
-        Literal["stop", "skip"] | None,
-        typer.Option(help="stop before models load, or skip. The default is stop, and skip for a replay."),
+        Literal["stop", "skip"] | None, Option(help="Stop before models load, or skip the questions.")
     ] = None,
     max_failed: Annotated[
-        float, typer.Option(min=0, max=1, help="Exit with status 1 if a larger share of questions could not be asked.")
+        float, Option(min=0, max=1, help="Exit with status 1 if a larger share could not be asked.")
     ] = 0.05,
-    seed: Annotated[int | None, typer.Option(help="Seed for sampling captions.")] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Ask each question this many times, with seed, seed + 1, ...")] = 1,
-    workers: Annotated[int | None, typer.Option(help="Number of questions answered at once.")] = None,
-    variant: Annotated[str, typer.Option(help="Variant of the metric.")] = "",
-    evidence: Annotated[
-        Literal["calls", "full"], typer.Option(help="What to keep of each call; full adds maps and prompts.")
-    ] = "calls",
-    permutations: Annotated[
-        int | None, typer.Option(help="NLVR: how many of a statement's six pictures to ask.")
-    ] = None,
-    record: Annotated[bool, typer.Option("--record", help="Keep every model call in --out, for --replay.")] = False,
-    replay: Annotated[Path | None, typer.Option(help="Answer from a recorded run, without models.")] = None,
-    where: Annotated[
-        Literal["local", "ray"], typer.Option("--engine", help="ray opens an engine on each GPU or machine.")
-    ] = "local",
-    ray_address: Annotated[
-        str | None, typer.Option(help="HOST:PORT of a Ray cluster, or auto. Without it: Ray on this machine.")
-    ] = None,
-    ray_actors: Annotated[
-        int | None, typer.Option(help="Number of engines, up to four a GPU. Without it: one for each GPU or 4 CPUs.")
-    ] = None,
+    seed: Annotated[int | None, Option(help="Seed for sampling captions.")] = None,
+    seeds: Annotated[int, Option(min=1, help="Ask each question this many times, with seed, seed + 1, ...")] = 1,
+    workers: Annotated[int | None, Option(help="Number of questions answered at once.")] = None,
+    variant: Annotated[str, Option(help="Variant of the metric.")] = "",
+    evidence: Annotated[Literal["calls", "full"], Option(help="full keeps maps and prompts too.")] = "calls",
+    permutations: Annotated[int | None, Option(help="NLVR: how many of a statement's six pictures to ask.")] = None,
+    record: Annotated[bool, Option("--record", help="Keep every model call in --out, for --replay.")] = False,
+    replay: Annotated[Path | None, Option(help="Answer from a recorded run, without models.")] = None,
+    where: Annotated[Literal["local", "ray"], Option("--engine", help="ray: one on each GPU or machine.")] = "local",
+    ray_address: Annotated[str | None, Option(help="HOST:PORT of a Ray cluster, or auto. Default: here.")] = None,
+    ray_actors: Annotated[int | None, Option(help="Number of engines, up to four a GPU.")] = None,
     quiet: Quiet = False,
     *,
     choice: Chosen,
@@ -95,6 +74,12 @@ def evaluate(
     metric_for(opened.name, variant)  # a wrong name should not cost a run
     methods = methods_of(method)
     engine = engine_for(opened, choice.preset, choice.layers, record=out if record else None, replay=replay)
+    if where == "ray":
+        from ..eval.ray import evaluate as on_ray
+
+        spread: Callable[..., Store] = partial(on_ray, address=ray_address, actors=ray_actors, one_machine=record)
+    else:
+        from ..eval.run.runner import evaluate as spread
     if quiet:
         hush()
     else:
@@ -104,7 +89,7 @@ def evaluate(
         warn(f"{opened.name} {opened.split}: {', '.join(methods)} with {replay or choice.preset} into {out}")
     try:
         with Bar(quiet) as bar:
-            store = _runner(where, ray_address, ray_actors, record)(
+            store = spread(
                 engine,
                 opened,
                 out,
@@ -122,21 +107,10 @@ def evaluate(
             )
     except KeyboardInterrupt:
         warn(f"stopped; every finished row is in {out}. To go on: {_again()}")
-        raise typer.Exit(130) from None
+        raise Exit(130) from None
     if _failed_share(store) > max_failed:
         warn(f"more than --max-failed {max_failed:g}. When what was wrong is mended: {_again('--retry-errors')}")
-        raise typer.Exit(1)
-
-
-def _runner(where: str, address: str | None, actors: int | None, record: bool) -> Callable[..., Store]:
-    """Returns what evaluates: the engine of this process, or those that Ray spreads."""
-    if where == "ray":
-        from ..eval.ray import evaluate as spread
-
-        return partial(spread, address=address, actors=actors, one_machine=record)
-    from ..eval.run.runner import evaluate as run
-
-    return run
+        raise Exit(1)
 
 
 def _failed_share(store: Store) -> float:
@@ -155,16 +129,16 @@ def _again(*more: str) -> str:
 
 
 def reproduce(
-    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="gqa, covr or nlvr2.")],
-    data: Annotated[Path, typer.Option(help="Folder of the downloaded data set.")],
-    out: Annotated[Path | None, typer.Option(help="Folder of the run. Without it: runs/paper-DATASET.")] = None,
+    dataset: Annotated[str, Argument(metavar="DATASET", help="gqa, covr or nlvr2.")],
+    data: Annotated[Path, Option(help="Folder of the downloaded data set.")],
+    out: Annotated[Path | None, Option(help="Folder of the run. Default: runs/paper-DATASET.")] = None,
     language_model: LanguageModel = None,
     release: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="A checkout of the paper's release, for its prompts.")
+        Path | None, Option(metavar="FOLDER", help="A checkout of the paper's release, for its prompts.")
     ] = None,
-    plan: Annotated[bool, typer.Option("--plan", help="Only say what the run takes.")] = False,
-    split: Annotated[str | None, typer.Option(help="Another split than the paper's.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Ask at most this many questions.")] = None,
+    plan: Annotated[bool, Option("--plan", help="Only say what the run takes.")] = False,
+    split: Annotated[str | None, Option(help="Another split than the paper's.")] = None,
+    limit: Annotated[int | None, Option(min=1, help="Ask at most this many questions.")] = None,
     config: Config = None,
     sets: Sets = None,
     quiet: Quiet = False,
@@ -205,7 +179,7 @@ def reproduce(
             )
     except KeyboardInterrupt:
         warn(f"stopped; every finished row is in {folder}. The same command goes on")
-        raise typer.Exit(130) from None
+        raise Exit(130) from None
     with store:
         print("\n".join(["", *table_lines(store)]))
     print(write([folder]).page)

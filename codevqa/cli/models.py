@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from typer import Argument, Exit, Option
 
 from .options import Chosen, Config, Json, LanguageModel, Sets, chosen, needs
 from .terminal import warn
@@ -105,11 +105,11 @@ def _part(spec: str | None) -> dict[str, Any]:
 
 
 def download(
-    preset: Annotated[str, typer.Argument(metavar="PRESET", help="base, large, paper, or a file such as my.toml.")],
+    preset: Annotated[str, Argument(metavar="PRESET", help="base, large, paper, or a file such as my.toml.")],
     config: Config = None,
     language_model: LanguageModel = None,
     sets: Sets = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be downloaded, with sizes.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only list what would be downloaded, with sizes.")] = False,
 ) -> None:
     """Download the models of a preset, to use it without a network.
 
@@ -135,11 +135,9 @@ def download(
 
 
 def convert(
-    file: Annotated[Path, typer.Argument(metavar="FILE.pth", help="A BLIP matcher or captioner as LAVIS saves it.")],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to create.")],
-    vocabulary: Annotated[
-        Path | None, typer.Option(help="Its vocab.txt. Without it: bert-base-uncased's, from the hub.")
-    ] = None,
+    file: Annotated[Path, Argument(metavar="FILE.pth", help="A BLIP matcher or captioner as LAVIS saves it.")],
+    out: Annotated[Path, Argument(metavar="OUT", help="Folder to create.")],
+    vocabulary: Annotated[Path | None, Option(help="Its vocab.txt. Default: bert-base-uncased's.")] = None,
 ) -> None:
     """Convert a LAVIS checkpoint to a folder that blip: loads."""
     from ..models.blip.lavis_names import convert_lavis
@@ -149,13 +147,9 @@ def convert(
 
 
 def lavis(
-    action: Annotated[
-        Literal["status", "install"], typer.Argument(help="status says whether it is installed.")
-    ] = "status",
-    python: Annotated[str | None, typer.Option(help="A Python 3.10 or 3.11.")] = None,
-    folder: Annotated[
-        Path | None, typer.Option(help="Its folder. Without it: CODEVQA_LAVIS, or codevqa/lavis in your cache.")
-    ] = None,
+    action: Annotated[Literal["status", "install"], Argument(help="Look whether it is there, or install.")] = "status",
+    python: Annotated[str | None, Option(help="A Python 3.10 or 3.11.")] = None,
+    folder: Annotated[Path | None, Option(help="Default: $CODEVQA_LAVIS, or codevqa/lavis in your cache.")] = None,
 ) -> None:
     """Check or install LAVIS 1.0.2, for the back end lavis.
 
@@ -170,7 +164,7 @@ def lavis(
     found = environment.versions(at)
     if not found:
         print(f"LAVIS is not at {at}: codevqa lavis install")
-        raise typer.Exit(1)
+        raise Exit(1)
     print(f"{at}: " + ", ".join(f"{name} {version}" for name, version in found.items()))
     if at != environment.folder():
         print(f"Set {environment.VARIABLE}={at} to use it.")

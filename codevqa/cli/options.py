@@ -9,66 +9,55 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from typer import Argument, Option
 
 from ..core.errors import InputError
 
 if TYPE_CHECKING:
     from ..presets.configuration import Configuration, Layer
 
-Preset = Annotated[
-    str | None,
-    typer.Option(help="mini, base, large, paper, or a file such as my.toml. Without it: $CODEVQA_PRESET, or mini."),
-]
-Config = Annotated[
-    Path | None, typer.Option(metavar="FILE.toml", help="Read values from a file, as 'codevqa config' prints them.")
-]
-Compat = Annotated[str | None, typer.Option(help="release: do what the paper's released code does.")]
+Preset = Annotated[str | None, Option(help="mini, base, large, paper, or a file. Default: $CODEVQA_PRESET, or mini.")]
+Config = Annotated[Path | None, Option(metavar="FILE.toml", help="Read values that 'codevqa config' printed.")]
+Compat = Annotated[str | None, Option(help="release: do what the paper's released code does.")]
 LanguageModel = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--language-model",
         "--lm",
-        help="Use another language model: transformers:ID, transformers-int8:ID, openai:NAME or"
-        " openai-completion:NAME. Without it: $CODEVQA_LANGUAGE_MODEL. OPENAI_BASE_URL and OPENAI_API_KEY name the"
-        " server.",
+        help="transformers:ID, transformers-int8:ID, openai:NAME or openai-completion:NAME. Default:"
+        " $CODEVQA_LANGUAGE_MODEL, or the preset's. OPENAI_BASE_URL and OPENAI_API_KEY name the server.",
     ),
 ]
 Prompts = Annotated[
-    str | None, typer.Option("--prompts", "--dataset", help="Prompt set: gqa, nlvr2, ..., a folder or a file.")
+    str | None, Option("--prompts", "--dataset", help="Prompt set: gqa, nlvr2, ..., a folder or a file.")
 ]
-PromptForm = Annotated[
-    str | None,
-    typer.Option(help="Form of prompts: chat, completion (the paper's), or auto, which suits the language model."),
-]
+PromptForm = Annotated[str | None, Option(help="Form of prompts: auto, chat, or completion (the paper's).")]
 Sets = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="NAME=VALUE",
-        help="Set one value, such as query.captions=3; repeatable. 'codevqa config' lists all names.",
-    ),
+    Option("--set", metavar="NAME=VALUE", help="Set one value that 'codevqa config' lists; repeatable."),
 ]
 Images = Annotated[
-    list[str], typer.Argument(metavar="IMAGE...", help="One picture, or several as a set. - reads standard input.")
+    list[str] | None, Argument(metavar="IMAGE...", help="One picture, or several as a set. - is standard input.")
 ]
-Trace = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE.html",
-        help="Write a self-contained page too: the pictures, the program with the value at each line, and the evidence"
-        " behind each call.",
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Evidence = Annotated[bool, typer.Option("--evidence", help="With --json: add captions, maps and prompts of each call.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress on standard error.")]
-Shots = Annotated[int | None, typer.Option(min=0, help="Number of examples in the prompt.")]
-AsSet = Annotated[bool, typer.Option("--as-set", help="Treat even one picture as a set.")]
+Trace = Annotated[Path | None, Option(metavar="FILE.html", help="Write a page that shows how the answer came about.")]
+Json = Annotated[bool, Option("--json", help="Print one JSON object.")]
+Evidence = Annotated[bool, Option("--evidence", help="With --json: add captions, maps and prompts of each call.")]
+Quiet = Annotated[bool, Option("--quiet", help="Show no progress on standard error.")]
+Shots = Annotated[int | None, Option(min=0, help="Number of examples in the prompt.")]
+AsSet = Annotated[bool, Option("--as-set", help="Treat even one picture as a set.")]
 Method = Literal["codevqa", "pnpvqa"]
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")]
-Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.")]
+Run = Annotated[Path, Argument(metavar="RUN", help="Folder of a run.")]
+Runs = Annotated[list[Path], Argument(metavar="RUN...", help="Folders of runs.")]
 
+_CHOOSING: Mapping[str, Any] = {
+    "preset": Preset,
+    "config": Config,
+    "compat": Compat,
+    "language_model": LanguageModel,
+    "prompts": Prompts,
+    "form": PromptForm,
+    "sets": Sets,
+}
 _SETS: Mapping[str, tuple[str, ...]] = {
     "language_model": ("language_model",),
     "form": ("writer.form", "query.form"),
@@ -89,11 +78,7 @@ class Chosen:
     layers: tuple[Layer, ...] = ()
 
     def configure(self) -> Configuration:
-        """Puts the configuration together. Loads no model.
-
-        Raises:
-            InputError: no such name, or a value that it cannot have.
-        """
+        """Puts the configuration together. Loads no model."""
         from ..presets.configuration import configure
 
         return configure(self.preset, self.layers)
@@ -118,12 +103,7 @@ def chosen(
     sets: list[str] | None = None,
     **values: object,
 ) -> Chosen:
-    """Returns what the options choose: each over those before it, the environment over ``--config``.
-
-    Raises:
-        InputError: the file cannot be read, or ``--set`` has no name and value.
-        UnknownNameError: nothing to be compatible with has that name.
-    """
+    """Returns what the options choose: each over those before it, the environment over ``--config``."""
     from ..presets.compat import compat_layer
     from ..presets.configuration import Layer, read_file
     from ..presets.fields import Text
@@ -157,28 +137,18 @@ def choosing(command: Callable[..., None]) -> Callable[..., None]:
     own = inspect.signature(command, eval_str=True)
     if "choice" not in own.parameters:
         return command
-    options = {
-        "preset": Preset,
-        "config": Config,
-        "compat": Compat,
-        "language_model": LanguageModel,
-        "prompts": Prompts,
-        "form": PromptForm,
-        "sets": Sets,
-    }
     parameters = []
     for parameter in own.parameters.values():
         if parameter.name == "choice":
-            kind = inspect.Parameter.KEYWORD_ONLY
             parameters += [
-                inspect.Parameter(name, kind, default=None, annotation=hint) for name, hint in options.items()
+                inspect.Parameter(name, parameter.KEYWORD_ONLY, default=None, annotation=hint)
+                for name, hint in _CHOOSING.items()
             ]
         else:
-            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            parameters.append(parameter.replace(kind=parameter.KEYWORD_ONLY))
 
     def full(**given: Any) -> None:
-        choice = chosen(**{name: given.pop(name) for name in options})
-        command(choice=choice, **given)
+        command(choice=chosen(**{name: given.pop(name) for name in _CHOOSING}), **given)
 
     full.__name__, full.__doc__ = command.__name__, command.__doc__
     full.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
@@ -187,10 +157,6 @@ def choosing(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def needs(option: str, given: object, other: str, present: object) -> None:
-    """Refuses an option that would do nothing.
-
-    Raises:
-        InputError: it is given without the other.
-    """
+    """Refuses an option that would do nothing without another."""
     if given and not present:
         raise InputError(f"{option} does nothing without {other}.", hint="Give both, or neither.")

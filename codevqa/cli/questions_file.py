@@ -33,11 +33,7 @@ class QuestionsFile:
 
 
 def read_questions(name: str) -> QuestionsFile:
-    """Reads a file of questions; ``-`` is standard input, whose pictures lie in the current folder.
-
-    Raises:
-        InputError: it cannot be read, or is empty.
-    """
+    """Reads a file of questions; ``-`` is standard input, whose pictures lie in the current folder."""
     lines = tuple(read_lines(read_stdin() if name == STDIN else read_text(Path(name))))
     if not lines:
         raise InputError(
@@ -94,11 +90,7 @@ def _ended(question: str, course: Watch | ErrorRecord) -> Answer:
 
 
 def _parse(line: str, name: str, number: int) -> tuple[Sequence[str], str]:
-    """Returns the pictures and the question of a line; what else it says is its writer's own.
-
-    Raises:
-        InputError: it says no such thing.
-    """
+    """Returns the pictures and the question of a line; what else it says is its writer's own."""
     data = parse_json(line, name, number)
     given: Any = data if isinstance(data, dict) else {}
     images, question = given.get("images"), given.get("question")

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from ..core.text import visible
 from .options import Json, Method, Run, Runs, needs
@@ -15,22 +15,16 @@ from .terminal import warn
 
 Cluster = Annotated[
     str,
-    typer.Option(
-        metavar="BY",
-        help="Cluster of a question, for intervals and tests: question, pictures, text, or a group or field of the data"
-        " set; else the data set's own.",
-    ),
+    Option(metavar="BY", help="What questions share: question, pictures, text, or a group or field."),
 ]
 
 
 def mini_data(
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to create.")],
-    images: Annotated[int, typer.Option(help="Pictures, sets and pairs of each split; train has twice as many.")] = 120,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same bytes.")] = 0,
-    splits: Annotated[
-        str, typer.Option(help="Splits to write, separated by commas.")
-    ] = "train,val,test,test_combinations,test_wording",
-    force: Annotated[bool, typer.Option("--force", help="Replace a folder that this command wrote before.")] = False,
+    out: Annotated[Path, Argument(metavar="OUT", help="Folder to create.")],
+    images: Annotated[int, Option(help="Pictures of each split; train has twice as many.")] = 120,
+    seed: Annotated[int, Option(help="The same seed gives the same bytes.")] = 0,
+    splits: Annotated[str, Option(help="With commas between.")] = "train,val,test,test_combinations,test_wording",
+    force: Annotated[bool, Option("--force", help="Replace a folder of this command.")] = False,
 ) -> None:
     """Write drawn data sets in the formats of GQA, COVR and NLVR2."""
     from ..miniworld.export import write
@@ -41,7 +35,7 @@ def mini_data(
         print(f"{count:>7} {name}")
 
 
-def merge(runs: Runs, out: Annotated[Path, typer.Option(help="Folder of the new run.")]) -> None:
+def merge(runs: Runs, out: Annotated[Path, Option(help="Folder of the new run.")]) -> None:
     """Merge runs of one data set.
 
     Merges shards made with --offset and --limit, and runs with other seeds.
@@ -58,10 +52,10 @@ def merge(runs: Runs, out: Annotated[Path, typer.Option(help="Folder of the new 
 
 def export(
     run: Run,
-    format: Annotated[str, typer.Option(help="jsonl, gqa, vqa, nlvr, nlvr2, inspect or lmms-eval.")],
-    out: Annotated[Path, typer.Option(help="File to write, or the folder for lmms-eval.")],
-    method: Annotated[Method | None, typer.Option(help="Without it: all for jsonl, codevqa for others.")] = None,
-    repeat: Annotated[int, typer.Option(min=0, help="Which repetition, from 0.")] = 0,
+    format: Annotated[str, Option(help="jsonl, gqa, vqa, nlvr, nlvr2, inspect or lmms-eval.")],
+    out: Annotated[Path, Option(help="File to write, or the folder for lmms-eval.")],
+    method: Annotated[Method | None, Option(help="Without it: all for jsonl, codevqa for others.")] = None,
+    repeat: Annotated[int, Option(min=0, help="Which repetition, from 0.")] = 0,
 ) -> None:
     """Write a run's answers to a file in another program's format."""
     from ..eval.report.exports import export as write
@@ -74,22 +68,18 @@ def export(
 
 def report(
     runs: Runs,
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where to write; one run's report goes into its own folder.")
-    ] = None,
-    browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
-    data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder of the data set, if it moved since the run.")
-    ] = None,
+    out: Annotated[Path | None, Option(metavar="DIR", help="Where to write. Default: one run's own folder.")] = None,
+    browser: Annotated[bool, Option("--open", help="Open the page in the browser.")] = False,
+    data: Annotated[Path | None, Option(metavar="DIR", help="Folder of the data set, if it moved.")] = None,
     scene_graphs: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Scene graphs to judge steps by. Without it: those beside the questions."),
+        Option(metavar="FILE", help="Scene graphs to judge steps by."),
     ] = None,
     complete_graphs: Annotated[
-        bool, typer.Option("--complete-graphs", help="The scene graphs list everything there is in their pictures.")
+        bool, Option("--complete-graphs", help="Scene graphs list everything that there is.")
     ] = False,
-    price_prompt: Annotated[float | None, typer.Option(min=0, help="Price of a million prompt tokens.")] = None,
-    price_completion: Annotated[float | None, typer.Option(min=0, help="Price of a million completion tokens.")] = None,
+    price_prompt: Annotated[float | None, Option(min=0, help="Price of a million prompt tokens.")] = None,
+    price_completion: Annotated[float | None, Option(min=0, help="Price of a million completion tokens.")] = None,
     cluster: Cluster = "",
     json: Json = False,
 ) -> None:
@@ -124,10 +114,10 @@ def report(
 
 
 def diff(
-    first: Annotated[Path, typer.Argument(metavar="RUN", help="The run compared with.")],
-    second: Annotated[Path, typer.Argument(metavar="RUN", help="The run that is judged.")],
-    method: Annotated[Method, typer.Option(help="Whose answers.")] = "codevqa",
-    examples: Annotated[int, typer.Option(min=0, help="Changed questions of each kind to show.")] = 3,
+    first: Annotated[Path, Argument(metavar="RUN", help="The run compared with.")],
+    second: Annotated[Path, Argument(metavar="RUN", help="The run that is judged.")],
+    method: Annotated[Method, Option(help="Whose answers.")] = "codevqa",
+    examples: Annotated[int, Option(min=0, help="Changed questions of each kind to show.")] = 3,
     json: Json = False,
     cluster: Cluster = "",
 ) -> None:

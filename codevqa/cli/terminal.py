@@ -35,12 +35,7 @@ def warn(message: str) -> None:
 
 
 def read_pictures(words: Iterable[str]) -> tuple[Picture, ...]:
-    """Reads the pictures that a command names; ``-`` is standard input.
-
-    Raises:
-        ImageError: there is none, or one cannot be used.
-        InputError: one is a web address.
-    """
+    """Reads the pictures that a command names; ``-`` is standard input."""
     from ..core.images import MAX_BYTES, decode_picture, load_pictures
 
     return load_pictures(
@@ -52,11 +47,7 @@ def read_pictures(words: Iterable[str]) -> tuple[Picture, ...]:
 
 
 def source(word: str, folder: Path = Path()) -> Path:
-    """Returns the file that a word names, below the folder unless its path is absolute.
-
-    Raises:
-        InputError: it is a web address.
-    """
+    """Returns the file that a word names, below the folder unless its path is absolute."""
     if word.lower().startswith(("http://", "https://")):
         raise InputError(
             f"{word} is a web address, not a file.", hint="Download the picture: curl ADDRESS | codevqa ask - ..."
@@ -148,11 +139,7 @@ def print_printed(answer: Answer) -> None:
 
 
 def check_place(trace: Path | None) -> None:
-    """Checks, before any model is loaded, that a page can be written, and replaces nothing but another page.
-
-    Raises:
-        InputError: it cannot.
-    """
+    """Checks, before any model is loaded, that a page can be written, and replaces nothing but another page."""
     if trace is None:
         return
     try:
@@ -180,11 +167,7 @@ def _is_page(file: Path) -> bool:
 
 
 def write_trace(answer: Answer, trace: Path | None, quiet: bool) -> None:
-    """Writes the page of an answer, where one is wanted.
-
-    Raises:
-        SetupError: it cannot be written.
-    """
+    """Writes the page of an answer, where one is wanted."""
     if trace is not None:
         answer.save_html(trace)
         if not quiet:
