@@ -24,7 +24,6 @@ from codevqa.core.errors import InputError
 from codevqa.eval import Store, evaluate
 from codevqa.eval.report.cost import Price
 from codevqa.eval.report.table import summary_lines, summary_of
-from codevqa.eval.task import Row
 from codevqa.models.base import GenerationRequest, Models
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 from codevqa.models.turn import Turn
@@ -167,17 +166,11 @@ def test_what_is_no_cost_is_damage(tmp_path: Path) -> None:
 def test_a_right_answer_costs_what_all_answers_cost_over_those_that_are_right(tmp_path: Path) -> None:
     with fake_engine() as vqa:
         evaluate(vqa, Numbered(tmp_path, 4), tmp_path / "run", methods=["pnpvqa"]).close()
-    with Store.open(tmp_path / "run") as store:
-        rows: list[Row] = list(store.rows("pnpvqa"))
+    cost = {"prompt_tokens": 1000, "completion_tokens": 100}
     with Store.open(tmp_path / "run", writable=True) as store:
-        for row in rows[:3]:  # one of four stays right
-            example = store.example(row.id)
-            assert example is not None
-            cost = {"prompt_tokens": 1000, "completion_tokens": 100}
-            store.add(example, [dataclasses.replace(row, prediction="no", trace={**row.trace, "cost": cost})])
-        example = store.example(rows[3].id)
-        assert example is not None
-        store.add(example, [dataclasses.replace(rows[3], trace={**rows[3].trace, "cost": cost})])
+        for place, (example, row) in enumerate(list(store.pairs("pnpvqa"))):
+            answer = "no" if place else row.prediction  # one of four stays right
+            store.add(example, [dataclasses.replace(row, prediction=answer, trace={**row.trace, "cost": cost})])
     page = read(tmp_path / "run", price=Price(prompt=2.0, completion=30.0)).text
     # 1,000 x 2 + 100 x 30 over a million: 0.005 a question, four of them for one that is right
     assert re.search(r"1,000 100 .*0\.005 0\.02 ", page)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from eval_kit import PROGRAM, Broken, Counted, Instant, Numbered, environment, fake_engine
+from PIL import Image
 
 from codevqa import CodeVQA
 from codevqa.core.errors import EngineClosedError, InputError, ModelError
@@ -98,13 +99,12 @@ def test_what_cannot_be_asked_is_a_row_with_its_error(tmp_path: Path) -> None:
         assert "missing.png" in rows[1].message and "\n" not in rows[1].message
 
 
-@pytest.mark.slow
-def test_of_ten_thousand_questions_exactly_those_fail_whose_model_fails(tmp_path: Path) -> None:
+def test_of_many_questions_exactly_those_fail_whose_model_fails(tmp_path: Path) -> None:
     def number(request: GenerationRequest) -> str:
         return str(re.findall(r"Is thing (\d+) red", str(request.prompt))[-1])
 
     def fails(part: str, number: str) -> bool:
-        return hashlib.sha256(f"{part} {number}".encode()).digest()[0] < 2  # one in 128
+        return hashlib.sha256(f"{part} {number}".encode()).digest()[0] < 8  # one in 32
 
     def write(request: GenerationRequest) -> str:
         if fails("writer", number(request)):
@@ -116,7 +116,7 @@ def test_of_ten_thousand_questions_exactly_those_fail_whose_model_fails(tmp_path
             raise ModelError("Out of memory.")
         return " yes\n"
 
-    count = 10_000
+    count = 400
     with (
         fake_engine(write, read, workers=32) as vqa,
         evaluate(vqa, Numbered(tmp_path, count), tmp_path / "run", methods=("codevqa",)) as store,
@@ -125,11 +125,11 @@ def test_of_ten_thousand_questions_exactly_those_fail_whose_model_fails(tmp_path
     failed = {row.id for row in rows if row.error is not None}
     assert len(rows) == count and all((row.prediction == "yes") is (row.id not in failed) for row in rows)
     assert failed == {f"{n:06}" for n in range(count) if fails("writer", str(n)) or fails("reader", str(n))}
-    assert 100 < len(failed) < 250 and {row.error for row in rows if row.error} == {"ModelError"}
+    assert 10 < len(failed) < 50 and {row.error for row in rows if row.error} == {"ModelError"}
 
 
 def test_a_model_that_fails_for_every_question_ends_the_run_without_rows(tmp_path: Path) -> None:
-    for count in (1, 2000):
+    for count in (1, 400):
         reads: list[str] = []
 
         def read(request: GenerationRequest, reads: list[str] = reads) -> str:
@@ -161,8 +161,6 @@ def test_a_model_that_fails_for_one_question_is_that_question_s_row(tmp_path: Pa
 
 
 def test_pictures_in_memory_and_a_running_loop(tmp_path: Path) -> None:
-    from PIL import Image
-
     class InMemory(Numbered):
         def __iter__(self) -> Iterator[Example]:
             for example in super().__iter__():
@@ -226,7 +224,7 @@ with fake_engine() as vqa:
     )
     assert done.stdout.startswith(f"Cannot write the run {tmp_path / 'run'}: ") and done.stdout.count("\n") == 1
     with Store.open(tmp_path / "run") as store:
-        assert sum(store.counts().values()) >= 64
+        assert sum(store.counts().values()) >= 20
 
 
 MEMORY = """
@@ -241,11 +239,11 @@ print(*peaks(folder, count))
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc to read resident memory")
 def test_memory_does_not_grow_with_the_data_set(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", MEMORY, str(tmp_path), "50000"]
+    command = [sys.executable, "-c", MEMORY, str(tmp_path), "20000"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=500)
     early, late = map(int, done.stdout.split())
-    # Kept, 45,000 examples and rows would take over 40,000.
-    assert late - early < 16_000, f"{early} KiB after 5,000 examples, {late} KiB after 50,000"
+    # Kept, 18,000 examples and rows would take over 16,000.
+    assert late - early < 8_000, f"{early} KiB after 2,000 examples, {late} KiB after 20,000"
 
 
 @pytest.mark.parametrize("wrong", [{"methods": []}, {"seeds": 0}, {"seeds": ()}, {"offset": -1}, {"limit": -1}])

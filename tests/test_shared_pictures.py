@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from eval_kit import Numbered, fake_engine
+from eval_kit import Numbered
 from PIL import Image
 
 from codevqa.core.errors import ImageError
 from codevqa.core.images import load_picture
 from codevqa.eval.run import shared_pictures
-from codevqa.eval.run.local import LocalAnswerer
 from codevqa.eval.run.shared_pictures import SharedPictures
-from codevqa.eval.task import Example, Held, PictureFile
+from codevqa.eval.task import Held, PictureFile
 
 
 def test_a_picture_is_decoded_once_while_questions_are_about_it(
@@ -56,11 +55,6 @@ def test_a_picture_that_cannot_be_read_is_tried_again(tmp_path: Path) -> None:
     assert pictures.load(file).pixels.size == (8, 8)
 
 
-def test_an_evaluation_shares_files_and_nothing_that_is_known_by_its_name_alone(tmp_path: Path) -> None:
-    with fake_engine() as vqa:
-        ask = LocalAnswerer(vqa, (0,))
-        file = next(iter(Numbered(tmp_path, 1))).images[0]
-        held = [Held("same", Image.new("RGB", (8, 8), colour)) for colour in ("red", "blue")]
-        first, second = (ask.pictures(Example(str(n), "Is it?", (file, held[n]), "set")) for n in (0, 1))
-    assert first[0] is second[0]
-    assert first[1].key != second[1].key
+def test_pictures_in_memory_are_not_shared_by_their_name(tmp_path: Path) -> None:
+    red, blue = (SharedPictures().load(Held("same", Image.new("RGB", (8, 8), color))) for color in ("red", "blue"))
+    assert red.key != blue.key

@@ -32,8 +32,8 @@ def evaluate(
     resume: Annotated[bool, Option("--resume", help="Continue the run in --out, if there is one.")] = False,
     retry_errors: Annotated[bool, Option("--retry-errors", help="Ask again what could not be asked.")] = False,
     missing_pictures: Annotated[
-        Literal["stop", "skip"] | None, Option(help="Stop before models load, or skip the questions.")
-    ] = None,
+        Literal["stop", "skip"], Option(help="Stop before models load, or skip the questions.")
+    ] = "stop",
     max_failed: Annotated[
         float, Option(min=0, max=1, help="Exit with status 1 if a larger share could not be asked.")
     ] = 0.05,
@@ -103,7 +103,7 @@ def evaluate(
                 evidence=evidence,
                 progress=bar,
                 retry_errors=retry_errors,
-                missing_pictures=missing_pictures or ("stop" if replay is None else "skip"),
+                missing_pictures=missing_pictures,
             )
     except KeyboardInterrupt:
         warn(f"stopped; every finished row is in {out}. To go on: {_again()}")

@@ -6,23 +6,15 @@ imported.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Literal, TypeAlias, TypedDict
 
 Average: TypeAlias = Literal["words", "all"]
 
 
-class FeatureOptions(TypedDict, total=False):
-    """Where vision features are kept."""
-
+class _BlipOptions(TypedDict, total=False):
     feature_cache_bytes: int
     """Bytes of vision features kept in memory."""
-    feature_cache_dir: str | os.PathLike[str] | None
-    """Folder where vision features are kept beyond the run; None keeps none."""
-
-
-class _BlipOptions(FeatureOptions, total=False):
     fast: bool
     """False computes through transformers' own forward passes: slower, and the same numbers up to rounding. What the
     fast ones do not fit goes through those anyway, with a warning."""

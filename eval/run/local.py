@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 from ...core.answer import Answer
 from ...core.errors import CodeVQAError, InputError, ReplayMissError, ServerError, SetupError
-from ...core.images import Picture, load_pictures
+from ...core.images import Picture
 from ...core.together import together
 from ...engine.codevqa import CodeVQA
 from ..task import Example, Job, Row
-from .provenance import trace
 from .request import KeptEvidence
 from .shared_pictures import SharedPictures
 
 __all__ = ["LocalAnswerer", "failed"]
+
+_COLUMNS = ("question", "answer", "program", "fallback", "error", "seconds", "models", "method", "tokens", "warnings")
+"""Keys of an answer that a row has columns for, or that belong to the run."""
+_LONG = ("relevance", "patches", "prompt")
 
 
 class LocalAnswerer:
@@ -43,21 +47,10 @@ class LocalAnswerer:
     async def __call__(self, example: Example, jobs: Sequence[Job]) -> list[Row]:
         """Returns one row a job; the pictures are loaded once for all of them."""
         try:
-            pictures = await asyncio.to_thread(self.pictures, example)
+            pictures = await asyncio.to_thread(lambda: tuple(map(self._shared.load, example.images)))
         except InputError as error:
             return [failed(example, job, error) for job in jobs]
         return await together(self._row(example, pictures, job) for job in jobs)
-
-    def pictures(self, example: Example) -> tuple[Picture, ...]:
-        """Loads the pictures of an example, through the engine where it keeps a record of them.
-
-        Raises:
-            ImageError: one is missing or unreadable.
-        """
-        load = getattr(self.engine, "load", None)
-        if load is not None or not example.images:
-            return load_pictures(load(example) if load is not None else ())
-        return tuple(map(self._shared.load, example.images))
 
     async def _row(self, example: Example, pictures: Sequence[Picture], job: Job) -> Row:
         method, repeat = job
@@ -69,20 +62,17 @@ class LocalAnswerer:
             raise
         except CodeVQAError as error:
             return failed(example, job, error)
-        return self._answered(example, job, answer)
-
-    def _answered(self, example: Example, job: Job, answer: Answer) -> Row:
-        error = answer.error
+        wrong = answer.error
         return Row(
             id=example.id,
-            method=job[0],
-            repeat=job[1],
+            method=method,
+            repeat=repeat,
             prediction=answer.text,
             fallback=answer.fallback,
-            error=error.type if error else None,
-            message=error.message if error else "",
+            error=wrong.type if wrong else None,
+            message=wrong.message if wrong else "",
             program=answer.program.source if answer.program else None,
-            trace=trace(answer, full=self.evidence == "full"),
+            trace=_trace(answer, full=self.evidence == "full"),
             seconds=answer.seconds,
             tokens=answer.tokens,
         )
@@ -92,3 +82,22 @@ def failed(example: Example, job: Job, error: CodeVQAError) -> Row:
     """Returns the row of an example that could not be answered."""
     shown = error.record()
     return Row(example.id, job[0], job[1], "", error=shown.type, message=shown.message)
+
+
+def _trace(answer: Answer, *, full: bool = False) -> dict[str, Any]:
+    """Returns calls, failed attempts and the baseline's evidence; maps, patches and prompts only in full."""
+    shown = answer.to_dict()
+    kept = {key: value for key, value in shown.items() if key not in _COLUMNS}
+    for call in kept["calls"]:
+        # What these say depends on what was asked before, and a run that was broken off asks in another order.
+        del call["remembered"], call["ahead"]
+    if not full:
+        for item in (*kept["baseline"], *(item for call in kept["calls"] for item in call["evidence"])):
+            for name in _LONG:
+                item.pop(name, None)
+        for program in (kept["written"], *(attempt["program"] for attempt in kept["attempts"])):
+            if program is not None:
+                del program["prompt"]
+    if kept["written"] is not None:
+        del kept["written"]["source"], kept["written"]["question"]  # columns of the row and of the example
+    return kept

@@ -93,8 +93,6 @@ def _end(info: RunInfo) -> float:
 
 
 def _copy(store: Store, merged: Store) -> None:
-    for session in store.sessions():
-        merged.begin_session(**session)
     if (pace := store.pace()) is not None:
         merged.end_session(pace)
     for method, repeat in store.counts():

@@ -1,4 +1,4 @@
-"""What a run is told apart by: its settings, prompts, models and data, and what is kept of each answer."""
+"""What a run is told apart by: its settings, prompts, models and data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from ... import __version__
-from ...core.answer import Answer
 from ...core.errors import SetupError
 from ...engine.codevqa import CodeVQA
 from ...presets.configuration import public
@@ -26,15 +25,12 @@ from .run_info import RunInfo
 from .selection import UNCOUNTED, Selection
 from .weights import weight_hashes
 
-__all__ = ["data_hash", "data_places", "engine_info", "machine", "prompt_hash", "prompt_names", "run_info", "trace"]
+__all__ = ["data_hash", "engine_info", "prompt_hash", "run_info"]
 
 SAMPLED = 100
 """Examples that are looked at to tell data sets apart."""
-_COLUMNS = ("question", "answer", "program", "fallback", "error", "seconds", "models", "method", "tokens", "warnings")
-"""Keys of an answer that a row has columns for, or that belong to the run."""
 _DRAWN = "mini-data.json"
 _COMPUTING = ("torch", "transformers")
-_LONG = ("relevance", "patches", "prompt")
 
 
 def engine_info(engine: CodeVQA) -> RunInfo:
@@ -46,27 +42,22 @@ def engine_info(engine: CodeVQA) -> RunInfo:
         models=engine.model_names,
         parts=_parts(engine),
         settings=dataclasses.asdict(engine.settings),
-        prompts=prompt_names(engine),
+        prompts=_prompt_names(engine),
         prompt_hash=prompt_hash(engine),
         version=__version__,
         packages={name: metadata.version(name) for name in _COMPUTING if name in sys.modules},
         started=datetime.now(UTC).isoformat(timespec="seconds"),
-        machine=machine(),
+        machine=_machine(),
     )
 
 
 def run_info(engine: RunInfo, dataset: DataSet, request: EvalRequest, selection: Selection = UNCOUNTED) -> RunInfo:
-    """Describes a run that is about to begin.
-
-    Args:
-        engine: the engine; see :func:`engine_info`.
-        dataset: what it will be asked.
-        request: how.
-        selection: what of it.
+    """Describes a run that is about to begin: an engine (:func:`engine_info`), what it will be asked, and how.
 
     Raises:
         SetupError: a file of the data set cannot be read.
     """
+    places = [Path(one.path).absolute() for one in getattr(dataset, "sources", ())]
     return dataclasses.replace(
         engine,
         dataset=dataset.name,
@@ -81,9 +72,10 @@ def run_info(engine: RunInfo, dataset: DataSet, request: EvalRequest, selection:
         cut=selection.cut,
         part=tuple(getattr(dataset, "part", ())),
         variant=request.variant,
-        data=data_places(dataset),
+        data=", ".join(dict.fromkeys(map(str, places))),
         data_hash=data_hash(dataset),
-        drawn=is_drawn(dataset),
+        # ``codevqa mini-data`` leaves that file in the folder that it makes.
+        drawn=any((folder / _DRAWN).is_file() for place in places for folder in place.parents[:3]),
     )
 
 
@@ -104,8 +96,7 @@ def _parts(engine: CodeVQA) -> dict[str, dict[str, Any]]:
     }
 
 
-def prompt_names(engine: CodeVQA) -> str:
-    """Returns the name of the engine's prompt set, or of the set for each form."""
+def _prompt_names(engine: CodeVQA) -> str:
     names = {form: prompts.name for form, prompts in sorted(engine.writer.prompts.items())}
     if len(set(names.values())) == 1:
         return next(iter(names.values()))
@@ -119,18 +110,6 @@ def prompt_hash(engine: CodeVQA) -> str:
         for form, prompts in engine.writer.prompts.items()
     }
     return hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()
-
-
-def data_places(dataset: DataSet) -> str:
-    """Returns the files a data set was read from."""
-    sources = getattr(dataset, "sources", ())
-    return ", ".join(dict.fromkeys(str(Path(one.path).absolute()) for one in sources))
-
-
-def is_drawn(dataset: DataSet) -> bool:
-    """Says whether ``codevqa mini-data`` drew a data set: it leaves a file in the folder that it makes."""
-    folders = {folder for one in getattr(dataset, "sources", ()) for folder in Path(one.path).absolute().parents[:3]}
-    return any((folder / _DRAWN).is_file() for folder in folders)
 
 
 def data_hash(dataset: DataSet) -> str:
@@ -164,34 +143,10 @@ def _file_hash(path: Path, member: str) -> bytes:
         raise SetupError(f"Cannot read {member or path}: {error}.", hint="Check the file.") from None
 
 
-def machine() -> str:
+def _machine() -> str:
     """Returns what this machine is: system, processors, and the accelerator where PyTorch is loaded and sees one."""
     shown = f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPUs"
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         shown += f", {torch.cuda.device_count()} x {torch.cuda.get_device_name(0)}"
     return shown
-
-
-def trace(answer: Answer, *, full: bool = False) -> dict[str, Any]:
-    """Returns what a store keeps of an answer beside its columns: calls, failed attempts, the baseline's evidence.
-
-    Args:
-        answer: the answer.
-        full: whether to keep relevance maps, patches and prompts too.
-    """
-    shown = answer.to_dict()
-    kept = {key: value for key, value in shown.items() if key not in _COLUMNS}
-    for call in kept["calls"]:
-        # What these say depends on what was asked before, and a run that was broken off asks in another order.
-        del call["remembered"], call["ahead"]
-    if not full:
-        for item in (*kept["baseline"], *(item for call in kept["calls"] for item in call["evidence"])):
-            for name in _LONG:
-                item.pop(name, None)
-        for program in (kept["written"], *(attempt["program"] for attempt in kept["attempts"])):
-            if program is not None:
-                del program["prompt"]
-    if kept["written"] is not None:
-        del kept["written"]["source"], kept["written"]["question"]  # columns of the row and of the example
-    return kept

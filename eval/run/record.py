@@ -11,79 +11,33 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-from PIL import Image as PILImage
-
-from ...core.errors import ImageError, InputError, ReplayMissError, SetupError
-from ...core.images import ImageSource, Picture, load_picture
+from ...core.errors import InputError, SetupError
 from ...core.settings import Limits, QuerySettings, Settings, WriterSettings
 from ...core.trace import Form
 from ...engine.codevqa import CodeVQA
-from ...models.base import LanguageModel, Models
+from ...models.base import Models
 from ...presets.assembly import build, prompt_sets, resolve
 from ...presets.configuration import Configuration, configure, public
 from ...presets.presets import preset as find_preset
-from ...primitives.signature import Primitive
 from ...prompts import PromptSet
 from ...writing.writer import Writer
-from ..task import Example
-from .calls import DAMAGE, FILE, CallStore, damaged, identities
-from .recorded_models import RecordedCaptioner, RecordedDetector, RecordedLM, RecordedMatcher, RecordedRetriever
+from .calls import FILE, CallStore, damaged
+from .database import DAMAGE
+from .recorded_model import RecordedModel
 
-__all__ = [
-    "RecordedCodeVQA",
-    "record_engine",
-    "record_parts",
-    "recorded_settings",
-    "replay_engine",
-    "replay_parts",
-]
+__all__ = ["RecordedCodeVQA", "record_engine", "record_parts", "recorded_settings", "replay_engine"]
 
 
 class RecordedCodeVQA(CodeVQA):
     """An engine over recorded models. Closing it closes the record."""
 
-    def __init__(
-        self,
-        writer: Writer,
-        models: Models,
-        settings: Settings,
-        calls: CallStore,
-        *,
-        primitives: Iterable[Primitive] = (),
-    ) -> None:
-        super().__init__(writer, models, settings, primitives=primitives)
+    def __init__(self, writer: Writer, models: Models, settings: Settings, calls: CallStore) -> None:
+        super().__init__(writer, models, settings)
         self.calls = calls
-
-    def __enter__(self) -> Self:
-        return self
-
-    def load(self, example: Example) -> list[ImageSource]:
-        """Reads the pictures of an example, for :meth:`ask`.
-
-        While recording, notes which they are. A replay takes that where a picture is gone: its size is known, so that
-        programs run, and its key, so that calls are found; only its pixels cannot be looked at.
-
-        Raises:
-            ImageError: a picture cannot be read, and was not recorded.
-        """
-        pictures = []
-        for position, image in enumerate(example.images):
-            try:
-                pictures.append(load_picture(image.load()))
-            except ImageError:
-                known = self.calls.picture(example.id, position) if self.calls.read_only else None
-                if known is None:
-                    raise
-                key, size, name = known
-                pictures.append(Picture(_Gone(size, name), key, name))
-        if not self.calls.read_only:
-            for position, picture in enumerate(pictures):
-                self.calls.put_picture(example.id, position, picture.key, picture.pixels.size, picture.name)
-        return list(pictures)
 
     def close(self) -> None:
         """Ends worker processes and threads, and closes the record. Safe to call twice."""
@@ -91,15 +45,12 @@ class RecordedCodeVQA(CodeVQA):
         self.calls.close()
 
 
-def record_engine(
-    folder: Path | str, configuration: Configuration | None = None, *, primitives: Iterable[Primitive] = ()
-) -> RecordedCodeVQA:
+def record_engine(folder: Path | str, configuration: Configuration | None = None) -> RecordedCodeVQA:
     """Builds an engine that keeps every model call in a folder, and asks no model twice for what is there.
 
     Args:
         folder: the run; made where it is absent. One that has calls already goes on with them.
         configuration: what the engine is made from; None takes the preset ``mini``.
-        primitives: primitives of your own. What they ask of models of their own is not recorded.
 
     Raises:
         UnknownNameError: no such prompt set.
@@ -118,8 +69,7 @@ def record_engine(
                 shown = str(Path(shown).absolute())
             known = {"preset": here.preset, "prompts": shown, "settings": dataclasses.asdict(here.settings)}
             store.set_about("engine", known)
-        writer, models = record_parts(store, writer, models, about)
-        engine = RecordedCodeVQA(writer, models, here.settings, store, primitives=primitives)
+        engine = RecordedCodeVQA(*record_parts(store, writer, models, about), here.settings, store)
         engine.configuration = here
         return engine
     except BaseException:
@@ -157,21 +107,16 @@ def record_parts(
     if known is None:
         store.set_about("models", about)
         known = about
-    before, now = identities(known), identities(about)
-    if roles := [role for role in {**before, **now} if before.get(role) != now.get(role)]:
+    if roles := [role for role in {**known, **about} if _identity(known.get(role)) != _identity(about.get(role))]:
         raise SetupError(
             f"{store.path.parent} was recorded with another {' and another '.join(roles)}.",
             hint="Choose the models it was recorded with, or another folder.",
         )
-    return _wrap(store, writer, about, loaded)
+    return _behind(store, writer, about, loaded)
 
 
 def replay_engine(
-    folder: Path | str,
-    *,
-    settings: Settings | None = None,
-    prompts: PromptSet | Mapping[Form, PromptSet] | None = None,
-    primitives: Iterable[Primitive] = (),
+    folder: Path | str, *, settings: Settings | None = None, prompts: PromptSet | Mapping[Form, PromptSet] | None = None
 ) -> RecordedCodeVQA:
     """Builds an engine that answers from recorded calls alone. Imports no model library.
 
@@ -179,44 +124,28 @@ def replay_engine(
         folder: the run that was recorded, or a file in it.
         settings: in place of those it was recorded with (:func:`recorded_settings`).
         prompts: the prompt sets; None loads those it was recorded with.
-        primitives: primitives of your own; needed where the run had any.
 
     Raises:
         InputError: the folder has no recorded calls.
         UnknownNameError: its preset or prompt set is no longer there.
     """
-    store = CallStore(_file(folder), read_only=True)
+    store = _opened(folder)
     try:
         used = settings or _settings(store)
-        if prompts is None:
-            engine = _about_engine(store)
-            try:
+        about = store.about("models")
+        if about is None:
+            raise InputError(f"{store.path} was begun but records no models.", hint="Record the run again.")
+        try:
+            if prompts is None:
+                engine = _about_engine(store)
                 prompts = prompt_sets(find_preset(engine["preset"]), engine["prompts"])
-            except DAMAGE as error:
-                raise damaged(store.path, error) from None
-        writer, models = replay_parts(store, prompts, used)
-        return RecordedCodeVQA(writer, models, used, store, primitives=primitives)
+            writer = Writer(RecordedModel(store, about["writer"]), prompts, None, used.writer, seed=used.seed)
+            return RecordedCodeVQA(*_behind(store, writer, about, {}), used, store)
+        except DAMAGE as error:
+            raise damaged(store.path, error) from None
     except BaseException:
         store.close()
         raise
-
-
-def replay_parts(
-    store: CallStore, prompts: PromptSet | Mapping[Form, PromptSet], settings: Settings
-) -> tuple[Writer, Models]:
-    """Returns writer and models that answer from a store alone.
-
-    Raises:
-        InputError: the store says of no models.
-    """
-    about = store.about("models")
-    if about is None:
-        raise InputError(f"{store.path} was begun but records no models.", hint="Record the run again.")
-    try:
-        writer = Writer(RecordedLM(store, about["writer"]), prompts, None, settings.writer, seed=settings.seed)
-        return _wrap(store, writer, about, {})
-    except DAMAGE as error:
-        raise damaged(store.path, error) from None
 
 
 def recorded_settings(folder: Path | str) -> Settings:
@@ -225,40 +154,35 @@ def recorded_settings(folder: Path | str) -> Settings:
     Raises:
         InputError: the folder has no recorded calls.
     """
-    store = CallStore(_file(folder), read_only=True)
+    store = _opened(folder)
     try:
         return _settings(store)
     finally:
         store.close()
 
 
-# -- parts -----------------------------------------------------------------------------------------------------------
-
-
-def _file(folder: Path | str) -> Path:
-    """Returns where a run's calls are; a file in the run stands for the run."""
+def _opened(folder: Path | str) -> CallStore:
+    """Opens a run's calls to be read; a file in the run stands for the run."""
     place = Path(folder)
-    return (place.parent if place.is_file() else place) / FILE
+    return CallStore((place.parent if place.is_file() else place) / FILE, read_only=True)
 
 
-def _wrap(
+def _identity(about: Mapping[str, Any] | None) -> object:
+    """Returns what decides a model's results; the name that it reports may be a path on its machine."""
+    return about and {key: value for key, value in about.items() if key != "name"}
+
+
+def _behind(
     store: CallStore, writer: Writer, about: Mapping[str, Mapping[str, Any]], models: Mapping[str, Any]
 ) -> tuple[Writer, Models]:
     """Returns writer and models behind the record; a role without a model in ``models`` replays."""
-    one: LanguageModel = RecordedLM(store, about["writer"], models.get("writer"))
+    roles = {role: RecordedModel(store, about[role], models.get(role)) for role in about}
     # One object where there was one before: it is asked from one thread, and its batches are shared.
-    shared = models["reader"] is models["writer"] if models else about["reader"] == about["writer"]
-    reader = one if shared else RecordedLM(store, about["reader"], models.get("reader"))
+    if models["reader"] is models["writer"] if models else about["reader"] == about["writer"]:
+        roles["reader"] = roles["writer"]
     recorded = writer.with_extra(())
-    recorded.language_model = one
-    if "retriever" in about:
-        recorded.retriever = RecordedRetriever(store, about["retriever"], models.get("retriever"))
-    return recorded, Models(
-        reader,
-        RecordedMatcher(store, about["matcher"], models.get("matcher")),
-        RecordedCaptioner(store, about["captioner"], models.get("captioner")),
-        RecordedDetector(store, about["detector"], models.get("detector")) if "detector" in about else None,
-    )
+    recorded.language_model, recorded.retriever = roles["writer"], roles.get("retriever")
+    return recorded, Models(roles["reader"], roles["matcher"], roles["captioner"], roles.get("detector"))
 
 
 def _about_engine(store: CallStore) -> dict[str, Any]:
@@ -284,23 +208,3 @@ def _portable(name: str) -> str:
     """Returns a model's name with a folder inside this package as presets write it, wherever the package lies."""
     package = f"{resolve('@')}/"
     return f"@{name.removeprefix(package)}" if name.startswith(package) else name
-
-
-class _Gone(PILImage.Image):
-    """A picture of known size whose pixels are gone."""
-
-    def __init__(self, size: tuple[int, int], name: str) -> None:
-        super().__init__()
-        self._mode = "RGB"
-        self._size = size
-        self._name = name
-
-    def load(self) -> Any:
-        """Fails always: the pixels are what is missing.
-
-        Raises:
-            ReplayMissError: always.
-        """
-        raise ReplayMissError(
-            f"The pixels of {self._name or 'a picture'} were not recorded.", hint="Give the folder with the pictures."
-        )

@@ -8,11 +8,10 @@ answered in :mod:`.local`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Unpack
 
-from ...core.errors import InputError, SetupError
+from ...core.errors import InputError
 from ...engine.codevqa import CodeVQA
 from ..task import DataSet
 from .local import LocalAnswerer
@@ -87,14 +86,13 @@ def stream(
         window = max(1, 2 * workers // (len(info.methods) * len(info.seeds)))
         run(store, dataset, ask, info, window=window, progress=progress, retry=retry)
     except BaseException:
-        with suppress(SetupError):
-            store.close()
+        store.close()
         raise
     return store
 
 
 def open_run(out: Path | str, info: RunInfo) -> Store:
-    """Opens a run to go on with, or begins it, and notes the session.
+    """Opens a run to go on with, or begins it.
 
     Raises:
         InputError: the run that is there differs in something that decides what it finds.
@@ -104,10 +102,7 @@ def open_run(out: Path | str, info: RunInfo) -> Store:
     else:
         store = Store.open(out, writable=True)
         try:
-            found = store.info.differences(info)
-            if not found and (picture := store.changed_picture()):
-                found = [f"{picture} has changed since it was asked about"]
-            if found:
+            if found := store.info.differences(info):
                 raise InputError(
                     f"The run {out} cannot go on like this: {'; '.join(found)}.",
                     hint="Ask as before, or choose another --out.",
@@ -116,5 +111,4 @@ def open_run(out: Path | str, info: RunInfo) -> Store:
             store.close()
             raise
         store.update(store.info.grown(info))
-    store.begin_session(info.started, info.version, info.machine)
     return store

@@ -114,8 +114,7 @@ def run(
     try:
         loop.run(session.drive())
     finally:
-        loop.close()  # what an interrupt cancelled ends here, before rows are committed for the last time
-        store.flush()
+        loop.close()
         with suppress(SetupError):  # a disk that is full is told of already
             store.end_session(session.pace())
     return session.status
@@ -150,16 +149,12 @@ class _Session:
     async def drive(self) -> None:
         """Asks until the data set or something else ends."""
         work = [asyncio.ensure_future(self._worker()) for _ in range(self.window)]
-        done, timer = asyncio.ensure_future(_all(work)), asyncio.ensure_future(self._commit())
         try:
-            await asyncio.wait((done, timer), return_when=asyncio.FIRST_COMPLETED)
-            if timer.done():
-                timer.result()
-            await done
+            await asyncio.gather(*work)
         finally:
-            for task in (*work, done, timer):
+            for task in work:
                 task.cancel()
-            await asyncio.gather(*work, done, timer, return_exceptions=True)
+            await asyncio.gather(*work, return_exceptions=True)
         self._settle()
         if self.stopped is not None:
             raise self._explained(self.stopped)
@@ -255,16 +250,6 @@ class _Session:
         self.status.seconds = time.monotonic() - self.begun
         if self.progress is not None:
             self.progress(self.status)
-
-    async def _commit(self) -> None:
-        """Commits each second, so that slow rows do not wait for others to fill a batch."""
-        while True:
-            await asyncio.sleep(1)
-            self.store.flush()
-
-
-async def _all(tasks: Sequence[asyncio.Future[None]]) -> None:
-    await asyncio.gather(*tasks)
 
 
 def _total(dataset: DataSet, offset: int, limit: int | None) -> int | None:

@@ -6,19 +6,26 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from ...core.errors import ImageError
 from ...core.images import ImageSource
-from ...core.trace import Method
+from ...core.kind_check import check_kind
+from ...core.trace import Form
 from ..task import EvalImage, Example, PictureFile, Row
 
 __all__ = ["Gone", "example_values", "row_values", "to_example", "to_row"]
 
-
-_EXAMPLE = (str, str, str, list, list, dict, str, dict)
-_ROW = (str, str, int, str, int, str | None, str, str | None, dict, int | float, int)
-"""Kinds of the columns of both tables."""
+_KINDS = {
+    "id": str,
+    "question": str,
+    "form": Form,
+    "gold": tuple[str, ...],
+    "groups": Mapping[str, str],
+    "cluster": str,
+    "record": Mapping[str, Any],
+}
+"""Kinds of the fields of an example but its pictures, which are of several."""
 
 
 @dataclass(frozen=True)
@@ -45,19 +52,6 @@ def _json(value: Any) -> str:
     return _clean(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
-def _checked(value: Any, kind: Any) -> Any:
-    """Returns a value of a column, read from JSON where it is a list or an object.
-
-    Raises:
-        ValueError: it is of another kind.
-    """
-    if kind in (list, dict):
-        value = json.loads(_checked(value, str))
-    if not isinstance(value, kind) or value != value:
-        raise ValueError(f"{value!r:.40} is not of its kind")
-    return value
-
-
 def example_values(example: Example, place: int | None) -> tuple[Any, ...]:
     """Returns an example as a row of its table."""
     images = _json([_picture(image) for image in example.images])
@@ -73,50 +67,33 @@ def _picture(image: EvalImage) -> dict[str, Any]:
         shown["member"] = image.member
     if image.crop is not None:
         shown["crop"] = list(image.crop)
-    if image.digest:
-        shown["digest"] = image.digest
     return shown
-
-
-def changed_picture(images: str) -> str:
-    """Returns the first picture of an example's that is not what it was when it was asked about; empty if none is.
-
-    One that cannot be read now is not judged: it may lie elsewhere.
-    """
-    for shown in _checked(images, list):
-        image, before = _image(shown), shown.get("digest")
-        if isinstance(image, PictureFile) and before and image.digest and image.digest != before:
-            return str(image.path / image.member)
-    return ""
 
 
 def _image(shown: Mapping[str, Any]) -> EvalImage:
     if "path" not in shown:
         return Gone(shown["name"])
     crop = shown.get("crop")
-    box = None if crop is None else (int(crop[0]), int(crop[1]), int(crop[2]), int(crop[3]))
-    return PictureFile(Path(shown["path"]), shown.get("member", ""), box)
+    image = PictureFile(Path(shown["path"]), shown.get("member", ""), None if crop is None else tuple(crop))
+    check_kind((image.member, image.crop), tuple[str, tuple[int, int, int, int] | None], "picture")
+    return image
 
 
 def to_example(values: tuple[Any, ...]) -> Example:
     """Returns an example as it was; pictures that were in memory alone come back as :class:`Gone`.
 
     Raises:
-        ValueError: that is no example, somebody else wrote it.
+        ValueError: that is no example, somebody else wrote it; or another error of ``DAMAGE``.
     """
-    id, question, form, images, gold, groups, cluster, record = (
-        _checked(*pair) for pair in zip(values, _EXAMPLE, strict=True)
-    )
-    return Example(
-        id=id,
-        question=question,
-        images=tuple(map(_image, images)),
-        form=form,
-        gold=tuple(_checked(one, str) for one in gold),
-        groups={name: _checked(one, str) for name, one in groups.items()},
-        cluster=cluster,
-        record=record,
-    )
+    id, question, form, images, gold, groups, cluster, record = values
+    shown, accepted = json.loads(images), json.loads(gold)
+    if not isinstance(shown, list) or not isinstance(accepted, list):
+        raise TypeError("pictures and answers are no lists")
+    pictures = tuple(map(_image, shown))
+    example = Example(id, question, pictures, form, tuple(accepted), json.loads(groups), cluster, json.loads(record))
+    for name, kind in _KINDS.items():
+        check_kind(getattr(example, name), kind, name)
+    return example
 
 
 def row_values(row: Row) -> tuple[Any, ...]:
@@ -130,25 +107,12 @@ def to_row(values: tuple[Any, ...]) -> Row:
     """Returns a row as it was.
 
     Raises:
-        ValueError: that is no row, somebody else wrote it.
+        ValueError: that is no row, somebody else wrote it; or another error of ``DAMAGE``.
     """
-    id, method, repeat, prediction, fallback, error, message, program, trace, seconds, tokens = (
-        _checked(*pair) for pair in zip(values, _ROW, strict=True)
-    )
-    if method not in get_args(Method):
-        raise ValueError(f"no method {method!r:.40}")
+    id, method, repeat, prediction, fallback, error, message, program, trace, seconds, tokens = values
     row = Row(
-        id=id,
-        method=method,
-        repeat=repeat,
-        prediction=prediction,
-        fallback=bool(fallback),
-        error=error,
-        message=message,
-        program=program,
-        trace=trace,
-        seconds=seconds,
-        tokens=tokens,
+        id, method, repeat, prediction, bool(fallback), error, message, program, json.loads(trace), seconds, tokens
     )
+    check_kind(row, Row, "row")
     row.cost  # noqa: B018 - fails here where it is none
     return row

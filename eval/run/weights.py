@@ -1,11 +1,9 @@
-"""Which weights answered: the SHA-256 of every weight file of a part, reckoned once for each file."""
+"""Which weights answered: the SHA-256 of every weight file of a part."""
 
 from __future__ import annotations
 
 import hashlib
-import json
-import os
-from collections.abc import Mapping
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,8 +21,7 @@ _MARKS = ("config.json", "modules.json")
 def weight_hashes(spec: str) -> dict[str, str]:
     """Returns the SHA-256 of each weight file of a part that lies on this machine, by its name in the checkpoint.
 
-    A second or two for each gigabyte; remembered by path, size and time of change in the cache of huggingface_hub
-    (``HF_HOME`` moves it), in ``assets/codevqa/weights``.
+    A second or two for each gigabyte; nothing for the hub's cache, which names its files by their hash.
 
     Args:
         spec: ``back end:id``. A server's model has no files here.
@@ -32,69 +29,42 @@ def weight_hashes(spec: str) -> dict[str, str]:
     Raises:
         SetupError: a file cannot be read.
     """
-    from huggingface_hub import constants
-
-    cache = Path(constants.HF_ASSETS_CACHE, "codevqa", "weights", "sha256.json")
-    known = _read(cache)
-    found, new = {}, {}
-    for name, path in _files(spec).items():
-        try:
-            about = path.stat()
-            key = f"{path.resolve()}|{about.st_size}|{about.st_mtime_ns}"
-            digest = known.get(key)
-            if digest is None:
-                with path.open("rb") as file:
-                    digest = new[key] = hashlib.file_digest(file, "sha256").hexdigest()
-        except OSError as error:
-            raise SetupError(f"Cannot read the weights {path}: {error.strerror}.", hint="Check the file.") from None
-        found[name] = digest
-    if new:
-        _write(cache, {**_read(cache), **new})
-    return found
+    place = _place(spec)
+    if place is None:
+        return {}
+    files = [place] if place.is_file() else sorted(path for path in place.rglob("*") if path.suffix in _ENDINGS)
+    base = place.parent if place.is_file() else place
+    return {path.relative_to(base).as_posix(): _hash(path) for path in files if path.is_file()}
 
 
-def _files(spec: str) -> dict[str, Path]:
-    """Returns the weight files of a part by name: of a folder, of a file, or of a checkpoint in the hub's cache."""
+def _hash(path: Path) -> str:
+    blob = path.resolve()
+    if blob.parent.name == "blobs" and re.fullmatch("[0-9a-f]{64}", blob.name):
+        return blob.name
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise SetupError(f"Cannot read the weights {path}: {error.strerror}.", hint="Check the file.") from None
+
+
+def _place(spec: str) -> Path | None:
+    """Returns the file of a part's weights or their folder, which may be in the hub's cache; None for a server's."""
     back_end, _, name = spec.partition(":")
     if back_end.startswith("openai"):
-        return {}
+        return None
     if WebCheckpoint.named(name):
-        made = WebCheckpoint.at(name).made
-        return {} if made is None else _inside(made)
+        return WebCheckpoint.at(name).made
     place = Path(resolve(name)).expanduser()
-    if place.is_file():
-        return {place.name: place}
-    if not place.is_dir():
-        from huggingface_hub import try_to_load_from_cache
-        from huggingface_hub.errors import HFValidationError
+    if place.exists():
+        return place
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
 
-        repository, _, revision = name.partition("@")
-        with suppress(HFValidationError):
-            for mark in _MARKS:
-                found = try_to_load_from_cache(repository, mark, revision=revision or None)
-                if isinstance(found, str):
-                    return _inside(Path(found).parent)
-        return {}
-    return _inside(place)
-
-
-def _inside(folder: Path) -> dict[str, Path]:
-    files = sorted(path for path in folder.rglob("*") if path.suffix in _ENDINGS and path.is_file())
-    return {path.relative_to(folder).as_posix(): path for path in files}
-
-
-def _read(cache: Path) -> Mapping[str, str]:
-    try:
-        known = json.loads(cache.read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # it is a cache: what is not there, or damaged, is made again
-        return {}
-    return {key: value for key, value in known.items() if isinstance(value, str)} if isinstance(known, dict) else {}
-
-
-def _write(cache: Path, known: Mapping[str, str]) -> None:
-    """Keeps what was reckoned, where it can be kept; two runs at once may cost a hash, and never a wrong one."""
-    with suppress(OSError):
-        cache.parent.mkdir(parents=True, exist_ok=True)
-        whole = cache.with_suffix(f".{os.getpid()}")
-        whole.write_text(json.dumps(known), encoding="utf-8")
-        whole.replace(cache)
+    repository, _, revision = name.partition("@")
+    with suppress(HFValidationError):
+        for mark in _MARKS:
+            found = try_to_load_from_cache(repository, mark, revision=revision or None)
+            if isinstance(found, str):
+                return Path(found).parent
+    return None

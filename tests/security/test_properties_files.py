@@ -29,8 +29,7 @@ from codevqa.eval.run.calls import FILE as CALLS
 from codevqa.eval.run.calls import CallStore
 from codevqa.eval.run.record import RecordedCodeVQA, record_parts, replay_engine
 from codevqa.eval.run.runner import evaluate
-from codevqa.eval.run.store import Store
-from codevqa.eval.run.store_file import FILE
+from codevqa.eval.run.store import FILE, Store
 from codevqa.prompts import load
 
 # -- how files are spoilt ----------------------------------------------------------------------------------------------
@@ -215,7 +214,7 @@ def spoil_cell(file: Path, number: int, changes: Any, cell: object) -> None:
 
 def read_run(folder: Path) -> None:
     with typed_only(), Store.open(folder) as store:
-        len(store), store.sessions(), store.changed_picture(), store.known("000001"), list(store.examples())
+        len(store), store.known("000001"), list(store.examples())
         for key in store.counts():
             list(store.rows(*key)), list(store.pairs(*key)), store.row("000001", *key)
     with typed_only():
@@ -228,7 +227,7 @@ def replay(folder: Path, prompts: Any, settings: Any) -> None:
         for method in get_args(Method):
             for example in Numbered(folder.parent, 1):
                 with typed_only():
-                    vqa.ask(vqa.load(example), example.question, method=method)
+                    vqa.ask([image.load() for image in example.images], example.question, method=method)
 
 
 @given(st.integers(0, 10**6), SPOILT, CELL)

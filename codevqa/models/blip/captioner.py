@@ -18,7 +18,7 @@ from ...core.errors import ModelError, SetupError
 from ..base import CaptionRequest
 from ..cpu_threads import NetworkThread
 from ..cuda_streams import loaded, short_work
-from ..options import CaptionerOptions, FeatureOptions
+from ..options import CaptionerOptions
 from ..turn import Turn
 from .batches import rows_that_fit, run_in_batches
 from .caption_text import CaptionText
@@ -26,7 +26,7 @@ from .checkpoint import Checkpoint, DType, load_checkpoint
 from .choice import caption_decoder
 from .forwards import CaptionDecoder
 from .sampling import CaptionRules, numbers_of
-from .vision_tower import BlipStats, VisionTower
+from .vision_tower import DEFAULT_CACHE_BYTES, BlipStats, VisionTower
 
 
 class BlipCaptioner:
@@ -48,7 +48,7 @@ class BlipCaptioner:
         temperature: float = 1.0,
         fast: bool = True,
         max_batch: int | None = None,
-        **options: Unpack[FeatureOptions],
+        feature_cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> None:
         self.name = checkpoint.name
         self.grid = checkpoint.grid
@@ -70,7 +70,9 @@ class BlipCaptioner:
         self._decoder = self._thread.run(caption_decoder, checkpoint, self._rules, fast=fast)
         self._others: dict[tuple[int, int], tuple[CaptionRules, CaptionDecoder]] = {}
         self._max_batch = max_batch
-        self._vision = VisionTower(checkpoint, self.stats, fast=fast, max_batch=max_batch, **options)
+        self._vision = VisionTower(
+            checkpoint, self.stats, fast=fast, max_batch=max_batch, feature_cache_bytes=feature_cache_bytes
+        )
         loaded(checkpoint.device)
 
     @classmethod

@@ -17,12 +17,12 @@ from ...core.errors import SetupError
 from ..base import Map, Match, MatchRequest, SimilarityRequest
 from ..cpu_threads import NetworkThread
 from ..cuda_streams import loaded, short_work
-from ..options import Average, FeatureOptions, MatcherOptions
+from ..options import Average, MatcherOptions
 from ..turn import Turn
 from .batches import rows_that_fit, run_in_batches
 from .checkpoint import Checkpoint, DType, load_checkpoint
 from .choice import text_encoder
-from .vision_tower import BlipStats, VisionTower
+from .vision_tower import DEFAULT_CACHE_BYTES, BlipStats, VisionTower
 
 _GPU_PAIRS = 128
 _CPU_PAIRS = 64
@@ -45,7 +45,7 @@ class BlipMatcher:
         max_length: int = 35,
         fast: bool = True,
         max_batch: int | None = None,
-        **options: Unpack[FeatureOptions],
+        feature_cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> None:
         blocks = checkpoint.model.config.text_config.num_hidden_layers
         if not 0 <= block < blocks:
@@ -62,7 +62,9 @@ class BlipMatcher:
         self._average = average
         self._max_length = max_length
         self._max_batch = max_batch
-        self._vision = VisionTower(checkpoint, self.stats, fast=fast, max_batch=max_batch, **options)
+        self._vision = VisionTower(
+            checkpoint, self.stats, fast=fast, max_batch=max_batch, feature_cache_bytes=feature_cache_bytes
+        )
         self._thread = NetworkThread(checkpoint.model.text_encoder, blocks, checkpoint.device)
         self._text = self._thread.run(text_encoder, checkpoint, block, fast=fast)
         loaded(checkpoint.device)

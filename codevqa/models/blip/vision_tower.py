@@ -7,7 +7,6 @@ computed once and kept (:class:`VisionTower`).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,8 +18,7 @@ from ..cpu_threads import NetworkThread, computing
 from .batches import rows_that_fit, run_in_batches
 from .checkpoint import Checkpoint
 from .choice import vision_encoder
-from .feature_store import FeatureStore, fingerprint
-from .picture_input import PictureReader, threads
+from .picture_input import PictureReader
 
 DEFAULT_CACHE_BYTES = 256 * 2**20
 """Vision features kept, in bytes: about 150 pictures at BLIP-base size in float32."""
@@ -39,8 +37,6 @@ class BlipStats:
     """Pictures that went through the vision tower."""
     vision_batches: int = 0
     """Batches they went in."""
-    features_read: int = 0
-    """Pictures whose features were found on disk."""
     text_rows: int = 0
     """Rows of text (match or similarity pairs, captions) computed."""
     text_batches: int = 0
@@ -58,10 +54,6 @@ class VisionTower:
         fast: False computes through transformers' own forward pass.
         max_batch: pictures at a time; None chooses by the memory that is free.
         feature_cache_bytes: bytes of features kept in memory, where the network is.
-        feature_cache_dir: folder where features are kept beyond the run; None for none.
-
-    Raises:
-        SetupError: the folder cannot be used.
     """
 
     def __init__(
@@ -72,7 +64,6 @@ class VisionTower:
         fast: bool = True,
         max_batch: int | None = None,
         feature_cache_bytes: int = DEFAULT_CACHE_BYTES,
-        feature_cache_dir: str | os.PathLike[str] | None = None,
     ) -> None:
         tower = checkpoint.model.vision_model
         self._at = checkpoint
@@ -84,12 +75,6 @@ class VisionTower:
         )
         with computing():  # what is tried there is no work for all cores
             self._encoder = self._thread.run(vision_encoder, checkpoint, fast=fast)
-        self._shape = (1 + checkpoint.grid**2, int(tower.config.hidden_size))
-        self._store = (
-            FeatureStore(feature_cache_dir, fingerprint(tower, checkpoint.processor, checkpoint.dtype))
-            if feature_cache_dir is not None
-            else None
-        )
         self._kept: LRUCache[str, torch.Tensor] = LRUCache(feature_cache_bytes, getsizeof=lambda kept: kept.nbytes)
 
     @property
@@ -115,33 +100,14 @@ class VisionTower:
                 found[picture.key] = kept
         if not fresh:
             return found
-        found.update(self._read(fresh))
-        missing = [picture for key, picture in fresh.items() if key not in found]
+        missing = list(fresh.values())
         self._reader.expect(missing)  # all of them, while the first are encoded
         encoded = run_in_batches(self._encode, missing, self._batch(), self._encoder.release)
         for picture, features in zip(missing, encoded, strict=True):
             found[picture.key] = features
-            if self._store is not None:
-                self._store.put(picture.key, features)
-        for key in fresh:
-            if found[key].nbytes <= self._kept.maxsize:
-                self._kept[key] = found[key]
+            if features.nbytes <= self._kept.maxsize:
+                self._kept[picture.key] = features
         return found
-
-    def flush(self) -> None:
-        """Waits until the features to be kept on disk are there."""
-        if self._store is not None:
-            self._store.flush()
-
-    def _read(self, pictures: dict[str, Picture]) -> dict[str, torch.Tensor]:
-        """Features found on disk, by key."""
-        store = self._store
-        if store is None:
-            return {}
-        stored = threads().map(lambda key: store.get(key, self._shape, self._at.dtype), pictures)
-        found = {key: features for key, features in zip(pictures, stored, strict=True) if features is not None}
-        self._stats.features_read += len(found)
-        return {key: features.to(self._at.device) for key, features in found.items()}
 
     def _batch(self) -> int:
         if self._max_batch is not None:
