@@ -234,7 +234,6 @@ def store(tmp_path: Path) -> Store:
         rows = [Row(example.id, "codevqa", 0, prediction, place == 1, error, "", "answer = 1", {}, 0.5, 9)]
         rows += [Row(example.id, "pnpvqa", repeat, f"r{repeat}") for repeat in (0, 1)]
         store.add(example, rows, place=place)
-    store.flush()
     return store
 
 

@@ -153,11 +153,6 @@ class CallStore:
             row = self._db.execute("SELECT value FROM about WHERE name = ?", (name,)).fetchone()
             return None if row is None else json.loads(row[0])
 
-    def counts(self) -> dict[str, int]:
-        """Returns how many calls there are of each kind."""
-        with self._reading():
-            return dict(self._db.execute("SELECT kind, count(*) FROM calls GROUP BY kind ORDER BY kind"))
-
     def close(self) -> None:
         """Closes the file; the write-ahead log is merged into it. Safe to call twice."""
         with self._lock:

@@ -114,5 +114,8 @@ def to_row(values: tuple[Any, ...]) -> Row:
         id, method, repeat, prediction, bool(fallback), error, message, program, json.loads(trace), seconds, tokens
     )
     check_kind(row, Row, "row")
+    calls = row.trace.get("calls", [])
+    if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
+        raise TypeError("calls are no list")
     row.cost  # noqa: B018 - fails here where it is none
     return row

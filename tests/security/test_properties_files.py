@@ -223,7 +223,6 @@ def read_run(folder: Path) -> None:
 
 def replay(folder: Path, prompts: Any, settings: Any) -> None:
     with typed_only(), replay_engine(folder, prompts=prompts, settings=settings) as vqa:
-        vqa.calls.counts()
         for method in get_args(Method):
             for example in Numbered(folder.parent, 1):
                 with typed_only():
