@@ -205,9 +205,6 @@ class Settings:
     ahead: bool = True
     """Whether calls that a program is certain to make, such as one for each image of a set, are begun when it starts.
     Answers, traces and errors stay the same; only the time differs."""
-    ahead_likely: bool = False
-    """Whether calls that it may make are begun as well: inside a branch, or after a loop might have been left. Quicker
-    for a question asked alone; wasteful where many are asked at once."""
     strict_domain: bool = False
     """Whether a question outside of what the models know is answered "I don't know", and no model asked; where a preset
     declares its domain. Else it is answered, with a warning. A program of the user's always runs."""

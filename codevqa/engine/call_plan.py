@@ -1,9 +1,9 @@
 """Which calls a program is going to make, read off its source: from a program and its pictures to calls.
 
 A small abstract interpreter walks the program once. It follows pictures, texts, numbers and lists of these through
-assignments, ``for`` loops and comprehensions, and notes every call of a wanted primitive on the way, as certain or only
-likely. A wrong guess costs a call made in vain and nothing else, so it models neither errors nor aliases, and it ends
-where it does not know how to go on.
+assignments, ``for`` loops and comprehensions, and notes every call of a wanted primitive that is made unless the
+program fails before. A wrong guess costs a call made in vain and nothing else, so it models neither errors nor aliases,
+and it ends where it does not know how to go on.
 
 It reads what anybody may have written, on the event loop, so its work is bounded however a program is made: every node
 visited counts, lists, texts and numbers have a limit, and no value is looked into deeper than its items, for a list of
@@ -45,18 +45,16 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "zip": lambda *given: list(zip(*given, strict=False)),
 }
 _SURE_PARTS: Mapping[type[ast.expr], int] = {ast.BoolOp: 1, ast.Compare: 2, ast.IfExp: 1, ast.Lambda: 0}
-"""How many parts of an expression are looked at whatever they hold; all where nothing is said."""
+"""How many parts of an expression are computed whatever they hold; all where nothing is said."""
 
 
 @dataclass(frozen=True)
 class PlannedCall:
-    """A call that a program will make, or may."""
+    """A call that a program makes unless it fails before."""
 
     name: str
     args: tuple[object, ...]
     kwargs: Mapping[str, object]
-    certain: bool
-    """Whether it is made unless the program fails before."""
 
 
 def plan_calls(source: str, images: Sequence[Image], wanted: Collection[str]) -> list[PlannedCall]:
@@ -72,7 +70,7 @@ def plan_calls(source: str, images: Sequence[Image], wanted: Collection[str]) ->
         return []
     walk = _Walk(images, wanted)
     with contextlib.suppress(_EnoughError, RecursionError):
-        walk.block(tree.body, True)
+        walk.block(tree.body)
     return walk.found
 
 
@@ -81,7 +79,7 @@ class _EnoughError(Exception):
 
 
 class _Walk:
-    """One walk through a program; ``certain`` says whether a node is reached unless the program fails before."""
+    """One walk through what a program is sure to reach."""
 
     def __init__(self, images: Sequence[Image], wanted: Collection[str]) -> None:
         self.wanted = wanted
@@ -96,50 +94,59 @@ class _Walk:
         if len(images) == 1:
             self.variables["img"] = images[0]
 
-    def block(self, body: Sequence[ast.stmt], certain: bool) -> bool:
-        """Follows statements; returns whether they are sure to come to their end, if they are reached."""
-        ends = True
+    def block(self, body: Sequence[ast.stmt]) -> bool:
+        """Follows statements up to where it is not sure that the next is reached; returns whether it was their end."""
         for node in body:
             self._step()
-            sure = certain and ends
             match node:
                 case ast.Expr(value):
-                    self.value(value, sure)
+                    self.value(value)
                 case ast.Assign(targets, value):
-                    held = self.value(value, sure)
+                    held = self.value(value)
                     for target in targets:
                         self._bind(target, held)
                 case ast.AugAssign(target, _, value):
-                    self.value(value, sure)
+                    self.value(value)
                     self._bind(target, UNKNOWN)
-                case ast.If(test, then, otherwise):
-                    self.value(test, sure)
-                    ends = all([self._branch(then), self._branch(otherwise), ends])
-                case ast.For(target, items, turn, []):
-                    self._loop(target, self.value(items, sure), turn, sure)
+                case ast.If(test):
+                    self.value(test)
+                    if not self._passed(node):
+                        return False
+                case ast.For(_, items, _, []):
+                    self._loop(node, self.value(items))
                 case ast.Break() | ast.Continue():
                     return False
                 case _:
                     raise _EnoughError
-        return ends
+        return True
 
-    def _branch(self, body: Sequence[ast.stmt], certain: bool = False) -> bool:
-        """Follows statements after which it is unknown what they assigned."""
-        self._step(len(self.variables))
-        before, self.variables = self.variables, dict(self.variables)
-        ends = self.block(body, certain)
-        after, self.variables = self.variables, before
-        before.update({name: UNKNOWN for name, held in after.items() if before.get(name) is not held})
-        return ends
-
-    def _loop(self, target: ast.expr, items: Any, turn: Sequence[ast.stmt], certain: bool) -> None:
+    def _loop(self, loop: ast.For, items: Any) -> None:
         if not isinstance(items, list | tuple):
-            self._bind(target, UNKNOWN)
-            self._branch(turn)
+            self._passed(loop)
             return
         for item in items[:MAX_ITEMS]:
-            self._bind(target, item)
-            certain = self.block(turn, certain) and certain
+            self._bind(loop.target, item)
+            if not self.block(loop.body):
+                self._passed(loop)
+                return
+
+    def _passed(self, statement: ast.If | ast.For) -> bool:
+        """Forgets what a statement may assign whose parts may not run; returns whether what comes next is reached."""
+        reached = True
+        for node in ast.walk(statement):
+            self._step()
+            match node:
+                case ast.Break() | ast.Continue():
+                    reached = False
+                case ast.Name(name, ast.Store()) | ast.Subscript(ast.Name(name), _, ast.Store()):
+                    self.variables[name] = UNKNOWN
+                case ast.Call(ast.Attribute(ast.Name(name))) if isinstance(self.variables.get(name), list):
+                    self.variables[name] = UNKNOWN  # its method may change it
+                case ast.If() | ast.For() | ast.Assign() | ast.AugAssign() | ast.Expr() | ast.Pass():
+                    pass
+                case ast.stmt():
+                    raise _EnoughError
+        return reached
 
     def _bind(self, target: ast.expr, held: Any) -> None:
         self._step()
@@ -153,7 +160,7 @@ class _Walk:
             case ast.Subscript(ast.Name(name)) | ast.Starred(ast.Name(name)):
                 self.variables[name] = UNKNOWN
 
-    def value(self, node: ast.expr, certain: bool) -> Any:
+    def value(self, node: ast.expr) -> Any:
         """Follows an expression; returns its value, or :data:`UNKNOWN`."""
         self._step()
         match node:
@@ -162,35 +169,35 @@ class _Walk:
             case ast.Constant(held):
                 return _bounded(held) if isinstance(held, int | str) else UNKNOWN
             case ast.Call():
-                return self._call(node, certain)
+                return self._call(node)
             case ast.List(parts) | ast.Tuple(parts):
-                items = [self.value(part, certain) for part in parts]
+                items = [self.value(part) for part in parts]
                 return _bounded(items if isinstance(node, ast.List) else tuple(items))
             case ast.Subscript(whole, place):
-                return _returned(operator.getitem, self.value(whole, certain), self.value(place, certain))
+                return _returned(operator.getitem, self.value(whole), self.value(place))
             case ast.Slice(lower, upper, step):
-                return slice(*(end and self.value(end, certain) for end in (lower, upper, step)))
+                return slice(*(end and self.value(end) for end in (lower, upper, step)))
             case ast.JoinedStr(parts):
-                return _joined([self.value(part, certain) for part in parts])
+                return _joined([self.value(part) for part in parts])
             case ast.FormattedValue(inner, -1, None):
-                return self.value(inner, certain)
+                return self.value(inner)
             case ast.ListComp(part, loops) | ast.GeneratorExp(part, loops) | ast.SetComp(part, loops):
                 # The sandbox runs a generator expression to its end at once, as if it were a list.
-                self._comprehension(part, loops, certain)
+                self._comprehension(part, loops)
             case ast.DictComp(key, part, loops):
-                self._comprehension(ast.Tuple([key, part]), loops, certain)
+                self._comprehension(ast.Tuple([key, part]), loops)
             case _:
                 parts = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
                 sure = _SURE_PARTS.get(type(node), len(parts))
-                for number, child in enumerate(parts):
-                    self.value(child, certain and number < sure)
+                for child in parts[:sure]:
+                    self.value(child)
         return UNKNOWN
 
-    def _call(self, node: ast.Call, certain: bool) -> Any:
+    def _call(self, node: ast.Call) -> Any:
         if not isinstance(node.func, ast.Name):
-            self.value(node.func, certain)
-        args = tuple(self.value(one, certain) for one in node.args)
-        kwargs = {one.arg or "": self.value(one.value, certain) for one in node.keywords}
+            self.value(node.func)
+        args = tuple(self.value(one) for one in node.args)
+        kwargs = {one.arg or "": self.value(one.value) for one in node.keywords}
         match node.func:
             case ast.Attribute(ast.Name(name)) if isinstance(self.variables.get(name), list):
                 self.variables[name] = UNKNOWN  # its method may change it
@@ -198,7 +205,7 @@ class _Walk:
                 pass  # the program's own
             case ast.Name(name) if name in self.wanted:
                 if all(map(self._known, (*args, *kwargs.values()))):
-                    self.found.append(PlannedCall(name, args, kwargs, certain))
+                    self.found.append(PlannedCall(name, args, kwargs))
             case ast.Name(name) if name in self.functions and not kwargs:
                 return _returned(self.functions[name], *args)
         return UNKNOWN
@@ -210,14 +217,17 @@ class _Walk:
         self._step(len(value))
         return not any(isinstance(item, list | tuple) or item is UNKNOWN for item in value)
 
-    def _comprehension(self, part: ast.expr, loops: Sequence[ast.comprehension], certain: bool) -> None:
+    def _comprehension(self, part: ast.expr, loops: Sequence[ast.comprehension]) -> None:
         """Follows a comprehension as the loops that it stands for, with variables of its own."""
         body: list[ast.stmt] = [ast.Expr(part)]
         for loop in reversed(loops):
             for test in reversed(loop.ifs):
                 body = [ast.If(test, body, [])]
             body = [ast.For(loop.target, loop.iter, body, [])]
-        self._branch(body, certain)
+        self._step(len(self.variables))
+        before, self.variables = self.variables, dict(self.variables)
+        self.block(body)
+        self.variables = before
 
     def _step(self, count: int = 1) -> None:
         self.steps += count

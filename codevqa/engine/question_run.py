@@ -295,9 +295,8 @@ class QuestionRun:
         parts = self.parts
         if parts.settings.ahead:
             planned = plan_calls(program.source, self.images, parts.pure)
-            chosen = [call for call in planned if call.certain or parts.settings.ahead_likely]
-            if len(chosen) > 1:  # a single call has nothing to share a batch with
-                self.calls.begin_ahead(chosen)
+            if len(planned) > 1:  # a single call has nothing to share a batch with
+                self.calls.begin_ahead(planned)
         try:
             outcome = await parts.sandbox.run(program.source, self.calls, images=self.images)
             self.program_seconds += outcome.seconds

@@ -5,14 +5,10 @@ They join the vocabulary where a prompt set names them, as OK-VQA's does.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from .context import CallContext
 from .kinds import Image
 from .signature import PrimitiveSet, primitive
 from .visual import query
-
-if TYPE_CHECKING:
-    from .context import CallContext
 
 __all__ = ["KNOWLEDGE", "knowledge_query", "visual_query"]
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
 from ..core.trace import Evidence, ImageRef
 from ..models.base import DetectRequest, Match, MatchRequest, SimilarityRequest
+from .context import CallContext
 from .kinds import Image
 from .signature import GRID, PrimitiveSet, primitive
-
-if TYPE_CHECKING:
-    from .context import CallContext
 
 __all__ = ["VISUAL", "find_matching_image", "find_object", "get_pos", "open_image", "open_images", "query"]
 

@@ -197,8 +197,8 @@ def vqa_out(value, Image=Image, isinstance=isinstance, list=list, tuple=tuple, d
     return value
 """,
 }
-"""The pieces by name. A program that may keep pictures as keys holds an Image of its own, which can be hashed, around each
-handle; only handles leave it."""
+"""The pieces by name. A program that may keep pictures as keys holds an Image of its own around each handle. Such an
+Image can be hashed, and only its handle leaves the program."""
 
 TYPES = "".join(
     f"{name}: Any\n"

@@ -16,7 +16,7 @@ __all__ = ["RunInfo"]
 
 DECIDING = ("dataset", "split", "preset", "models", "prompts", "prompt_hash", "offset", "data_hash")
 """Fields of :class:`RunInfo` that must be the same in whatever belongs to a run."""
-PACE = frozenset(("workers", "batch_wait", "max_batch", "remember", "ahead", "ahead_likely"))
+PACE = frozenset(("workers", "batch_wait", "max_batch", "remember", "ahead"))
 """Settings that change how fast a run goes, and not what it finds."""
 NAMED = frozenset(("prompts",))
 """Settings that only name what :attr:`RunInfo.prompt_hash` tells apart."""
