@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any
 
 from PIL import Image as PILImage
@@ -56,9 +55,9 @@ class Kit:
         self.box = Sandbox(PRIMITIVES, LIMITS, workers=2)
         self.runner.run(self.box.start())
 
-    def run(self, source: str, host: Host = answering, given: Mapping[str, object] | None = None) -> Outcome:
+    def run(self, source: str, host: Host = answering) -> Outcome:
         """Runs a program over three pictures, without a check."""
-        return self.runner.run(self.box.run(source, host, images=IMAGES, given=given))
+        return self.runner.run(self.box.run(source, host, images=IMAGES))
 
     def value(self, source: str, host: Host = answering) -> Any:
         """Runs a program over three pictures and returns its answer."""

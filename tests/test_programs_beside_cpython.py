@@ -19,7 +19,8 @@ from codevqa.core.errors import ProgramError, ProgramRuntimeError
 from codevqa.core.images import load_picture
 from codevqa.primitives import CONSTANTS, Image
 
-PROGRAMS = (Path(__file__).parent / "data" / "programs_beside_cpython.txt").read_text("utf-8").split("\n---\n")
+FILE = Path(__file__).parent / "data" / "programs_beside_cpython.txt"
+PROGRAMS = [f"img = images[0]\n{source}" for source in FILE.read_text("utf-8").split("\n---\n")]
 IMAGES = [Image(number, load_picture(PILImage.new("RGB", (8 * number, 9 - number)))) for number in (1, 2, 3)]
 SHORT = re.compile(r"\b(?:any|next)\(.* for ")
 Calls = list[tuple[Any, ...]]
@@ -70,7 +71,7 @@ def in_cpython(source: str) -> tuple[object, str, Calls]:
 
         return call
 
-    space: dict[str, Any] = {"images": list(IMAGES), "img": IMAGES[0], "Image": Image, "__name__": "__main__"}
+    space: dict[str, Any] = {"images": list(IMAGES), "Image": Image, "__name__": "__main__"}
     space |= {**CONSTANTS, **{name: recorded(name) for name in FAKES}}
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         try:
@@ -91,7 +92,7 @@ def in_sandbox(kit: Kit, source: str) -> tuple[object, str, Calls]:
         return result
 
     try:
-        outcome = kit.runner.run(kit.box.run(source, host, images=IMAGES, given={"img": IMAGES[0]}))
+        outcome = kit.runner.run(kit.box.run(source, host, images=IMAGES))
     except ProgramRuntimeError as error:
         return f"fails: {error.message.partition(':')[0].split()[-1]}", error.printed, calls
     return repr(outcome.value), outcome.printed, calls
@@ -132,7 +133,7 @@ LEFT_OUT = {
     "class A:\n    pass\na = A()\na.x = 1\ndel a.x\nanswer = 2": "Write x.pop(key), or give the name another value.",
     "from math import *\nanswer = sqrt(4)": "Import each name that you use.",
     "import re\nanswer = re.sub('a', lambda m: 'b', 'aa')": "Join what re.split returns, or use str.replace.",
-    "from collections import defaultdict\nd = defaultdict(lambda: query(img, 'a'))\nanswer = d['b']": "Call it before",
+    "from collections import defaultdict\nd = defaultdict(lambda: query(images[0], 'a'))\nanswer = d['b']": "Call it before",
     "answer = {im: 1 for im in images}": "Use texts or numbers as keys.",
 }
 """Programs that CPython runs and the sandbox does not, and what the error says to write instead."""
@@ -142,6 +143,6 @@ LEFT_OUT = {
 def test_programs_that_cannot_run_are_told_what_to_write(kit: Kit, source: str) -> None:
     assert not str(in_cpython(source)[0]).startswith("fails")
     with pytest.raises(ProgramError) as caught:
-        kit.runner.run(kit.box.run(source, answering, images=IMAGES, given={"img": IMAGES[0]}))
+        kit.runner.run(kit.box.run(source, answering, images=IMAGES))
     assert LEFT_OUT[source] in str(caught.value)
     assert "\n" not in str(caught.value)

@@ -17,7 +17,6 @@ from codevqa.core.errors import (
     ProgramLimitError,
     ProgramRuntimeError,
     ProgramSyntaxError,
-    ProgramTypeError,
 )
 from codevqa.primitives import Image
 
@@ -29,14 +28,6 @@ def test_one_image_is_also_called_img(kit: Kit) -> None:
     assert outcome.value == "a 2"
     with pytest.raises(ProgramRuntimeError, match="NameError"):
         kit.value('answer = query(img, "a")')
-
-
-def test_given_globals(kit: Kit) -> None:
-    outcome = kit.run("answer = [threshold * 2, other.width]", given={"threshold": 3, "other": IMAGES[0]})
-    assert outcome.value == [6, 8]
-    kit.runner.run(kit.box.check("answer = threshold * 2", given={"threshold": "int"}))
-    with pytest.raises(ProgramTypeError, match="threshold"):
-        kit.check("answer = threshold * 2")
 
 
 def test_printed_text_is_kept(kit: Kit) -> None:

@@ -306,14 +306,6 @@ class PrimitiveSet:
     def __repr__(self) -> str:
         return f"PrimitiveSet({', '.join(self._by_name)})"
 
-    @overload
-    def __getitem__(self, index: int) -> Primitive: ...
-    @overload
-    def __getitem__(self, index: slice) -> PrimitiveSet: ...
-    def __getitem__(self, index: int | slice) -> Primitive | PrimitiveSet:
-        items = list(self)
-        return PrimitiveSet(items[index]) if isinstance(index, slice) else items[index]
-
     @property
     def names(self) -> tuple[str, ...]:
         """The names, in order."""

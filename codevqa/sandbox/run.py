@@ -13,7 +13,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -165,7 +165,7 @@ class Run:
 
     # -- on the event loop -------------------------------------------------------------------------------------------
 
-    async def finish(self, images: Sequence[Image], given: Mapping[str, object]) -> Outcome:
+    async def finish(self, images: Sequence[Image]) -> Outcome:
         """Runs it to its end.
 
         Raises:
@@ -174,7 +174,7 @@ class Run:
         """
         self._begun = True
         try:
-            state = await self._wall_clock.counts(self._go(self._begin, images, given))
+            state = await self._wall_clock.counts(self._go(self._begin, images))
             while not isinstance(state, Outcome):
                 reply = await self._model_clock.counts(self._reply(state))
                 state = await self._wall_clock.counts(self._go(state.resume, reply))
@@ -261,7 +261,7 @@ class Run:
                 if not waiting:
                     self._close()
 
-    def _begin(self, images: Sequence[Image], given: Mapping[str, object]) -> SyncSnapshot:
+    def _begin(self, images: Sequence[Image]) -> SyncSnapshot:
         if self._killed or self._closed:
             raise gone()
         self._session.__enter__()
@@ -273,7 +273,7 @@ class Run:
             self._wall.shut(self._pid)
         self._program = program = rewrite(self._source, self._primitives)
         self._encoded = program.source.encode()
-        inputs = self._globals(images, given)
+        inputs = self._globals(images)
         if program.keyed:
             entered = "".join(f"{name} = vqa_in({name})\n" for name in inputs if name not in self._primitives)
             self._session.feed_run(f"{PRELUDE}{program.before}{entered}", inputs=inputs)
@@ -292,12 +292,11 @@ class Run:
                 self._pid = None  # from now on it may be another program's
             self._session.__exit__(None, None, None)
 
-    def _globals(self, images: Sequence[Image], given: Mapping[str, object]) -> dict[str, object]:
+    def _globals(self, images: Sequence[Image]) -> dict[str, object]:
         entered = self._handles.enter_all(images)
         inputs: dict[str, object] = {"Image": self._handles.image_type, **CONSTANTS, "images": entered}
         if len(entered) == 1:
             inputs["img"] = entered[0]
-        inputs.update({name: self._handles.enter(value) for name, value in given.items()})
         inputs.update({name: _placeholder(name) for name in self._primitives.names})
         return inputs
 

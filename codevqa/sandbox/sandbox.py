@@ -18,10 +18,10 @@ import re
 import threading
 import time
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal
 
 import pydantic_monty as monty
 from cachetools import LRUCache
@@ -33,15 +33,13 @@ from .error_mapping import crash, explain
 from .program_shape import shape
 from .rewrite import rewrite
 from .run import Host, Outcome, Run, gone, in_thread, nonsense
-from .static_check import CHECKED_AS, finding, prefix, stubs, variables
+from .static_check import CHECKED_AS, PREFIX, finding, stubs
 from .wall import Wall, open_pool
 
 if TYPE_CHECKING:
     from pydantic_monty import MontySession
 
 __all__ = ["Host", "Limits", "Outcome", "Pools", "Sandbox"]
-
-_Key: TypeAlias = "tuple[str, tuple[tuple[str, str], ...]]"
 
 CHECKS_KEPT = 2048
 """Results of the static check that are remembered."""
@@ -103,7 +101,7 @@ class Pools:
         self._started: dict[str, _Workers] = {}
         self._starting = asyncio.Lock()
         self.runs: set[Run] = set()
-        self.checks: dict[_Key, asyncio.Task[ProgramError | None]] = {}
+        self.checks: dict[str, asyncio.Task[ProgramError | None]] = {}
 
     async def get(self, which: Literal["runners", "checkers"]) -> _Workers:
         """Returns workers; they are started where there are none.
@@ -167,7 +165,7 @@ class Sandbox:
         self.workers = workers
         self.pools = Pools(workers, limits)
         """Its workers, which do not hold its primitives."""
-        self._checked: LRUCache[_Key, ProgramError | None] = LRUCache(CHECKS_KEPT)
+        self._checked: LRUCache[str, ProgramError | None] = LRUCache(CHECKS_KEPT)
 
     async def start(self) -> None:
         """Starts the workers, unless they run already.
@@ -190,14 +188,13 @@ class Sandbox:
     ) -> None:
         await self.aclose()
 
-    async def check(self, source: str, *, given: Mapping[str, str] | None = None) -> None:
+    async def check(self, source: str) -> None:
         """Checks a program without running any of it.
 
         Results are remembered, also for programs that differ only in words and names (:func:`.program_shape.shape`).
 
         Args:
             source: The program.
-            given: Annotations of the globals it will have beside ``img``, ``images`` and the grid's edges.
 
         Raises:
             ProgramSyntaxError: it does not parse.
@@ -207,7 +204,7 @@ class Sandbox:
         """
         source = self._readable(source)
         try:
-            error = await self._verdict(source, given or {})
+            error = await self._verdict(source)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -217,21 +214,13 @@ class Sandbox:
             # A fresh one each time: an exception that is raised collects its traceback and context.
             raise type(error)(error.message, line=error.line, hint=error.hint)
 
-    async def run(
-        self,
-        source: str,
-        host: Host,
-        *,
-        images: Sequence[Image] = (),
-        given: Mapping[str, object] | None = None,
-    ) -> Outcome:
+    async def run(self, source: str, host: Host, *, images: Sequence[Image] = ()) -> Outcome:
         """Runs a program to its end.
 
         Args:
             source: The program. It finds ``images``, and ``img`` where there is one image only.
             host: Answers its calls of primitives.
             images: The question's pictures.
-            given: Further globals: plain data and images.
 
         Raises:
             ProgramSyntaxError: it does not parse.
@@ -249,7 +238,7 @@ class Sandbox:
         try:
             if not self.pools.has(workers):
                 raise gone()
-            return await run.finish(images, given or {})
+            return await run.finish(images)
         except monty.MontyCrashedError as error:
             raise crash(error) from None
         finally:
@@ -258,24 +247,23 @@ class Sandbox:
 
     # -- parts -------------------------------------------------------------------------------------------------------
 
-    async def _verdict(self, source: str, given: Mapping[str, str]) -> ProgramError | None:
+    async def _verdict(self, source: str) -> ProgramError | None:
         """Returns what is wrong with a program, remembered or found."""
-        key = (source, tuple(sorted(given.items())))
-        if key in self._checked:
-            return self._checked[key]
-        if key not in self.pools.checks:
-            self.pools.checks[key] = asyncio.create_task(self._find(source, given))
-            self.pools.checks[key].add_done_callback(lambda _: self.pools.checks.pop(key))
+        if source in self._checked:
+            return self._checked[source]
+        if source not in self.pools.checks:
+            self.pools.checks[source] = asyncio.create_task(self._find(source))
+            self.pools.checks[source].add_done_callback(lambda _: self.pools.checks.pop(source))
         # Whoever began it may be cancelled; others wait for it too.
-        error = self._checked[key] = await asyncio.shield(self.pools.checks[key])
+        error = self._checked[source] = await asyncio.shield(self.pools.checks[source])
         return error
 
-    async def _find(self, source: str, given: Mapping[str, str]) -> ProgramError | None:
+    async def _find(self, source: str) -> ProgramError | None:
         """Returns what is wrong with a program; nothing where nothing is wrong with those of its shape."""
-        like = None if given else shape(source, self.primitives.names)
-        if like is not None and like != source and await self._verdict(like, given) is None:
+        like = shape(source, self.primitives.names)
+        if like is not None and like != source and await self._verdict(like) is None:
             return None
-        return await self._check(source, variables(given))
+        return await self._check(source)
 
     def _checkout(self, pool: monty.Monty, stub_source: str | None = None) -> MontySession:
         return pool.checkout(
@@ -306,35 +294,33 @@ class Sandbox:
             raise ProgramLimitError(f"the program is {size:,} bytes long; the limit is {self.limits.source_bytes:,}.")
         return source
 
-    async def _check(self, source: str, given: Mapping[str, str]) -> ProgramError | None:
+    async def _check(self, source: str) -> ProgramError | None:
         workers = await self.pools.get("checkers")
-        return await in_thread(workers.threads, self._check_now, workers, source, given)
+        return await in_thread(workers.threads, self._check_now, workers, source)
 
-    def _check_now(
-        self, workers: _Workers, source: str, given: Mapping[str, str], tries: int = CHECK_TRIES
-    ) -> ProgramError | None:
+    def _check_now(self, workers: _Workers, source: str, tries: int = CHECK_TRIES) -> ProgramError | None:
         """Checks a program, in a thread of the checkers."""
-        before, program = prefix(given), rewrite(source)
+        program = rewrite(source)
         try:
-            with self._checkout(workers.pool, stubs(self.primitives, given)) as session:
+            with self._checkout(workers.pool, stubs(self.primitives)) as session:
                 if workers.wall is not None:
                     workers.wall.shut(session.worker_pid)
-                state = session.feed_start(before + program.source, print_callback=monty.CollectString(0))
+                state = session.feed_start(PREFIX + program.source, print_callback=monty.CollectString(0))
                 while isinstance(state, monty.FunctionSnapshot) and state.is_os_function:
                     # The checker asks for the declarations of a module it does not know: there are none.
                     state = state.resume_not_handled()
         except monty.MontyTypingError as error:
-            found = finding(error.display(), program, before.count("\n"))
+            found = finding(error.display(), program, PREFIX.count("\n"))
             if found is not None:
                 return found
         except (monty.MontySyntaxError, monty.MontyRuntimeError) as error:
-            offset = before.count("\n")
+            offset = PREFIX.count("\n")
             return explain(
                 error, self.limits, source, "<python-input-0>", line_of=lambda line: program.line(line - offset)
             )
         except monty.MontyCrashedError as error:
             if tries > 1 and not error.timed_out:
-                return self._check_now(workers, source, given, tries - 1)
+                return self._check_now(workers, source, tries - 1)
             return ProgramLimitError("the program is too much for the static check.", hint="Write it more simply.")
         except RuntimeError as error:
             raise nonsense() from error  # says nothing of the program, and is not remembered

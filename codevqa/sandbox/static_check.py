@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 
 from ..core.errors import ProgramError, ProgramSyntaxError, ProgramTypeError
 from ..primitives import CONSTANTS, PrimitiveSet
 from .rewrite import Rewritten
 from .stand_ins import TYPES
 
-__all__ = ["CHECKED_AS", "finding", "prefix", "stubs"]
+__all__ = ["CHECKED_AS", "PREFIX", "finding", "stubs"]
 
 CHECKED_AS = "program"
 """File name the program has in the checker's eyes."""
@@ -63,23 +62,17 @@ class UnboundLocalError(NameError): ...
 """
 
 
-def variables(extra: Mapping[str, str]) -> dict[str, str]:
-    """Returns the annotation of every global a program is given."""
-    return {"img": "Image", "images": "list[Image]", **dict.fromkeys(CONSTANTS, "int"), **extra}
+_GIVEN = {"img": "Image", "images": "list[Image]", **dict.fromkeys(CONSTANTS, "int")}
+"""The annotation of every global a program is given."""
+PREFIX = "".join(f"{name} = given_{name}\n" for name in _GIVEN)
+"""Put before a program that is checked. Assigned here, the globals have a type that the program may change, which
+declared names have not. None of the ``given_`` names exists at run time: should the check pass, execution stops at the
+first of these lines."""
 
 
-def stubs(primitives: PrimitiveSet, given: Mapping[str, str]) -> str:
+def stubs(primitives: PrimitiveSet) -> str:
     """Returns the declarations the checker knows beside the program's own."""
-    return _BUILTINS + TYPES + primitives.stubs({f"given_{name}": annotation for name, annotation in given.items()})
-
-
-def prefix(given: Mapping[str, str]) -> str:
-    """Returns the lines put before a program that is checked.
-
-    Assigned here, the globals have a type that the program may change, which declared names have not. None of the
-    ``given_`` names exists at run time: should the check pass, execution stops at the first of these lines.
-    """
-    return "".join(f"{name} = given_{name}\n" for name in given)
+    return _BUILTINS + TYPES + primitives.stubs({f"given_{name}": kind for name, kind in _GIVEN.items()})
 
 
 def finding(report: str, program: Rewritten, offset: int) -> ProgramError | None:
