@@ -1,10 +1,9 @@
-"""What the README shows is so: its programs run, and its commands run as printed from the folder of the checkout."""
+"""What README and pages show is so: programs print it, commands run, and the answer page is today's."""
 
 from __future__ import annotations
 
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,64 +11,116 @@ from typing import Any
 
 import pytest
 import typer
-from cli_kit import ROOT, Engines, environment
+from cli_kit import ROOT, CommandLine, Engines
+from PIL import Image
 
 import codevqa
-from codevqa import CodeVQA, Settings, Writer
+from codevqa import Answer, CodeVQA, Settings, Writer
 from codevqa.cli.main import app
+from codevqa.core.images import load_pictures
 from codevqa.models.base import GenerationRequest
 from codevqa.models.fakes import ScriptedLM
+from codevqa.pages import trace_page
 from codevqa.prompts import load as load_prompts
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGE = ROOT / "docs" / "examples" / "answer.html"
+GARDEN = ROOT / "examples" / "pictures" / "garden.png"
 FENCED = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
-PROGRAMS = [text for kind, text in FENCED if kind == "python"]
-OWN_PRIMITIVE = (ROOT / "docs" / "own-primitive.md").read_text(encoding="utf-8")
-BLOCKS = [
-    [line.split("  #")[0].strip() for line in block.splitlines()]
+COMMANDS = [
+    line.split("  #")[0].strip()
     for kind, block in FENCED
-    if not kind and "codevqa " in block
+    if not kind
+    for line in block.splitlines()
+    if "codevqa " in line
 ]
-COMMANDS = [line for block in BLOCKS for line in block if "codevqa " in line]
-ELSEWHERE = ("--preset large",)
-"""Commands with these need a network, models or files that the package does not have: only their words are checked."""
+ELSEWHERE = "--preset large"
+"""Commands with this need a network: only their words are checked."""
 
 
-def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Runs a line in a shell where the environment of ``make`` is on."""
-    return subprocess.run(
-        ["bash", "-c", f". .venv/bin/activate\n{command}"],
-        cwd=folder,
-        env={**environment(), "PYTHONPATH": str(ROOT)},
-        input="What color is the house?\n",
-        capture_output=True,
-        text=True,
-        timeout=1500,
-    )
+def fenced(page: str) -> str:
+    """The first program of a page."""
+    return (ROOT / "docs" / page).read_text(encoding="utf-8").partition("```python\n")[2].partition("```")[0]
 
 
-@pytest.fixture
-def checkout(tmp_path: Path) -> Path:
-    """A folder that looks like the checkout, where commands leave what they write."""
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
-    (tmp_path / ".venv").symlink_to(sys.prefix)
-    return tmp_path
+# -- README ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_first_program_prints_something_else(
+def test_the_first_program_prints_what_is_shown(
     engines: Engines, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    printed = next(text for kind, text in FENCED if kind == "text")
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(codevqa.CodeVQA, "from_preset", engines)
-    exec(compile(PROGRAMS[0], "README.md", "exec"), {"__name__": "__main__"})
-    assert capsys.readouterr().out == printed
+    exec(compile(next(text for kind, text in FENCED if kind == "python"), "README.md", "exec"), {})
+    assert capsys.readouterr().out == next(text for kind, text in FENCED if kind == "text")
 
 
-def test_the_primitive_is_not_shown_with_its_example_or_not_called_by_ask(
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_has_the_options_that_are_shown(command: str) -> None:
+    words = shlex.split(command[command.index("codevqa ") :])
+    subcommand = typer.main.get_command(app).commands[words[1]]  # type: ignore[attr-defined]
+    with subcommand.make_context(words[1], words[2:]):
+        pass
+
+
+@pytest.mark.slow
+def test_the_commands_do_what_they_say_one_after_the_other(
+    tmp_path: Path, codevqa: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    for command in COMMANDS:
+        if ELSEWHERE in command or "codevqa " not in command:
+            continue
+        given, _, line = command.rpartition(" | ")
+        stdin = shlex.split(given)[1] if given else "What color is the house?\n"
+        words = [name for word in shlex.split(line) for name in (sorted(map(str, Path().glob(word))) or [word])]
+        done = codevqa(*words[1:], stdin=stdin)
+        assert done.returncode == 0 and (done.stdout or words[1] == "run"), f"{command}\n{done.stderr}"
+
+
+def test_make_targets_and_links_are_there() -> None:
+    assert README.count("\n") <= 110
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in set(re.findall(r"`?make ([a-z]+)", README)):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+    links = re.findall(r"\]\(([^)#:]+)", README)
+    assert len(links) > 15
+    assert [link for link in links if link != "https" and not (ROOT / link).is_file()] == []
+
+
+# -- the answer that README begins with --------------------------------------------------------------------------------
+
+
+def test_the_answer_page_is_today_s(mini: CodeVQA) -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    data = re.search(r'<script type="application/json" id="cv-answer-data">(.*?)</script>', page)
+    assert data is not None
+    shown = Answer.from_json(data[1])
+    assert page == trace_page(shown, load_pictures(GARDEN)), "make screenshot"
+    asked = mini.ask(GARDEN, shown.question)
+    assert (asked.text, asked.program) == (shown.text, shown.program), "make screenshot"
+    assert [str(call) for call in asked.trace.calls] == [str(call) for call in shown.trace.calls]
+    assert shown.program is not None and shown.program.source in README
+    path = ROOT / "docs" / "pictures" / "answer.png"
+    assert f"]({path.relative_to(ROOT).as_posix()})" in README and f"]({PAGE.relative_to(ROOT).as_posix()})" in README
+    with Image.open(path) as picture:
+        assert picture.width >= 900
+    assert path.stat().st_size < 200_000 and len(page) < 400_000
+
+
+# -- pages -------------------------------------------------------------------------------------------------------------
+
+
+def test_generated_pages_are_fresh() -> None:
+    words = [sys.executable, str(ROOT / "docs" / "generate.py"), "--check"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_primitive_of_the_page_is_called_by_ask(
     mini: CodeVQA, engines: Engines, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source = OWN_PRIMITIVE.partition("```python\n")[2].partition("```")[0]
     seen: list[str] = []
 
     def write(request: GenerationRequest) -> str:
@@ -85,7 +136,7 @@ def test_the_primitive_is_not_shown_with_its_example_or_not_called_by_ask(
 
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(CodeVQA, "from_preset", open_preset)
-    exec(compile(source, "own-primitive.md", "exec"), {"__name__": "__main__"})
+    exec(compile(fenced("own-primitive.md"), "own-primitive.md", "exec"), {"__name__": "__main__"})
     run_alone, *steps, answer = capsys.readouterr().out.splitlines()
     assert run_alone == answer == "no"
     assert [step.partition("(")[0] for step in steps] == ["brightness"]
@@ -95,49 +146,9 @@ def test_the_primitive_is_not_shown_with_its_example_or_not_called_by_ask(
     assert nearest.startswith("Is it dark in the picture?") and 'if brightness(img) < 0.3 else "no"' in nearest
 
 
-def test_the_page_of_docs_trace_is_written(engines: Engines, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    source = (ROOT / "docs" / "trace.md").read_text(encoding="utf-8").partition("```python\n")[2].partition("```")[0]
-    shutil.copy(ROOT / "examples" / "pictures" / "garden.png", tmp_path)
+def test_the_page_about_traces_writes_one(engines: Engines, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "garden.png").write_bytes(GARDEN.read_bytes())
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(codevqa.CodeVQA, "from_preset", engines)
-    exec(compile(source, "trace.md", "exec"), {"CodeVQA": codevqa.CodeVQA})
+    exec(compile(fenced("trace.md"), "trace.md", "exec"), {"CodeVQA": codevqa.CodeVQA})
     assert "<title" in (tmp_path / "out.html").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_has_an_option_that_there_is_not(command: str) -> None:
-    words = [word for word in shlex.split(command[command.index("codevqa ") :]) if not word.startswith("<")]
-    group = typer.main.get_command(app)
-    subcommand = group.commands[words[1]]  # type: ignore[attr-defined]
-    with subcommand.make_context(words[1], words[2:]):
-        pass
-
-
-def test_a_make_target_that_there_is_not() -> None:
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for target in set(re.findall(r"`?make ([a-z]+)", README)):
-        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
-def test_a_command_fails_as_printed(block: list[str], checkout: Path) -> None:
-    for command in block:
-        if any(words in command for words in ELSEWHERE):
-            continue
-        done = run(command, checkout)
-        assert done.returncode == 0, f"{command}\n{done.stderr}"
-        assert done.stdout or not command.startswith("codevqa ask"), command
-
-
-@pytest.mark.slow
-def test_the_command_that_make_demo_ends_with_fails_as_printed() -> None:
-    words = [sys.executable, str(ROOT / "examples" / "demo.py")]
-    demo = subprocess.run(words, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=500)
-    assert demo.returncode == 0, demo.stderr
-    command = demo.stdout.splitlines()[-1]
-    done = subprocess.run(
-        ["bash", "-c", command], cwd=ROOT, env=environment(), input="Is it day?\n", capture_output=True, text=True
-    )
-    assert done.returncode == 0 and done.stdout, f"{command}\n{done.stderr}"
