@@ -1,25 +1,145 @@
-"""What campaigns kept is read again, and other bytes beside it."""
+"""Text that somebody else wrote is read, or refused by an error of ours: completions, prompts, settings, questions, data.
+
+``corpus/`` holds inputs that once found new ways through the readers; their characters are bytes.
+"""
 
 from __future__ import annotations
 
+import json
+import shutil
+import tempfile
+import tomllib
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import cache
+from itertools import islice
+from pathlib import Path
+
 import pytest
-from fuzz_kit import typed_only
+from fuzz_kit import CORPUS, typed_only
 from hypothesis import given
 from hypothesis import strategies as st
-from readers import READERS, seeds
 
-from codevqa.prompts import load
+from codevqa import prompts
+from codevqa.cli import questions_file
+from codevqa.cli.models import config_lines
+from codevqa.cli.options import chosen
+from codevqa.core.errors import InputError, SetupError
+from codevqa.core.images import load_picture
+from codevqa.core.question_kind import question_kind
+from codevqa.core.text import caption_line, one_line, unmarked
+from codevqa.engine.call_plan import plan_calls
+from codevqa.eval.datasets import open_dataset
+from codevqa.presets.configuration import configure
+from codevqa.primitives.kinds import Image
+from codevqa.primitives.reading import answer_in
+from codevqa.primitives.witness import described
+from codevqa.prompts import load, load_examples
+from codevqa.sandbox.program_shape import shape
+from codevqa.writing.mending import with_answer
+from codevqa.writing.prompt_forms import ask_in_chat, extract_program
 
+NAMES = ("query", "get_pos", "find_matching_image")
+ASKED = "Is there a red cup or a small dog in the left image?"
 PROGRAMS = [example.program for name in ("gqa", "covr") for example in load(name).examples]
+_DATASETS = (
+    ("gqa", "test_all_questions.json"),
+    ("nlvr2", "data/test.json"),
+    ("nlvr", "test/test.json"),
+    ("covr", "test.jsonl"),
+)
+_HOSTILE = (
+    "\ufeff{}",
+    "",
+    "\0",
+    "[" * 5000,
+    "a = " + "[" * 5000,
+    '{"a":' * 300 + "1" + "}" * 300,
+    '{"id": ' + "1" * 5000 + "}",
+    "seed = " + "1" * 5000,
+    json.dumps({"id": "\ud800", "question": "\0", "images": ["a" * 5000]}),
+    json.dumps({"k" * 5000: 1}),
+    "k" * 5000 + " = 1",
+)
+"""What a file may hold that breaks a reader that is not careful."""
+
+
+def read_model(data: bytes) -> None:
+    """A completion: as a program, as an answer, and as what a program asks next."""
+    text = data.decode("utf-8", "surrogatepass" if b"\xed" in data else "replace") if _is_text(data) else str(data)
+    for continued in (False, True):
+        source = with_answer(extract_program(text, continued=continued))
+        plan_calls(source, [_image()], frozenset(NAMES))
+        shape(source, NAMES)
+    kind = question_kind(text)
+    for asked in (kind, question_kind(ASKED)):
+        asked.misfit(asked.fitted(answer_in(text, asked)))
+    described(text), ask_in_chat(text, True)
+    assert unmarked(one_line(text)) == one_line(text) and "\n" not in caption_line(text)
+
+
+def read_prompts(data: bytes) -> None:
+    """A folder of prompts with another file in it, which the first byte says, or one of the paper's release."""
+    folder = _prompts()
+    file = ("prompt.json", "preamble.txt", "examples.jsonl", "reading.jsonl", "pool.json")[data[0] % 5 if data else 0]
+    before = (folder / file).read_bytes() if (folder / file).exists() else b""
+    (folder / file).write_bytes(data[1:])
+    try:
+        with suppress(InputError):
+            load(folder) if file != "pool.json" else load_examples(folder / file)
+    finally:
+        (folder / file).write_bytes(before)
+
+
+def read_configuration(data: bytes) -> None:
+    """A file of a configuration, and its text as a value of the command line: what is read can be printed."""
+    file = _prompts() / "my.toml"
+    file.write_bytes(data)
+    with suppress(InputError, SetupError):
+        shown = "\n".join(config_lines(configure(str(file))))
+        assert tomllib.loads(shown)
+    with suppress(InputError, SetupError):
+        chosen(sets=[data.decode("utf-8", "surrogateescape").replace("\0", "")]).configure()
+
+
+def read_questions(data: bytes) -> None:
+    """A file of questions."""
+    file = _prompts() / "questions.jsonl"
+    file.write_bytes(data)
+    with suppress(InputError):
+        found = questions_file.read_questions(str(file))
+        for number, line in found.lines:
+            with suppress(InputError):
+                "".join(map(str, questions_file._parse(line, found.name, number))).encode()
+
+
+def read_dataset(data: bytes) -> None:
+    """The questions of a data set, which the first byte says: what is read can be kept."""
+    name, file = _DATASETS[data[0] % len(_DATASETS) if data else 0]
+    folder = _prompts() / name
+    (folder / file).parent.mkdir(parents=True, exist_ok=True)
+    (folder / file).write_bytes(data[1:])
+    with suppress(InputError, SetupError):
+        for example in islice(open_dataset(name, folder, "test", pictures=False), 20):
+            json.dumps([example.id, example.question, example.gold, example.record], default=str).encode()
+
+
+READERS: Mapping[str, Callable[[bytes], None]] = {
+    "model": read_model,
+    "prompts": read_prompts,
+    "configuration": read_configuration,
+    "questions": read_questions,
+    "dataset": read_dataset,
+}
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_what_campaigns_kept_is_read_or_an_error_of_ours(reader: str) -> None:
-    kept = seeds(reader)
-    assert kept, "a campaign keeps what it found"
-    for data in kept:
+def test_any_text_is_read_or_an_error_of_ours(reader: str) -> None:
+    kept = json.loads((CORPUS / f"{reader}.json").read_text())
+    hostile = [f"{number}{text}" for number in range(5) for text in _HOSTILE]
+    for text in (*kept, *hostile, *_HOSTILE):
         with typed_only():
-            READERS[reader](data)
+            READERS[reader](text.encode("latin-1", "replace"))
 
 
 @given(
@@ -27,4 +147,26 @@ def test_what_campaigns_kept_is_read_or_an_error_of_ours(reader: str) -> None:
 )
 def test_any_completion_is_read(program: str, at: int, gone: int, other: str) -> None:
     text = program[:at] + other + program[at + gone :]
-    READERS["model"](text.encode("utf-8", "surrogatepass"))
+    read_model(text.encode("utf-8", "surrogatepass"))
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+@cache
+def _image() -> Image:
+    from PIL import Image as PILImage
+
+    return Image(1, load_picture(PILImage.new("RGB", (8, 6))))
+
+
+@cache
+def _prompts() -> Path:
+    folder = Path(tempfile.mkdtemp()) / "prompts"
+    shutil.copytree(Path(prompts.__file__).parent / "gqa", folder)
+    return folder
