@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_WORKERS ?= 2
 
-.PHONY: help install demo app test test-all mutations fuzz smoke lint format types imports check docs screenshot tour site bench lock audit release clean
+.PHONY: help install demo app test test-all mutations fuzz smoke lint format types imports check docs screenshot tour site lock audit release clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -64,14 +64,15 @@ test-all: $(VENV)/.installed-test  ## run all tests: training, notebook, Ray, wh
 mutations: $(VENV)/.installed-test  ## take single guards out and see a test fail; ARGS are words of files or functions
 	$(BIN)/python tests/security/mutations.py $(ARGS)
 
-# These need no torch, of which an interpreter other than 3.11 may find no build for CPUs.
-SMOKE := answer_json batching datasets engine engine_failures engine_primitives fakes images metrics pages plan \
-	sandbox sandbox_check sandbox_workers services signature values writer
+# These need no torch, of which an interpreter other than 3.11 may find no build for CPUs. They are what may differ between
+# interpreters: programs and their sandbox, signatures, files, pages.
+SMOKE := answer_json datasets engine images metrics pages plan sandbox sandbox_check signature
 smoke: ## try another Python, without torch: make smoke PYTHON=python3.13
 	$(PYTHON) -m venv --clear $(VENV)-smoke
 	$(VENV)-smoke/bin/python $(LOCKED) -r requirements/base.txt -r requirements/smoke.txt
 	$(VENV)-smoke/bin/python $(PIP_INSTALL) --no-build-isolation --editable .
-	$(VENV)-smoke/bin/python -m pytest -n $(PYTEST_WORKERS) -m "not slow and not timing" $(SMOKE:%=tests/test_%.py) tests/security/test_sandbox_attacks.py
+	$(VENV)-smoke/bin/python -m pytest -n $(PYTEST_WORKERS) -p no:cacheprovider -m "not slow and not timing" \
+		$(SMOKE:%=tests/test_%.py) tests/security/test_sandbox_attacks.py
 
 fuzz: $(VENV)/.installed-test  ## campaigns of Hypothesis, FUZZ_EXAMPLES of each property
 	HYPOTHESIS_PROFILE=campaign $(BIN)/python -m pytest tests/security --timeout 7200 --hypothesis-show-statistics $(ARGS)
@@ -85,8 +86,7 @@ format: $(VENV)/.installed-test  ## format the code
 	$(BIN)/ruff format .
 
 types: $(VENV)/.installed-test  ## strict mypy
-	$(BIN)/mypy -p codevqa
-	$(BIN)/mypy -p training
+	$(BIN)/mypy -p codevqa -p training
 	$(BIN)/mypy app.py examples benchmarks docs requirements tests
 
 imports: $(VENV)/.installed-test  ## what may import what
@@ -105,9 +105,6 @@ tour: $(VENV)/.installed-test  ## run docs/tour.ipynb and keep what it prints
 
 site: $(VENV)/.installed-site  ## build the pages of docs/ as a site, in build/site
 	$(BIN)/python docs/build_site.py
-
-bench: install  ## cold start, warm latency and memory of the embedded models
-	$(BIN)/python benchmarks/latency.py
 
 lock: $(VENV)/.installed-release  ## write requirements/ anew; ARGS are uv's, as in ARGS=--upgrade
 	$(BIN)/python requirements/lock.py $(ARGS)
@@ -134,4 +131,4 @@ release: $(VENV)/.installed-release  ## build, try both files in an empty enviro
 	$(BIN)/python requirements/audit.py || test $$? -eq 2
 
 clean:  ## remove what was installed and built
-	rm -rf $(VENV) $(VENV)-smoke build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
