@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,11 @@ from PIL import Image as PILImage
 
 from codevqa import CodeVQA, QuerySettings, Settings, WriterSettings
 from codevqa.core.settings import Limits
-from codevqa.models.base import GenerationRequest, Models
-from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
-from codevqa.prompts import load
+from codevqa.core.trace import Form
+from codevqa.models.base import GenerationRequest, LanguageModel, Models
+from codevqa.models.fakes import FakeCaptioner, FakeDetector, FakeMatcher, ScriptedLM
+from codevqa.primitives import Primitive
+from codevqa.prompts import PromptSet, load
 from codevqa.writing.writer import Writer
 
 RED, GREEN, BLUE = (PILImage.new("RGB", (60, 40), color) for color in ("red", "green", "blue"))
@@ -42,26 +44,38 @@ def reader(answers: dict[str, str] | None = None) -> ScriptedLM:
 
 @contextmanager
 def engine(
-    programs: str | Sequence[str] | Callable[[GenerationRequest], str],
+    programs: LanguageModel | str | Sequence[str] | Callable[[GenerationRequest], str] = "",
+    read: LanguageModel | Callable[[GenerationRequest], str] | str | None = None,
     *,
     answers: dict[str, str] | None = None,
     settings: Settings | None = None,
     matcher: FakeMatcher | None = None,
-    read: ScriptedLM | None = None,
+    detector: FakeDetector | None = None,
+    primitives: Sequence[Primitive] = (),
+    prompts: Mapping[Form, PromptSet] | None = None,
     repairs: int = 1,
-    **options: Any,
+    fit: bool = True,
+    **numbers: Any,
 ) -> Iterator[CodeVQA]:
-    """An engine over fake models whose writer gives these programs."""
-    written = WriterSettings(selection="fixed", repairs=repairs)
+    """An engine over fake models.
+
+    Args:
+        programs: the writer, or what it writes.
+        read: the reader, or what it reads; else it gives each question of ``answers`` its answer, or yes.
+        numbers: settings in place of the kit's, where ``settings`` are not given.
+    """
+    written = WriterSettings(selection="fixed", repairs=repairs, fit=fit)
+    made: Any = programs
     writer = Writer(
-        ScriptedLM(programs, name="writer"),
-        {"image": load("gqa"), "set": load("covr")},
+        made if hasattr(made, "generate") else ScriptedLM(made, name="writer"),
+        prompts or {"image": load("gqa"), "set": load("covr")},
         settings=settings.writer if settings and settings.writer != WriterSettings() else written,
     )
+    reads: Any = ScriptedLM(read, name="reader") if isinstance(read, str) or callable(read) else read
     captioner = FakeCaptioner(lambda request: f"thing {request.seed}", grid=6)
-    models = Models(read or reader(answers), matcher or FakeMatcher(6), captioner, options.pop("detector", None))
-    used = settings or Settings(query=QuerySettings(captions=2, patches=5), workers=8)
-    with CodeVQA(writer, models, used, **options) as vqa:
+    models = Models(reads or reader(answers), matcher or FakeMatcher(6), captioner, detector)
+    used = settings or Settings(**{"query": QuerySettings(captions=2, patches=5), "workers": 8, **numbers})
+    with CodeVQA(writer, models, used, primitives=primitives) as vqa:
         yield vqa
 
 

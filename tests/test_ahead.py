@@ -9,20 +9,19 @@ import dataclasses
 import gc
 import logging
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
+import engine_kit
 import pytest
 from PIL import Image as PILImage
 
-from codevqa import Answer, CodeVQA, Limits, Models, QuerySettings, Question, Settings, Writer, WriterSettings
+from codevqa import Answer, CodeVQA, Limits, Question
 from codevqa.core.errors import CodeVQAError, ModelError, ServerError
 from codevqa.models.base import GenerationRequest
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 from codevqa.primitives import Image, primitive
 from codevqa.primitives.visual import VISUAL
-from codevqa.prompts import load as load_prompts
 from codevqa.sandbox import Sandbox
 
 PICTURES = [PILImage.new("RGB", (60, 40), (40 * number, 90, 10)) for number in range(5)]
@@ -43,18 +42,8 @@ class Reader(ScriptedLM):
         return " yes" if sum(map(ord, str(request.prompt))) % 2 else " no"
 
 
-@contextmanager
-def engine(
-    program: str | Callable[[GenerationRequest], str] = "", read: ScriptedLM | None = None, **settings: Any
-) -> Iterator[CodeVQA]:
-    given = {"query": QuerySettings(captions=2, patches=5), "workers": 8, **settings}
-    options = {name: given.pop(name) for name in ("primitives",) if name in given}
-    prompts = {"image": load_prompts("gqa"), "set": load_prompts("covr")}
-    writer = Writer(ScriptedLM(program, name="writer"), prompts, settings=WriterSettings(selection="fixed"))  # type: ignore[arg-type]
-    captioner = FakeCaptioner(lambda request: f"thing {request.seed}", grid=6)
-    models = Models(read or Reader(), FakeMatcher(6), captioner)
-    with CodeVQA(writer, models, Settings(**given), **options) as vqa:
-        yield vqa
+def engine(program: str = "", read: ScriptedLM | None = None, **settings: Any) -> AbstractContextManager[CodeVQA]:
+    return engine_kit.engine(program, read or Reader(), **settings)
 
 
 def timeless(answer: Answer) -> Answer:

@@ -7,20 +7,20 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import engine_kit
 import pytest
 from PIL import Image as PILImage
 
-from codevqa import CodeVQA, Settings
+from codevqa import CodeVQA
 from codevqa.core.errors import InputError, ProgramError, UnknownNameError
-from codevqa.core.settings import Limits, PromptForm, QuerySettings, WriterSettings
+from codevqa.core.settings import QuerySettings, WriterSettings
 from codevqa.core.trace import Form
-from codevqa.models.base import Box, GenerationRequest, Message, Models
-from codevqa.models.fakes import FakeCaptioner, FakeDetector, FakeMatcher, ScriptedLM
+from codevqa.models.base import Box, GenerationRequest, Message
+from codevqa.models.fakes import FakeDetector, ScriptedLM
 from codevqa.prompts import KnowledgeExample, PromptSet, load, load_examples, load_knowledge
 from codevqa.writing.writer import Writer
 
@@ -40,22 +40,13 @@ def read(request: GenerationRequest) -> str:
     return " Four legs.\n" if "How many" in asked.rsplit("Q: ", 1)[-1] else " Italy\n"
 
 
-@contextmanager
 def engine(
-    program: str = DISH,
-    prompts: str | PromptSet = "okvqa",
-    *,
-    detector: FakeDetector | None = None,
-    reading: PromptForm = "auto",
-    repairs: int = 0,
-) -> Iterator[CodeVQA]:
+    program: str = DISH, prompts: str | PromptSet = "okvqa", *, detector: FakeDetector | None = None, **query: Any
+) -> AbstractContextManager[CodeVQA]:
     chosen = load(prompts) if isinstance(prompts, str) else prompts
     sets: dict[Form, PromptSet] = {"image": chosen, "set": load("covr")}
-    writer = Writer(ScriptedLM(program), sets, settings=WriterSettings(selection="fixed", repairs=repairs))
-    models = Models(ScriptedLM(read), FakeMatcher(6), FakeCaptioner(lambda one: f"thing {one.seed}", grid=6), detector)
-    used = Settings(query=QuerySettings(captions=2, patches=5, form=reading), workers=4, limits=Limits(seconds=5))
-    with CodeVQA(writer, models, used) as vqa:
-        yield vqa
+    numbers = QuerySettings(captions=2, patches=5, **query)
+    return engine_kit.engine(program, read, prompts=sets, detector=detector, repairs=0, query=numbers, workers=4)
 
 
 # -- knowledge -------------------------------------------------------------------------------------------------------
@@ -90,7 +81,7 @@ def test_a_program_that_was_shown_none_is_answered_after_all_knowledge_examples(
 
 
 def test_a_chat_model_gets_knowledge_as_turns() -> None:
-    with engine(reading="chat") as vqa:
+    with engine(form="chat") as vqa:
         assert vqa.run(RED, "answer = knowledge_query('How many legs has a dog?')").text == "4"
         request = vqa.models.reader.requests[-1]  # type: ignore[attr-defined]
     assert isinstance(request.prompt, tuple)

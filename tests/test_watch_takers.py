@@ -7,8 +7,8 @@ import gc
 import threading
 import time
 
-from engine_kit import Gate
-from watch_kit import GREEN, OPEN, RED, THREE, Streaming, begun, engine, names
+from engine_kit import GREEN, RED, Gate
+from watch_kit import OPEN, THREE, Streaming, begun, engine, names
 
 from codevqa import CodeVQA, Watch
 from codevqa.core.events import Event, Writing, Wrote

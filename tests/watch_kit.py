@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
+import engine_kit
 import pytest
-from PIL import Image as PILImage
 
-from codevqa import CodeVQA, Models, QuerySettings, Settings, Watch, Writer, WriterSettings
+from codevqa import CodeVQA, Watch
 from codevqa.core.events import CallBegan, CallEnded, Event
 from codevqa.core.trace import Call
 from codevqa.models.base import Completion, GenerationRequest
-from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
-from codevqa.prompts import load as load_prompts
+from codevqa.models.fakes import ScriptedLM
 
-RED, GREEN = (PILImage.new("RGB", (60, 40), color) for color in ("red", "green"))
 OPEN = 'img = open_image("Image13.jpg")\n'
 THREE = OPEN + 'a = query(img, "{}")\nb = query(img, "Second?")\nc = query(img, "Third?")\nanswer = a + b + c'
 
@@ -40,22 +38,7 @@ class Streaming(ScriptedLM):
         return made
 
 
-@contextmanager
-def engine(
-    writer: ScriptedLM | str = "",
-    read: ScriptedLM | Callable[[GenerationRequest], str] | str = " yes",
-    *,
-    repairs: int = 1,
-    **settings: Any,
-) -> Iterator[CodeVQA]:
-    prompts = {"image": load_prompts("gqa"), "set": load_prompts("covr")}
-    model = ScriptedLM(writer, name="writer") if isinstance(writer, str) else writer
-    wrote = Writer(model, prompts, settings=WriterSettings(selection="fixed", repairs=repairs, fit=False))  # type: ignore[arg-type]
-    reader = read if isinstance(read, ScriptedLM) else ScriptedLM(read, name="reader")
-    captioner = FakeCaptioner(lambda request: f"thing {request.seed}", grid=6)
-    given = {"query": QuerySettings(captions=2, patches=5), "workers": 4, **settings}
-    with CodeVQA(wrote, Models(reader, FakeMatcher(6), captioner), Settings(**given)) as vqa:
-        yield vqa
+engine = partial(engine_kit.engine, fit=False, workers=4)
 
 
 def names(events: Iterable[Event]) -> list[str]:

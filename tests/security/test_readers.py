@@ -1,4 +1,4 @@
-"""Text that somebody else wrote is read, or refused by an error of ours: completions, prompts, settings, questions, data.
+"""Text that somebody else wrote is read, or refused by an error of ours: a completion, prompts, settings, questions.
 
 ``corpus/`` holds inputs that once found new ways through the readers; their characters are bytes.
 """
