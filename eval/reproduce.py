@@ -15,9 +15,9 @@ from ..presets.configuration import Configuration
 from ..prompts import PromptSet, load
 from .report.figures import RunFigures
 from .report.paper import NOTE, reported
-from .report.parts import breakdown, results
 from .report.run_metric import metric_of
 from .report.table import aligned, summary_of
+from .report.tables import breakdown, result
 from .report.view import Table
 from .run.store import Store
 from .task import DataSet, PictureFile
@@ -147,9 +147,9 @@ def plan_lines(found: Plan) -> list[str]:
 def table_lines(store: Store) -> list[str]:
     """Returns the run's figures beside the paper's, whole and by group."""
     found = RunFigures("", store, store.info, store.pace(), metric_of(store.info), summary_of(store))
-    groups = (table for section in breakdown(found.info, found.summary) for table in section.tables)
+    groups = breakdown(found.info, found.summary)
     beside = (table for table in groups if any(name.startswith("Paper's") for name in table.head))
-    lines = [line for table in (*results([found]).tables, *beside) for line in _shown(table)]
+    lines = [line for table in (result([found]), *beside) for line in _shown(table)]
     return [*lines, "", f"Paper: {NOTE}."]
 
 

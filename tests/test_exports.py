@@ -1,4 +1,4 @@
-"""Runs in the formats of other harnesses; these read them in test_harnesses_live."""
+"""Runs as logs of inspect_ai, which reads them itself in test_harnesses_live."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from zipfile import ZipFile
 
 import pytest
@@ -53,7 +52,7 @@ def made(folder: Path, predictions: tuple[str, ...], clusters: tuple[str, str] =
     return folder
 
 
-def test_a_log_for_inspect_lacks_something_or_counts_wrongly(run: Path, tmp_path: Path) -> None:
+def test_a_log_for_inspect_has_each_question_with_its_program_calls_and_score(run: Path, tmp_path: Path) -> None:
     with Store.open(run) as store:
         assert export(store, "inspect", tmp_path / "run.eval") == 4
     with ZipFile(tmp_path / "run.eval") as log:
@@ -84,47 +83,11 @@ def test_a_log_for_inspect_lacks_something_or_counts_wrongly(run: Path, tmp_path
     }
 
 
-def test_a_folder_for_lmms_eval_lacks_something_or_counts_wrongly(run: Path, tmp_path: Path) -> None:
-    out = tmp_path / "logs"
-    (out / "other").mkdir(parents=True)
-    with Store.open(run) as store:
-        assert export(store, "lmms-eval", out) == 4
-        assert export(store, "lmms-eval", out, method="pnpvqa") == 4
-    stem = out / "codevqa__mini" / "20261123_021500"
-    results = json.loads(Path(f"{stem}_results.json").read_text())
-    assert results["results"]["gqa"] == {"alias": "gqa", "exact_match,none": 0.0, "exact_match_stderr,none": 0.0}
-    with Store.open(run) as store:
-        export(store, "lmms-eval", out)
-    results = json.loads(Path(f"{stem}_results.json").read_text())
-    found = results["results"]["gqa"]
-    assert (found["exact_match,none"], found["exact_match_stderr,none"]) == (0.25, CLUSTERED)
-    assert results["n-samples"] == {"gqa": {"original": 4, "effective": 4}}
-    rows: list[dict[str, Any]] = [
-        json.loads(text) for text in Path(f"{stem}_samples_gqa.jsonl").read_text().splitlines()
-    ]
-    assert [row["doc_id"] for row in rows] == [0, 1, 2, 3] and rows[0]["target"] == "yes"
-    assert [row["exact_match"] for row in rows] == [1.0, 0.0, 0.0, 0.0]
-    assert {"doc_id", "target", "filtered_resps", "doc_hash", "input"} <= rows[0].keys()
-    assert not {"doc", "arguments"} & rows[0].keys() and len({row["doc_hash"] for row in rows}) == 4
-    assert sorted(path.name for path in out.iterdir()) == ["codevqa__mini", "other"]
-
-
-def test_questions_without_a_cluster_stand_by_themselves(tmp_path: Path) -> None:
-    with Store.open(made(tmp_path / "run", tuple(ANSWERS), ("", ""))) as store:
-        export(store, "inspect", tmp_path / "run.eval")
-        export(store, "lmms-eval", tmp_path / "logs")
-    with ZipFile(tmp_path / "run.eval") as log:
-        (score,) = json.loads(log.read("header.json"))["results"]["scores"]
-    (results,) = (tmp_path / "logs").rglob("*_results.json")
-    found = json.loads(results.read_text())["results"]["gqa"]["exact_match_stderr,none"]
-    assert found == score["metrics"]["stderr"]["value"] == pytest.approx(0.25)
-
-
-def test_what_cannot_be_exported_is_not_one_line(run: Path, tmp_path: Path, codevqa: CommandLine) -> None:
+def test_what_cannot_be_exported_is_one_clear_line(run: Path, tmp_path: Path, codevqa: CommandLine) -> None:
     with Store.create(tmp_path / "empty", RunInfo("gqa", "val", ("codevqa",))):
         pass
     done = codevqa("export", tmp_path / "empty", "--format", "gqa", "--out", tmp_path / "out.json")
     assert_one_clear_line(done, "empty has no rows yet")
-    done = codevqa("export", run, "--format", "lmms-eval", "--out", run / "run.sqlite" / "x")
+    done = codevqa("export", run, "--format", "inspect", "--out", run / "run.sqlite" / "x")
     assert_one_clear_line(done, "Cannot write")
     assert not list(tmp_path.glob("out*")) and not list(tmp_path.glob(".*"))

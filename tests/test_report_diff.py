@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 from cli_kit import CommandLine, assert_one_clear_line
-from report_kit import RIGHT, WRONG, example, make
+from report_kit import RIGHT, WRONG, make
 
 from codevqa.eval import Store
 from codevqa.eval.report.diff import compare_runs, describe
-from codevqa.eval.run.run_info import RunInfo
-from codevqa.eval.task import Row
 
 
 def test_difference(tmp_path: Path) -> None:
@@ -45,14 +43,6 @@ def test_difference(tmp_path: Path) -> None:
     json.dumps(found.to_dict())
 
 
-def test_drawn_data_is_called_so_where_runs_are_compared(tmp_path: Path) -> None:
-    runs = [make(tmp_path / name, [RIGHT, WRONG], info={"drawn": True}) for name in "ab"]
-    with Store.open(runs[0]) as one, Store.open(runs[1]) as two:
-        found = compare_runs(one, two)
-    assert next(describe(found)).startswith("mini-GQA (drawn) val, codevqa")
-    assert found.to_dict()["data_name"] == "mini-GQA (drawn)"
-
-
 def test_a_difference_between_runs_is_tested_by_cluster(tmp_path: Path) -> None:
     """Twelve questions that all gain, in six pictures: McNemar's test would count twelve."""
     first, second = (make(tmp_path / name, [one] * 12) for name, one in (("a", WRONG), ("b", RIGHT)))
@@ -82,10 +72,3 @@ def test_other_data_is_refused(tmp_path: Path, info: dict[str, Any], words: str,
     make(tmp_path / "a", [RIGHT])
     make(tmp_path / "b", [RIGHT], info=info)
     assert_one_clear_line(codevqa("diff", str(tmp_path / "a"), str(tmp_path / "b")), words)
-
-
-def test_runs_without_a_common_question_are_refused(tmp_path: Path, codevqa: CommandLine) -> None:
-    make(tmp_path / "a", [RIGHT])
-    with Store.create(tmp_path / "b", RunInfo("gqa", "val", ("codevqa",), data_hash="1")) as store:
-        store.add(example(9), [Row("0009", "codevqa", 0, "yes")])
-    assert_one_clear_line(codevqa("diff", str(tmp_path / "a"), str(tmp_path / "b")), "share no question")

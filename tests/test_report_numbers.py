@@ -13,7 +13,7 @@ from codevqa.eval import Store
 from codevqa.eval.report.paper import DRAWN
 from codevqa.eval.report.report import write
 from codevqa.eval.run.run_info import RunInfo
-from codevqa.eval.task import Method, Row
+from codevqa.eval.task import Row
 
 
 def test_accuracy_difference_fallbacks_and_errors(tmp_path: Path) -> None:
@@ -37,16 +37,6 @@ def test_groups_that_say_next_to_nothing_are_apart_and_not_tested(tmp_path: Path
     assert found == {"1": (False, "10", 1), "2": (True, "5", 7), "3": (True, "9", 7)}
 
 
-def test_of_many_groups_the_largest_are_shown(tmp_path: Path) -> None:
-    with Store.create(tmp_path / "run", RunInfo("gqa", "val", ("codevqa",))) as store:
-        for number in range(80):  # 20 groups of 3 questions, 20 of 1, in turn
-            one = example(number, groups={"kind": f"g{number % 20 + 20 * (number >= 60):02}"})
-            store.add(one, [Row(one.id, "codevqa", 0, "yes")])
-    text = read(tmp_path / "run").text
-    shown = re.findall(r"\b(g\d\d) (\d) 100", text)
-    assert len(shown) == 30 and [n for _, n in shown[:20]] == ["3"] * 20 and "10 smaller groups are left out" in text
-
-
 def test_the_paper_is_beside_groups_it_reports(tmp_path: Path) -> None:
     with Store.create(tmp_path / "run", RunInfo("covr", "val", ("codevqa", "pnpvqa"))) as store:
         for number in range(53):
@@ -65,15 +55,6 @@ def test_hidden_answers_still_make_a_page(tmp_path: Path) -> None:
     assert "3 of them without an answer to compare with" in text and "covr test 3 – – – – – –" in text
 
 
-@pytest.mark.parametrize("method", ["codevqa", "pnpvqa"])
-def test_one_method_alone(tmp_path: Path, method: Method) -> None:
-    with Store.create(tmp_path / "run", RunInfo("gqa", "val", (method,))) as store:
-        for number in range(4):
-            store.add(example(number), [Row(f"{number:04}", method, 0, "yes" if number else "no")])
-    text = read(tmp_path / "run", cluster="question").text
-    assert "75.0 % (30.1 to 95.4)" in text and "Writing a program" not in text and "p after Holm" not in text
-
-
 def test_repetitions_over_seeds(tmp_path: Path) -> None:
     with Store.create(tmp_path / "run", RunInfo("gqa", "val", ("codevqa",), seeds=(0, 1))) as store:
         for number in range(4):
@@ -82,28 +63,6 @@ def test_repetitions_over_seeds(tmp_path: Path) -> None:
     text = read(tmp_path / "run").text
     assert "over 2 sampling seeds: 87.50 % on average, standard deviation 17.68 points" in text
     assert "the answer changes on 25.0 %" in text
-
-
-def test_runs_that_differ_in_seed_only_are_listed_as_if_they_were_others(tmp_path: Path) -> None:
-    runs = [
-        make(tmp_path / name, [RIGHT] * n + [WRONG] * (20 - n), info={"settings": {"seed": n}, "seeds": (n,)})
-        for name, n in (("a", 12), ("b", 14), ("c", 10))
-    ]
-    text = read(*runs, out=tmp_path / "all").text
-    assert "CodeVQA, over 3 sampling seeds: 60.00 % on average, standard deviation 10.00 points" in text
-    assert "the answer changes on 20.0 %" in text and "Between the runs" not in text and "b:" not in text
-
-
-@pytest.mark.parametrize(
-    "other", [{"seeds": (1,)}, {"methods": ("codevqa",)}, {"variant": "official"}, {"limit": 9}, {"questions": 20}]
-)
-def test_runs_that_differ_in_more_than_seeds_are_not_averaged(tmp_path: Path, other: dict[str, object]) -> None:
-    runs = [
-        make(tmp_path / name, [RIGHT] * 5, info={"seeds": (seed,), **(other if seed == 2 else {})})
-        for seed, name in enumerate("abc")
-    ]
-    text = read(*runs, out=tmp_path / "all").text
-    assert "over 2 sampling seeds" in text and "over 3" not in text and "c − a and 1 with other seeds" in text
 
 
 def test_notes_say_which_of_several_runs_they_are_about(tmp_path: Path) -> None:

@@ -52,8 +52,8 @@ def merge(runs: Runs, out: Annotated[Path, Option(help="Folder of the new run.")
 
 def export(
     run: Run,
-    format: Annotated[str, Option(help="jsonl, gqa, vqa, nlvr, nlvr2, inspect or lmms-eval.")],
-    out: Annotated[Path, Option(help="File to write, or the folder for lmms-eval.")],
+    format: Annotated[str, Option(help="jsonl, gqa, vqa, nlvr, nlvr2 or inspect.")],
+    out: Annotated[Path, Option(help="File to write.")],
     method: Annotated[Method | None, Option(help="Without it: all for jsonl, codevqa for others.")] = None,
     repeat: Annotated[int, Option(min=0, help="Which repetition, from 0.")] = 0,
 ) -> None:

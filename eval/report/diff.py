@@ -5,20 +5,20 @@ Questions are matched by id; the second run is compared with the first, so a gai
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ...core.errors import InputError
 from ..metrics import Metric, metric_for
+from ..run.run_info import RunInfo
 from ..run.store import Store
 from ..statistics import Interval, Paired, compare, mean
 from ..task import Method
 from .clusters import clustered
 from .view import percent, points, power_text
 
-__all__ = ["ChangedAnswer", "Difference", "compare_runs", "describe", "require_same_data"]
+__all__ = ["ChangedAnswer", "Difference", "compare_runs", "describe"]
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,10 @@ class Difference:
     """The data set as a reader should take it: drawn where it is drawn."""
     method: Method
     metric: str
-    questions: int
+    questions: int = 0
     """Answered in both."""
-    only_first: int
-    only_second: int
+    only_first: int = 0
+    only_second: int = 0
     changed_answers: int = 0
     changed_programs: int = 0
     errors: tuple[int, int] = (0, 0)
@@ -73,13 +73,7 @@ class Difference:
         return asdict(self)
 
 
-def require_same_data(first: Store, second: Store) -> None:
-    """Checks that two runs were made on the same questions.
-
-    Raises:
-        InputError: they were not.
-    """
-    one, two = first.info, second.info
+def _require_same_data(one: RunInfo, two: RunInfo) -> None:
     if (one.dataset, one.split) != (two.dataset, two.split):
         raise InputError(
             f"The runs are on different data: {one.dataset} {one.split} and {two.dataset} {two.split}.",
@@ -116,28 +110,27 @@ def compare_runs(
     Raises:
         InputError: the runs are not on the same data, share no question, or have nothing to cluster by.
     """
-    require_same_data(first, second)
-    metric = metric or metric_for(first.info.dataset, first.info.variant)
-    result = Difference(first.info.dataset, first.info.split, first.info.data_name, method, metric.name, 0, 0, 0)
-    scores, clusters, errors = (array("d"), array("d")), [], [0, 0]
+    info = first.info
+    _require_same_data(info, second.info)
+    metric = metric or metric_for(info.dataset, info.variant)
+    result = Difference(info.dataset, info.split, info.data_name, method, metric.name)
+    scores: list[tuple[float, float]] = []
+    clusters: list[str] = []
     for example, row in first.pairs(method, repeat):
         other = second.row(example.id, method, repeat)
         if other is None:
             continue
         result.questions += 1
-        errors[0] += row.error is not None
-        errors[1] += other.error is not None
+        result.errors = (result.errors[0] + bool(row.error), result.errors[1] + bool(other.error))
         result.changed_programs += _lines(row.program) != _lines(other.program)
         before, after = metric.score(example, row.prediction), metric.score(example, other.prediction)
+        kind = result.other
         if before is not None and after is not None:
-            scores[0].append(before)
-            scores[1].append(after)
+            scores.append((before, after))
             clusters.append(clustered(example, cluster).cluster or example.id)
+            kind = result.better if after > before else result.worse if after < before else kind
         if row.prediction != other.prediction:
             result.changed_answers += 1
-            kind = result.other
-            if before is not None and after is not None and before != after:
-                kind = result.better if after > before else result.worse
             if len(kind) < keep:
                 gold, said = tuple(dict.fromkeys(example.gold)), (row.prediction, other.prediction)
                 texts = (example.id, example.question, gold, *said, row.program, other.program)
@@ -146,11 +139,11 @@ def compare_runs(
         raise InputError(f"The runs share no question answered by {method}.", hint="Look at them with codevqa report.")
     result.only_first = first.counts().get((method, repeat), 0) - result.questions
     result.only_second = second.counts().get((method, repeat), 0) - result.questions
-    result.errors = (errors[0], errors[1])
-    result.settings = first.info.differences(second.info)
-    if scores[0]:
-        result.first, result.second = (mean(one, clusters=clusters) for one in scores)
-        result.paired = compare(scores[1], scores[0], clusters=clusters)
+    result.settings = info.differences(second.info)
+    if scores:
+        ones, twos = zip(*scores, strict=True)
+        result.first, result.second = (mean(one, clusters=clusters) for one in (ones, twos))
+        result.paired = compare(twos, ones, clusters=clusters)
     return result
 
 

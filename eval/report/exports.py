@@ -1,42 +1,40 @@
-"""Runs in the formats that others read: the official prediction files, logs of other harnesses, and one of our own.
+"""Runs in the formats that others read: the official prediction files, a log of inspect_ai, and one of our own.
 
-=============  ========================================================================================================
-``jsonl``      one row of the run a line, with question, answers, program, error and score
-``gqa``        GQA's ``[{"questionId": "…", "prediction": "…"}]``
-``vqa``        VQAv2's and OK-VQA's ``[{"question_id": 1, "answer": "…"}]``
-``nlvr``       NLVR's CSV, ``dev-0-0-0.png,true`` a line
-``nlvr2``      NLVR2's CSV, ``dev-0-0-0,True`` a line
-``inspect``    a log of inspect_ai, ``NAME.eval``: see :mod:`.export_inspect`
-``lmms-eval``  a folder as lmms-eval's ``--output_path``: see :mod:`.export_lmms`
-=============  ========================================================================================================
+===========  ========================================================================================================
+``jsonl``    one row of the run a line, with question, answers, program, error and score
+``gqa``      GQA's ``[{"questionId": "…", "prediction": "…"}]``
+``vqa``      VQAv2's and OK-VQA's ``[{"question_id": 1, "answer": "…"}]``
+``nlvr``     NLVR's CSV, ``dev-0-0-0.png,true`` a line
+``nlvr2``    NLVR2's CSV, ``dev-0-0-0,True`` a line
+``inspect``  a log of inspect_ai, ``NAME.eval``: see :mod:`.inspect_log`
+===========  ========================================================================================================
 """
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from ...core.errors import InputError, SetupError, UnknownNameError
+from ..metrics import Metric
 from ..run.store import Store
 from ..task import Example, Job, Method, Row
-from . import export_inspect, export_lmms
-from .export_scores import metric_of
+from . import inspect_log
+from .inspect_log import known_metric
 
 __all__ = ["FORMATS", "export"]
 
 
 def export(store: Store, format: str, out: Path | str, *, method: Method | None = None, repeat: int = 0) -> int:
-    """Writes a run; each file appears complete or not at all.
+    """Writes a run; the file appears complete or not at all.
 
     Args:
         store: the run.
         format: a name in :data:`FORMATS`.
-        out: the file, or for ``lmms-eval`` the folder; what it lies in is there.
+        out: the file; its folder exists.
         method: whose answers; None takes every method for ``jsonl``, else ``codevqa`` where the run has it.
         repeat: which repetition, from 0; ``jsonl`` has all of them where ``method`` is None.
 
@@ -63,127 +61,91 @@ def export(store: Store, format: str, out: Path | str, *, method: Method | None 
             f"The run {store.folder} has no rows of {missing[0][0]}, repetition {missing[0][1]}.",
             hint=f"There are: {there}.",
         )
-    return _written(Path(out), lambda partial: FORMATS[format](store, wanted, partial))
-
-
-def _written(target: Path, write: Callable[[Path], int]) -> int:
-    """Has a file or a folder written beside its place, and puts it there; what a folder has already stays.
-
-    Raises:
-        SetupError: it cannot be written.
-    """
+    target = Path(out)
     partial = target.with_name(f".{target.name}.partial")
     try:
-        count = write(partial)
-        if not partial.is_dir():
-            partial.replace(target)
-        for path in partial.rglob("*.*"):
-            place = target / path.relative_to(partial)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            path.replace(place)
+        count = FORMATS[format](store, wanted, partial)
+        partial.replace(target)
     except OSError as error:
         raise SetupError(f"Cannot write {target}: {error.strerror or error}.", hint="Give another --out.") from None
     finally:
         with suppress(OSError):  # nothing is there where nothing could be
-            (shutil.rmtree if partial.is_dir() else os.remove)(partial)
+            partial.unlink(missing_ok=True)
     return count
 
 
-Lines: TypeAlias = Iterator[tuple[str, int]]
-"""Pieces of a file, each with how many answers it holds."""
 Writer: TypeAlias = Callable[[Store, Sequence[Job], Path], int]
 """Writes some rows of a run to a path where nothing is yet; returns how many answers."""
+Line: TypeAlias = Callable[[Example, Row, Metric | None], str]
 
 
-def _pairs(store: Store, jobs: Iterable[Job]) -> Iterator[tuple[Example, Row]]:
-    for method, repeat in jobs:
-        yield from store.pairs(method, repeat)
-
-
-def _json(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _list(make: Callable[[Example, Row], Mapping[str, Any]]) -> Callable[[Store, Iterable[Job]], Lines]:
-    """Returns what writes a JSON list, one item a line."""
-
-    def lines(store: Store, jobs: Iterable[Job]) -> Lines:
-        before = "[\n"
-        for example, row in _pairs(store, jobs):
-            yield before + _json(make(example, row)), 1
-            before = ",\n"
-        yield "\n]\n", 0
-
-    return lines
-
-
-def _gqa(example: Example, row: Row) -> Mapping[str, Any]:
-    return {"questionId": example.id, "prediction": row.prediction}
-
-
-def _vqa(example: Example, row: Row) -> Mapping[str, Any]:
-    if not example.id.isdecimal():
-        raise InputError(f"The id {example.id!r} is no number, as VQA's are.", hint="Choose another format.")
-    return {"question_id": int(example.id), "answer": row.prediction}
-
-
-def _csv(true: str, false: str) -> Callable[[Store, Iterable[Job]], Lines]:
-    """Returns what writes ``id,judgement`` lines. What is no judgement stays as it is, and counts as wrong there."""
-    words = {"yes": true, "true": true, "no": false, "false": false}
-
-    def lines(store: Store, jobs: Iterable[Job]) -> Lines:
-        for example, row in _pairs(store, jobs):
-            said = " ".join(row.prediction.replace(",", " ").split()).lower()
-            yield f"{example.id},{words.get(said, said or 'none')}\n", 1
-
-    return lines
-
-
-def _jsonl(store: Store, jobs: Iterable[Job]) -> Lines:
-    metric = metric_of(store)
-    for example, row in _pairs(store, jobs):
-        shown = {
-            "question_id": example.id,
-            "image_ids": [image.name for image in example.images],
-            "question": example.question,
-            "target": list(example.gold),
-            "method": row.method,
-            "repeat": row.repeat,
-            "prediction": row.prediction,
-            "score": metric.score(example, row.prediction) if metric else None,
-            "fallback": row.fallback,
-            "error": row.error,
-            "message": row.message,
-            "program": row.program,
-            "groups": dict(example.groups),
-            "cluster": example.cluster,
-            "seconds": row.seconds,
-            "tokens": row.tokens,
-        }
-        yield _json(shown) + "\n", 1
-
-
-def _text(lines: Callable[[Store, Iterable[Job]], Lines]) -> Writer:
-    """Returns what writes pieces of text to a file."""
+def _lines(line: Line, before: str = "", between: str = "\n", after: str = "\n") -> Writer:
+    """Returns what writes an answer a line."""
 
     def write(store: Store, jobs: Sequence[Job], path: Path) -> int:
-        count = 0
+        metric, count = known_metric(store.info), 0
         with path.open("w", encoding="utf-8", newline="\n") as file:
-            for text, answers in lines(store, jobs):
-                file.write(text)
-                count += answers
+            for method, repeat in jobs:
+                for example, row in store.pairs(method, repeat):
+                    file.write((between if count else before) + line(example, row, metric))
+                    count += 1
+            file.write(after)
         return count
 
     return write
 
 
+def _jsonl(example: Example, row: Row, metric: Metric | None) -> str:
+    shown = {
+        "question_id": example.id,
+        "image_ids": [image.name for image in example.images],
+        "question": example.question,
+        "target": list(example.gold),
+        "method": row.method,
+        "repeat": row.repeat,
+        "prediction": row.prediction,
+        "score": metric.score(example, row.prediction) if metric else None,
+        "fallback": row.fallback,
+        "error": row.error,
+        "message": row.message,
+        "program": row.program,
+        "groups": dict(example.groups),
+        "cluster": example.cluster,
+        "seconds": row.seconds,
+        "tokens": row.tokens,
+    }
+    return json.dumps(shown, ensure_ascii=False)
+
+
+def _gqa(example: Example, row: Row, metric: Metric | None) -> str:
+    return json.dumps({"questionId": example.id, "prediction": row.prediction}, ensure_ascii=False)
+
+
+def _vqa(example: Example, row: Row, metric: Metric | None) -> str:
+    if not example.id.isdecimal():
+        raise InputError(f"The id {example.id!r} is no number, as VQA's are.", hint="Choose another format.")
+    return json.dumps({"question_id": int(example.id), "answer": row.prediction}, ensure_ascii=False)
+
+
+def _csv(true: str, false: str) -> Line:
+    """Returns what writes ``id,judgement``. What is no judgement stays as it is, and counts as wrong there."""
+    words = {"yes": true, "true": true, "no": false, "false": false}
+
+    def line(example: Example, row: Row, metric: Metric | None) -> str:
+        said = " ".join(row.prediction.replace(",", " ").split()).lower()
+        return f"{example.id},{words.get(said, said or 'none')}"
+
+    return line
+
+
+_LIST = ("[\n", ",\n", "\n]\n")
+
 FORMATS: Mapping[str, Writer] = {
-    "jsonl": _text(_jsonl),
-    "gqa": _text(_list(_gqa)),
-    "vqa": _text(_list(_vqa)),
-    "nlvr": _text(_csv("true", "false")),
-    "nlvr2": _text(_csv("True", "False")),
-    "inspect": export_inspect.write,
-    "lmms-eval": export_lmms.write,
+    "jsonl": _lines(_jsonl),
+    "gqa": _lines(_gqa, *_LIST),
+    "vqa": _lines(_vqa, *_LIST),
+    "nlvr": _lines(_csv("true", "false")),
+    "nlvr2": _lines(_csv("True", "False")),
+    "inspect": inspect_log.write,
 }
 """What writes each format."""

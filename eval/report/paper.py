@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 __all__ = ["DRAWN", "NOTE", "PAPER", "Reported", "reported"]
 
@@ -37,37 +36,25 @@ class Reported:
         return self.codevqa - self.pnpvqa
 
 
-PAPER: Mapping[str, Reported] = MappingProxyType(
-    {
-        "gqa": Reported(
-            "testdev_balanced",
-            12_578,
-            0.4656,
-            0.4903,
-            gains=MappingProxyType({"spatial": 0.30, "and": 0.04, "or": 0.03}),
-        ),
-        "covr": Reported(
-            "test_paraphrased",
-            7_024,
-            0.4906,
-            0.5411,
-            groups=MappingProxyType(
-                {
-                    "images": MappingProxyType(
-                        {
-                            "1": (0.917, 0.750),
-                            "2": (0.515, 0.533),
-                            "3": (0.483, 0.487),
-                            "4": (0.470, 0.532),
-                            "5": (0.469, 0.534),
-                        }
-                    )
-                }
-            ),
-        ),
-        "nlvr2": Reported("test1", 6_967, 0.6337, 0.6404),
-    }
-)
+PAPER: Mapping[str, Reported] = {
+    "gqa": Reported("testdev_balanced", 12_578, 0.4656, 0.4903, gains={"spatial": 0.30, "and": 0.04, "or": 0.03}),
+    "covr": Reported(
+        "test_paraphrased",
+        7_024,
+        0.4906,
+        0.5411,
+        groups={
+            "images": {
+                "1": (0.917, 0.750),
+                "2": (0.515, 0.533),
+                "3": (0.483, 0.487),
+                "4": (0.470, 0.532),
+                "5": (0.469, 0.534),
+            }
+        },
+    ),
+    "nlvr2": Reported("test1", 6_967, 0.6337, 0.6404),
+}
 
 
 def reported(dataset: str) -> Reported | None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from ... import __version__
 from ...core.errors import InputError, SetupError
@@ -20,15 +22,15 @@ from ..metrics.scene_graphs import find_scene_graphs, load_scene_graphs
 from ..metrics.steps import StepJudge, image_id, summarize_steps
 from ..run.store import Store
 from .clusters import clustered
-from .cost import Price, costs
+from .cost import Price, calls_text, pace_text
 from .diff import compare_runs
 from .figures import RunFigures
-from .parts import DETECTABLE, about, breakdown, corpus, differing, failures, results, settings, step_scores
 from .rows import packed
 from .run_metric import metric_of
 from .summary import summarize
-from .table import by_seed, pairs_of
-from .view import METHOD_LABELS, Report, Section, Table, detectable, p_text, points
+from .table import pairs_of
+from .tables import DETECTABLE, about, breakdown, corpus, result, sentences
+from .view import METHOD_LABELS, Table, detectable, p_text, percent, points
 
 __all__ = ["Written", "write"]
 
@@ -74,11 +76,11 @@ def write(
     with ExitStack() as open_runs:
         stores = [open_runs.enter_context(Store.open(path)) for path in runs]
         found = [
-            _figures(name, alike, data, scene_graphs, complete=complete, cluster=cluster)
-            for name, alike in by_seed(_names(runs), stores)
+            _figures(name, store, data, scene_graphs, complete=complete, cluster=cluster)
+            for name, store in zip(_names(runs), stores, strict=True)
         ]
         page = (stores[0].folder if out is None else out) / "report.html"
-        html = _html(_report(found, price, cluster), packed(found, data))
+        html = _html(found, price, cluster, packed(found, data))
         try:
             page.parent.mkdir(parents=True, exist_ok=True)
             page.write_text(html, encoding="utf-8")
@@ -90,36 +92,44 @@ def write(
     return Written(page, tuple(found))
 
 
-def _html(report: Report, data: str) -> str:
+def _html(runs: Sequence[RunFigures], price: Price | None, cluster: str, data: str) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
+    environment.filters |= {"percent": percent, "calls": calls_text, "pace": pace_text, "settings": _flat}
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (
         f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'; "
         "form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
     )
-    template = environment.get_template("report.html.j2")
-    made = f"Written by codevqa {__version__}."
-    return template.render(report=report, data=data, made=made, script=Markup(script), policy=policy)  # ours alone
+    return environment.get_template("report.html.j2").render(
+        title="CodeVQA on " + ", ".join(dict.fromkeys(f"{run.info.data_name} {run.info.split}" for run in runs)),
+        runs=runs,
+        about=about(runs),
+        notes=tuple(_notes(runs)),
+        result=result(runs),
+        sentences=sentences,
+        breakdown=breakdown,
+        between=_between(runs, cluster),
+        price=price,
+        costed=[(run, *one) for run in runs for one in run.summary.methods.items() if one[1].cost],
+        corpus=corpus,
+        labels=METHOD_LABELS,
+        data=data,
+        version=__version__,
+        script=Markup(script),  # ours alone
+        policy=policy,
+    )
 
 
-def _report(runs: Sequence[RunFigures], price: Price | None, cluster: str) -> Report:
-    sections = [*differing(runs), results(runs), *_between(runs, cluster), *costs(runs, price)]
-    for run in runs:
-        before = f"{run.name}: " if len(runs) > 1 else ""
-        parts = [
-            *breakdown(run.info, run.summary),
-            *failures(run.summary),
-            *step_scores(run.steps),
-            *corpus(run.summary),
-            settings(run.info),
-        ]
-        sections += [replace(part, title=before + part.title) for part in parts]
-    title = "CodeVQA on " + ", ".join(dict.fromkeys(f"{run.info.data_name} {run.info.split}" for run in runs))
-    return Report(title, about(runs), tuple(_notes(runs)), tuple(sections))
+def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{before}{name}.")
+        else:
+            yield before + name, value if isinstance(value, str) else json.dumps(value)
 
 
 def _notes(runs: Sequence[RunFigures]) -> Iterator[str]:
@@ -129,8 +139,8 @@ def _notes(runs: Sequence[RunFigures]) -> Iterator[str]:
         yield note if len(whose) == len(runs) else f"{', '.join(whose)}: {note}"
 
 
-def _between(runs: Sequence[RunFigures], cluster: str) -> list[Section]:
-    """Each later run against the first one on the same data."""
+def _between(runs: Sequence[RunFigures], cluster: str) -> Table | None:
+    """Each later run against the first one on the same data; None where there is no such run."""
     rows = []
     firsts: dict[tuple[str, str, str], RunFigures] = {}
     for run in runs:
@@ -154,25 +164,16 @@ def _between(runs: Sequence[RunFigures], cluster: str) -> list[Section]:
                 )
             )
     head = ("", "Method", "Questions", "Points", "Better / worse", "p", "Detectable", "Answers changed")
-    tables = (Table((*head, "Programs changed"), tuple(rows), note=DETECTABLE),)
-    return [Section("Between the runs", tables=tables)] if rows else []
+    return Table((*head, "Programs changed"), tuple(rows), note=DETECTABLE) if rows else None
 
 
 def _figures(
-    name: str,
-    alike: Sequence[Store],
-    data: Path | None,
-    scene_graphs: Path | None,
-    *,
-    complete: bool,
-    cluster: str,
+    name: str, store: Store, data: Path | None, scene_graphs: Path | None, *, complete: bool, cluster: str
 ) -> RunFigures:
-    """Returns the figures of a run, and of others that differ from it in seeds only."""
-    store = alike[0]
     if not store.counts():
         raise InputError(f"{store.folder} has no answers yet.", hint="Go on with it: codevqa eval ... --resume.")
     metric = metric_of(store.info, data=data)
-    summary = summarize(pairs_of(*alike, cluster=cluster), metric)
+    summary = summarize(pairs_of(store, cluster=cluster), metric)
     judge = _judge(store, data, scene_graphs, complete=complete) if "codevqa" in summary.methods else None
     found = RunFigures(name, store, store.info, store.pace(), metric, summary, judge)
     if judge is None:

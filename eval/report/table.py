@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from ..run.pace import Pace
 from ..run.run_info import RunInfo
@@ -12,60 +11,32 @@ from ..statistics import Interval
 from ..task import Example, Method, Row
 from .clusters import clustered
 from .cost import cost_lines
-from .figures import MethodSummary, Repeats, Summary
+from .figures import MethodSummary, Summary
 from .run_metric import metric_of
 from .summary import joined, summarize
 from .view import power_text
 
-__all__ = ["aligned", "by_seed", "pairs_of", "summary_lines", "summary_of"]
+__all__ = ["aligned", "pairs_of", "summary_lines", "summary_of"]
 
 MOST_ERRORS = 8
 """Types of error that are shown by themselves."""
 
 
-def pairs_of(store: Store, *others: Store, cluster: str = "") -> Iterator[tuple[Example, Mapping[Method, Row]]]:
+def pairs_of(store: Store, cluster: str = "") -> Iterator[tuple[Example, Mapping[Method, Row]]]:
     """Yields what :func:`.summary.summarize` takes: each example with its rows, then later repetitions.
 
     Args:
         store: the run.
-        others: runs that differ from it in seeds only; theirs are repetitions too.
         cluster: what goes together, as for :func:`.clusters.clustered`.
     """
     counts = store.counts()
     firsts = {method: store.rows(method) for method, repeat in counts if repeat == 0}
     for example, rows in joined(store.examples(), firsts):
         yield clustered(example, cluster), rows
-    offset = 0
-    for one in (store, *others):
-        counts = one.counts()
-        for method, repeat in counts:
-            if repeat + offset:
-                for example, row in one.pairs(method, repeat):
-                    yield clustered(example, cluster), {method: replace(row, repeat=repeat + offset)}
-        offset += 1 + max((repeat for _, repeat in counts), default=0)
-
-
-def by_seed(names: Sequence[str], stores: Sequence[Store]) -> Iterator[tuple[str, list[Store]]]:
-    """Yields runs under their names; those that differ from an earlier one in seeds only go with it.
-
-    Runs that share a seed, or differ in methods, variant of the metric or number of questions, stay apart.
-    """
-    groups: list[tuple[str, list[Store]]] = []
-    for name, store in zip(names, stores, strict=True):
-        for _, alike in groups:
-            if all(_only_seeds_differ(one.info, store.info) for one in alike):
-                alike.append(store)
-                break
-        else:
-            groups.append((name, [store]))
-    for name, alike in groups:
-        yield name if len(alike) == 1 else f"{name} and {len(alike) - 1} with other seeds", alike
-
-
-def _only_seeds_differ(one: RunInfo, other: RunInfo) -> bool:
-    same = all(getattr(one, name) == getattr(other, name) for name in ("variant", "limit", "questions"))
-    same = same and set(one.methods) == set(other.methods)
-    return same and not set(one.seeds) & set(other.seeds) and not one.seedless.differences(other.seedless)
+    for method, repeat in counts:
+        if repeat:
+            for example, row in store.pairs(method, repeat):
+                yield clustered(example, cluster), {method: row}
 
 
 def summary_of(store: Store, variant: str | None = None, *, cluster: str = "") -> Summary:
@@ -79,7 +50,7 @@ def summary_of(store: Store, variant: str | None = None, *, cluster: str = "") -
     Raises:
         UnknownNameError: there is no metric for the data set, or no such variant.
     """
-    return summarize(pairs_of(store, cluster=cluster), metric_of(store.info, variant))
+    return summarize(pairs_of(store, cluster), metric_of(store.info, variant))
 
 
 def summary_lines(info: RunInfo, summary: Summary, pace: Pace | None = None) -> list[str]:
@@ -100,8 +71,11 @@ def summary_lines(info: RunInfo, summary: Summary, pace: Pace | None = None) -> 
         lines += filter(None, [power_text(summary.paired)])
     lines += summary.notes[1:]
     for method, one in summary.methods.items():
-        if one.repeats is not None:
-            lines.append(f"{method} over {seeds_line(one.repeats)}")
+        if seeds := one.repeats:
+            lines.append(
+                f"{method} over {len(seeds.values)} seeds, n={seeds.n} asked with each  {seeds.mean:.3f} on average, "
+                f"standard deviation {seeds.spread:.3f}; the answer changes on {seeds.changed.value:.1%}"
+            )
         for name, figure in one.corpus.items():
             if figure is not None:
                 lines.append(f"{method} {name}  {figure if isinstance(figure, Interval) else f'{figure:.4f}'}")
@@ -110,14 +84,6 @@ def summary_lines(info: RunInfo, summary: Summary, pace: Pace | None = None) -> 
                 f"{method} {error.type}  {error.count:,} ({error.share:.1%}), first {error.id}: {error.message}"
             )
     return [*lines, *cost_lines(summary, pace), str(summary.coverage)]
-
-
-def seeds_line(repeats: Repeats) -> str:
-    """Returns what repetitions came to, in a line."""
-    return (
-        f"{len(repeats.values)} seeds, n={repeats.n} asked with each  {repeats.mean:.3f} on average, standard "
-        f"deviation {repeats.spread:.3f}; the answer changes on {repeats.changed.value:.1%}"
-    )
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:

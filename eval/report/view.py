@@ -1,4 +1,4 @@
-"""What a report shows, before it is a page: sections of tables, as plain frozen data, and how figures read."""
+"""How figures read, and the tables that a page and a terminal share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..statistics import Interval, Paired
 from ..task import Method
 
-__all__ = ["METHOD_LABELS", "Report", "Section", "Table", "detectable", "p_text", "percent", "points", "power_text"]
+__all__ = ["METHOD_LABELS", "Table", "detectable", "p_text", "percent", "points", "power_text"]
 
 METHOD_LABELS: Mapping[Method, str] = {"codevqa": "CodeVQA", "pnpvqa": "PnP-VQA"}
 """What a reader sees of a method."""
@@ -26,27 +26,6 @@ class Table:
     note: str = ""
     muted: frozenset[int] = frozenset()
     """Rows that stand apart, such as the paper's."""
-
-
-@dataclass(frozen=True)
-class Section:
-    """A part of the report under a heading."""
-
-    title: str
-    text: tuple[str, ...] = ()
-    tables: tuple[Table, ...] = ()
-    folded: bool = False
-    """Whether a page shows it only when asked."""
-
-
-@dataclass(frozen=True)
-class Report:
-    """The whole of it, without its list of questions."""
-
-    title: str
-    about: tuple[tuple[str, str], ...]
-    notes: tuple[str, ...]
-    sections: tuple[Section, ...]
 
 
 def percent(share: Interval | None, digits: int = 1) -> str:

@@ -1,0 +1,218 @@
+"""The tables of figures that a page and a terminal share: what was run, the result, and the groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from ..metrics.base import Figure
+from ..run.run_info import RunInfo
+from ..statistics import FEW_CLUSTERS, Paired, holm
+from .figures import Group, RunFigures, Summary
+from .paper import DRAWN, NOTE, reported
+from .view import METHOD_LABELS, Table, detectable, p_text, percent, points, power_text
+
+__all__ = ["DETECTABLE", "about", "breakdown", "corpus", "result", "sentences"]
+
+FEW = 10
+"""Groups of less say next to nothing: they stand apart, untested, and never beside the paper."""
+MOST_LINES = 30
+"""Groups of one table; further ones are counted in its note."""
+DETECTABLE = (
+    "Detectable: the smallest true difference in points that as many questions would show four times in five, tested "
+    "on both sides at 5 %."
+)
+
+
+def about(runs: Sequence[RunFigures]) -> dict[str, list[str]]:
+    """Returns what was run, by name: a text for each run."""
+    columns = [dict(_about(run.info, run.summary)) for run in runs]
+    names = dict.fromkeys(name for column in columns for name in column)
+    return {name: [column.get(name, "–") for column in columns] for name in names}
+
+
+def _about(info: RunInfo, summary: Summary) -> Iterator[tuple[str, str]]:
+    yield "data set", f"{info.data_name}, split {info.split}"
+    hidden = f", {summary.hidden:,} of them without an answer to compare with" if summary.hidden else ""
+    part = f", from place {info.offset:,} on" if info.offset else ""
+    part += f", at most {info.limit:,}" if info.limit is not None else ""
+    missing = info.questions is not None and summary.examples < info.questions
+    part += f" of the {info.questions:,} wanted: the run is not complete" if missing else ""
+    yield "questions", f"{summary.examples:,}{part}{hidden}, {summary.clusters:,} clusters"
+    if info.unofficial:
+        yield "not the official split", info.unofficial
+    if summary.coverage.unasked:
+        yield "coverage", f"{summary.coverage}; they count as wrong"
+    yield "metric", summary.metric
+    if info.preset:
+        yield "preset", info.preset
+    yield from info.models.items()
+    yield "prompts", f"{info.prompts} (SHA-256 {info.prompt_hash[:16]})"
+    yield "seeds", ", ".join(map(str, info.seeds))
+    if info.data_hash:
+        yield "annotations", f"SHA-256 {info.data_hash[:16]}"
+    yield "begun", f"{info.started} with codevqa {info.version} on {info.machine}"
+
+
+# -- the result --------------------------------------------------------------------------------------------------------
+
+
+def result(runs: Sequence[RunFigures]) -> Table:
+    """Both methods, one line a run: those of one data set together, the best first, then the paper's numbers."""
+    ordered = sorted(runs, key=lambda run: (run.info.data_name, run.info.split, run.summary.metric, -_accuracy(run)))
+    rows = [_result(run, f"{run.name}: " if len(runs) > 1 else "") for run in ordered]
+    for dataset in dict.fromkeys(run.info.dataset for run in runs):
+        if paper := reported(dataset):
+            shares = (f"{100 * paper.codevqa:.2f} %", f"{100 * paper.pnpvqa:.2f} %", f"{100 * paper.difference:+.2f}")
+            rows.append((f"paper: {dataset} {paper.split}", f"{paper.n:,}", *shares, "", "", ""))
+    note = [DETECTABLE]
+    for run in ordered:
+        if run.info.unofficial:
+            whose = f" in {run.name}" if len(runs) > 1 else ""
+            note.append(f"Not the official split{whose}: {run.info.unofficial}.")
+    if len(rows) > len(runs):
+        note.append(f"In italics: {_paper_note(*(run.info for run in runs))}.")
+    head = ("", "Questions", "CodeVQA", "PnP-VQA", "Difference in points", "Better / worse", "p", "Detectable")
+    return Table(head, tuple(rows), note=" ".join(note), muted=frozenset(range(len(runs), len(rows))))
+
+
+def _accuracy(run: RunFigures) -> float:
+    found = run.summary.methods.get("codevqa") or run.summary.methods["pnpvqa"]
+    return found.accuracy.value if found.accuracy else 0.0
+
+
+def _result(run: RunFigures, before: str) -> tuple[str, ...]:
+    methods, paired = run.summary.methods, run.summary.paired
+    shares = (percent(methods[method].accuracy) if method in methods else "–" for method in METHOD_LABELS)
+    changed = f"{paired.better:,} / {paired.worse:,}" if paired else "–"
+    compared = (points(paired.difference if paired else None), changed, p_text(paired), detectable(paired))
+    return (f"{before}{run.info.data_name} {run.info.split}", f"{run.summary.examples:,}", *shares, *compared)
+
+
+def sentences(run: RunFigures) -> Iterator[str]:
+    """What the difference says, how many questions a gain needs, and how far other seeds move the figures."""
+    if paired := run.summary.paired:
+        difference = paired.difference
+        way = "gains" if difference.value > 0 else "loses" if difference.value < 0 else "changes"
+        clear = difference.low > 0 or difference.high < 0
+        verdict = "the interval leaves zero out" if clear else "the interval includes zero: this may be chance"
+        yield (
+            f"Writing a program {way} {abs(100 * difference.value):.1f} points over asking the question as it "
+            f"is: {paired.better:,} of {difference.n:,} questions in {difference.clusters:,} clusters changed for the "
+            f"better, {paired.worse:,} for the worse; {verdict}."
+        )
+        if power := power_text(paired):
+            yield f"{power}."
+    for method, found in run.summary.methods.items():
+        if repeats := found.repeats:
+            yield (
+                f"{METHOD_LABELS[method]}, over {len(repeats.values)} sampling seeds: "
+                f"{100 * repeats.mean:.2f} % on average, standard deviation {100 * repeats.spread:.2f} points; the "
+                f"answer changes on {percent(repeats.changed)} of the {repeats.n:,} questions asked with every seed. "
+                "Other figures are the first seed's."
+            )
+
+
+def _paper_note(*infos: RunInfo) -> str:
+    return "; ".join([NOTE, *([DRAWN] if any(info.drawn for info in infos) else [])])
+
+
+# -- groups ------------------------------------------------------------------------------------------------------------
+
+
+def breakdown(info: RunInfo, summary: Summary) -> Iterator[Table]:
+    """Accuracy by group: one table a key, and one, the first, for all keys that are answered yes or no."""
+    kinds: dict[str, Group] = {}
+    others: dict[str, dict[str, Group]] = {}
+    for key, groups in summary.breakdown.items():
+        if {group.value for group in groups} <= {"yes", "no"}:
+            kinds.update((key, group) for group in groups if group.value == "yes")
+        elif len(groups) > 1:
+            others[key] = {group.value: group for group in groups}
+    if kinds:
+        yield _table(info, summary, "", kinds)
+    for key, values in others.items():
+        yield _table(info, summary, key, values)
+
+
+def _table(info: RunInfo, summary: Summary, key: str, groups: Mapping[str, Group]) -> Table:
+    """Groups that are shown, and tested, together, by their labels; ``key`` is empty for kinds of questions."""
+    largest = sorted(groups, key=lambda label: -groups[label].n)[:MOST_LINES]
+    shown = {label: group for label, group in groups.items() if label in largest}
+    many = {label for label, group in shown.items() if group.n >= FEW}
+    tested = {label: group.paired for label, group in shown.items() if label in many and group.paired is not None}
+    adjusted = dict(zip(tested, holm([one.p_value for one in tested.values()]), strict=True))
+    titles, paper = _beside(info, key, many)
+    rows = []
+    for label, group in shown.items():
+        cells = [f"{group.n:,}", *(percent(group.accuracy.get(method)) for method in summary.methods)]
+        if summary.paired is not None:
+            cells += _tested(tested.get(label), adjusted.get(label))
+        rows.append((label.replace("_", " "), *cells, *(paper(label) if label in many else ("–",) * len(titles))))
+    head = ["", "n", *(METHOD_LABELS[method] for method in summary.methods)]
+    head += ["Clusters", "Difference in points", "p", "p after Holm", "Detectable"] if summary.paired else []
+    note = " ".join(_notes(info, summary, key, len(groups), shown, bool(titles)))
+    muted = frozenset(place for place, label in enumerate(shown) if label not in many)
+    title = f"By {key.replace('_', ' ')}" if key else "Kinds of questions"
+    return Table((*head, *titles), tuple(rows), title, note, muted)
+
+
+def _tested(paired: Paired | None, p_value: float | None) -> tuple[str, ...]:
+    if paired is None:
+        return ("–",) * 5
+    after, difference = f"{p_value:.2g}", paired.difference
+    return f"{difference.clusters:,}", points(difference), p_text(paired), after, detectable(paired)
+
+
+def _beside(info: RunInfo, key: str, labels: set[str]) -> tuple[tuple[str, ...], Callable[[str], tuple[str, ...]]]:
+    """Returns the paper's columns, where it reports one of these groups, and what gives their cells."""
+    paper = reported(info.dataset)
+    groups = paper.groups.get(key, {}) if paper else {}
+    gains = paper.gains if paper and not key else {}
+    if groups.keys() & labels:
+
+        def shares(label: str) -> tuple[str, ...]:
+            pnpvqa, codevqa = groups.get(label, (None, None))
+            return tuple("–" if one is None else f"{100 * one:.1f} %" for one in (codevqa, pnpvqa))
+
+        return ("Paper's CodeVQA", "Paper's PnP-VQA"), shares
+    if gains.keys() & labels:
+        return ("Paper's gain, about",), lambda label: (f"{100 * gains[label]:+.0f}" if label in gains else "–",)
+    return (), lambda label: ()
+
+
+def _notes(
+    info: RunInfo, summary: Summary, key: str, every: int, shown: Mapping[str, Group], paper: bool
+) -> Iterator[str]:
+    if not key:
+        yield "A question may be of several kinds."
+    if left := every - len(shown):
+        yield f"{left} smaller groups are left out."
+    if any(group.n < FEW for group in shown.values()):
+        yield f"In italics: fewer than {FEW} questions, which say next to nothing and are not tested."
+    if few := [label for label, group in shown.items() if any(share.few for share in group.accuracy.values())]:
+        yield f"Of fewer than {FEW_CLUSTERS} clusters: {', '.join(few)}."
+    if summary.paired is not None:
+        yield "Holm: p as it is when all rows of this table are tested at once."
+    if paper:
+        yield f"Paper: {_paper_note(info)}."
+
+
+# -- the whole run -----------------------------------------------------------------------------------------------------
+
+
+def corpus(summary: Summary) -> Table | None:
+    """Figures about the whole run, such as consistency; None where the metric has none."""
+    methods = summary.methods
+    names = dict.fromkeys(name for found in methods.values() for name in found.corpus)
+    if not names:
+        return None
+    rows = [
+        (name.replace("_", " "), *(_figure(found.corpus.get(name)) for found in methods.values())) for name in names
+    ]
+    reasons = {name: why for name in names for found in methods.values() if (why := found.reasons.get(name))}
+    note = " ".join(f"No {name}: {why}." for name, why in reasons.items())
+    return Table(("", *(METHOD_LABELS[method] for method in methods)), tuple(rows), note=note)
+
+
+def _figure(value: Figure) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else percent(value, 2)
