@@ -11,9 +11,7 @@ import pytest
 
 from codevqa.core.trace import Form
 from codevqa.miniworld import oracle
-from codevqa.miniworld.conditions import only_two
 from codevqa.miniworld.questions import Item, Phrase
-from codevqa.miniworld.questions_image import FAMILIES
 from codevqa.miniworld.questions_set import sample_set
 from codevqa.miniworld.sampling import families, sample_question
 from codevqa.miniworld.world import HELD_OUT, Scene, Thing, sample_scene
@@ -70,11 +68,6 @@ def test_colors_asked_for_in_plain_scenes_are_spread(drawn: Drawn) -> None:
     )
     assert len(colors) == 8
     assert max(colors.values()) < 0.25 * colors.total()
-
-
-def test_the_same_state_gives_the_same_question() -> None:
-    scene = sample_scene(random.Random(3))
-    assert sample_question(random.Random(5), scene) == sample_question(random.Random(5), scene)
 
 
 @pytest.mark.parametrize("form", ["image", "set"])
@@ -148,57 +141,11 @@ def test_the_oracle_answers_by_hand_checked_truth() -> None:
         oracle.query(scene, "Why is it red?")
 
 
-def test_statements_of_two_conditions_and_only_are_judged_rightly() -> None:
-    rng = random.Random(4)
-    seen: Counter[str] = Counter()
-    while min(seen[name] for name in ("and", "only", "at most", "not all")) < 5:
-        scenes = sample_set(rng, style="box")
-        item = sample_question(rng, scenes)
-        if item.type not in ("box", "tower", "joined", "only"):
-            continue
-        assert oracle.run_program(item.program, scenes, item.form) == item.answer, item
-        for name in ("only", "at most", "not all"):
-            seen[name] += name in item.question.lower()
-        seen["and"] += item.type == "joined"
-
-
 @pytest.mark.parametrize("reaching", ["open('setup.cfg').read()", "__import__('os').listdir('/')", "query.__globals__"])
-def test_a_program_reaches_more_than_the_truth(reaching: str) -> None:
+def test_a_program_reaches_nothing_but_the_truth(reaching: str) -> None:
     scene = scene_of(("black", "circle", 20, 20))
     with pytest.raises((PermissionError, NameError, AttributeError)):
         oracle.run_program(f"answer = {reaching}", [scene], "image")
-
-
-def test_only_two_colors_wants_both_and_nothing_else() -> None:
-    program = (
-        'first = int(query(img, "How many black objects are there?"))\n'
-        'second = int(query(img, "How many blue objects are there?"))\n'
-        'answer = "yes" if min(first, second) >= 1 and first + second == '
-        'int(query(img, "How many objects are there?")) else "no"'
-    )
-    both = scene_of(("black", "circle", 20, 20), ("blue", "square", 60, 60))
-    one = scene_of(("black", "circle", 20, 20), ("black", "square", 60, 60))
-    three = scene_of(("black", "circle", 20, 20), ("blue", "square", 60, 60), ("yellow", "square", 90, 20))
-    assert [oracle.run_program(program, [scene], "image") for scene in (both, one, three)] == ["yes", "no", "no"]
-    for scene, truth in ((both, True), (one, False), (three, False)):
-        rng = random.Random(0)
-        conditions = [only_two(rng, both) for _ in range(300)]
-        wanted = [one for one in conditions if one and "black and blue" in one.after_with]
-        assert wanted and all(condition.truth(scene) is truth for condition in wanted)
-
-
-def test_two_relations_hold_together() -> None:
-    rng = random.Random(5)
-    answers: Counter[str] = Counter()
-    for _ in range(40):
-        scene = sample_scene(rng, style="plain", min_things=4)
-        item = FAMILIES["two_relations"][1](rng, scene)
-        if item is None:
-            continue
-        assert oracle.run_program(item.program, [scene], "image") == item.answer
-        assert item.program.count("get_pos") == 3 and " and " in item.program.splitlines()[-1]
-        answers[item.answer] += 1
-    assert min(answers["yes"], answers["no"]) > 5
 
 
 def test_phrases() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.stats import chi2_contingency
 
 from codevqa import Answer, CodeVQA, Question
 from codevqa.core.images import Picture, load_picture
@@ -68,13 +69,6 @@ def test_gradcam_and_itm_are_those_of_the_fast_path(mini: CodeVQA, release: refe
         assert np.linalg.norm(read - wanted) < 1e-4 * np.linalg.norm(wanted)
 
 
-def test_the_backward_pass_goes_through_everything(release: reference.Release) -> None:
-    release.gradcam(picture(0), TEXTS[0])
-    model = release._matcher.model
-    assert model.vision_model.embeddings.patch_embedding.weight.grad.abs().sum() > 0
-    assert model.text_encoder.encoder.layer[0].attention.self.query.weight.grad.abs().sum() > 0
-
-
 def test_nothing_is_kept_between_calls(release: reference.Release) -> None:
     shown = picture(0)
     for _ in range(2):
@@ -104,16 +98,13 @@ def caption(mini: CodeVQA, shown: Picture, relevance: torch.Tensor, text: str, c
 
 def same_distribution(left: Sequence[str], right: Sequence[str]) -> float:
     """Probability of counts at least so different, were both drawn alike: chi-squared over those seen often."""
-    both = collections.Counter(left) + collections.Counter(right)
-    names = [name for name, count in both.most_common() if count >= 20]
-    table = np.array([[sum(one == name for one in side) for name in names] for side in (left, right)], float)
-    rest = np.array([[len(left)], [len(right)]]) - table.sum(1, keepdims=True)
-    table = np.hstack([table, rest]) if rest.sum() >= 20 else table
-    expected = table.sum(1, keepdims=True) * table.sum(0) / table.sum()
-    statistic = float(((table - expected) ** 2 / expected).sum())
-    assert table.shape[1] >= 3, "too few captions to tell"
-    freedom = torch.tensor((table.shape[1] - 1) / 2, dtype=torch.double)
-    return float(torch.special.gammaincc(freedom, torch.tensor(statistic / 2, dtype=torch.double)))
+    sides = [collections.Counter(side) for side in (left, right)]
+    names = [name for name, count in (sides[0] + sides[1]).items() if count >= 20]
+    table = np.array(
+        [[side[name] for name in names] + [sum(side[name] for name in side if name not in names) + 1] for side in sides]
+    )
+    assert len(names) >= 2, "too few captions to tell"
+    return float(chi2_contingency(table).pvalue)
 
 
 def test_captions_come_from_the_same_distribution(mini: CodeVQA, release: reference.Release) -> None:
@@ -143,15 +134,6 @@ def test_the_captions_read_are_the_first_that_differ(mini: CodeVQA, release: ref
         (evidence,) = mini.ask(shown, question, method="pnpvqa").trace.baseline
         assert theirs.captions == evidence.captions
         assert theirs.text == evidence.completion.strip().lower()
-
-
-def test_the_plain_language_model_writes_the_same_programs(mini: CodeVQA, release: reference.Release) -> None:
-    questions = ["What color is the star?", "Is the red ball to the left of the cat?", "How many fish are there?"]
-    requests = [mini.writer.request(question, "image")[0] for question in questions]
-    ours = mini.writer.language_model.generate(requests)
-    theirs = release._writer.language_model.generate(requests)
-    assert [one.text for one in ours] == [one.text for one in theirs]
-    assert any("get_pos" in one.text for one in ours)
 
 
 def test_answers_are_the_same(mini: CodeVQA, release: reference.Release) -> None:

@@ -44,17 +44,9 @@ def html(cell: Notebook) -> str:
     return "".join(output.data.get("text/html", "") for output in cell.outputs if "data" in output)
 
 
-def test_no_cell_fails(tour: dict[str, Notebook]) -> None:
+def test_no_cell_fails_or_complains(tour: dict[str, Notebook]) -> None:
     outputs = [(cell.id, output) for cell in tour.values() for output in cell.get("outputs", [])]
-    failed = [f"{id}: {one.ename}: {one.evalue}" for id, one in outputs if one.output_type == "error"]
-    assert failed == []
-
-
-def test_it_answers_with_the_program_that_it_shows(tour: dict[str, Notebook]) -> None:
-    assert printed(tour["ask"]) == "yes\n"
-    assert 'get_pos(img, "red house")' in printed(tour["program"])
-    assert "find_matching_image(images," in printed(tour["baseline"])
-    assert re.search(r"with a program: green\nbaseline: +\w+\n", printed(tour["baseline"]))
+    assert [(id, one) for id, one in outputs if one.output_type == "error" or one.get("name") == "stderr"] == []
 
 
 def test_the_answer_shows_itself_with_heat_maps(tour: dict[str, Notebook]) -> None:
@@ -77,29 +69,10 @@ def test_only_the_changed_call_is_computed_again(tour: dict[str, Notebook]) -> N
     assert calls == {"blue cloud": True, "green tree": False}
 
 
-def test_a_mistake_is_told_with_what_is_wrong(tour: dict[str, Notebook]) -> None:
-    assert re.match(r"Program\w+ - .*qery.*", printed(tour["mistake"]))
-
-
-def test_a_primitive_of_ones_own_is_called(tour: dict[str, Notebook]) -> None:
-    assert "filled(img: Image) -> float" in printed(tour["primitive"])
-    shares = re.findall(r"filled\(image (\d)\) -> (0\.\d+)", printed(tour["own"]))
-    assert [number for number, _ in shares] == ["1", "3"]
-    fullest = max(shares, key=lambda one: float(one[1]))[0]
-    assert printed(tour["own"]).endswith(f"\npicture {fullest}\n")
-
-
 def test_both_methods_are_evaluated(tour: dict[str, Notebook]) -> None:
     found = re.findall(r"^(\w+): (\d+) of 12 right$", printed(tour["evaluate"]), re.MULTILINE)
     assert [method for method, _ in found] == ["codevqa", "pnpvqa"]
     assert int(found[0][1]) >= 9
-
-
-def test_nothing_is_written_to_the_error_stream(tour: dict[str, Notebook]) -> None:
-    noise = [
-        output.text for cell in tour.values() for output in cell.get("outputs", []) if output.get("name") == "stderr"
-    ]
-    assert noise == []
 
 
 def test_nothing_leaves_the_machine(tour: dict[str, Notebook], log: Path) -> None:
