@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -18,11 +18,8 @@ from .report.paper import NOTE, reported
 from .report.run_metric import metric_of
 from .report.table import aligned, summary_of
 from .report.tables import breakdown, result
-from .report.view import Table
 from .run.store import Store
 from .task import DataSet, PictureFile
-
-__all__ = ["SPLITS", "Plan", "plan", "plan_lines", "require_answers", "table_lines"]
 
 SPLITS: Mapping[str, str] = MappingProxyType({"gqa": "testdev_balanced", "covr": "test_paraphrased", "nlvr2": "test1"})
 """The splits that the paper reports, by data set."""
@@ -33,11 +30,10 @@ ANSWERED: Mapping[str, str] = MappingProxyType(
     }
 )
 """Which file has answers, for data sets that keep back those of the split."""
+OURS = "not the release's, which --release FOLDER takes: only its wording, numbers and scoring are followed"
 RATES: Mapping[str, float] = MappingProxyType({"gqa": 5.9, "covr": 3.6, "nlvr2": 5.7})
 """Questions a second, asked by both methods, on one H200 with a language model of 1.5B parameters beside BLIP large
 (docs/reports/reproduce.md)."""
-_LAVIS_GB: Mapping[str, tuple[float, float]] = MappingProxyType({"retrieval": (3.7, 1.8), "caption": (1.9, 1.9)})
-"""Gigabytes of LAVIS's files of BLIP large, and of the folders made of them; reckoned from the networks' shapes."""
 
 
 @dataclass(frozen=True)
@@ -107,10 +103,8 @@ def require_answers(found: Plan) -> None:
 
 def plan_lines(found: Plan) -> list[str]:
     """Returns a plan for a terminal."""
-    where = (
-        "all of them here" if not found.absent else f"{len(found.absent):,} of them missing, first {found.absent[0]}"
-    )
-    lines = [f"{found.dataset} {found.split}: {found.questions:,} questions on {found.pictures:,} pictures, {where}"]
+    absent = f"{len(found.absent):,} of them missing, first {found.absent[0]}" if found.absent else "all of them here"
+    lines = [f"{found.dataset} {found.split}: {found.questions:,} questions on {found.pictures:,} pictures, {absent}"]
     paper = reported(found.dataset)
     if paper is not None and found.questions != paper.n:
         lines.append(f"the paper asked {paper.n:,}, of {paper.split}")
@@ -119,27 +113,10 @@ def plan_lines(found: Plan) -> list[str]:
         lines.append(f"{found.unanswered:,} questions have no answer and will not be scored. {where}".rstrip())
     prompts = found.prompts
     lines.append(f"prompts: {prompts.name}, {len(prompts.examples)} programs, {len(prompts.reading)} reading examples")
-    lines.append(
-        f"  {prompts.about}"
-        if prompts.wording == "release"
-        else "  not the release's, which --release FOLDER takes: only its wording, numbers and scoring are followed"
-    )
-    rows = [(role, lacks or "here", spec) for role, spec, lacks in found.parts]
-    lines += aligned(rows) if rows else []
-    fetched = [
-        sizes
-        for _, spec, lacks in found.parts
-        if lacks
-        for name, sizes in _LAVIS_GB.items()
-        if f"_large_{name}" in spec
-    ]
-    if fetched:
-        down, made = sum(size for size, _ in fetched), sum(size for _, size in fetched)
-        lines.append(
-            f"LAVIS's files: about {down:.1f} GB to fetch, {down + made:.1f} GB on disk with what is made of them"
-        )
-    lines.append(f"disk: {found.free / 1e9:.0f} GB free for the run, of which a question takes about 20 kB")
+    lines.append(f"  {prompts.about if prompts.wording == 'release' else OURS}")
+    lines += aligned([(role, lacks or "here", spec) for role, spec, lacks in found.parts])
     hours = found.questions / RATES[found.dataset] / 3600
+    lines.append(f"disk: {found.free / 1e9:.0f} GB free for the run, of which a question takes about 20 kB")
     lines.append(f"time: about {hours:.1f} hours on one H200 with a language model of 1.5B; larger ones take longer")
     return lines
 
@@ -149,12 +126,7 @@ def table_lines(store: Store) -> list[str]:
     found = RunFigures("", store, store.info, store.pace(), metric_of(store.info), summary_of(store))
     groups = breakdown(found.info, found.summary)
     beside = (table for table in groups if any(name.startswith("Paper's") for name in table.head))
-    lines = [line for table in (result([found]), *beside) for line in _shown(table)]
+    lines: list[str] = []
+    for table in (result([found]), *beside):
+        lines += [*(["", table.title] if table.title else []), *aligned([table.head, *table.rows])]
     return [*lines, "", f"Paper: {NOTE}."]
-
-
-def _shown(table: Table) -> Iterator[str]:
-    if table.title:
-        yield ""
-        yield table.title
-    yield from aligned([table.head, *table.rows])
