@@ -6,13 +6,12 @@ import os
 import secrets
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from ..core.answer import Answer
 from ..core.errors import CodeVQAError, InputError, SetupError
 from ..core.images import ImageSource, Picture, load_pictures
-from ..core.trace import ImageRef
 from .render import answer_fragment, trace_page
+from .words import images_in
 
 __all__ = ["fragment", "pictures_of", "save"]
 
@@ -74,17 +73,4 @@ def _numbers(answer: Answer) -> Iterator[int]:
     for evidence in (*trace.baseline, *(one for call in trace.calls for one in call.evidence)):
         yield from (image.index for image in evidence.images)
     for call in trace.calls:
-        yield from _within(call.value)
-        for value in call.arguments.values():
-            yield from _within(value)
-
-
-def _within(value: Any) -> Iterator[int]:
-    if isinstance(value, ImageRef):
-        yield value.index
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _within(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _within(item)
+        yield from images_in([call.value, call.arguments])

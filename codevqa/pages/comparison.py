@@ -15,14 +15,25 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from ..core.errors import ErrorRecord
+from ..core.images import Picture
 from ..core.program_tree import parse
 from ..core.trace import Call, ImageRef
-from ..primitives.signature import CONSTANTS
+from ..primitives.signature import CONSTANTS, GRID
+from .heat import overlay
+from .pictures import PictureView, data_uri, picture_name, picture_of
 
-__all__ = ["Comparison", "Side", "comparisons"]
+__all__ = ["Comparison", "Side", "comparison_view", "comparisons"]
 
 MOST = 8
 """Comparisons of one program that are shown."""
+SIDE = 480
+"""Longest side of the picture, in pixels."""
+LABEL = 44
+"""Width of a name on the picture, in percent of it."""
+EDGE = 30
+"""How near to an edge a name may not fit, in percent of the picture."""
+MOST_NAME = 60
+"""Characters of a name that are shown on the picture."""
 
 _SAID: Mapping[type[ast.cmpop], tuple[str, Callable[[float, float], bool]]] = {
     ast.Lt: ("<", operator.lt),
@@ -206,3 +217,69 @@ def _name(call: Call) -> str:
 
 def _image(call: Call) -> ImageRef | None:
     return next((value for value in call.arguments.values() if isinstance(value, ImageRef)), None)
+
+
+# -- on the picture ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Mark:
+    """The name of one point; places in percent of the picture."""
+
+    name: str
+    coordinate: str
+    left: float
+    top: float
+    below: bool
+    """Whether its name stands below it: the lowest one's does, so that two names do not meet."""
+
+
+@dataclass(frozen=True)
+class ComparisonView:
+    """What is drawn of one comparison."""
+
+    words: str
+    """What the points say, in words; empty where there are more than two things to say it of."""
+    lines: tuple[float, ...]
+    """Where lines go through what is compared, in percent."""
+    marks: tuple[Mark, ...]
+    over: bool
+    """Whether a name reaches over the upper edge of the picture."""
+    under: bool
+    picture: PictureView
+
+
+def comparison_view(found: Comparison, pictures: Sequence[Picture]) -> ComparisonView:
+    """Returns one comparison with its picture."""
+    points = {side.point: side for side in found.sides if side.point is not None}
+    drawn = overlay(picture_of(found.image, pictures), (), SIDE, positions=list(points))
+    label = picture_name(found.image, pictures)
+    names = " and ".join(f"“{side.name}”" for side in points.values())
+    lowest = min(points, key=lambda point: point[1]) if len(points) > 1 else None
+    across = [100 * side.value / GRID for side in found.sides]
+    marks = tuple(_mark(side, point, point == lowest) for point, side in points.items())
+    return ComparisonView(
+        words=_words(found),
+        lines=tuple(round(place if found.axis == 0 else 100 - place, 2) for place in across if 0 <= place <= 100),
+        marks=marks,
+        over=any(mark.top < EDGE and not mark.below for mark in marks),
+        under=any(mark.top > 100 - EDGE and mark.below for mark in marks),
+        picture=PictureView(data_uri(drawn), f"Positions of {names} in {label}", label),
+    )
+
+
+def _mark(side: Side, point: tuple[float, float], below: bool) -> Mark:
+    left = min(max(100 * point[0] / GRID - LABEL / 2, 0.0), 100.0 - LABEL)
+    top = min(max(100 - 100 * point[1] / GRID, 0.0), 100.0)
+    name = side.name if len(side.name) <= MOST_NAME else f"{side.name[: MOST_NAME - 1]}…"
+    return Mark(name, f"{side.source} = {side.value:g}", round(left, 2), round(top, 2), below)
+
+
+def _words(found: Comparison) -> str:
+    one, other, *more = found.sides
+    if more or one.point is None or other.point is None:
+        return ""
+    if one.value == other.value:
+        return f"“{one.name}” and “{other.name}” are level."
+    less, greater = ("farther left", "farther right") if found.axis == 0 else ("lower", "higher")
+    return f"“{one.name}” is {less if one.value < other.value else greater} than “{other.name}”."

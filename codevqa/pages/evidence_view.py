@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ..core.images import Picture
-from ..core.trace import Evidence, ImageRef
+from ..core.trace import Evidence
 from ..primitives.signature import GRID
 from .heat import overlay, patch_view, peak_place, relevance_grid
-from .inline import data_uri
-from .picture_view import PictureView, picture_name, picture_of, picture_view
+from .pictures import PictureView, data_uri, picture_name, picture_of, picture_view
 from .words import chance, number
 
 __all__ = ["EvidenceView", "evidence_view"]
@@ -23,24 +22,6 @@ THUMB = 160
 MOST_CAPTIONS = 24
 """Captions of one picture that are shown with their patches; further ones are shown as text."""
 
-_TITLES = {
-    "pnpvqa": "Where it looked, and what it read there",
-    "stated": "Where it looked, and what captions state",
-    "gradcam": "Where it looked",
-    "itm": "How well a description fits",
-    "itc": "How well each picture matches",
-    "detection": "What the detector found",
-    "knowledge": "What the language model knows",
-}
-_TEXTS = {
-    "pnpvqa": "Question",
-    "stated": "Question",
-    "gradcam": "Phrase",
-    "itm": "Description",
-    "itc": "Text",
-    "detection": "Phrase",
-    "knowledge": "Question",
-}
 _LOGITS = ("gradcam", "itm")
 """Kinds whose scores are the logit of a match, and read as its probability."""
 _MODELS_NAMES = {
@@ -65,16 +46,16 @@ class Look:
     """One picture with what was seen in it."""
 
     label: str
-    heat: PictureView | None
+    picture: PictureView
     captions: tuple[Caption, ...]
-    note: str = ""
+    note: str
     position: str = ""
     place: str = ""
     """The position in words."""
+    drawn: bool = False
+    """Whether a map or a position is drawn on it."""
     mapped: bool = False
     """Whether it carries a heat map, which then needs its scale."""
-    ground: PictureView | None = None
-    """The picture as it is, where there is no map."""
 
 
 @dataclass(frozen=True)
@@ -93,18 +74,13 @@ class ScoreBar:
 
 @dataclass(frozen=True)
 class EvidenceView:
-    """One piece of evidence."""
+    """What is drawn of one piece of evidence."""
 
-    title: str
-    text_label: str
-    text: str
     looks: tuple[Look, ...]
     bars: tuple[ScoreBar, ...]
     scores: str
     scores_title: str
     """The same as the models give it."""
-    prompt: str
-    completion: str
 
 
 def evidence_view(evidence: Evidence, pictures: Sequence[Picture]) -> EvidenceView:
@@ -112,15 +88,10 @@ def evidence_view(evidence: Evidence, pictures: Sequence[Picture]) -> EvidenceVi
     scored = bool(evidence.scores) and len(evidence.scores) == len(evidence.images) and not evidence.relevance
     looks = tuple(_look(evidence, place, pictures) for place in range(len(evidence.images)))
     return EvidenceView(
-        title=_TITLES.get(evidence.kind, evidence.kind),
-        text_label=_TEXTS.get(evidence.kind, "Asked"),
-        text=evidence.text,
         looks=() if scored else looks,
         bars=_bars(evidence, pictures) if scored else (),
         scores=_SCALES.get(evidence.kind, "") if scored else _scores(evidence),
         scores_title="" if scored else _raw(evidence.kind, evidence.scores),
-        prompt=evidence.prompt,
-        completion=evidence.completion,
     )
 
 
@@ -134,7 +105,7 @@ def _look(evidence: Evidence, place: int, pictures: Sequence[Picture]) -> Look:
     captions = _captions(evidence, place, picture, None if grid is None else (grid.shape[0], grid.shape[1]), label)
     if grid is None and position is None:
         flat = "The map shows no relevance anywhere." if relevance else ""
-        return Look(label, None, captions, flat, ground=picture_view(ref, pictures, HEAT_SIDE))
+        return Look(label, picture_view(ref, pictures, HEAT_SIDE), captions, flat)
     drawn = data_uri(overlay(picture, relevance, HEAT_SIDE, positions=[position] if position else []))
     about = f" for “{evidence.text}”" if evidence.text else ""
     alt = f"Heat map over {label}{about}: most relevant at {peak_place(relevance)}"
@@ -147,7 +118,8 @@ def _look(evidence: Evidence, place: int, pictures: Sequence[Picture]) -> Look:
         "" if picture else "The picture itself is not at hand: the map alone.",
         f"x = {number(position[0])}, y = {number(position[1])}" if position else "",
         _place(position) if position else "",
-        grid is not None,
+        drawn=True,
+        mapped=grid is not None,
     )
 
 
@@ -181,10 +153,12 @@ def _bars(evidence: Evidence, pictures: Sequence[Picture]) -> tuple[ScoreBar, ..
     known = [score for score in evidence.scores if math.isfinite(score)]
     low, high = min([0.0, *known]), max([0.0, *known])
     reach = (high - low) or 1.0
-    best = max(known) if known else None
+    # Of equal scores the first is taken, as the primitive does.
+    best = evidence.scores.index(max(known)) if known else None
     bars = []
-    for ref, score in zip(evidence.images, evidence.scores, strict=True):
+    for place, (ref, score) in enumerate(zip(evidence.images, evidence.scores, strict=True)):
         drawn = score if math.isfinite(score) else 0.0
+        small = picture_view(ref, pictures, THUMB)
         bars.append(
             ScoreBar(
                 picture_name(ref, pictures),
@@ -192,18 +166,11 @@ def _bars(evidence: Evidence, pictures: Sequence[Picture]) -> tuple[ScoreBar, ..
                 _raw(evidence.kind, [score]),
                 round(100 * (min(0.0, drawn) - low) / reach, 2),
                 round(100 * abs(drawn) / reach, 2),
-                score == best,
-                _small(ref, pictures),
+                place == best,
+                small if small.uri else None,
             )
         )
-    first = next((place for place, bar in enumerate(bars) if bar.best), None)
-    # Of equal scores the first is taken, as the primitive does.
-    return tuple(replace(bar, best=place == first) for place, bar in enumerate(bars))
-
-
-def _small(ref: ImageRef, pictures: Sequence[Picture]) -> PictureView | None:
-    shown = picture_view(ref, pictures, THUMB)
-    return shown if shown.uri else None
+    return tuple(bars)
 
 
 def _scores(evidence: Evidence) -> str:

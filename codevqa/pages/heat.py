@@ -19,12 +19,23 @@ from PIL import ImageDraw
 
 from ..core.images import Picture
 from ..primitives.signature import GRID
-from .colors import HEAT
 
-__all__ = ["fitted", "overlay", "patch_view", "peak_place", "relevance_grid"]
+__all__ = ["fitted", "heat_gradient", "overlay", "patch_view", "peak_place", "relevance_grid"]
 
 Relevance = Sequence[Sequence[float]] | npt.NDArray[np.floating]
 
+_HEAT: tuple[tuple[int, int, int], ...] = (
+    (0, 0, 4),
+    (31, 12, 72),
+    (85, 15, 109),
+    (136, 34, 106),
+    (186, 54, 85),
+    (227, 89, 51),
+    (249, 140, 10),
+    (249, 201, 50),
+    (252, 255, 164),
+)
+"""Evenly spaced colors of matplotlib's inferno (public domain, CC0): lightness rises evenly, also without red-green."""
 _COLORED = 0.6
 """How much of the picture's own color stays under a heat map: a gray ground keeps the scale readable."""
 _LEAST, _MOST = 0.36, 0.74
@@ -36,6 +47,11 @@ _SMOOTH = 3
 """Marks are drawn that much larger and shrunk, for smooth edges."""
 _KEPT = 32
 """Shrunk pictures kept ready: each caption shows the same one."""
+
+
+def heat_gradient() -> str:
+    """Returns the heat scale as a CSS gradient, least on the left."""
+    return "linear-gradient(to right, " + ", ".join(f"rgb({r},{g},{b})" for r, g, b in _HEAT) + ")"
 
 
 def relevance_grid(relevance: Relevance) -> npt.NDArray[np.float64] | None:
@@ -160,7 +176,7 @@ def _blended(ground: PILImage.Image, grid: npt.NDArray[np.float64]) -> PILImage.
 
 @cache
 def _palette() -> bytes:
-    steps, scale = np.linspace(0, 255, len(HEAT)), np.asarray(HEAT, dtype=np.float64)
+    steps, scale = np.linspace(0, 255, len(_HEAT)), np.asarray(_HEAT, dtype=np.float64)
     channels = [np.interp(np.arange(256), steps, scale[:, channel]) for channel in range(3)]
     return bytes(np.stack(channels, axis=-1).round().astype(np.uint8).tobytes())
 

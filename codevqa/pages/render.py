@@ -1,27 +1,27 @@
-"""Renders the pages and their fragments from templates."""
+"""Renders the pages and their fragments: the templates read answers, calls and evidence themselves."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from markupsafe import Markup
 
+from .. import __version__
 from ..core.answer import Answer
 from ..core.errors import ErrorRecord
 from ..core.events import CallBegan, Shown
 from ..core.images import Picture
-from ..core.trace import Call, Evidence
+from ..core.trace import Call, Evidence, ImageRef, Program
 from .code import code_lines
-from .colors import DARK, LIGHT, heat_gradient
-from .comparison import comparisons
-from .comparison_view import comparison_view
+from .comparison import comparison_view, comparisons
 from .evidence_view import evidence_view
-from .page_view import elsewhere, page_view
-from .view import call_view, line_views, running_view, stands_for
-from .words import clean
+from .heat import heat_gradient
+from .pictures import PictureView, named_words, picture_view
+from .words import agreement, call_words, clean, images_in, seconds, value_words
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -38,6 +38,12 @@ __all__ = [
     "trace_page",
 ]
 
+PICTURE_SIDE = 640
+"""Longest side of a picture of the question on a page, in pixels."""
+THUMB = 160
+"""Longest side of a small picture, in pixels."""
+MOST_THUMBS = 8
+
 
 def trace_page(answer: Answer, pictures: Sequence[Picture], baseline: Answer | None = None) -> str:
     """Returns one self-contained page with everything an answer rests on.
@@ -47,18 +53,17 @@ def trace_page(answer: Answer, pictures: Sequence[Picture], baseline: Answer | N
         pictures: the pictures of its question, in order; those that are missing are named, and their maps drawn alone.
         baseline: the answer of the baseline, where it was asked too; the page says whether the two agree.
     """
-    return _render("trace.html.j2", page=page_view(answer, pictures, baseline), styles=_styles())
+    return _answer_page("trace.html.j2", answer, pictures, baseline)
 
 
 def answer_fragment(answer: Answer, pictures: Sequence[Picture]) -> str:
     """Returns what a notebook shows of an answer: a piece of HTML with its own styles, every class prefixed ``cv-``."""
-    return _render("fragment.html.j2", page=page_view(answer, pictures), styles=_styles())
+    return _answer_page("fragment.html.j2", answer, pictures, None)
 
 
 def examples_html(examples: Sequence[Shown]) -> str:
     """Returns the in-context examples as a list; each opens to show its program."""
-    shown = [{"id": one.id, "question": one.question, "code": _joined(one.program)} for one in examples]
-    return _render("part.html.j2", kind="examples", all=shown)
+    return _part("examples", examples)
 
 
 def program_html(
@@ -72,17 +77,16 @@ def program_html(
         error: why it failed; its line is marked, and the message shown there, or below where no line is known.
         pictures: the pictures of the question, in order, to name what it opens.
     """
-    lines = line_views(source, calls, error, pictures, comparisons(source, calls, error))
-    names = stands_for(calls, pictures)
-    return _render("part.html.j2", kind="program", lines=lines, message=elsewhere(lines, error), names=names)
+    compared = comparisons(source, calls, error)
+    return _part("program", source, pictures, calls=calls, error=error, compared=compared)
 
 
 def comparisons_html(
     source: str, calls: Sequence[Call], pictures: Sequence[Picture], error: ErrorRecord | None = None
 ) -> str:
     """Returns a figure for each comparison of positions in a program: the points on their picture, and what it said."""
-    compared = [comparison_view(one, pictures) for one in comparisons(source, calls, error)]
-    return _render("part.html.j2", kind="comparisons", all=compared) if compared else ""
+    compared = comparisons(source, calls, error)
+    return _part("comparisons", compared, pictures) if compared else ""
 
 
 def call_html(call: Call, pictures: Sequence[Picture], *, open: bool = True) -> str:
@@ -93,7 +97,7 @@ def call_html(call: Call, pictures: Sequence[Picture], *, open: bool = True) -> 
         pictures: the pictures of the question, in order.
         open: whether the evidence is unfolded.
     """
-    return _render("part.html.j2", kind="call", one=call_view(call, pictures), open=open)
+    return _part("call", call, pictures, open=open)
 
 
 def running_html(began: CallBegan, pictures: Sequence[Picture] = ()) -> str:
@@ -103,12 +107,12 @@ def running_html(began: CallBegan, pictures: Sequence[Picture] = ()) -> str:
         began: the call.
         pictures: the pictures of the question; those that the call is about are shown.
     """
-    return _render("part.html.j2", kind="call", one=running_view(began, pictures), open=False)
+    return _part("call", began, pictures, open=False)
 
 
 def evidence_html(evidence: Evidence, pictures: Sequence[Picture]) -> str:
     """Returns one piece of evidence."""
-    return _render("part.html.j2", kind="evidence", one=evidence_view(evidence, pictures))
+    return _part("evidence", evidence, pictures)
 
 
 @cache
@@ -118,28 +122,155 @@ def styles() -> str:
     Dark where the reader's system is, and where the page around says so: Gradio's ``dark`` class, JupyterLab's and
     Visual Studio Code's marks on the body.
     """
-    return _environment().get_template("styles.css.j2").render(light=LIGHT, dark=DARK, gradient=heat_gradient())
+    return _environment().get_template("styles.css.j2").render(gradient=heat_gradient())
 
 
-def _styles() -> Markup:
-    return Markup(styles())  # ours alone: no data goes into it
+def _part(kind: str, one: object, pictures: Sequence[Picture] = (), **values: object) -> str:
+    template = _environment().get_template("part.html.j2")
+    return clean(template.render(kind=kind, one=one, pictures=pictures, **values))
 
 
-def _joined(source: str) -> Markup:
-    return Markup("\n").join(code_lines(source))
-
-
-def _render(template: str, **values: object) -> str:
-    return clean(_environment().get_template(template).render(**values))
+def _answer_page(template: str, answer: Answer, pictures: Sequence[Picture], baseline: Answer | None) -> str:
+    program, calls = answer.program, answer.trace.calls
+    evidence = [one for call in calls for one in call.evidence] + list(answer.trace.baseline)
+    # Pictures that evidence is about are named also where they are not at hand.
+    count = max([len(pictures), *(ref.index for one in evidence for ref in one.images)])
+    page = (
+        _environment()
+        .get_template(template)
+        .render(
+            answer=answer,
+            pictures=pictures,
+            beside=(baseline.text, agreement(answer, baseline)) if baseline and answer.text else None,
+            outcome=_outcome(answer),
+            gallery=[picture_view(ImageRef(index), pictures, PICTURE_SIDE) for index in range(1, count + 1)],
+            compared=comparisons(program.source, calls, answer.error) if program else (),
+            facts=_facts(answer),
+            spans=_spans(answer, pictures),
+            earlier=_earlier(answer),
+            version=__version__,
+            styles=Markup(styles()),  # ours alone: no data goes into it
+            answer_json=_script_json(answer.to_dict()),
+        )
+    )
+    return clean(page)
 
 
 @cache
 def _environment() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    return Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        keep_trailing_newline=False,
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True, undefined=StrictUndefined
     )
+    environment.globals |= {
+        "call_words": call_words,
+        "code_lines": code_lines,
+        "comparison_view": comparison_view,
+        "evidence_view": evidence_view,
+        "named_words": named_words,
+        "seconds": seconds,
+        "stands_for": _stands_for,
+        "state": _state,
+        "thumbs": _thumbs,
+        "value_words": value_words,
+    }
+    return environment
+
+
+# -- what the templates ask for ----------------------------------------------------------------------------------------
+
+
+def _state(call: Call | CallBegan) -> Literal["running", "computed", "remembered", "failed"]:
+    if isinstance(call, CallBegan):
+        return "running"
+    return "failed" if call.error else "remembered" if call.remembered else "computed"
+
+
+def _thumbs(call: Call | CallBegan, pictures: Sequence[Picture]) -> list[PictureView]:
+    """The pictures that a call is about, where no evidence shows them."""
+    values = [call.arguments]
+    if isinstance(call, Call):
+        values = [] if call.evidence else [call.arguments, call.value]
+    wanted = list(dict.fromkeys(index for value in values for index in images_in(value)))
+    return [picture_view(ImageRef(index), pictures, THUMB) for index in wanted[:MOST_THUMBS]]
+
+
+def _stands_for(calls: Sequence[Call], pictures: Sequence[Picture]) -> dict[str, str]:
+    """What a program calls its pictures, after the examples it is written from, and which they are."""
+    opened = [call for call in calls if call.name in ("open_image", "open_images") and not call.error]
+    return {str(path): named_words(call.value, pictures) for call in opened for path in call.arguments.values()}
+
+
+def _outcome(answer: Answer) -> Literal["answered", "declined", "fallback", "failed"]:
+    if answer.fallback:
+        return "fallback"
+    if answer.error and not answer.text:
+        return "failed"
+    return "declined" if answer.declined else "answered"
+
+
+def _facts(answer: Answer) -> list[tuple[str, str]]:
+    calls = answer.trace.calls
+    facts = [("time", seconds(answer.seconds))]
+    if answer.program is not None:
+        remembered = sum(call.remembered for call in calls)
+        ahead = sum(call.ahead and not call.remembered and not call.error for call in calls)
+        said = ((f"{remembered:,} from memory", remembered), (f"{ahead:,} begun ahead", ahead))
+        facts.append(("calls", ", ".join([f"{len(calls):,}", *(words for words, count in said if count)])))
+    if answer.tokens:
+        facts.append(("tokens", f"{answer.tokens:,}"))
+    return facts
+
+
+class _Span(NamedTuple):
+    """A part of the time line, in percent of the whole; ``number`` is the call's, 0 for everything else."""
+
+    number: int
+    width: float
+    label: str
+    time: str
+
+
+def _spans(answer: Answer, pictures: Sequence[Picture]) -> list[_Span]:
+    calls = answer.trace.calls
+    in_calls = sum(call.seconds for call in calls)
+    whole = max(answer.seconds, in_calls)
+    if not calls or whole <= 0:
+        return []
+    rest = whole - in_calls
+    spans = [_Span(0, round(100 * rest / whole, 3), _else(answer), seconds(rest))] if rest > 0 else []
+    for call in calls:
+        label = call_words(call.name, call.arguments, 60)
+        if any(images_in(call.value)):
+            label += f" → {named_words(call.value, pictures, 60)}"
+        spans.append(_Span(call.index, round(100 * call.seconds / whole, 3), label, seconds(call.seconds)))
+    return spans
+
+
+def _else(answer: Answer) -> str:
+    """What an answer spends its time on beside calls."""
+    parts = ["the pictures"]
+    if answer.program is not None:
+        parts += ["writing the program", "checking it"] if answer.program.prompt else ["checking the program"]
+    parts += ["reading captions"] if answer.trace.baseline else []
+    return f"everything else: {', '.join(parts)}"
+
+
+def _earlier(answer: Answer) -> list[tuple[Program, ErrorRecord]]:
+    """Attempts but the one that is the answer's own program, which is shown in full."""
+    attempts = list(answer.trace.attempts)
+    if attempts and attempts[-1] == (answer.program, answer.error):
+        attempts.pop()
+    return attempts
+
+
+def _script_json(data: Any) -> Markup:
+    """Returns data as JSON that can stand inside a ``<script>`` element: nothing in it can end the element.
+
+    Text that is no valid Unicode is kept too, as escapes.
+    """
+    text = json.dumps(data, ensure_ascii=True, allow_nan=False)
+    for letter in "<>&":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return Markup(text)

@@ -1,16 +1,26 @@
-"""One picture on a page."""
+"""Pictures on a page: inline, of bounded size, under their number and their file's name."""
 
 from __future__ import annotations
 
+import base64
+import io
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cachetools import LRUCache, cached
+from PIL import Image as PILImage
+from PIL import features
+
 from ..core.images import Picture
 from ..core.trace import ImageRef, Plain
-from .inline import picture_uri
+from .heat import fitted
 from .words import MOST, value_words
 
-__all__ = ["PictureView", "named_words", "picture_name", "picture_of", "picture_view"]
+__all__ = ["PictureView", "data_uri", "named_words", "picture_name", "picture_of", "picture_view"]
+
+_KEPT = 128
+"""Shrunk pictures kept ready: the demo shows the same ones at every call."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +43,12 @@ def picture_name(ref: ImageRef, pictures: Sequence[Picture]) -> str:
     return f"image {ref.index}, {picture.name}" if picture and picture.name else f"image {ref.index}"
 
 
+def picture_view(ref: ImageRef, pictures: Sequence[Picture], size: int) -> PictureView:
+    """Returns one picture, at most ``size`` pixels a side."""
+    picture = picture_of(ref, pictures)
+    return PictureView(_uri(picture, size) if picture else "", picture_name(ref, pictures), f"image {ref.index}")
+
+
 def named_words(value: Plain, pictures: Sequence[Picture], most: int = MOST) -> str:
     """Returns a value in words; pictures with their file names, which a program does not know them by."""
     refs = value if isinstance(value, list | tuple) else [value]
@@ -43,7 +59,19 @@ def named_words(value: Plain, pictures: Sequence[Picture], most: int = MOST) -> 
     return text if len(text) <= MOST else f"{text[: MOST - 1].rstrip()}…"
 
 
-def picture_view(ref: ImageRef, pictures: Sequence[Picture], size: int) -> PictureView:
-    """Returns one picture, at most ``size`` pixels a side."""
-    picture = picture_of(ref, pictures)
-    return PictureView(picture_uri(picture, size) if picture else "", picture_name(ref, pictures), f"image {ref.index}")
+def data_uri(image: PILImage.Image, quality: int = 82) -> str:
+    """Returns a picture as a data URI: WebP, or PNG where this Pillow cannot write WebP."""
+    data = io.BytesIO()
+    if features.check("webp"):
+        image.save(data, "WEBP", quality=quality, method=0)  # the fastest: somebody waits for the page
+        kind = "webp"
+    else:
+        image.save(data, "PNG", optimize=True)
+        kind = "png"
+    return f"data:image/{kind};base64,{base64.b64encode(data.getvalue()).decode('ascii')}"
+
+
+# By the key alone: the full picture is not held here.
+@cached(LRUCache[tuple[str, int], str](_KEPT), key=lambda picture, size: (picture.key, size), lock=threading.Lock())
+def _uri(picture: Picture, size: int) -> str:
+    return data_uri(fitted(picture, size))
