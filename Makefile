@@ -127,7 +127,7 @@ release: $(VENV)/.installed-release  ## build, try both files in an empty enviro
 	$(BIN)/cyclonedx-py environment --output-reproducible --output-file dist/sbom.cdx.json $(TRIED)/bin/python
 	{ echo "# Licences"; echo; echo "Of what \`pip install '.[demo]'\` brings, as the packages state them; written by \`make release\`."; \
 		echo "PyPI's torch for Linux brings NVIDIA's libraries besides, under NVIDIA's own licences."; echo; \
-		$(BIN)/pip-licenses --python $(TRIED)/bin/python --format=markdown --no-version --ignore-packages codevqa; } >docs/licences.md
+		$(BIN)/pip-licenses --python $(TRIED)/bin/python --format=markdown --no-version --ignore-packages codevqa; } >dist/licences.md
 	$(BIN)/python requirements/audit.py || test $$? -eq 2
 
 clean:  ## remove what was installed and built

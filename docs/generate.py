@@ -36,10 +36,12 @@ def command_line() -> str:
     where = "What `--set` and `--config` may hold: [configuration.md](configuration.md)."
     parts = [f"# Command line\n\nGenerated from the commands themselves: `make docs`.\n{where}\n"]
     known: set[str] = set()
-    for words in ([], *([name] for name in typer.main.get_command(app).commands)):  # type: ignore[attr-defined]
-        shown = CliRunner().invoke(app, [*words, "--help"], prog_name="codevqa", env={"COLUMNS": "100"}).output
+    for name in typer.main.get_command(app).commands:  # type: ignore[attr-defined]
+        shown = CliRunner().invoke(app, [name, "--help"], prog_name="codevqa", env={"COLUMNS": "100"}).output
+        if not re.search(r"\n\n  \w", shown):
+            raise SystemExit(f"codevqa {name} has no help.")
         text = once("\n".join(line.rstrip() for line in shown.strip().splitlines()), known)
-        parts.append(f"## {' '.join(['codevqa', *words])}\n\n```text\n{text}\n```\n")
+        parts.append(f"## codevqa {name}\n\n```text\n{text}\n```\n")
     return "\n".join(parts)
 
 
@@ -49,11 +51,9 @@ def once(text: str, known: set[str]) -> str:
     kept, before = [], []
     for option in re.split(r"\n(?=  -)", options):
         name, said = option.split()[0].rstrip(","), " ".join(option.split())
-        if name == "--help" and "Commands:" not in option:
-            continue
         if said in known:
             before.append(name)
-        else:
+        elif name != "--help":
             kept.append(option)
         known.add(said)
     return head + found + "\n".join([*kept, *([f"  As above: {' '.join(before)}"] if before else [])])

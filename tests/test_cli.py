@@ -8,13 +8,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 from cli_kit import GARDEN, ROOT, SHELF, CommandLine, Engines, assert_one_clear_line, spawn
-from PIL import Image, PngImagePlugin
 from tiny_lm import build_tiny_lm
 
 from codevqa import CodeVQA, __version__
@@ -96,14 +93,6 @@ def test_what_a_program_prints_is_shown_also_where_it_fails(codevqa: CommandLine
 # -- prompts -----------------------------------------------------------------------------------------------------------
 
 
-def test_as_many_examples_are_shown_as_are_asked_for(codevqa: CommandLine) -> None:
-    words = ("ask", GARDEN, "-q", "What color is the house?", "--json", "--evidence", "--quiet")
-    for shots in (0, 2):
-        written = json.loads(codevqa(*words, "--shots", shots).stdout)["written"]
-        assert len(written["examples"]) == shots and written["prompt"].count("\nimg = open_image(") == shots
-    assert_one_clear_line(codevqa(*words, "--shots", 100_000), "100000 examples were asked for")
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -124,6 +113,7 @@ def test_prompt_prints_what_ask_shows_the_model(
     answer = json.loads(codevqa("ask", GARDEN, "-q", question, *words, "--json", "--evidence", "--quiet").stdout)
     program = answer["written"] or answer["attempts"][0]["program"]
     assert printed.stdout == program["prompt"]
+    assert "--shots" not in words or len(program["examples"]) == printed.stdout.count("\nimg = open_image(") == 2
     assert printed.stdout.startswith("[system]\n") == ("--lm" in words)
 
 
@@ -178,7 +168,9 @@ def test_prompt_names_find_object_where_there_is_a_detector(codevqa: CommandLine
         ((*ASKED, "--dataset", "coco"), "No prompt set 'coco'"),
         ((*ASKED, "--lm", "gpt-4"), "Write one of: transformers:ID, transformers-int8:ID, openai:ID,"),
         (("ask", GARDEN, "-q", "  "), "The question is empty"),
+        (("ask", ROOT / "README.md", "-q", "What?"), "is not a picture"),
         (("ask",), "No picture was given"),
+        ((*ASKED, "--set", "writer.shots=100000"), "100000"),
         (("ask", "-"), "so you cannot type questions"),
         (("ask", "https://example.org/a.png", "-q", "What?"), "is a web address, not a file. Download the picture"),
         (("ask", GARDEN, "--questions", "a.jsonl"), "IMAGE does not go with --questions"),
@@ -200,38 +192,6 @@ def test_what_cannot_be_done_is_one_line_before_any_model_is_loaded(
 def test_the_environment_may_name_the_preset_and_the_language_model(codevqa: CommandLine) -> None:
     assert_one_clear_line(codevqa(*ASKED, CODEVQA_PRESET="huge"), "No preset 'huge'")
     assert_one_clear_line(codevqa(*ASKED, CODEVQA_LANGUAGE_MODEL="gpt-4"), "'gpt-4' is no language model")
-
-
-def bomb() -> bytes:
-    made = io.BytesIO(b"\x89PNG\r\n\x1a\n")
-    made.seek(0, io.SEEK_END)
-    PngImagePlugin.putchunk(made, b"IHDR", (50_000).to_bytes(4, "big") * 2 + b"\x08\x02\x00\x00\x00")
-    PngImagePlugin.putchunk(made, b"IDAT", b"")
-    return made.getvalue()
-
-
-def animated() -> bytes:
-    made = io.BytesIO()
-    frames = [Image.fromarray(np.full((8, 8), value, np.uint8)) for value in (0, 99)]
-    frames[0].save(made, "GIF", save_all=True, append_images=frames[1:])
-    return made.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (None, "is a folder"),
-        (lambda: b"hello", "is not a picture"),
-        (lambda: GARDEN.read_bytes()[:3000], "is damaged"),
-        (animated, "is animated"),
-        (bomb, "is too large"),
-    ],
-)
-def test_bad_pictures(make: Callable[[], bytes] | None, words: str, tmp_path: Path, codevqa: CommandLine) -> None:
-    path = tmp_path if make is None else tmp_path / "picture"
-    if make is not None:
-        path.write_bytes(make())
-    assert_one_clear_line(codevqa("ask", path, "-q", "What is it?"), words)
 
 
 def test_a_model_that_is_not_there_is_one_line(codevqa: CommandLine) -> None:

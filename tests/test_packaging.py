@@ -140,13 +140,6 @@ def test_each_package_is_locked_once_within_its_bound() -> None:
         assert [*map(int, here.split("."))] >= [*map(int, least.split("."))], line
 
 
-def test_each_package_that_is_installed_has_its_licence_in_the_list() -> None:
-    text = (ROOT / "docs" / "licences.md").read_text(encoding="utf-8")
-    listed = {re.sub(r"[-_.]+", "-", name).lower() for name in re.findall(r"^\| ([\w.-]+) +\| +\w", text, re.MULTILINE)}
-    everywhere = {name for part in ("base", "demo") for name, one in entries(part).items() if ";" not in one}
-    assert everywhere - {"setuptools"} <= listed
-
-
 # -- the container -----------------------------------------------------------------------------------------------------
 
 
