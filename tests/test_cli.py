@@ -170,7 +170,6 @@ def test_prompt_names_find_object_where_there_is_a_detector(codevqa: CommandLine
         (("ask", GARDEN, "-q", "  "), "The question is empty"),
         (("ask", ROOT / "README.md", "-q", "What?"), "is not a picture"),
         (("ask",), "No picture was given"),
-        ((*ASKED, "--set", "writer.shots=100000"), "100000"),
         (("ask", "-"), "so you cannot type questions"),
         (("ask", "https://example.org/a.png", "-q", "What?"), "is a web address, not a file. Download the picture"),
         (("ask", GARDEN, "--questions", "a.jsonl"), "IMAGE does not go with --questions"),
