@@ -91,7 +91,6 @@ def compare_runs(
     second: Store,
     *,
     method: Method = "codevqa",
-    repeat: int = 0,
     metric: Metric | None = None,
     keep: int = 5,
     cluster: str = "",
@@ -102,7 +101,6 @@ def compare_runs(
         first: the run compared with.
         second: the run that is judged.
         method: which method's answers.
-        repeat: which repetition.
         metric: the metric for both; None takes the first run's.
         keep: how many changed questions of each kind to keep, the first of them.
         cluster: what goes together, as for :func:`.clusters.clustered`.
@@ -116,8 +114,8 @@ def compare_runs(
     result = Difference(info.dataset, info.split, info.data_name, method, metric.name)
     scores: list[tuple[float, float]] = []
     clusters: list[str] = []
-    for example, row in first.pairs(method, repeat):
-        other = second.row(example.id, method, repeat)
+    for example, row in first.pairs(method):
+        other = second.row(example.id, method)
         if other is None:
             continue
         result.questions += 1
@@ -137,8 +135,8 @@ def compare_runs(
                 kind.append(ChangedAnswer(*texts, before, after, row.error, other.error))
     if not result.questions:
         raise InputError(f"The runs share no question answered by {method}.", hint="Look at them with codevqa report.")
-    result.only_first = first.counts().get((method, repeat), 0) - result.questions
-    result.only_second = second.counts().get((method, repeat), 0) - result.questions
+    result.only_first = first.counts().get((method, 0), 0) - result.questions
+    result.only_second = second.counts().get((method, 0), 0) - result.questions
     result.settings = info.differences(second.info)
     if scores:
         ones, twos = zip(*scores, strict=True)

@@ -23,14 +23,14 @@ from ..metrics.steps import StepJudge, image_id, summarize_steps
 from ..run.store import Store
 from .clusters import clustered
 from .cost import Price, calls_text, pace_text
-from .diff import compare_runs
+from .diff import Difference, compare_runs
 from .figures import RunFigures
 from .rows import packed
 from .run_metric import metric_of
 from .summary import summarize
 from .table import pairs_of
 from .tables import DETECTABLE, about, breakdown, corpus, result, sentences
-from .view import METHOD_LABELS, Table, detectable, p_text, percent, points
+from .view import METHOD_LABELS, detectable, p_text, percent, points
 
 __all__ = ["Written", "write"]
 
@@ -98,6 +98,8 @@ def _html(runs: Sequence[RunFigures], price: Price | None, cluster: str, data: s
 
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
     environment.filters |= {"percent": percent, "calls": calls_text, "pace": pace_text, "settings": _flat}
+    words = (breakdown, corpus, detectable, p_text, points, sentences)
+    environment.globals |= {"labels": METHOD_LABELS, **{one.__name__: one for one in words}}
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (
@@ -110,13 +112,10 @@ def _html(runs: Sequence[RunFigures], price: Price | None, cluster: str, data: s
         about=about(runs),
         notes=tuple(_notes(runs)),
         result=result(runs),
-        sentences=sentences,
-        breakdown=breakdown,
-        between=_between(runs, cluster),
+        between=list(_between(runs, cluster)),
+        detectable_note=DETECTABLE,
         price=price,
         costed=[(run, *one) for run in runs for one in run.summary.methods.items() if one[1].cost],
-        corpus=corpus,
-        labels=METHOD_LABELS,
         data=data,
         version=__version__,
         script=Markup(script),  # ours alone
@@ -139,32 +138,17 @@ def _notes(runs: Sequence[RunFigures]) -> Iterator[str]:
         yield note if len(whose) == len(runs) else f"{', '.join(whose)}: {note}"
 
 
-def _between(runs: Sequence[RunFigures], cluster: str) -> Table | None:
-    """Each later run against the first one on the same data; None where there is no such run."""
-    rows = []
+def _between(runs: Sequence[RunFigures], cluster: str) -> Iterator[tuple[str, Difference]]:
+    """Each later run against the first one on the same data."""
     firsts: dict[tuple[str, str, str], RunFigures] = {}
     for run in runs:
         first = firsts.setdefault((run.info.dataset, run.info.split, run.info.data_hash), run)
         for method in run.summary.methods:
-            if first is run or method not in first.summary.methods:
-                continue
-            found = compare_runs(first.store, run.store, method=method, metric=first.metric, keep=0, cluster=cluster)
-            paired = found.paired
-            rows.append(
-                (
-                    f"{run.name} − {first.name}",
-                    METHOD_LABELS[method],
-                    f"{found.questions:,}",
-                    points(paired.difference if paired else None),
-                    f"{paired.better:,} / {paired.worse:,}" if paired else "–",
-                    p_text(paired),
-                    detectable(paired),
-                    f"{found.changed_answers:,}",
-                    f"{found.changed_programs:,}",
+            if first is not run and method in first.summary.methods:
+                found = compare_runs(
+                    first.store, run.store, method=method, metric=first.metric, keep=0, cluster=cluster
                 )
-            )
-    head = ("", "Method", "Questions", "Points", "Better / worse", "p", "Detectable", "Answers changed")
-    return Table((*head, "Programs changed"), tuple(rows), note=DETECTABLE) if rows else None
+                yield f"{run.name} − {first.name}", found
 
 
 def _figures(

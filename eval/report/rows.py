@@ -7,13 +7,15 @@ import gzip
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from ...core.errors import ImageError
 from ...core.images import load_picture
+from ...pages.heat import fitted
+from ...pages.pictures import data_uri
 from ...pages.words import clean, seconds
 from ..metrics import Metric
 from ..metrics.steps import StepJudge
@@ -201,34 +203,19 @@ class _Album:
     def place(self, image: EvalImage) -> int | None:
         """Returns where a picture is in ``pictures``; None where it is not."""
         if image not in self.places and len(self.places) < PICTURES:
-            small = _small_jpeg(image, self.here)
-            self.places[image] = None if small is None else len(self.pictures)
-            if small is not None:
-                self.pictures.append(base64.b64encode(small).decode())
+            try:
+                picture = load_picture(self._found(image).load())
+            except ImageError:
+                self.places[image] = None
+            else:
+                self.places[image] = len(self.pictures)
+                self.pictures.append(data_uri(fitted(picture, SIDE), quality=80))
         return self.places.get(image)
 
-
-def _small_jpeg(image: EvalImage, here: Path | None = None) -> bytes | None:
-    """Returns a small copy of a picture; None where it cannot be read.
-
-    Args:
-        image: the picture.
-        here: the data set's folder, if it was moved since the run was made.
-    """
-    found = image
-    if here is not None and isinstance(image, PictureFile) and not image.path.is_file():
-        found = PictureFile(_moved(image.path, here), image.member, image.crop)
-    try:
-        small = load_picture(found.load()).pixels.copy()
-    except ImageError:
-        return None
-    small.thumbnail((SIDE, SIDE))
-    data = io.BytesIO()
-    small.save(data, "JPEG", quality=80)
-    return data.getvalue()
-
-
-def _moved(path: Path, here: Path) -> Path:
-    """Where a file is now: at the longest end of its path that is there."""
-    ends = (here.joinpath(*path.parts[at:]) for at in range(1, len(path.parts)))
-    return next((one for one in ends if one.is_file()), path)
+    def _found(self, image: EvalImage) -> EvalImage:
+        """The picture where it is now, if its data set was moved since the run was made."""
+        if self.here is None or not isinstance(image, PictureFile) or image.path.is_file():
+            return image
+        parts = image.path.parts  # the longest end of its path that is there
+        ends = (self.here.joinpath(*parts[at:]) for at in range(1, len(parts)))
+        return replace(image, path=next((one for one in ends if one.is_file()), image.path))

@@ -14,12 +14,11 @@ from ..run.run_info import RunInfo
 __all__ = ["metric_of"]
 
 
-def metric_of(info: RunInfo, variant: str | None = None, data: Path | None = None) -> Metric:
+def metric_of(info: RunInfo, data: Path | None = None) -> Metric:
     """Returns the metric of a run; GQA's with the choices that lie beside its questions.
 
     Args:
         info: the run.
-        variant: variant of the metric; None takes the run's.
         data: where the data set is now; None looks where it was read from.
 
     Raises:
@@ -33,7 +32,7 @@ def metric_of(info: RunInfo, variant: str | None = None, data: Path | None = Non
                 next(gqa.choices(folder, info.split), None)
                 find = partial(gqa.choices, folder, info.split)
                 break
-    return metric_for(info.dataset, info.variant if variant is None else variant, choices=find)
+    return metric_for(info.dataset, info.variant, choices=find)
 
 
 def _folders(info: RunInfo) -> list[Path]:

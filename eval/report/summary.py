@@ -10,7 +10,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from statistics import fmean, stdev
 from typing import NamedTuple
 
@@ -27,8 +26,7 @@ from .plain_pass import is_plain_pass
 __all__ = ["joined", "summarize"]
 
 MOST_VALUES = 200
-"""Values of a group key that are shown by themselves; rarer ones go together."""
-OTHER = "(other)"
+"""Values of a group key that are told, the most frequent ones."""
 NOTHING = float("nan")
 
 Floats = NDArray[np.float64]
@@ -230,14 +228,10 @@ def _repeats(found: Sequence[Mapping[str, _Kept]], clusters: Codes) -> Repeats |
 
 
 def _breakdown(key: str, values: Mapping[str, Sequence[int]], slices: _Slices) -> tuple[Group, ...]:
-    ordered = sorted(values, key=lambda value: -len(values[value]))
-    shown, rare = ordered[:MOST_VALUES], ordered[MOST_VALUES:]
+    shown = sorted(values, key=lambda value: -len(values[value]))[:MOST_VALUES]
     if all(value.isdecimal() for value in values):
         shown.sort(key=int)
-    parts = [(value, values[value]) for value in shown]
-    if rare:
-        parts.append((OTHER, sorted(chain.from_iterable(values[value] for value in rare))))
-    lines = (slices.group(key, value, places) for value, places in parts)
+    lines = (slices.group(key, value, values[value]) for value in shown)
     return tuple(line for line in lines if line.n)
 
 

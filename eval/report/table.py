@@ -39,18 +39,13 @@ def pairs_of(store: Store, cluster: str = "") -> Iterator[tuple[Example, Mapping
                 yield clustered(example, cluster), {method: row}
 
 
-def summary_of(store: Store, variant: str | None = None, *, cluster: str = "") -> Summary:
+def summary_of(store: Store) -> Summary:
     """Summarises a run with its metric.
 
-    Args:
-        store: the run.
-        variant: variant of the metric; None takes the run's.
-        cluster: what goes together, as for :func:`.clusters.clustered`.
-
     Raises:
-        UnknownNameError: there is no metric for the data set, or no such variant.
+        UnknownNameError: there is no metric for the data set.
     """
-    return summarize(pairs_of(store, cluster), metric_of(store.info, variant))
+    return summarize(pairs_of(store), metric_of(store.info))
 
 
 def summary_lines(info: RunInfo, summary: Summary, pace: Pace | None = None) -> list[str]:

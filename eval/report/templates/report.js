@@ -160,7 +160,7 @@ function opened(row, data) {
   const told = JSON.parse(row.trace);
   const groups = data.keys.map((key, at) => row.groups[at] && `${key.replaceAll("_", " ")}: ${row.groups[at]}`);
   const pictures = told.pictures.map(([name, at]) => make("figure", {},
-    at === null ? "" : make("img", { src: `data:image/jpeg;base64,${data.pictures[at]}`, alt: name }), make("figcaption", {}, name)));
+    at === null ? "" : make("img", { src: data.pictures[at], alt: name }), make("figcaption", {}, name)));
   return make("div", { class: "opened" }, make("p", { class: "note" }, [row.id, ...groups.filter(Boolean)].join("; ")),
     make("div", { class: "pictures" }, ...pictures), ...told.methods.map(method));
 }
