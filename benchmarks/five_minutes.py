@@ -14,14 +14,12 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 NOWHERE = "http://127.0.0.1:9"
-PORT = "7867"
 
 
 @dataclass
@@ -58,32 +56,6 @@ class Walk:
         shown = lines[-1][:150] if lines else ""
         print(f"{name:<32}{seconds:7.1f} s {self.spent - before:7.1f} s   {shown}", flush=True)
 
-    def page(self) -> None:
-        """Starts the demo, waits until its page is there, and ends it."""
-        before, url = time.perf_counter(), f"http://127.0.0.1:{PORT}/"
-        command = [".venv/bin/codevqa", "demo", "--port", PORT, "--no-browser"]
-        none = subprocess.DEVNULL
-        server = subprocess.Popen(command, cwd=self.home, env=self.environment, stdout=none, stderr=none)
-        try:
-            while not _served(url):
-                if server.poll() is not None or time.perf_counter() - before > 300:
-                    self.failed.append(f"codevqa demo: no page at {url}")
-                    break
-                time.sleep(0.02)
-            seconds = time.perf_counter() - before
-        finally:
-            server.terminate()
-            server.wait(30)
-        self.note("codevqa demo: page", seconds, [url])
-
-
-def _served(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=5):
-            return True
-    except OSError:
-        return False
-
 
 def walk(home: Path) -> list[str]:
     """Takes every step in a clone; returns what was not as it should be."""
@@ -96,7 +68,9 @@ def walk(home: Path) -> list[str]:
     asked = "Is the red house to the left of the green tree?"
     for name in ("codevqa ask: first", "codevqa ask: again"):
         one.step(name, f"{codevqa} ask {garden} -q '{asked}'", "yes")
-    one.page()
+    served = "curl -fsS --retry 600 --retry-delay 1 --retry-connrefused -o /dev/null http://127.0.0.1:7867/"
+    started = f"{codevqa} demo --port 7867 --no-browser & server=$!"
+    one.step("codevqa demo: page", f"{started}; {served}; found=$?; kill $server; wait $server; exit $found", "")
     one.step("a photograph", f"{codevqa} ask {photograph} -q 'What color is the roof?'", "I don't know")
     one.step("--preset base without network", f"{codevqa} ask {garden} -q '{asked}' --preset base", "download base", 2)
     one.step("an option that there is not", f"{codevqa} ask {garden} -q x --set matcher.blok=2", "Did you mean", 2)

@@ -135,12 +135,6 @@ def test_prompt_suits_its_set_and_a_model_that_is_not_loaded(
     assert done.returncode == 0 and done.stdout.startswith(start) and done.stdout.endswith(end), done
 
 
-def test_prompt_names_find_object_where_there_is_a_detector(codevqa: CommandLine) -> None:
-    words = ("prompt", "-q", "What is it?", "--set", "writer.selection=fixed")
-    assert "find_object(" not in codevqa(*words).stdout
-    assert "find_object(" in codevqa(*words, "--set", "detector=zero-shot:none").stdout
-
-
 # -- what cannot be done -----------------------------------------------------------------------------------------------
 
 

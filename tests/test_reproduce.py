@@ -100,19 +100,6 @@ def test_the_table_stands_beside_the_paper_s_and_a_run_goes_on(
         assert store.info.parts["matcher"]["spec"] == "blip:@mini/weights/matcher"
 
 
-def test_pictures_that_are_missing_are_told_before_models_are_loaded(
-    data: Path, tmp_path: Path, codevqa: CommandLine
-) -> None:
-    copy = tmp_path / "data"
-    shutil.copytree(data / "gqa", copy / "gqa")
-    gone = sorted((copy / "gqa" / "images").iterdir())[-3:]
-    for picture in gone:
-        picture.unlink()
-    done = codevqa("reproduce", "gqa", "--data", copy, "--lm", "openai-completion:some", "--out", tmp_path / "run")
-    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr
-    assert "pictures are missing, first" in done.stderr and not (tmp_path / "run").exists()
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
