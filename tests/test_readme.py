@@ -118,6 +118,13 @@ def test_generated_pages_are_fresh() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_the_files_that_the_page_on_architecture_names_are_there() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(\w+/[\w/.]*)`", page))
+    assert len(named) > 15
+    assert [one for one in named if not (ROOT / "codevqa" / one).exists()] == []
+
+
 def test_the_primitive_of_the_page_is_called_by_ask(
     mini: CodeVQA, engines: Engines, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
