@@ -70,8 +70,7 @@ SMOKE := answer_json datasets engine images metrics pages plan sandbox sandbox_c
 smoke: ## try another Python, without torch: make smoke PYTHON=python3.13
 	$(PYTHON) -m venv --clear $(VENV)-smoke
 	$(VENV)-smoke/bin/python $(LOCKED) -r requirements/base.txt -r requirements/smoke.txt
-	$(VENV)-smoke/bin/python $(PIP_INSTALL) --no-build-isolation --editable .
-	$(VENV)-smoke/bin/python -m pytest -n $(PYTEST_WORKERS) -p no:cacheprovider -m "not slow and not timing" \
+	PYTHONPATH=$(CURDIR) $(VENV)-smoke/bin/python -m pytest -n $(PYTEST_WORKERS) -p no:cacheprovider -m "not slow and not timing" \
 		$(SMOKE:%=tests/test_%.py) tests/security/test_sandbox_attacks.py
 
 fuzz: $(VENV)/.installed-test  ## campaigns of Hypothesis, FUZZ_EXAMPLES of each property
