@@ -135,6 +135,7 @@ class Read(HTMLParser):
         super().__init__(convert_charrefs=True)
         self.elements: list[Element] = []
         self._open: list[Element] = []
+        self._words: list[str] = []
         self.feed(html)
         self.close()
         assert not self._open, [one.tag for one in self._open]
@@ -151,7 +152,13 @@ class Read(HTMLParser):
             assert self._open and self._open[-1].tag == tag, f"</{tag}> closes {[one.tag for one in self._open]}"
             self._open.pop()
 
+    @property
+    def text(self) -> str:
+        """All words, one space between them."""
+        return " ".join(" ".join(self._words).split())
+
     def handle_data(self, data: str) -> None:
+        self._words.append(data)
         for one in self._open:
             one.text += data
 

@@ -1,4 +1,4 @@
-"""Small runs with chosen answers to report on, and a reader of reports that does not trust them."""
+"""Small runs with chosen answers to report on, read as one who does not trust them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import json
 import re
 from collections.abc import Sequence
 from html import unescape
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+
+from pages_kit import Read
 
 from codevqa.eval import Store
 from codevqa.eval.report.report import write
@@ -21,53 +22,22 @@ from codevqa.eval.task import Example, PictureFile, Row
 DATA = re.compile(r'\n<script type="text/plain" id="data">([A-Za-z0-9+/=]*)</script>')
 
 
-class Page(HTMLParser):
-    """What a page holds; fails where tags do not close in order."""
-
-    VOID = frozenset(("meta", "img", "br", "hr", "link", "input"))
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str, str]] = []
-        self.words: list[str] = []
-        self.open: list[str] = []
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += [(tag, name, value or "") for name, value in attrs]
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.words.append(data)
-
-    @property
-    def text(self) -> str:
-        return " ".join(" ".join(self.words).split())
-
-
-def assert_safe(html: str) -> Page:
+def assert_safe(html: str) -> Read:
     """One page that asks for nothing and runs nothing but its own script, which the policy names."""
     script = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
     assert len(script) == 1 and digest(script[0]) in policy_of(html)
-    page = Page(DATA.sub("", html).replace(f"<script>{script[0]}</script>", ""))
-    assert not {"script", "iframe", "object", "embed", "link", "form", "base", "img"} & set(page.tags)
-    for tag, name, value in page.attributes:
-        assert not name.startswith("on"), (tag, name)
-        assert name not in ("src", "href", "srcset", "style") or (tag, value) == ("a", "#questions"), (tag, name)
+    page = Read(DATA.sub("", html).replace(f"<script>{script[0]}</script>", ""))
+    for one in page.elements:
+        assert one.tag not in ("script", "iframe", "object", "embed", "link", "form", "base", "img")
+        for name, value in one.attributes.items():
+            assert not name.startswith("on"), (one.tag, name)
+            assert name not in ("src", "href", "srcset", "style") or (one.tag, value) == ("a", "#questions"), name
     style = re.search(r"<style>(.*?)</style>", html, re.DOTALL)
     assert style and "url(" not in style[1] and "@import" not in style[1]
     return page
 
 
-def read(*runs: Path, **options: Any) -> Page:
+def read(*runs: Path, **options: Any) -> Read:
     """The report on runs, as its reader sees it above the list."""
     return assert_safe(write(runs, **options).page.read_text(encoding="utf-8"))
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
-from cli_kit import GARDEN
 from pages_kit import Read, answer, opened, picture
 
-from codevqa import CodeVQA
 from codevqa.core.errors import ErrorRecord
 from codevqa.core.trace import Call, ImageRef, Program, Trace
 from codevqa.pages import answer_fragment, comparisons_html, program_html, trace_page
@@ -41,10 +37,8 @@ def told(source: str, calls: tuple[Call, ...] = CALLS) -> list[str]:
     [
         ('answer = "yes" if x1 < x2 else "no"', ["x1 < x2: 6.75 < 15.75 is True"]),
         ("answer = y1 <= y2", ["y1 <= y2: 11.25 <= 9.75 is False"]),
-        ("answer = x1 > x2 and y1 >= y2", ["x1 > x2: 6.75 > 15.75 is False"]),
         ("answer = x1 < x2 and y1 >= y2", ["x1 < x2: 6.75 < 15.75 is True", "y1 >= y2: 11.25 >= 9.75 is True"]),
         ("answer = x1 < x2 or y1 >= y2", ["x1 < x2: 6.75 < 15.75 is True"]),
-        ("answer = b or y1 >= y2", ["y1 >= y2: 11.25 >= 9.75 is True"]),  # who knows
         ('answer = "left" if x1 < x2 else "top" if y1 < y2 else "no"', ["x1 < x2: 6.75 < 15.75 is True"]),
         (
             "if x1 > x2:\n    answer = y1 < y2\nelse:\n    answer = y1 > y2",
@@ -53,7 +47,6 @@ def told(source: str, calls: tuple[Call, ...] = CALLS) -> list[str]:
         ("answer = x1 < (LEFT + RIGHT) / 2", ["x1 < (LEFT + RIGHT) / 2: 6.75 < 12 is True"]),
         ("answer = x1 < 12 < x2", ["x1 < 12 < x2: 6.75 < 12 < 15.75 is True"]),
         ("a = x1\nif a < x2:\n    answer = 1", ["a < x2: 6.75 < 15.75 is True"]),
-        ("answer = [x1 < x2, x1 < x2]", ["x1 < x2: 6.75 < 15.75 is True"]),
     ],
 )
 def test_a_comparison_of_positions_is_read_with_what_it_says(line: str, said: list[str]) -> None:
@@ -72,13 +65,9 @@ def test_a_position_may_keep_its_two_numbers_together() -> None:
         "answer = x1 < y2",
         "answer = x1 == x2",
         "answer = x1 < z",
-        "answer = len(x1) < x2",
         "answer = x1 < 3 / 0",
-        "answer = 1 < 2",
-        "RIGHT = 3\nRIGHT = 5\nanswer = x1 < RIGHT",
         "answer = x1 <",
         "answer = x1 < " + "(" * 300 + "x2" + ")" * 300,
-        "answer = x1 < x2 #" + "-" * 9000,
     ],
 )
 def test_what_cannot_be_told_is_not_told(line: str) -> None:
@@ -117,22 +106,15 @@ def test_both_points_are_named_on_one_picture_with_what_was_said_of_them() -> No
         return bool((seen[y - 30 : y + 30, x - 30 : x + 30] > 240).all(axis=2).any())  # white, on a blue picture
 
     assert [marked(point) for point in (HOUSE, TREE, EMPTY)] == [True, True, False]
-    for words in (
-        "Line 4 compares",
-        "x1 < x2",
-        "6.75 < 15.75 is true",
-        "“red house” is farther left than “green tree”.",
-    ):
-        assert words in figure.text, words
+    assert "Line 4 compares" in figure.text and "6.75 < 15.75 is true" in figure.text
+    assert "“red house” is farther left than “green tree”." in figure.text
 
 
 def test_what_is_false_says_so_and_height_reads_as_height() -> None:
     figure = page("answer = y1 < y2").one(cls="cv-compare")
     assert "11.25 < 9.75 is false" in figure.text and "“red house” is higher than “green tree”." in figure.text
-    assert [one.attributes["style"] for one in page("answer = y1 < y2").all(cls="cv-level")] == [
-        "top:53.12%",
-        "top:59.38%",
-    ]
+    level = [one.attributes["style"] for one in page("answer = y1 < y2").all(cls="cv-level")]
+    assert level == ["top:53.12%", "top:59.38%"]
     middle = page("answer = x1 < RIGHT / 2").one(cls="cv-compare")
     assert "farther" not in middle.text and "6.75 < 12 is true" in middle.text
 
@@ -152,11 +134,3 @@ def test_a_notebook_and_the_demo_get_the_figures_too() -> None:
     assert "6.75 < 15.75 is true" in Read(program_html(program.source, CALLS, None, PICTURES)).one("table").text
     assert "6.75 < 15.75 is true" in Read(comparisons_html(program.source, CALLS, PICTURES)).one(cls="cv-compare").text
     assert comparisons_html(OPEN, CALLS, PICTURES) == ""
-
-
-def test_a_question_that_compares_is_explained_on_its_page(mini: CodeVQA, tmp_path: Path) -> None:
-    mini.ask(GARDEN, "Is the red house to the left of the green tree?").save_html(tmp_path / "out.html")
-    shown = Read((tmp_path / "out.html").read_text(encoding="utf-8"))
-    assert shown.one(cls="cv-names").text == '"Image7.jpg" is the program\'s name for image 1, garden.png.'
-    figure = shown.one(cls="cv-compare").text
-    assert "6.75 < 15.75 is true" in figure and "“red house” is farther left than “green tree”." in figure

@@ -65,13 +65,6 @@ def test_repetitions_over_seeds(tmp_path: Path) -> None:
     assert "the answer changes on 25.0 %" in text
 
 
-def test_notes_say_which_of_several_runs_they_are_about(tmp_path: Path) -> None:
-    first = make(tmp_path / "a", [RIGHT, WRONG] * 50)
-    second = make(tmp_path / "b", [RIGHT, WRONG] * 3, info={"split": "dev"})
-    text = read(first, second, out=tmp_path / "all").text
-    assert "b: There are only 3 clusters" in text and "a: There are only" not in text
-
-
 def test_few_clusters_are_not_said_or_groups_tested_as_if_each_were_alone(tmp_path: Path) -> None:
     answers = [BETTER, RIGHT, RIGHT, WRONG, BETTER, WORSE, BETTER, RIGHT] * 6
     run = make(tmp_path / "run", answers)

@@ -223,24 +223,6 @@ def test_of_a_long_run_every_so_manieth_question_is_listed(
 
 
 @pytest.mark.slow
-def test_the_list_is_used_by_keyboard(page: Path, reader: Callable[..., Visitor]) -> None:
-    seen = reader(page)
-    keyboard = seen.page.keyboard
-    seen.page.get_by_role("searchbox").focus()
-    keyboard.type("thing 11")
-    assert status(seen.page).startswith("11 of ")  # 11, and 110 to 119
-    for _ in range(8):  # clear, both methods, between, steps, error, two groups
-        keyboard.press("Tab")
-        assert seen.outline() == "outline"
-    keyboard.press("Tab")
-    assert "thing 11 " in seen.page.evaluate("document.activeElement.innerText")
-    keyboard.press("Enter")
-    item = seen.page.locator("ol.rows > li").first
-    item.locator(".opened h3").first.wait_for()
-    assert "'thing 11'" in item.inner_text()
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1400, "light")])
 def test_the_list_fits_and_has_contrast(page: Path, reader: Callable[..., Visitor], width: int, scheme: Any) -> None:
     seen = reader(page, viewport={"width": width, "height": 900}, color_scheme=scheme)
