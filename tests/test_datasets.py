@@ -48,7 +48,7 @@ def test_a_missing_split_is_named_with_where_to_get_it(tmp_path: Path, name: str
 
 def test_missing_pictures_are_named_before_anything_is_asked(tmp_path: Path) -> None:
     dump(tmp_path / "questions" / "val_all_questions.json", {str(place): SUIT for place in range(20)})
-    with pytest.raises(SetupError, match=r"looked for 2383860\.jpg in images/.*images\.zip"):
+    with pytest.raises(SetupError, match=r"looked for images/2383860\.jpg, .*images\.zip"):
         open_dataset("gqa", tmp_path, "val_all")
     (tmp_path / "images.zip").write_bytes(b"half a download")
     with pytest.raises(SetupError, match=r"images\.zip is no readable archive"):
@@ -93,8 +93,6 @@ def test_files_of_another_kind_are_refused_in_one_line(tmp_path: Path, name: str
 def test_names_options_and_folders(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="gqa, covr, nlvr2, nlvr, vqav2, okvqa"):
         open_dataset("clevr", tmp_path, "val")
-    with pytest.raises(InputError, match="no paraphrases"):
-        open_dataset("gqa", tmp_path, "val_all", paraphrased=True)
     with pytest.raises(InputError, match="no permutations"):
         open_dataset("covr", tmp_path, "val", permutations=2)
     with pytest.raises(InputError, match="from 1 to 6"):
@@ -191,23 +189,11 @@ def test_a_record_without_end_does_not_fill_the_memory(tmp_path: Path, monkeypat
 
 
 @pytest.mark.slow
-def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "questions" / "val_all_questions.json"
-    dump(path, {f"{place:08d}": SUIT for place in range(4_000)})
-    assert path.stat().st_size > 3_000_000
-    data = open_dataset("gqa", tmp_path, "val_all", pictures=False)
-    count, peak = measured(lambda: sum(1 for _ in data))
-    assert count == 4_000
-    assert peak < 2_000_000
-
-
-@pytest.mark.slow
-def test_memory_does_not_grow_where_answers_lie_apart(tmp_path: Path) -> None:
+def test_memory_does_not_grow_with_the_files(tmp_path: Path) -> None:
     asked = [{"image_id": place, "question": "What?", "question_id": place * 1000} for place in range(2_000)]
     told = [one | {"answers": [{"answer": "red", "answer_id": k} for k in range(10)]} for one in asked]
     dump(tmp_path / "v2_OpenEnded_mscoco_val2014_questions.json", {"questions": asked})
     dump(tmp_path / "v2_mscoco_val2014_annotations.json", {"annotations": told})
     data = open_dataset("vqav2", tmp_path, "val", pictures=False)
     count, peak = measured(lambda: sum(len(one.gold) for one in data))
-    assert count == 20_000
-    assert peak < 2_500_000
+    assert count == 20_000 and peak < 2_500_000

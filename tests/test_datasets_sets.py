@@ -1,51 +1,138 @@
-"""COVR, NLVR2 and NLVR in the layouts that users have, and the real dev files of the last two."""
+"""Each data set in the layouts that users have: ids, questions, gold answers, groups, clusters and pictures."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
+import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
-from data_files import BOX, GLASS, PHONES, dump, lines, only, pack, paint, seen
+from data_files import BOX, GLASS, PHONES, SUIT, dump, lines, only, pack, paint, seen
 from PIL import Image
 
+from codevqa.core.errors import InputError, SetupError
 from codevqa.core.images import load_picture
 from codevqa.eval.datasets import open_dataset
+from codevqa.eval.datasets.gqa import choices
+from codevqa.eval.datasets.gqa_groups import groups
 from codevqa.eval.task import PictureFile
-from codevqa.miniworld.export import write as write_mini
 
-SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
-needs_data = pytest.mark.skipif(not SHARED.is_dir(), reason="the real NLVR and NLVR2 files are not beside the checkout")
+# GQA
 
 
-@pytest.fixture(scope="module")
-def mini(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("data") / "mini"
-    write_mini(out, images=12, splits=("val", "test_combinations"))
-    return out
+@pytest.mark.parametrize("inside", ["questions1.2", "questions", "annotations", "gqa/questions1.2", "GQA/questions"])
+def test_gqa_reads_both_layouts_and_keeps_leading_zeros(tmp_path: Path, inside: str) -> None:
+    dump(tmp_path / inside / "testdev_balanced_questions.json", {"02763807": SUIT, "14199179": SUIT})
+    paint((tmp_path / inside).parent / "images" / "2383860.jpg")
+    data = open_dataset("gqa", tmp_path, "testdev_balanced")
+    first, second = data
+    assert (data.name, data.split, data.prompts, data.notes) == ("gqa", "testdev_balanced", "gqa", ())
+    assert (first.id, second.id) == ("02763807", "14199179")
+    assert (first.question, first.gold, first.form) == (SUIT["question"], ("suit",), "image")
+    assert (first.cluster, only(first.images).name) == ("2383860", "2383860.jpg")
+    assert {name: first.record[name] for name in ("groups", "entailed")} == {
+        name: SUIT[name] for name in ("groups", "entailed")
+    }
+    assert [one.id for one in data] == ["02763807", "14199179"], "reading again gives the same"
+
+
+def test_gqa_reads_out_of_the_archives(tmp_path: Path) -> None:
+    dump(tmp_path / "questions1.2" / "testdev_balanced_questions.json", {"1": SUIT})
+    paint(tmp_path / "images" / "2383860.jpg", "blue")
+    pack(tmp_path / "questions1.2", tmp_path / "questions1.2.zip")
+    pack(tmp_path / "images", tmp_path / "images.zip")
+    example = only(open_dataset("gqa", tmp_path, "testdev_balanced"))
+    assert example.images == (PictureFile(tmp_path / "images.zip", "images/2383860.jpg"),)
+    assert seen(example)[0][2] > 200
+
+
+def test_gqa_reads_the_chunks_in_order_and_says_which_are_missing(tmp_path: Path) -> None:
+    folder = tmp_path / "questions1.2" / "train_all_questions"
+    for number in (2, 1, 0, 3, 4, 5, 6, 7, 8, 9):
+        dump(folder / f"train_all_questions_{number}.json", {f"{number}1": SUIT, f"{number}2": SUIT})
+    expected = [f"{number}{k}" for number in range(10) for k in (1, 2)]
+    assert [one.id for one in open_dataset("gqa", tmp_path, "train_all", pictures=False)] == expected
+    pack(tmp_path / "questions1.2", tmp_path / "questions1.2.zip")
+    assert [one.id for one in open_dataset("gqa", tmp_path, "train_all", pictures=False)] == expected
+    (tmp_path / "questions1.2.zip").unlink()
+    for number in (0, 1, 3):
+        dump(folder / f"train_all_questions_{number}.json", {f"{number}": SUIT})
+    with pytest.raises(InputError, match=r"train_all_questions_2\.json is missing"):
+        open_dataset("gqa", tmp_path, "train_all", pictures=False)
+    (folder / "train_all_questions_3.json").unlink()
+    assert "2 of its 10" in only(open_dataset("gqa", tmp_path, "train_all", pictures=False).notes)
+
+
+def test_gqa_reads_the_lists_of_lavis_and_splits_without_answers(tmp_path: Path) -> None:
+    row = SUIT | {"image": "2383860.jpg", "question_id": 14199179}
+    dump(tmp_path / "annotations" / "val_balanced_questions_sample2000.json", [row, row | {"question_id": 7}])
+    first, second = open_dataset("gqa", tmp_path, "val_balanced_questions_sample2000", pictures=False)
+    assert (first.id, second.id, first.gold, first.cluster) == ("14199179", "7", ("suit",), "2383860")
+    hidden = {"imageId": "n1", "question": "Is it red?", "isBalanced": True}
+    dump(tmp_path / "questions" / "test_balanced_questions.json", {"0001": hidden})
+    example = only(open_dataset("gqa", tmp_path, "test_balanced", pictures=False))
+    assert (example.id, example.gold, example.groups) == ("0001", (), {})
+
+
+def test_gqa_choices(tmp_path: Path) -> None:
+    told = {"1": {"valid": ["red"], "plausible": ["red"]}}
+    dump(tmp_path / "eval" / "val_choices.json", told)
+    dump(tmp_path / "eval" / "train_choices" / "train_all_questions_0.json", {"2": told["1"]})
+    assert dict(choices(tmp_path, "val_balanced")) == told
+    assert [key for key, _ in choices(tmp_path, "train_all")] == ["2"]
+    with pytest.raises(SetupError, match=r"testdev_choices\.json"):
+        list(choices(tmp_path, "testdev_balanced"))
+
+
+def step(operation: str, argument: str) -> dict[str, Any]:
+    return {"operation": operation, "argument": argument, "dependencies": []}
+
+
+@pytest.mark.parametrize(
+    ("program", "spatial", "final", "steps"),
+    [
+        ([step("select", "a (1)"), step("query", "name")], "no", "no", 1),
+        ([step("select", "bag (1)"), step("relate", "cup,to the left of,s (2)"), step("exist", "?")], "yes", "yes", 2),
+        ([step("relate", "girl,to the left of,s (3)"), step("verify rel", "coat,wearing,o (-)")], "yes", "no", 2),
+        ([step("choose rel", "chair,to the right of|to the left of,s (1,2)")], "yes", "yes", 1),
+        ([step("relate", "cup, the red one,above,o (4)")], "yes", "yes", 1),
+        ([step("relate", "cup,same color,s (4)")], "no", "no", 1),
+        ([step("verify vposition", "top")], "yes", "yes", 1),
+        ([step("query", "hposition")], "yes", "yes", 1),
+        ([step("choose name", "above|below")], "no", "no", 0),
+    ],
+)
+def test_gqa_spatial_and_steps(program: list[dict[str, Any]], spatial: str, final: str, steps: int) -> None:
+    found = groups({"question": "What?", "semantic": program})
+    assert (found["spatial"], found["spatial_final"], found["steps"]) == (spatial, final, str(steps))
+
+
+def test_gqa_types_and_connectives() -> None:
+    kinds = ("structural", "semantic", "detailed", "open", "words", "steps", "and", "or")
+    assert [groups(SUIT)[kind] for kind in kinds] == ["query", "cat", "categoryThat", "open", "7", "2", "no", "no"]
+    logical = groups(SUIT | {"types": {"structural": "logical"}, "semantic": [step("exist", "?"), step("and", "")]})
+    assert (logical["open"], logical["detailed"], logical["and"], logical["or"]) == ("binary", "other", "yes", "no")
+    assert groups(SUIT | {"semantic": [step("or", "")]})["or"] == "yes"
+    chosen = groups(SUIT | {"semantic": [step("choose color", "red or blue")]})
+    assert chosen["or"] == "no", "a choice between two is not a disjunction"
+
+
+# COVR
 
 
 def test_covr_finds_pictures_of_all_three_sources(tmp_path: Path) -> None:
     scenes = ["7", "8", "test1-0-1-img0", "ice_skating_12"]
-    dump(tmp_path / "val.jsonl", lines(PHONES | {"scenes": scenes}))
+    root = tmp_path / "COVR-v1_0"  # as its archive unpacks
+    dump(root / "val.jsonl", lines(PHONES | {"scenes": scenes}))
     names = ("VG_100K/7.jpg", "VG_100K_2/8.jpg", "test1-0-1-img0.png", "of500_images/ice_skating/ice_skating_12.jpg")
-    for name, color in zip(names, ("red", "lime", "blue", "white"), strict=True):
-        paint(tmp_path / "images" / name, color)
+    for name in names:
+        paint(root / "images" / name)
     example = only(open_dataset("covr", tmp_path, "val"))
-    assert [image.path for image in example.images if isinstance(image, PictureFile)] == [
-        tmp_path / "images" / name for name in names
-    ]
-    assert [max(range(3), key=pixel.__getitem__) for pixel in seen(example)[:3]] == [0, 1, 2]
+    assert example.images == tuple(PictureFile(root / "images" / name) for name in names)
     assert (example.id, example.form, example.gold) == ("val_test_747468", "set", ("yes",))
     assert example.groups == {"images": "4", "pattern": "quantifier_same_attr"}
     assert example.record["properties"] == PHONES["properties"]
-
-
-def test_covr_in_the_folder_its_archive_unpacks_to(tmp_path: Path) -> None:
-    dump(tmp_path / "COVR-v1_0" / "val.jsonl", lines(PHONES))
-    paint(tmp_path / "COVR-v1_0" / "images" / "VG_100K" / "7.jpg")
-    assert [image.name for image in only(open_dataset("covr", tmp_path, "val")).images] == ["8.jpg", "7.jpg"]
 
 
 def test_covr_clusters_by_the_set_whatever_its_order(tmp_path: Path) -> None:
@@ -54,23 +141,15 @@ def test_covr_clusters_by_the_set_whatever_its_order(tmp_path: Path) -> None:
     assert first.cluster == second.cluster != third.cluster
 
 
-@pytest.mark.parametrize(("answer", "gold"), [(True, "yes"), (False, "no"), (0, "0"), (3, "3"), ("red", "red")])
-def test_covr_answers_become_text(tmp_path: Path, answer: object, gold: str) -> None:
-    dump(tmp_path / "val.jsonl", lines(PHONES | {"answer": answer}))
-    assert only(open_dataset("covr", tmp_path, "val", pictures=False)).gold == (gold,)
-
-
-def test_covr_paraphrases(tmp_path: Path) -> None:
+def test_covr_answers_become_text_and_paraphrases_are_asked(tmp_path: Path) -> None:
+    answers = {"yes": True, "no": False, "0": 0, "3": 3, "red": "red"}
+    dump(tmp_path / "val.jsonl", lines(*(PHONES | {"answer": answer} for answer in answers.values())))
+    assert [only(one.gold) for one in open_dataset("covr", tmp_path, "val", pictures=False)] == list(answers)
     rows = [PHONES | {"paraphrased": "Same?"}, PHONES | {"rephrase": "Alike?"}, PHONES | {"paraphrased": None}]
     dump(tmp_path / "test.jsonl", lines(*rows))
-    template = PHONES["utterance"]
-    for split, wanted, asked in (
-        ("test", None, ["Same?", "Alike?", template]),
-        ("test_paraphrased", None, ["Same?", "Alike?", template]),
-        ("test", False, [template] * 3),
-    ):
-        data = open_dataset("covr", tmp_path, split, pictures=False, paraphrased=wanted)
-        assert [one.question for one in data] == asked
+    for split in ("test", "test_paraphrased"):
+        asked = [one.question for one in open_dataset("covr", tmp_path, split, pictures=False)]
+        assert asked == ["Same?", "Alike?", PHONES["utterance"]]
 
 
 def test_covr_reads_the_authors_list_and_rows_without_answers(tmp_path: Path) -> None:
@@ -79,17 +158,7 @@ def test_covr_reads_the_authors_list_and_rows_without_answers(tmp_path: Path) ->
     dump(tmp_path / "annotations" / "test_paraphrased.json", [row, hidden])
     first, second = open_dataset("covr", tmp_path, "test_paraphrased", pictures=False)
     assert (first.id, first.question, first.gold) == ("1638198", "There is a cat.", ("no",))
-    assert second.gold == ()
-    assert first.record["statement"] is True
-
-
-def test_mini_covr(mini: Path) -> None:
-    data = list(open_dataset("covr", mini, "val"))
-    rows = [json.loads(line) for line in (mini / "covr/val.jsonl").read_text().splitlines()]
-    assert [one.question for one in data] == [row["paraphrased"] for row in rows]
-    assert [one.groups["images"] for one in data] == [str(len(row["scenes"])) for row in rows]
-    assert all(len(one.images) == len(seen(one)) == int(one.groups["images"]) for one in data)
-    assert {one.gold for one in data} >= {("yes",), ("no",)}
+    assert (second.gold, first.record["statement"]) == ((), True)
 
 
 # NLVR2
@@ -110,56 +179,27 @@ def test_nlvr2_finds_pictures_flat_or_in_directories(tmp_path: Path, place: str)
 def test_nlvr2_subsets_lists_and_hidden_labels(tmp_path: Path) -> None:
     hidden = {key: value for key, value in GLASS.items() if key != "label"}
     dump(tmp_path / "data" / "balanced" / "balanced_dev.json", lines(GLASS, hidden))
-    paint(tmp_path / "images" / "test1" / "test1-0-1-img0.png")
-    paint(tmp_path / "images" / "test1" / "test1-0-1-img1.png")
-    assert [one.gold for one in open_dataset("nlvr2", tmp_path, "balanced_dev")] == [("no",), ()]
-    row = {"question_id": 3, "question": "A glass.", "scenes": ["test1-0-1-img0", "test1-0-1-img1"], "answer": True}
-    dump(tmp_path / "annotations" / "sample.json", [row])
-    example = only(open_dataset("nlvr2", tmp_path, "sample"))
-    assert (example.id, example.gold, example.cluster, len(seen(example))) == ("3", ("yes",), "test1-0", 2)
-    assert example.record["group"].startswith("test1-0--")
+    assert [one.gold for one in open_dataset("nlvr2", tmp_path, "balanced_dev", pictures=False)] == [("no",), ()]
+    scenes = {"question_id": 3, "question": "A glass.", "answer": True, "scenes": ["test1-0-1-img0", "test1-0-1-img1"]}
+    dump(tmp_path / "sample.json", [scenes])
+    example = only(open_dataset("nlvr2", tmp_path, "sample", pictures=False))
+    assert (example.id, example.gold, example.cluster) == ("3", ("yes",), "test1-0")
     lavis = {"sentence": "A glass.", "label": "True", "images": [f"test1/test1-0-1-img{side}.png" for side in (0, 1)]}
-    dump(tmp_path / "annotations" / "nlvr_dev.json", [lavis])
-    example = only(open_dataset("nlvr2", tmp_path, "dev"))
-    assert (example.gold, example.cluster, len(seen(example))) == (("yes",), "test1-0", 2)
     far = lavis | {"images": [f"test1/test1-0-3-img{side}.png" for side in (0, 1)]}
     dump(tmp_path / "annotations" / "nlvr_dev.json", [lavis, far, lavis | {"sentence": "Another."}])
-    groups = [one.record["group"] for one in open_dataset("nlvr2", tmp_path, "dev")]
-    assert groups[0] == groups[1] != groups[2]
-    assert len({one.id for one in open_dataset("nlvr2", tmp_path, "dev")}) == 3
+    first, second, third = open_dataset("nlvr2", tmp_path, "dev", pictures=False)
+    assert (first.gold, first.cluster) == (("yes",), "test1-0")
+    assert first.record["group"] == second.record["group"] != third.record["group"]
+    assert len({first.id, second.id, third.id}) == 3
 
 
 def test_nlvr2_pairs_under_names_of_one_s_own_stay_apart(tmp_path: Path) -> None:
     pairs = [["a.png", "b.png"], ["c.png", "d.png"], ["a.png", "d.png"], ["x/a.png", "x/b.png"]]
-    for name in {name for pair in pairs for name in pair}:
-        paint(tmp_path / "images" / name)
     rows = [{"sentence": "A glass.", "label": "True", "images": pair} for pair in pairs]
     dump(tmp_path / "annotations" / "nlvr_dev.json", [*rows, rows[0] | {"sentence": "Two."}])
-    data = list(open_dataset("nlvr2", tmp_path, "dev"))
+    data = list(open_dataset("nlvr2", tmp_path, "dev", pictures=False))
     assert len({one.id for one in data}) == 5 and len({one.cluster for one in data}) == 4
     assert data[0].cluster == data[4].cluster and not any(one.group for one in data)
-
-
-def test_mini_nlvr2(mini: Path) -> None:
-    data = list(open_dataset("nlvr2", mini, "dev"))
-    assert len(data) == 12
-    assert Counter(one.gold for one in data) == {("yes",): 6, ("no",): 6}
-    assert set(Counter(one.record["group"] for one in data).values()) == {4}
-    assert len({one.cluster for one in data}) == 3
-    assert all(len(seen(one)) == 2 for one in data)
-
-
-@needs_data
-def test_nlvr2_dev() -> None:
-    data = list(open_dataset("nlvr2", SHARED, "dev", pictures=False))
-    assert len(data) == 6982
-    assert Counter(one.gold for one in data) == {("yes",): 3551, ("no",): 3431}
-    assert len({one.cluster for one in data}) == 1054  # sets
-    right: dict[str, bool] = {}
-    for one in data:
-        right[one.record["group"]] = right.get(one.record["group"], True) and one.gold == ("yes",)
-    assert len(right) == 2018
-    assert sum(right.values()) / len(right) == 0.03865213082259663
 
 
 # NLVR
@@ -181,23 +221,17 @@ def test_nlvr_cuts_the_boxes_of_every_order(tmp_path: Path, inside: str) -> None
         drawing(tmp_path / inside / "images" / "2" / f"dev-3266-0-{number}.png")
     data = list(open_dataset("nlvr", tmp_path, "dev"))
     assert [one.id for one in data] == [f"dev-3266-0-{number}.png" for number in range(6)]
-    for one in data:
-        boxes = [load_picture(image.load()).pixels for image in one.images]
-        assert [box.getcolors() for box in boxes] == [
-            [(10000, color)] for color in ((255, 0, 0), (0, 255, 0), (0, 0, 255))
-        ]
-        assert (one.gold, one.form, one.cluster, one.record["group"]) == (("yes",), "set", "3266", "3266")
-        assert one.record["identifier"] == "3266-0"
+    boxes = [load_picture(image.load()).pixels.getcolors() for image in data[5].images]
+    assert boxes == [[(10000, color)] for color in ((255, 0, 0), (0, 255, 0), (0, 0, 255))]
+    assert (data[0].gold, data[0].form, data[0].cluster, data[0].group) == (("yes",), "set", "3266", "3266")
     assert [one.id for one in open_dataset("nlvr", tmp_path, "dev", permutations=2)] == [one.id for one in data[:2]]
 
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_nlvr_hidden_names_no_directory(tmp_path: Path, packed: bool) -> None:
-    other = BOX | {"identifier": "12-1", "label": "false"}
-    dump(tmp_path / "hidden" / "hidden.json", lines(BOX, other))
-    for number in range(6):
-        drawing(tmp_path / "hidden" / "images" / "6" / f"hidden-3266-0-{number}.png")
-        drawing(tmp_path / "hidden" / "images" / "0" / f"hidden-12-1-{number}.png")
+    dump(tmp_path / "hidden" / "hidden.json", lines(BOX, BOX | {"identifier": "12-1", "label": "false"}))
+    drawing(tmp_path / "hidden" / "images" / "6" / "hidden-3266-0-0.png")
+    drawing(tmp_path / "hidden" / "images" / "0" / "hidden-12-1-0.png")
     if packed:
         pack(tmp_path / "hidden", tmp_path / "hidden.zip")
     data = list(open_dataset("nlvr", tmp_path, "hidden", permutations=1))
@@ -205,17 +239,116 @@ def test_nlvr_hidden_names_no_directory(tmp_path: Path, packed: bool) -> None:
     assert all(len(seen(one)) == 3 for one in data)
 
 
-@needs_data
-def test_nlvr_dev() -> None:
-    data = list(open_dataset("nlvr", SHARED, "dev"))
-    assert len(data) == len({one.id for one in data}) == 5934
-    assert Counter(one.gold for one in data) == {("yes",): 547 * 6, ("no",): 442 * 6}
-    pictures = {image.path for one in data for image in one.images if isinstance(image, PictureFile)}
-    assert len(pictures) == 5934
-    assert all(path.is_file() for path in pictures)
-    assert len(list(open_dataset("nlvr", SHARED / "nlvr" / "dev", "dev", permutations=1))) == 989
-    right: dict[str, bool] = {}
-    for one in data:
-        right[one.cluster] = right.get(one.cluster, True) and one.gold == ("yes",)
-    assert sum(right.values()) / len(right) == 0.06367041198501873
-    assert [load_picture(image.load()).pixels.size for image in data[0].images] == [(100, 100)] * 3
+# VQAv2 and OK-VQA
+
+
+def vqa(folder: Path, prefix: str, *, stemmed: bool = False, scale: int = 1000) -> None:
+    """Three questions about two pictures; two annotations in another order."""
+    asked = [
+        {"image_id": image, "question": f"What is {k}?", "question_id": image * scale + k}
+        for image, k in ((42, 0), (42, 1), (458752, 0))
+    ]
+    told = []
+    for row in reversed(asked[:2]):
+        answers: list[dict[str, Any]] = [{"answer": f"nets {place}", "answer_id": place} for place in range(1, 11)]
+        if stemmed:
+            answers = [one | {"raw_answer": one["answer"], "answer": "net"} for one in answers]
+        told.append({"question_id": row["question_id"], "image_id": row["image_id"], "answers": answers})
+    told[0] |= {"question_type": "what is", "answer_type": "other", "multiple_choice_answer": "net"}
+    dump(folder / f"{prefix}OpenEnded_mscoco_val2014_questions.json", {"info": {}, "questions": asked})
+    dump(folder / f"{prefix}mscoco_val2014_annotations.json", {"info": {}, "annotations": told})
+    for number in (42, 458752):
+        paint(folder / "val2014" / f"COCO_val2014_{number:012d}.jpg")
+
+
+@pytest.mark.parametrize("prefix", ["v2_", ""])
+def test_vqav2_joins_questions_and_annotations(tmp_path: Path, prefix: str) -> None:
+    vqa(tmp_path, prefix)
+    data = open_dataset("vqav2", tmp_path, "val")
+    first, second, third = data
+    assert (data.split, data.prompts, data.notes, len(data.sources)) == ("val2014", "vqav2", (), 2)
+    assert [one.id for one in data] == ["42000", "42001", "458752000"]
+    assert second.gold == tuple(f"nets {place}" for place in range(1, 11))
+    assert second.groups == {"question_type": "what is", "answer_type": "other"}
+    assert second.record == {"image_id": "42", "multiple_choice_answer": "net"}
+    assert first.groups == {"question_type": "unknown", "answer_type": "unknown"}
+    assert (third.gold, third.groups, third.cluster) == ((), {}, "458752")
+    assert first.cluster == second.cluster == "42"
+    assert only(third.images).name == "COCO_val2014_000000458752.jpg"
+
+
+def test_vqav2_questions_about_pictures_of_other_names_do_not_go_together(tmp_path: Path) -> None:
+    names = ["cat_1.png", "dog_1.png", "cats/1.png", "dogs/1.png", "val2014/COCO_val2014_000000000001.jpg"]
+    rows = [{"question_id": k, "question": "What?", "image": name, "answer": ["a"]} for k, name in enumerate(names)]
+    dump(tmp_path / "vqa_val2014.json", rows)
+    clusters = {one.cluster for one in open_dataset("vqav2", tmp_path, "val", pictures=False)}
+    assert len(clusters) == 5 and "1" in clusters
+
+
+def test_vqav2_in_archives_and_without_annotations(tmp_path: Path) -> None:
+    vqa(tmp_path, "v2_")
+    for name in ("OpenEnded_mscoco_val2014_questions", "mscoco_val2014_annotations"):
+        with zipfile.ZipFile(tmp_path / f"{name}.zip", "w") as out:
+            out.write(tmp_path / f"v2_{name}.json", f"v2_{name}.json")
+        (tmp_path / f"v2_{name}.json").unlink()
+    pack(tmp_path / "val2014", tmp_path / "val2014.zip")
+    data = open_dataset("vqav2", tmp_path, "val2014")
+    assert [len(one.gold) for one in data] == [10, 10, 0]
+    assert all(len(seen(one)) == 1 for one in data)
+    (tmp_path / "mscoco_val2014_annotations.zip").unlink()
+    data = open_dataset("vqav2", tmp_path, "val2014")
+    assert [one.gold for one in data] == [(), (), ()]
+    assert "v2_mscoco_val2014_annotations.json" in only(data.notes)
+
+
+def test_vqav2_test_splits_and_lists(tmp_path: Path) -> None:
+    asked = [{"image_id": 1, "question": "What?", "question_id": 1000}]
+    dump(tmp_path / "v2_OpenEnded_mscoco_test-dev2015_questions.json", {"questions": asked})
+    with pytest.raises(SetupError, match=r"looked for COCO_test2015_000000000001\.jpg"):
+        open_dataset("vqav2", tmp_path, "test-dev")
+    paint(tmp_path / "test2015" / "COCO_test2015_000000000001.jpg")
+    data = open_dataset("vqav2", tmp_path, "test-dev")
+    assert (only(data).gold, data.notes) == ((), ())
+    image = "train2014/COCO_train2014_000000203166.jpg"
+    row = {"question_id": 203166006, "question": "Pelicans?", "image": image, "dataset": "vqa", "answer": ["no", "no"]}
+    dump(tmp_path / "annotations" / "vqa_val4000.json", [row])
+    for split in ("val4000", "vqa_val4000"):
+        example = only(open_dataset("vqav2", tmp_path, split, pictures=False))
+        assert (example.id, example.gold, example.cluster) == ("203166006", ("no", "no"), "203166")
+
+
+def test_okvqa_keeps_raw_and_stemmed_answers(tmp_path: Path) -> None:
+    vqa(tmp_path, "", stemmed=True, scale=10)
+    data = open_dataset("ok-vqa", tmp_path, "test")
+    first = next(iter(data))
+    assert (data.prompts, first.gold[:2], len(first.gold)) == ("okvqa", ("nets 1", "nets 2"), 10)
+    assert first.record["answers"][0] == {"answer_id": 1, "raw_answer": "nets 1", "answer": "net"}
+
+
+def test_vqa_files_of_other_data_sets_are_refused(tmp_path: Path) -> None:
+    vqa(tmp_path, "", stemmed=True, scale=10)
+    with pytest.raises(InputError, match="is not VQAv2's"):
+        open_dataset("vqav2", tmp_path, "val")
+    vqa(tmp_path, "v2_", stemmed=True)
+    with pytest.raises(InputError, match="OK-VQA"):
+        open_dataset("vqav2", tmp_path, "val")
+    asked = [{"image_id": 1, "question": "What?", "question_id": number} for number in range(9_010)]
+    dump(tmp_path / "OpenEnded_mscoco_val2014_questions.json", {"questions": asked})
+    with pytest.raises(InputError, match="more than 9,009"):
+        open_dataset("okvqa", tmp_path, "val")
+
+
+# The drawn data sets
+
+
+def test_the_drawn_data_sets_open(tmp_path: Path) -> None:
+    from codevqa.miniworld.export import write
+
+    write(tmp_path / "mini", images=12, splits=("val",))
+    for name, split in (("gqa", "val_balanced"), ("covr", "val"), ("nlvr2", "dev")):
+        data = list(open_dataset(name, tmp_path / "mini", split))
+        assert len(data) >= 12 and len({one.id for one in data}) == len(data)
+        assert all(one.gold and len(seen(one)) == len(one.images) > 0 for one in data)
+    rows = [json.loads(line) for line in (tmp_path / "mini/covr/val.jsonl").read_text().splitlines()]
+    asked = [one.question for one in open_dataset("covr", tmp_path / "mini", "val")]
+    assert asked == [row["paraphrased"] for row in rows]

@@ -13,29 +13,19 @@ import re
 from pathlib import Path
 
 from ...core.errors import InputError, UnknownNameError
-from . import covr, gqa, nlvr, nlvr2, okvqa, vqav2
+from .covr import COVR
 from .files import Folder, plain
-from .hub import open_hub
-from .hub_files import SCHEME
-from .split import Info, Split
-from .vqa_files import open_files
+from .gqa import GQA
+from .hub import SCHEME, open_hub
+from .loader import Loader, Split
+from .nlvr import NLVR
+from .nlvr2 import NLVR2
+from .vqa import OKVQA, VQAv2
 
-__all__ = ["NAMES", "Info", "Split", "info", "open_dataset", "splits"]
+__all__ = ["NAMES", "Split", "open_dataset", "splits"]
 
-_INFOS = {one.name: one for one in (gqa.INFO, covr.INFO, nlvr2.INFO, nlvr.INFO, vqav2.INFO, okvqa.INFO)}
-NAMES: tuple[str, ...] = tuple(_INFOS)
-
-
-def info(name: str) -> Info:
-    """What is known of a data set before its files are seen: title, official splits, where to get it.
-
-    Raises:
-        UnknownNameError: there is no such data set.
-    """
-    found = _INFOS.get(plain(name))
-    if found is None:
-        raise UnknownNameError(f"No data set {name!r}.", hint=f"There are: {', '.join(NAMES)}.")
-    return found
+_LOADERS: dict[str, type[Loader]] = {one.name: one for one in (GQA, COVR, NLVR2, NLVR, VQAv2, OKVQA)}
+NAMES: tuple[str, ...] = tuple(_LOADERS)
 
 
 def splits(name: str) -> tuple[str, ...]:
@@ -44,17 +34,11 @@ def splits(name: str) -> tuple[str, ...]:
     Raises:
         UnknownNameError: there is no such data set.
     """
-    return info(name).splits
+    return _loader(name).splits
 
 
 def open_dataset(
-    name: str,
-    folder: Path | str,
-    split: str,
-    *,
-    pictures: bool = True,
-    paraphrased: bool | None = None,
-    permutations: int | None = None,
+    name: str, folder: Path | str, split: str, *, pictures: bool = True, permutations: int | None = None
 ) -> Split:
     """Opens a split of a data set.
 
@@ -63,7 +47,6 @@ def open_dataset(
         folder: The data set's folder, one that holds it under its name, or a table on the hub, ``hf://owner/name``.
         split: An official one, or the name of any file that lies where the official ones do.
         pictures: Whether to make sure that the pictures are there; not needed to score or to replay.
-        paraphrased: COVR: whether to ask the paraphrases; they are asked unless told otherwise.
         permutations: NLVR: how many of the six pictures of a statement to ask about; all unless told otherwise.
 
     Raises:
@@ -72,23 +55,17 @@ def open_dataset(
             get it.
         UnknownNameError: there is no such data set.
     """
-    about = info(name)
-    if paraphrased is not None and about is not covr.INFO:
-        raise InputError(f"{about.title} has no paraphrases.", hint="Leave that option out.")
-    if permutations is not None and about is not nlvr.INFO:
-        raise InputError(f"{about.title} has no permutations.", hint="Leave that option out.")
+    kind = _loader(name)
     if not re.fullmatch(r"\w[\w.-]*", split):
-        raise InputError(f"{split!r} cannot be a split.", hint=f"There are: {', '.join(about.splits)}.")
+        raise InputError(f"{split!r} cannot be a split.", hint=f"There are: {', '.join(kind.splits)}.")
+    loader = kind(split, permutations)
     if str(folder).startswith(SCHEME):
-        return open_hub(about, str(folder), split)
-    place = Folder(Path(folder), *about.folders, title=about.title)
-    if about is covr.INFO:
-        return covr.open_split(place, split, pictures=pictures, paraphrased=paraphrased is not False)
-    if about is nlvr.INFO:
-        count = nlvr.PERMUTATIONS if permutations is None else permutations
-        return nlvr.open_split(place, split, pictures=pictures, permutations=count)
-    if about in (vqav2.INFO, okvqa.INFO):
-        return open_files(vqav2.FILES if about is vqav2.INFO else okvqa.FILES, place, split, pictures=pictures)
-    if about is gqa.INFO:
-        return gqa.open_split(place, split, pictures=pictures)
-    return nlvr2.open_split(place, split, pictures=pictures)
+        return open_hub(loader, str(folder))
+    return loader.open(Folder(Path(folder), *kind.folders, title=kind.title), pictures=pictures)
+
+
+def _loader(name: str) -> type[Loader]:
+    found = _LOADERS.get(plain(name))
+    if found is None:
+        raise UnknownNameError(f"No data set {name!r}.", hint=f"There are: {', '.join(NAMES)}.")
+    return found

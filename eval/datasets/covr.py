@@ -21,85 +21,59 @@ out of zip archives too, but not out of imSitu's tar.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from ..task import EvalImage, Example
-from .files import Folder, Pictures
+from ..task import Example
+from .files import Folder, Located
 from .json_stream import JsonRecord
-from .split import Info, Split, answer_text, locate, read
+from .loader import Loader, Picture, answer_text
 
-__all__ = ["INFO", "example", "open_split"]
+__all__ = ["COVR"]
 
-INFO = Info(
-    name="covr",
-    title="COVR",
-    prompts="covr",
-    splits=("test", "val", "train"),
-    folders=("covr", "covr_v1_0", "covr_v1_0_1", "covr-dataset"),
-    questions="Get covr_v1_0 (version 1.0.1) from https://github.com/benbogin/covr-dataset into that folder.",
-    pictures="Get Visual Genome's images.zip and images2.zip from https://cs.stanford.edu/people/rak248/ and imSitu's "
-    "of500_images.tar into images/ of that folder.",
-)
-
-FOLDERS = ("", "annotations/", "data/")
 KEPT = ("utterance", "paraphrased", "rephrase", "scenes", "properties", "pattern_name", "program")
-REWORDED = "_paraphrased"
 
 
-def open_split(folder: Folder, split: str, *, pictures: bool = True, paraphrased: bool = True) -> Split:
-    """Opens a split.
+class COVR(Loader):
+    """A split of COVR; people's paraphrase is asked where there is one."""
 
-    Args:
-        folder: Where its files are.
-        split: ``test``, ``val``, ``train``, or the name of any such file; ``test_paraphrased`` is ``test`` where there
-            is no file of that name.
-        pictures: Whether to check that the pictures are there.
-        paraphrased: Ask the paraphrase where there is one, else the utterance that was made from a template.
-    """
-    names = [f"{base}{split}{end}" for end in (".jsonl", ".json") for base in FOLDERS]
-    if split.endswith(REWORDED):
-        names += [f"{base}{split.removesuffix(REWORDED)}.jsonl" for base in FOLDERS]
-    source = locate(INFO, folder, split, "questions", names)
-    finder = Pictures(folder, "images", "")
-
-    def make(_: str, row: JsonRecord) -> Iterator[Example]:
-        yield example(row, lambda scene: finder.find(*paths(scene)), paraphrased or split.endswith(REWORDED))
-
-    opened = Split(INFO.name, split, INFO.prompts, (source,), read(INFO, (source,), make))
-    return opened.check(folder, INFO, finder if pictures else None)
-
-
-def example(row: JsonRecord, picture: Callable[[str], EvalImage], paraphrased: bool) -> Example:
-    """Turns a record into an example.
-
-    Args:
-        row: The record.
-        picture: Returns the picture of a scene.
-        paraphrased: As for :func:`open_split`.
-
-    Raises:
-        KeyError, TypeError, ValueError: it is no record of COVR.
-    """
-    scenes = [str(scene) for scene in row["scenes"]]
-    if not scenes:
-        raise ValueError("it has no scenes")
-    question = row["utterance"] if "utterance" in row else row["question"]
-    if paraphrased:
-        question = row.get("paraphrased") or row.get("rephrase") or question
-    answer = row.get("answer")
-    groups = {"images": str(len(scenes))}
-    if row.get("pattern_name"):
-        groups["pattern"] = str(row["pattern_name"])
-    return Example(
-        id=str(row["qid"] if "qid" in row else row["question_id"]),
-        question=str(question),
-        images=tuple(picture(scene) for scene in scenes),
-        form="set",
-        gold=() if answer is None else (answer_text(answer),),
-        groups=groups,
-        cluster=" ".join(sorted(scenes)),
-        record={name: row[name] for name in KEPT if name in row} | {"statement": not str(question).endswith("?")},
+    name = "covr"
+    title = "COVR"
+    splits = ("test", "val", "train")
+    folders = ("covr", "covr_v1_0", "covr_v1_0_1", "covr-dataset")
+    places = ("images", "")
+    questions = "Get covr_v1_0 (version 1.0.1) from https://github.com/benbogin/covr-dataset into that folder."
+    pictures = (
+        "Get Visual Genome's images.zip and images2.zip from https://cs.stanford.edu/people/rak248/ and imSitu's "
+        "of500_images.tar into images/ of that folder."
     )
+    files = tuple(f"{base}{{split}}{end}" for end in (".jsonl", ".json") for base in ("", "annotations/", "data/"))
+
+    def sources(self, folder: Folder) -> tuple[Located, ...]:
+        """Returns the file of the split; ``test_paraphrased`` is ``test`` where there is no file of that name."""
+        splits = (self.split, self.split.removesuffix("_paraphrased"))
+        return (self.need(folder, *(name.format(split=split) for split in splits for name in self.files)),)
+
+    def examples(self, key: str, row: JsonRecord, picture: Picture) -> Iterator[Example]:
+        """Turns a record into an example."""
+        scenes = [str(scene) for scene in row["scenes"]]
+        if not scenes:
+            raise ValueError("it has no scenes")
+        template = row["utterance"] if "utterance" in row else row["question"]
+        question = str(row.get("paraphrased") or row.get("rephrase") or template)
+        answer = row.get("answer")
+        groups = {"images": str(len(scenes))}
+        if row.get("pattern_name"):
+            groups["pattern"] = str(row["pattern_name"])
+        yield Example(
+            id=str(row["qid"] if "qid" in row else row["question_id"]),
+            question=question,
+            images=tuple(picture(*paths(scene)) for scene in scenes),
+            form="set",
+            gold=() if answer is None else (answer_text(answer),),
+            groups=groups,
+            cluster=" ".join(sorted(scenes)),
+            record={name: row[name] for name in KEPT if name in row} | {"statement": not question.endswith("?")},
+        )
 
 
 def paths(scene: str) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ out of zip archives where they are not unpacked.
 from __future__ import annotations
 
 import io
-import os
 import re
 import zipfile
 from collections import defaultdict
@@ -105,18 +104,12 @@ class Folder:
                         return Located(path, member)
         return None
 
-    def need(self, what: str, relatives: Sequence[str], hint: str) -> Located:
-        """As :meth:`find`.
-
-        Raises:
-            SetupError: none of them is there; the message says what was looked for.
-        """
-        found = self.find(*relatives)
-        if found is None:
-            names = ", ".join(dict.fromkeys(relatives))
-            message = f"No {what} of {self.title} in {self.root}: looked for {names}, also in zip archives{self.but}."
-            raise SetupError(message, hint=hint)
-        return found
+    def lacks(self, what: str, names: Iterable[str], hint: str) -> SetupError:
+        """Returns the error for files that are not there; it says what was looked for."""
+        broken = "".join(f"; {path.name} is no readable archive" for path in self.damaged)  # such as half a download
+        looked = ", ".join(dict.fromkeys(names))
+        message = f"No {what} of {self.title} in {self.root}: looked for {looked}, also in zip archives{broken}."
+        return SetupError(message, hint=hint)
 
     def archives(self) -> list[tuple[Path, dict[str, list[str]]]]:
         """The archives that can be read, with their members by file name; listed when first asked for."""
@@ -129,11 +122,6 @@ class Folder:
                     self.damaged.append(path)
         return self._archives
 
-    @property
-    def but(self) -> str:
-        """What a message about a missing file adds: archives that cannot be read, such as half a download."""
-        return "".join(f"; {path.name} is no readable archive" for path in self.damaged)
-
 
 def _members(path: Path) -> dict[str, list[str]]:
     members: dict[str, list[str]] = defaultdict(list)
@@ -145,51 +133,39 @@ def _members(path: Path) -> dict[str, list[str]]:
 
 
 class Pictures:
-    """Finds pictures by name; remembers where the last one was, for the next is there too."""
+    """Finds pictures by name."""
 
     def __init__(self, folder: Folder, *places: str) -> None:
         """Looks in these folders, relative to the data set's; ``""`` is that folder itself."""
         self.folder, self.places = folder, places
-        self._missing = folder.root / places[0]
         self._bases = [base for root in folder.roots for place in places if (base := root / place).is_dir()]
-        self._last: tuple[Path, int] | None = None
 
     def find(self, *names: str) -> PictureFile:
         """Returns the first of some files that is there.
 
         Where none is, the first name in the first place is returned, whose loading says that it is missing.
         """
-        if self._last is not None and self._last[1] < len(names):
-            path = self._last[0] / names[self._last[1]]
-            if path.is_file():
-                return PictureFile(path)
         for base in self._bases:
-            for place, name in enumerate(names):
+            for name in names:
                 if (base / name).is_file():
-                    self._last = (base, place)
+                    # The next one is there too: a network's disk is asked once for it.
+                    self._bases.remove(base)
+                    self._bases.insert(0, base)
                     return PictureFile(base / name)
         packed = self.folder.packed(*names)
-        return PictureFile(packed.path, packed.member) if packed else PictureFile(self._missing / names[0])
+        if packed is not None:
+            return PictureFile(packed.path, packed.member)
+        return PictureFile(self.folder.root / self.places[0] / names[0])
 
-    def subfolders(self) -> list[str]:
-        """Names of the folders in all places, each once."""
-        found: set[str] = set()
-        for base in self._bases:
-            with os.scandir(base) as entries:
-                found.update(entry.name for entry in entries if entry.is_dir())
-        return sorted(found)
-
-    def check(self, pictures: Iterable[PictureFile], hint: str) -> None:
+    def check(self, pictures: Sequence[PictureFile], hint: str) -> None:
         """Checks that some pictures of a data set are there.
 
         Raises:
             SetupError: none of them is.
         """
-        wanted = list(pictures)
-        if wanted and not any(one.path.is_file() for one in wanted):
-            places = ", ".join(f"{place}/" if place else "the folder itself" for place in self.places)
-            message = f"No pictures of {self.folder.title} in {self.folder.root}: looked for {wanted[0].path.name}"
-            raise SetupError(f"{message} in {places} and in zip archives{self.folder.but}.", hint=hint)
+        if pictures and not any(one.path.is_file() for one in pictures):
+            name = pictures[0].path.name
+            raise self.folder.lacks("pictures", [f"{place}/{name}".lstrip("/") for place in self.places], hint)
 
 
 def plain(name: str) -> str:

@@ -24,42 +24,20 @@ which leading zeros are lost. The splits test, challenge and submission have no 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import count
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import ClassVar
 
 from ...core.errors import InputError
-from ..task import EvalImage, Example
-from .files import Folder, Located, Pictures
+from ..task import Example
+from .files import Folder, Located
 from .gqa_groups import groups
 from .json_stream import JsonRecord, stream_records
-from .split import Info, Split, answer_text, locate, read
+from .loader import Loader, Picture, answer_text
 
-__all__ = ["INFO", "choices", "example", "open_split"]
+__all__ = ["GQA", "choices"]
 
-INFO = Info(
-    name="gqa",
-    title="GQA",
-    prompts="gqa",
-    splits=(
-        "testdev_balanced",
-        "testdev_all",
-        "val_balanced",
-        "val_all",
-        "train_balanced",
-        "train_all",
-        "test_balanced",
-        "test_all",
-        "challenge_balanced",
-        "challenge_all",
-        "submission_all",
-    ),
-    folders=("gqa",),
-    questions="Get https://downloads.cs.stanford.edu/nlp/data/gqa/questions1.2.zip into that folder, unpacked or not.",
-    pictures="Get https://downloads.cs.stanford.edu/nlp/data/gqa/images.zip into that folder, unpacked or not.",
-)
-
-FOLDERS = ("questions1.2/", "questions/", "annotations/", "")
 KEPT = (
     "imageId",
     "fullAnswer",
@@ -76,43 +54,71 @@ CHUNKS = 10
 """Into how many files the official train_all is cut."""
 
 
-def open_split(folder: Folder, split: str, *, pictures: bool = True) -> Split:
-    """Opens a split such as ``testdev_balanced``, or any file of questions beside the official ones."""
-    sources = _sources(folder, split)
-    finder = Pictures(folder, "images", "allImages/images", "")
+class GQA(Loader):
+    """A split of GQA."""
 
-    def make(key: str, row: JsonRecord) -> Iterator[Example]:
-        yield example(key, row, finder.find(_picture(row)))
-
-    notes: tuple[str, ...] = ()
-    if split == "train_all" and 1 < len(sources) < CHUNKS:
-        notes = (f"train_all has {len(sources)} of its {CHUNKS} files here.",)
-    opened = Split(INFO.name, split, INFO.prompts, sources, read(INFO, sources, make, keyed=True), notes)
-    return opened.check(folder, INFO, finder if pictures else None)
-
-
-def example(key: str, row: JsonRecord, picture: EvalImage) -> Example:
-    """Turns a record into an example.
-
-    Args:
-        key: Its key; where that is empty, the record's own id is taken.
-        row: The record.
-        picture: The picture it is about.
-
-    Raises:
-        KeyError, TypeError, ValueError: it is no record of GQA.
-    """
-    answer = row.get("answer")
-    return Example(
-        id=key or str(row["question_id"] if "question_id" in row else row["questionId"]),
-        question=str(row["question"]),
-        images=(picture,),
-        form="image",
-        gold=() if answer is None else (answer_text(answer),),
-        groups=groups(row),
-        cluster=str(row["imageId"] if "imageId" in row else _picture(row).removesuffix(".jpg")),
-        record={name: row[name] for name in KEPT if name in row},
+    name = "gqa"
+    title = "GQA"
+    splits = (
+        "testdev_balanced",
+        "testdev_all",
+        "val_balanced",
+        "val_all",
+        "train_balanced",
+        "train_all",
+        "test_balanced",
+        "test_all",
+        "challenge_balanced",
+        "challenge_all",
+        "submission_all",
     )
+    folders = ("gqa",)
+    files = tuple(
+        f"{base}{{split}}{end}.json"
+        for end in ("_questions", "")
+        for base in ("questions1.2/", "questions/", "annotations/", "")
+    )
+    chunks = tuple(f"{base}{{split}}_questions/{{split}}_questions" for base in ("questions1.2/", "questions/", ""))
+    keyed = True
+    places = ("images", "allImages/images", "")
+    questions = "Get https://downloads.cs.stanford.edu/nlp/data/gqa/questions1.2.zip into that folder, unpacked or not."
+    pictures = "Get https://downloads.cs.stanford.edu/nlp/data/gqa/images.zip into that folder, unpacked or not."
+    hub: ClassVar[Mapping[str, str]] = {}
+
+    def from_table(self, row: JsonRecord) -> tuple[str, JsonRecord]:
+        """Returns key and record; lists of ids are text there."""
+        for name in ("entailed", "equivalent"):
+            if isinstance(row.get(name), str):
+                row[name] = re.findall(r"\d+", row[name])
+        return str(row["id"]), row
+
+    def sources(self, folder: Folder) -> tuple[Located, ...]:
+        """Returns the file of the split, or the chunks of one."""
+        single = [name.format(split=self.split) for name in self.files]
+        if found := folder.find(*single):
+            return (found,)
+        chunked = [stem.format(split=self.split) for stem in self.chunks]
+        return _chunks(folder, chunked) or (self.need(folder, *single[:4], f"{chunked[0]}_0.json"),)
+
+    def notes(self, sources: tuple[Located, ...], first: Example) -> tuple[str, ...]:
+        """Returns how many chunks there are where some are missing."""
+        some = self.split == "train_all" and 1 < len(sources) < CHUNKS
+        return (f"train_all has {len(sources)} of its {CHUNKS} files here.",) if some else ()
+
+    def examples(self, key: str, row: JsonRecord, picture: Picture) -> Iterator[Example]:
+        """Turns a record into an example; without a key, its id is the record's own."""
+        answer = row.get("answer")
+        name = str(row["image"]) if "image" in row else f"{row['imageId']}.jpg"
+        yield Example(
+            id=key or str(row["question_id"] if "question_id" in row else row["questionId"]),
+            question=str(row["question"]),
+            images=(picture(name),),
+            form="image",
+            gold=() if answer is None else (answer_text(answer),),
+            groups=groups(row),
+            cluster=str(row["imageId"] if "imageId" in row else name.removesuffix(".jpg")),
+            record={name: row[name] for name in KEPT if name in row},
+        )
 
 
 def choices(root: Path, split: str) -> Iterator[tuple[str, JsonRecord]]:
@@ -123,55 +129,30 @@ def choices(root: Path, split: str) -> Iterator[tuple[str, JsonRecord]]:
         split: Such as ``val_balanced``.
 
     Raises:
-        SetupError: the file is not there, as for testdev, which has none.
+        InputError: a file is damaged.
+        SetupError: it is not there, as for testdev, which has none.
     """
-    folder = Folder(root, *INFO.folders, title=INFO.title)
-    name = f"{_tier(split)}_choices"
-    hint = "Get https://nlp.stanford.edu/data/gqa/eval.zip into that folder; it has choices for train and val only."
-    single = [f"{base}{name}.json" for base in ("eval/", "")]
+    folder = Folder(root, *GQA.folders, title=GQA.title)
+    tier = split.removesuffix("_balanced").removesuffix("_all")
+    single = [f"{base}{tier}_choices.json" for base in ("eval/", "")]
     found = folder.find(*single)
-    sources = (found,) if found else _chunks(folder, [f"eval/{name}/{_tier(split)}_all_questions"])
-    for source in sources or (folder.need("choices", single, hint),):
+    sources = (found,) if found else _chunks(folder, [f"eval/{tier}_choices/{tier}_all_questions"])
+    if not sources:
+        hint = "Get https://nlp.stanford.edu/data/gqa/eval.zip into that folder; it has choices for train and val only."
+        raise folder.lacks("choices", single, hint)
+    for source in sources:
         yield from stream_records(source, keyed=True)
 
 
-def _tier(split: str) -> str:
-    return split.removesuffix("_balanced").removesuffix("_all")
-
-
-def _picture(row: JsonRecord) -> str:
-    return str(row["image"]) if "image" in row else f"{row['imageId']}.jpg"
-
-
-def _sources(folder: Folder, split: str) -> tuple[Located, ...]:
-    """The files of a split: one, or the chunks of one."""
-    single = [f"{base}{split}{end}.json" for end in ("_questions", "") for base in FOLDERS]
-    found = folder.find(*single)
-    if found is not None:
-        return (found,)
-    chunked = [f"{base}{split}_questions/{split}_questions" for base in FOLDERS]
-    chunks = _chunks(folder, chunked)
-    if chunks:
-        return chunks
-    return (locate(INFO, folder, split, "questions", [*single[: len(FOLDERS)], f"{chunked[0]}_0.json"]),)
-
-
 def _chunks(folder: Folder, stems: list[str]) -> tuple[Located, ...]:
-    """The chunks of the first stem that has any, in order.
+    """The numbered files that there are, in order.
 
     Raises:
         InputError: one before the last is missing.
     """
-    found: list[Located] = []
-    for number in count():
-        one = folder.find(*(f"{stem}_{number}.json" for stem in stems))
-        if one is not None:
-            if len(found) < number:
-                raise InputError(
-                    f"{stems[0]}_{len(found)}.json is missing in {folder.root}, though {one} is there.",
-                    hint=INFO.questions,
-                )
-            found.append(one)
-        elif number >= CHUNKS:
-            break
-    return tuple(found)
+    found = [folder.find(*(f"{stem}_{number}.json" for stem in stems)) for number in range(CHUNKS)]
+    there = tuple(one for one in found if one)
+    if None in found[: len(there)]:
+        missing = f"{stems[0]}_{found.index(None)}.json"
+        raise InputError(f"{missing} is missing in {folder.root}, though {there[-1]} is there.", hint=GQA.questions)
+    return there

@@ -22,70 +22,62 @@ from dataclasses import replace
 
 from ...core.errors import InputError
 from ..task import Example
-from .files import Folder, Pictures
 from .json_stream import JsonRecord
-from .split import Info, Split, locate, read, truth
+from .loader import Loader, Picture, truth
 
-__all__ = ["BOXES", "INFO", "PERMUTATIONS", "open_split"]
-
-INFO = Info(
-    name="nlvr",
-    title="NLVR",
-    prompts="nlvr",
-    splits=("dev", "test", "hidden", "train"),
-    folders=("nlvr",),
-    questions="Get the folder nlvr of https://github.com/lil-lab/nlvr.",
-    pictures="Get the folder nlvr of https://github.com/lil-lab/nlvr.",
-)
+__all__ = ["BOXES", "NLVR"]
 
 BOXES = ((0, 0, 100, 100), (150, 0, 250, 100), (300, 0, 400, 100))
 """Left, top, right, bottom of the boxes in pixels."""
 PERMUTATIONS = 6
+HIDDEN = range(7)
+"""The directories of the hidden split."""
 
 
-def open_split(folder: Folder, split: str, *, pictures: bool = True, permutations: int = PERMUTATIONS) -> Split:
-    """Opens a split.
+class NLVR(Loader):
+    """A split of NLVR; the folder is the split's own, the one above it, or one above that called nlvr."""
 
-    Args:
-        folder: Where its files are: the split's own folder, the one above it, or one above that called nlvr.
-        split: ``dev``, ``test``, ``hidden`` or ``train``.
-        pictures: Whether to check that the pictures are there.
-        permutations: How many of the six pictures of a statement to ask about; the official script needs them all.
+    name = "nlvr"
+    title = "NLVR"
+    splits = ("dev", "test", "hidden", "train")
+    folders = ("nlvr",)
+    files = ("{split}/{split}.json", "{split}.json", "nlvr/{split}/{split}.json")
+    holds = "statements"
+    places = ("{split}/images", "images", "nlvr/{split}/images", "")
+    questions = pictures = "Get the folder nlvr of https://github.com/lil-lab/nlvr."
 
-    Raises:
-        InputError: the number of permutations is not from 1 to 6.
-    """
-    if not 1 <= permutations <= PERMUTATIONS:
-        raise InputError(f"{permutations} permutations.", hint=f"A statement has from 1 to {PERMUTATIONS}.")
-    names = [f"{split}/{split}.json", f"{split}.json", f"nlvr/{split}/{split}.json"]
-    source = locate(INFO, folder, split, "statements", names)
-    finder = Pictures(folder, f"{split}/images", "images", f"nlvr/{split}/images", "")
-    anywhere = finder.subfolders() if split == "hidden" else []
+    def __init__(self, split: str, permutations: int | None = None) -> None:
+        """Takes how many of the six pictures of a statement to ask about; the official script needs them all.
 
-    def make(_: str, row: JsonRecord) -> Iterator[Example]:
-        places = [str(row["directory"])] if row.get("directory") is not None else anywhere
-        for number in range(permutations):
-            yield _example(row, split, number, places, finder)
+        Raises:
+            InputError: the number is not from 1 to 6.
+        """
+        super().__init__(split)
+        self.permutations = PERMUTATIONS if permutations is None else permutations
+        if not 1 <= self.permutations <= PERMUTATIONS:
+            raise InputError(f"{permutations} permutations.", hint=f"A statement has from 1 to {PERMUTATIONS}.")
 
-    opened = Split(INFO.name, split, INFO.prompts, (source,), read(INFO, (source,), make))
-    if permutations < PERMUTATIONS:
-        opened.part = (f"{permutations} of {PERMUTATIONS} pictures a statement",)
-    return opened.check(folder, INFO, finder if pictures else None)
+    def part(self) -> tuple[str, ...]:
+        """Returns also that not every picture of a statement is asked about."""
+        some = f"{self.permutations} of {PERMUTATIONS} pictures a statement"
+        return super().part() + ((some,) if self.permutations < PERMUTATIONS else ())
 
-
-def _example(row: JsonRecord, split: str, number: int, places: list[str], finder: Pictures) -> Example:
-    identifier = str(row["identifier"])
-    first, dash, second = identifier.partition("-")
-    if not (dash and first.isdigit() and second.isdigit()):
-        raise ValueError(f"{identifier!r} is not two numbers with a dash")
-    name = f"{split}-{identifier}-{number}.png"
-    picture = finder.find(*(f"{place}/{name}" for place in places), name)
-    return Example(
-        id=name,
-        question=str(row["sentence"]),
-        images=tuple(replace(picture, crop=box) for box in BOXES),
-        form="set",
-        gold=truth(row.get("label")),
-        cluster=first,
-        record={"identifier": identifier, "group": first, "permutation": number},
-    )
+    def examples(self, key: str, row: JsonRecord, picture: Picture) -> Iterator[Example]:
+        """Turns a record into an example for each picture of it."""
+        identifier = str(row["identifier"])
+        first, dash, second = identifier.partition("-")
+        if not (dash and first.isdigit() and second.isdigit()):
+            raise ValueError(f"{identifier!r} is not two numbers with a dash")
+        folders = HIDDEN if row.get("directory") is None else (row["directory"],)
+        for number in range(self.permutations):
+            name = f"{self.split}-{identifier}-{number}.png"
+            found = picture(*(f"{folder}/{name}" for folder in folders), name)
+            yield Example(
+                id=name,
+                question=str(row["sentence"]),
+                images=tuple(replace(found, crop=box) for box in BOXES),
+                form="set",
+                gold=truth(row.get("label")),
+                cluster=first,
+                record={"identifier": identifier, "group": first, "permutation": number},
+            )

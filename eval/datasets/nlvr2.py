@@ -20,21 +20,27 @@ LAVIS of ``{"sentence", "label", "images"}``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import ClassVar
 from zlib import crc32
 
-from ..task import EvalImage, Example
-from .files import Folder, Pictures
+from ..task import Example
 from .json_stream import JsonRecord
-from .split import Info, Split, locate, read, truth
+from .loader import Loader, Picture, truth
 
-__all__ = ["INFO", "example", "group", "open_split"]
+__all__ = ["NLVR2", "group"]
 
-INFO = Info(
-    name="nlvr2",
-    title="NLVR2",
-    prompts="nlvr2",
-    splits=(
+OFFICIAL = re.compile(r"((.+-\d+)-\d+)-img[01]\.\w+")
+"""Name of a picture: its pair, and of that its set."""
+KEPT = ("identifier", "synset", "writer", "directory")
+
+
+class NLVR2(Loader):
+    """A split of NLVR2."""
+
+    name = "nlvr2"
+    title = "NLVR2"
+    splits = (
         "test1",
         "dev",
         "test2",
@@ -43,31 +49,61 @@ INFO = Info(
         "balanced_test1",
         "unbalanced_dev",
         "unbalanced_test1",
-    ),
-    folders=("nlvr2",),
-    questions="Get nlvr2/data of https://github.com/lil-lab/nlvr into that folder.",
-    pictures="Ask for them with the form at https://github.com/lil-lab/nlvr/tree/master/nlvr2#direct-image-download "
-    "and unpack them into images/ of that folder.",
-)
+    )
+    folders = ("nlvr2",)
+    files = (
+        *(f"{base}{{split}}.json" for base in ("data/", "data/balanced/", "data/unbalanced/", "", "annotations/")),
+        "annotations/nlvr_{split}.json",
+    )
+    holds = "statements"
+    places = (
+        "images",
+        "",
+        *(f"{base}{split}" for split in ("train", "dev", "test1", "test2") for base in ("images/", "")),
+    )
+    questions = "Get nlvr2/data of https://github.com/lil-lab/nlvr into that folder."
+    pictures = (
+        "Ask for them with the form at https://github.com/lil-lab/nlvr/tree/master/nlvr2#direct-image-download "
+        "and unpack them into images/ of that folder."
+    )
+    hub: ClassVar = {f"{half}_test1": f"{half}_test_public" for half in ("balanced", "unbalanced")}
 
-FOLDERS = ("data/", "data/balanced/", "data/unbalanced/", "", "annotations/")
-PLACES = ("images", "", "images/train", "train", "images/dev", "dev", "images/test1", "test1", "images/test2", "test2")
-OFFICIAL = re.compile(r"((.+-\d+)-\d+)-img[01]\.\w+")
-"""Name of a picture: its pair, and of that its set."""
-KEPT = ("identifier", "synset", "writer", "directory")
+    def from_table(self, row: JsonRecord) -> tuple[str, JsonRecord]:
+        """Returns the record; ``question_id`` holds the official identifier there."""
+        return "", row if "identifier" in row else row | {"identifier": row["question_id"]}
 
-
-def open_split(folder: Folder, split: str, *, pictures: bool = True) -> Split:
-    """Opens a split such as ``test1`` or ``balanced_dev``, or any file of that name."""
-    names = [*(f"{base}{split}.json" for base in FOLDERS), f"annotations/nlvr_{split}.json"]
-    source = locate(INFO, folder, split, "statements", names)
-    finder = Pictures(folder, *PLACES)
-
-    def make(_: str, row: JsonRecord) -> Iterator[Example]:
-        yield example(row, finder.find)
-
-    opened = Split(INFO.name, split, INFO.prompts, (source,), read(INFO, (source,), make))
-    return opened.check(folder, INFO, finder if pictures else None)
+    def examples(self, key: str, row: JsonRecord, picture: Picture) -> Iterator[Example]:
+        """Turns a record into an example, the left picture first."""
+        record = {name: row[name] for name in KEPT if name in row}
+        sentence = str(row["sentence"] if "sentence" in row else row["question"])
+        if "identifier" in row:
+            key = str(row["identifier"])
+            record["group"] = group(key)
+            pair = key.rpartition("-")[0]
+            inside = f"{row['directory']}/" if row.get("directory") else ""
+            options = [(name, inside + name) for name in (f"{pair}-img0.png", f"{pair}-img1.png")]
+        else:
+            files = [str(name) for name in (row["images"] if "images" in row else row["scenes"])]
+            files = [name if name.endswith((".png", ".jpg")) else f"{name}.png" for name in files]
+            options = [(name, name.rpartition("/")[2]) for name in files]
+            number = f"{crc32(sentence.encode()):08x}"  # a set has no sentence twice
+            official = OFFICIAL.fullmatch(options[0][1])
+            pair = official[1] if official else "+".join(files)
+            if official:
+                record["group"] = f"{official[2]}--{number}"
+            key = str(row["question_id"]) if "question_id" in row else f"{pair}-{number}"
+        if len(options) != 2:
+            raise ValueError(f"it has {len(options)} pictures")
+        yield Example(
+            id=key,
+            question=sentence,
+            images=tuple(picture(*names) for names in options),
+            form="set",
+            gold=truth(row["label"] if "label" in row else row.get("answer")),
+            # The set: its sentences are about the same photographs. Names of one's own say nothing of sets.
+            cluster=pair if "+" in pair else pair.rpartition("-")[0],
+            record=record,
+        )
 
 
 def group(identifier: str) -> str:
@@ -80,46 +116,3 @@ def group(identifier: str) -> str:
     if len(parts) != 4 or not all(part.isdigit() for part in parts[1:]):
         raise ValueError(f"{identifier!r} is not split-set-pair-sentence")
     return f"{parts[0]}-{parts[1]}--{parts[3]}"
-
-
-def example(row: JsonRecord, picture: Callable[..., EvalImage]) -> Example:
-    """Turns a record into an example.
-
-    Args:
-        row: The record.
-        picture: Returns a picture, the left one first, by the names that its file may have.
-
-    Raises:
-        KeyError, TypeError, ValueError: it is not a record of NLVR2.
-    """
-    record = {name: row[name] for name in KEPT if name in row}
-    sentence = str(row["sentence"] if "sentence" in row else row["question"])
-    if "identifier" in row:
-        key = str(row["identifier"])
-        record["group"] = group(key)
-        pair = key.rpartition("-")[0]
-        files = [f"{pair}-img0.png", f"{pair}-img1.png"]
-        inside = f"{row['directory']}/" if row.get("directory") else ""
-        options = [(name, inside + name) for name in files]
-    else:
-        files = [str(name) for name in (row["images"] if "images" in row else row["scenes"])]
-        files = [name if name.endswith((".png", ".jpg")) else f"{name}.png" for name in files]
-        options = [(name, name.rpartition("/")[2]) for name in files]
-        number = f"{crc32(sentence.encode()):08x}"  # a set has no sentence twice
-        official = OFFICIAL.fullmatch(files[0].rpartition("/")[2])
-        pair = official[1] if official else "+".join(files)
-        if official:
-            record["group"] = f"{official[2]}--{number}"
-        key = str(row["question_id"]) if "question_id" in row else f"{pair}-{number}"
-    if len(options) != 2:
-        raise ValueError(f"it has {len(options)} pictures")
-    return Example(
-        id=key,
-        question=sentence,
-        images=tuple(picture(*names) for names in options),
-        form="set",
-        gold=truth(row["label"] if "label" in row else row.get("answer")),
-        # The set: its sentences are about the same photographs. Names of one's own say nothing of sets.
-        cluster=pair if "+" in pair else pair.rpartition("-")[0],
-        record=record,
-    )

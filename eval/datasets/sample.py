@@ -10,7 +10,7 @@ from functools import partial
 
 from ...core.errors import InputError
 from ..task import DataSet, Example
-from .split import Split
+from .loader import Split
 
 __all__ = ["sample"]
 

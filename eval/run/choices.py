@@ -13,15 +13,12 @@ from ...presets.configuration import Configuration, Layer, configure, of_part
 from ...presets.presets import preset as find_preset
 from ...prompts import load
 from ...writing.writer import by_form
-from ..datasets import NAMES, info
+from ..datasets import NAMES
 from ..task import DataSet, Method
 from .record import record_engine, recorded_settings, replay_engine
 from .store import Store
 
 __all__ = ["engine_for", "methods_of", "preset_of", "prompts_for"]
-
-MADE = frozenset(info(name).prompts for name in NAMES)
-"""Prompt sets made for data sets; a preset that names others has models of its own kind, and keeps its prompts."""
 
 EVERYTHING = Layer("evaluation", {"strict_domain": False})
 """Every question is put to the models, whatever they know, so that figures stay comparable."""
@@ -54,7 +51,8 @@ def preset_of(preset: str, replay: Path | None) -> str:
 def prompts_for(configuration: Configuration, dataset: DataSet) -> tuple[Layer, ...]:
     """Returns the data set's prompts, as a layer, where none were asked for and the preset has none of its own kind."""
     asked = configuration.settings.prompts is not None
-    own = not MADE & set(find_preset(configuration.preset).prompts.values())
+    # A preset that names prompt sets of no data set has models of its own kind, and keeps its prompts.
+    own = not set(NAMES) & set(find_preset(configuration.preset).prompts.values())
     return () if asked or own else (Layer(f"data set {dataset.name}", {"prompts": dataset.prompts}),)
 
 

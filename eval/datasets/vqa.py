@@ -1,0 +1,252 @@
+"""VQAv2 (Goyal and others, CVPR 2017) and OK-VQA (Marino and others, CVPR 2019): questions about COCO's photographs.
+
+Ten people answered each question; those of OK-VQA need knowledge from outside of the picture. https://visualqa.org,
+https://okvqa.allenai.org. Licence: CC BY 4.0 for VQAv2's questions and answers, none found for OK-VQA's; the
+photographs are under Flickr's terms. ::
+
+    v2_OpenEnded_mscoco_{train2014,val2014,test2015,test-dev2015}_questions.json
+    v2_mscoco_{train2014,val2014}_annotations.json
+    val2014/COCO_val2014_000000262148.jpg …
+
+OK-VQA's files are without ``v2_``, as the first VQA's are. Questions and annotations are lists inside of one object
+each, with the same order; ids are image_id * 1000 + k, in OK-VQA image_id * 10 + k::
+
+    {"info": {…}, "questions": [{"image_id": 458752, "question": "What is this?", "question_id": 458752000}, …]}
+    {"info": {…}, "annotations": [{"question_id": 458752000, "image_id": 458752, "question_type": "what is this",
+     "answer_type": "other", "multiple_choice_answer": "net", "answers": [{"answer": "net",
+      "answer_confidence": "maybe", "answer_id": 1}, …]}, …]}
+
+OK-VQA has its answers as given and stemmed, ``{"raw_answer": "labrador retriever", "answer": "labrador retriev", …}``.
+Gold is the raw one, the stemmed ones are in ``record["answers"]``; copies without raw answers have those there are.
+
+The files of LAVIS and CodeVQA's authors, such as ``vqa_val4000.json`` and ``okvqa_val_eval.json``, are lists of
+``{"question_id": 203166006, "question": …, "image": "train2014/COCO_train2014_000000203166.jpg", "dataset": "vqa"}``,
+in train with ``answer``.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, ClassVar
+
+from ...core.errors import InputError
+from ..task import Example
+from .files import Folder, Located
+from .json_stream import JsonRecord, stream_records
+from .loader import Loader, Picture, answer_text
+
+__all__ = ["OKVQA", "VQAv2"]
+
+FOLDERS = ("", "annotations/", "questions/", "coco/annotations/", "vqa/")
+COCO_NAME = re.compile(r"COCO_\w+_0*(\d+)\.\w+")
+SUBSETS = ("val2014", "train2014", "test2015")
+
+
+class VQA(Loader):
+    """What the two data sets have in common."""
+
+    within = "questions"
+    places = ("", "images", "coco/images", "coco", "Images", "Images/mscoco")
+    aliases: ClassVar[dict[str, str]]
+    """Short names of splits."""
+    prefixes: ClassVar[tuple[str, ...]] = ("",)
+    """What names of official files may begin with."""
+    shorter: ClassVar[str]
+    """What names of files in list format begin with."""
+
+    def __init__(self, split: str, permutations: int | None = None) -> None:
+        super().__init__(self.aliases.get(split, split), permutations)
+
+    @abstractmethod
+    def check(self, source: Located, thousands: bool) -> None:
+        """Checks that a file is this data set's; told whether its ids are VQAv2's, image_id * 1000 + k.
+
+        Raises:
+            InputError: it is another's.
+        """
+
+    def sources(self, folder: Folder) -> tuple[Located, ...]:
+        """Returns the questions, and the annotations where there are any."""
+        split, either = self.split, ("", self.shorter)
+        official = [f"{start}OpenEnded_mscoco_{split}_questions.json" for start in self.prefixes]
+        named = [*official, *(f"{start}{split}_questions.json" for start in either)]
+        lists = [f"{start}{split}{end}.json" for end in ("", "_eval") for start in either]
+        source = folder.find(*_everywhere(named + lists)) or self.need(folder, *official, lists[0])
+        for _, row in islice(stream_records(source, within=self.within), 1):
+            try:
+                thousands = "image_id" in row and int(row["question_id"]) // 1000 == int(row["image_id"])
+            except (KeyError, TypeError, ValueError) as error:
+                raise self.foreign(source, 1, error) from None
+            self.check(source, thousands)
+        known = [*self._annotations, *(f"{start}{split}_annotations.json" for start in either)]
+        gold = folder.find(*_everywhere(known))
+        return (source, gold) if gold else (source,)
+
+    @property
+    def _annotations(self) -> list[str]:
+        return [f"{start}mscoco_{self.split}_annotations.json" for start in self.prefixes]
+
+    def notes(self, sources: tuple[Located, ...], first: Example) -> tuple[str, ...]:
+        """Returns that there are no answers, where there should be some."""
+        if first.gold or self.split.startswith("test"):
+            return ()
+        return (f"No answers: looked for {self._annotations[0]}. Questions are answered but cannot be scored.",)
+
+    def read(self, sources: tuple[Located, ...], picture: Picture) -> Iterator[Example]:
+        """Yields the questions with their annotations."""
+        source, *others = sources
+        told = enumerate((row for one in others for _, row in stream_records(one, within="annotations")), 1)
+        waiting: dict[str, JsonRecord] = {}
+
+        def annotation(key: str) -> JsonRecord:
+            """Reads on to that of a question: both files have the same order, so few wait."""
+            if key not in waiting:
+                for count, row in told:
+                    if "question_id" not in row:
+                        raise self.foreign(others[0], count, KeyError("question_id"))
+                    waiting[str(row["question_id"])] = row
+                    if str(row["question_id"]) == key:
+                        break
+            return waiting.pop(key, {})
+
+        asked = stream_records(source, within=self.within)
+        yield from self.made(source, ((_, row | annotation(str(row.get("question_id")))) for _, row in asked), picture)
+
+    def example(self, row: JsonRecord, picture: Picture, gold: tuple[str, ...], **more: object) -> Example:
+        """Returns the example of a question with what only one of the data sets keeps in its record."""
+        found = picture(*self._names(row))
+        official = COCO_NAME.fullmatch(found.name)
+        image = official[1] if official else str(row.get("image", found.name))
+        record = {name: value for name, value in more.items() if value}
+        if "image_id" in row:
+            image = record["image_id"] = str(row["image_id"])
+        kinds = ("question_type", "answer_type")
+        return Example(
+            id=str(row["question_id"]),
+            question=str(row["question"]),
+            images=(found,),
+            form="image",
+            gold=gold,
+            groups={kind: str(row.get(kind) or "unknown") for kind in kinds} if gold else {},
+            cluster=image,
+            record=record,
+        )
+
+    def _names(self, row: JsonRecord) -> list[str]:
+        """Where the picture of a question may be."""
+        if "image" in row:
+            return [str(row["image"]), str(row["image"]).rpartition("/")[2]]
+        likely = "test2015" if self.split.startswith("test") else self.split
+        subsets = dict.fromkeys((likely, *SUBSETS) if likely in SUBSETS else SUBSETS)
+        return [f"{subset}/COCO_{subset}_{int(row['image_id']):012d}.jpg" for subset in subsets]
+
+
+class VQAv2(VQA):
+    """A split of VQAv2, by its official or short name, or by the name of a list such as ``vqa_val4000``."""
+
+    name = "vqav2"
+    title = "VQAv2"
+    splits = ("val2014", "train2014", "test2015", "test-dev2015")
+    folders = ("vqav2", "vqa", "vqa2", "vqa_v2")
+    prefixes = ("v2_", "")
+    aliases: ClassVar = {"val": "val2014", "train": "train2014", "test": "test2015", "test-dev": "test-dev2015"}
+    shorter = "vqa_"
+    questions = (
+        "Get v2_Questions_Val_mscoco.zip and v2_Annotations_Val_mscoco.zip, or those of Train or Test, from "
+        "https://s3.amazonaws.com/cvmlp/vqa/mscoco/vqa/ into that folder, unpacked or not."
+    )
+    pictures = (
+        "Get val2014.zip, train2014.zip or test2015.zip from http://images.cocodataset.org/zips/ into that folder, "
+        "unpacked or not."
+    )
+    hub: ClassVar = {
+        "val2014": "validation",
+        "train2014": "train",
+        "test2015": "test",
+        "test-dev2015": "testdev",
+    }
+
+    def check(self, source: Located, thousands: bool) -> None:
+        """Files without the prefix v2_ are named alike in the first VQA and in OK-VQA, whose ids end in one digit."""
+        name = (source.member or source.path.name).rpartition("/")[2]
+        if name.startswith("OpenEnded") and not thousands:
+            raise InputError(
+                f"{source} is not VQAv2's: the id of a question there is the image's with three more digits.",
+                hint="VQA v1 and OK-VQA have files of the same name; VQAv2's begin with v2_.",
+            )
+
+    def examples(self, key: str, row: JsonRecord, picture: Picture) -> Iterator[Example]:
+        """Turns a question into an example."""
+        given = _answers(row)
+        if given and "raw_answer" in given[0]:
+            raise ValueError("its answers are stemmed, as OK-VQA's are")
+        gold = tuple(answer_text(one["answer"]) for one in given)
+        yield self.example(row, picture, gold, multiple_choice_answer=row.get("multiple_choice_answer"))
+
+
+class OKVQA(VQA):
+    """A split of OK-VQA, by its official or short name, or by that of a list; val2014 is reported as the test set."""
+
+    name = "okvqa"
+    title = "OK-VQA"
+    splits = ("val2014", "train2014")
+    folders = ("okvqa", "ok-vqa")
+    aliases: ClassVar = {"val": "val2014", "test": "val2014", "train": "train2014"}
+    shorter = "okvqa_"
+    questions = (
+        "Get OpenEnded_mscoco_val2014_questions.json.zip and mscoco_val2014_annotations.json.zip, or those of "
+        "train2014, from https://okvqa.allenai.org/static/data/ into that folder, unpacked or not."
+    )
+    pictures = (
+        "Get val2014.zip or train2014.zip from http://images.cocodataset.org/zips/ into that folder, unpacked or not."
+    )
+    hub: ClassVar = {}
+    most = 9_009
+    """Questions of its largest split."""
+
+    def check(self, source: Located, thousands: bool) -> None:
+        """Files of the first VQA and of VQAv2 may bear its names."""
+        if thousands:
+            raise InputError(
+                f"{source} is not OK-VQA's: the id of a question there is the image's with one more digit, not three.",
+                hint="VQAv2 has such; get OK-VQA's from https://okvqa.allenai.org/download.html.",
+            )
+        if sum(1 for _ in islice(stream_records(source, within=self.within), self.most + 1)) > self.most:
+            raise InputError(
+                f"{source} is not OK-VQA's: it has more than {self.most:,} questions.",
+                hint="VQA v1 has files of the same name; get OK-VQA's from https://okvqa.allenai.org/download.html.",
+            )
+
+    def from_table(self, row: JsonRecord) -> tuple[str, JsonRecord]:
+        """Returns the record. The table does not say which picture it is: each question is taken to have its own."""
+        return "", row if "image_id" in row else row | {"image": f"{row['question_id']}.jpg"}
+
+    def examples(self, key: str, row: JsonRecord, picture: Picture) -> Iterator[Example]:
+        """Turns a question into an example."""
+        given = _answers(row)
+        gold = tuple(answer_text(one["raw_answer"] if "raw_answer" in one else one["answer"]) for one in given)
+        names = ("answer_id", "raw_answer", "answer", "answer_confidence")
+        kept = [{name: one[name] for name in names if name in one} for one in given]
+        yield self.example(row, picture, gold, answers=kept)
+
+
+def _everywhere(names: list[str]) -> list[str]:
+    return [base + name for name in names for base in FOLDERS]
+
+
+def _answers(row: JsonRecord) -> list[dict[str, Any]]:
+    """The answers of an annotation, or of a record in list format, as records; empty where there are none.
+
+    Raises:
+        TypeError: they are something else.
+    """
+    given = row.get("answers")
+    if given is None:
+        given = row.get("answer")
+    if given is None:
+        return []
+    listed = given if isinstance(given, list) else [given]
+    return [one if isinstance(one, dict) else {"answer": answer_text(one)} for one in listed]
