@@ -43,14 +43,10 @@ RETRIES = 3
 """How often an example is asked again by itself after an actor died that was asked it."""
 DEATHS = 8
 """Actors that may die with no answer between them."""
-HANGING = 3600.0
-"""Seconds an example may take; an actor that takes longer is treated as dead."""
 PLACING = 300.0
 """Seconds Ray may take to find room for an actor."""
 CLOSING = 5.0
 """Seconds actors may take to end by themselves."""
-TRIES = 3
-"""How often a Ray of our own is started where the machine is too busy for its node."""
 LEAST_CPUS = 8
 """CPUs a Ray of our own counts at least: with two it starves its own helpers."""
 OBJECTS = 256 << 20
@@ -67,7 +63,6 @@ def evaluate(
     *,
     actors: int | None = None,
     address: str | None = None,
-    one_machine: bool = False,
     **options: Unpack[EvalOptions],
 ) -> Store:
     """Evaluates with engines in Ray actors; else, and in what it raises, as :func:`codevqa.eval.run.runner.evaluate`.
@@ -79,12 +74,11 @@ def evaluate(
         actors: how many; None takes one for each GPU, or for each four CPUs where there is none.
         address: ``HOST:PORT`` of a running cluster, or ``auto`` for the one of this machine; None starts Ray here,
             and ends it again.
-        one_machine: keep to the machine this program runs on, as recording calls must.
         options: see :class:`~codevqa.eval.run.request.EvalOptions`.
     """
     request = EvalRequest(**options)
     selection = request.check(dataset, out)
-    with ActorPool(factory, actors=actors, address=address, one_machine=one_machine) as pool:
+    with ActorPool(factory, actors=actors, address=address) as pool:
         info = run_info(pool.info, dataset, request, selection)
         info = replace(info, machine=f"{info.machine}; Ray, {len(pool)} actor{'s' * (len(pool) > 1)}")
         pool.seeds, pool.evidence = info.seeds, request.evidence
@@ -133,10 +127,6 @@ class _DiedError(Exception):
     """The actor that was asked is gone."""
 
 
-class _SilentError(_DiedError):
-    """The actor that was asked does not answer."""
-
-
 class _Slot:
     """Place of one actor, which may change."""
 
@@ -155,16 +145,11 @@ class ActorPool:
 
     Raises:
         SetupError: Ray is not installed, not reachable, or has no room; or an engine cannot be made.
-        InputError: more actors than GPUs, or an address of another form.
+        InputError: more actors than GPUs or CPUs.
     """
 
     def __init__(
-        self,
-        factory: Callable[[], CodeVQA],
-        *,
-        actors: int | None = None,
-        address: str | None = None,
-        one_machine: bool = False,
+        self, factory: Callable[[], CodeVQA], *, actors: int | None = None, address: str | None = None
     ) -> None:
         if actors is not None and actors < 1:
             raise InputError(f"{actors} actors cannot work.", hint="Give at least one.")
@@ -175,7 +160,7 @@ class ActorPool:
         self._ray, self._owned = connect(address)
         self._loop = LoopThread("codevqa-ray")
         try:
-            self._options, count = find_room(self._ray, actors, one_machine)
+            self._options, count = find_room(self._ray, actors)
             self._slots = [_Slot() for _ in range(count)]
             self.info, *others = self._loop.run(self._begin())
             if found := [one for other in others for one in self.info.differences(other)]:
@@ -230,7 +215,7 @@ class ActorPool:
         actor = slot.actor
         slot.load += 1
         try:
-            rows: list[Row] = await self._result(actor.ask.remote(example, jobs, self.seeds, self.evidence), HANGING)
+            rows: list[Row] = await self._result(actor.ask.remote(example, jobs, self.seeds, self.evidence))
         except _DiedError as error:
             if slot.actor is actor and slot.starting.done():  # the first to notice
                 self._deaths += 1
@@ -264,40 +249,33 @@ class ActorPool:
         return [await slot.starting for slot in self._slots]
 
     async def _start(self, slot: _Slot) -> RunInfo:
-        message = ""
-        for _ in range(RETRIES):
-            if slot.actor is not None:
-                self._kill(slot.actor)  # it may only be out of reach
-            slot.actor = self._ray.remote(Worker).options(**self._options).remote()
-            try:
-                await self._result(slot.actor.place.remote(), PLACING)
-                info: RunInfo = await self._result(slot.actor.start.remote(self._factory, str(Path.cwd())))
-            except _SilentError:
-                hint = "Is the cluster in use? Give fewer actors."
-                raise SetupError("Ray found no room for an engine.", hint=hint) from None
-            except _DiedError as error:
-                message = str(error)
-            else:
-                return info
-        raise SetupError(f"{RETRIES} of Ray's processes died while they made an engine.", hint=message)
+        if slot.actor is not None:
+            self._kill(slot.actor)  # it may only be out of reach
+        slot.actor = self._ray.remote(Worker).options(**self._options).remote()
+        try:
+            await asyncio.wait_for(self._result(slot.actor.place.remote()), PLACING)
+            info: RunInfo = await self._result(slot.actor.start.remote(self._factory, str(Path.cwd())))
+        except TimeoutError:
+            hint = "Is the cluster in use? Give fewer actors."
+            raise SetupError("Ray found no room for an engine.", hint=hint) from None
+        except _DiedError as error:
+            raise SetupError("A process of Ray's died while it made an engine.", hint=str(error)) from None
+        return info
 
     def _kill(self, actor: Any) -> None:
         with suppress(self._ray.exceptions.RayError):
             self._ray.kill(actor)
 
-    async def _result(self, ref: Any, seconds: float | None = None) -> Any:
+    async def _result(self, ref: Any) -> Any:
         """Awaits what an actor returns; raises an error that it returns, or that its code raised, as it is.
 
         Raises:
-            _DiedError: it is gone, or does not answer.
+            _DiedError: it is gone.
             SetupError: Ray itself fails.
         """
-        errors, future = self._ray.exceptions, asyncio.wrap_future(ref.future())
-        done, _ = await asyncio.wait((future,), timeout=seconds)
-        if not done:
-            raise _SilentError(f"The process answered nothing for {seconds:g} seconds.")
+        errors = self._ray.exceptions
         try:
-            found = future.result()
+            found = await asyncio.wrap_future(ref.future())
         except (errors.RayActorError, errors.ObjectLostError, errors.WorkerCrashedError) as error:
             raise _DiedError(_one_line(error)) from None
         except errors.RayTaskError:
@@ -327,29 +305,16 @@ def connect(address: str | None) -> tuple[Any, bool]:
     if address is None:
         what, cpus = "Ray does not start here", max(LEAST_CPUS, os.cpu_count() or 1)
         options |= {"num_cpus": cpus, "include_dashboard": False, "object_store_memory": OBJECTS}
-    for tries_left in reversed(range(TRIES)):
-        try:
-            if address is not None:
-                _reach(address)
-            ray.init(**options)
-            break
-        except CodeVQAError:
-            raise
-        except Exception as error:  # noqa: BLE001 - for a node that is slow to start Ray raises just that
-            ray.shutdown()
-            if not tries_left or address is not None or type(error) is not Exception:
-                raise SetupError(f"{what}: {_one_line(error)}.", hint="Its own words are in /tmp/ray.") from None
+    try:
+        if address not in (None, "auto"):  # Ray itself waits long, and may end the process
+            host, _, port = address.rpartition(":")
+            socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+        ray.init(**options)
+    except Exception as error:  # noqa: BLE001 - for a node that is slow to start Ray raises just that
+        ray.shutdown()
+        hint = "Its own words are in /tmp/ray." if address is None else "Give HOST:PORT of its head, or auto."
+        raise SetupError(f"{what}: {_one_line(error)}.", hint=hint) from None
     return ray, True
-
-
-def _reach(address: str) -> None:
-    """Tries an address, for Ray itself waits long and may end the process."""
-    if address == "auto":
-        return
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or "//" in host:
-        raise InputError(f"A Ray cluster's address must be HOST:PORT of its head, or auto, not {address!r}.")
-    socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
 
 
 def _one_line(error: Exception) -> str:
@@ -357,14 +322,13 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[-300:].rstrip(".")
 
 
-def find_room(ray: Any, actors: int | None, one_machine: bool) -> tuple[dict[str, Any], int]:
+def find_room(ray: Any, actors: int | None) -> tuple[dict[str, Any], int]:
     """Returns the options of each actor, and how many there are to be.
 
     Raises:
         InputError: there are fewer GPUs or CPUs.
     """
-    here = ray.get_runtime_context().get_node_id()
-    nodes = [one for one in ray.nodes() if one["Alive"] and (not one_machine or one["NodeID"] == here)]
+    nodes = [one for one in ray.nodes() if one["Alive"]]
     gpus, cpus = (int(sum(one["Resources"].get(name, 0) for one in nodes)) for name in ("GPU", "CPU"))
     kind, most, takes = ("GPUs", gpus, f"{SHARING} may share one") if gpus else ("CPUs", cpus, "Each takes one")
     if actors is not None and actors > most * (SHARING if gpus else 1):
@@ -373,16 +337,12 @@ def find_room(ray: Any, actors: int | None, one_machine: bool) -> tuple[dict[str
     # PyTorch takes every processor in every actor else.
     threads = max(1, (os.cpu_count() or 1) * len(nodes) // count)
     variables = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS") or str(threads)}
-    if len(nodes) == 1 and nodes[0]["NodeID"] == here:
+    if [one["NodeID"] for one in nodes] == [ray.get_runtime_context().get_node_id()]:
         variables["PYTHONPATH"] = os.pathsep.join(str(Path(one).absolute()) for one in sys.path)  # what runs here
-    options: dict[str, Any] = {
+    options = {
         "num_cpus": 1,
         "num_gpus": 1 / -(-count // gpus) if gpus else 0,
         "enable_task_events": False,  # Ray would keep something of each example
         "runtime_env": {"env_vars": variables},
     }
-    if one_machine:
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-        options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(here, soft=False)
     return options, count

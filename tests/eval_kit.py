@@ -154,7 +154,7 @@ def timeless(store: Store) -> list[Row]:
     """Every row without what a clock says."""
 
     def plain(row: Row) -> Row:
-        calls = [{**call, "seconds": 0} for call in row.trace["calls"]]
+        calls = [{**call, "seconds": 0} for call in row.trace.get("calls", ())]
         cost = {**row.trace.get("cost", {}), "model_seconds": 0, "program_seconds": 0}
         return dataclasses.replace(row, seconds=0, trace={**row.trace, "calls": calls, "cost": cost})
 

@@ -26,13 +26,6 @@ _TURNS_TO_CANCEL = 4
 """A failure reaches its caller in one turn of the loop, and the tasks beside it two turns later."""
 
 
-class _Future(asyncio.Future[Result]):
-    """A future as a slot."""
-
-    def took(self, seconds: float, /) -> None:
-        """Passes over what it took."""
-
-
 class Batcher(Generic[Request, Result]):
     """Collects requests for one batch function and hands each caller its own result.
 
@@ -78,16 +71,6 @@ class Batcher(Generic[Request, Result]):
         self._alone: deque[Pair[Request]] = deque()
         self._timer: asyncio.Handle | None = None
         self._hurried = False
-
-    async def __call__(self, request: Request) -> Result:
-        """Returns the result of one request, computed together with others made meanwhile."""
-        return await self.submit(request)
-
-    def submit(self, request: Request) -> asyncio.Future[Result]:
-        """Returns the future of one request's result. One that is cancelled before its batch starts costs nothing."""
-        future: _Future[Result] = _Future(loop=asyncio.get_running_loop())
-        self.put(request, future)
-        return future
 
     def put(self, request: Request, slot: Slot) -> None:
         """Takes a request whose result goes to ``slot``; one that is done before its batch starts costs nothing."""
@@ -260,15 +243,6 @@ class Company:
             _MEMBER.reset(token)
             self._members -= 1
             self._left.append(time.monotonic())
-
-    @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Says that this task's member waits for a result for the length of the block."""
-        leave = self.wait()
-        try:
-            yield
-        finally:
-            leave()
 
     def wait(self) -> Callable[[], None]:
         """Says that this task's member waits for a result, until what this returns is called."""

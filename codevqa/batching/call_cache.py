@@ -19,7 +19,7 @@ from cachetools import LRUCache
 
 from .batcher import Batcher, Company
 
-__all__ = ["CallCache", "CallStats", "Memory", "Usage"]
+__all__ = ["CallCache", "Memory", "Usage"]
 
 Request = TypeVar("Request")
 Result = TypeVar("Result")
@@ -63,11 +63,6 @@ class Memory:
         with self._guard:
             self._kept[key] = (result, size)
 
-    def clear(self) -> None:
-        """Forgets everything."""
-        with self._guard:
-            self._kept.clear()
-
     @contextmanager
     def used(self) -> Iterator[None]:
         """Makes the calls of this task, and of those it starts, be kept and looked up here and nowhere else."""
@@ -97,10 +92,13 @@ class Usage:
     """Its calls' shares of the batches that they were in."""
     kinds: Counter[str] = field(default_factory=Counter)
     """Model calls by kind."""
-    calls: int = 0
-    """Model calls."""
     remembered: int = 0
     """Those of them that were answered from memory."""
+
+    @property
+    def calls(self) -> int:
+        """Model calls."""
+        return self.kinds.total()
 
     @property
     def tokens(self) -> int:
@@ -133,22 +131,10 @@ class Usage:
         self.completion_tokens += other.completion_tokens
         self.seconds += other.seconds
         self.kinds += other.kinds
-        self.calls += other.calls
         self.remembered += other.remembered
 
 
 _USAGE: ContextVar[Usage | None] = ContextVar("codevqa-usage", default=None)
-
-
-@dataclass
-class CallStats:
-    """Counts since the start; those neither merged nor remembered went to the batcher."""
-
-    calls: int = 0
-    merged: int = 0
-    """Calls that shared the result of an equal one under way."""
-    remembered: int = 0
-    """Calls answered from memory."""
 
 
 class _Wait:
@@ -247,7 +233,6 @@ class CallCache(Generic[Request, Result]):
         cost: Callable[[Result], tuple[int, int]] | None = None,
     ) -> None:
         self.batcher = batcher
-        self.stats = CallStats()
         self._key = key
         self._size = size
         self._kind = kind
@@ -285,31 +270,22 @@ class CallCache(Generic[Request, Result]):
             if flight is None:
                 flight = self._flights[key] = _Flight(key, request, self._landed)
                 self.batcher.put(request, flight)
-            else:
-                self.stats.merged += 1
             flight.callers += 1
             if memory not in flight.memories:
                 flight.memories.append(memory)
             waiting.append((place, flight))
-        self._count(kind or self._kind, len(requests), len(requests) - len(waiting))
+        usage = _USAGE.get()
+        if usage is not None:
+            usage.kinds[kind or self._kind] += len(requests)
+            usage.remembered += len(requests) - len(waiting)
         if waiting:
             await self._wait(waiting, results)
-        usage = _USAGE.get()
         if usage is not None:
             usage.seconds += seconds + sum(flight.seconds for _, flight in waiting)
             for read, written in map(self._cost, results) if self._cost is not None else ():
                 usage.prompt_tokens += read
                 usage.completion_tokens += written
         return results
-
-    def _count(self, kind: str, calls: int, remembered: int) -> None:
-        self.stats.calls += calls
-        self.stats.remembered += remembered
-        usage = _USAGE.get()
-        if usage is not None:
-            usage.calls += calls
-            usage.kinds[kind] += calls
-            usage.remembered += remembered
 
     async def _wait(self, flights: Sequence[tuple[int, _Flight[Request, Result]]], results: list[Any]) -> None:
         """Waits until all have landed, or one has failed, and puts each result in its place."""

@@ -65,6 +65,7 @@ def evaluate(
     needs("--retry-errors", retry_errors, "--resume", resume)
     needs("--ray-address", ray_address is not None, "--engine ray", where == "ray")
     needs("--ray-actors", ray_actors is not None, "--engine ray", where == "ray")
+    needs("--record", record, "--engine local", where == "local")
     opened = open_dataset(dataset, data, split or splits(dataset)[0], permutations=permutations)
     if sample is not None:
         opened = draw(opened, sample, sample_seed or 0)
@@ -77,7 +78,7 @@ def evaluate(
     if where == "ray":
         from ..eval.ray import evaluate as on_ray
 
-        spread: Callable[..., Store] = partial(on_ray, address=ray_address, actors=ray_actors, one_machine=record)
+        spread: Callable[..., Store] = partial(on_ray, address=ray_address, actors=ray_actors)
     else:
         from ..eval.run.runner import evaluate as spread
     if quiet:

@@ -1,0 +1,399 @@
+"""Evaluation in the actors of a real Ray: the rows of the local engine, none lost whatever ends, one clear error."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import functools
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_kit import CommandLine
+from eval_kit import Broken, Numbered, asked, environment, fake_engine, timeless
+from PIL import Image
+
+from codevqa import CodeVQA
+from codevqa.core.errors import InputError, ModelError, ServerError, SetupError
+from codevqa.eval import Store, evaluate
+from codevqa.eval import ray as on_ray
+from codevqa.eval.ray import ActorPool
+from codevqa.eval.run.session import Status
+from codevqa.eval.task import Held
+from codevqa.models.base import GenerationRequest
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason='needs the extra "ray"'),
+    pytest.mark.usefixtures("no_actor_left"),
+]
+ray_evaluate = functools.partial(on_ray.evaluate, actors=2)
+
+
+def make(factory: Callable[..., CodeVQA], **options: Any) -> Callable[[], CodeVQA]:
+    return functools.partial(factory, **options)
+
+
+def slowly(request: GenerationRequest) -> str:
+    time.sleep(0.02)
+    return "yes"
+
+
+# -- the same rows ---------------------------------------------------------------------------------------------------
+
+
+def test_rows_are_those_of_the_local_engine_which_may_go_on(ray: Any, tmp_path: Path) -> None:
+    data, factory = Broken(tmp_path, 30), make(fake_engine, workers=6)
+    options: Any = {"seeds": 2, "preset": "fake", "missing_pictures": "skip"}
+    with evaluate(factory, data, tmp_path / "local", **options) as store:
+        local, examples, info = timeless(store), list(store.examples()), store.info
+    ray_evaluate(factory, data, tmp_path / "run", limit=20, **options).close()
+    with evaluate(factory, data, tmp_path / "run", resume=True, **options) as store:
+        assert timeless(store) == local and len(local) == 120
+        assert list(store.examples()) == examples
+        loaded = {"started": info.started, "machine": info.machine, "packages": info.packages}  # by this process
+        assert dataclasses.replace(store.info, **loaded) == info  # type: ignore[arg-type]
+        assert store.info.machine == f"{info.machine}; Ray, 2 actors"
+    assert len({row.error for row in local}) == 4  # the broken ones too
+
+
+def test_questions_about_one_picture_go_to_one_actor(ray: Any, tmp_path: Path) -> None:
+    found: dict[str, set[str]] = {}
+    factory = make(fake_engine, read=own_process, workers=40)
+    with ray_evaluate(factory, Numbered(tmp_path, 40), tmp_path / "run", methods=["pnpvqa"]) as store:
+        for example, row in store.pairs("pnpvqa"):
+            found.setdefault(example.cluster, set()).add(row.prediction)  # two questions about each
+    assert all(len(one) == 1 for one in found.values()) and len(found) == 20
+    assert len(set.union(*found.values())) == 2  # both have something to do
+
+
+def own_process(request: GenerationRequest) -> str:
+    return f" {os.getpid()}\n"
+
+
+def test_pictures_in_memory_travel_and_answers_stay_here(
+    ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = next(iter(Numbered(Path("pictures"), 1)))  # its path is relative
+    held = dataclasses.replace(file, images=(Held("a row", Image.new("RGB", (9, 9))),))
+    with ActorPool(fake_engine, actors=1) as pool:
+        pool.seeds = (0,)
+        for example in (file, held):
+            example = dataclasses.replace(example, record={"cannot travel": threading.Lock()})
+            (row,) = asyncio.run(pool(example, [("pnpvqa", 0)]))
+            assert row.prediction == "yes"
+
+
+# -- actors and models that fail -------------------------------------------------------------------------------------
+
+
+def test_actors_that_are_killed_lose_nothing(ray: Any, tmp_path: Path) -> None:
+    data, made, killed = Numbered(tmp_path, 80), tmp_path / "made", set[int]()
+    made.mkdir()
+
+    def progress(status: Status) -> None:
+        if status.examples in (20, 50):
+            process = next(int(one.name) for one in sorted(made.iterdir()) if int(one.name) not in killed)
+            killed.add(process)
+            os.kill(process, signal.SIGKILL)
+
+    options: Any = {"methods": ["pnpvqa"], "progress": progress}
+    with ray_evaluate(make(marked, folder=made), data, tmp_path / "run", **options) as store:
+        rows = asked(store)
+        assert [row.prediction for row in store.rows("pnpvqa")] == ["yes"] * 80
+    assert len(killed) == 2 and len(list(made.iterdir())) > 2 and len(set(rows)) == 80
+
+
+def marked(folder: Path) -> CodeVQA:
+    """An engine whose process is known."""
+    (folder / str(os.getpid())).touch()
+    return fake_engine(read=slowly)
+
+
+def test_a_question_that_kills_its_actor_is_a_row(ray: Any, tmp_path: Path) -> None:
+    with ray_evaluate(make(fake_engine, read=deadly), Numbered(tmp_path, 40), tmp_path / "run") as store:
+        for method in ("codevqa", "pnpvqa"):
+            wrong = {row.id: row for row in store.rows(method) if row.error}
+            assert list(wrong) == ["000017"] and len(list(store.rows(method))) == 40
+        row = wrong["000017"]
+    assert (row.error, row.prediction) == ("ModelError", "")
+    assert row.message.startswith("4 processes died that were asked this.") and "\n" not in row.message
+
+
+def deadly(request: GenerationRequest) -> str:
+    if "Is thing 17 red?" in str(request.prompt):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "yes"
+
+
+def die(request: GenerationRequest) -> str:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return ""
+
+
+def down(request: GenerationRequest) -> str:
+    raise ServerError("The server at 127.0.0.1 is down.", hint="Start it.")
+
+
+def full(request: GenerationRequest) -> str:
+    raise ModelError("Out of memory.")
+
+
+@pytest.mark.parametrize(
+    ("read", "error", "said"),
+    [
+        (die, SetupError, r"died one after another.* Stopped with 0 rows kept; --resume goes on"),
+        (down, ServerError, r"is down\. Start it\. Stopped with 0 rows kept"),
+        (full, ModelError, r"Out of memory\. Stopped with 0 rows kept"),
+    ],
+)
+def test_what_fails_for_every_question_ends_the_run(
+    ray: Any, tmp_path: Path, read: Callable[[GenerationRequest], str], error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        ray_evaluate(make(fake_engine, read=read), Numbered(tmp_path, 60), tmp_path / "run")
+
+
+def test_an_engine_that_hangs_does_not_outlive_the_run(
+    ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_ray, "CLOSING", 1.0)
+    with ActorPool(make(fake_engine, read=hang), actors=1) as pool, pytest.raises(TimeoutError):
+        pool.seeds = (0,)
+        asyncio.run(asyncio.wait_for(pool(next(iter(Numbered(tmp_path, 1))), [("pnpvqa", 0)]), 1))
+
+
+def hang(request: GenerationRequest) -> str:
+    time.sleep(45)
+    return "yes"
+
+
+# -- what cannot begin or go on --------------------------------------------------------------------------------------
+
+
+def without_weights() -> CodeVQA:
+    raise SetupError("No weights here.", hint="Fetch them.")
+
+
+def broken() -> CodeVQA:
+    raise KeyError("a bug")
+
+
+def dying() -> CodeVQA:
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("factory", "error", "said"),
+    [
+        (without_weights, SetupError, r"^No weights here\. Fetch them\.$"),
+        (dying, SetupError, r"^A process of Ray's died while it made an engine\. "),
+        (broken, KeyError, "a bug"),
+    ],
+)
+def test_an_engine_that_cannot_be_made_is_told(
+    ray: Any, tmp_path: Path, factory: Callable[[], CodeVQA], error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        ray_evaluate(factory, Numbered(tmp_path, 5), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_machines_that_differ_are_refused(ray: Any, tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match=r"differ: settings\.query\.captions was \d, now \d\. Install the same"):
+        ray_evaluate(make(differing, marker=tmp_path / "made"), Numbered(tmp_path, 5), tmp_path / "run")
+
+
+def differing(marker: Path) -> CodeVQA:
+    try:
+        marker.mkdir()
+    except FileExistsError:
+        return fake_engine(captions=1)
+    return fake_engine()
+
+
+def test_what_is_refused_is_refused_before_ray_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, out = Numbered(tmp_path, 3), tmp_path / "run"
+    evaluate(fake_engine, data, out).close()
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(InputError, match="is there already"):
+        on_ray.evaluate(fake_engine, data, out)
+    with pytest.raises(SetupError, match=r'^Ray is not installed\. Install it: pip install "codevqa\[ray\]"\.$'):
+        on_ray.evaluate(fake_engine, data, tmp_path / "other")
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "127.0.0.1"])
+def test_an_address_where_no_cluster_is(address: str) -> None:
+    with pytest.raises(SetupError, match=f"^There is no Ray cluster at {address}: "):
+        ActorPool(fake_engine, address=address)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--ray-actors", "2"], "--engine ray"),
+        (["--ray-address", "auto"], "--engine ray"),
+        (["--engine", "ray", "--record"], "--engine local"),
+        (["--engine", "ray", "--ray-actors", "0"], "0 actors cannot work"),
+        (["--engine", "ray", "--ray-actors", "2000"], "CPUs for 2000 actors"),
+    ],
+)
+def test_options_that_cannot_be_are_one_line(tmp_path: Path, words: list[str], said: str, codevqa: CommandLine) -> None:
+    data = tmp_path / "data"
+    assert codevqa("mini-data", data, "--images", 2, "--splits", "val").returncode == 0
+    done = codevqa(
+        "eval", "gqa", "--data", data, "--split", "val_balanced", "--out", tmp_path / "run", *words, "--quiet"
+    )
+    assert done.returncode == 2 and said in done.stderr and done.stderr.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+# -- programs of their own -------------------------------------------------------------------------------------------
+
+RUN = """
+import json, sys
+from pathlib import Path
+from eval_kit import Numbered, fake_engine
+from test_ray import listening, make, ray_evaluate, slowly
+folder = Path(sys.argv[1])
+def say(status):
+    if status.examples == 20:
+        print(json.dumps(listening()), flush=True)
+    print(status.examples, flush=True)
+data = Numbered(folder, 120)
+ray_evaluate(make(fake_engine, read=slowly), data, folder / "run", resume=True, progress=say).close()
+import ray
+print("end", ray.is_initialized(), "torch" in sys.modules, flush=True)
+"""
+
+
+def listening() -> tuple[list[int], list[str]]:
+    """Returns this process and those below it, and the addresses they listen on."""
+    import psutil
+
+    below = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    addresses = {one.laddr.ip for process in below for one in process.net_connections() if one.status == "LISTEN"}
+    # Ray's own agents stay a while where everything is killed.
+    return [process.pid for process in below if "Agent" not in "".join(process.cmdline())], sorted(addresses)
+
+
+def gone(processes: list[int]) -> bool:
+    """Whether all these end, soon."""
+    import psutil
+
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline:
+        alive = [one for one in processes if psutil.pid_exists(one)]
+        if all(psutil.Process(one).status() == psutil.STATUS_ZOMBIE for one in alive):
+            return True
+        time.sleep(0.1)
+    return False
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_ended_in_the_middle_nothing_stays_behind_and_the_run_goes_on(how: signal.Signals, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", RUN, str(tmp_path)]
+    processes: list[int] = []
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        for line in process.stdout:
+            if line.startswith("[["):
+                processes, addresses = json.loads(line)
+                assert addresses and all("127.0.0.1" in one for one in addresses)
+            elif int(line) >= 60:
+                break
+        if how == signal.SIGINT:
+            os.killpg(process.pid, how)  # as a terminal does
+        else:
+            process.send_signal(how)
+        process.stdout.read()
+        errors = process.stderr.read()
+    assert "KeyboardInterrupt" in errors if how == signal.SIGINT else errors == "", errors
+    assert len(processes) > 5 and gone(processes)
+    with Store.open(tmp_path / "run") as store:
+        before = asked(store)
+    assert len(before) == len(set(before)) >= 100
+    if how == signal.SIGKILL:
+        done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=500)
+        assert (done.stdout.splitlines()[-1], done.stderr) == ("end False False", "")
+        with Store.open(tmp_path / "run") as store:
+            after = asked(store)
+        assert len(after) == len(set(after)) == 240 and set(before) < set(after)
+
+
+NODES = """
+import functools, json, os, sys
+from pathlib import Path
+os.environ.update(
+    RAY_USAGE_STATS_ENABLED="0", RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0", RAY_prestart_worker_first_driver="0"
+)
+from ray.cluster_utils import Cluster
+from codevqa.core.errors import CodeVQAError
+from codevqa.eval.ray import evaluate
+from eval_kit import Numbered
+from test_ray import gathered
+folder, data = Path(sys.argv[1]), Numbered(Path(sys.argv[1]), 100)
+head = {"num_cpus": 2, "num_gpus": 1, "include_dashboard": False}
+nodes = Cluster(initialize_head=True, head_node_args=head)
+nodes.add_node(num_cpus=2, num_gpus=2)
+def attempt(count, **options):
+    try:
+        factory = functools.partial(gathered, folder / str(count), count)
+        out = folder / f"run{count}"
+        with evaluate(factory, data, out, address=nodes.address, methods=["pnpvqa"], **options) as store:
+            return sorted({row.prediction for row in store.rows("pnpvqa")}), store.info.machine
+    except CodeVQAError as error:
+        return str(error)
+try:
+    print(json.dumps([attempt(3), attempt(4, actors=4), attempt(13, actors=13)]))
+finally:
+    nodes.shutdown()
+"""
+
+
+def gathered(folder: Path, count: int) -> CodeVQA:
+    """An engine that says where it is, and answers nothing before that many have been made."""
+    folder.mkdir(exist_ok=True)
+    (folder / str(os.getpid())).touch()
+
+    def place(request: GenerationRequest) -> str:
+        until = time.monotonic() + 300
+        while len(list(folder.iterdir())) < count and time.monotonic() < until:
+            time.sleep(0.05)
+        time.sleep(0.02)
+        import ray
+
+        return f"{ray.get_runtime_context().get_node_id()[:6]} {os.environ.get('CUDA_VISIBLE_DEVICES')} {os.getpid()}"
+
+    return fake_engine(read=place)
+
+
+def test_nodes_of_a_cluster_with_a_gpu_for_each_actor_or_shared(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", NODES, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=500)
+    assert done.stdout, done.stderr
+    (every, machine), (shared, _), more = json.loads(done.stdout)
+    places = [tuple(where.split()[:2]) for where in every]
+    assert len(set(places)) == len(every) == 3 and len({node for node, _ in places}) == 2
+    assert machine.endswith("Ray, 3 actors")
+    assert len(shared) == 4 and {tuple(where.split()[:2]) for where in shared} <= set(places)
+    assert more == "There are 3 GPUs for 13 actors. 4 may share one: give fewer."
