@@ -25,12 +25,11 @@ from zlib import crc32
 
 from ..core.errors import CodeVQAError, InputError, ModelError, SetupError
 from ..core.loop_thread import LoopThread
-from .run.local import LocalAnswerer, failed
+from .run.local import LocalAnswerer, SharedPictures, failed
 from .run.provenance import engine_info, run_info
 from .run.request import EvalOptions, EvalRequest, KeptEvidence
 from .run.run_info import RunInfo
 from .run.runner import stream
-from .run.shared_pictures import SharedPictures
 from .run.store import Store
 from .task import DataSet, Example, Job, Row
 
@@ -39,9 +38,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ActorPool", "evaluate"]
 
-RETRIES = 3
+RETRIES = 2
 """How often an example is asked again by itself after an actor died that was asked it."""
-DEATHS = 8
+DEATHS = 6
 """Actors that may die with no answer between them."""
 PLACING = 300.0
 """Seconds Ray may take to find room for an actor."""

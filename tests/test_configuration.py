@@ -27,8 +27,8 @@ from codevqa.core.settings import Limits, QuerySettings, Settings, WriterSetting
 from codevqa.demo.engines import Engines
 from codevqa.eval import evaluate
 from codevqa.eval.run.choices import engine_for
+from codevqa.eval.run.provenance import weight_hashes
 from codevqa.eval.run.record import record_engine
-from codevqa.eval.run.weights import weight_hashes
 from codevqa.presets.assembly import LOADERS, BackEnd, options_of, resolve
 from codevqa.presets.compat import RELEASE, compat_layer
 from codevqa.presets.configuration import Configuration, Layer, configure

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import gc
 import hashlib
 import json
 import re
@@ -17,13 +18,15 @@ from eval_kit import PROGRAM, Broken, Counted, Instant, Numbered, environment, f
 from PIL import Image
 
 from codevqa import CodeVQA
-from codevqa.core.errors import EngineClosedError, InputError, ModelError
+from codevqa.core.errors import EngineClosedError, ImageError, InputError, ModelError
+from codevqa.core.images import ImageSource
 from codevqa.eval import Store, evaluate
+from codevqa.eval.run.local import SharedPictures
 from codevqa.eval.run.provenance import engine_info, run_info
 from codevqa.eval.run.request import EvalRequest
 from codevqa.eval.run.runner import open_run
 from codevqa.eval.run.session import Status, run
-from codevqa.eval.task import DataSet, Example, Held, Method
+from codevqa.eval.task import DataSet, Example, Held, Method, PictureFile
 from codevqa.models.base import GenerationRequest
 
 
@@ -171,6 +174,34 @@ def test_pictures_in_memory_and_a_running_loop(tmp_path: Path) -> None:
             return dict(store.counts())
 
     assert asyncio.run(main()) == {("codevqa", 0): 3, ("pnpvqa", 0): 3}
+
+
+def test_a_picture_is_decoded_once_while_questions_are_about_it(tmp_path: Path) -> None:
+    decoded = []
+
+    class File(PictureFile):
+        def load(self) -> ImageSource:
+            decoded.append(self.path)
+            return super().load()
+
+    async def main() -> None:
+        pictures, late = SharedPictures(), File(tmp_path / "late.png")
+        file = File(Numbered(tmp_path, 1).picture)
+        held = await asyncio.gather(*(pictures.load(file) for _ in range(4)))
+        assert len({id(one) for one in [*held, await pictures.load(file)]}) == len(decoded) == 1
+        del held
+        await asyncio.sleep(0)  # the loop lets go of what it just handed over
+        gc.collect()
+        await pictures.load(file)
+        assert len(decoded) == 2  # what nobody holds is forgotten
+        with pytest.raises(ImageError):
+            await pictures.load(late)
+        Image.new("RGB", (8, 8)).save(late.path)
+        assert (await pictures.load(late)).pixels.size == (8, 8)  # a failure too
+        red, blue = [await pictures.load(Held("same", Image.new("RGB", (8, 8), color))) for color in ("red", "blue")]
+        assert red.key != blue.key
+
+    asyncio.run(main())
 
 
 def test_an_engine_that_is_made_here_is_closed_here(tmp_path: Path) -> None:

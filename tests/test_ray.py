@@ -127,7 +127,7 @@ def test_a_question_that_kills_its_actor_is_a_row(ray: Any, tmp_path: Path) -> N
             assert list(wrong) == ["000017"] and len(list(store.rows(method))) == 40
         row = wrong["000017"]
     assert (row.error, row.prediction) == ("ModelError", "")
-    assert row.message.startswith("4 processes died that were asked this.") and "\n" not in row.message
+    assert row.message.startswith("3 processes died that were asked this.") and "\n" not in row.message
 
 
 def deadly(request: GenerationRequest) -> str:

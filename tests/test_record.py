@@ -381,32 +381,6 @@ except SetupError as error:
     store.close()
 
 
-def test_of_two_writers_the_first_result_stands(tmp_path: Path) -> None:
-    """Several processes on one file: here connections, whose models disagree."""
-    barrier = threading.Barrier(4)
-    found: dict[str, list[str]] = {}
-    requests = [CaptionRequest(RED, (1,), seed) for seed in range(40)]
-
-    def work(name: str) -> None:
-        store = CallStore(tmp_path / "calls.sqlite")
-        recorded = RecordedModel(store, ABOUT, FakeCaptioner(lambda request: f"{name} {request.seed}"))
-        barrier.wait()
-        order = random.Random(name).sample(requests, len(requests))
-        seen = {one: recorded.caption([one])[0] for one in order}
-        found[name] = [seen[one] for one in requests]
-        store.close()
-
-    threads = [threading.Thread(target=work, args=(name,)) for name in "abcd"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 4 and len(set(map(tuple, found.values()))) == 1
-    replay = CallStore(tmp_path / "calls.sqlite", read_only=True)
-    assert RecordedModel(replay, ABOUT).caption(requests) == found["a"]
-    replay.close()
-
-
 def test_a_kill_loses_no_result_that_was_seen(tmp_path: Path) -> None:
     code = """
 import sys

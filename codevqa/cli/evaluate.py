@@ -59,7 +59,8 @@ def evaluate(
     from ..eval.datasets import open_dataset, splits
     from ..eval.datasets.sample import sample as draw
     from ..eval.metrics import metric_for
-    from ..eval.run.choices import engine_for, methods_of, preset_of
+    from ..eval.run.choices import engine_for, preset_of
+    from ..eval.task import METHODS
 
     needs("--sample-seed", sample_seed is not None, "--sample", sample is not None)
     needs("--retry-errors", retry_errors, "--resume", resume)
@@ -73,7 +74,7 @@ def evaluate(
     configuration = choice.configure()
     variant = variant or next((one.origin.split()[1] for one in choice.layers if one.optional), "")
     metric_for(opened.name, variant)  # a wrong name should not cost a run
-    methods = methods_of(method)
+    methods = METHODS if method == "both" else (method,)
     engine = engine_for(opened, choice.preset, choice.layers, record=out if record else None, replay=replay)
     if where == "ray":
         from ..eval.ray import evaluate as on_ray

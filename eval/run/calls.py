@@ -76,7 +76,7 @@ def key_of(kind: str, model: Mapping[str, Any], request: Sequence[Any]) -> bytes
 
 
 class CallStore:
-    """The calls of one run. Safe to use from many threads, and from several processes on one machine.
+    """The calls of one run. Safe to use from many threads.
 
     Args:
         path: the file; made where it is absent, unless it is only read.
@@ -98,7 +98,7 @@ class CallStore:
             self._db = connect(path, write=not read_only)
             try:
                 if not read_only:
-                    with transaction(self._db):  # of two processes, one makes the tables
+                    with transaction(self._db):
                         if is_empty(self._db):
                             make(self._db, LAYOUT)
                 check(self._db, LAYOUT, path)
@@ -128,7 +128,7 @@ class CallStore:
         return found
 
     def put(self, kind: str, calls: Mapping[bytes, Stored]) -> None:
-        """Stores calls and commits them. One that has a final result keeps it.
+        """Stores calls and commits them.
 
         Raises:
             SetupError: the file cannot be written, e.g. because the disk is full; so does :meth:`set_about`.
@@ -136,9 +136,7 @@ class CallStore:
         rows = [(key, kind, one.state, one.text, one.data) for key, one in calls.items()]
         with self._writing():
             self._db.executemany(
-                "INSERT INTO calls (key, kind, state, text, data) VALUES (?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE"
-                " SET state = excluded.state, text = excluded.text, data = excluded.data"
-                f" WHERE calls.state > {State.FINAL:d}",
+                "INSERT OR REPLACE INTO calls (key, kind, state, text, data) VALUES (?, ?, ?, ?, ?)",
                 rows,
             )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,30 +14,14 @@ from ...presets.presets import preset as find_preset
 from ...prompts import load
 from ...writing.writer import by_form
 from ..datasets import NAMES
-from ..task import DataSet, Method
+from ..task import DataSet
 from .record import record_engine, recorded_settings, replay_engine
 from .store import Store
 
-__all__ = ["engine_for", "methods_of", "preset_of", "prompts_for"]
+__all__ = ["engine_for", "preset_of", "prompts_for"]
 
 EVERYTHING = Layer("evaluation", {"strict_domain": False})
 """Every question is put to the models, whatever they know, so that figures stay comparable."""
-
-
-def methods_of(word: str) -> tuple[Method, ...]:
-    """Returns the methods a word names: ``codevqa``, ``pnpvqa`` or ``both``.
-
-    Raises:
-        InputError: it names none.
-    """
-    known: Mapping[str, tuple[Method, ...]] = {
-        "both": ("codevqa", "pnpvqa"),
-        "codevqa": ("codevqa",),
-        "pnpvqa": ("pnpvqa",),
-    }
-    if word not in known:
-        raise InputError(f"No method {word!r}.", hint=f"There are: {', '.join(known)}.")
-    return known[word]
 
 
 def preset_of(preset: str, replay: Path | None) -> str:

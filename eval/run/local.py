@@ -5,21 +5,53 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from typing import Any
+from weakref import WeakValueDictionary
 
 from ...core.answer import Answer
 from ...core.errors import CodeVQAError, InputError, ReplayMissError, ServerError, SetupError
-from ...core.images import Picture
+from ...core.images import Picture, load_picture
 from ...core.together import together
 from ...engine.codevqa import CodeVQA
-from ..task import Example, Job, Row
+from ..task import EvalImage, Example, Job, PictureFile, Row
 from .request import KeptEvidence
-from .shared_pictures import SharedPictures
 
-__all__ = ["LocalAnswerer", "failed"]
+__all__ = ["LocalAnswerer", "SharedPictures", "failed"]
 
 _COLUMNS = ("question", "answer", "program", "fallback", "error", "seconds", "models", "method", "tokens", "warnings")
 """Keys of an answer that a row has columns for, or that belong to the run."""
 _LONG = ("relevance", "patches", "prompt")
+
+
+class SharedPictures:
+    """Pictures of questions under way: one that several are about is decoded once, from one event loop.
+
+    Data sets ask much about one picture in a row, and decoding it takes longer than much that is asked. What no
+    question holds any more is forgotten.
+    """
+
+    def __init__(self) -> None:
+        self._held: WeakValueDictionary[PictureFile, Picture] = WeakValueDictionary()
+        self._loading: dict[PictureFile, asyncio.Future[Picture]] = {}
+
+    async def load(self, image: EvalImage) -> Picture:
+        """Returns the picture.
+
+        Raises:
+            ImageError: it is missing or unreadable.
+        """
+        if not isinstance(image, PictureFile):  # in memory already, and not known by its name alone
+            return await asyncio.to_thread(_read, image)
+        held = self._held.get(image)
+        if held is None:
+            if image not in self._loading:
+                self._loading[image] = asyncio.ensure_future(asyncio.to_thread(_read, image))
+                self._loading[image].add_done_callback(lambda _: self._loading.pop(image))
+            held = self._held[image] = await asyncio.shield(self._loading[image])
+        return held
+
+
+def _read(image: EvalImage) -> Picture:
+    return load_picture(image.load())
 
 
 class LocalAnswerer:
@@ -47,7 +79,7 @@ class LocalAnswerer:
     async def __call__(self, example: Example, jobs: Sequence[Job]) -> list[Row]:
         """Returns one row a job; the pictures are loaded once for all of them."""
         try:
-            pictures = await asyncio.to_thread(lambda: tuple(map(self._shared.load, example.images)))
+            pictures = [await self._shared.load(image) for image in example.images]
         except InputError as error:
             return [failed(example, job, error) for job in jobs]
         return await together(self._row(example, pictures, job) for job in jobs)

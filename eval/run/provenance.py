@@ -7,8 +7,10 @@ import hashlib
 import json
 import os
 import platform
+import re
 import sys
 import zipfile
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import metadata
 from itertools import islice
@@ -18,19 +20,23 @@ from typing import Any
 from ... import __version__
 from ...core.errors import SetupError
 from ...engine.codevqa import CodeVQA
+from ...models.web_checkpoint import WebCheckpoint
+from ...presets.assembly import resolve
 from ...presets.configuration import public
 from ..task import DataSet
 from .request import EvalRequest
 from .run_info import RunInfo
 from .selection import UNCOUNTED, Selection
-from .weights import weight_hashes
 
-__all__ = ["data_hash", "engine_info", "prompt_hash", "run_info"]
+__all__ = ["data_hash", "engine_info", "prompt_hash", "run_info", "weight_hashes"]
 
 SAMPLED = 100
 """Examples that are looked at to tell data sets apart."""
 _DRAWN = "mini-data.json"
 _COMPUTING = ("torch", "transformers")
+_ENDINGS = (".safetensors", ".bin", ".pth", ".pt")
+_MARKS = ("config.json", "modules.json")
+"""What every checkpoint of the hub has, and by which its folder in the hub's cache is found."""
 
 
 def engine_info(engine: CodeVQA) -> RunInfo:
@@ -150,3 +156,55 @@ def _machine() -> str:
     if torch is not None and torch.cuda.is_available():
         shown += f", {torch.cuda.device_count()} x {torch.cuda.get_device_name(0)}"
     return shown
+
+
+def weight_hashes(spec: str) -> dict[str, str]:
+    """Returns the SHA-256 of each weight file of a part that lies on this machine, by its name in the checkpoint.
+
+    A second or two for each gigabyte; nothing for the hub's cache, which names its files by their hash.
+
+    Args:
+        spec: ``back end:id``. A server's model has no files here.
+
+    Raises:
+        SetupError: a file cannot be read.
+    """
+    place = _place(spec)
+    if place is None:
+        return {}
+    files = [place] if place.is_file() else sorted(path for path in place.rglob("*") if path.suffix in _ENDINGS)
+    base = place.parent if place.is_file() else place
+    return {path.relative_to(base).as_posix(): _hash(path) for path in files if path.is_file()}
+
+
+def _hash(path: Path) -> str:
+    blob = path.resolve()
+    if blob.parent.name == "blobs" and re.fullmatch("[0-9a-f]{64}", blob.name):
+        return blob.name
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise SetupError(f"Cannot read the weights {path}: {error.strerror}.", hint="Check the file.") from None
+
+
+def _place(spec: str) -> Path | None:
+    """Returns the file of a part's weights or their folder, which may be in the hub's cache; None for a server's."""
+    back_end, _, name = spec.partition(":")
+    if back_end.startswith("openai"):
+        return None
+    if WebCheckpoint.named(name):
+        return WebCheckpoint.at(name).made
+    place = Path(resolve(name)).expanduser()
+    if place.exists():
+        return place
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    repository, _, revision = name.partition("@")
+    with suppress(HFValidationError):
+        for mark in _MARKS:
+            found = try_to_load_from_cache(repository, mark, revision=revision or None)
+            if isinstance(found, str):
+                return Path(found).parent
+    return None

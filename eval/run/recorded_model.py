@@ -123,8 +123,9 @@ class RecordedModel:
             raise
         if len(results) != len(missing):
             raise ModelError(f"A model returned {len(results)} results for {len(missing)} requests.")
-        self._store.put(kind.name, dict(zip(missing, map(kind.encode, results), strict=True)))
-        return self._store.get(list(missing))  # another process may have been first: then its results stand
+        stored = dict(zip(missing, map(kind.encode, results), strict=True))
+        self._store.put(kind.name, stored)
+        return stored
 
     def _check_replay(self, kind: _Kind, asked: Mapping[bytes, Any], found: Mapping[bytes, Stored]) -> None:
         """Raises what a replay cannot answer, and what the model raised when it was recorded."""
