@@ -154,7 +154,8 @@ class ActorPool:
             raise InputError(f"{actors} actors cannot work.", hint="Give at least one.")
         self.seeds: tuple[int, ...] = ()
         self.evidence: KeptEvidence = "calls"
-        self._factory, self._deaths, self._suspects = factory, 0, asyncio.Lock()
+        self._factory, self._suspects = factory, asyncio.Lock()
+        self._deaths, self._why = 0, ""
         self._slots: list[_Slot] = []
         self._ray, self._owned = connect(address)
         self._loop = LoopThread("codevqa-ray")
@@ -210,6 +211,9 @@ class ActorPool:
         return [failed(example, job, fatal) for job in jobs]
 
     async def _ask(self, example: Example, jobs: Sequence[Job]) -> list[Row]:
+        if self._deaths > DEATHS:
+            died = f"{self._deaths} of Ray's processes died one after another, and none answered."
+            raise SetupError(died, hint=self._why)
         slot = await self._free(example.cluster or example.id)
         actor = slot.actor
         slot.load += 1
@@ -218,10 +222,8 @@ class ActorPool:
         except _DiedError as error:
             if slot.actor is actor and slot.starting.done():  # the first to notice
                 self._deaths += 1
+                self._why = str(error)
                 slot.starting = asyncio.ensure_future(self._start(slot))
-            if self._deaths > DEATHS:
-                message = f"{self._deaths} of Ray's processes died one after another, and none answered."
-                raise SetupError(message, hint=str(error)) from None
             raise
         finally:
             slot.load -= 1
