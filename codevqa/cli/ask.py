@@ -69,18 +69,24 @@ def ask(
         raise InputError("Standard input holds the picture, so you cannot type questions.", hint="Give -q QUESTION.")
     check_place(trace)
     pictures = read_pictures(images or ())
+
+    def shown(answer: Answer) -> Answer:
+        print_answer(answer, json=json, evidence=evidence, quiet=quiet)
+        sys.stdout.flush()
+        write_trace(answer, trace, quiet)  # last: a full disk should not cost the answer
+        return answer
+
     if question is None:
         from .conversation import Conversation
 
         with open_engine(choice, quiet) as vqa:
-            status = Conversation(vqa, pictures, options, trace, json, evidence, quiet).hold()
-        raise Exit(status)
+            talk = Conversation(pictures, lambda about, asked: shown(vqa.ask(about, asked, **options)), quiet)
+            raise Exit(talk.hold())
     answer = _declined(pictures, question, options, choice)
     if answer is None:
         with open_engine(choice, quiet) as vqa:
             answer = vqa.ask(pictures, question, **options)
-    print_answer(answer, json=json, evidence=evidence, quiet=quiet)
-    write_trace(answer, trace, quiet)  # last: a full disk should not cost the answer
+    shown(answer)
 
 
 def run(

@@ -5,41 +5,41 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..core.errors import CodeVQAError, InputError
-from .terminal import check_place, print_answer, source, warn, write_trace
+from ..core.images import load_pictures
+from .terminal import check_place, source, warn, write_trace
 
 if TYPE_CHECKING:
     from ..core.answer import Answer
     from ..core.images import Picture
-    from ..engine.codevqa import CodeVQA
-    from ..engine.request import AskOptions
 
-_PROMPT = "codevqa> "
-_HELP = """\
+PROMPT = "codevqa> "
+HELP = """\
 Type a question, or
   :open FILE...  ask about other pictures
   :trace FILE    write the page of the last answer, with its program
   :quit          end; Ctrl-D too. Ctrl-C ends a question."""
 
 
-@dataclass
 class Conversation:
-    """Questions from standard input, a line each, and commands that begin with a colon."""
+    """Questions from standard input, a line each, and commands that begin with a colon.
 
-    vqa: CodeVQA
-    pictures: tuple[Picture, ...]
-    options: AskOptions
-    trace: Path | None = None
-    json: bool = False
-    evidence: bool = False
-    quiet: bool = False
-    last: Answer | None = None
-    failed: bool = False
+    Args:
+        pictures: what the first questions are about.
+        ask: answers a question about pictures, and shows the answer.
+        quiet: say nothing but answers and errors.
+    """
+
+    def __init__(
+        self, pictures: tuple[Picture, ...], ask: Callable[[tuple[Picture, ...], str], Answer], quiet: bool
+    ) -> None:
+        self.pictures, self.ask, self.quiet = pictures, ask, quiet
+        self.last: Answer | None = None
 
     def hold(self) -> int:
         """Answers until the input ends, or ``:quit``.
@@ -50,54 +50,47 @@ class Conversation:
         Raises:
             InputError: a script says nothing: a question was forgotten.
         """
-        typed, told = sys.stdin.isatty(), False
+        typed, told, failed = sys.stdin.isatty(), False, False
         if typed and not self.quiet:
-            print(_HELP, file=sys.stderr, flush=True)
+            print(HELP, file=sys.stderr, flush=True)
         with suppress(ImportError):  # Windows
             import readline  # noqa: F401 - it lets input() edit a line, and bring back those before it
         while (line := _typed() if typed else sys.stdin.readline() or None) is not None:
+            line = line.strip()
+            if line == ":quit":
+                return int(failed and not typed)
+            told |= bool(line)
             try:
-                told |= bool(line.strip())
-                if line.strip() and not self._obey(line.strip()):
-                    break
+                if line:
+                    self._obey(line)
+            except CodeVQAError as error:
+                failed = True
+                warn(str(error))
             except KeyboardInterrupt:
                 if not typed:
                     raise
                 warn("interrupted")
         if not (typed or told):
             raise InputError("No question was given.", hint="Give -q QUESTION, or one question on each line.")
-        return int(self.failed and not typed)
+        return int(failed and not typed)
 
-    def _obey(self, line: str) -> bool:
-        """Does what a line says; returns whether to go on."""
-        from ..core.images import load_pictures
-
-        word, _, rest = line.partition(" ")
-        try:
-            match word:
-                case ":quit":
-                    return False
-                case ":help":
-                    print(_HELP, file=sys.stderr, flush=True)
-                case ":open":
-                    self.pictures = load_pictures([source(one) for one in _words(rest)])
-                case ":trace":
-                    if self.last is None:
-                        raise InputError("Nothing has been answered yet.", hint="Ask something first.")
-                    file = Path(*_words(rest, 1))
-                    check_place(file)
-                    write_trace(self.last, file, self.quiet)
-                case _ if word.startswith(":"):
-                    raise InputError(f"No command {word}.", hint=":help lists them.")
-                case _:
-                    self.last = self.vqa.ask(self.pictures, line, **self.options)
-                    print_answer(self.last, json=self.json, evidence=self.evidence, quiet=self.quiet)
-                    sys.stdout.flush()
-                    write_trace(self.last, self.trace, self.quiet)
-        except CodeVQAError as error:
-            self.failed = True
-            warn(str(error))
-        return True
+    def _obey(self, line: str) -> None:
+        """Does what a line says."""
+        match line.partition(" "):
+            case ":help", _, _:
+                print(HELP, file=sys.stderr, flush=True)
+            case ":open", _, files:
+                self.pictures = load_pictures([source(one) for one in _words(files)])
+            case ":trace", _, file:
+                if self.last is None:
+                    raise InputError("Nothing has been answered yet.", hint="Ask something first.")
+                page = Path(*_words(file, 1))
+                check_place(page)
+                write_trace(self.last, page, self.quiet)
+            case word, _, _ if word.startswith(":"):
+                raise InputError(f"No command {word}.", hint=":help lists them.")
+            case _:
+                self.last = self.ask(self.pictures, line)
 
 
 def _typed() -> str | None:
@@ -105,8 +98,8 @@ def _typed() -> str | None:
     while True:
         try:
             if sys.stdout.isatty():
-                return input(_PROMPT)
-            print(_PROMPT, end="", file=sys.stderr, flush=True)  # standard output is for answers
+                return input(PROMPT)
+            print(PROMPT, end="", file=sys.stderr, flush=True)  # standard output is for answers
             return sys.stdin.readline() or None
         except EOFError:
             print(file=sys.stderr)
