@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -8,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from codevqa.core.errors import InputError, UnknownNameError
+from codevqa.core.errors import UnknownNameError
+from codevqa.eval.datasets import open_dataset
 from codevqa.eval.datasets.nlvr2 import group
 from codevqa.eval.metrics import VARIANTS, Metric, metric_for
 from codevqa.eval.metrics import text as rewriting
 from codevqa.eval.metrics.base import Figure
-from codevqa.eval.metrics.statements import nlvr_group
 from codevqa.eval.metrics.vqa import leave_one_out
 from codevqa.eval.statistics import Interval, wilson
 from codevqa.eval.task import Example
 
-SHARED = Path(__file__).resolve().parents[2] / "shared"
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
 def example(id: str, *gold: str, **record: Any) -> Example:
@@ -27,6 +26,13 @@ def example(id: str, *gold: str, **record: Any) -> Example:
 
 def value(figure: Figure) -> float | None:
     return figure.value if isinstance(figure, Interval) else figure
+
+
+def corpus(metric: Metric, pairs: Iterable[tuple[Example, str]]) -> dict[str, Figure]:
+    tally = metric.tally()
+    for one, prediction in pairs:
+        tally.add(one, prediction)
+    return tally.result()
 
 
 def score(dataset: str, variant: str, prediction: str, *gold: str) -> float | None:
@@ -46,7 +52,7 @@ def test_every_variant_is_named_scores_and_hides(dataset: str, variant: str) -> 
     assert metric.name and metric.score(example("1"), "yes") is None
     assert metric.score(example("1", *["yes"] * 10), "yes") == 1
     assert metric.score(example("1", *["yes"] * 10), "cat") == 0
-    figures = metric.corpus([(example("dev-1-0-0"), "yes")])
+    figures = corpus(metric, [(example("dev-1-0-0"), "yes")])
     assert set(figures.values()) <= {None} and set(figures) <= set(metric.reasons)
 
 
@@ -96,17 +102,17 @@ def test_gqa_consistency_by_hand() -> None:
         (question("f", "cat", ["zzz"]), "dog"),
         (question("g", "cat", ["g"]), "cat"),
     ]
-    figures = metric_for("gqa").corpus(pairs)
+    figures = corpus(metric_for("gqa"), pairs)
     assert value(figures["consistency"]) == pytest.approx((1 / 2 + 1) / 2)
     assert value(figures["balanced"]) == pytest.approx(4 / 6)
-    assert metric_for("gqa").corpus(reversed(pairs)) == figures  # entailed questions may come first or last
+    assert corpus(metric_for("gqa"), reversed(pairs)) == figures  # entailed questions may come first or last
 
 
 def test_gqa_consistency_needs_all_entailed_questions() -> None:
     metric = metric_for("gqa")
-    figures = metric.corpus([(question("a", "yes", ["b"]), "yes"), (question("c", "no"), "no")])
+    figures = corpus(metric, [(question("a", "yes", ["b"]), "yes"), (question("c", "no"), "no")])
     assert figures["consistency"] is None and "every question entailed" in metric.reasons["consistency"]
-    assert metric.corpus([(question("a", "yes"), "yes")])["consistency"] is None
+    assert corpus(metric, [(question("a", "yes"), "yes")])["consistency"] is None
 
 
 def test_gqa_distribution_by_hand() -> None:
@@ -117,39 +123,29 @@ def test_gqa_distribution_by_hand() -> None:
     pairs = [(question(str(i), gold[i], group="furniture"), said[i]) for i in range(4)]
     pairs += [(question(f"c{i}", "red", group="color"), "Blue.") for i in range(2)]
     pairs += [(question("n", "yes"), "no"), (question("u", "red", balanced=False, group="color"), "red")]
-    found = metric_for("gqa").corpus(pairs)["distribution"]
+    found = corpus(metric_for("gqa"), pairs)["distribution"]
     assert found == pytest.approx((4 / 3 * 4 + 2 * 2) / 6 / 100)
 
 
-def test_gqa_validity_and_plausibility(tmp_path: Path) -> None:
+def test_gqa_validity_and_plausibility() -> None:
     choices: dict[str, dict[str, list[str]]] = {
         "a": {"valid": ["red", "blue"], "plausible": ["red"]},
         "b": {"valid": ["yes"], "plausible": ["yes"]},
         "c": {"valid": ["cat"], "plausible": ["cat"]},
         "other": {"valid": [], "plausible": []},
     }
-    file = tmp_path / "val_choices.json"
-    file.write_text(json.dumps(choices))
+    metric = metric_for("gqa", choices=choices.items)
     pairs = [
         (question("a", "red"), "Blue"),
         (question("b", "yes"), "maybe"),
         (question("c", "color", types={"detailed": "twoCommon"}), "color"),
         (question("u", "red", balanced=False), "red"),
     ]
-    figures = metric_for("gqa", choices=file).corpus(pairs)
+    figures = corpus(metric, pairs)
     assert value(figures["validity"]) == pytest.approx(2 / 3) and value(figures["plausibility"]) == pytest.approx(1 / 3)
-    assert metric_for("gqa", choices=lambda: choices.items()).corpus(pairs) == figures
-    hidden = [(example("a", isBalanced=True), "red")]  # needs no gold answer
-    assert metric_for("gqa", choices=file).corpus(hidden)["validity"] == wilson(1, 1)
-    for metric, some in [(metric_for("gqa"), pairs), (metric_for("gqa", choices=file), [(question("z", "x"), "x")])]:
-        assert metric.corpus(some)["validity"] is None and "train and val" in metric.reasons["validity"]
-
-
-def test_gqa_choices_that_are_something_else(tmp_path: Path) -> None:
-    file = tmp_path / "val_choices.json"
-    file.write_text('{"a": [1]}')
-    with pytest.raises(InputError, match="maps ids to records"):
-        metric_for("gqa", choices=file).corpus([(question("a", "red"), "red")])
+    assert corpus(metric, [(example("a", isBalanced=True), "red")])["validity"] == wilson(1, 1)  # needs no gold answer
+    for some, asked in [(metric_for("gqa"), pairs), (metric, [(question("z", "x"), "x")])]:
+        assert corpus(some, asked)["validity"] is None and "train and val" in some.reasons["validity"]
 
 
 @pytest.mark.parametrize(
@@ -184,91 +180,53 @@ def test_truth_in_any_words(dataset: str) -> None:
         assert [score(dataset, one, prediction, gold) for one in ("", "release")] == [default, release], prediction
 
 
-def test_nlvr2_consistency_needs_every_pair_of_a_sentence() -> None:
-    names = ["dev-0-0-0", "dev-0-1-0", "dev-0-0-1", "dev-0-1-1", "dev-1-0-0"]
-    said = ["yes", "yes", "yes", "no", "yes"]
-    pairs = [(example(name, "True"), one) for name, one in zip(names, said, strict=True)]
+@pytest.mark.parametrize("dataset", ["nlvr", "nlvr2"])
+def test_consistency_needs_every_row_of_a_sentence(dataset: str) -> None:
+    rows = [("a", "yes"), ("a", "yes"), ("b", "yes"), ("b", "no"), ("c", "yes")]
+    pairs = [(example(str(k), "True", group=name), said) for k, (name, said) in enumerate(rows)]
     for ordered in (pairs, reversed(pairs)):
-        assert metric_for("nlvr2").corpus(ordered) == {"consistency": wilson(2, 3)}
-    grouped = [(example("1", "yes", group="g"), "yes"), (example("2", "no", group="g"), "yes")]
-    assert metric_for("nlvr2").corpus(grouped) == {"consistency": wilson(0, 1)}
-    assert metric_for("nlvr2").corpus([(example("17", "yes"), "yes")]) == {"consistency": None}
+        assert corpus(metric_for(dataset), ordered) == {"consistency": wilson(2, 3)}
+    assert corpus(metric_for(dataset), [*pairs, (example("17", "yes"), "yes")]) == {"consistency": None}
 
 
-def test_figures_of_a_whole_run_are_taken_for_as_sure_as_if_questions_stood_alone(tmp_path: Path) -> None:
-    file = tmp_path / "val_choices.json"
-    file.write_text(json.dumps({str(k): {"valid": ["yes"] * (k < 60), "plausible": ["yes"]} for k in range(120)}))
+def test_figures_of_a_whole_run_cluster_as_questions_do() -> None:
+    choices = {str(k): {"valid": ["yes"] * (k < 60), "plausible": ["yes"]} for k in range(120)}
     gqa = [
         (replace(question(str(k), "yes", [str(k - k % 2)]), cluster=str(k // 20)), "yes" if k % 40 < 30 else "no")
         for k in range(120)
     ]
-    nlvr2 = [
-        (replace(example(f"dev-{k // 8}-{k % 4}-{k % 8 // 4}", "yes"), cluster=str(k // 8)), "yes") for k in range(64)
-    ]
-    figures = metric_for("gqa", choices=file).corpus(gqa) | metric_for("nlvr2").corpus(nlvr2)
-    shares = {name: one for name, one in figures.items() if isinstance(one, Interval)}
-    assert {name: one.clusters for name, one in shares.items()} == {
-        "balanced": 6,
-        "validity": 6,
-        "plausibility": 6,
-        "consistency": 8,
-    }
-    assert shares["validity"].n == 120 and shares["validity"].high - shares["validity"].low > 0.7
-    entailed = metric_for("gqa").corpus(gqa)["consistency"]
-    assert isinstance(entailed, Interval) and entailed.clusters == 6 < entailed.n
+    nlvr2 = [(replace(example(str(k), "yes", group=str(k // 4)), cluster=str(k // 8)), "yes") for k in range(64)]
+    shares = corpus(metric_for("gqa", choices=choices.items), gqa)
+    shares["groups"] = corpus(metric_for("nlvr2"), nlvr2)["consistency"]
+    found = {name: one.clusters for name, one in shares.items() if isinstance(one, Interval)}
+    assert found == {"balanced": 6, "consistency": 6, "validity": 6, "plausibility": 6, "groups": 8}
+    valid = shares["validity"]
+    assert isinstance(valid, Interval) and valid.n == 120 and valid.high - valid.low > 0.7
 
 
-def test_names_of_groups() -> None:
+def test_groups_of_nlvr2_are_set_and_sentence() -> None:
     assert group("test1-0-1-0") == group("test1-0-3-0") != group("test1-0-1-1")
     assert group("testdev_wording-0-1-0") != group("test1-0-1-0")
-    for name in ("1572-0", "1572-1", "1572-0-5", "1572-3-5.png"):
-        assert nlvr_group(name) == nlvr_group("1572-0")
-    assert nlvr_group("dev-1572-0-3.png") == nlvr_group("dev-1572-1-0") != nlvr_group("dev-15720-0-3.png")
-    for name in ("17", "dev-1", "dev-1-2-3-4"):
-        with pytest.raises(ValueError, match="not an identifier"):
-            nlvr_group(name)
     with pytest.raises(ValueError, match="not split-set-pair-sentence"):
         group("0-1-0")
 
 
-def all_true(metric: Metric, pairs: list[tuple[Example, str]]) -> tuple[float, float | None]:
-    scores = [metric.score(*pair) or 0.0 for pair in pairs]
-    return sum(scores) / len(scores), value(metric.corpus(pairs)["consistency"])
-
-
-def lines(path: Path) -> list[dict[str, Any]]:
-    if not path.is_file():
-        pytest.skip(f"{path} is not on this machine")
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def test_nlvr2_dev_all_true_as_the_official_script_scores_it() -> None:
-    rows = lines(SHARED / "data" / "nlvr2" / "data" / "dev.json")
-    pairs = [(example(row["identifier"], row["label"]), "true") for row in rows]
-    assert len(pairs) == 6_982
-    accuracy, consistency = all_true(metric_for("nlvr2"), pairs)
-    assert accuracy == pytest.approx(0.5085935262102549, abs=1e-12)
-    assert consistency == pytest.approx(0.03865213082259663, abs=1e-12)
-
-
-def test_nlvr_dev_all_true_as_the_official_script_scores_it() -> None:
-    rows = lines(SHARED / "data" / "nlvr" / "dev" / "dev.json")
-    pairs = [(example(f"dev-{row['identifier']}-{k}.png", row["label"]), "true") for row in rows for k in range(6)]
-    assert len(pairs) == 5_934
-    accuracy, consistency = all_true(metric_for("nlvr"), pairs)
-    assert accuracy == pytest.approx(0.5530839231547017, abs=1e-12)
-    assert consistency == pytest.approx(0.06367041198501873, abs=1e-12)
-    rows_alone = [(example(row["identifier"], row["label"]), "true") for row in rows]
-    assert all_true(metric_for("nlvr"), rows_alone) == (accuracy, consistency)
-
-
-def test_nlvr_dev_one_wrong_picture_spoils_its_sentence() -> None:
-    rows = lines(SHARED / "data" / "nlvr" / "dev" / "dev.json")
-    pairs = [(example(f"dev-{row['identifier']}-{k}.png", row["label"]), row["label"]) for row in rows for k in (0, 1)]
-    assert metric_for("nlvr").corpus(pairs) == {"consistency": wilson(267, 267)}
-    first, label = pairs[0]
-    pairs[0] = (first, "false" if label == "true" else "true")
-    assert metric_for("nlvr").corpus(pairs) == {"consistency": wilson(266, 267)}
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the real NLVR and NLVR2 files are not beside the checkout")
+@pytest.mark.parametrize(
+    ("dataset", "rows", "clusters", "accuracy", "consistency"),
+    [
+        ("nlvr2", 6_982, 1_054, 0.5085935262102549, 0.03865213082259663),
+        ("nlvr", 5_934, 267, 0.5530839231547017, 0.06367041198501873),
+    ],
+)
+def test_all_true_on_the_real_dev_files_as_the_official_scripts_score_it(
+    dataset: str, rows: int, clusters: int, accuracy: float, consistency: float
+) -> None:
+    data = list(open_dataset(dataset, SHARED, "dev", pictures=dataset == "nlvr"))
+    metric = metric_for(dataset)
+    assert (len(data), len({one.cluster for one in data})) == (rows, clusters)
+    assert sum(metric.score(one, "true") or 0.0 for one in data) / rows == accuracy
+    assert value(corpus(metric, [(one, "true") for one in data])["consistency"]) == consistency
 
 
 @pytest.mark.parametrize(

@@ -2,40 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 from ...core.errors import UnknownNameError
-from .base import BaseMetric, Metric, Tally
+from .base import ExactMatch, Metric, Tally
 from .gqa import GQA_VARIANTS, Choices, GQAMetric
-from .statements import COVRMetric, NLVR2Metric, NLVRMetric
+from .statements import COVR_VARIANTS, TRUTH_VARIANTS, GroupMetric
 from .vqa import OKVQA_VARIANTS, VQAV2_VARIANTS, VQAMetric
 
-__all__ = ["VARIANTS", "BaseMetric", "Metric", "Tally", "metric_for"]
+__all__ = ["VARIANTS", "Metric", "Tally", "metric_for"]
 
-_TRUTH = ("", "release")
-VARIANTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "gqa": tuple(GQA_VARIANTS),
-        "covr": _TRUTH,
-        "nlvr2": _TRUTH,
-        "nlvr": _TRUTH,
-        "vqav2": tuple(VQAV2_VARIANTS),
-        "okvqa": tuple(OKVQA_VARIANTS),
-    }
-)
+_METRICS: dict[str, tuple[Callable[..., Metric], Mapping[str, Any]]] = {
+    "gqa": (GQAMetric, GQA_VARIANTS),
+    "covr": (partial(ExactMatch, variants=COVR_VARIANTS), COVR_VARIANTS),
+    "nlvr2": (partial(GroupMetric, variants=TRUTH_VARIANTS), TRUTH_VARIANTS),
+    "nlvr": (partial(GroupMetric, variants=TRUTH_VARIANTS), TRUTH_VARIANTS),
+    "vqav2": (partial(VQAMetric, variants=VQAV2_VARIANTS), VQAV2_VARIANTS),
+    "okvqa": (partial(VQAMetric, variants=OKVQA_VARIANTS), OKVQA_VARIANTS),
+}
+VARIANTS: Mapping[str, tuple[str, ...]] = MappingProxyType({name: tuple(all) for name, (_, all) in _METRICS.items()})
 """Variants by data set; the empty one is the default, and "release" scores as the paper's release does."""
 
 
-def metric_for(dataset: str, variant: str = "", *, choices: Choices | Path | None = None) -> Metric:
+def metric_for(dataset: str, variant: str = "", *, choices: Choices | None = None) -> Metric:
     """Returns the metric of a data set.
 
     Args:
         dataset: a name in ``VARIANTS``.
         variant: one of its variants.
-        choices: for GQA, the file of valid and plausible answers, or a function that yields what it holds; there is
-            one for train and val.
+        choices: for GQA, yields what the file of valid and plausible answers holds; there is one for train and val.
 
     Raises:
         UnknownNameError: no such data set or variant.
@@ -45,8 +43,5 @@ def metric_for(dataset: str, variant: str = "", *, choices: Choices | Path | Non
     if variant not in VARIANTS[dataset]:
         known = ", ".join(name or '""' for name in VARIANTS[dataset])
         raise UnknownNameError(f"The metric of {dataset} has no variant {variant!r}.", hint=f"Known: {known}.")
-    if dataset == "gqa":
-        return GQAMetric(variant, choices=choices)
-    if dataset in ("vqav2", "okvqa"):
-        return VQAMetric(variant, VQAV2_VARIANTS if dataset == "vqav2" else OKVQA_VARIANTS)
-    return {"covr": COVRMetric, "nlvr2": NLVR2Metric, "nlvr": NLVRMetric}[dataset](variant)
+    make = _METRICS[dataset][0]
+    return make(variant, choices=choices) if dataset == "gqa" else make(variant)

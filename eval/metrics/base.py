@@ -1,18 +1,21 @@
-"""What every metric can do, and the two steps all of them share: score one answer, tally a whole run."""
+"""What every metric can do: score one answer, and tally a whole run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Protocol, TypeAlias
 
 from ..statistics import Interval
 from ..task import Example
 
-__all__ = ["BaseMetric", "ExactMatch", "Figure", "Metric", "Tally"]
+__all__ = ["ExactMatch", "Figure", "Metric", "Readings", "Tally"]
 
 Figure: TypeAlias = Interval | float | None
 """About a whole run: a share with its interval, another number, or None where an input of it is missing."""
+Readings: TypeAlias = Mapping[str, tuple[str, Callable[[str], str], Callable[[str], str]]]
+"""Variant of exact match to its name, how a prediction is read, and how an accepted answer is."""
 
 
 class Tally(Protocol):
@@ -23,58 +26,27 @@ class Tally(Protocol):
         ...
 
     def result(self) -> dict[str, Figure]:
-        """Returns the figures so far."""
-        ...
-
-
-class Metric(Protocol):
-    """How a data set is scored."""
-
-    @property
-    def name(self) -> str:
-        """What a report prints, such as ``VQA accuracy (official 2021)``."""
-        ...
-
-    @property
-    def reasons(self) -> Mapping[str, str]:
-        """Why a figure of :meth:`corpus` may be None, by its name."""
-        ...
-
-    @property
-    def answers(self) -> int:
-        """Accepted answers that a question needs to be scored as the name says; with fewer, by exact match."""
-        ...
-
-    def score(self, example: Example, prediction: str) -> float | None:
-        """Returns 0 to 1; None where the split hides the answer."""
-        ...
-
-    def tally(self) -> Tally:
-        """Returns a new tally, for runs that are read once."""
-        ...
-
-    def corpus(self, pairs: Iterable[tuple[Example, str]]) -> dict[str, Figure]:
-        """Returns the figures about a whole run, such as consistency."""
+        """Returns the figures so far, such as consistency."""
         ...
 
 
 class _Nothing:
-    """The tally of a metric without such figures."""
-
     def add(self, example: Example, prediction: str) -> None:
-        """Does nothing."""
+        pass
 
     def result(self) -> dict[str, Figure]:
-        """Returns nothing."""
         return {}
 
 
-class BaseMetric:
-    """A metric without figures about the whole run; a subclass adds ``name`` and :meth:`agreement`."""
+class Metric(ABC):
+    """How a data set is scored."""
 
-    name: str = ""
-    answers: int = 1
+    name: str
+    """What a report prints, such as ``VQA accuracy (official 2021)``."""
     reasons: Mapping[str, str] = MappingProxyType({})
+    """Why a figure of a tally may be None, by its name."""
+    answers: int = 1
+    """Accepted answers that a question needs to be scored as the name says; with fewer, by exact match."""
 
     def score(self, example: Example, prediction: str) -> float | None:
         """Returns 0 to 1; None where the split hides the answer. An empty prediction is wrong in every variant."""
@@ -82,32 +54,20 @@ class BaseMetric:
             return None
         return self.agreement(example, prediction) if prediction.strip() else 0.0
 
+    @abstractmethod
     def agreement(self, example: Example, prediction: str) -> float:
         """Returns 0 to 1 for a prediction that says something, about an example with accepted answers."""
-        raise NotImplementedError
 
     def tally(self) -> Tally:
         """Returns a new tally."""
         return _Nothing()
 
-    def corpus(self, pairs: Iterable[tuple[Example, str]]) -> dict[str, Figure]:
-        """Returns the figures about a whole run."""
-        tally = self.tally()
-        for example, prediction in pairs:
-            tally.add(example, prediction)
-        return tally.result()
 
+class ExactMatch(Metric):
+    """1 where the prediction is one of the accepted answers, 0 elsewhere."""
 
-class ExactMatch(BaseMetric):
-    """1 where the prediction is one of the accepted answers, 0 elsewhere; subclasses say how each is read."""
-
-    def prediction(self, found: str) -> str:
-        """Returns a prediction as it is compared."""
-        return found
-
-    def gold(self, answer: str) -> str:
-        """Returns an accepted answer as it is compared."""
-        return answer
+    def __init__(self, variant: str, variants: Readings) -> None:
+        self.name, self.prediction, self.gold = variants[variant]
 
     def agreement(self, example: Example, prediction: str) -> float:
         """Returns 0 or 1."""

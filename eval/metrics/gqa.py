@@ -7,21 +7,15 @@ it stops, or prints 0 %; here the figure is None and ``reasons`` says why.
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-import numpy as np
-
-from ..datasets.files import Located
-from ..datasets.json_stream import stream_records
 from ..statistics import Interval, mean
 from ..task import Example
 from . import text
-from .base import ExactMatch, Figure
+from .base import ExactMatch, Figure, Readings
 
 __all__ = ["GQA_VARIANTS", "Choices", "GQAMetric"]
 
@@ -30,15 +24,15 @@ def _plain(answer: str) -> str:
     return answer.strip().rstrip(".").lower()
 
 
-GQA_VARIANTS: Mapping[str, tuple[str, Callable[[str], str], Callable[[str], str]]] = MappingProxyType(
+GQA_VARIANTS: Readings = MappingProxyType(
     {
         "": ("exact match", _plain, _plain),
         "official": ("exact match (official: letter by letter)", str, str),
         "lmms": ("exact match (lmms-eval: no case, no punctuation)", text.lmms_exact, text.lmms_exact),
+        # Rewrites the prediction only, so that an answer such as "t-shirt" can never be right.
         "release": ("exact match (paper's release)", text.release, str),
     }
 )
-"""Variant to its name, how a prediction is read, and how an accepted answer is."""
 Choices: TypeAlias = Callable[[], Iterable[tuple[str, Mapping[str, Any]]]]
 """Yields ids of questions with ``{"valid": […], "plausible": […]}``."""
 _COMMON = frozenset(("color", "material", "shape"))
@@ -48,11 +42,9 @@ class GQAMetric(ExactMatch):
     """Exact match on GQA.
 
     Args:
-        variant: one of ``GQA_VARIANTS``. "" lower-cases both sides and drops a final full stop;
-            "official" changes nothing; "lmms" ignores case and punctuation on both sides; "release" rewrites the
-            prediction only, so that an answer such as "t-shirt" can never be right.
-        choices: the file ``val_choices.json`` of GQA's ``eval.zip``, or a function that yields what such files hold;
-            None leaves validity and plausibility out.
+        variant: one of ``GQA_VARIANTS``.
+        choices: yields what ``val_choices.json`` of GQA's ``eval.zip`` holds; None leaves validity and plausibility
+            out.
     """
 
     reasons = MappingProxyType(
@@ -66,35 +58,9 @@ class GQAMetric(ExactMatch):
         }
     )
 
-    def __init__(self, variant: str = "", *, choices: Choices | Path | None = None) -> None:
-        self.name, self._read_prediction, self._read_gold = GQA_VARIANTS[variant]
-        self._choices = choices
-
-    def prediction(self, found: str) -> str:
-        """Returns a prediction as it is compared."""
-        return self._read_prediction(found)
-
-    def gold(self, answer: str) -> str:
-        """Returns the accepted answer as it is compared."""
-        return self._read_gold(answer)
-
-    @property
-    def has_choices(self) -> bool:
-        """Whether validity and plausibility are wanted."""
-        return self._choices is not None
-
-    def choices(self) -> Iterable[tuple[str, Mapping[str, Any]]]:
-        """Yields ids of questions with their valid and plausible answers, reading as it goes.
-
-        Raises:
-            InputError: the file holds something else.
-            SetupError: it cannot be opened.
-        """
-        if self._choices is None:
-            return ()
-        if callable(self._choices):
-            return self._choices()
-        return stream_records(Located(self._choices), keyed=True)
+    def __init__(self, variant: str = "", choices: Choices | None = None) -> None:
+        super().__init__(variant, GQA_VARIANTS)
+        self.choices = choices
 
     def tally(self) -> GQATally:
         """Returns a new tally."""
@@ -102,44 +68,42 @@ class GQAMetric(ExactMatch):
 
 
 class GQATally:
-    """Gathers what GQA's figures need: 17 bytes a question, eight for each entailed one, and answers for choices."""
+    """Gathers what GQA's figures need."""
 
     def __init__(self, metric: GQAMetric) -> None:
         self._metric = metric
-        self._right: tuple[array[int], array[int]] = (array("q"), array("b"))
-        self._entailed, self._lengths, self._sources = array("q"), array("l"), array("q")
-        self._hits, self._clusters = array("b"), array("q")
+        self._right: dict[str, bool] = {}
+        self._hits: list[tuple[bool, str]] = []
+        """Of balanced questions, each with its cluster."""
+        self._entailed: list[tuple[list[str], str]] = []
+        """By a right answer, with its cluster."""
         self._said: dict[str, tuple[str, bool, str]] = {}
+        """Prediction, whether a common attribute is asked for, and the cluster."""
         self._gold: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._found: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
     def add(self, example: Example, prediction: str) -> None:
         """Takes one answered question; questions without a gold answer count towards validity only."""
-        record = example.record
+        record, cluster = example.record, example.cluster or example.id
         balanced = bool(record.get("isBalanced", True))
         found = self._metric.prediction(prediction)
-        if balanced and self._metric.has_choices:
+        if balanced and self._metric.choices is not None:
             common = "Common" in str((record.get("types") or {}).get("detailed", ""))
-            self._said[example.id] = (found, common, example.cluster or example.id)
+            self._said[example.id] = (found, common, cluster)
         score = self._metric.score(example, prediction)
         if score is None:
             return
-        self._right[0].append(hash(example.id))
-        self._right[1].append(int(score))
+        self._right[example.id] = score == 1
         if not balanced:
             return
-        cluster = hash(example.cluster or example.id)
-        self._hits.append(int(score))
-        self._clusters.append(cluster)
+        self._hits.append((score == 1, cluster))
         group = (record.get("groups") or {}).get("global")
         if group is not None:
             self._gold[group][self._metric.gold(example.gold[0])] += 1
             self._found[group][found] += 1
-        others = [hash(id) for id in record.get("entailed") or () if id != example.id]
+        others = [id for id in record.get("entailed") or () if id != example.id]
         if score and others:
-            self._entailed.extend(others)
-            self._lengths.append(len(others))
-            self._sources.append(cluster)
+            self._entailed.append((others, cluster))
 
     def result(self) -> dict[str, Figure]:
         """Returns accuracy on balanced questions, consistency, validity, plausibility and distribution.
@@ -148,7 +112,7 @@ class GQATally:
         """
         validity, plausibility = self._judged()
         return {
-            "balanced": mean(self._hits, clusters=np.asarray(self._clusters)) if self._hits else None,
+            "balanced": _share(self._hits),
             "consistency": self._consistency(),
             "validity": validity,
             "plausibility": plausibility,
@@ -157,40 +121,36 @@ class GQATally:
 
     def _judged(self) -> tuple[Interval | None, Interval | None]:
         """Shares of answers that are valid, and that are plausible; None where any question has no choices."""
-        valid, plausible, clusters = array("b"), array("b"), list[str]()
-        for id, record in self._metric.choices() if self._said else ():
+        valid: list[tuple[bool, str]] = []
+        plausible: list[tuple[bool, str]] = []
+        for id, record in self._metric.choices() if self._metric.choices and self._said else ():
             if id in self._said:
                 found, common, cluster = self._said[id]
-                clusters.append(cluster)
-                valid.append(found in (_COMMON if common else record.get("valid", ())))
-                plausible.append(found in (_COMMON if common else record.get("plausible", ())))
-        if not self._said or len(clusters) < len(self._said):
-            return None, None
-        return mean(valid, clusters=clusters), mean(plausible, clusters=clusters)
+                valid.append((found in (_COMMON if common else record.get("valid", ())), cluster))
+                plausible.append((found in (_COMMON if common else record.get("plausible", ())), cluster))
+        return (_share(valid), _share(plausible)) if len(valid) == len(self._said) else (None, None)
 
     def _consistency(self) -> Interval | None:
         """Mean, over balanced questions answered right that entail others, of the share of those answered right."""
-        if not self._lengths:
-            return None
-        ids, right = (np.frombuffer(part, dtype=kind) for part, kind in zip(self._right, ("i8", "i1"), strict=True))
-        order = np.argsort(ids)
-        ids, right = ids[order], right[order]
-        wanted = np.frombuffer(self._entailed, dtype="i8")
-        places = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
-        if (ids[places] != wanted).any():
-            return None
-        lengths = np.asarray(self._lengths)
-        sums = np.add.reduceat(right[places].astype(np.int64), np.cumsum(lengths) - lengths)
-        return mean(sums / lengths, clusters=np.asarray(self._sources))
+        shares = []
+        for others, cluster in self._entailed:
+            if not all(one in self._right for one in others):
+                return None
+            shares.append((sum(self._right[one] for one in others) / len(others), cluster))
+        return _share(shares)
+
+
+def _share(found: list[tuple[float, str]] | list[tuple[bool, str]]) -> Interval | None:
+    return mean([one for one, _ in found], clusters=[cluster for _, cluster in found]) if found else None
 
 
 def _chi_square(gold: Mapping[str, Counter[str]], found: Mapping[str, Counter[str]]) -> float | None:
     """Chi-square distance of predicted from gold answers, averaged over groups by their size, over 100."""
-    total = sum(sum(answers.values()) for answers in gold.values())
+    total = sum(answers.total() for answers in gold.values())
     if not total:
         return None
     score = 0.0
     for group, answers in gold.items():
         distance = sum((found[group][answer] - count) ** 2 / count for answer, count in answers.items())
-        score += distance * sum(answers.values())
+        score += distance * answers.total()
     return score / total / 100

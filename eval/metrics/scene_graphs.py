@@ -14,7 +14,7 @@ because no graph lists it, unless the graphs are said to be complete.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,26 +38,22 @@ __all__ = [
     "singular",
 ]
 
+_COLORS = """
+red orange yellow green blue purple violet pink brown black white gray silver gold tan beige maroon teal turquoise
+cream blond
+"""
+_BROAD = """
+person player animal pet bird vehicle clothing clothes furniture food fruit vegetable dessert drink plant building
+appliance device toy container utensil
+"""
 FAMILIES: Mapping[str, frozenset[str]] = {
-    "color": frozenset(
-        re.findall(
-            r"\w+",
-            "red orange yellow green blue purple violet pink brown black white gray silver gold tan beige maroon teal "
-            "turquoise cream blond",
-        )
-    ),
+    "color": frozenset(_COLORS.split()),
     "size": frozenset(("small", "medium", "large")),
 }
 """Attributes of which one excludes the others, for want of which a thing cannot be judged."""
 GENERIC = frozenset(("object", "thing", "item"))
 """Nouns that name anything."""
-BROAD = frozenset(
-    re.findall(
-        r"\w+",
-        "person player animal pet bird vehicle clothing clothes furniture food fruit vegetable dessert drink plant "
-        "building appliance device toy container utensil",
-    )
-)
+BROAD = frozenset(_BROAD.split())
 """Nouns for which an object may be meant that the graph calls by a narrower name."""
 
 _SPELLINGS = {"grey": "gray", "golden": "gold", "blonde": "blond", "big": "large", "little": "small", "wood": "wooden"}
@@ -121,7 +117,7 @@ class SceneGraph:
 
     width: int
     height: int
-    objects: Mapping[str, SceneObject]
+    objects: Sequence[SceneObject]
 
 
 class SceneGraphs(dict[str, SceneGraph]):
@@ -140,34 +136,32 @@ class SceneGraphs(dict[str, SceneGraph]):
             InputError: it is not a scene graph.
         """
         try:
-            objects = {str(name): _object(str(name), one) for name, one in record["objects"].items()}
+            objects = [_object(str(name), one) for name, one in record["objects"].items()]
             graph = SceneGraph(int(record["width"]), int(record["height"]), objects)
             if graph.width < 1 or graph.height < 1:
                 raise ValueError("a size")
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise InputError(f"The scene graph of image {key} lacks something: {error!r}.") from None
-        for one in objects.values():
+        for one in objects:
             self.names.add(one.name)
             self.attributes |= one.attributes
             self.relations |= {name for name, _ in one.relations}
         if keep:
             self[key] = graph
 
-    def parse(self, text: str, nouns: Collection[str] = ()) -> ObjectPhrase | None:
-        """Reads ``the large red stars``; None where a word is not in the vocabulary.
-
-        Args:
-            text: lower case, without punctuation.
-            nouns: nouns known besides the names of objects.
-        """
-        words = re.sub(r"^(?:an?|the|any|some)\s+", "", text.strip()).split()
+    def parse(self, text: str) -> ObjectPhrase | None:
+        """Reads ``the large red stars``, in lower case; None where a word is not in the vocabulary."""
+        words = re.sub(r"^(?:an?|the|any|some)\s+", "", text.lower().strip(" ?.")).split()
         for cut in range(len(words)):
             noun = singular(" ".join(words[cut:]))
-            if noun in self.names or noun in nouns or noun in GENERIC:
+            if noun in self.names or noun in GENERIC:
                 attributes = frozenset(map(canonical, words[:cut]))
-                known = all(one in self.attributes or family(one) for one in attributes)
-                return ObjectPhrase(noun, attributes) if known else None
+                return ObjectPhrase(noun, attributes) if all(map(self.knows, attributes)) else None
         return None
+
+    def knows(self, attribute: str) -> bool:
+        """Whether an attribute is one that graphs have."""
+        return attribute in self.attributes or bool(family(attribute))
 
 
 def _object(key: str, record: Mapping[str, Any]) -> SceneObject:

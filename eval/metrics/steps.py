@@ -18,9 +18,9 @@ from typing import Any
 from ..statistics import Interval, mean
 from ..task import Example, Row
 from .scene_graphs import SceneGraphs
-from .truth import Gold, SceneJudge, Truth, gold_of
+from .truth import SceneJudge, Truth
 
-__all__ = ["STEPS", "JudgedStep", "StepJudge", "StepSummary", "image_id", "outcome", "summarize_steps"]
+__all__ = ["STEPS", "JudgedStep", "StepJudge", "StepSummary", "image_id", "summarize_steps"]
 
 STEPS = {"query": "question", "get_pos": "object", "find_matching_image": "phrase"}
 """Primitives whose values are judged, each with the argument that holds its text."""
@@ -48,7 +48,7 @@ class StepSummary:
     failed: int
     """Questions left out because the program failed or nothing was answered."""
     outcomes: Counter[str]
-    """Questions with a judged step, by :func:`outcome`."""
+    """Questions with a judged step, by how the answer came about, such as ``right, a step wrong``."""
     calls: dict[str, int]
     """By primitive."""
     shares: dict[str, Interval]
@@ -75,49 +75,40 @@ class StepJudge:
 
     def steps(self, example: Example, trace: Mapping[str, Any]) -> list[JudgedStep]:
         """Judges the calls of a trace, as :meth:`codevqa.Answer.to_dict` writes them; others are left out."""
-        gold = gold_of(example.record.get("semantic") or ())
         found = []
         for index, call in enumerate(trace.get("calls") or (), 1):
             name = call.get("name")
             if name in STEPS and not call.get("error"):
-                truth = self._truth(example, gold, name, call.get("arguments") or {})
+                truth = self._truth(example, name, call.get("arguments") or {})
                 verdict = (truth.text, truth.holds(call.get("value"))) if truth else ("", None)
                 found.append(JudgedStep(index, name, *verdict))
         return found
 
-    def _truth(self, example: Example, gold: Gold, name: str, arguments: Mapping[str, Any]) -> Truth | None:
+    def _truth(self, example: Example, name: str, arguments: Mapping[str, Any]) -> Truth | None:
         text = str(arguments.get(STEPS[name], ""))
         if name != "find_matching_image":
-            scene = self._scene(example, gold, arguments.get("img"))
+            scene = self._scene(example, arguments.get("img"))
             return None if scene is None else scene.question(text) if name == "query" else scene.position(text)
         shown: defaultdict[bool | None, list[int]] = defaultdict(list)
         for image in arguments.get("images") or ():
-            scene = self._scene(example, gold, image)
+            scene = self._scene(example, image)
             shown[scene.shows(text) if scene else None].append(image["image"] if scene else 0)
         if not shown[True] or not shown[False] or shown[None]:
             return None
         says = " or ".join(f"image {number}" for number in shown[True])
         return Truth(says, lambda value: isinstance(value, Mapping) and value.get("image") in shown[True])
 
-    def _scene(self, example: Example, gold: Gold, reference: Any) -> SceneJudge | None:
+    def _scene(self, example: Example, reference: Any) -> SceneJudge | None:
         number = reference.get("image") if isinstance(reference, Mapping) else None
         if not isinstance(number, int) or not 1 <= number <= len(example.images):
             return None
         graph = self.graphs.get(image_id(example.images[number - 1].name))
-        return SceneJudge(graph, self.graphs, gold, self.complete) if graph else None
+        return SceneJudge(graph, self.graphs, self.complete) if graph else None
 
 
 def image_id(name: str) -> str:
     """Returns the id of a picture, its file's name without the ending; empty for a part of a picture."""
     return "" if "@" in name else PurePath(name).stem
-
-
-def outcome(right: bool, steps: Iterable[JudgedStep]) -> str | None:
-    """Returns how an answer came about, such as ``right, a step wrong``; None where no step could be judged."""
-    verdicts = [step.right for step in steps if step.right is not None]
-    if not verdicts:
-        return None
-    return f"{'right' if right else 'wrong'}, {'steps right' if all(verdicts) else 'a step wrong'}"
 
 
 def summarize_steps(judge: StepJudge, answered: Iterable[tuple[Example, Row, bool | None]]) -> StepSummary:
@@ -138,16 +129,17 @@ def summarize_steps(judge: StepJudge, answered: Iterable[tuple[Example, Row, boo
             continue
         questions += 1
         cluster = example.cluster or example.id
-        steps = judge.steps(example, row.trace)
-        for step in steps:
+        known = []
+        for step in judge.steps(example, row.trace):
             calls[step.name] += 1
             if step.right is not None:
+                known.append(step.right)
                 verdicts[step.name].append((step.right, cluster))
                 verdicts["all"].append((step.right, cluster))
-        if (found := outcome(right, steps)) is not None:
-            outcomes[found] += 1
+        if known:
+            outcomes[f"{'right' if right else 'wrong'}, {'steps right' if all(known) else 'a step wrong'}"] += 1
             if right:
-                verdicts["wrong reason"].append((found == "right, a step wrong", cluster))
+                verdicts["wrong reason"].append((not all(known), cluster))
     shares = {
         name: mean([right for right, _ in found], clusters=[cluster for _, cluster in found])
         for name, found in verdicts.items()

@@ -4,17 +4,15 @@ Judged: whether something is there; its color or size; whether it has an attribu
 what the red object is; whether two things stand in a relation; where something is; which picture shows it. The truth
 is told before the value is looked at, so that what can be judged never depends on what was answered.
 
-It rests on names, attributes, relations and boxes of the graph, and on two things that GQA's own program of the
-question says: which objects a noun stands for (``select: clothing (693480)``, where the graph has a suit), and that
-there is none (``select: horse (-)``). Everything else is unknown: in graphs made by people, what is not listed may
-still be there. ``complete`` says that the graphs list everything; then they also tell absence and number.
+In graphs made by people, what is not listed may still be there, and is unknown. ``complete`` says that the graphs list
+everything; then they also tell absence and number.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Any
 
 from .scene_graphs import (
@@ -26,12 +24,11 @@ from .scene_graphs import (
     SceneGraphs,
     SceneObject,
     canonical,
-    family,
     singular,
 )
 from .text import NUMBERS
 
-__all__ = ["GRID", "Gold", "SceneJudge", "Truth", "gold_of"]
+__all__ = ["SceneJudge", "Truth"]
 
 GRID = 24
 """Positions count in patches of a 24x24 grid, y upwards."""
@@ -52,46 +49,12 @@ class Truth:
 
 
 @dataclass(frozen=True)
-class Gold:
-    """What the data set's own program says about nouns."""
-
-    ids: Mapping[str, Collection[str]] = field(default_factory=dict)
-    """Objects that a noun certainly stands for."""
-    absent: frozenset[ObjectPhrase] = frozenset()
-    """What the program looks for in vain."""
-
-
-def gold_of(semantic: Iterable[Mapping[str, Any]]) -> Gold:
-    """Reads GQA's functional program: steps, each with ``operation``, ``argument`` and ``dependencies``."""
-    steps = [one for one in semantic if isinstance(one, Mapping)]
-    ids: dict[str, set[str]] = {}
-    absent: set[ObjectPhrase] = set()
-    for place, step in enumerate(steps):
-        found = re.fullmatch(r"([^(]+?)\s*\(([^()]*)\)", str(step.get("argument", "")).strip())
-        if found is None or step.get("operation") not in ("select", "relate"):
-            continue
-        noun = singular(found[1].split(",")[0].strip().lower())
-        if found[2].strip() != "-":
-            ids.setdefault(noun, set()).update(part.strip() for part in found[2].split(","))
-        elif step["operation"] == "select":
-            last, attributes = place, set()
-            for at, after in enumerate(steps):
-                if after.get("dependencies") == [last] and str(after.get("operation")).startswith("filter"):
-                    attributes.add(canonical(str(after.get("argument")).lower()))
-                    last = at
-            if all(map(str.isalpha, attributes)):  # unlike not(white)
-                absent.add(ObjectPhrase(noun, frozenset(attributes)))
-    return Gold(ids, frozenset(absent))
-
-
-@dataclass(frozen=True)
 class SceneJudge:
     """One picture's graph with what is needed to read questions about it."""
 
     graph: SceneGraph
     words: SceneGraphs
     """Whose vocabulary is meant."""
-    gold: Gold = Gold()
     complete: bool = False
 
     def question(self, text: str) -> Truth | None:
@@ -105,8 +68,8 @@ class SceneJudge:
 
     def position(self, text: str) -> Truth | None:
         """Returns where something is: inside its box, or within a patch of it."""
-        phrase = self._phrase(text)
-        if phrase is None or self._vague(phrase) or self.present(phrase) is not True:
+        phrase = self.words.parse(text)
+        if phrase is None or self._vague(phrase) or not self.shows(text):
             return None
         across, up = GRID / self.graph.width, GRID / self.graph.height
         grown = [
@@ -124,59 +87,47 @@ class SceneJudge:
 
     def shows(self, text: str) -> bool | None:
         """Whether what a phrase describes is in the picture; None where the graph does not tell."""
-        phrase = self._phrase(text)
-        return None if phrase is None else self.present(phrase)
-
-    def present(self, phrase: ObjectPhrase) -> bool | None:
-        """Whether what a phrase describes is there; None where the graph does not tell."""
-        fitting = [fits for _, fits in self._called(phrase)]
+        phrase = self.words.parse(text)
+        fitting = [] if phrase is None else [fits for _, fits in self._called(phrase)]
         if True in fitting:
             return True
-        known = phrase in self.gold.absent or (self._lists(phrase) and None not in fitting)
-        return False if known else None
+        return False if phrase and self._lists(phrase) and None not in fitting else None
 
     # -- one kind of question each ------------------------------------------------------------------------------------
 
-    def exists(self, what: str) -> Truth | None:
-        """Is there a red star?"""
+    def _exists(self, what: str) -> Truth | None:
         return _yes_no(self.shows(what))
 
-    def attribute(self, kind: str, what: str) -> Truth | None:
-        """What color is the star?"""
+    def _attribute(self, kind: str, what: str) -> Truth | None:
         return self._shared(what, FAMILIES["color" if kind == "color" else "size"])
 
-    def verify(self, rest: str) -> Truth | None:
-        """Is the star red?"""
+    def _verify(self, rest: str) -> Truth | None:
         what, _, attribute = rest.rpartition(" ")
         shown = {one.shows(canonical(attribute), complete=self.complete) for one in self._named(what)}
-        return _yes_no(shown.pop()) if len(shown) == 1 and self._known(canonical(attribute)) else None
+        return _yes_no(shown.pop()) if len(shown) == 1 and self.words.knows(canonical(attribute)) else None
 
-    def choose(self, rest: str, other: str) -> Truth | None:
-        """Is the star red or blue?"""
+    def _choose(self, rest: str, other: str) -> Truth | None:
         what, _, first = rest.rpartition(" ")
         options = {canonical(first), canonical(other.split()[-1])}
-        found = self._shared(what, options) if all(map(self._known, options)) else None
+        found = self._shared(what, options) if all(map(self.words.knows, options)) else None
         return None if found is None or found.text not in options else found  # it may be both
 
-    def name(self, what: str) -> Truth | None:
-        """What is the red object?"""
-        phrase = self._phrase(what)
+    def _name(self, what: str) -> Truth | None:
+        phrase = self.words.parse(what)
         if phrase is None or phrase.noun not in GENERIC or not self.complete:
             return None
         found = [one.name for one, fits in self._called(phrase) if fits]
         return Truth(found[0], lambda value: singular(" ".join(_words(value))) == found[0]) if len(found) == 1 else None
 
-    def number(self, what: str) -> Truth | None:
-        """How many stars are there?"""
-        phrase = self._phrase(what)
+    def _number(self, what: str) -> Truth | None:
+        phrase = self.words.parse(what)
         if phrase is None or not self._lists(phrase):
             return None
         fitting = [fits for _, fits in self._called(phrase)]
         count = str(fitting.count(True))
         return None if None in fitting else Truth(count, lambda value: _said(value, str.isdecimal) == [count])
 
-    def relation(self, what: str) -> Truth | None:
-        """Is the man to the left of the car?"""
+    def _relation(self, what: str) -> Truth | None:
         for relation in sorted(self.words.relations, key=len, reverse=True):
             one, between, other = what.partition(f" {relation} ")
             firsts, seconds = self._named(one), self._named(other)
@@ -191,22 +142,18 @@ class SceneJudge:
 
     # -- small parts --------------------------------------------------------------------------------------------------
 
-    def _phrase(self, text: str) -> ObjectPhrase | None:
-        nouns = self.gold.ids.keys() | {phrase.noun for phrase in self.gold.absent}
-        return self.words.parse(" ".join(text.lower().strip(" ?.").split()), nouns)
-
     def _called(self, phrase: ObjectPhrase) -> list[tuple[SceneObject, bool | None]]:
         """Objects that the phrase's noun names, each with whether it has the attributes."""
         found: list[tuple[SceneObject, bool | None]] = []
-        for one in self.graph.objects.values():
-            if one.name == phrase.noun or phrase.noun in GENERIC or one.id in self.gold.ids.get(phrase.noun, ()):
+        for one in self.graph.objects:
+            if phrase.noun in GENERIC or one.name == phrase.noun:
                 shown = [one.shows(attribute, complete=self.complete) for attribute in phrase.attributes]
                 found.append((one, False if False in shown else None if None in shown else True))
         return found
 
     def _named(self, text: str) -> list[SceneObject]:
         """Objects that a phrase certainly describes; none where others might be meant."""
-        phrase = self._phrase(text)
+        phrase = self.words.parse(text)
         called = [] if phrase is None or self._vague(phrase) else self._called(phrase)
         return [] if None in [fits for _, fits in called] else [one for one, fits in called if fits]
 
@@ -224,30 +171,25 @@ class SceneJudge:
 
     def _vague(self, phrase: ObjectPhrase) -> bool:
         """Whether more may be meant than the graph calls by the noun."""
-        return not self.complete and (
-            phrase.noun in GENERIC or (phrase.noun in BROAD and phrase.noun not in self.gold.ids)
-        )
+        return not self.complete and phrase.noun in GENERIC | BROAD
 
     def _lists(self, phrase: ObjectPhrase) -> bool:
-        """Whether the graph lists all that the noun names: it may call a suit clothing, or a man a person."""
-        return self.complete and (phrase.noun in self.words.names or phrase.noun in GENERIC or not self.graph.objects)
-
-    def _known(self, attribute: str) -> bool:
-        return attribute in self.words.attributes or bool(family(attribute))
+        """Whether the graph lists all that the noun names."""
+        return self.complete and (phrase.noun in self.words.names or phrase.noun in GENERIC)
 
 
 _PICTURE = "(?:the|this) (?:image|picture|photo|photograph|scene)"
 _QUESTIONS: tuple[tuple[str, Callable[..., Truth | None]], ...] = (
-    (r"(?:(?:is|are) there|(?:can|do) you see) (?P<what>.+)", SceneJudge.exists),
-    (rf"do(?:es)? {_PICTURE} (?:show|contain|have) (?P<what>.+)", SceneJudge.exists),
-    (r"(?:what|which) (?P<kind>color|size) (?:is|are|do|does) (?P<what>the .+?)(?: have)?", SceneJudge.attribute),
-    (r"what(?: is|'s) the (?P<kind>color|size) of (?P<what>the .+)", SceneJudge.attribute),
-    (r"how (?P<kind>big|large) (?:is|are) (?P<what>the .+)", SceneJudge.attribute),
-    (r"(?:is|are) (?P<rest>the .+) or (?P<other>.+)", SceneJudge.choose),
-    (r"(?:is|are) (?P<rest>the .+)", SceneJudge.verify),
-    (r"(?:is|are) (?P<what>the .+)", SceneJudge.relation),
-    (r"what is (?P<what>the .+)", SceneJudge.name),
-    (rf"how many (?P<what>.+?) (?:are(?: there)?|(?:do|can) you see|does {_PICTURE} show)", SceneJudge.number),
+    (r"(?:(?:is|are) there|(?:can|do) you see) (?P<what>.+)", SceneJudge._exists),
+    (rf"do(?:es)? {_PICTURE} (?:show|contain|have) (?P<what>.+)", SceneJudge._exists),
+    (r"(?:what|which) (?P<kind>color|size) (?:is|are|do|does) (?P<what>the .+?)(?: have)?", SceneJudge._attribute),
+    (r"what(?: is|'s) the (?P<kind>color|size) of (?P<what>the .+)", SceneJudge._attribute),
+    (r"how (?P<kind>big|large) (?:is|are) (?P<what>the .+)", SceneJudge._attribute),
+    (r"(?:is|are) (?P<rest>the .+) or (?P<other>.+)", SceneJudge._choose),
+    (r"(?:is|are) (?P<rest>the .+)", SceneJudge._verify),
+    (r"(?:is|are) (?P<what>the .+)", SceneJudge._relation),
+    (r"what is (?P<what>the .+)", SceneJudge._name),
+    (rf"how many (?P<what>.+?) (?:are(?: there)?|(?:do|can) you see|does {_PICTURE} show)", SceneJudge._number),
 )
 
 

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from ..task import Example
 from . import text
-from .base import BaseMetric
+from .base import Metric
 
 __all__ = ["OKVQA_VARIANTS", "VQAV2_VARIANTS", "VQAMetric", "leave_one_out"]
 
@@ -50,16 +50,12 @@ def _lavis(found: str, golds: Sequence[str]) -> tuple[str, Sequence[str]]:
     return text.release(found), golds
 
 
-def _lmms(found: str, golds: Sequence[str]) -> tuple[str, Sequence[str]]:
-    return text.lmms_vqa(found), [text.lmms_vqa(gold) for gold in golds]
-
-
-def _evalai(found: str, golds: Sequence[str]) -> tuple[str, Sequence[str]]:
-    return text.evalai(found), [text.evalai(gold) for gold in golds]
-
-
-def _normalised(found: str, golds: Sequence[str]) -> tuple[str, Sequence[str]]:
+def _prediction(found: str, golds: Sequence[str]) -> tuple[str, Sequence[str]]:
     return text.release(found), golds
+
+
+def _both(rewrite: Callable[[str], str]) -> Reader:
+    return lambda found, golds: (rewrite(found), [rewrite(gold) for gold in golds])
 
 
 @dataclass(frozen=True)
@@ -74,20 +70,20 @@ VQAV2_VARIANTS: Mapping[str, _Variant] = MappingProxyType(
         "": _Variant("VQA accuracy (official 2021, lower-cased)", _lower),
         "official": _Variant("VQA accuracy (official 2021)", _official),
         "lavis": _Variant("VQA accuracy (LAVIS)", _lavis),
-        "lmms": _Variant("VQA accuracy (lmms-eval)", _lmms),
+        "lmms": _Variant("VQA accuracy (lmms-eval)", _both(text.lmms_vqa)),
         "release": _Variant("VQA accuracy (paper's release)", _lavis),
     }
 )
 OKVQA_VARIANTS: Mapping[str, _Variant] = MappingProxyType(
     {
         **VQAV2_VARIANTS,
-        "lmms": _Variant("VQA accuracy (lmms-eval, EvalAI)", _evalai),
-        "stem": _Variant("VQA accuracy (prediction and answers stemmed)", _normalised, stemmed=True),
+        "lmms": _Variant("VQA accuracy (lmms-eval, EvalAI)", _both(text.evalai)),
+        "stem": _Variant("VQA accuracy (prediction and answers stemmed)", _prediction, stemmed=True),
     }
 )
 
 
-class VQAMetric(BaseMetric):
+class VQAMetric(Metric):
     """VQA accuracy; where a question has fewer than ten answers, whether the prediction is one of them.
 
     Args:
@@ -101,7 +97,7 @@ class VQAMetric(BaseMetric):
 
     answers = 10
 
-    def __init__(self, variant: str = "", variants: Mapping[str, _Variant] = VQAV2_VARIANTS) -> None:
+    def __init__(self, variant: str, variants: Mapping[str, _Variant]) -> None:
         chosen = variants[variant]
         self.name = chosen.name
         self._read = chosen.read
