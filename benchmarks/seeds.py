@@ -30,8 +30,8 @@ from codevqa.cli.terminal import Bar
 from codevqa.eval import Store, evaluate, open_dataset
 from codevqa.eval.metrics import metric_for
 from codevqa.eval.report.figures import Summary
+from codevqa.eval.report.reading import pairs_of
 from codevqa.eval.report.summary import summarize
-from codevqa.eval.report.table import pairs_of
 from codevqa.eval.run.choices import engine_for
 from codevqa.eval.statistics import Interval
 from codevqa.eval.task import METHODS, DataSet, Example, Method, Row

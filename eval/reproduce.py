@@ -15,8 +15,8 @@ from ..presets.configuration import Configuration
 from ..prompts import PromptSet, load
 from .report.figures import RunFigures
 from .report.paper import NOTE, reported
-from .report.run_metric import metric_of
-from .report.table import aligned, summary_of
+from .report.reading import metric_of, summary_of
+from .report.table import aligned
 from .report.tables import breakdown, result
 from .run.store import Store
 from .task import DataSet, PictureFile

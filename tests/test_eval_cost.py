@@ -22,8 +22,9 @@ from codevqa.batching.feed import BatchStats, Feed
 from codevqa.batching.model_services import ModelServices
 from codevqa.core.errors import InputError
 from codevqa.eval import Store, evaluate
-from codevqa.eval.report.cost import Price
-from codevqa.eval.report.table import summary_lines, summary_of
+from codevqa.eval.report.figures import Price
+from codevqa.eval.report.reading import summary_of
+from codevqa.eval.report.table import summary_lines
 from codevqa.models.base import GenerationRequest, Models
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 from codevqa.models.turn import Turn

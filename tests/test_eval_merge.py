@@ -13,8 +13,8 @@ from eval_kit import Numbered, asked, fake_engine, timeless
 
 from codevqa.core.errors import InputError
 from codevqa.eval import Store, evaluate
+from codevqa.eval.report.reading import summary_of
 from codevqa.eval.report.report import write
-from codevqa.eval.report.table import summary_of
 from codevqa.eval.run.merge import merge
 from codevqa.eval.task import Row
 

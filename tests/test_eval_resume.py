@@ -18,7 +18,8 @@ from eval_kit import PROGRAM, Numbered, asked, environment, fake_engine, timeles
 from codevqa.core.errors import InputError, ServerError, SetupError
 from codevqa.eval import Store, evaluate
 from codevqa.eval.datasets.files import Located
-from codevqa.eval.report.table import summary_lines, summary_of
+from codevqa.eval.report.reading import summary_of
+from codevqa.eval.report.table import summary_lines
 from codevqa.eval.run.local import LocalAnswerer
 from codevqa.eval.run.provenance import data_hash, engine_info, prompt_hash, run_info
 from codevqa.eval.run.request import EvalRequest

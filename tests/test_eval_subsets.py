@@ -16,7 +16,8 @@ from codevqa.core.errors import InputError
 from codevqa.eval import Store, evaluate, open_dataset
 from codevqa.eval.datasets import Split
 from codevqa.eval.datasets.sample import sample
-from codevqa.eval.report.table import summary_lines, summary_of
+from codevqa.eval.report.reading import summary_of
+from codevqa.eval.report.table import summary_lines
 from codevqa.eval.run.run_info import RunInfo
 from codevqa.eval.task import Example
 

@@ -16,7 +16,7 @@ from PIL import Image
 from codevqa import CodeVQA
 from codevqa.core.errors import InputError, ModelError
 from codevqa.eval import evaluate, open_dataset
-from codevqa.eval.report.table import summary_of
+from codevqa.eval.report.reading import summary_of
 from codevqa.eval.run.selection import look_over
 from codevqa.eval.task import Example, PictureFile
 from codevqa.models.base import GenerationRequest

@@ -19,8 +19,8 @@ from codevqa import CodeVQA
 from codevqa.eval import Store, evaluate
 from codevqa.eval.datasets import open_dataset
 from codevqa.eval.report.paper import DRAWN
+from codevqa.eval.report.reading import summary_of
 from codevqa.eval.report.report import write
-from codevqa.eval.report.table import summary_of
 from codevqa.eval.run.run_info import RunInfo
 from codevqa.eval.run.store import Gone
 from codevqa.eval.task import Held, PictureFile, Row

@@ -117,7 +117,8 @@ def evaluate(
 
 def _failed_share(store: Store) -> float:
     """Prints a run's figures; returns the share of its questions that could not be asked."""
-    from ..eval.report.table import summary_lines, summary_of
+    from ..eval.report.reading import summary_of
+    from ..eval.report.table import summary_lines
 
     with store:
         summary = summary_of(store)

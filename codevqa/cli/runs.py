@@ -40,7 +40,8 @@ def merge(runs: Runs, out: Annotated[Path, Option(help="Folder of the new run.")
 
     Merges shards made with --offset and --limit, and runs with other seeds.
     """
-    from ..eval.report.table import summary_lines, summary_of
+    from ..eval.report.reading import summary_of
+    from ..eval.report.table import summary_lines
     from ..eval.run.merge import merge as pool
     from ..eval.run.store import Store
 
@@ -87,7 +88,7 @@ def report(
 
     The run can be under way. Several runs become one table in one page. The last line printed is the page's path.
     """
-    from ..eval.report.cost import Price
+    from ..eval.report.figures import Price
     from ..eval.report.report import write
     from ..eval.report.table import summary_lines
 

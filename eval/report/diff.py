@@ -15,7 +15,7 @@ from ..run.run_info import RunInfo
 from ..run.store import Store
 from ..statistics import Interval, Paired, compare, mean
 from ..task import Method
-from .clusters import clustered
+from .reading import clustered
 from .view import percent, points, power_text
 
 __all__ = ["ChangedAnswer", "Difference", "compare_runs", "describe"]
@@ -103,7 +103,7 @@ def compare_runs(
         method: which method's answers.
         metric: the metric for both; None takes the first run's.
         keep: how many changed questions of each kind to keep, the first of them.
-        cluster: what goes together, as for :func:`.clusters.clustered`.
+        cluster: what goes together, as for :func:`.reading.clustered`.
 
     Raises:
         InputError: the runs are not on the same data, share no question, or have nothing to cluster by.

@@ -15,7 +15,7 @@ from ..run.store import Store
 from ..statistics import Interval, Paired
 from ..task import Method
 
-__all__ = ["Coverage", "ErrorLine", "Group", "MethodCost", "MethodSummary", "Repeats", "RunFigures", "Summary"]
+__all__ = ["Coverage", "ErrorLine", "Group", "MethodCost", "MethodSummary", "Price", "Repeats", "RunFigures", "Summary"]
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,18 @@ class MethodCost:
     def seconds(self) -> float:
         """Of models and programs, without waiting."""
         return self.model_seconds + self.program_seconds
+
+
+@dataclass(frozen=True)
+class Price:
+    """What a million tokens cost, in whatever currency."""
+
+    prompt: float
+    completion: float
+
+    def of(self, cost: MethodCost) -> float:
+        """Returns the price of one question, on average."""
+        return (cost.prompt_tokens * self.prompt + cost.completion_tokens * self.completion) / 1e6
 
 
 @dataclass(frozen=True)

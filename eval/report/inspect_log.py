@@ -21,7 +21,7 @@ from ..run.run_info import RunInfo
 from ..run.store import Store
 from ..statistics import standard_error
 from ..task import Example, Job, Row
-from .run_metric import metric_of
+from .reading import metric_of
 
 __all__ = ["known_metric", "write"]
 

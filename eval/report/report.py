@@ -21,16 +21,13 @@ from ..datasets.files import Located
 from ..metrics.scene_graphs import find_scene_graphs, load_scene_graphs
 from ..metrics.steps import StepJudge, image_id, summarize_steps
 from ..run.store import Store
-from .clusters import clustered
-from .cost import Price, calls_text, pace_text
 from .diff import Difference, compare_runs
-from .figures import RunFigures
+from .figures import Price, RunFigures
+from .reading import clustered, metric_of, pairs_of
 from .rows import packed
-from .run_metric import metric_of
 from .summary import summarize
-from .table import pairs_of
 from .tables import DETECTABLE, about, breakdown, corpus, result, sentences
-from .view import METHOD_LABELS, detectable, p_text, percent, points
+from .view import METHOD_LABELS, calls_text, detectable, p_text, pace_text, percent, points
 
 __all__ = ["Written", "write"]
 
@@ -65,7 +62,7 @@ def write(
         scene_graphs: the file of scene graphs; None looks for it beside the questions.
         complete: whether the graphs list everything in their pictures.
         price: of tokens; None says nothing of money.
-        cluster: what goes together, as for :func:`.clusters.clustered`; empty as the data set has it.
+        cluster: what goes together, as for :func:`.reading.clustered`; empty as the data set has it.
 
     Raises:
         InputError: something is no run or has no answers yet, or several runs were given without ``out``.

@@ -2,50 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from ..run.pace import Pace
 from ..run.run_info import RunInfo
-from ..run.store import Store
 from ..statistics import Interval
-from ..task import Example, Method, Row
-from .clusters import clustered
-from .cost import cost_lines
+from ..task import Method
 from .figures import MethodSummary, Summary
-from .run_metric import metric_of
-from .summary import joined, summarize
-from .view import power_text
+from .view import calls_text, pace_text, power_text
 
-__all__ = ["aligned", "pairs_of", "summary_lines", "summary_of"]
+__all__ = ["aligned", "summary_lines"]
 
 MOST_ERRORS = 8
 """Types of error that are shown by themselves."""
-
-
-def pairs_of(store: Store, cluster: str = "") -> Iterator[tuple[Example, Mapping[Method, Row]]]:
-    """Yields what :func:`.summary.summarize` takes: each example with its rows, then later repetitions.
-
-    Args:
-        store: the run.
-        cluster: what goes together, as for :func:`.clusters.clustered`.
-    """
-    counts = store.counts()
-    firsts = {method: store.rows(method) for method, repeat in counts if repeat == 0}
-    for example, rows in joined(store.examples(), firsts):
-        yield clustered(example, cluster), rows
-    for method, repeat in counts:
-        if repeat:
-            for example, row in store.pairs(method, repeat):
-                yield clustered(example, cluster), {method: row}
-
-
-def summary_of(store: Store) -> Summary:
-    """Summarises a run with its metric.
-
-    Raises:
-        UnknownNameError: there is no metric for the data set.
-    """
-    return summarize(pairs_of(store), metric_of(store.info))
 
 
 def summary_lines(info: RunInfo, summary: Summary, pace: Pace | None = None) -> list[str]:
@@ -78,7 +47,17 @@ def summary_lines(info: RunInfo, summary: Summary, pace: Pace | None = None) -> 
             lines.append(
                 f"{method} {error.type}  {error.count:,} ({error.share:.1%}), first {error.id}: {error.message}"
             )
-    return [*lines, *cost_lines(summary, pace), str(summary.coverage)]
+    return [*lines, *_cost_lines(summary, pace), str(summary.coverage)]
+
+
+def _cost_lines(summary: Summary, pace: Pace | None) -> Iterator[str]:
+    for method, found in summary.methods.items():
+        if (cost := found.cost) is not None:
+            seconds = f"{cost.seconds:.3f} s (models {cost.model_seconds:.3f}, program {cost.program_seconds:.3f})"
+            tokens = f"{cost.prompt_tokens:,.0f} + {cost.completion_tokens:,.0f} tokens"
+            yield f"{method} cost a question  {seconds}, {tokens}, calls: {calls_text(cost.calls)}"
+    if pace is not None:
+        yield pace_text(pace)
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -5,10 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ..run.pace import Pace
 from ..statistics import Interval, Paired
 from ..task import Method
 
-__all__ = ["METHOD_LABELS", "Table", "detectable", "p_text", "percent", "points", "power_text"]
+__all__ = [
+    "METHOD_LABELS",
+    "Table",
+    "calls_text",
+    "detectable",
+    "p_text",
+    "pace_text",
+    "percent",
+    "points",
+    "power_text",
+]
 
 METHOD_LABELS: Mapping[Method, str] = {"codevqa": "CodeVQA", "pnpvqa": "PnP-VQA"}
 """What a reader sees of a method."""
@@ -64,3 +75,17 @@ def power_text(paired: Paired) -> str:
         f"a gain of 1 point needs {one[0]:,} questions in {one[1]:,} clusters like these, "
         f"2 points {two[0]:,} in {two[1]:,}"
     )
+
+
+def calls_text(calls: Mapping[str, float]) -> str:
+    """Writes ``caption 11.1, match 1.5``: model calls a question."""
+    return ", ".join(f"{kind} {count:,.1f}" for kind, count in calls.items())
+
+
+def pace_text(pace: Pace) -> str:
+    """Writes how fast a run went, and the most memory it took."""
+    parts = [f"{pace.rate:.2f} questions a second"] if pace.rate is not None else []
+    for name, peak in (("memory", pace.peak_bytes), ("GPU memory", pace.peak_gpu_bytes)):
+        if peak is not None:
+            parts.append(f"{peak / 2**30:.2f} GiB of {name} at most")
+    return ", ".join(parts)
