@@ -38,7 +38,8 @@ from codevqa.engine.answer_text import answer_text
 from codevqa.models.base import Completion, GenerationRequest, LanguageModel
 from codevqa.models.blip.checkpoint import Checkpoint, load_checkpoint
 from codevqa.models.retrieval import ExampleIndex
-from codevqa.presets.assembly import load, prompt_sets, quiet_libraries, resolve
+from codevqa.presets.assembly import load, prompt_sets, quiet_libraries
+from codevqa.presets.checkpoints import resolve
 from codevqa.presets.presets import preset
 from codevqa.primitives.kinds import Image
 from codevqa.primitives.pnpvqa import draw_patches, render_reading

@@ -11,9 +11,7 @@ Nothing heavy is imported before it is needed.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
-
-from .core.answer import AnswerPages, draw_with
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .batching.call_cache import Memory
@@ -70,9 +68,6 @@ __all__ = [
     "WriterSettings",
     "primitive",
 ]
-
-
-draw_with(lambda: cast(AnswerPages, import_module(".pages.answer_page", __name__)))
 
 
 def __getattr__(name: str) -> Any:

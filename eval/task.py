@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
 from PIL import Image
+from pydantic import TypeAdapter
 
 from ..core.errors import ImageError, ModelError, ModelNotFoundError, ServerError, SetupError, UnknownNameError
 from ..core.images import ImageSource, load_picture
-from ..core.kind_check import check_kind
 from ..core.trace import Cost, Form, Method
 
 __all__ = ["METHODS", "UNASKED", "DataSet", "EvalImage", "Example", "Held", "Job", "Method", "PictureFile", "Row"]
@@ -27,6 +27,7 @@ UNASKED = frozenset(
 )
 """Types of error that say that a question could not be asked: its picture, a model or a server was not to be had. What
 is wrong with a question, a program, or what a model said, is an answer's."""
+_COST = TypeAdapter(Cost)
 METHODS: tuple[Method, ...] = ("codevqa", "pnpvqa")
 Job: TypeAlias = tuple[Method, int]
 """A method and the number of a repetition."""
@@ -180,14 +181,12 @@ class Row:
         """What the answer cost by itself; None where that is not known, as in rows from before it was reckoned.
 
         Raises:
-            TypeError: what was kept is no cost.
+            ValueError: what was kept is no cost.
         """
         kept = self.trace.get("cost")
         if kept is None:
             return None
-        cost = Cost(**kept)
-        check_kind(cost, Cost, "cost")
-        return cost
+        return _COST.validate_python(kept)
 
     @property
     def unasked(self) -> bool:

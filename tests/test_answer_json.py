@@ -8,9 +8,9 @@ import math
 from typing import Any
 
 import pytest
+from answer_kit import digest
 
 from codevqa.core.answer import Answer
-from codevqa.core.answer_json import digest
 from codevqa.core.errors import ErrorRecord, InputError
 from codevqa.core.trace import Call, Cost, DomainWarning, Evidence, ImageRef, Program, Trace
 

@@ -28,7 +28,7 @@ from codevqa.models.blip.plain import PlainCaptionDecoder
 from codevqa.models.blip.sampling import draw, numbers_of
 from codevqa.models.options import CaptionerOptions
 from codevqa.models.seeded_numbers import seeded_numbers
-from codevqa.presets.assembly import resolve
+from codevqa.presets.checkpoints import resolve
 from codevqa.presets.presets import preset
 
 PICTURES = [noise_picture(seed) for seed in range(4)]

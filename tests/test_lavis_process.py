@@ -26,7 +26,8 @@ from codevqa.models.lavis import environment
 from codevqa.models.lavis.frames import FrameError, read_frame, write_frame
 from codevqa.models.lavis.parts import LavisMatcher
 from codevqa.models.lavis.process import LavisProcess
-from codevqa.presets.assembly import LOADERS, load, missing
+from codevqa.presets.assembly import load
+from codevqa.presets.checkpoints import missing
 
 SCRIPT = """
 import os, sys, time
@@ -152,8 +153,8 @@ def test_it_ends_with_the_engine_it_was_loaded_for(script: Path, monkeypatch: py
         made.append(LavisProcess(Path(sys.executable), script, {"name": name}, limit=60))
         return LavisMatcher(made[0], name, average="words")
 
-    monkeypatch.setitem(LOADERS["matcher"], "stand-in", matcher)
-    with CodeVQA.from_preset("mini", matcher=f"stand-in:{script}"):
+    monkeypatch.setattr(LavisMatcher, "from_pretrained", matcher)
+    with CodeVQA.from_preset("mini", matcher=f"lavis:{script}"):
         pid = made[0].pid
         assert Path(f"/proc/{pid}").exists()
     assert gone(pid)

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from answer_kit import digest
 from PIL import Image as PILImage
 
 from codevqa import Answer, CodeVQA, Models, QuerySettings, Question, Settings, Writer, WriterSettings
-from codevqa.core.answer_json import digest
 from codevqa.core.errors import InputError, ModelError, ReplayMissError, ServerError, SetupError
 from codevqa.core.images import load_picture
 from codevqa.eval.run.calls import CallStore
@@ -107,7 +107,7 @@ def test_a_replay_imports_no_model_library(run: Recorded) -> None:
     code = """
 import json, sys
 from codevqa import Question
-from codevqa.core.answer_json import digest
+from answer_kit import digest
 from codevqa.eval.run.record import replay_engine
 if __name__ == "__main__":
     folder, questions = sys.argv[1], [Question(images, text) for images, text in json.loads(sys.argv[2])]
@@ -117,7 +117,11 @@ if __name__ == "__main__":
     print(json.dumps([found, sorted(heavy)]))
 """
     asked = json.dumps([[one.images, one.text] for one in run.questions])
-    done = subprocess.run([sys.executable, "-c", code, str(run.folder), asked], capture_output=True, text=True)
+    command, env = (
+        [sys.executable, "-c", code, str(run.folder), asked],
+        {**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+    )
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == [digests(run.answers)["codevqa"], []]
 

@@ -23,7 +23,7 @@ from codevqa.models.base import MatchRequest
 from codevqa.models.blip import BlipMatcher
 from codevqa.models.blip.lavis_names import _VOCABULARY, convert_lavis
 from codevqa.models.web_checkpoint import WebCheckpoint
-from codevqa.presets.assembly import missing
+from codevqa.presets.checkpoints import missing
 
 BYTES = bytes(range(256)) * 2000
 

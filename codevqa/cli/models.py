@@ -25,7 +25,7 @@ def config(choice: Chosen) -> None:
 
 def config_lines(configuration: Configuration) -> Iterator[str]:
     """Yields the lines of a configuration as TOML; keys and passwords are named and not shown."""
-    from ..presets.assembly import LOADERS, options_of
+    from ..presets.back_ends import LOADERS, options_of
     from ..presets.configuration import public
     from ..presets.fields import flat, written
 
@@ -41,7 +41,7 @@ def config_lines(configuration: Configuration) -> Iterator[str]:
     for role, spec in configuration.parts.items():
         given = configuration.options.get(role, {})
         shown = {name: value for name, value in public(given).items() if value == given[name]}
-        known = options_of(role, spec) or {}
+        known = options_of(role, spec)
         yield from _table(role, {"spec": spec, **shown}, {f"{role}.spec": origins[role], **origins})
         if hidden := ", ".join(name for name in given if name not in shown):
             yield f"# given, and not shown: {hidden}"
@@ -115,7 +115,7 @@ def download(
 
     Keeps files that are already here, and checks new ones against the hub's hashes.
     """
-    from ..presets.assembly import missing
+    from ..presets.checkpoints import missing
     from ..presets.fetching import amount, bring, plan, room
 
     choice = chosen(preset, config, sets=sets, language_model=language_model)

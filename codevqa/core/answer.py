@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from .answer_json import decode, encode
-from .errors import ErrorRecord, SetupError
+from .answer_json import Attempt, FullAnswer, dump, read
+from .errors import ErrorRecord
 from .given_files import json_errors
 from .trace import Cost, DomainWarning, Method, Plain, Program, Trace
 
 if TYPE_CHECKING:
     from .images import ImageSource
 
-__all__ = ["Answer", "AnswerPages", "draw_with"]
+__all__ = ["Answer"]
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,26 @@ class Answer:
             evidence: True gives everything, for :meth:`from_dict` to take back. False gives the keys that the command
                 line prints, without captions, maps and prompts, which are long; it cannot be taken back.
         """
-        return encode(self, evidence=evidence)
+        full = FullAnswer(
+            question=self.question,
+            answer=self.text,
+            program=self.program.source if self.program else None,
+            calls=self.trace.calls,
+            fallback=self.fallback,
+            error=self.error,
+            warnings=self.warnings,
+            seconds=self.seconds,
+            models=self.models,
+            tokens=self.tokens,
+            cost=self.cost,
+            method=self.method,
+            value=self.value,
+            written=self.program,
+            printed=self.trace.printed,
+            attempts=tuple(Attempt(*one) for one in self.trace.attempts),
+            baseline=self.trace.baseline,
+        )
+        return dump(full, evidence=evidence)
 
     def to_json(self, *, evidence: bool = True) -> str:
         """Returns :meth:`to_dict` as one line of JSON."""
@@ -84,7 +104,23 @@ class Answer:
         Raises:
             InputError: it was written without evidence, or is no answer.
         """
-        return decode(data, cls)
+        full = read(data)
+        attempts = tuple((one.program, one.error) for one in full.attempts)
+        return cls(
+            question=full.question,
+            text=full.answer,
+            program=full.written,
+            trace=Trace(full.calls, full.printed, attempts, full.baseline),
+            value=full.value,
+            method=full.method,
+            fallback=full.fallback,
+            error=full.error,
+            seconds=full.seconds,
+            models=full.models,
+            tokens=full.tokens,
+            cost=full.cost,
+            warnings=full.warnings,
+        )
 
     @classmethod
     def from_json(cls, text: str) -> Answer:
@@ -115,31 +151,8 @@ class Answer:
 
     def _repr_html_(self) -> str:
         """Shows the answer in a notebook; without pictures where they cannot be read any more."""
-        return _pages().fragment(self)
+        return str(_pages().fragment(self))
 
 
-class AnswerPages(Protocol):
-    """Draws answers: :mod:`codevqa.pages.answer_page`, which stands above this module and so is handed in."""
-
-    def save(
-        self, answer: Answer, path: str | os.PathLike[str], images: ImageSource | Sequence[ImageSource] | None = None
-    ) -> None:
-        """Writes an answer's page."""
-        ...
-
-    def fragment(self, answer: Answer) -> str:
-        """Returns what a notebook shows of an answer."""
-        ...
-
-
-def draw_with(pages: Callable[[], AnswerPages]) -> None:
-    """Says what draws answers; it is loaded at the first of them."""
-    global _pages
-    _pages = pages
-
-
-def _nothing_draws() -> AnswerPages:
-    raise SetupError("Nothing draws answers here.", hint="Import codevqa.")
-
-
-_pages: Callable[[], AnswerPages] = _nothing_draws
+def _pages() -> Any:
+    return import_module("..pages.answer_page", __package__)  # it stands above this module, and imports it

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from numbers import Integral, Real
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from .errors import InputError
+from pydantic import Field, ModelWrapValidatorHandler, ValidationError, model_validator
+from pydantic.dataclasses import dataclass
+
+from .validation import STRICT, input_error
 from .wording import Wording
 
 __all__ = ["Limits", "PromptForm", "QuerySettings", "Settings", "WriterSettings"]
@@ -17,65 +16,48 @@ PromptForm = Literal["auto", "completion", "chat"]
 """Of prompts: the paper's text to be continued, byte for byte, or the same as turns of a chat; ``auto`` is what suits
 the language model."""
 
-
-class _Range(NamedTuple):
-    """The numbers that a field may have."""
-
-    least: float
-    most: float = math.inf
-    words: str = ""
-
-    @property
-    def wanted(self) -> str:
-        """Says so after "a number"."""
-        return self.words or f" of at least {self.least}"
+_From0 = Annotated[int, Field(ge=0)]
+_From1 = Annotated[int, Field(ge=1)]
+_Seconds = Annotated[float, Field(gt=0)]
 
 
-_FROM_0, _FROM_1 = _Range(0), _Range(1)
-_ANY = _Range(-math.inf, words=" ")
-_ABOVE_0 = _Range(math.nextafter(0, 1), words=" above 0")
-_DOUBT = _Range(0, 0.5, " from 0 to 0.5")  # above it the witness would be sure of both answers
-
-
-def _check(settings: Any, table: str, ranges: Mapping[str, _Range]) -> None:
-    """Checks the numbers of settings.
-
-    Args:
-        settings: the dataclass. A field may be None where that is its default, and is whole unless its default is a
-            float.
-        table: what stands before its fields in configurations, such as ``query.``.
-        ranges: the range of each number.
+@dataclass(frozen=True, config=STRICT)
+class _Table:
+    """Fields that are checked when it is made.
 
     Raises:
-        InputError: a number is out of its range, or is not a number.
+        InputError: a field has a value that it cannot have.
     """
-    for name, allowed in ranges.items():
-        value, usual = getattr(settings, name), settings.__dataclass_fields__[name].default
-        if value is None and usual is None:
-            continue
-        kind = Real if isinstance(usual, float) else Integral
-        number = not isinstance(value, bool) and isinstance(value, kind)
-        if number and -math.inf < value < math.inf and allowed.least <= value <= allowed.most:
-            continue
-        wanted = f"a {'whole ' if kind is Integral else ''}number{allowed.wanted}".strip()
-        raise InputError(f"{table}{name} must be {wanted}{' or none' if usual is None else ''}, not {value!r:.60}.")
+
+    table: ClassVar[str] = ""
+    """What stands before its fields in configurations, such as ``query.``."""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _checked(cls, given: Any, make: ModelWrapValidatorHandler[Self]) -> Self:
+        try:
+            return make(given)
+        except ValidationError as error:
+            raise input_error(error, cls, cls.table) from None
 
 
-@dataclass(frozen=True)
-class QuerySettings:
+@dataclass(frozen=True, config=STRICT)
+class QuerySettings(_Table):
     """Few-shot Plug-and-Play VQA (Tiong et al. 2022; few-shot form: CodeVQA, section 3)."""
 
-    patches: int = 20
+    table: ClassVar[str] = "query."
+
+    patches: _From1 = 20
     """Patches shown to the captioner for one caption, drawn in proportion to relevance."""
-    captions: int | None = None
+    captions: _From1 | None = None
     """Captions read for each image; None takes the prompt set's number (7 for GQA and NLVR2, 3 for COVR)."""
-    max_draws: int | None = None
+    max_draws: _From1 | None = None
     """Captions drawn for an image at most, where many repeat one another; None takes the prompt set's number (100)."""
-    max_tokens: int = 20
+    max_tokens: _From1 = 20
     """Length of an answer in tokens."""
-    knowledge_tokens: int = 10
+    knowledge_tokens: _From1 = 10
     """Length of an answer from knowledge, where no picture is read."""
-    attempts: int = 5
+    attempts: _From1 = 5
     """Readings of one prompt at most, while the answer comes back empty. A program whose question is never answered
     gets an empty text, and goes on."""
     form: PromptForm = "auto"
@@ -89,7 +71,7 @@ class QuerySettings:
     """In-context reading examples: the last of the bank that want the same kind of answer, whose prompts all begin
     alike; the nearest to the user's question for all that its program asks (as the paper's release does); the nearest
     to each thing asked; or always the first of the bank."""
-    shots: int | None = None
+    shots: _From0 | None = None
     """In-context reading examples; None takes the prompt set's number."""
     fit: bool = True
     """Whether an answer is put in the words of its kind: "No, there is none." is no, "four blocks" is 4."""
@@ -99,18 +81,15 @@ class QuerySettings:
     stated: bool = False
     """Whether a number that captions state ("a stack of three books") is taken without asking the reader, who may be
     too small to copy it. Measured on drawn pictures only."""
-    doubt: float = 0.01
+    doubt: Annotated[float, Field(ge=0, le=0.5)] = 0.01
     """The witness is sure where the matcher's probability is below this, or above 1 minus this."""
 
-    def __post_init__(self) -> None:
-        """Checks the numbers."""
-        counts = ("patches", "captions", "max_draws", "max_tokens", "knowledge_tokens", "attempts")
-        _check(self, "query.", {**dict.fromkeys(counts, _FROM_1), "shots": _FROM_0, "doubt": _DOUBT})
 
-
-@dataclass(frozen=True)
-class WriterSettings:
+@dataclass(frozen=True, config=STRICT)
+class WriterSettings(_Table):
     """Program writing."""
+
+    table: ClassVar[str] = "writer."
 
     form: PromptForm = "auto"
     """Form of the program prompt; ``auto`` is a chat where the language model has a chat template."""
@@ -121,13 +100,13 @@ class WriterSettings:
     prompt set's: banks of ours show statements as they stand."""
     selection: Literal["nearest", "random", "fixed"] = "nearest"
     """In-context examples: nearest by sentence embedding, random for each question, or the first of the bank."""
-    shots: int | None = None
+    shots: _From0 | None = None
     """In-context examples; None takes the prompt set's number (12 GQA, 6 COVR and NLVR2)."""
-    most_shots: int | None = None
+    most_shots: _From0 | None = None
     """In-context examples at most where the prompt set says how many: a processor reads each for a second or two."""
-    max_tokens: int = 512
+    max_tokens: _From1 = 512
     """Length of a program in tokens."""
-    repairs: int = 1
+    repairs: _From0 = 1
     """How often a program that fails is shown to the model again, with the line, the error and the values so far."""
     repair_runs: bool = True
     """Whether that goes for programs that fail while they run, or answer another kind of question, too; else only for
@@ -136,42 +115,33 @@ class WriterSettings:
     """Whether an answer is held to the kind that its question wants, and put in that kind's words; and whether the last
     value of a program that names no answer is the answer, marked as mended."""
 
-    def __post_init__(self) -> None:
-        """Checks the numbers."""
-        counts = ("shots", "most_shots", "repairs")
-        _check(self, "writer.", {**dict.fromkeys(counts, _FROM_0), "max_tokens": _FROM_1})
 
-
-@dataclass(frozen=True)
-class Limits:
+@dataclass(frozen=True, config=STRICT)
+class Limits(_Table):
     """What one program may use."""
 
-    seconds: float = 2.0
+    table: ClassVar[str] = "limits."
+
+    seconds: _Seconds = 2.0
     """The program's own computing time; waiting for models does not count."""
-    wall_seconds: float = 120.0
+    wall_seconds: _Seconds = 120.0
     """The run by the clock on the wall, without what it waits for models: many of them may be under way at once."""
-    model_seconds: float = 3600.0
+    model_seconds: _Seconds = 3600.0
     """What all its calls wait for models. Only one that hangs should ever take so long."""
-    memory_bytes: int = 64 << 20
-    calls: int = 200
+    memory_bytes: _From1 = 64 << 20
+    calls: _From0 = 200
     """Calls of primitives."""
-    output_bytes: int = 64 << 10
+    output_bytes: _From0 = 64 << 10
     """What it may print."""
-    source_bytes: int = 64 << 10
-    recursion: int = 200
+    source_bytes: _From1 = 64 << 10
+    recursion: _From1 = 200
     second_wall: bool | Literal["auto"] = "auto"
     """Whether the operating system shuts the worker in as well (SECURITY.md). True fails where it cannot; "auto" goes
     on without there, and says so in the log."""
 
-    def __post_init__(self) -> None:
-        """Checks the numbers."""
-        ranges = dict.fromkeys(("seconds", "wall_seconds", "model_seconds"), _ABOVE_0)
-        ranges |= dict.fromkeys(("memory_bytes", "source_bytes", "recursion"), _FROM_1)
-        _check(self, "limits.", ranges | dict.fromkeys(("calls", "output_bytes"), _FROM_0))
 
-
-@dataclass(frozen=True)
-class Settings:
+@dataclass(frozen=True, config=STRICT)
+class Settings(_Table):
     """Everything about answering that is not a model."""
 
     prompts: str | None = None
@@ -191,15 +161,15 @@ class Settings:
     leaves none, and an empty reading as an empty answer (the released code, which its metric scores as they are)."""
     seed: int = 0
     """Seed of patch and caption sampling and of random example selection."""
-    workers: int = 16
+    workers: _From1 = 16
     """Programs that run at once; also the largest batch a single program's call can join."""
-    batch_wait: float = 0.003
+    batch_wait: Annotated[float, Field(ge=0)] = 0.003
     """Seconds a call waits for others to share its batch, at most: it does not wait where no question under way could
     still make one."""
-    max_batch: int | None = None
+    max_batch: _From1 | None = None
     """Requests in one batch of any model; None lets each model say how many it likes (its ``batch``), 64 where it says
     nothing."""
-    remember: int = 64 << 20
+    remember: _From0 = 64 << 20
     """Bytes of finished model calls that are kept, to answer the same call again; 0 keeps none. Calls that are equal
     and under way at the same time are always made once."""
     ahead: bool = True
@@ -208,10 +178,5 @@ class Settings:
     strict_domain: bool = False
     """Whether a question outside of what the models know is answered "I don't know", and no model asked; where a preset
     declares its domain. Else it is answered, with a warning. A program of the user's always runs."""
-    max_question: int = 1000
+    max_question: _From1 = 1000
     """Longest question, in characters."""
-
-    def __post_init__(self) -> None:
-        """Checks the numbers."""
-        ranges = dict.fromkeys(("workers", "max_batch", "max_question"), _FROM_1)
-        _check(self, "", ranges | {"seed": _ANY, "batch_wait": _FROM_0, "remember": _FROM_0})

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import PlainSerializer, PlainValidator
 
 from .errors import ErrorRecord
 
@@ -20,6 +23,26 @@ Plain: TypeAlias = Any
 """None, bool, int, float, str, :class:`ImageRef`, and lists, tuples and dicts of these."""
 
 
+def number(value: object) -> float:
+    """Returns a number that :func:`json_number` wrote.
+
+    Raises:
+        ValueError: it is of another kind.
+    """
+    if type(value) not in (float, int, str):
+        raise ValueError("this must be a number")
+    read = float(value)  # type: ignore[arg-type]
+    return math.nan if math.isnan(read) else read  # the one NaN that compares as itself inside a tuple
+
+
+def json_number(value: float) -> float | str:
+    """Returns a number as JSON has it, which has no infinities: ``nan``, ``inf`` and ``-inf`` go as text."""
+    return float(value) if math.isfinite(value) else str(value)
+
+
+Number: TypeAlias = Annotated[float, PlainValidator(number), PlainSerializer(json_number)]
+
+
 @dataclass(frozen=True)
 class ImageRef:
     """Stands for the n-th picture of the question wherever plain data is wanted."""
@@ -31,6 +54,18 @@ class ImageRef:
         return f"image {self.index}"
 
 
+def _picture(index: object) -> ImageRef:
+    if type(index) is not int:
+        raise ValueError("a picture must be named by its number")
+    return ImageRef(index)
+
+
+Pictures: TypeAlias = tuple[
+    Annotated[ImageRef, PlainValidator(_picture), PlainSerializer(lambda picture: picture.index)], ...
+]
+"""In JSON they are their numbers."""
+
+
 @dataclass(frozen=True)
 class DomainWarning:
     """Why an answer is not to be relied on: the question lies outside of what the models know."""
@@ -40,7 +75,7 @@ class DomainWarning:
     which keeps no question from being answered."""
     message: str
     """One line, for people."""
-    images: tuple[ImageRef, ...] = ()
+    images: Pictures = ()
     words: tuple[str, ...] = ()
 
 
@@ -69,18 +104,18 @@ class Evidence:
     kind: str
     """What was done: ``pnpvqa``, ``stated`` (captions were read by rule), ``gradcam``, ``itm``, ``itc``, ``detection``,
     ``knowledge`` (no picture was looked at), or a name of the user's."""
-    images: tuple[ImageRef, ...] = ()
+    images: Pictures = ()
     text: str = ""
     """The question or phrase put to the model."""
     captions: tuple[tuple[str, ...], ...] = ()
     """Captions read, one tuple an image."""
-    relevance: tuple[tuple[tuple[float, ...], ...], ...] = ()
+    relevance: tuple[tuple[tuple[Number, ...], ...], ...] = ()
     """GradCAM relevance, one (grid x grid) map an image, top row first."""
     patches: tuple[tuple[tuple[int, ...], ...], ...] = ()
     """Indices of the patches each caption read saw, one tuple of subsets an image."""
-    scores: tuple[float, ...] = ()
+    scores: tuple[Number, ...] = ()
     """One score an image (``itc``), a description (``itm``, the logit of a match) or a box (``detection``)."""
-    position: tuple[float, float] | None = None
+    position: tuple[Number, Number] | None = None
     prompt: str = ""
     """What the reading language model saw."""
     completion: str = ""
@@ -98,7 +133,7 @@ class Call:
     """Argument values by parameter name."""
     value: Plain
     """What it returned; None where it failed."""
-    seconds: float
+    seconds: Number
     """Wall time, waiting for the batch included."""
     line: int | None = None
     """Program line, counted from 1, where it is known."""

@@ -8,7 +8,8 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from ..core.errors import CodeVQAError, ModelNotFoundError
-from ..presets.assembly import missing, whole
+from ..presets.assembly import whole
+from ..presets.checkpoints import missing
 from ..presets.configuration import Configuration, Layer, configure
 from ..presets.presets import PRESETS, preset
 

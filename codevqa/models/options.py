@@ -1,8 +1,4 @@
-"""What the loader of each back end takes besides an id; its signature says what holds where one is left out.
-
-They stand here so that a mistake in a configuration is told, and ``codevqa config`` lists them, before PyTorch is
-imported.
-"""
+"""Options of models that a configuration checks and lists before PyTorch is imported."""
 
 from __future__ import annotations
 
@@ -48,19 +44,6 @@ class CaptionerOptions(_BlipOptions, total=False):
     """Divides the logits before sampling."""
 
 
-class _Place(TypedDict, total=False):
-    device: str | None
-    dtype: str | None
-
-
-class BlipMatcherLoad(MatcherOptions, _Place, total=False):
-    """Of ``BlipMatcher.from_pretrained``."""
-
-
-class BlipCaptionerLoad(CaptionerOptions, _Place, total=False):
-    """Of ``BlipCaptioner.from_pretrained``."""
-
-
 class LavisOptions(TypedDict, total=False):
     """Options of both parts of LAVIS."""
 
@@ -72,49 +55,3 @@ class LavisOptions(TypedDict, total=False):
     """Seconds that eight requests may take, 600 when left out."""
     folder: Path | None
     """Environment with LAVIS; None takes the one of ``codevqa lavis``."""
-
-
-class LavisMatcherLoad(LavisOptions, total=False):
-    """Of ``LavisMatcher.from_pretrained``."""
-
-    block: int
-    average: Average
-
-
-class LavisCaptionerLoad(LavisOptions, total=False):
-    """Of ``LavisCaptioner.from_pretrained``."""
-
-    min_length: int
-    max_length: int
-    top_k: int
-
-
-class TransformersLoad(_Place, total=False):
-    """Of ``TransformersLM.from_pretrained``."""
-
-    max_batch: int | None
-    prefix_cache_bytes: int
-    name: str | None
-    loop: bool
-
-
-class OpenAILoad(TypedDict, total=False):
-    """Of ``OpenAILM``."""
-
-    base_url: str | None
-    api_key: str | None
-    form: Literal["auto", "completion", "chat"]
-    timeout: float
-    max_retries: int
-    concurrency: int
-
-
-class RetrieverLoad(TypedDict):
-    """Of ``SentenceRetriever.from_pretrained``: nothing."""
-
-
-class DetectorLoad(_Place, total=False):
-    """Of ``ZeroShotDetector.from_pretrained``."""
-
-    threshold: float
-    max_batch: int | None

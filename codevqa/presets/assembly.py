@@ -3,92 +3,36 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from importlib import import_module
+from collections.abc import Mapping
 from logging import ERROR, getLogger
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..core.errors import InputError, SetupError, UnknownNameError
+from ..core.errors import SetupError
 from ..core.trace import Form
-from ..models import options
 from ..models.base import LanguageModel, Models
+from ..models.domain import Domain
 from ..models.retrieval import Retriever
 from ..primitives.visual import find_object
 from ..prompts import PromptSet
 from ..prompts import load as load_prompts
 from ..writing.writer import Writer, by_form
-from .checkpoints import hub_id, lies, missing, offline, resolve, shown
+from .back_ends import BackEnd, parse
+from .checkpoints import hub_id, lies, resolve, shown
+from .configuration import Configuration
 from .fetching import fetch
-from .fields import hints
 from .presets import Preset, preset
 
-if TYPE_CHECKING:
-    from ..models.domain import Domain
-    from .configuration import Configuration
-
-__all__ = ["build", "check_server", "load", "missing", "options_of", "prompt_writer", "resolve", "whole"]
-
-
-@dataclass(frozen=True)
-class BackEnd:
-    """What loads a part. Its module is imported when it is needed: ``codevqa --help`` waits for none."""
-
-    target: str
-    """``module:name`` among :mod:`codevqa.models`, called with an id; the part's options are its keyword arguments."""
-    takes: type
-    """A typed dictionary of those arguments."""
-    fixed: Mapping[str, Any] = field(default_factory=dict)
-    """Arguments that the back end chooses itself."""
-    template: str = ""
-    """``module:name`` of what says whether a language model has a chat template; empty where its option ``form``
-    says whether it is talked with."""
-
-    @property
-    def maker(self) -> Callable[..., Any]:
-        """What is called."""
-        return _named(self.target)
-
-    def __call__(self, name: str, **options: Any) -> Any:
-        """Loads a part."""
-        return self.maker(name, **self.fixed, **options)
-
-
-def _named(target: str) -> Callable[..., Any]:
-    module, _, name = target.partition(":")
-    return attrgetter(name)(import_module(f"..models.{module}", __package__))  # type: ignore[no-any-return]
-
-
-LOADERS: Mapping[str, Mapping[str, Callable[..., Any]]] = {
-    "matcher": {
-        "blip": BackEnd("blip:BlipMatcher.from_pretrained", options.BlipMatcherLoad),
-        "lavis": BackEnd("lavis.parts:LavisMatcher.from_pretrained", options.LavisMatcherLoad),
-    },
-    "captioner": {
-        "blip": BackEnd("blip:BlipCaptioner.from_pretrained", options.BlipCaptionerLoad),
-        "lavis": BackEnd("lavis.parts:LavisCaptioner.from_pretrained", options.LavisCaptionerLoad),
-    },
-    "language_model": {
-        "transformers": BackEnd(
-            "causal_lm:TransformersLM.from_pretrained",
-            options.TransformersLoad,
-            template="chat_template:of_tokenizer",
-        ),
-        "transformers-int8": BackEnd(
-            "causal_lm:TransformersLM.from_pretrained",
-            options.TransformersLoad,
-            {"dtype": "int8"},
-            "chat_template:of_tokenizer",
-        ),
-        "openai": BackEnd("openai_lm:OpenAILM", options.OpenAILoad),
-        "openai-chat": BackEnd("openai_lm:OpenAILM", options.OpenAILoad, {"form": "chat"}),
-        "openai-completion": BackEnd("openai_lm:OpenAILM", options.OpenAILoad, {"form": "completion"}),
-    },
-    "retriever": {"sentence": BackEnd("retrieval:SentenceRetriever.from_pretrained", options.RetrieverLoad)},
-    "detector": {"zero-shot": BackEnd("detector:ZeroShotDetector.from_pretrained", options.DetectorLoad)},
-}
-"""Loader by role and back end."""
+__all__ = [
+    "build",
+    "check_server",
+    "domain_of",
+    "load",
+    "names_of",
+    "prompt_sets",
+    "prompt_writer",
+    "quiet_libraries",
+    "whole",
+]
 
 
 def load(role: str, spec: str, **options: Any) -> Any:
@@ -105,54 +49,15 @@ def load(role: str, spec: str, **options: Any) -> Any:
     """
     back_end, name = parse(role, spec)
     fetch([spec])
-    try:
-        with offline():
-            part = LOADERS[role][back_end](_source(spec), **options)
-    except TypeError as error:
-        if "keyword argument" not in str(error):
-            raise
-        raise InputError(f"{back_end} takes other options: {error}.") from None  # a loader that doesn't say which
-    if not back_end.startswith("openai") and "name" not in options:
+    part = back_end.load(_source(spec), **options)
+    if back_end.runs != "server" and "name" not in options:
         part.name = shown(name)
     return part
 
 
 def _source(spec: str) -> str:
-    """Returns what a back end is called with: an id, a folder, or where the revision lies that an id names."""
-    back_end, _, name = spec.partition(":")
-    identity = hub_id(spec)
-    # BLIP splits a revision off itself: what it reads of Salesforce's files depends on whose they are.
-    place = lies(spec) if identity and identity[1] and back_end != "blip" else None
-    return str(place or resolve(name))
-
-
-def parse(role: str, spec: str) -> tuple[str, str]:
-    """Splits ``back end:id``, loading nothing.
-
-    Raises:
-        UnknownNameError: no such role or back end.
-    """
-    if role not in LOADERS:
-        raise UnknownNameError(f"No part {role!r}.", hint=f"There are: {', '.join(LOADERS)}.")
-    back_end, colon, name = spec.partition(":")
-    if not colon or not name or back_end not in LOADERS[role]:
-        shown = ", ".join(f"{one}:ID" for one in LOADERS[role])
-        raise UnknownNameError(f"{spec!r} is no {role.replace('_', ' ')}.", hint=f"Write one of: {shown}.")
-    return back_end, name
-
-
-def options_of(role: str, spec: str) -> Mapping[str, Any] | None:
-    """Returns the options that a part takes, with their annotations; None where its loader doesn't say.
-
-    Imports no back end.
-
-    Raises:
-        UnknownNameError: no such role or back end.
-    """
-    loader = LOADERS[role][parse(role, spec)[0]]
-    if not isinstance(loader, BackEnd):
-        return None
-    return {option: hint for option, hint in hints(loader.takes).items() if option not in loader.fixed}
+    """Returns what a back end is called with: where it lies what came from the hub, which then is not asked again."""
+    return str((lies(spec) if hub_id(spec) else None) or resolve(spec.partition(":")[2]))
 
 
 def build(configuration: Configuration) -> tuple[Writer, Models, Configuration]:
@@ -209,14 +114,11 @@ def _writer(
 def _chats(configuration: Configuration) -> bool:
     """Says whether the language model is one to talk with, as it says itself once it is loaded."""
     spec, given = configuration.parts["language_model"], configuration.options.get("language_model", {})
-    back_end = LOADERS["language_model"][parse("language_model", spec)[0]]
-    template, fixed = (back_end.template, back_end.fixed) if isinstance(back_end, BackEnd) else ("", {})
-    if not template:
-        return bool({"form": "auto", **given, **fixed}["form"] != "completion")
+    back_end, _ = parse("language_model", spec)
+    if not back_end.template:
+        return bool({"form": "auto", **given, **back_end.fixed}["form"] != "completion")
     identity = None if lies(spec) else hub_id(spec)
-    if identity is not None:
-        return bool(_named(template)(*identity))
-    return bool(_named(template)(_source(spec)))
+    return bool(BackEnd.named(back_end.template)(*(identity or [_source(spec)])))
 
 
 def check_server(configuration: Configuration) -> None:
@@ -226,8 +128,8 @@ def check_server(configuration: Configuration) -> None:
         ServerError: it cannot be reached.
         SetupError: no key for OpenAI's own, or an address that cannot be one.
     """
-    spec = configuration.parts.get("language_model", "")
-    if spec.startswith("openai"):
+    spec = configuration.parts.get("language_model")
+    if spec is not None and parse("language_model", spec)[0].runs == "server":
         model = load("language_model", spec, **configuration.options.get("language_model", {}))
         model.check()
         model.close()
@@ -240,8 +142,6 @@ def domain_of(configuration: Configuration) -> Domain | None:
         configuration.parts.get(role) == chosen.parts[role] for role in ("matcher", "captioner")
     ):
         return None
-    from ..models.domain import Domain
-
     return Domain.load(resolve(chosen.domain))
 
 

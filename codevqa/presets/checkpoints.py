@@ -6,14 +6,15 @@ import json
 import math
 import os
 import re
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
-from typing import Any
+
+from huggingface_hub import try_to_load_from_cache
 
 from ..models.lavis import environment
+from ..models.web_checkpoint import WebCheckpoint
+from .back_ends import back_end_of
 
 __all__ = [
     "NOT_HERE",
@@ -25,7 +26,6 @@ __all__ = [
     "loaded",
     "memory",
     "missing",
-    "offline",
     "resolve",
     "shown",
     "size",
@@ -36,8 +36,6 @@ _WEIGHTS = ("model*.safetensors", "pytorch_model*.bin")
 """Weights as back ends look for them; the first kind there is is loaded."""
 _SMALL = (".json", ".txt", ".model", ".jinja")
 _VOCABULARY = ("tokenizer.json", "vocab.*", "*.model")
-_LOADING = threading.Lock()
-"""Held while the libraries are offline: the switch is theirs, and there is one."""
 
 
 def resolve(name: str) -> str:
@@ -59,11 +57,11 @@ def missing(spec: str | None) -> str:
     """
     if spec is None:
         return "yours to choose: --language-model"
-    back_end = spec.partition(":")[0]
-    if back_end.startswith("openai"):
+    runs = back_end_of(spec).runs
+    if runs == "server":
         told = os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL")  # one's own server needs no key
         return "" if told else "OPENAI_API_KEY is not set"
-    if back_end == "lavis":
+    if runs == "lavis":
         return "" if environment.python_of(environment.folder()).is_file() else "needs codevqa lavis install"
     if fetchable(spec):
         return damage(spec) if lies(spec) else NOT_HERE
@@ -89,20 +87,14 @@ def damage(spec: str) -> str:
 
 def fetchable(spec: str) -> bool:
     """Says whether a part's checkpoint comes from the hub or the web."""
-    from ..models.web_checkpoint import WebCheckpoint
-
-    back_end, _, name = spec.partition(":")
-    if back_end.startswith("openai") or back_end == "lavis" or name.startswith("@"):
-        return False  # LAVIS fetches for itself
-    return WebCheckpoint.named(name) or hub_id(spec) is not None
+    name = spec.partition(":")[2]
+    return back_end_of(spec).runs == "here" and (WebCheckpoint.named(name) or hub_id(spec) is not None)
 
 
 def lies(spec: str) -> Path | None:
     """Returns the folder or file of a part's checkpoint, None where it is not here as a whole."""
-    from ..models.web_checkpoint import WebCheckpoint
-
-    back_end, _, name = spec.partition(":")
-    if back_end.startswith("openai") or back_end == "lavis":
+    name = spec.partition(":")[2]
+    if back_end_of(spec).runs != "here":
         return None
     if WebCheckpoint.named(name):
         return WebCheckpoint.at(name).made
@@ -130,38 +122,23 @@ def memory(spec: str, place: Path) -> int:
     weights = _weights(place)
     if any(path.suffix != ".safetensors" for path in weights):
         return sum(path.stat().st_size for path in weights)  # a pickle isn't opened to count
-    return sum(map(_count, weights)) * (1 if spec.startswith("transformers-int8:") else 4)
-
-
-@contextmanager
-def offline() -> Iterator[None]:
-    """Has the libraries load what is here without asking the hub whether it changed, which costs a minute offline."""
-    from huggingface_hub import constants
-
-    with _LOADING:
-        before, constants.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE, True
-        try:
-            yield
-        finally:
-            constants.HF_HUB_OFFLINE = before
+    return sum(_count(path) or 0 for path in weights) * (1 if back_end_of(spec).fixed.get("dtype") == "int8" else 4)
 
 
 def hub_id(spec: str) -> tuple[str, str | None] | None:
     """Returns repository and revision of what the hub has; None for a folder or a file."""
-    back_end, _, name = spec.partition(":")
+    name = spec.partition(":")[2]
     if name.startswith(("@", ".", "/", "~")) or Path(name).exists():
         return None
     named = re.fullmatch(r"(\w[\w.-]*(?:/[\w.-]+)?)(?:@(\S+))?", name)
     if named is None:
         return None
-    before = "sentence-transformers/" if back_end == "sentence" and "/" not in name else ""
-    return before + named[1], named[2]
+    owner = back_end_of(spec).owner
+    return (named[1] if "/" in named[1] or not owner else f"{owner}/{named[1]}"), named[2]
 
 
 def cached(repository: str, file: str, revision: str | None) -> Path | None:
     """Returns where a file of the hub lies, None where it is not here."""
-    from huggingface_hub import try_to_load_from_cache
-
     found = try_to_load_from_cache(repository, file, revision=revision)
     return Path(found) if isinstance(found, str) else None
 
@@ -203,45 +180,32 @@ def _absent(folder: Path) -> list[str]:
     index = f"{'model.safetensors' if weights[0].endswith('.safetensors') else 'pytorch_model.bin'}.index.json"
     try:
         shards = json.loads((folder / index).read_bytes())["weight_map"].values()
-    except (OSError, *_MALFORMED):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return [index]
     return sorted({str(shard) for shard in shards}.difference(weights))
 
 
 def _flaw(file: Path) -> str:
     """Says why a file cannot be whole."""
-    size = file.stat().st_size
     with file.open("rb") as opened:
         if opened.read(64).startswith(b"version https://git-lfs"):
             return "is a pointer of Git LFS and not the file itself. Run git lfs pull in its folder"
-        opened.seek(max(0, size - 64))
+        opened.seek(max(0, file.stat().st_size - 64))
         last = opened.read().rstrip()
-    whole = size > 0
+    whole = bool(last)
     if file.suffix == ".json":
         whole = last.endswith((b"}", b"]"))
     elif file.suffix == ".safetensors":
-        try:
-            whole = size == _tensors(file)[1]
-        except _MALFORMED:
-            whole = False
+        whole = _count(file) is not None
     return "" if whole else "is cut off or damaged. Delete it, and download or copy it again"
 
 
-_MALFORMED = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
-"""What reading JSON of another form raises."""
-_LONGEST_HEADER = 100_000_000
-"""Bytes of a safetensors header, which the format limits so."""
+def _count(file: Path) -> int | None:
+    """Returns how many numbers a safetensors file has; None where it is not whole."""
+    from safetensors import SafetensorError, safe_open
 
-
-def _tensors(file: Path) -> tuple[list[dict[str, Any]], int]:
-    """Returns what a safetensors file says of its tensors, and how many bytes it must have."""
-    with file.open("rb") as opened:
-        length = int.from_bytes(opened.read(8), "little")
-        header = json.loads(opened.read(min(length, _LONGEST_HEADER)))
-    tensors = [one for name, one in header.items() if name != "__metadata__"]
-    return tensors, 8 + length + max((one["data_offsets"][1] for one in tensors), default=0)
-
-
-def _count(file: Path) -> int:
-    """Returns how many numbers a safetensors file has."""
-    return sum(math.prod(one["shape"]) for one in _tensors(file)[0])
+    try:
+        with safe_open(file, "numpy") as tensors:
+            return sum(int(math.prod(tensors.get_slice(name).get_shape())) for name in tensors.keys())  # noqa: SIM118
+    except SafetensorError:
+        return None

@@ -12,16 +12,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 from ..core.errors import InputError
 from ..core.given_files import parse_toml, read_text
 from ..core.settings import Settings
 from ..core.text import shown_address
 from ..prompts import available
-from .assembly import LOADERS, options_of, parse
-from .fields import NONE, changed, fit, flat, hints, nearest, readings
-from .presets import PRESETS, Preset, preset
+from .back_ends import LOADERS, options_of, parse
+from .fields import NONE, changed, flat, nearest, option, setting
+from .presets import PRESETS, preset
 
 __all__ = ["Configuration", "Layer", "configure", "of_part", "public", "read_file"]
 
@@ -107,39 +107,37 @@ def configure(name: str = "mini", layers: Iterable[Layer] = (), *, settings: Set
         name, layers = base or "mini", [first, *layers]
     chosen = preset(name)
     own = f"preset {name}"
-    given = flat(settings or chosen.settings)
-    usual = flat(Settings())
-    values, parts = dict(given), dict(chosen.parts)
-    origins = {one: DEFAULT if given[one] == usual[one] else "given" if settings else own for one in given}
+    usual, values, parts = flat(Settings()), flat(settings or chosen.settings), dict(chosen.parts)
+    origins = {one: DEFAULT if values[one] == usual[one] else "given" if settings else own for one in values}
     origins |= dict.fromkeys(parts, own)
-    kinds, roles = hints(Settings), get_type_hints(Preset)
-    assigned = [(layer, field, value) for layer in layers for field, value in layer.values.items()]
-    options = [one for one in assigned if _is_option(one[1])]
-    for layer, field, value in (one for one in assigned if not _is_option(one[1])):
+    given = [(one, field, value) for one in layers for field, value in one.values.items()]
+    options = [one for one in given if _is_option(one[1])]
+    for layer, field, value in (one for one in given if not _is_option(one[1])):
+        role = field.removesuffix(".spec")
         with _blamed(layer):
-            role = field.removesuffix(".spec")
             if role in LOADERS:
-                _choose(parts, role, fit(role, value, roles.get(role, str | None)))
-                origins[role] = layer.origin
-            elif field in kinds:
-                values[field] = _setting(field, value, kinds[field])
-                origins[field] = layer.origin
+                _choose(parts, role, option(role, value, str | None))
+            elif field in values:
+                values[field] = setting(field, value)
             else:
-                hint = "Give --preset." if field == "preset" else nearest(field, [*kinds, *LOADERS])
+                hint = "Give --preset." if field == "preset" else nearest(field, [*values, *LOADERS])
                 raise InputError(f"No field {field}.", hint=hint)
+        origins[role if role in LOADERS else field] = layer.origin
     # Options of a preset belong to the model it names; those of a layer, to whatever the part is in the end.
     kept = {
         role: dict(chosen.options.get(role, {})) if spec == chosen.parts.get(role) else {}
         for role, spec in parts.items()
     }
-    origins |= {f"{role}.{option}": own for role, mine in kept.items() for option in mine}
+    origins |= {f"{role}.{name}": own for role, mine in kept.items() for name in mine}
     for layer, field, value in options:
-        role, _, option = field.partition(".")
+        role, _, name_of_option = field.partition(".")
         with _blamed(layer):
-            if _takes(parts, role, option, optional=layer.optional):
-                hint = (options_of(role, parts[role]) or {}).get(option, Any)
-                kept[role][option] = fit(field, value, hint)
+            kind = _kind(parts, role, name_of_option)
+            if kind is not None:
+                kept[role][name_of_option] = option(field, value, kind)
                 origins[field] = layer.origin
+            elif not layer.optional:
+                raise _no_option(parts, role, field)
     return Configuration(name, changed(Settings(), values), parts, kept, origins)
 
 
@@ -152,7 +150,7 @@ def read_file(path: Path) -> tuple[str | None, Layer]:
     data = parse_toml(read_text(path), str(path))
     base = data.pop("preset", None)
     if not (base is None or isinstance(base, str)):
-        raise InputError(f"{path}: preset cannot be {base!r}.", hint=f"There are: {', '.join(PRESETS)}.")
+        raise InputError(f"{path}: preset must be a text, not {base!r}.", hint=f"There are: {', '.join(PRESETS)}.")
     values = _dotted(data)
     prompts = values.get("prompts")
     if isinstance(prompts, str) and prompts not in (NONE, *available()):
@@ -195,34 +193,15 @@ def _choose(parts: dict[str, str], role: str, spec: str | None) -> None:
         parts[role] = spec
 
 
-def _takes(parts: Mapping[str, str], role: str, option: str, *, optional: bool) -> bool:
-    """Says whether a part takes an option.
+def _kind(parts: Mapping[str, str], role: str, name: str) -> Any:
+    return options_of(role, parts[role]).get(name) if role in parts else None
 
-    Raises:
-        InputError: it doesn't, and the option is not ``optional``.
-    """
+
+def _no_option(parts: Mapping[str, str], role: str, field: str) -> InputError:
     if role not in parts:
-        if optional:
-            return False
-        raise InputError(f"There is no {role} to set {role}.{option} of.", hint=f"Name one: {role}=BACKEND:ID.")
-    known = options_of(role, parts[role])
-    if known is None or option in known or optional:
-        return known is None or option in known
-    back_end = parts[role].partition(":")[0]
-    names = [f"{role}.{one}" for one in known]
-    raise InputError(f"No option {role}.{option} of {back_end}.", hint=nearest(f"{role}.{option}", names))
-
-
-def _setting(field: str, value: object, hint: Any) -> Any:
-    """Returns the value of a setting as its annotation wants it; settings check numbers themselves.
-
-    Raises:
-        InputError: it is of another kind, or out of range.
-    """
-    number = readings(value)[0]
-    if isinstance(number, int | float):
-        changed(Settings(), {field: number})
-    return fit(field, value, hint)
+        return InputError(f"There is no {role} to set {field} of.", hint=f"Name one: {role}=BACKEND:ID.")
+    names = [f"{role}.{one}" for one in options_of(role, parts[role])]
+    return InputError(f"No option {field} of {parts[role].partition(':')[0]}.", hint=nearest(field, names))
 
 
 def _dotted(data: Mapping[str, Any], before: str = "") -> dict[str, object]:

@@ -21,7 +21,7 @@ from ... import __version__
 from ...core.errors import SetupError
 from ...engine.codevqa import CodeVQA
 from ...models.web_checkpoint import WebCheckpoint
-from ...presets.assembly import resolve
+from ...presets.checkpoints import resolve
 from ...presets.configuration import public
 from ..task import DataSet
 from .request import EvalRequest

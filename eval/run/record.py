@@ -20,7 +20,8 @@ from ...core.settings import Limits, QuerySettings, Settings, WriterSettings
 from ...core.trace import Form
 from ...engine.codevqa import CodeVQA
 from ...models.base import Models
-from ...presets.assembly import build, prompt_sets, resolve
+from ...presets.assembly import build, prompt_sets
+from ...presets.checkpoints import resolve
 from ...presets.configuration import Configuration, configure, public
 from ...presets.presets import preset as find_preset
 from ...prompts import PromptSet

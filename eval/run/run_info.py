@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ...core.kind_check import check_kind
+from pydantic import TypeAdapter
+
 from ..task import Method
 
 __all__ = ["RunInfo"]
@@ -138,16 +139,9 @@ class RunInfo:
         """Reads what :meth:`to_json` wrote; unknown fields are left out.
 
         Raises:
-            ValueError: it is no such thing, or TypeError, KeyError or another error of reading (``DAMAGE``).
+            ValueError: it is no such thing.
         """
-        known = {one.name for one in fields(cls)}
-        data = {name: value for name, value in json.loads(text).items() if name in known}
-        for name in ("methods", "seeds"):
-            data[name] = tuple(data[name])
-        data["part"], data["cut"] = tuple(data.get("part", ())), tuple(data.get("cut", (0, 0)))
-        info = cls(**data)
-        check_kind(info, cls, "info")
-        return info
+        return TypeAdapter(cls).validate_json(text, strict=True)
 
 
 def _made(info: RunInfo) -> dict[str, Any]:

@@ -4,28 +4,35 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from ...core.errors import ImageError
 from ...core.images import ImageSource
-from ...core.kind_check import check_kind
 from ...core.trace import Form
 from ..task import EvalImage, Example, PictureFile, Row
 
 __all__ = ["Gone", "example_values", "row_values", "to_example", "to_row"]
 
-_KINDS = {
-    "id": str,
-    "question": str,
-    "form": Form,
-    "gold": tuple[str, ...],
-    "groups": Mapping[str, str],
-    "cluster": str,
-    "record": Mapping[str, Any],
-}
-"""Kinds of the fields of an example but its pictures, which are of several."""
+
+@dataclass(frozen=True)
+class _Fields:
+    """Fields of an example but its pictures, which are of several kinds."""
+
+    id: str
+    question: str
+    form: Form
+    gold: tuple[str, ...]
+    groups: Mapping[str, str]
+    cluster: str
+    record: Mapping[str, Any]
+
+
+_FIELDS, _ROW = TypeAdapter(_Fields), TypeAdapter(Row)
+_PLACE = TypeAdapter(tuple[str, tuple[int, int, int, int] | None])
 
 
 @dataclass(frozen=True)
@@ -73,10 +80,8 @@ def _picture(image: EvalImage) -> dict[str, Any]:
 def _image(shown: Mapping[str, Any]) -> EvalImage:
     if "path" not in shown:
         return Gone(shown["name"])
-    crop = shown.get("crop")
-    image = PictureFile(Path(shown["path"]), shown.get("member", ""), None if crop is None else tuple(crop))
-    check_kind((image.member, image.crop), tuple[str, tuple[int, int, int, int] | None], "picture")
-    return image
+    member, crop = _PLACE.validate_python((shown.get("member", ""), shown.get("crop")))
+    return PictureFile(Path(shown["path"]), member, crop)
 
 
 def to_example(values: tuple[Any, ...]) -> Example:
@@ -86,14 +91,12 @@ def to_example(values: tuple[Any, ...]) -> Example:
         ValueError: that is no example, somebody else wrote it; or another error of ``DAMAGE``.
     """
     id, question, form, images, gold, groups, cluster, record = values
-    shown, accepted = json.loads(images), json.loads(gold)
-    if not isinstance(shown, list) or not isinstance(accepted, list):
-        raise TypeError("pictures and answers are no lists")
-    pictures = tuple(map(_image, shown))
-    example = Example(id, question, pictures, form, tuple(accepted), json.loads(groups), cluster, json.loads(record))
-    for name, kind in _KINDS.items():
-        check_kind(getattr(example, name), kind, name)
-    return example
+    shown = json.loads(images)
+    if not isinstance(shown, list):
+        raise TypeError("pictures are no list")
+    told = {"id": id, "question": question, "form": form, "cluster": cluster}
+    read = {"gold": json.loads(gold), "groups": json.loads(groups), "record": json.loads(record)}
+    return Example(images=tuple(map(_image, shown)), **vars(_FIELDS.validate_python({**told, **read})))
 
 
 def row_values(row: Row) -> tuple[Any, ...]:
@@ -110,10 +113,8 @@ def to_row(values: tuple[Any, ...]) -> Row:
         ValueError: that is no row, somebody else wrote it; or another error of ``DAMAGE``.
     """
     id, method, repeat, prediction, fallback, error, message, program, trace, seconds, tokens = values
-    row = Row(
-        id, method, repeat, prediction, bool(fallback), error, message, program, json.loads(trace), seconds, tokens
-    )
-    check_kind(row, Row, "row")
+    read = (id, method, repeat, prediction, bool(fallback), error, message, program, json.loads(trace), seconds, tokens)
+    row = _ROW.validate_python(dict(zip((one.name for one in fields(Row)), read, strict=True)))
     calls = row.trace.get("calls", [])
     if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
         raise TypeError("calls are no list")

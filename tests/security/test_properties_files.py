@@ -21,7 +21,6 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from codevqa import Answer
-from codevqa.core.answer_json import digest
 from codevqa.core.images import FORMATS, MAX_PIXELS, load_picture
 from codevqa.core.trace import Method
 from codevqa.eval.report import report
@@ -156,7 +155,6 @@ def read_json(text: str) -> None:
     with typed_only():
         answer = Answer.from_json(text)
         assert Answer.from_json(answer.to_json()) == answer
-        digest(answer)
         answer._repr_html_()
 
 

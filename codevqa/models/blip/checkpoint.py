@@ -126,7 +126,7 @@ def _config(source: str, settings: dict[str, Any]) -> BlipConfig:
     Those of the hub were uploaded with the default of transformers written into them, 1e-5; LAVIS has 1e-6 in the
     vision tower. Whoever trained one further with transformers did so with the value that is written.
     """
-    if source.startswith("Salesforce/blip-"):
+    if re.search(r"(^|models--)Salesforce(/|--)blip-", source):  # a name on the hub, or where that is kept
         settings = {**settings, "vision_config": {**settings.get("vision_config", {}), "layer_norm_eps": 1e-6}}
     config: BlipConfig = BlipConfig.from_dict(settings)
     return config

@@ -1,0 +1,140 @@
+"""The back ends: what loads each part of an engine, and what it takes. A new one needs its module and a row here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from operator import attrgetter
+from typing import Any, Literal, get_type_hints
+
+from ..core.errors import UnknownNameError
+from ..models.options import Average, CaptionerOptions, LavisOptions, MatcherOptions
+
+__all__ = ["LOADERS", "BackEnd", "back_end_of", "options_of", "parse"]
+
+
+@dataclass(frozen=True)
+class BackEnd:
+    """What loads a part. Its module is imported when it is needed: ``codevqa --help`` waits for none."""
+
+    target: str
+    """``module:name`` among :mod:`codevqa.models`, called with an id; the part's options are its keyword arguments."""
+    takes: Mapping[str, Any]
+    """The annotation of each option, so that a mistake is told before PyTorch is imported."""
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    """Options that the back end chooses itself."""
+    template: str = ""
+    """``module:name`` of what says whether a language model has a chat template; empty where its option ``form``
+    says whether it is talked with."""
+    runs: Literal["here", "server", "lavis"] = "here"
+    """Where its models run: from a checkpoint on this machine, on a server, or in LAVIS's own environment."""
+    owner: str = ""
+    """Whose a name of the hub is that tells no owner."""
+
+    @property
+    def maker(self) -> Any:
+        """What is called."""
+        return self.named(self.target)
+
+    def load(self, name: str, **options: Any) -> Any:
+        """Loads a part."""
+        return self.maker(name, **self.fixed, **options)
+
+    @staticmethod
+    def named(target: str) -> Any:
+        """Imports ``module:name``."""
+        module, _, name = target.partition(":")
+        return attrgetter(name)(import_module(f"..models.{module}", __package__))
+
+
+_PLACE: Mapping[str, Any] = {"device": str | None, "dtype": str | None}
+_LANGUAGE_MODEL: Mapping[str, Any] = {
+    **_PLACE,
+    "max_batch": int | None,
+    "prefix_cache_bytes": int,
+    "name": str | None,
+    "loop": bool,
+}
+_SERVER: Mapping[str, Any] = {
+    "base_url": str | None,
+    "api_key": str | None,
+    "form": Literal["auto", "completion", "chat"],
+    "timeout": float,
+    "max_retries": int,
+    "concurrency": int,
+}
+_LAVIS = get_type_hints(LavisOptions)
+_TRANSFORMERS, _TEMPLATE = "causal_lm:TransformersLM.from_pretrained", "chat_template:of_tokenizer"
+_OPENAI = "openai_lm:OpenAILM"
+
+LOADERS: Mapping[str, Mapping[str, BackEnd]] = {
+    "matcher": {
+        "blip": BackEnd("blip:BlipMatcher.from_pretrained", {**get_type_hints(MatcherOptions), **_PLACE}),
+        "lavis": BackEnd(
+            "lavis.parts:LavisMatcher.from_pretrained", {**_LAVIS, "block": int, "average": Average}, runs="lavis"
+        ),
+    },
+    "captioner": {
+        "blip": BackEnd("blip:BlipCaptioner.from_pretrained", {**get_type_hints(CaptionerOptions), **_PLACE}),
+        "lavis": BackEnd(
+            "lavis.parts:LavisCaptioner.from_pretrained",
+            {**_LAVIS, **dict.fromkeys(("min_length", "max_length", "top_k"), int)},
+            runs="lavis",
+        ),
+    },
+    "language_model": {
+        "transformers": BackEnd(_TRANSFORMERS, _LANGUAGE_MODEL, template=_TEMPLATE),
+        "transformers-int8": BackEnd(_TRANSFORMERS, _LANGUAGE_MODEL, {"dtype": "int8"}, _TEMPLATE),
+        "openai": BackEnd(_OPENAI, _SERVER, runs="server"),
+        "openai-chat": BackEnd(_OPENAI, _SERVER, {"form": "chat"}, runs="server"),
+        "openai-completion": BackEnd(_OPENAI, _SERVER, {"form": "completion"}, runs="server"),
+    },
+    "retriever": {
+        "sentence": BackEnd("retrieval:SentenceRetriever.from_pretrained", {}, owner="sentence-transformers")
+    },
+    "detector": {
+        "zero-shot": BackEnd(
+            "detector:ZeroShotDetector.from_pretrained", {**_PLACE, "threshold": float, "max_batch": int | None}
+        )
+    },
+}
+"""Back end by role and name."""
+
+
+def parse(role: str, spec: str) -> tuple[BackEnd, str]:
+    """Returns the back end and the id of ``back end:id``, loading nothing.
+
+    Raises:
+        UnknownNameError: no such role or back end.
+    """
+    if role not in LOADERS:
+        raise UnknownNameError(f"No part {role!r}.", hint=f"There are: {', '.join(LOADERS)}.")
+    back_end, _, name = spec.partition(":")
+    if not name or back_end not in LOADERS[role]:
+        shown = ", ".join(f"{one}:ID" for one in LOADERS[role])
+        raise UnknownNameError(f"{spec!r} cannot be the {role.replace('_', ' ')}.", hint=f"Write one of: {shown}.")
+    return LOADERS[role][back_end], name
+
+
+def options_of(role: str, spec: str) -> Mapping[str, Any]:
+    """Returns the options that a part takes, with their annotations.
+
+    Raises:
+        UnknownNameError: no such role or back end.
+    """
+    back_end, _ = parse(role, spec)
+    return {name: hint for name, hint in back_end.takes.items() if name not in back_end.fixed}
+
+
+def back_end_of(spec: str) -> BackEnd:
+    """Returns what a part's ``back end:id`` names, whatever its role.
+
+    Raises:
+        UnknownNameError: there is no back end of that name.
+    """
+    name = spec.partition(":")[0]
+    for back_ends in LOADERS.values():
+        if name in back_ends:
+            return back_ends[name]
+    raise UnknownNameError(f"No back end {name!r}.")
