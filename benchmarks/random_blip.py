@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image as PILImage
-from transformers import BertTokenizer, BlipConfig, BlipForConditionalGeneration, BlipForImageTextRetrieval
-from transformers.models.blip.image_processing_pil_blip import BlipImageProcessorPil
+from transformers import BlipConfig, BlipForConditionalGeneration, BlipForImageTextRetrieval
 
 from codevqa import CodeVQA, Models, Settings, Writer, WriterSettings
 from codevqa.core.images import Picture, load_picture
@@ -27,6 +26,8 @@ from codevqa.core.text import sentence_case
 from codevqa.models.base import Completion, GenerationRequest, LanguageModel
 from codevqa.models.blip import BlipCaptioner, BlipMatcher
 from codevqa.models.blip.checkpoint import Checkpoint
+from codevqa.models.blip.picture_input import PictureSettings
+from codevqa.models.blip.tokens import WordPieces
 from codevqa.prompts import load as load_prompts
 
 PIECES = 30_522
@@ -73,11 +74,10 @@ def networks(size: str, device: str, seed: int = 0) -> tuple[Checkpoint, Checkpo
             with place:
                 model = architecture(config).eval().requires_grad_(False)
             side = int(config.vision_config.image_size)
-            processor = BlipImageProcessorPil(size={"height": side, "width": side})
-            tokenizer = BertTokenizer(vocab=str(Path(folder) / "vocab.txt"))
+            tokenizer, pictures = WordPieces(Path(folder)), PictureSettings(side)
             model.to(place)
             about = (place, torch.float32, side // int(config.vision_config.patch_size), PIECES, PIECES + 1)
-            made.append(Checkpoint(f"random {size}", model, tokenizer, processor, *about))
+            made.append(Checkpoint(f"random {size}", model, tokenizer, pictures, *about))
     return made[0], made[1]
 
 

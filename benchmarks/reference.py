@@ -29,14 +29,14 @@ from typing import Any
 
 import torch
 from reference_text import Coupled, PlainLM
-from transformers import BlipForConditionalGeneration, BlipForImageTextRetrieval, LogitsProcessorList
+from transformers import BertTokenizer, BlipForConditionalGeneration, BlipForImageTextRetrieval, LogitsProcessorList
+from transformers.models.blip.image_processing_pil_blip import BlipImageProcessorPil
 
 from codevqa.core.errors import ModelError, ProgramError
 from codevqa.core.images import ImageSource, Picture, load_pictures
 from codevqa.core.trace import Form
 from codevqa.engine.answer_text import answer_text
 from codevqa.models.base import Completion, GenerationRequest, LanguageModel
-from codevqa.models.blip.checkpoint import Checkpoint, load_checkpoint
 from codevqa.models.retrieval import ExampleIndex
 from codevqa.presets.assembly import load, prompt_sets, quiet_libraries
 from codevqa.presets.checkpoints import resolve
@@ -50,6 +50,29 @@ from codevqa.writing.writer import Writer
 
 Seeds = Callable[[str, str, int], int]
 """``seeds(picture key, text, place)``: seed of the caption at that place, patches and tokens."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """One of BLIP's networks as transformers loads it, with what is needed to feed it."""
+
+    model: Any
+    tokenizer: Any
+    processor: Any
+    grid: int
+    dec_id: int
+    enc_id: int
+    device: torch.device
+
+    @classmethod
+    def load(cls, folder: str, architecture: type[Any]) -> Network:
+        """Loads a network in float32 on the CPU."""
+        model = architecture.from_pretrained(folder, dtype=torch.float32).eval().requires_grad_(False)
+        tokenizer, vision = BertTokenizer.from_pretrained(folder), model.config.vision_config
+        dec_id, enc_id = (tokenizer.convert_tokens_to_ids(token) for token in ("[DEC]", "[ENC]"))
+        grid = vision.image_size // vision.patch_size
+        processor = BlipImageProcessorPil.from_pretrained(folder)
+        return cls(model, tokenizer, processor, grid, dec_id, enc_id, model.device)
 
 
 def engine_seeds(seed: int) -> Seeds:
@@ -115,8 +138,8 @@ class Release:
 
     def __init__(
         self,
-        matcher: Checkpoint,
-        captioner: Checkpoint,
+        matcher: Network,
+        captioner: Network,
         reader: LanguageModel,
         writer: Writer,
         numbers: Numbers = Numbers(),
@@ -386,8 +409,8 @@ def from_preset(name: str, *, numbers: Numbers | None = None, seeds: Seeds | Non
     retriever = load("retriever", chosen.retriever) if chosen.retriever else None
     writer = Writer(model, prompt_sets(chosen, None), retriever, chosen.settings.writer, seed=chosen.settings.seed)
     return Release(
-        load_checkpoint(folders["matcher"], BlipForImageTextRetrieval, device="cpu", dtype=torch.float32),
-        load_checkpoint(folders["captioner"], BlipForConditionalGeneration, device="cpu", dtype=torch.float32),
+        Network.load(folders["matcher"], BlipForImageTextRetrieval),
+        Network.load(folders["captioner"], BlipForConditionalGeneration),
         model,
         writer,
         used,

@@ -1,46 +1,36 @@
-"""Tiny BLIP networks, what is asked of them, and what transformers makes of the same."""
+"""What transformers' own BLIP makes of a folder: the reference for ours."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
-from tiny import GRID, noise_picture
-from transformers import LogitsProcessor, LogitsProcessorList
+from tiny import noise_picture
+from transformers import (
+    BertTokenizer,
+    BlipForConditionalGeneration,
+    BlipForImageTextRetrieval,
+    LogitsProcessor,
+    LogitsProcessorList,
+)
+from transformers.models.blip.image_processing_pil_blip import BlipImageProcessorPil
 
 from codevqa.core.images import Picture
 from codevqa.models.base import CaptionRequest, MatchRequest
-from codevqa.models.blip import BlipCaptioner, BlipMatcher
-from codevqa.models.blip.sampling import CaptionRules
+from codevqa.models.blip import BlipMatcher
 
 BLOCK = 1
 PICTURES = [noise_picture(seed) for seed in range(5)]
 TEXTS = ["a dog", "is there any yellow ball on the large car", "two cats in the park", "red", "the small tree"]
-SHAPE = (1 + GRID**2, 32)
+Numbers = npt.NDArray[Any]
 
 
-def load(name: str, **options: Any) -> BlipMatcher:
-    return BlipMatcher.from_pretrained(name, device="cpu", **{"block": BLOCK, **options})
-
-
-def own_features(matcher: BlipMatcher, pictures: list[Picture]) -> torch.Tensor:
-    """What transformers' own processor and vision model say."""
-    at = matcher._at
-    batch = at.processor(images=[picture.pixels for picture in pictures], return_tensors="pt")
-    with torch.no_grad():
-        features: torch.Tensor = at.model.vision_model(pixel_values=batch["pixel_values"].to(at.dtype))[0]
-    return features
-
-
-def features_of(matcher: BlipMatcher, pictures: list[Picture]) -> torch.Tensor:
-    found = matcher._vision.features(pictures)
-    return torch.stack([found[picture.key].float() for picture in pictures])
-
-
-def apart(found: torch.Tensor, expected: torch.Tensor) -> float:
-    return float((found - expected).abs().max() / expected.abs().max())
+def load(folder: str, **options: Any) -> BlipMatcher:
+    return BlipMatcher.from_pretrained(folder, device="cpu", **{"block": BLOCK, **options})
 
 
 def requests_by_layout(layout: str) -> list[MatchRequest]:
@@ -55,45 +45,111 @@ def requests_by_layout(layout: str) -> list[MatchRequest]:
 class SeededTopK(LogitsProcessor):  # type: ignore[misc]
     """Samples from the top-k softmax inside greedy decoding, each row that has a seed with the numbers of its seed."""
 
-    def __init__(self, seeds: Sequence[int | None], rules: CaptionRules) -> None:
+    def __init__(self, seeds: Sequence[int | None], opening: int, steps: int, top_k: int, temperature: float) -> None:
         self.rows = [row for row, seed in enumerate(seeds) if seed is not None]
         drawn = [np.random.Generator(np.random.PCG64(seed % 2**64)) for seed in seeds if seed is not None]
-        self.numbers = [generator.random(rules.steps) for generator in drawn]
-        self.rules = rules
+        self.numbers = [generator.random(steps) for generator in drawn]
+        self.opening, self.top_k, self.temperature = opening, top_k, temperature
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """Returns scores whose only finite entry, in rows with a seed, is the sampled token."""
-        step, result = input_ids.shape[1] - len(self.rules.prompt), scores.clone()
+        step, result = input_ids.shape[1] - self.opening, scores.clone()
         for row, numbers in zip(self.rows, self.numbers, strict=True):
-            logits = scores[row].double() / self.rules.temperature
-            least = logits.topk(min(self.rules.top_k, len(logits))).values[-1]
+            logits = scores[row].double() / self.temperature
+            least = logits.topk(min(self.top_k, len(logits))).values[-1]
             below = logits.masked_fill(logits < least, -torch.inf).softmax(-1).cumsum(-1)
             result[row] = -torch.inf
             result[row, int((below > numbers[step] * below[-1]).int().argmax())] = 0.0
         return result
 
 
-@torch.inference_mode()
-def generate(captioner: BlipCaptioner, requests: Sequence[CaptionRequest]) -> list[list[int]]:
-    """The captions' tokens as transformers' ``generate`` writes them, all of equally many patches."""
-    rules, decoder = captioner._rules, captioner._at.model.text_decoder
-    features = captioner._vision.features([request.picture for request in requests])
-    rows = [features[request.picture.key] for request in requests]
-    if requests[0].patches is not None:
-        chosen = torch.tensor([sorted(request.patches or ()) for request in requests]) + 1
-        rows = [row[index] for row, index in zip(rows, chosen, strict=True)]
-    prompts = torch.tensor([rules.prompt] * len(requests))
-    made = decoder.generate(
-        input_ids=prompts,
-        attention_mask=torch.ones_like(prompts),
-        encoder_hidden_states=torch.stack(rows),
-        max_length=rules.max_length,
-        min_length=rules.min_length,
-        do_sample=False,
-        eos_token_id=rules.end,
-        pad_token_id=rules.pad,
-        logits_processor=LogitsProcessorList([SeededTopK([request.seed for request in requests], rules)]),
-    )
-    ids: list[list[int]] = made[:, len(rules.prompt) :].tolist()
-    # What follows the end pads the batch.
-    return [row[: row.index(rules.end) + 1] if rules.end in row else row for row in ids]
+class Reference:
+    """A folder's network as transformers loads and computes it, one request at a time."""
+
+    def __init__(self, folder: str) -> None:
+        captions = "Conditional" in (Path(folder) / "config.json").read_text()
+        kind = BlipForConditionalGeneration if captions else BlipForImageTextRetrieval
+        self.model: Any = kind.from_pretrained(folder, dtype=torch.float32).eval()
+        self.tokenizer = self.tokenizer_of(folder)
+        self.processor: Any = BlipImageProcessorPil.from_pretrained(folder)
+
+    @staticmethod
+    def tokenizer_of(folder: str) -> Any:
+        return BertTokenizer.from_pretrained(folder)
+
+    def features(self, picture: Picture) -> torch.Tensor:
+        """(1, 1 + patches, width)."""
+        pixels = self.processor(images=[picture.pixels], return_tensors="pt")["pixel_values"]
+        found: torch.Tensor = self.model.vision_model(pixel_values=pixels).last_hidden_state
+        return found
+
+    def gradcam(self, picture: Picture, text: str, block: int = BLOCK) -> tuple[Numbers, Numbers]:
+        """Maps of every token and ITM logits by the definition: autograd through all of it, vision tower included."""
+        encoded = self.tokenizer(text, return_tensors="pt", split_special_tokens=True)
+        encoded["input_ids"][:, 0] = self.tokenizer.convert_tokens_to_ids("[ENC]")
+        output = self.model.text_encoder(
+            input_ids=encoded["input_ids"],
+            attention_mask=encoded["attention_mask"],
+            encoder_hidden_states=self.features(picture),
+            output_attentions=True,
+        )
+        logits = self.model.itm_head(output.last_hidden_state[:, 0])
+        probabilities = output.cross_attentions[block]
+        (gradient,) = torch.autograd.grad(logits[0, 1], probabilities)
+        maps = (probabilities * gradient.clamp(min=0))[0, :, :, 1:].mean(0).detach()
+        side = int(maps.shape[-1] ** 0.5)
+        return maps.reshape(-1, side, side).numpy(), logits[0].detach().numpy()
+
+    @torch.no_grad()
+    def similarity(self, picture: Picture, text: str) -> float:
+        """The ITC score."""
+        encoded = self.tokenizer(text, return_tensors="pt")
+        given = {name: encoded[name] for name in ("input_ids", "attention_mask")}
+        words = self.model.text_proj(self.model.text_encoder(**given).last_hidden_state[0, 0])
+        seen = self.model.vision_proj(self.features(picture)[0, 0])
+        return float(torch.nn.functional.cosine_similarity(words, seen, dim=0))
+
+    @torch.no_grad()
+    def caption(
+        self,
+        request: CaptionRequest,
+        *,
+        prompt: str = "a picture of ",
+        min_length: int = 10,
+        max_length: int = 20,
+        top_k: int = 50,
+        temperature: float = 1.0,
+    ) -> list[int]:
+        """A caption's tokens as ``generate`` writes them."""
+        opening = self.tokenizer(prompt)["input_ids"][1:-1]
+        ids = torch.tensor([[self.tokenizer.convert_tokens_to_ids("[DEC]"), *opening]])
+        steps, end = max_length - ids.shape[1], self.tokenizer.sep_token_id
+        sampling = SeededTopK([request.seed], ids.shape[1], steps, top_k, temperature)
+        made = self.model.text_decoder.generate(
+            input_ids=ids,
+            attention_mask=torch.ones_like(ids),
+            encoder_hidden_states=self.seen(request),
+            max_length=max_length,
+            min_length=min_length,
+            do_sample=False,
+            eos_token_id=end,
+            pad_token_id=self.tokenizer.pad_token_id,
+            logits_processor=LogitsProcessorList([sampling]),
+        )
+        tokens: list[int] = made[0, ids.shape[1] :].tolist()
+        return tokens[: tokens.index(end) + 1] if end in tokens else tokens
+
+    @torch.no_grad()
+    def prompt_logits(self, request: CaptionRequest, prompt: str = "a picture of ") -> torch.Tensor:
+        """The decoder's logits after each token of the prompt."""
+        opening = self.tokenizer(prompt)["input_ids"][1:-1]
+        ids = torch.tensor([[self.tokenizer.convert_tokens_to_ids("[DEC]"), *opening]])
+        found: torch.Tensor = self.model.text_decoder(
+            input_ids=ids, encoder_hidden_states=self.seen(request), use_cache=False
+        ).logits[0]
+        return found
+
+    def seen(self, request: CaptionRequest) -> torch.Tensor:
+        """What a caption sees: chosen patches after CLS, or all with it."""
+        features = self.features(request.picture)
+        return features if request.patches is None else features[:, [1 + patch for patch in sorted(request.patches)]]

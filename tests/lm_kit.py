@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import functools
 import random
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 from tiny_lm import build_tokenizer
 
 from codevqa.models.base import Completion, GenerationRequest
-from codevqa.models.causal_lm import TransformersLM
+from codevqa.models.causal_lm import LMStats, TransformersLM
+from codevqa.models.causal_lm.gpu.decoder import Schedule, SlotDecoder
+from codevqa.models.causal_lm.loading import load
 
+_SHELF = tempfile.TemporaryDirectory()
 CONTEXT = 160
+LATE = Schedule(steps=3, rounds_in_flight=1, prefill_tokens=200, least_saving=16, length_multiple=8)
+"""As on a GPU: the host looks at what was made when more is under way."""
 HEAD = "img = open_image(\n# Image 1: Is the red ball left of the box?\n"
 
 
@@ -72,17 +79,51 @@ def mixed(count: int = 14, seed: int = 3) -> list[GenerationRequest]:
     return [*made, made[-1], GenerationRequest(HEAD, 9), GenerationRequest(HEAD + "x", 9), GenerationRequest("", 5)]
 
 
-def build(make: Callable[[], Any], **given: Any) -> TransformersLM:
+def ending() -> Any:
+    """Llama that may end a text with a token that it writes early on."""
+    model = llama()
+    made, _ = reference(llama, "What color is the car?", 12)
+    model.config.eos_token_id = next(token for at, token in enumerate(made) if at >= 3 and token not in made[:at])
+    return model
+
+
+@functools.cache
+def folder_of(make: Callable[[], Any]) -> Path:
+    """Where a model and its tokenizer lie on disk."""
+    folder = Path(tempfile.mkdtemp(dir=_SHELF.name))
     torch.manual_seed(0)
     model = make().eval()
-    model.generation_config.eos_token_id = 2
-    return TransformersLM(model, build_tokenizer(), name="tiny", **given)
+    model.generation_config.eos_token_id = model.config.eos_token_id = model.config.eos_token_id or 2
+    model.save_pretrained(folder)
+    build_tokenizer().save_pretrained(folder)
+    return folder
+
+
+def build(make: Callable[[], Any], way: str = "packed", *, schedule: Schedule = LATE, **given: Any) -> TransformersLM:
+    """A model that decodes in packed passes, in slots as on a GPU, or by ``generate``."""
+    if way != "slots":
+        return TransformersLM.from_pretrained(folder_of(make), device="cpu", loop=way == "packed", **given)
+    network, tokenizer, _ = load(folder_of(make), "cpu", None, whole=True)
+    most = given.get("max_batch") or 16
+    decoder = SlotDecoder(network, pad=0, max_batch=most, prefix_bytes=1 << 28, stats=LMStats(), schedule=schedule)
+    return TransformersLM(network, tokenizer, name="tiny", decoder=decoder, **given)
+
+
+def reference(make: Callable[[], Any], prompt: str, most: int) -> tuple[list[int], str]:
+    """What transformers itself decodes greedily: tokens and text."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model = AutoModelForCausalLM.from_pretrained(folder_of(make), dtype=torch.float32).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder_of(make))
+    given = tokenizer(prompt, return_tensors="pt")
+    made = model.generate(**given, max_new_tokens=most, do_sample=False)[0, given["input_ids"].shape[1] :].tolist()
+    return made, tokenizer.decode(made, skip_special_tokens=True)
 
 
 @functools.cache
 def alone(make: Callable[[], Any]) -> list[Completion]:
     """What ``model.generate`` says to the mixed prompts, one at a time."""
-    lm = build(make, loop=False, max_batch=1)
+    lm = build(make, "generate", max_batch=1)
     said = [lm.generate([GenerationRequest(r.prompt, r.max_tokens, r.stop)])[0] for r in mixed()]
     assert lm.stats.generate_calls == len(mixed()) and lm.stats.steps == 0
     assert len({completion.text for completion in said}) > len(said) // 2

@@ -52,15 +52,11 @@ def test_a_model_in_eight_bits_goes_through_our_own_loop(make: Any, tmp_path: Pa
     lm = TransformersLM.from_pretrained(saved(make, tmp_path), dtype="int8")
     exact = TransformersLM.from_pretrained(tmp_path, device="cpu", dtype="float32")
     assert is_quantised(lm.model) and not is_quantised(exact.model)
-    assert weights(lm.model) == weights(exact.model) and lm.model.dtype is torch.float32
-    assert lm.own_loop and lm._loop._layers is not None  # type: ignore[union-attr]
+    assert weights(lm.model) == weights(exact.model) and lm.computes == "float32 on cpu"
+    assert lm.own_loop
     asked = mixed()
     same = [one == lm.generate([request])[0] for one, request in zip(lm.generate(asked), asked, strict=True)]
     assert sum(same) >= len(asked) - 2, "rounding may turn a tie"
-    with torch.inference_mode():
-        ids = torch.randint(3, 400, (1, 40))
-        seen, expected = lm.model(ids).logits, exact.model(ids).logits
-    assert (seen - expected).norm() / expected.norm() < 0.1
 
 
 def test_layers_that_are_not_linear_stay(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ from tiny_lm import build_tokenizer
 
 from codevqa.core.errors import ModelError
 from codevqa.models.base import GenerationRequest
-from codevqa.models.causal_lm import TransformersLM
-from codevqa.models.causal_lm.decoding_loop import COMPARED
-from codevqa.models.causal_lm.gpu.decoder import GPU, SlotDecoder
+from codevqa.models.causal_lm import LMStats, TransformersLM
+from codevqa.models.causal_lm.gpu.decoder import COMPARED, GPU, SlotDecoder, suited
+from codevqa.models.causal_lm.loading import load
 from codevqa.models.causal_lm.tokenised_request import control_tokens
 
 ORIGINAL = 29
@@ -98,6 +98,8 @@ ALONE: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
 }
+OURS = {"llama", "llama, tied, biases", "llama, linear", "llama, llama3", "mistral", "qwen2", "qwen3"}
+"""What our own layers compute."""
 ALL = {**OWN, **OTHERS, **ALONE}
 RARE = {
     "bloom",
@@ -160,7 +162,11 @@ def by_transformers(folder: Path, requests: Sequence[GenerationRequest]) -> list
     for request in requests:
         ids = own(request.prompt, return_tensors="pt")["input_ids"]
         room = min(request.max_tokens, CONTEXT - ids.shape[1])
-        given = {"attention_mask": torch.ones_like(ids), "do_sample": False, "eos_token_id": list(control_tokens(own))}
+        given = {
+            "attention_mask": torch.ones_like(ids),
+            "do_sample": False,
+            "eos_token_id": list(control_tokens(own.get_vocab())),
+        }
         tokens = model.generate(ids, max_new_tokens=room, **given)[0, ids.shape[1] :]
         said.append(own.decode(tokens, skip_special_tokens=True))
     assert len(set(said)) > 2
@@ -177,23 +183,30 @@ def test_the_prompts_are_on_both_sides_of_the_original_context() -> None:
 
 
 @pytest.mark.parametrize("name", named(ALL))
-def test_texts_are_those_of_transformers_alone(shelf: Path, name: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_texts_are_those_of_transformers_alone(shelf: Path, name: str) -> None:
     folder = checkpoint(shelf, name)
     lm = TransformersLM.from_pretrained(folder, device="cpu")
     expected = by_transformers(folder, asked())
     assert texts(lm, asked()) == expected
     assert [lm.generate([request])[0].text for request in reversed(asked())] == expected[::-1]
-    assert lm.own_loop == (name in OWN) == ("is decoded by generate, not by our own loop" not in caplog.text)
-    assert (lm._reference.max_batch == 1) == (name in ALONE)
+    assert lm.own_loop == (name in OURS)
 
 
 @pytest.mark.parametrize("name", named(OWN))
 def test_texts_in_slots_are_those_of_transformers_alone(shelf: Path, name: str) -> None:
     folder = checkpoint(shelf, name)
-    lm = TransformersLM.from_pretrained(folder, device="cpu")
-    lm._loop = SlotDecoder(lm.model, pad=0, max_batch=3, prefix_bytes=2**20, stats=lm.stats, schedule=GPU)
-    assert lm.own_loop
+    network, tokenizer, given = load(folder, "cpu", None, whole=True)
+    assert suited(network)
+    slots = SlotDecoder(network, pad=0, max_batch=3, prefix_bytes=2**20, stats=LMStats(), schedule=GPU)
+    lm = TransformersLM(network, tokenizer, name=given, decoder=slots)
     assert texts(lm, asked()) == by_transformers(folder, asked())
+
+
+def test_what_slots_are_not_for_is_told(shelf: Path, caplog: pytest.LogCaptureFixture) -> None:
+    reasons = ("was not compared", "not every layer", "depend on the length")
+    for name, reason in zip(("glm4", "mistral, window", "llama, dynamic"), reasons, strict=True):
+        assert not suited(load(checkpoint(shelf, name), "cpu", None, whole=True)[0])
+        assert reason in caplog.messages[-1]
 
 
 @pytest.mark.parametrize("name", ["codegen", "gpt2", "gptj"])
@@ -201,7 +214,7 @@ def test_each_request_keeps_its_own_limit_near_the_context(shelf: Path, name: st
     folder = checkpoint(shelf, name)
     lm = TransformersLM.from_pretrained(folder, device="cpu", loop=False)
     full = "="
-    while len(lm.tokenizer(full)["input_ids"]) < CONTEXT - 5:
+    while len(lm.tokenizer.encode(full)) < CONTEXT - 5:
         full += " x="
     requests = [GenerationRequest(text, 60) for text in ("box", "red", full, full[:-9])]
     assert texts(lm, requests) == by_transformers(folder, requests)

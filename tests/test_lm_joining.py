@@ -6,27 +6,16 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import lm_kit
 import pytest
 import torch
-from lm_kit import CONTEXT, HEAD, alone, gpt2, llama, mixed, qwen2, sliding
+from lm_kit import CONTEXT, HEAD, alone, build, gpt2, llama, mixed, sliding
 
 from codevqa.batching.model_services import ModelServices
 from codevqa.core.errors import CodeVQAError, ModelError
 from codevqa.models.base import Completion, GenerationRequest, Message, Models
 from codevqa.models.causal_lm import TransformersLM
-from codevqa.models.causal_lm.gpu.decoder import Schedule, SlotDecoder
+from codevqa.models.causal_lm.gpu.decoder import SlotDecoder
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher
-
-LATE = Schedule(steps=3, rounds_in_flight=1, prefill_tokens=200, least_saving=16, length_multiple=8)
-
-
-def build(make: Callable[[], Any], *, slots: int = 3, **given: Any) -> TransformersLM:
-    """A model decoded in slots, as on a GPU."""
-    lm = lm_kit.build(make, max_batch=slots, **given)
-    lm._loop = SlotDecoder(lm.model, pad=0, max_batch=slots, prefix_bytes=1 << 20, stats=lm.stats, schedule=LATE)
-    assert lm.joins
-    return lm
 
 
 def ask(lm: TransformersLM, requests: Sequence[GenerationRequest], gap: float = 0.004) -> list[Any]:
@@ -49,12 +38,12 @@ def ask(lm: TransformersLM, requests: Sequence[GenerationRequest], gap: float = 
 
 
 @pytest.mark.parametrize("gap", [0.0, 0.004])
-@pytest.mark.parametrize("make", [llama, qwen2, gpt2])
+@pytest.mark.parametrize("make", [llama, gpt2])
 def test_whoever_joins_reads_what_he_reads_alone(make: Callable[[], Any], gap: float) -> None:
     # The prompt that stands there twice is asked once, and one that cannot be asked is a failure of its own.
     requests = [*mixed(), GenerationRequest("red", 0)]
     expected = alone(make)
-    lm = build(make)
+    lm = build(make, "slots", max_batch=3)
     *answers, refused = ask(lm, requests, gap)
     assert answers == expected
     assert isinstance(refused, ModelError) and "max_tokens is 0" in str(refused)
@@ -65,7 +54,7 @@ def test_a_short_text_does_not_wait_for_a_long_one() -> None:
     ended: list[str] = []
 
     async def main() -> None:
-        lm = build(llama)
+        lm = build(llama, "slots", max_batch=3)
         services = ModelServices(Models(lm, FakeMatcher(6), FakeCaptioner()), lm, max_batch=None, max_wait=0.001)
 
         async def one(name: str, request: GenerationRequest, after: float) -> None:
@@ -84,16 +73,15 @@ def test_a_short_text_does_not_wait_for_a_long_one() -> None:
 
 
 def test_whoever_is_too_long_for_the_slots_gets_longer_ones() -> None:
-    lm = build(llama)
+    lm = build(llama, "slots", max_batch=3)
     requests = [GenerationRequest("red", 4), GenerationRequest("ball", 30), GenerationRequest(HEAD * 2, 40)]
     requests += [GenerationRequest(f"box {n}", 5) for n in range(4)]
-    plain = lm_kit.build(llama, loop=False)
+    plain = build(llama, "generate")
     assert ask(lm, requests, 0.002) == [plain.generate([request])[0] for request in requests]
 
 
 def test_memory_that_runs_out_is_halved_and_nobody_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    lm = build(llama, slots=4)
-    assert lm.own_loop and isinstance(lm._loop, SlotDecoder)
+    lm = build(llama, "slots", max_batch=4)
     launch = SlotDecoder._launch
 
     def short(self: SlotDecoder, memory: Any) -> Any:
@@ -105,12 +93,10 @@ def test_memory_that_runs_out_is_halved_and_nobody_is_lost(monkeypatch: pytest.M
     requests = mixed()
     answers = ask(lm, requests, 0.0)
     assert answers == alone(llama)
-    assert lm._loop.max_batch == 2
 
 
 def test_one_that_never_fits_costs_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    lm = build(llama)
-    assert lm.own_loop
+    lm = build(llama, "slots", max_batch=3)
     launch = SlotDecoder._launch
 
     def short(self: SlotDecoder, memory: Any) -> Any:
@@ -121,30 +107,27 @@ def test_one_that_never_fits_costs_nobody_else(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(SlotDecoder, "_launch", short)
     good = [GenerationRequest(f"red ball {n}", 6) for n in range(5)]
     *answers, bad = ask(lm, [*good, GenerationRequest("box", 33)], 0.001)
-    plain = lm_kit.build(llama, loop=False)
+    plain = build(llama, "generate")
     assert answers == [plain.generate([request])[0] for request in good]
     assert isinstance(bad, ModelError) and "ran out of memory" in str(bad)
 
 
 def test_models_that_slots_do_not_suit_are_asked_in_batches() -> None:
-    lm, plain = build(sliding), lm_kit.build(sliding, loop=False)
+    lm, plain = build(sliding), build(sliding, "generate")
     requests = [GenerationRequest(HEAD + word, 8) for word in ("red", "ball box", "left of")]
     assert ask(lm, requests) == [plain.generate([request])[0] for request in requests]
     assert not lm.own_loop
 
 
 def test_a_failure_in_the_middle_is_told_to_those_it_met(monkeypatch: pytest.MonkeyPatch) -> None:
-    lm = build(llama)
+    lm = build(llama, "slots", max_batch=3)
     monkeypatch.setattr(SlotDecoder, "_launch", lambda self, memory: 1 / 0)
     answers = ask(lm, [GenerationRequest(f"red {n}", 3) for n in range(4)])
     assert all(isinstance(one, CodeVQAError) and "ZeroDivisionError" in str(one) for one in answers)
 
 
 def test_the_first_turns_of_a_chat_are_computed_once() -> None:
-    lm = build(llama, slots=8)
-    lm.tokenizer.chat_template = (
-        "{% for m in messages %}{{ m.role }}\n{{ m.content }}\n{% endfor %}{% if add_generation_prompt %}a{% endif %}"
-    )
+    lm = build(llama, "slots", max_batch=8)
     head = Message("system", "red ball box left " * 4)
     chats = [(head, Message("user", f"box {n}")) for n in range(3)]
     asked = [GenerationRequest(chat, 4, shared=1) for chat in chats]

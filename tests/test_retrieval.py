@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import shutil
 import subprocess
 import sys
 import threading
@@ -13,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+import codevqa
 from codevqa.core.errors import ModelError, ModelNotFoundError
 from codevqa.models.retrieval import ExampleIndex, SentenceRetriever
 
@@ -148,6 +151,24 @@ def test_a_folder_that_is_missing_or_holds_no_model_is_one_clear_line(tmp_path: 
         assert str(path) in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_importing_it_loads_no_model_library() -> None:
-    code = "import sys, codevqa.models.retrieval; sys.exit(int('sentence_transformers' in sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], timeout=500).returncode == 0
+def test_a_static_model_is_loaded_without_sentence_transformers_and_gives_its_numbers(folder: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    code = (
+        "import sys; from codevqa.models.retrieval import SentenceRetriever as R; R.from_pretrained(sys.argv[1]);"
+        "sys.exit(int(bool({'sentence_transformers', 'transformers'} & set(sys.modules))))"
+    )
+    assert subprocess.run([sys.executable, "-c", code, str(folder)], timeout=500).returncode == 0
+    mini = Path(codevqa.__file__).parent / "mini" / "weights" / "retriever"
+    for place in (folder, mini):
+        texts = ["dog", "Is there a red house left of the tree?", "", "zebra dog"]
+        expected = SentenceTransformer(str(place), device="cpu").encode(texts)
+        np.testing.assert_allclose(SentenceRetriever.from_pretrained(place).embed(texts), expected, rtol=0, atol=3e-7)
+
+
+def test_another_model_goes_through_sentence_transformers(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    settings = json.loads((tmp_path / "config_sentence_transformers.json").read_text())
+    settings |= {"prompts": {"question": "cat "}, "default_prompt_name": "question"}
+    (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(settings))
+    assert SentenceRetriever.from_pretrained(tmp_path).embed(["dog"]).tolist() == [[0, 0.5, 0.5, 0]]

@@ -20,9 +20,7 @@ import pytest
 from engine_kit import BLUE, GREEN, RED, forked
 from lm_kit import HEAD, gpt2, llama, mixed
 from openai_kit import Reply, Serve, completion
-from test_lm_joining import build as in_slots
 from tiny import GRID, noise_picture, write_blip
-from transformers import BlipForConditionalGeneration, BlipForImageTextRetrieval
 
 from codevqa import CodeVQA, QuerySettings, Settings
 from codevqa.batching.model_services import ModelServices
@@ -85,14 +83,14 @@ def test_engines_over_one_set_of_models_answer_as_each_alone(mini: CodeVQA) -> N
 @pytest.mark.parametrize("make", [llama, gpt2])
 @pytest.mark.parametrize("way", ["packed", "slots", "generate"])
 def test_threads_read_what_each_reads_alone(way: str, make: Callable[[], Any]) -> None:
-    lm = in_slots(make) if way == "slots" else lm_kit.build(make, loop=way == "packed")
+    lm = lm_kit.build(make, way)
     found = at_once(lambda request: lm.generate([request])[0], mixed())
     assert found == [lm_kit.alone(make)] * 3
 
 
 def test_two_objects_over_one_network_share_its_turn() -> None:
     one = lm_kit.build(llama)
-    other = TransformersLM(one.model, one.tokenizer, name="other", loop=False)
+    other = TransformersLM(one.model, one.tokenizer, name="other")
     requests = list(enumerate(mixed()))
     found = at_once(lambda asked: (one, other)[asked[0] % 2].generate([asked[1]])[0], requests)
     assert found == [lm_kit.alone(llama)] * 3
@@ -100,17 +98,13 @@ def test_two_objects_over_one_network_share_its_turn() -> None:
 
 def test_threads_match_and_caption_as_each_alone(tmp_path: Path) -> None:
     pictures = [noise_picture(seed) for seed in range(4)]
-    at = load_checkpoint(
-        write_blip(tmp_path / "matcher", "matcher"), BlipForImageTextRetrieval, device="cpu", dtype=None
-    )
+    at = load_checkpoint(write_blip(tmp_path / "matcher", "matcher"), "matcher", device="cpu", dtype=None)
     matchers = (
         BlipMatcher(at, block=1, max_length=9),
-        BlipMatcher(at, block=1, fast=False, max_length=5),
+        BlipMatcher(at, block=1, max_length=5),
     )  # over one tokenizer
     captioner = BlipCaptioner(
-        load_checkpoint(
-            write_blip(tmp_path / "captioner", "captioner"), BlipForConditionalGeneration, device="cpu", dtype=None
-        )
+        load_checkpoint(write_blip(tmp_path / "captioner", "captioner"), "captioner", device="cpu", dtype=None)
     )
 
     def ask(number: int) -> tuple[object, ...]:
@@ -249,7 +243,7 @@ def test_an_interrupted_caller_leaves_the_line() -> None:
 
 @pytest.mark.parametrize("who", ["engine", "caller"])
 def test_a_model_that_takes_requests_as_they_come_gives_way(who: str) -> None:
-    lm = in_slots(llama)
+    lm = lm_kit.build(llama, "slots")
     loop = asyncio.new_event_loop()
     busy = services_of(lm)
     stop = threading.Event()

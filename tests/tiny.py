@@ -31,11 +31,13 @@ def write_blip(
     seed: int = 0,
     special_tokens: bool = True,
     dtype: torch.dtype = torch.float32,
+    ends: float = 0.0,
 ) -> str:
     """Writes a random network (width 32, 3 blocks, 4 x 4 patches of 8 pixels) and returns its folder.
 
     Weights are drawn wide, so that attention is not flat. Without ``special_tokens`` the tokenizer lacks [DEC] and
-    [ENC] while the embeddings have their rows, as with the hub's checkpoints.
+    [ENC] while the embeddings have their rows, as with the hub's checkpoints. ``ends`` makes [SEP] likelier, so that
+    captions end at many lengths.
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n")
@@ -69,6 +71,8 @@ def write_blip(
         for name, weight in model.named_parameters():
             if "norm" not in name.lower():
                 weight.copy_(torch.randn(weight.shape, generator=generator) * (0.3 if weight.dim() > 1 else 0.1))
+        if kind == "captioner":
+            model.text_decoder.cls.predictions.bias[WORDS.index("[SEP]")] += ends
     model.to(dtype).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     BlipImageProcessorPil(size={"height": 8 * GRID, "width": 8 * GRID}).save_pretrained(folder)

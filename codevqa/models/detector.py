@@ -7,17 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 
 from ..core.errors import ModelNotFoundError, SetupError
 from .base import Box, DetectRequest
 from .blip.batches import run_in_batches
-from .causal_lm.loading import place_for, quiet
-from .library_errors import first_line
+from .causal_lm.loading import place_for
+from .library_errors import quiet, while_loading
 from .turn import Turn
 
 __all__ = ["ZeroShotDetector"]
@@ -29,7 +27,6 @@ _ASKED: Mapping[str, str] = {
     "owlvit": "a photo of a {}",
 }
 """How each kind of network is asked for a phrase."""
-_WRONG = (OSError, ValueError, RuntimeError, KeyError, TypeError, ImportError, SafetensorError, UnpicklingError)
 
 
 class ZeroShotDetector:
@@ -91,15 +88,12 @@ class ZeroShotDetector:
         place, precision = place_for(device, dtype or "float32")
         folder = Path(name).expanduser()
         source = str(folder) if folder.is_dir() else name
-        with quiet(progress=source is name):
-            try:
-                network, report = AutoModelForZeroShotObjectDetection.from_pretrained(
-                    source, dtype=precision, trust_remote_code=False, output_loading_info=True
-                )
-                # Pillow resizes the same whether or not torchvision is there.
-                processor = AutoProcessor.from_pretrained(source, trust_remote_code=False, backend="pil")
-            except _WRONG as error:
-                raise ModelNotFoundError(f"Cannot load the detector {name}: {first_line(error)}.") from None
+        with quiet(), while_loading(lambda why: ModelNotFoundError(f"Cannot load the detector {name}: {why}.")):
+            network, report = AutoModelForZeroShotObjectDetection.from_pretrained(
+                source, dtype=precision, trust_remote_code=False, output_loading_info=True
+            )
+            # Pillow resizes the same whether or not torchvision is there.
+            processor = AutoProcessor.from_pretrained(source, trust_remote_code=False, backend="pil")
         # transformers would go on with random weights in the place of these.
         if report["missing_keys"]:
             missing = report["missing_keys"]

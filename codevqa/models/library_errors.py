@@ -1,10 +1,18 @@
-"""What libraries say when something fails, as a part of one line of ours."""
+"""What libraries raise when something fails, as one line of ours."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
 from pickle import UnpicklingError
 
-__all__ = ["first_line"]
+from safetensors import SafetensorError
+
+from ..core.errors import CodeVQAError
+
+__all__ = ["first_line", "quiet", "while_loading"]
+
+_DAMAGED = (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, ImportError)
 
 
 def first_line(error: BaseException) -> str:
@@ -14,3 +22,38 @@ def first_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     first = lines[0].rstrip(".:!")[:300] if lines else ""
     return f"{type(error).__name__} {first}".strip() if isinstance(error, KeyError) or not first else first
+
+
+@contextlib.contextmanager
+def while_loading(told: Callable[[str], CodeVQAError]) -> Iterator[None]:
+    """Turns whatever libraries raise over files that are missing, damaged or of another kind into an error of ours.
+
+    Args:
+        told: makes the error of the first line of what they say.
+    """
+    try:
+        yield
+    except CodeVQAError:
+        raise
+    except Exception as error:
+        # tokenizers raises a plain Exception.
+        known = isinstance(error, (*_DAMAGED, UnpicklingError, SafetensorError)) or type(error) is Exception
+        if not known:
+            raise
+        raise told(first_line(error)) from None
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Keeps the advice and the bars of transformers off the terminal."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()

@@ -11,9 +11,6 @@ Average: TypeAlias = Literal["words", "all"]
 class _BlipOptions(TypedDict, total=False):
     feature_cache_bytes: int
     """Bytes of vision features kept in memory."""
-    fast: bool
-    """False computes through transformers' own forward passes: slower, and the same numbers up to rounding. What the
-    fast ones do not fit goes through those anyway, with a warning."""
     max_batch: int | None
     """Pairs or captions, and pictures, at a time; None chooses by the memory that is free."""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from cachetools import LRUCache
 
 from ..core.errors import CodeVQAError, ModelError, ModelNotFoundError
-from .library_errors import first_line
+from .library_errors import first_line, while_loading
 from .turn import Turn, turn_of
 
 __all__ = ["ExampleIndex", "Retriever", "SentenceRetriever"]
@@ -33,9 +33,73 @@ class Retriever(Protocol):
         ...
 
 
+_STATIC = ("StaticEmbedding", "Normalize")
+"""What a folder's modules may be for :class:`StaticEmbedding`: the second is left out where nothing is normalised."""
+
+
+class StaticEmbedding:
+    """The mean of a vector for each token, perhaps normalised: a sentence-transformers model without a network.
+
+    Args:
+        folder: holds ``tokenizer.json`` and ``model.safetensors``.
+        normalise: whether embeddings get length 1.
+
+    Raises:
+        OSError, ValueError, SafetensorError: a file is missing or damaged.
+    """
+
+    device = "cpu"
+
+    def __init__(self, folder: Path, *, normalise: bool) -> None:
+        from tokenizers import Tokenizer
+
+        from .weights import read_weights
+
+        weights = read_weights(folder)
+        if set(weights) != {"embedding.weight"} or weights["embedding.weight"].ndim != 2:
+            raise ValueError("its weights are not those of a static embedding")
+        self._vectors = weights["embedding.weight"]
+        self.dtype = str(self._vectors.dtype)
+        self._tokenizer: Any = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self._tokenizer.no_padding()
+        self._normalise = normalise
+
+    def encode(self, sentences: Sequence[str], **_: object) -> npt.NDArray[np.float32]:
+        """Returns one embedding a sentence, shape (sentences, width)."""
+        import torch
+        from torch.nn import functional
+
+        rows = [one.ids for one in self._tokenizer.encode_batch(list(sentences), add_special_tokens=False)]
+        tokens = torch.tensor([token for row in rows for token in row], dtype=torch.long)
+        offsets = torch.from_numpy(np.cumsum([0, *map(len, rows)])[:-1])
+        made = functional.embedding_bag(tokens, self._vectors, offsets)
+        return np.asarray((functional.normalize(made, dim=-1) if self._normalise else made).float())
+
+    @classmethod
+    def of(cls, folder: Path) -> StaticEmbedding | None:
+        """Returns the model in a folder; None where its modules are others."""
+        from .weights import read_json
+
+        try:
+            modules = json.loads((folder / "modules.json").read_bytes())
+            kinds = tuple(module["type"].rpartition(".")[2] for module in modules)
+            known = all(module["type"].startswith("sentence_transformers.") for module in modules)
+            known &= not read_json(folder / "config_sentence_transformers.json").get("default_prompt_name")
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            return None
+        if not known or kinds not in (_STATIC[:1], _STATIC) or modules[0].get("path"):
+            return None
+        return cls(folder, normalise=len(kinds) == 2)
+
+
 class SentenceRetriever:
     """A sentence-transformers model, from a folder or the hub (the paper: ``all-mpnet-base-v2``), on a GPU if there is
-    one."""
+    one.
+
+    Args:
+        model: a :class:`StaticEmbedding`, or any ``SentenceTransformer``.
+        name: id it reports.
+    """
 
     def __init__(self, model: Any, name: str) -> None:
         self.name = name
@@ -54,28 +118,36 @@ class SentenceRetriever:
         Raises:
             ModelNotFoundError: no such folder, or not on this machine and no network.
         """
-        import torch
-        from sentence_transformers import SentenceTransformer
 
-        from .cuda_streams import loaded
-
-        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        try:
-            model = SentenceTransformer(str(name), device=str(device))
-        except (OSError, ValueError, KeyError, ImportError, UnpicklingError) as error:
-            raise ModelNotFoundError(
-                f"Cannot load the sentence embedding model {str(name)!r}: {first_line(error)}.",
+        def failed(why: str) -> ModelNotFoundError:
+            return ModelNotFoundError(
+                f"Cannot load the sentence embedding model {str(name)!r}: {why}.",
                 hint="Check the name, the folder, or the network.",
-            ) from None
-        loaded(device)
-        return cls(model, str(name))
+            )
+
+        with while_loading(failed):
+            return cls(StaticEmbedding.of(Path(name).expanduser()) or _by_sentence_transformers(str(name)), str(name))
 
     def embed(self, sentences: Sequence[str]) -> npt.NDArray[np.float32]:
         """Returns embeddings as the model gives them (``all-mpnet-base-v2`` normalises them itself)."""
+        import torch
+
         from .cuda_streams import short_work
 
-        with self.turn, short_work(self._model.device):
+        with self.turn, short_work(torch.device(self._model.device)):
             return np.asarray(self._model.encode(list(sentences), show_progress_bar=False), dtype=np.float32)
+
+
+def _by_sentence_transformers(name: str) -> Any:
+    import torch
+    from sentence_transformers import SentenceTransformer
+
+    from .cuda_streams import loaded
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model = SentenceTransformer(name, device=str(device))
+    loaded(device)
+    return model
 
 
 _thread = ThreadPoolExecutor(1, "codevqa-retriever")

@@ -15,10 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urldefrag, urlsplit
 
-import httpx2
 from huggingface_hub import constants
-from huggingface_hub.utils import WeakFileLock  # type: ignore[attr-defined]  # in its docs, not in its __all__
-from huggingface_hub.utils.tqdm import tqdm
 
 from ..core.errors import ModelNotFoundError, SetupError
 from .library_errors import first_line
@@ -102,6 +99,8 @@ class WebCheckpoint:
         Raises:
             SetupError: the cache cannot be written.
         """
+        from huggingface_hub.utils import WeakFileLock  # type: ignore[attr-defined]  # in its docs, not in its __all__
+
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -115,6 +114,8 @@ class WebCheckpoint:
             ModelNotFoundError: it cannot be had; what came is kept, and the next call goes on there.
             SetupError: it is not the file that it has to be, or there is no room for it.
         """
+        import httpx2
+
         try:
             if self.file.is_file():
                 self._check(self.file)
@@ -137,6 +138,9 @@ class WebCheckpoint:
 
     def _download(self, part: Path) -> None:
         """Appends to what came before, if the server still has the same version of the file."""
+        import httpx2
+        from huggingface_hub.utils.tqdm import tqdm
+
         note = part.with_name(f"{part.name}.etag")
         version = _noted(note) if part.is_file() else None
         # One byte is asked for again: servers refuse a range that begins at the end of a file.

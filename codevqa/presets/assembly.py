@@ -179,16 +179,8 @@ def quiet_libraries() -> None:
 
     Errors still come through, and so do the bars of downloads, which can take long.
     """
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    try:
-        from huggingface_hub.utils.tqdm import are_progress_bars_disabled, enable_progress_bars
-        from transformers.utils import logging
-    except ImportError as error:
-        raise SetupError(f"transformers cannot be imported: {error}.", hint="Run make install.") from None
-    logging.set_verbosity_error()
-    # transformers sets it anew when it is imported. What is here is not asked for at the hub: not worth a warning.
+    # Read when transformers is imported, which few models need.
+    for name, value in (("TOKENIZERS_PARALLELISM", "false"), ("TRANSFORMERS_VERBOSITY", "error")):
+        os.environ.setdefault(name, value)
+    # What is here is not asked for at the hub: not worth a warning.
     getLogger("huggingface_hub").setLevel(ERROR)
-    hidden = are_progress_bars_disabled()
-    logging.disable_progress_bar()  # which hides the downloads too
-    if not hidden:
-        enable_progress_bars()

@@ -14,7 +14,7 @@ from cli_kit import GARDEN, SHELF
 
 from codevqa import CodeVQA
 from codevqa.core.errors import ModelError
-from codevqa.models.blip.fast.vision_encoder import FastVisionEncoder
+from codevqa.models.blip.vision_encoder import VisionEncoder
 
 QUESTION = "Is there a red bell in each picture?"
 
@@ -41,8 +41,8 @@ class Scarce:
 
 
 def scarce(monkeypatch: pytest.MonkeyPatch, most: int) -> Scarce:
-    made = Scarce(FastVisionEncoder.forward, most)
-    monkeypatch.setattr(FastVisionEncoder, "forward", lambda *given: made(*given))
+    made = Scarce(VisionEncoder.forward, most)
+    monkeypatch.setattr(VisionEncoder, "forward", lambda *given: made(*given))
     return made
 
 
@@ -74,8 +74,7 @@ def test_a_language_model_without_memory_is_a_typed_error_and_served_once_it_has
 
     model: Any = vqa.writer.language_model
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(model._loop, "_run", never)
-        patch.setattr(model._reference, "_decode", never)
+        patch.setattr(model.decoder, "_run", never)
         with pytest.raises(ModelError, match="ran out of memory on one prompt"):
             vqa.ask(GARDEN, "Is there a blue tree?")
     assert vqa.ask(GARDEN, "Is there a blue tree?").text in ("yes", "no")

@@ -1,4 +1,4 @@
-"""BLIP through transformers: the matcher and the captioner of every preset.
+"""BLIP: the matcher and the captioner of every preset.
 
 Importing this module imports PyTorch; the registry does so only when a BLIP model is asked for.
 """

@@ -12,7 +12,6 @@ from typing import Unpack, cast
 
 import numpy as np
 import torch
-from transformers import BlipForConditionalGeneration
 
 from ...core.errors import ModelError, SetupError
 from ..base import CaptionRequest
@@ -21,10 +20,9 @@ from ..cuda_streams import loaded, short_work
 from ..options import CaptionerOptions
 from ..turn import Turn
 from .batches import rows_that_fit, run_in_batches
-from .caption_text import CaptionText
+from .caption_decoder import CpuCaptionDecoder
+from .caption_network import CaptionDecoder
 from .checkpoint import Checkpoint, DType, load_checkpoint
-from .choice import caption_decoder
-from .forwards import CaptionDecoder
 from .sampling import CaptionRules, numbers_of
 from .vision_tower import DEFAULT_CACHE_BYTES, BlipStats, VisionTower
 
@@ -46,7 +44,6 @@ class BlipCaptioner:
         max_length: int = 20,
         top_k: int = 50,
         temperature: float = 1.0,
-        fast: bool = True,
         max_batch: int | None = None,
         feature_cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> None:
@@ -56,23 +53,17 @@ class BlipCaptioner:
         self.turn = Turn(checkpoint.model, checkpoint.tokenizer)
         self._at = checkpoint
         # [CLS] a picture of [SEP], of which [CLS] becomes [DEC] and [SEP] goes.
-        opening = (checkpoint.dec_id, *checkpoint.tokenizer(prompt)["input_ids"][1:-1])
+        opening = (checkpoint.dec_id, *checkpoint.tokenizer.encode([prompt])[0][0, 1:-1].tolist())
         config = checkpoint.model.config.text_config
         self._positions = int(config.max_position_embeddings)
         tokenizer = checkpoint.tokenizer
-        rules = CaptionRules(
-            opening, tokenizer.sep_token_id, tokenizer.pad_token_id, min_length, max_length, top_k, temperature
-        )
+        rules = CaptionRules(opening, tokenizer.end, tokenizer.pad, min_length, max_length, top_k, temperature)
         self._rules = self._possible(rules)
-        self._text = CaptionText(tokenizer)
         self._thread = NetworkThread(checkpoint.model.text_decoder, config.num_hidden_layers, checkpoint.device)
-        self._fast = fast
-        self._decoder = self._thread.run(caption_decoder, checkpoint, self._rules, fast=fast)
+        self._decoder = self._decoder_for(self._rules)
         self._others: dict[tuple[int, int], tuple[CaptionRules, CaptionDecoder]] = {}
         self._max_batch = max_batch
-        self._vision = VisionTower(
-            checkpoint, self.stats, fast=fast, max_batch=max_batch, feature_cache_bytes=feature_cache_bytes
-        )
+        self._vision = VisionTower(checkpoint, self.stats, max_batch=max_batch, feature_cache_bytes=feature_cache_bytes)
         loaded(checkpoint.device)
 
     @classmethod
@@ -91,7 +82,7 @@ class BlipCaptioner:
             ModelNotFoundError: the checkpoint is not here and cannot be fetched.
             SetupError: it is not a BLIP captioner, or the lengths cannot be met.
         """
-        return cls(load_checkpoint(name, BlipForConditionalGeneration, device=device, dtype=dtype), **options)
+        return cls(load_checkpoint(name, "captioner", device=device, dtype=dtype), **options)
 
     @property
     def computes(self) -> str:
@@ -112,7 +103,7 @@ class BlipCaptioner:
             ModelError: a request names patches that do not exist, or none; or the network failed.
             SetupError: a request wants a length that no caption has.
         """
-        return [self._text(ids) for ids in self.token_ids(requests)]
+        return [self._at.tokenizer.decode(ids) for ids in self.token_ids(requests)]
 
     def token_ids(self, requests: Sequence[CaptionRequest]) -> list[list[int]]:
         """Returns the tokens of each caption after the prompt, up to its [SEP] where it has one."""
@@ -155,13 +146,21 @@ class BlipCaptioner:
             raise SetupError(f"{self.name} has captions of up to {self._positions} tokens, not {rules.max_length}.")
         return rules
 
+    def _decoder_for(self, rules: CaptionRules) -> CaptionDecoder:
+        network = self._at.model.text_decoder
+        if self._at.device.type != "cuda":
+            return CpuCaptionDecoder(network, rules)
+        from .gpu.caption_decoder import GpuCaptionDecoder
+
+        return GpuCaptionDecoder(network, rules)
+
     def _writing(self, tokens: tuple[int, int] | None) -> tuple[CaptionRules, CaptionDecoder]:
         """Returns the rules of captions of a length, and what writes by them."""
         if tokens is None or tokens == (self._rules.min_length, self._rules.max_length):
             return self._rules, self._decoder
         if tokens not in self._others:
             rules = self._possible(replace(self._rules, min_length=tokens[0], max_length=tokens[1]))
-            self._others[tokens] = rules, self._thread.run(caption_decoder, self._at, rules, fast=self._fast)
+            self._others[tokens] = rules, self._decoder_for(rules)
         return self._others[tokens]
 
     def _count(self, request: CaptionRequest) -> int:

@@ -1,41 +1,31 @@
 """Loading a BLIP checkpoint: network, tokenizer and picture settings, or one clear line.
 
-It is a folder written by ``save_pretrained``, a name on the hub (``owner/name``, or ``owner/name@revision``), or the
-address of a file of LAVIS, which is made such a folder once. What these do differently is settled here: precision on
-disk, whether the tokenizer knows [DEC] and [ENC], whether picture settings are there, and LayerNorm's epsilon.
+It is a folder in the hub's format, a name on the hub (``owner/name``, or ``owner/name@revision``), or the address of a
+file of LAVIS, which is made such a folder once. What these do differently is settled here: precision on disk, whether
+the tokenizer knows [DEC] and [ENC], whether picture settings are there, and LayerNorm's epsilon.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any, TypeAlias
 
 import torch
-from huggingface_hub import try_to_load_from_cache
-from huggingface_hub.errors import StrictDataclassError
-from safetensors import SafetensorError
-from transformers import BertTokenizer, BlipConfig
-from transformers.configuration_utils import PretrainedConfig
-from transformers.models.blip.image_processing_pil_blip import BlipImageProcessorPil
 
-from ...core.errors import ModelError, ModelNotFoundError, SetupError
-from ..library_errors import first_line
+from ...core.errors import ModelNotFoundError, SetupError
+from ..library_errors import while_loading
 from ..web_checkpoint import WebCheckpoint
-from .lavis_names import convert_web
-from .quiet import quiet
+from ..weights import WEIGHTS, fill, hub_folder, read_json, read_weights, weights_file
+from .network import BlipNetwork, Kind
+from .picture_input import PictureSettings
+from .tokens import WordPieces
 
 DType: TypeAlias = "torch.dtype | str | None"
 
 _log = logging.getLogger(__name__)
-# In the order in which transformers looks for them.
-_WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 
 
 @dataclass(frozen=True)
@@ -44,8 +34,8 @@ class Checkpoint:
 
     name: str
     model: Any
-    tokenizer: Any
-    processor: Any
+    tokenizer: WordPieces
+    pictures: PictureSettings
     device: torch.device
     dtype: torch.dtype
     grid: int
@@ -65,12 +55,12 @@ class Checkpoint:
         return tensor if self.device.type == "cpu" else tensor.pin_memory().to(self.device, non_blocking=True)
 
 
-def load_checkpoint(name: str, architecture: type[Any], *, device: str | None, dtype: DType) -> Checkpoint:
-    """Loads a BLIP checkpoint quietly, ready for inference.
+def load_checkpoint(name: str, kind: Kind, *, device: str | None, dtype: DType) -> Checkpoint:
+    """Loads a BLIP checkpoint, ready for inference.
 
     Args:
         name: A folder holding configuration, weights and tokenizer, a hub id, or the address of a LAVIS file.
-        architecture: Transformers' class of the network.
+        kind: What it has to be.
         device: "cpu", "cuda" (or "cuda:1"...), None for a GPU where there is one.
         dtype: Precision of the weights, whatever they are on disk; None for float32 on the CPU, bfloat16 on a GPU.
 
@@ -80,82 +70,67 @@ def load_checkpoint(name: str, architecture: type[Any], *, device: str | None, d
     """
     place = _device(device)
     precision = _dtype(dtype, place)
-    source, revision = _source(name)
-    # Where the hub has weights as a pickle only, transformers would ask a service to convert them, in the background.
-    os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")
-    with quiet(), _load_errors(name, source):
-        settings, _ = PretrainedConfig.get_config_dict(source, revision=revision)
+    folder = _folder(name)
+    with while_loading(
+        lambda why: SetupError(f"Cannot load {name}: {why}.", hint="Is the folder whole? Fetch it again.")
+    ):
+        settings = read_json(folder / "config.json")
         if settings.get("model_type") != "blip":
             raise SetupError(
                 f"{name} is a {settings.get('model_type', 'nameless')!r} network, not BLIP.",
                 hint="Give a BLIP checkpoint, such as Salesforce/blip-itm-base-coco.",
             )
-        model, report = architecture.from_pretrained(
-            source,
-            revision=revision,
-            config=_config(source, settings),
-            dtype=precision,
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,
-        )
-        _tell_of_pickle(source, revision)
-        _check_weights(name, architecture.__name__, report)
-        grid = _grid(name, model.config.vision_config)
-        tokenizer = BertTokenizer.from_pretrained(source, revision=revision)
-        processor = _image_processor(source, revision, int(model.config.vision_config.image_size))
-    dec_id, enc_id = _opening_tokens(name, tokenizer, model)
-    model.requires_grad_(False)
-    model.to(place).eval()
-    return Checkpoint(name, model, tokenizer, processor, place, precision, grid, dec_id, enc_id)
+        if re.search(r"(^|models--)Salesforce(/|--)blip-", name):  # a name on the hub, or where that is kept
+            # Uploaded with the default of transformers written into them, 1e-5; LAVIS has 1e-6 in the vision tower.
+            settings["vision_config"] = {**settings.get("vision_config", {}), "layer_norm_eps": 1e-6}
+        model = BlipNetwork(name, kind, settings)
+        _fill(name, model, kind, folder, precision)
+        vision = model.config.vision_config
+        if vision.image_size < vision.patch_size:
+            raise SetupError(f"{name} has pictures of size {vision.image_size} in patches of {vision.patch_size}.")
+        tokenizer = WordPieces(folder)
+        pictures = PictureSettings.read(folder, vision.image_size)
+        model.requires_grad_(False)
+        model.to(place).eval()
+    dec_id, enc_id = _opening_tokens(name, tokenizer, model.config.text_config.vocab_size)
+    grid = vision.image_size // vision.patch_size
+    return Checkpoint(name, model, tokenizer, pictures, place, precision, grid, dec_id, enc_id)
 
 
-def _source(name: str) -> tuple[str, str]:
-    """Returns the folder or hub id to load, and the revision of the latter."""
+def _folder(name: str) -> Path:
+    """Returns the folder to load: as it is, fetched from the hub, or made of a file on the web."""
     if WebCheckpoint.named(name):
-        return str(convert_web(WebCheckpoint.at(name))), "main"
+        from .lavis_names import convert_web
+
+        return convert_web(WebCheckpoint.at(name))
     pinned = re.fullmatch(r"(\w[\w.-]*/[\w.-]+)@(\S+)", name)
-    if pinned is not None and not Path(name).exists():
-        return pinned[1], pinned[2]
-    _check_folder(name)
-    return str(Path(name).expanduser()) if name.startswith("~") else name, "main"
+    if pinned is None or Path(name).exists():
+        _check_folder(name)
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return folder
+
+    def unfetched(why: str) -> ModelNotFoundError:
+        return ModelNotFoundError(
+            f"Cannot fetch {name}: {why}.", hint="Connect to the network, or give a local folder."
+        )
+
+    with while_loading(unfetched):
+        return hub_folder(*pinned.groups()) if pinned else hub_folder(name)
 
 
-def _config(source: str, settings: dict[str, Any]) -> BlipConfig:
-    """Returns the configuration, with what LAVIS computed where its own checkpoints say otherwise.
-
-    Those of the hub were uploaded with the default of transformers written into them, 1e-5; LAVIS has 1e-6 in the
-    vision tower. Whoever trained one further with transformers did so with the value that is written.
-    """
-    if re.search(r"(^|models--)Salesforce(/|--)blip-", source):  # a name on the hub, or where that is kept
-        settings = {**settings, "vision_config": {**settings.get("vision_config", {}), "layer_norm_eps": 1e-6}}
-    config: BlipConfig = BlipConfig.from_dict(settings)
-    return config
-
-
-def _tell_of_pickle(source: str, revision: str) -> None:
-    def here(file: str) -> bool:
-        if Path(source).is_dir():
-            return (Path(source) / file).is_file()
-        return isinstance(try_to_load_from_cache(source, file, revision=revision), str)
-
-    if next(filter(here, _WEIGHTS), "").startswith("pytorch_model.bin"):
-        _log.info("The weights of %s are a pickle, of which only tensors were read.", source)
-
-
-def _check_weights(name: str, architecture: str, report: Any) -> None:
-    """Refuses what transformers would fill with random weights."""
-    missing = sorted(report["missing_keys"])
+def _fill(name: str, model: BlipNetwork, kind: Kind, folder: Path, precision: torch.dtype) -> None:
+    if weights_file(folder).name.startswith("pytorch_model.bin"):
+        _log.info("The weights of %s are a pickle, of which only tensors were read.", name)
+    missing, unlike = fill(model, model.complete(read_weights(folder)), precision)
     if missing:
         raise SetupError(
-            f"{name} lacks {len(missing)} weights of {architecture} (first: {missing[0]}).",
+            f"{name} lacks {len(missing)} weights of a BLIP {kind} (first: {missing[0]}).",
             hint="Matching needs a blip-itm checkpoint, captions a blip-image-captioning one.",
         )
-    unlike = sorted(report["mismatched_keys"])
     if unlike:
-        weight, stored, expected = unlike[0]
         raise SetupError(
-            f"{name} has {len(unlike)} weights of other sizes than its config.json says "
-            f"(first: {weight}, {tuple(stored)} for {tuple(expected)}).",
+            f"{name} has {len(unlike)} weights of other sizes than its config.json says (first: {unlike[0]}).",
             hint="Weights and configuration are not of one checkpoint.",
         )
 
@@ -188,8 +163,8 @@ def _check_folder(name: str) -> None:
     if folder.is_dir():
         if not (folder / "config.json").is_file():
             raise ModelNotFoundError(f"{name} holds no config.json.", hint="Give a folder written by save_pretrained.")
-        if not any((folder / file).is_file() for file in _WEIGHTS):
-            raise ModelNotFoundError(f"{name} holds no weights.", hint=f"Expected {_WEIGHTS[0]} in it.")
+        if not any((folder / file).is_file() for file in WEIGHTS):
+            raise ModelNotFoundError(f"{name} holds no weights.", hint=f"Expected {WEIGHTS[0]} in it.")
         if not any((folder / file).is_file() for file in ("tokenizer.json", "vocab.txt")):
             raise ModelNotFoundError(f"{name} holds no tokenizer.", hint="Expected tokenizer.json or vocab.txt in it.")
     elif folder.exists():
@@ -199,50 +174,12 @@ def _check_folder(name: str) -> None:
         raise ModelNotFoundError(f"No folder at {name}.", hint="Give a folder, or a hub id such as owner/name.")
 
 
-@contextlib.contextmanager
-def _load_errors(name: str, source: str) -> Iterator[None]:
-    """Turns what loading can raise into one line each."""
-    try:
-        yield
-    except (SetupError, ModelError):
-        raise
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, StrictDataclassError, UnpicklingError) as error:
-        reason = first_line(error)
-        if Path(source).is_dir():
-            raise SetupError(f"Cannot load {name}: {reason}.", hint="Is the folder whole? Save it again.") from None
-        raise ModelNotFoundError(
-            f"Cannot fetch {name}: {reason}.", hint="Connect to the network, or give a local folder."
-        ) from None
-    except Exception as error:
-        # Damaged files: safetensors raises a class straight under Exception, tokenizers a plain Exception.
-        if not isinstance(error, SafetensorError) and type(error) is not Exception:
-            raise
-        raise SetupError(f"Cannot read {name}: {first_line(error)}.", hint="Fetch it again.") from None
-
-
-def _grid(name: str, config: Any) -> int:
-    size, patch = config.image_size, config.patch_size
-    if not isinstance(size, int) or not isinstance(patch, int) or size < patch:
-        raise SetupError(f"{name} has pictures of size {size} in patches of {patch}.", hint="Only squares are handled.")
-    return size // patch
-
-
-def _image_processor(source: str, revision: str, size: int) -> Any:
-    # The class without torchvision; a folder without picture settings gets BLIP's own (square, bicubic, CLIP's mean).
-    square = {"height": size, "width": size}
-    try:
-        return BlipImageProcessorPil.from_pretrained(source, revision=revision, size=square)
-    except OSError:
-        return BlipImageProcessorPil(size=square)
-
-
-def _opening_tokens(name: str, tokenizer: Any, model: Any) -> tuple[int, int]:
+def _opening_tokens(name: str, tokenizer: WordPieces, rows: int) -> tuple[int, int]:
     """Ids of [DEC] and [ENC]: from the tokenizer, else the two ids after its vocabulary, in the order LAVIS adds them.
 
     The hub's BLIP tokenizers hold BERT's 30522 pieces alone, while the embedding matrix has rows 30522 and 30523.
     """
-    vocabulary = tokenizer.get_vocab()
-    rows = model.get_input_embeddings().num_embeddings
+    vocabulary = tokenizer.vocabulary
     pieces = len(vocabulary)
     if "[DEC]" not in vocabulary and "[ENC]" not in vocabulary:
         dec_id, enc_id = pieces, pieces + 1

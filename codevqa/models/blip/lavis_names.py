@@ -1,4 +1,4 @@
-"""Turns a BLIP checkpoint of LAVIS into a folder that transformers, and so the BLIP back end here, loads.
+"""Turns a BLIP checkpoint of LAVIS into a folder in the hub's format, which transformers loads as well.
 
 The two name the same weights differently and nothing else: no weight is reshaped or split.
 
@@ -9,33 +9,38 @@ Usage::
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import tempfile
 import zipfile
+from dataclasses import asdict
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from huggingface_hub import hf_hub_download
 from safetensors import SafetensorError
-from safetensors.torch import load_file
-from transformers import (
-    BertTokenizer,
-    BlipConfig,
-    BlipForConditionalGeneration,
-    BlipForImageTextRetrieval,
-)
-from transformers.models.blip.image_processing_pil_blip import BlipImageProcessorPil
+from safetensors.torch import load_file, save_file
 
 from ...core.errors import ModelNotFoundError, SetupError
 from ..library_errors import first_line
 from ..web_checkpoint import WebCheckpoint
-from .quiet import quiet
+from ..weights import fill
+from .network import BlipNetwork, Kind
+from .picture_input import PictureSettings
+from .tokens import bert_tokenizer
 
 _VOCABULARY = ("google-bert/bert-base-uncased", "86b5e0934494bd15c9632b12f734a8a67f723594")
 """Repository of the hub, and its revision, whose vocabulary LAVIS takes."""
+
+_TOKENIZER = {
+    "tokenizer_class": "BertTokenizer",
+    "bos_token": "[DEC]",
+    "extra_special_tokens": ["[ENC]"],
+    "do_lower_case": True,
+}
 
 _RULES = (
     (r"^visual_encoder\.", "vision_model."),
@@ -78,8 +83,8 @@ _OTHERS: tuple[tuple[frozenset[str], str], ...] = (
 
 def convert_lavis(
     weights: str | Path, vocabulary: str | Path | None, folder: str | Path, *, heads: int | None = None
-) -> Literal["matcher", "captioner"]:
-    """Writes a transformers folder from a LAVIS checkpoint: configuration, weights, tokenizer, picture settings.
+) -> Kind:
+    """Writes a folder from a LAVIS checkpoint: configuration, weights, tokenizer, picture settings.
 
     Sizes are read off the weights. A checkpoint with an ITM head becomes a matcher, one with a decoder a captioner;
     returns which.
@@ -104,30 +109,25 @@ def convert_lavis(
         raise SetupError(f"There is something at {folder} already.", hint="Give a folder that does not exist yet.")
     state = rename_lavis(_read(Path(weights)))
     text = "text_decoder.bert" if "text_decoder.bert.embeddings.word_embeddings.weight" in state else "text_encoder"
-    architecture = BlipForConditionalGeneration if text == "text_decoder.bert" else BlipForImageTextRetrieval
+    kind: Kind = "captioner" if text == "text_decoder.bert" else "matcher"
     _refuse_others(weights, state, text)
-    tokenizer = BertTokenizer(vocab=str(vocabulary or _bert_vocabulary()))
-    tokenizer.add_special_tokens({"bos_token": "[DEC]", "additional_special_tokens": ["[ENC]"]})
     try:
+        tokenizer = bert_tokenizer(Path(vocabulary or _bert_vocabulary()))
+        tokenizer.add_special_tokens(["[DEC]", "[ENC]"])
         config = _config(state, text, heads, tokenizer)
-        model = architecture(config)
-        _refuse_shapes(weights, state, model.state_dict())
-        missing, unexpected = model.load_state_dict(state, strict=False)
+        _refuse_misfits(weights, state, BlipNetwork(str(weights), kind, config))
     except (IndexError, KeyError, RuntimeError, ValueError) as error:
         raise SetupError(f"{weights} is not a BLIP checkpoint of LAVIS: {first_line(error)}.") from error
-    if missing or unexpected:
+    known, pieces = config["text_config"]["vocab_size"], tokenizer.get_vocab_size()
+    if pieces != known:
         raise SetupError(
-            f"{weights} is not a BLIP matcher or captioner of LAVIS: {len(missing)} weights missing, "
-            f"{len(unexpected)} unknown (first: {(missing + unexpected)[0]})."
-        )
-    if len(tokenizer) != config.text_config.vocab_size:
-        raise SetupError(
-            f"{weights} knows {config.text_config.vocab_size} tokens, the vocabulary {len(tokenizer)}, [DEC] and [ENC] "
-            "included.",
+            f"{weights} knows {known} tokens, the vocabulary {pieces}, [DEC] and [ENC] included.",
             hint="Give the vocab.txt it was trained with.",
         )
-    _write(out, model, tokenizer, config.vision_config.image_size)
-    return "captioner" if text == "text_decoder.bert" else "matcher"
+    # A captioner's last layer has the weights of its first one.
+    kept = {name: weight.contiguous() for name, weight in state.items() if ".predictions.decoder." not in name}
+    _write(out, kept, config, tokenizer)
+    return kind
 
 
 def convert_web(checkpoint: WebCheckpoint) -> Path:
@@ -161,11 +161,17 @@ def _refuse_others(weights: str | Path, state: dict[str, torch.Tensor], text: st
             raise SetupError(f"{weights} is not a BLIP checkpoint of LAVIS: it has no {name}.")
 
 
-def _refuse_shapes(weights: str | Path, state: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> None:
-    for name in state.keys() & wanted.keys():
-        if state[name].shape != wanted[name].shape:
-            found, right = (tuple(one[name].shape) for one in (state, wanted))
-            raise SetupError(f"{weights} is not a BLIP checkpoint of LAVIS: {name} has shape {found}, not {right}.")
+def _refuse_misfits(weights: str | Path, state: dict[str, torch.Tensor], network: BlipNetwork) -> None:
+    whole = network.complete(state)
+    missing, unlike = fill(network, whole, torch.float32)
+    if unlike:
+        raise SetupError(f"{weights} is not a BLIP checkpoint of LAVIS: it has {unlike[0]}.")
+    unknown = sorted(whole.keys() - network.state_dict().keys() - {"text_decoder.cls.predictions.bias"})
+    if missing or unknown:
+        raise SetupError(
+            f"{weights} is not a BLIP matcher or captioner of LAVIS: {len(missing)} weights missing, "
+            f"{len(unknown)} unknown (first: {(missing + unknown)[0]})."
+        )
 
 
 def _bert_vocabulary() -> str:
@@ -179,16 +185,21 @@ def _bert_vocabulary() -> str:
         ) from None
 
 
-def _write(out: Path, model: Any, tokenizer: Any, size: int) -> None:
+def _write(out: Path, weights: dict[str, torch.Tensor], config: dict[str, Any], tokenizer: Any) -> None:
     """Writes the folder beside its place first, so that it is whole where it is found."""
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as place:
             whole = Path(place) / "model"
-            with quiet():
-                model.save_pretrained(whole)
-            tokenizer.save_pretrained(whole)
-            BlipImageProcessorPil(size={"height": size, "width": size}).save_pretrained(whole)
+            whole.mkdir()
+            side = config["vision_config"]["image_size"]
+            pictures = asdict(PictureSettings(side)) | {"size": {"height": side, "width": side}}
+            pictures |= {"do_resize": True, "image_processor_type": "BlipImageProcessor"}
+            files = {"config": config, "tokenizer_config": _TOKENIZER, "preprocessor_config": pictures}
+            for name, content in files.items():
+                (whole / f"{name}.json").write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+            tokenizer.save(str(whole / "tokenizer.json"))
+            save_file(weights, whole / "model.safetensors", {"format": "pt"})
             if out.is_dir():
                 out.rmdir()
             whole.rename(out)
@@ -213,26 +224,28 @@ def _read(path: Path) -> dict[str, torch.Tensor]:
     return state
 
 
-def _config(state: dict[str, torch.Tensor], text: str, heads: int | None, tokenizer: Any) -> Any:
+def _config(state: dict[str, torch.Tensor], text: str, heads: int | None, tokenizer: Any) -> dict[str, Any]:
     words = state[f"{text}.embeddings.word_embeddings.weight"]
     positions = state["vision_model.embeddings.position_embedding"].shape[1] - 1
     patches = state["vision_model.embeddings.patch_embedding.weight"]
     first = "vision_model.encoder.layers.0"
     matching = "vision_proj.weight" in state
-    return BlipConfig(
-        text_config={
+    return {
+        "architectures": ["BlipForImageTextRetrieval" if matching else "BlipForConditionalGeneration"],
+        "model_type": "blip",
+        "text_config": {
             "vocab_size": words.shape[0],
             "hidden_size": words.shape[1],
             "intermediate_size": state[f"{text}.encoder.layer.0.intermediate.dense.weight"].shape[0],
             "num_hidden_layers": _blocks(state, f"{text}.encoder.layer."),
             "num_attention_heads": 12,
             "max_position_embeddings": state[f"{text}.embeddings.position_embeddings.weight"].shape[0],
-            "bos_token_id": tokenizer.convert_tokens_to_ids("[DEC]"),
-            "eos_token_id": tokenizer.sep_token_id,
-            "sep_token_id": tokenizer.sep_token_id,
-            "pad_token_id": tokenizer.pad_token_id,
+            "bos_token_id": tokenizer.token_to_id("[DEC]"),
+            "eos_token_id": tokenizer.token_to_id("[SEP]"),
+            "sep_token_id": tokenizer.token_to_id("[SEP]"),
+            "pad_token_id": tokenizer.token_to_id("[PAD]"),
         },
-        vision_config={
+        "vision_config": {
             "hidden_size": patches.shape[0],
             "intermediate_size": state[f"{first}.mlp.fc1.weight"].shape[0],
             "num_hidden_layers": _blocks(state, "vision_model.encoder.layers."),
@@ -241,8 +254,8 @@ def _config(state: dict[str, torch.Tensor], text: str, heads: int | None, tokeni
             "patch_size": patches.shape[2],
             "layer_norm_eps": 1e-6,
         },
-        image_text_hidden_size=state["vision_proj.weight"].shape[0] if matching else 256,
-    )
+        "image_text_hidden_size": state["vision_proj.weight"].shape[0] if matching else 256,
+    }
 
 
 def _blocks(state: dict[str, torch.Tensor], prefix: str) -> int:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Unpack, cast
 
 import torch
-from transformers import BlipForImageTextRetrieval
 
 from ...core.errors import SetupError
 from ..base import Map, Match, MatchRequest, SimilarityRequest
@@ -21,7 +20,7 @@ from ..options import Average, MatcherOptions
 from ..turn import Turn
 from .batches import rows_that_fit, run_in_batches
 from .checkpoint import Checkpoint, DType, load_checkpoint
-from .choice import text_encoder
+from .text_encoder import TextEncoder
 from .vision_tower import DEFAULT_CACHE_BYTES, BlipStats, VisionTower
 
 _GPU_PAIRS = 128
@@ -43,7 +42,6 @@ class BlipMatcher:
         block: int = 7,
         average: Average = "words",
         max_length: int = 35,
-        fast: bool = True,
         max_batch: int | None = None,
         feature_cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> None:
@@ -62,11 +60,9 @@ class BlipMatcher:
         self._average = average
         self._max_length = max_length
         self._max_batch = max_batch
-        self._vision = VisionTower(
-            checkpoint, self.stats, fast=fast, max_batch=max_batch, feature_cache_bytes=feature_cache_bytes
-        )
+        self._vision = VisionTower(checkpoint, self.stats, max_batch=max_batch, feature_cache_bytes=feature_cache_bytes)
         self._thread = NetworkThread(checkpoint.model.text_encoder, blocks, checkpoint.device)
-        self._text = self._thread.run(text_encoder, checkpoint, block, fast=fast)
+        self._text = _text_encoder(checkpoint, block)
         loaded(checkpoint.device)
 
     @classmethod
@@ -85,7 +81,7 @@ class BlipMatcher:
             ModelNotFoundError: the checkpoint is not here and cannot be fetched.
             SetupError: it is not a BLIP matcher, or has no such block.
         """
-        return cls(load_checkpoint(name, BlipForImageTextRetrieval, device=device, dtype=dtype), **options)
+        return cls(load_checkpoint(name, "matcher", device=device, dtype=dtype), **options)
 
     @property
     def computes(self) -> str:
@@ -127,17 +123,15 @@ class BlipMatcher:
             return _in_picture_order(self._token_maps, requests, self._batch(), self._text.release)
 
     def _match(self, requests: Sequence[MatchRequest]) -> list[Match]:
-        encoded = self._tokens([request.text for request in requests])
-        weights = torch.zeros(encoded["input_ids"].shape)
-        lengths, ids = encoded["attention_mask"].sum(1).tolist(), encoded["input_ids"].tolist()
+        ids, mask = self._tokens([request.text for request in requests])
+        weights, rows = torch.zeros(ids.shape), ids.tolist()
+        lengths = mask.sum(1).tolist()
         for row, request in enumerate(requests):
-            phrase = self._tokens([request.focus])["input_ids"][0].tolist()[1:-1] if request.focus else []
-            chosen = tokens_in_focus(ids[row][: lengths[row]], phrase, "words" if request.focus else self._average)
+            phrase = self._tokens([request.focus])[0][0, 1:-1].tolist() if request.focus else []
+            chosen = tokens_in_focus(rows[row][: lengths[row]], phrase, "words" if request.focus else self._average)
             weights[row, chosen] = 1 / len(chosen)
         features, owners = self._features(requests)
-        found = self._thread.run(
-            self._text.relevance, self._opened(encoded), encoded["attention_mask"], weights, features, owners
-        )
+        found = self._thread.run(self._text.relevance, self._opened(ids), mask, weights, features, owners)
         self._count(len(requests))
         numbers = found.cpu().numpy()
         margins = numbers[:, -1].tolist()
@@ -146,24 +140,15 @@ class BlipMatcher:
         ]
 
     def _token_maps(self, requests: Sequence[MatchRequest]) -> list[tuple[Map, Map]]:
-        encoded = self._tokens([request.text for request in requests])
-        mask = encoded["attention_mask"]
-        maps, logits = self._thread.run(self._text.gradcam, self._opened(encoded), mask, *self._features(requests))
+        ids, mask = self._tokens([request.text for request in requests])
+        maps, logits = self._thread.run(self._text.gradcam, self._opened(ids), mask, *self._features(requests))
         self._count(len(requests))
         maps = maps.view(*maps.shape[:2], self.grid, self.grid).cpu()
         lengths = mask.sum(1).tolist()
         return [(maps[row, :length].numpy(), logits[row].cpu().numpy()) for row, length in enumerate(lengths)]
 
-    def _tokens(self, texts: Sequence[str]) -> Any:
-        # A user's text may spell "[SEP]": it stays text.
-        return self._at.tokenizer(
-            list(texts),
-            padding=True,
-            truncation=True,
-            max_length=self._max_length,
-            split_special_tokens=True,
-            return_tensors="pt",
-        )
+    def _tokens(self, texts: Sequence[str]) -> tuple[torch.Tensor, torch.Tensor]:
+        return self._at.tokenizer.encode(texts, self._max_length)
 
     def _features(self, requests: Sequence[MatchRequest]) -> tuple[list[torch.Tensor], list[int]]:
         """Features of each distinct picture, and for each request which of them is its own."""
@@ -171,9 +156,9 @@ class BlipMatcher:
         places = {key: place for place, key in enumerate(dict.fromkeys(request.picture.key for request in requests))}
         return [features[key] for key in places], [places[request.picture.key] for request in requests]
 
-    def _opened(self, encoded: Any) -> torch.Tensor:
+    def _opened(self, tokens: torch.Tensor) -> torch.Tensor:
         """Tokens that open with the one for texts compared with a picture."""
-        ids: torch.Tensor = encoded["input_ids"].clone()
+        ids = tokens.clone()
         ids[:, 0] = self._at.enc_id
         return ids
 
@@ -190,8 +175,7 @@ class BlipMatcher:
         model, device = self._at.model, self._at.device
         texts = list(dict.fromkeys(request.text for request in requests))
         rows = {text: row for row, text in enumerate(texts)}
-        encoded = self._tokens(texts)
-        first = self._text.first_token(encoded["input_ids"], encoded["attention_mask"])
+        first = self._text.first_token(*self._tokens(texts))
         text_side = torch.nn.functional.normalize(model.text_proj(first).float(), dim=-1)
         cls = torch.stack([features[request.picture.key][0] for request in requests])
         picture_side = torch.nn.functional.normalize(model.vision_proj(cls).float(), dim=-1)
@@ -203,6 +187,15 @@ class BlipMatcher:
         if self._max_batch is not None:
             return self._max_batch
         return rows_that_fit(self._at.device, self._text.row_bytes(1 + self.grid**2, self._max_length), self.batch)
+
+
+def _text_encoder(at: Checkpoint, block: int) -> TextEncoder:
+    encoder, head = at.model.text_encoder, at.model.itm_head
+    if at.device.type != "cuda":
+        return TextEncoder(encoder, head, block)
+    from .gpu.text_encoder import GpuTextEncoder
+
+    return GpuTextEncoder(encoder, head, block, 1 + at.grid**2)
 
 
 def _in_picture_order(run: Any, requests: Sequence[Any], size: int, release: Callable[[], None]) -> list[Any]:

@@ -11,6 +11,8 @@ import os
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,12 +22,42 @@ from cachetools import LRUCache
 from PIL import Image as PILImage
 
 from ...core.images import Picture
+from ..weights import read_json
 
+_MEAN, _STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 _RESIZED_BYTES = 256 * 2**20
 
 Bytes: TypeAlias = "npt.NDArray[np.uint8]"
 _Key: TypeAlias = "tuple[str, int, int]"
 """A picture's, with its size and filter."""
+
+
+@dataclass(frozen=True)
+class PictureSettings:
+    """How pictures become a tower's input: a square size, a filter, mean and deviation of each channel."""
+
+    size: int
+    resample: int = PILImage.Resampling.BICUBIC
+    do_rescale: bool = True
+    rescale_factor: float = 1 / 255
+    do_normalize: bool = True
+    image_mean: Sequence[float] = _MEAN
+    image_std: Sequence[float] = _STD
+
+    @classmethod
+    def read(cls, folder: Path, size: int) -> PictureSettings:
+        """Reads the settings of a checkpoint's folder; where it has none, BLIP's hold.
+
+        Raises:
+            OSError, ValueError, TypeError: its file is damaged.
+        """
+        given: dict[str, Any] = {}
+        if (folder / "preprocessor_config.json").is_file():
+            given = read_json(folder / "preprocessor_config.json")
+        elif (folder / "processor_config.json").is_file():
+            given = read_json(folder / "processor_config.json").get("image_processor") or {}
+        names = {one.name for one in fields(cls)} - {"size"}
+        return cls(size, **{name: value for name, value in given.items() if name in names})
 
 
 class _Resized:
@@ -75,22 +107,22 @@ class PictureReader:
     """Turns pictures into a batch of bytes, and those into the tower's numbers.
 
     Args:
-        processor: transformers' BLIP picture settings: a square size, a filter, mean and deviation of each channel.
+        settings: the checkpoint's.
         device: where the tower is.
         dtype: the tower's precision.
     """
 
-    def __init__(self, processor: Any, device: torch.device, dtype: torch.dtype) -> None:
-        self.size = int(processor.size["height"])
-        self._filter = PILImage.Resampling(int(processor.resample))
+    def __init__(self, settings: PictureSettings, device: torch.device, dtype: torch.dtype) -> None:
+        self.size = settings.size
+        self._filter = PILImage.Resampling(int(settings.resample))
         self.device = device
         values = np.arange(256, dtype=np.float64)[:, None].repeat(3, axis=1)
-        if processor.do_rescale:
-            values *= processor.rescale_factor
+        if settings.do_rescale:
+            values *= settings.rescale_factor
         table: npt.NDArray[np.float32] = values.astype(np.float32)
-        if processor.do_normalize:
-            table -= np.array(processor.image_mean, np.float32)
-            table /= np.array(processor.image_std, np.float32)
+        if settings.do_normalize:
+            table -= np.array(settings.image_mean, np.float32)
+            table /= np.array(settings.image_std, np.float32)
         # Value by value, the three channels side by side: entry 3 * value + channel.
         self._table = torch.from_numpy(table.reshape(-1)).to(device=device, dtype=dtype)
         self._channel = torch.arange(3, dtype=torch.int32, device=device)

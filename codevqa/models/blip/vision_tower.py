@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from cachetools import LRUCache
 
 from ...core.images import Picture
-from ..cpu_threads import NetworkThread, computing
+from ..cpu_threads import NetworkThread
 from .batches import rows_that_fit, run_in_batches
 from .checkpoint import Checkpoint
-from .choice import vision_encoder
 from .picture_input import PictureReader
+from .vision_encoder import VisionEncoder
 
 DEFAULT_CACHE_BYTES = 256 * 2**20
 """Vision features kept, in bytes: about 150 pictures at BLIP-base size in float32."""
@@ -51,7 +52,6 @@ class VisionTower:
     Args:
         checkpoint: the network and where it is.
         stats: counts the work.
-        fast: False computes through transformers' own forward pass.
         max_batch: pictures at a time; None chooses by the memory that is free.
         feature_cache_bytes: bytes of features kept in memory, where the network is.
     """
@@ -61,7 +61,6 @@ class VisionTower:
         checkpoint: Checkpoint,
         stats: BlipStats,
         *,
-        fast: bool = True,
         max_batch: int | None = None,
         feature_cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> None:
@@ -69,12 +68,11 @@ class VisionTower:
         self._at = checkpoint
         self._stats = stats
         self._max_batch = max_batch
-        self._reader = PictureReader(checkpoint.processor, checkpoint.device, checkpoint.dtype)
+        self._reader = PictureReader(checkpoint.pictures, checkpoint.device, checkpoint.dtype)
         self._thread = NetworkThread(
             tower, tower.config.num_hidden_layers, checkpoint.device, large=_LARGE_TOWER, spread=True
         )
-        with computing():  # what is tried there is no work for all cores
-            self._encoder = self._thread.run(vision_encoder, checkpoint, fast=fast)
+        self._encoder = _encoder(tower, self._reader)
         self._kept: LRUCache[str, torch.Tensor] = LRUCache(feature_cache_bytes, getsizeof=lambda kept: kept.nbytes)
 
     @property
@@ -126,3 +124,11 @@ class VisionTower:
         # Copies, or each kept picture would hold its whole batch in memory.
         rows: Sequence[torch.Tensor] = torch.unbind_copy(self._encoder(pixels))  # type: ignore[assignment, func-returns-value]
         return list(rows)
+
+
+def _encoder(tower: Any, reader: PictureReader) -> VisionEncoder:
+    if reader.device.type != "cuda":
+        return VisionEncoder(tower, reader)
+    from .gpu.vision_encoder import GpuVisionEncoder
+
+    return GpuVisionEncoder(tower, reader)

@@ -6,20 +6,36 @@ and values of prompt prefixes that many requests begin with.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Sequence
 from typing import Any
 
 import torch
+from cachetools import LRUCache
 
-from .marked_prefixes import MarkedPrefixes
-from .stats import LMStats
+from ..library_errors import quiet
 from .tokenised_request import FindEnd, TokenisedRequest
+from .work import LMStats, Work
 
 _STEADY = ("default", "linear", "llama3", "proportional", "yarn")
 """Kinds of rotary embedding that turn a position by the same angles in every text."""
 _ALONE = ("mpt", "rwkv")
 """Types of models that do not pass over padding."""
+
+
+class MarkedPrefixes(LRUCache[tuple[int, ...], Any]):
+    """Keys and values of prefixes by their tokens: least recently used first out, bounded by bytes.
+
+    Args:
+        maxsize: bytes kept at most; 0 keeps nothing.
+        getsizeof: how many bytes the keys and values of a prefix take.
+    """
+
+    def keep(self, tokens: tuple[int, ...], past: Any) -> None:
+        """Keeps the keys and values of a prefix, unless they alone are over the limit."""
+        with contextlib.suppress(ValueError):
+            self[tokens] = past
 
 
 class PerRequestStopping:
@@ -49,40 +65,52 @@ class GenerateDecoder:
     computed alone.
     """
 
+    joins = False
+
     def __init__(
-        self, model: Any, *, pad: int, max_batch: int, prefix_bytes: int, stats: LMStats, context: int | None
+        self,
+        model: Any,
+        *,
+        pad: int,
+        ends: Sequence[int],
+        max_batch: int,
+        prefix_bytes: int,
+        stats: LMStats,
+        context: int | None,
     ) -> None:
+        from transformers import GenerationConfig
+
+        # generate() fills what a call leaves open from here: a checkpoint's sampling settings must not seep in.
+        model.generation_config = GenerationConfig(do_sample=False, eos_token_id=list(ends) or None, pad_token_id=pad)
         alone = needs_solitude(model)
         self.model, self.pad, self.stats, self.context = model, pad, stats, context
         self.max_batch = 1 if alone else max_batch
         self.reuse = not alone
         self.prefixes = MarkedPrefixes(prefix_bytes, _bytes)
 
-    def run(self, requests: Sequence[TokenisedRequest], find_end: FindEnd) -> dict[int, list[int]]:
-        """Returns the tokens made for each request, by its index.
-
-        A batch that does not fit into memory is halved.
+    def run(self, work: Work) -> None:
+        """Decodes all requests. A batch that does not fit into memory is halved.
 
         Raises:
             torch.OutOfMemoryError: not even one request fits.
         """
         groups: dict[tuple[int, ...], list[TokenisedRequest]] = {}
-        for request in sorted(requests, key=lambda request: len(request.tokens)):
+        for request in sorted(work.open.values(), key=lambda request: len(request.tokens)):
             groups.setdefault(tuple(request.tokens[: request.prefix]), []).append(request)
-        done: dict[int, list[int]] = {}
         for prefix, members in groups.items():
             start = 0
             while start < len(members):
                 batch = self._batch(members[start : start + self.max_batch])
                 try:
-                    done.update(self._decode(batch, prefix, find_end))
+                    made = self._decode(batch, prefix, work.find_end)
                 except torch.OutOfMemoryError:
                     if len(batch) == 1:
                         raise
                     self.max_batch = max(1, len(batch) // 2)
                     continue
+                for request, tokens in zip(batch, made, strict=True):
+                    work.end(request, tokens)
                 start += len(batch)
-        return done
 
     def _batch(self, members: Sequence[TokenisedRequest]) -> Sequence[TokenisedRequest]:
         """Returns the first members that fit the context together: each goes on until the last has ended."""
@@ -93,9 +121,7 @@ class GenerateDecoder:
                 return members[:count]
         return members
 
-    def _decode(
-        self, batch: Sequence[TokenisedRequest], prefix: tuple[int, ...], find_end: FindEnd
-    ) -> dict[int, list[int]]:
+    def _decode(self, batch: Sequence[TokenisedRequest], prefix: tuple[int, ...], find_end: FindEnd) -> list[list[int]]:
         past = self._prefix(prefix) if prefix else None
         head = len(prefix) if past is not None else 0
         if past is not None:
@@ -109,17 +135,18 @@ class GenerateDecoder:
         ids = [[*prefix[:head], *[self.pad] * n, *rest] for n, rest in zip(pads, rests, strict=True)]
         mask = [[1] * head + [0] * n + [1] * len(rest) for n, rest in zip(pads, rests, strict=True)]
         ends = PerRequestStopping(batch, find_end)
-        self.model.generate(
-            input_ids=torch.tensor(ids, device=self.model.device),
-            attention_mask=torch.tensor(mask, device=self.model.device),
-            past_key_values=past,
-            stopping_criteria=[ends],
-            max_new_tokens=max(request.max_tokens for request in batch),
-        )
+        with quiet():
+            self.model.generate(
+                input_ids=torch.tensor(ids, device=self.model.device),
+                attention_mask=torch.tensor(mask, device=self.model.device),
+                past_key_values=past,
+                stopping_criteria=[ends],
+                max_new_tokens=max(request.max_tokens for request in batch),
+            )
         self.stats.generate_calls += 1
         self.stats.prefilled_tokens += sum(map(len, rests))
         self.stats.reused_tokens += head * len(batch)
-        return {request.index: made for request, made in zip(batch, ends.made, strict=True)}
+        return ends.made
 
     def _prefix(self, prefix: tuple[int, ...]) -> Any | None:
         """Returns the keys and values of a prefix, computed unless kept; None where they cannot be reused."""

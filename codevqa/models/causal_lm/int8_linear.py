@@ -81,7 +81,7 @@ def available() -> bool:
 def quantise(network: Any) -> None:
     """Puts every linear layer of a network into eight bits, one after another, and all else into float32."""
     for name, layer in list(network.named_modules()):
-        if type(layer) is nn.Linear:
+        if isinstance(layer, nn.Linear):
             network.set_submodule(name, Int8Linear(layer.weight, layer.bias))
     network.float()
 

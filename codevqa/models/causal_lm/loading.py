@@ -1,25 +1,32 @@
-"""Loads a causal language model and its tokenizer with transformers; whatever is wrong is one typed error."""
+"""Loads a causal language model and its tokenizer; whatever is wrong is one typed error.
+
+Llama's layers in float32 on a CPU, and tokenizers that ``tokenizer.json`` says all of, are loaded without transformers.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
-from pickle import UnpicklingError
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 
 from ...core.errors import ModelNotFoundError, SetupError
-from ..library_errors import first_line
+from ..library_errors import first_line, quiet, while_loading
+from ..weights import WEIGHTS, fill, hub_folder, read_json, read_weights
+from .cpu.network import LlamaConfig, LlamaNetwork
 from .int8_linear import available, quantise
+from .tokens import FolderTokenizer, Tokenizer, TransformersTokenizer
 
 _POINTER = b"version https://git-lfs"
 _SMALL = (".jinja", ".json", ".model", ".txt")
 
 
-def load(model: str | os.PathLike[str], device: str | None, dtype: str | None) -> tuple[Any, Any, str]:
+def load(
+    model: str | os.PathLike[str], device: str | None, dtype: str | None, *, whole: bool = False
+) -> tuple[Any, Tokenizer, str]:
     """Returns a network on its device, its tokenizer, and the name it goes by.
 
     Args:
@@ -27,6 +34,7 @@ def load(model: str | os.PathLike[str], device: str | None, dtype: str | None) -
         device: where it runs; None takes a GPU if there is one.
         dtype: name of a torch dtype, or ``int8`` for linear layers in eight bits on a CPU; None takes bfloat16 on a GPU
             and float32 elsewhere.
+        whole: whether transformers computes it whatever it is.
 
     Raises:
         ModelNotFoundError: it is not here, not complete, or not a causal language model.
@@ -43,17 +51,22 @@ def load(model: str | os.PathLike[str], device: str | None, dtype: str | None) -
         raise SetupError(f"int8 is for a CPU, not for {place}.", hint="Use bfloat16 there.")
     if eight and not available():
         raise SetupError("This PyTorch has no products in eight bits for this processor.", hint="Use float32.")
-    if local:
-        _refuse_pointers(folder)
+    if not local:
+        with while_loading(lambda why: _unloadable(str(model), why)):
+            folder = hub_folder(str(model))
+    _refuse_pointers(folder)
     source = str(folder) if local else str(model)
-    with quiet(progress=not local):
-        network, tokenizer = _load(source, number)
-        if eight:
-            quantise(network)
-        try:
-            network = network.to(place)
-        except (torch.OutOfMemoryError, RuntimeError, AssertionError) as error:
-            raise SetupError(f"Cannot move {source} to {place}: {first_line(error)}.") from None
+    ours = place.type == "cpu" and (eight or number is torch.float32) and not whole
+    network = _own_network(source, folder, number) if ours else None
+    if network is None:
+        network = _by_transformers(source, folder, number)
+    tokenizer = _tokenizer(source, folder)
+    if eight:
+        quantise(network)
+    try:
+        network = network.to(place)
+    except (torch.OutOfMemoryError, RuntimeError, AssertionError) as error:
+        raise SetupError(f"Cannot move {source} to {place}: {first_line(error)}.") from None
     return network, tokenizer, folder.resolve().name if local else str(model)
 
 
@@ -75,32 +88,56 @@ def place_for(device: str | None, dtype: str | None) -> tuple[torch.device, torc
     return place, number
 
 
-def _load(source: str, dtype: torch.dtype) -> tuple[Any, Any]:
-    from safetensors import SafetensorError
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+def _own_network(source: str, folder: Path, dtype: torch.dtype) -> LlamaNetwork | None:
+    """Returns the network where it is of Llama's layers."""
+    with while_loading(lambda why: _unloadable(source, why)):
+        settings = read_json(folder / "config.json")
+        config = LlamaConfig.of(settings)
+        if config is None:
+            return None
+        network = LlamaNetwork(config)
+        missing, unlike = fill(network, network.complete(read_weights(folder)), dtype)
+        own = folder / "generation_config.json"
+        ends = read_json(own) if own.is_file() else settings
+    _refuse_gaps(source, missing, unlike)
+    network.generation_config = SimpleNamespace(
+        eos_token_id=ends.get("eos_token_id"), pad_token_id=ends.get("pad_token_id")
+    )
+    return network.requires_grad_(False)
 
-    wrong = (OSError, ValueError, RuntimeError, KeyError, TypeError, ImportError, SafetensorError, UnpicklingError)
-    # The model first: where nothing of that name exists, its message says so best.
-    try:
+
+def _by_transformers(source: str, folder: Path, dtype: torch.dtype) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    if not any((folder / name).is_file() for name in WEIGHTS):
+        raise _unloadable(source, f"no file named {WEIGHTS[0]} in it")
+    with quiet(), while_loading(lambda why: _unloadable(source, why)):
         network, report = AutoModelForCausalLM.from_pretrained(
-            source, dtype=dtype, trust_remote_code=False, output_loading_info=True, ignore_mismatched_sizes=True
+            folder, dtype=dtype, trust_remote_code=False, output_loading_info=True, ignore_mismatched_sizes=True
         )
-    except wrong as error:
-        raise ModelNotFoundError(f"Cannot load the language model {source}: {first_line(error)}.") from None
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
-    except wrong as error:
-        raise _no_tokenizer(source, first_line(error)) from None
+    # transformers would go on with random weights in the place of these.
+    unlike = [key if isinstance(key, str) else key[0] for key in report["mismatched_keys"]]
+    _refuse_gaps(source, sorted(report["missing_keys"]), sorted(unlike))
+    return network
+
+
+def _tokenizer(source: str, folder: Path) -> Tokenizer:
+    with while_loading(lambda why: _no_tokenizer(source, why)):
+        own = FolderTokenizer.of(folder)
+        if own is not None:
+            return own
+        from transformers import AutoTokenizer
+
+        with quiet():
+            tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     # Some classes load without any file, and know special tokens alone.
     if set(tokenizer.get_vocab().values()) <= set(tokenizer.all_special_ids):
         raise _no_tokenizer(source, "it has no vocabulary")
-    # transformers would go on with random weights in the place of these.
-    for kind, keys in (("missing", report["missing_keys"]), ("not of the shape config.json says", _mismatched(report))):
-        if keys:
-            raise ModelNotFoundError(
-                f"The language model {source} is not complete: {len(keys)} weights are {kind}, e.g. {min(keys)}."
-            )
-    return network, tokenizer
+    return TransformersTokenizer(tokenizer)
+
+
+def _unloadable(source: str, reason: str) -> ModelNotFoundError:
+    return ModelNotFoundError(f"Cannot load the language model {source}: {reason}.")
 
 
 def _no_tokenizer(source: str, reason: str) -> ModelNotFoundError:
@@ -108,6 +145,14 @@ def _no_tokenizer(source: str, reason: str) -> ModelNotFoundError:
         f"Cannot load the tokenizer of {source}: {reason}.",
         hint="Its tokenizer.json must be there, whole, as it was saved with the model.",
     )
+
+
+def _refuse_gaps(source: str, missing: Sequence[str], unlike: Sequence[str]) -> None:
+    for kind, keys in (("missing", missing), ("not of the shape config.json says", unlike)):
+        if keys:
+            raise ModelNotFoundError(
+                f"The language model {source} is not complete: {len(keys)} weights are {kind}, e.g. {keys[0]}."
+            )
 
 
 def _refuse_pointers(folder: Path) -> None:
@@ -120,26 +165,3 @@ def _refuse_pointers(folder: Path) -> None:
                     raise ModelNotFoundError(
                         f"{path} is a pointer of Git LFS, not the file itself.", hint=f"Run git lfs pull in {folder}."
                     )
-
-
-def _mismatched(report: Any) -> list[str]:
-    # Entries are (name, shape on disk, shape expected).
-    return [key if isinstance(key, str) else key[0] for key in report["mismatched_keys"]]
-
-
-@contextlib.contextmanager
-def quiet(*, progress: bool = False) -> Iterator[None]:
-    """Keeps transformers' advice off the terminal; with ``progress`` download bars stay."""
-    from transformers.utils import logging
-
-    level = logging.get_verbosity()
-    bars = logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    if not progress and bars:
-        logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if not progress and bars:
-            logging.enable_progress_bar()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from ..text_stream import TextStream
 
@@ -38,12 +38,11 @@ _GO_ON = frozenset(("<|python_tag|>", "<|channel|>", "<|message|>", "<|constrain
 """What stands before a text, not after it: before code in Llama 3, between the parts of a reply in gpt-oss."""
 
 
-def control_tokens(tokenizer: Any) -> set[int]:
+def control_tokens(vocabulary: Mapping[str, int]) -> set[int]:
     """Returns the tokens that stand for no text: ends of turns, beginnings of others, parts of fill-in-the-middle.
 
     A converted tokenizer may hold them as ordinary ones; a model that writes one has said what it had to say.
     """
-    vocabulary = tokenizer.get_vocab()
     return {number for token, number in vocabulary.items() if _CONTROL.fullmatch(token) and token not in _GO_ON}
 
 

@@ -1,9 +1,9 @@
 """Any causal language model of transformers, run in this process: greedy, batched, shared prompt prefixes kept.
 
-Models of the types in :data:`.decoding_loop.COMPARED` are decoded by a loop of our own where every layer attends over
-the whole text: in slots on a GPU (:mod:`.gpu.decoder`) and in packed passes with guesses elsewhere
-(:mod:`.cpu.decoder`). All others are decoded by ``model.generate`` (:mod:`.generate`). All end each request at its own
-token limit and stop strings, and give the same completions.
+Models of Llama's layers are decoded by a loop of our own: in packed passes with guesses on a CPU (:mod:`.cpu.decoder`,
+over :mod:`.cpu.network`), in slots on a GPU (:mod:`.gpu.decoder`, as are some other types). All others are decoded by
+``model.generate`` (:mod:`.generate`). All end each request at its own token limit and stop strings, and give the same
+completions.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from cachetools import LRUCache
@@ -24,18 +24,29 @@ from ..library_errors import first_line
 from ..text_stream import stream_of
 from ..turn import Turn
 from .cpu.decoder import PackedDecoder
-from .generate import GenerateDecoder
-from .gpu.decoder import SlotDecoder
-from .loading import load, quiet
-from .stats import LMStats
+from .cpu.network import LlamaNetwork
+from .decoding_loop import DecodingLoop
+from .loading import load
 from .tokenised_request import CONTEXT, TokenisedRequest, common_prefix_length, control_tokens, find_end
-from .work import JoinedWork, Work
+from .tokens import Tokenizer
+from .work import JoinedWork, LMStats, Work
 
 __all__ = ["TransformersLM"]
 
 _MIN_PREFIX = 8
 """Prefixes of fewer tokens are not worth a forward pass of their own."""
 _SLOTS_CPU, _SLOTS_GPU = 16, 64
+
+
+class Decoder(Protocol):
+    """What decodes requests over one network."""
+
+    joins: bool
+    """Whether requests may join others that it works on."""
+    stats: LMStats
+
+    def run(self, work: Work) -> None:
+        """Decodes all that is open; raises torch.OutOfMemoryError where not even one request fits."""
 
 
 class TransformersLM:
@@ -50,60 +61,53 @@ class TransformersLM:
     the same results without that reuse.
 
     Args:
-        model: the network.
+        model: the network, one of ours or of transformers.
         tokenizer: its tokenizer.
         name: id reported with answers.
         max_batch: most prompts decoded together; None takes 64 on a GPU and 16 elsewhere. Fewer where memory is short.
         prefix_cache_bytes: memory for prompt prefixes kept between calls; 0 keeps none.
-        loop: False decodes with ``model.generate`` whatever the model.
+        loop: False decodes a model of transformers with ``model.generate`` whatever it is.
+        decoder: decodes in the place of what would be chosen.
     """
 
     def __init__(
         self,
         model: Any,
-        tokenizer: Any,
+        tokenizer: Tokenizer,
         *,
         name: str,
         max_batch: int | None = None,
         prefix_cache_bytes: int = 256 * 2**20,
         loop: bool = True,
+        decoder: Decoder | None = None,
     ) -> None:
-        from transformers import GenerationConfig
-
         if max_batch is None:
-            max_batch = _SLOTS_GPU if model.device.type == "cuda" else _SLOTS_CPU
+            max_batch = _SLOTS_GPU if _device(model).type == "cuda" else _SLOTS_CPU
         if max_batch < 1:
             raise SetupError(f"max_batch is {max_batch}; it must be at least 1.")
         self.name = name
         self.model = model.eval()
-        self.computes = f"{str(model.dtype).removeprefix('torch.')} on {model.device}"
+        weight = next(model.parameters())
+        self.computes = f"{str(weight.dtype).removeprefix('torch.')} on {weight.device}"
         """Precision and device; linear layers in eight bits count as what they give."""
         self.tokenizer = tokenizer
         self.turn = Turn(model, tokenizer)
         self.max_batch = max_batch
-        self.stats = LMStats()
         own = model.generation_config
-        ends = own.eos_token_id if own.eos_token_id is not None else tokenizer.eos_token_id
+        ends = own.eos_token_id if own.eos_token_id is not None else tokenizer.end
         self._ends: set[int] = set(ends) if isinstance(ends, list | tuple) else set() if ends is None else {ends}
-        self._ends |= control_tokens(tokenizer)
-        candidates = (tokenizer.pad_token_id, own.pad_token_id, *sorted(self._ends), 0)
+        self._ends |= control_tokens(tokenizer.vocabulary)
+        candidates = (tokenizer.pad, own.pad_token_id, *sorted(self._ends), 0)
         pad: int = next(token for token in candidates if token is not None)
-        # generate() fills what a call leaves open from here: a checkpoint's sampling settings must not seep in.
-        self.model.generation_config = GenerationConfig(
-            do_sample=False, eos_token_id=sorted(self._ends) or None, pad_token_id=pad
-        )
-        self.context: int | None = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+        self.context: int | None
         """Tokens that prompt and completion may take together; None where the architecture has no limit."""
-        self._vocabulary: int = model.get_input_embeddings().weight.shape[0]
-        options: dict[str, Any] = {"max_batch": max_batch, "prefix_bytes": prefix_cache_bytes, "stats": self.stats}
-        self._reference = GenerateDecoder(model, pad=pad, context=self.context, **options)
-        self._loop: SlotDecoder | PackedDecoder
-        if model.device.type == "cuda":
-            self._loop = SlotDecoder(model, pad=pad, **options)
+        if isinstance(model, LlamaNetwork):
+            self.context, self._vocabulary = model.config.context, model.config.vocabulary
         else:
-            self._loop = PackedDecoder(model, **options)
-        self.own_loop = loop and self._loop.supported()
-        """Whether the model is decoded by our own loop."""
+            self.context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+            self._vocabulary = model.get_input_embeddings().weight.shape[0]
+        self.decoder = decoder or self._decoder(pad, prefix_cache_bytes, loop)
+        """What decodes."""
         self._heads: LRUCache[str | tuple[Message, ...], list[int]] = LRUCache(64)
 
     @classmethod
@@ -134,7 +138,7 @@ class TransformersLM:
             ModelNotFoundError: it is not here, not complete, or not a causal language model.
             SetupError: the device or the dtype does not exist.
         """
-        network, tokenizer, given = load(model, device, dtype)
+        network, tokenizer, given = load(model, device, dtype, whole=not loop)
         return cls(
             network,
             tokenizer,
@@ -145,6 +149,11 @@ class TransformersLM:
         )
 
     @property
+    def stats(self) -> LMStats:
+        """What it has done."""
+        return self.decoder.stats
+
+    @property
     def chat(self) -> bool:
         """Whether it reads turns of a chat best: its tokenizer has a chat template."""
         return bool(self.tokenizer.chat_template)
@@ -152,7 +161,12 @@ class TransformersLM:
     @property
     def joins(self) -> bool:
         """Whether requests may join others that it works on: in slots, on a GPU."""
-        return isinstance(self._loop, SlotDecoder)
+        return self.decoder.joins
+
+    @property
+    def own_loop(self) -> bool:
+        """Whether it is decoded by a loop of our own, not by ``model.generate``."""
+        return isinstance(self.decoder, DecodingLoop)
 
     def generate(self, requests: Sequence[GenerationRequest]) -> list[Completion]:
         """Continues each prompt greedily; batched results equal those of one request at a time.
@@ -166,9 +180,10 @@ class TransformersLM:
             tokenised = [self._tokenise(index, request) for index, request in enumerate(requests)]
             if not tokenised:
                 return []
+            work = Work(tokenised, self._find_end)
             with self._at_work(tokenised):
-                made = self._run(tokenised)
-            return [self._finish(request, made[request.index]) for request in tokenised]
+                self.decoder.run(work)
+            return [self._finish(request, work.made[request.index]) for request in tokenised]
 
     def generate_joining(self, feed: RequestFeed) -> None:
         """Continues the prompts of a feed until it has no more; each begins as soon as another has ended.
@@ -180,7 +195,7 @@ class TransformersLM:
             self._generate_joining(feed)
 
     def _generate_joining(self, feed: RequestFeed) -> None:
-        if not self.own_loop:
+        if not self.joins:
             while taken := feed.take(self.max_batch):
                 for (number, _), done in zip(taken, self.generate([request for _, request in taken]), strict=True):
                     feed.give(number, done)
@@ -191,13 +206,27 @@ class TransformersLM:
             if not work.open:
                 return
             with self._at_work(work.open.values()):
-                self._loop.run(work)
+                self.decoder.run(work)
+
+    def _decoder(self, pad: int, prefix_bytes: int, loop: bool) -> Decoder:
+        options: dict[str, Any] = {"max_batch": self.max_batch, "prefix_bytes": prefix_bytes, "stats": LMStats()}
+        if isinstance(self.model, LlamaNetwork):
+            return PackedDecoder(self.model, **options)
+        from .generate import GenerateDecoder
+
+        if loop and _device(self.model).type == "cuda":
+            from .gpu.decoder import SlotDecoder, suited
+
+            if suited(self.model):
+                return SlotDecoder(self.model, pad=pad, **options)
+        ends = sorted(self._ends)
+        return GenerateDecoder(self.model, pad=pad, ends=ends, context=self.context, **options)
 
     @contextmanager
     def _at_work(self, requests: Collection[TokenisedRequest]) -> Iterator[None]:
         """The block computes; what does not fit into memory is a ModelError."""
         try:
-            with computing(), torch.inference_mode(), quiet():
+            with computing(), torch.inference_mode():
                 yield
         except torch.OutOfMemoryError:
             longest = max((len(request.tokens) for request in requests), default=0)
@@ -205,14 +234,6 @@ class TransformersLM:
                 f"{self.name} ran out of memory on one prompt of up to {longest} tokens.",
                 hint="Show fewer examples, or free memory of the device.",
             ) from None
-
-    def _run(self, requests: Sequence[TokenisedRequest]) -> dict[int, list[int]]:
-        """Returns the tokens made for each request, by its index, by whichever decoder is for it."""
-        if not self.own_loop:
-            return self._reference.run(requests, self._find_end)
-        work = Work(requests, self._find_end)
-        self._loop.run(work)
-        return work.made
 
     def completion_text(self, prompt: Sequence[int], tokens: Sequence[int]) -> str:
         """Returns the text that ``tokens`` add after the tokens of ``prompt``."""
@@ -224,7 +245,7 @@ class TransformersLM:
         return self._decode(tokens)
 
     def _decode(self, tokens: Sequence[int]) -> str:
-        return str(self.tokenizer.decode(list(tokens), skip_special_tokens=True))
+        return self.tokenizer.decode(tokens)
 
     def _find_end(self, request: TokenisedRequest, tokens: Sequence[int], fresh: int) -> int | None:
         end = find_end(request, tokens, fresh, self._ends, self._decode, self.completion_text)
@@ -266,10 +287,8 @@ class TransformersLM:
     def _tokens(self, prompt: str | tuple[Message, ...], *, whole: bool = True) -> list[int]:
         """Returns a prompt, or its beginning, in tokens."""
         if isinstance(prompt, str):
-            tokens: list[int] = self.tokenizer(prompt)["input_ids"]
-        else:
-            tokens = self.tokenizer(self._render(prompt, whole), add_special_tokens=False)["input_ids"]
-        return tokens
+            return self.tokenizer.encode(prompt)
+        return self.tokenizer.encode(self._render(prompt, whole), special=False)
 
     def _head(self, head: str | tuple[Message, ...]) -> list[int]:
         """Returns the beginning of a prompt in tokens; none where a chat template wants more turns."""
@@ -293,7 +312,7 @@ class TransformersLM:
         # Some templates refuse system turns, or leave them out without a word.
         for form in (turns, without_system(turns)):
             try:
-                text = str(self.tokenizer.apply_chat_template(form, tokenize=False, add_generation_prompt=whole))
+                text = self.tokenizer.render(form, whole=whole)
             except Exception as error:  # noqa: BLE001 - a template is a program of its own
                 refusals.append(first_line(error))
                 continue
@@ -311,3 +330,8 @@ class TransformersLM:
         count = next((i for i, token in enumerate(tokens) if token in self._ends), len(tokens))
         text = cut_at_stop(self.completion_text(request.tokens, tokens[:count]), request.stop)
         return Completion(text, prompt_tokens=len(request.tokens), completion_tokens=min(count + 1, len(tokens)))
+
+
+def _device(model: Any) -> torch.device:
+    device: torch.device = next(model.parameters()).device
+    return device

@@ -33,10 +33,10 @@ _ASKED = 64
 
 
 class GpuCaptionDecoder:
-    """Writes batches of captions on a GPU. Implements :class:`..forwards.CaptionDecoder`.
+    """Writes batches of captions on a GPU. Implements :class:`..caption_network.CaptionDecoder`.
 
     Args:
-        model: transformers' ``BlipTextLMHeadModel``.
+        model: the captioner's text decoder.
         rules: of every caption.
         record: from a function without arguments to one that does the same again: CUDA graphs, unless these are turned
             off; for tests where there is no GPU the function itself.
@@ -61,7 +61,7 @@ class GpuCaptionDecoder:
     def write(
         self, embeddings: torch.Tensor, index: torch.Tensor, counts: torch.Tensor | None, numbers: torch.Tensor
     ) -> torch.Tensor:
-        """Writes a batch of captions; see :class:`..forwards.CaptionDecoder`."""
+        """Writes a batch of captions; see :class:`..caption_network.CaptionDecoder`."""
         rows, patches = index.shape
         with torch.cuda.device(self._device) if self._device.type == "cuda" else contextlib.nullcontext():
             padded = bucket(rows, _ROWS) or -(-rows // _ROWS[-1]) * _ROWS[-1]

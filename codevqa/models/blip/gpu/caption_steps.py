@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from ..fast.caption_network import CaptionNetwork, DecoderLayer, Weights
+from ..caption_network import CaptionNetwork, DecoderLayer, Weights
 from ..sampling import CaptionRules, draw
 from . import kernels
 
@@ -42,7 +42,7 @@ class CaptionSteps:
     """The network that writes captions, step by step, and the rules it writes them by.
 
     Args:
-        model: transformers' ``BlipTextLMHeadModel``. Weights applied to the same input are copied side by side.
+        model: the captioner's text decoder. Weights applied to the same input are copied side by side.
         rules: of every caption.
     """
 

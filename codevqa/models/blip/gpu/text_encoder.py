@@ -13,8 +13,7 @@ import torch
 
 from ...cuda_graphs import Recorded, Recorder, bucket, enabled
 from ...library_errors import first_line
-from ..fast.text_encoder import FastTextEncoder, PictureBatch
-from ..forwards import averaged
+from ..text_encoder import PictureBatch, TextEncoder, averaged
 
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
 """Numbers of rows recorded; a batch is padded to the next."""
@@ -24,11 +23,11 @@ _TOKENS = 8
 _log = logging.getLogger(__name__)
 
 
-class GpuTextEncoder(FastTextEncoder):
+class GpuTextEncoder(TextEncoder):
     """The forward pass of a matcher's text encoder.
 
     Args:
-        encoder: transformers' ``BlipTextModel``; its weights are read, never copied.
+        encoder: the network's; its weights are read, never copied.
         head: from the first token's embedding to (rows, 2) logits: no match, match.
         block: text block, counted from 0, whose cross-attention GradCAM reads.
         length: embeddings of a picture, CLS included.
@@ -49,7 +48,7 @@ class GpuTextEncoder(FastTextEncoder):
         features: Sequence[torch.Tensor],
         owners: Sequence[int],
     ) -> torch.Tensor:
-        """Computes GradCAM averaged over tokens, and the margin of the head; see :class:`..forwards.TextEncoder`."""
+        """Computes GradCAM averaged over tokens, and the margin of the head; see :meth:`.TextEncoder.relevance`."""
         rows, tokens = ids.shape
         size = bucket(rows, _ROWS)
         recorded = None if size is None else self._recorded(size, -(-tokens // _TOKENS) * _TOKENS)

@@ -9,8 +9,8 @@ import torch
 
 from ...cuda_graphs import Recorded, Recorder, avoid_cudnn_attention, bucket, enabled
 from ...library_errors import first_line
-from ..fast.vision_encoder import FastVisionEncoder
 from ..picture_input import PictureReader
+from ..vision_encoder import VisionEncoder
 from . import kernels
 
 _log = logging.getLogger(__name__)
@@ -21,11 +21,11 @@ _RECORDED_ROWS = (1, 2, 4, 8, 16)
 """Batches padded and replayed."""
 
 
-class GpuVisionEncoder(FastVisionEncoder):
+class GpuVisionEncoder(VisionEncoder):
     """The forward pass of one vision tower.
 
     Args:
-        tower: transformers' ``BlipVisionModel``; its weights are read, never copied.
+        tower: the network's; its weights are read, never copied.
         reader: what gives it pixels.
     """
 

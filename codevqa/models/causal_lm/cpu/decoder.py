@@ -5,31 +5,26 @@ beginning (:mod:`.prefix_cache`), or the last token and a guess at those that fo
 model confirms as many as it would have written itself (speculative decoding: Leviathan et al., 2023; greedy, so the
 text is the same). New prompts join as texts end. Two threads share the prompts: at these sizes that keeps two cores
 busier than two threads for each product of matrices do, and waits for nobody where other programs want the cores, too.
-Models of Llama's layers take a shorter way through them than that of transformers (:mod:`.llama_layers`).
 """
 
 from __future__ import annotations
 
-import inspect
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any
 
 import torch
 
 from ...cpu_threads import LARGE, compute_with
 from ..decoding_loop import DecodingLoop
 from ..int8_linear import weights
-from ..phases import attend_in
-from ..stats import LMStats
 from ..tokenised_request import TokenisedRequest, common_prefix_length
-from ..work import Work
+from ..work import LMStats, Work
 from .forward_pass import KeyValues, Pack, Part
-from .llama_layers import LlamaLayers
+from .network import LlamaNetwork
 from .prefix_cache import PrefixCache
 from .speculation import Drafter
 
@@ -77,24 +72,24 @@ class PackedDecoder(DecodingLoop):
     """Greedy decoding in packed passes, with guesses.
 
     Args:
-        model: a causal language model of transformers.
+        model: the network.
         max_batch: texts decoded together at most.
         prefix_bytes: memory for beginnings of prompts that are kept.
         stats: counts what is done.
     """
 
-    def __init__(self, model: Any, *, max_batch: int, prefix_bytes: int, stats: LMStats) -> None:
-        super().__init__(model, max_batch=max_batch, stats=stats)
+    def __init__(self, model: LlamaNetwork, *, max_batch: int, prefix_bytes: int, stats: LMStats) -> None:
+        super().__init__(max_batch=max_batch, stats=stats)
+        self.model = model
         self.prefixes = PrefixCache(prefix_bytes)
         self._memories: list[KeyValues] = []
         self._drafter = Drafter()
-        self._layers = LlamaLayers(model) if LlamaLayers.fits(model) else None
-        self._keeps_some = "logits_to_keep" in inspect.signature(model.forward).parameters
+        config = model.config
+        self._shape = (config.layers, config.key_heads, config.head_width)
         self._lock = threading.Lock()
         """Held by whoever changes what workers have in common."""
         self._threads: ThreadPoolExecutor | None = None
-        layers = getattr(model.config.get_text_config(), "num_hidden_layers", 1)
-        self._large = weights(model.base_model) >= LARGE * layers
+        self._large = weights(model.blocks) >= LARGE * model.config.layers
 
     def release(self) -> None:
         """Gives slots and kept prefixes back."""
@@ -128,7 +123,7 @@ class PackedDecoder(DecodingLoop):
             future.result()
 
     def _cores(self) -> int:
-        return torch.get_num_threads() if self.device.type == "cpu" else 1
+        return torch.get_num_threads()
 
     def _pool(self, cores: int) -> ThreadPoolExecutor:
         """Returns the threads of the workers, which share the cores."""
@@ -230,16 +225,8 @@ class PackedDecoder(DecodingLoop):
 
     def _forward(self, memory: KeyValues, parts: Sequence[Part], wanted: Sequence[int]) -> torch.Tensor:
         """Runs a pass; returns the logits of the last ``wanted`` tokens of each part, one after another."""
-        phase = Pack(memory, parts)
-        if self._layers is not None:
-            return self._layers(phase, wanted)
-        kept = phase.last(wanted)
-        given: dict[str, Any] = {"logits_to_keep": kept} if self._keeps_some else {}
-        with attend_in(phase):
-            logits: torch.Tensor = self.model(
-                input_ids=phase.ids, position_ids=phase.positions, past_key_values=phase, use_cache=True, **given
-            ).logits[0]
-        return logits if self._keeps_some else logits[kept]
+        logits: torch.Tensor = self.model(Pack(memory, parts), wanted)
+        return logits
 
     def _reserve(self, workers: int, count: int, length: int) -> list[KeyValues]:
         """Returns so many slots of so many tokens for each worker; those of the last call where they suffice."""
@@ -249,7 +236,7 @@ class PackedDecoder(DecodingLoop):
         length = max([-(-length // _GRAIN) * _GRAIN, *(memory.length for memory in self._memories)])
         count = max([count, *(memory.count for memory in self._memories)])
         self._memories = kept = []
-        self._memories = [KeyValues(self._shape(), count, length, self._dtype, self.device) for _ in range(workers)]
+        self._memories = [KeyValues(self._shape, count, length) for _ in range(workers)]
         return self._memories
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 import torch
 from torch.nn import functional
 
-from ..phases import Pair, Phase
 from .prefix_cache import KeyValueBlock
+
+Pair: TypeAlias = "tuple[torch.Tensor, torch.Tensor]"
+"""Keys and values of one layer."""
 
 
 class KeyValues:
@@ -20,17 +22,13 @@ class KeyValues:
         shape: layers, heads, and width of a key or value.
         count: how many slots.
         length: tokens a slot holds.
-        dtype: of keys and values.
-        device: where.
     """
 
-    def __init__(
-        self, shape: tuple[int, int, int], count: int, length: int, dtype: torch.dtype, device: torch.device
-    ) -> None:
+    def __init__(self, shape: tuple[int, int, int], count: int, length: int) -> None:
         layers, heads, width = shape
-        self.count, self.length, self.device = count, length, device
-        self.keys = torch.empty(layers, count, heads, length, width, dtype=dtype, device=device)
-        self.values = torch.empty(layers, count, heads, length, width, dtype=dtype, device=device)
+        self.count, self.length = count, length
+        self.keys = torch.empty(layers, count, heads, length, width)
+        self.values = torch.empty(layers, count, heads, length, width)
 
     def fill(self, slot: int, blocks: Sequence[KeyValueBlock]) -> None:
         """Puts runs of keys and values into a slot, one after another from its start."""
@@ -61,16 +59,14 @@ class Part:
         return self.start + len(self.tokens)
 
 
-class Pack(Phase):
+class Pack:
     """A pass over parts of texts laid end to end as one row; each attends to its own text only."""
 
     def __init__(self, memory: KeyValues, parts: Sequence[Part]) -> None:
-        super().__init__()
         self.memory, self.parts = memory, parts
-        device = memory.device
-        self.ids = torch.tensor([[token for part in parts for token in part.tokens]], device=device)
-        self.positions = torch.tensor([[at for part in parts for at in range(part.start, part.end)]], device=device)
-        self._slots = torch.tensor([part.slot for part in parts for _ in part.tokens], device=device)
+        self.ids = torch.tensor([token for part in parts for token in part.tokens])
+        self.positions = torch.tensor([at for part in parts for at in range(part.start, part.end)])
+        self._slots = torch.tensor([part.slot for part in parts for _ in part.tokens])
         self._layer = 0
         self._asked = [len(part.tokens) for part in parts]
         self._masks: list[torch.Tensor | None] = []
@@ -87,16 +83,16 @@ class Pack(Phase):
         for part, count in zip(self.parts, wanted, strict=True):
             at += len(part.tokens)
             places += range(at - count, at)
-        return torch.tensor(places, dtype=torch.long, device=self.memory.device)
+        return torch.tensor(places, dtype=torch.long)
 
-    def update(self, key_states: Any, value_states: Any, layer_idx: int, *_: object, **__: object) -> Pair:
-        """Puts new keys and values into their slots."""
-        self._layer, places = layer_idx, self.positions[0]
-        self.memory.keys[layer_idx][self._slots, :, places] = key_states[0].transpose(0, 1)
-        self.memory.values[layer_idx][self._slots, :, places] = value_states[0].transpose(0, 1)
-        return key_states, value_states
+    def update(self, key: torch.Tensor, value: torch.Tensor, layer: int) -> Pair:
+        """Puts new keys and values of a layer into their slots."""
+        self._layer, places = layer, self.positions
+        self.memory.keys[layer][self._slots, :, places] = key[0].transpose(0, 1)
+        self.memory.values[layer][self._slots, :, places] = value[0].transpose(0, 1)
+        return key, value
 
-    def attend(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float | None) -> torch.Tensor:
+    def attend(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float) -> torch.Tensor:
         """Causal attention of each part to its slot: heads that read the same keys are queries of one head."""
         heads, width = key.shape[1], query.shape[3]
         many = query.shape[1] // heads
@@ -128,5 +124,5 @@ class Pack(Phase):
         """Returns what the last ``count`` tokens of a part must not see."""
         if count <= 1:
             return None
-        hidden = torch.full((count, part.end), float("-inf"), dtype=dtype, device=self.memory.device)
+        hidden = torch.full((count, part.end), float("-inf"), dtype=dtype)
         return hidden.triu_(part.end - count + 1).repeat(many, 1)

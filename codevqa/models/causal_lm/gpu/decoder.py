@@ -7,6 +7,7 @@ what it made is read a few tokens late, while the next ones are being made: what
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,14 +17,20 @@ import torch
 
 from ...cuda_graphs import free_cached_memory
 from ..decoding_loop import DecodingLoop
-from ..marked_prefixes import MarkedPrefixes
-from ..phases import Past, Prefill, attend_in
-from ..stats import LMStats
+from ..generate import MarkedPrefixes, needs_solitude, plain_cache
 from ..tokenised_request import TokenisedRequest
-from ..work import Work
+from ..work import LMStats, Work
+from .phases import Past, Prefill, attend_in, replace_attention
 from .prefix_plan import PrefixNode, plan_prefixes
 from .slots import Slots, bytes_a_token, to_device
 
+_log = logging.getLogger(__name__)
+
+COMPARED = (
+    *("gemma", "gpt2", "gpt_neox", "granite", "llama", "mistral", "olmo2"),
+    *("phi", "phi3", "qwen2", "qwen3", "smollm3", "stablelm", "starcoder2"),
+)
+"""Types of models whose texts tests compare with those of ``model.generate``."""
 _SHARE = 0.6
 """How much of the free memory of a GPU slots may take."""
 
@@ -85,11 +92,15 @@ class SlotDecoder(DecodingLoop):
         schedule: what pays on the model's device.
     """
 
+    joins = True
+
     def __init__(
         self, model: Any, *, pad: int, max_batch: int, prefix_bytes: int, stats: LMStats, schedule: Schedule = GPU
     ) -> None:
-        super().__init__(model, max_batch=max_batch, stats=stats)
-        self.pad, self.schedule = pad, schedule
+        super().__init__(max_batch=max_batch, stats=stats)
+        self.model, self.pad, self.schedule = model, pad, schedule
+        self.device: torch.device = model.device
+        self._dtype: torch.dtype = model.dtype
         self.prefixes = MarkedPrefixes(prefix_bytes, _bytes)
         self.memory: Slots | None = None
         self._wanted = 0
@@ -107,6 +118,10 @@ class SlotDecoder(DecodingLoop):
         return self.memory.count if self.memory is not None else min(self.max_batch, requests)
 
     def _run(self, work: Work) -> None:
+        with replace_attention(self.model):
+            self._run_in_slots(work)
+
+    def _run_in_slots(self, work: Work) -> None:
         self._texts.clear()
         fresh: Sequence[TokenisedRequest] = list(work.open.values())
         memory = self._reserve(fresh, self.max_batch if work.joins else len(fresh))
@@ -129,6 +144,13 @@ class SlotDecoder(DecodingLoop):
             fresh = work.more(room) if room > 0 else ()
             late = late or any(_length(request) > memory.length for request in fresh)
             fresh = [request for request in fresh if _length(request) <= memory.length]
+
+    def _shape(self) -> tuple[int, int, int]:
+        """Returns layers, heads and width of the keys, which are those of the values."""
+        config = self.model.config.get_text_config()
+        heads: int = config.num_attention_heads
+        width: int = getattr(config, "head_dim", None) or config.hidden_size // heads
+        return config.num_hidden_layers, getattr(config, "num_key_value_heads", None) or heads, width
 
     def _reserve(self, requests: Sequence[TokenisedRequest], texts: int) -> Slots:
         """Returns slots for the longest request; those of the last call where they suffice."""
@@ -261,6 +283,20 @@ class SlotDecoder(DecodingLoop):
             work.end(text.request, text.tokens[:end])
             if self._texts.get(text.slot) is text:
                 del self._texts[text.slot]
+
+
+def suited(model: Any) -> bool:
+    """Says whether a model of transformers can be decoded in slots; logs why not."""
+    kind, reason = model.config.model_type, None
+    if kind not in COMPARED:
+        reason = f"it was not compared with models of the type {kind}"
+    elif plain_cache(model) is None:
+        reason = "not every layer attends over the whole text"
+    elif needs_solitude(model):
+        reason = "its positions depend on the length of a text"
+    if reason is not None:
+        _log.warning("%s is decoded by generate, not by our own loop: %s.", type(model).__name__, reason)
+    return reason is None
 
 
 def _length(request: TokenisedRequest) -> int:

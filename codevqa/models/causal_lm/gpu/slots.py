@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from ...cuda_graphs import Recorder, avoid_cudnn_attention, enabled
 from ...library_errors import first_line
-from ..phases import Pair, Past, Phase, attend_in
+from .phases import Pair, Past, Phase, attend_in
 
 _log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""BLIP's vision transformer as one plain forward over the weights that transformers loaded.
+"""BLIP's vision transformer as one plain forward.
 
 The same numbers as transformers' ``BlipVisionModel`` up to rounding (float32: 1e-5 of the features' scale), without the
 P x P attention matrices: fused attention, one matrix product for the patches, no gradients.
@@ -11,16 +11,16 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from ..picture_input import PictureReader
+from .picture_input import PictureReader
 
 _ROWS = 64
 
 
-class FastVisionEncoder:
-    """The forward pass of one vision tower. Implements :class:`..forwards.VisionEncoder`.
+class VisionEncoder:
+    """The forward pass of one vision tower.
 
     Args:
-        tower: transformers' ``BlipVisionModel``; its weights are read, never copied.
+        tower: the network's; its weights are read, never copied.
         reader: what gives it pixels.
     """
 
@@ -50,19 +50,12 @@ class FastVisionEncoder:
         """
         return self.forward(pixels)
 
-    @torch.inference_mode()
-    def first_features(self, pixels: torch.Tensor, count: int) -> torch.Tensor:
-        """Returns the features, (pictures, count, width), of pictures that have no more than those patches."""
-        return self._blocks(self._embed(pixels)[:, :count].contiguous())
-
     def release(self) -> None:
         """Keeps nothing."""
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
         """Computes the features in the mode of gradients that it is called in."""
-        return self._blocks(self._embed(pixels))
-
-    def _blocks(self, hidden: torch.Tensor) -> torch.Tensor:
+        hidden = self._embed(pixels)
         tower = self.tower
         blocks = tower.encoder.layers
         # Each sum is normalised by what reads it next, which is the next block's first norm after a block's second sum.

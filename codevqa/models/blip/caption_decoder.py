@@ -1,6 +1,6 @@
 """Caption decoding on the CPU, where every row and every token costs, and asking whether captions have ended does not.
 
-The same captions as transformers' own forward gives, without what it spends around them:
+The same captions as transformers' ``generate`` writes, without what it spends around them:
 
 - Keys and values of the patches are computed once for every patch that some caption sees, and then gathered; a padded
   batch attends to no padding (transformers 5 drops BLIP's cross-attention mask).
@@ -20,8 +20,8 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from ..sampling import CaptionRules, draw
 from .caption_network import CaptionNetwork, DecoderLayer
+from .sampling import CaptionRules, draw
 
 _ROWS = 64
 
@@ -69,11 +69,11 @@ class _Rows:
         return hidden[:stay]
 
 
-class FastCaptionDecoder:
-    """Writes batches of captions on the CPU. Implements :class:`..forwards.CaptionDecoder`.
+class CpuCaptionDecoder:
+    """Writes batches of captions on the CPU. Implements :class:`.caption_network.CaptionDecoder`.
 
     Args:
-        model: transformers' ``BlipTextLMHeadModel``.
+        model: the captioner's text decoder.
         rules: of every caption.
     """
 
@@ -95,7 +95,7 @@ class FastCaptionDecoder:
     def write(
         self, embeddings: torch.Tensor, index: torch.Tensor, counts: torch.Tensor | None, numbers: torch.Tensor
     ) -> torch.Tensor:
-        """Writes a batch of captions; see :class:`..forwards.CaptionDecoder`."""
+        """Writes a batch of captions; see :class:`.caption_network.CaptionDecoder`."""
         rules = self._rules
         rows = self._begin(embeddings, index, counts, numbers)
         tokens = torch.full(numbers.shape, rules.pad)

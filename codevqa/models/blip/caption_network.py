@@ -1,18 +1,53 @@
-"""BLIP's caption decoder as bare weights over transformers' ``BlipTextLMHeadModel``: what every fast decoder reads."""
+"""BLIP's caption decoder as bare weights, which the decoders for CPU and GPU both read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import torch
 from torch.nn import functional
 
-from ..sampling import CaptionRules
+from .sampling import CaptionRules
 
 Weights: TypeAlias = "tuple[torch.Tensor, torch.Tensor]"
 """A projection's matrix and bias."""
+
+
+class CaptionDecoder(Protocol):
+    """What writes captions. All tensors it is given are where the network is."""
+
+    @property
+    def batches(self) -> Sequence[int]:
+        """Numbers of captions it computes at once, ascending; others are padded to the next."""
+
+    def row_bytes(self, patches: int) -> int:
+        """Returns about how much memory one caption of so many patches needs."""
+
+    def write(
+        self, embeddings: torch.Tensor, index: torch.Tensor, counts: torch.Tensor | None, numbers: torch.Tensor
+    ) -> torch.Tensor:
+        """Writes a batch of captions.
+
+        Args:
+            embeddings: of all patches that some caption sees, (patches, width).
+            index: for each caption its patches among those, (captions, patches a caption).
+            counts: how many of them each caption sees, the first ones, (captions,); None where it is all.
+            numbers: in [0, 1), float64, (captions, steps); below 0 in captions decoded greedily.
+
+        Returns:
+            Tokens, (captions, steps), on the CPU; those after the end are padding.
+
+        Raises:
+            torch.OutOfMemoryError: the batch does not fit.
+        """
+
+    def prompt_logits(self, embeddings: torch.Tensor) -> torch.Tensor:
+        """Returns the logits after each token of the prompt, (prompt tokens, vocabulary), given (patches, width)."""
+
+    def release(self) -> None:
+        """Gives memory back that can be done without."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +121,7 @@ class CaptionNetwork:
     """The network that writes captions.
 
     Args:
-        model: transformers' ``BlipTextLMHeadModel``; its weights are read, never copied.
+        model: the captioner's text decoder; its weights are read, never copied.
         rules: of every caption.
     """
 
@@ -138,7 +173,9 @@ class CaptionNetwork:
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Returns the logits of what follows, (..., vocabulary), from last hidden states, (..., width)."""
         head = self._head
-        return functional.linear(head.transform(hidden), head.decoder.weight, head.decoder.bias)
+        transform = head.transform
+        hidden = transform.LayerNorm(functional.gelu(transform.dense(hidden)))
+        return functional.linear(hidden, head.decoder.weight, head.decoder.bias)
 
 
 def _weights(module: Any) -> Weights:

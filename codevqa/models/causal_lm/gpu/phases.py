@@ -1,4 +1,4 @@
-"""How our own decoding loops run a model of transformers: a cache and an attention function of ours at each layer.
+"""How slots run a model of transformers: a cache and an attention function of ours at each layer.
 
 A model asks two things of its surroundings at each layer: a cache to put the new keys and values into, and an attention
 function. Both are given here, so that its own forward pass runs over texts of different lengths without a mask for the
@@ -17,7 +17,7 @@ from torch.nn import functional
 from transformers.cache_utils import Cache
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from ...core.errors import InternalError
+from ....core.errors import InternalError
 
 __all__ = ["Pair", "Past", "Phase", "Prefill", "SlotMemory", "attend_in", "replace_attention"]
 

@@ -1,4 +1,4 @@
-"""BLIP's text encoder as one plain forward over the weights that transformers loaded, with GradCAM in it.
+"""BLIP's text encoder as one plain forward, with GradCAM in it.
 
 The same numbers as transformers' ``BlipTextModel`` up to rounding, for less work:
 
@@ -17,8 +17,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-
-from ..forwards import TextEncoder
 
 
 class PictureBatch:
@@ -66,11 +64,11 @@ class PictureBatch:
         return self._rows
 
 
-class FastTextEncoder(TextEncoder):
-    """The forward pass of a matcher's text encoder. Implements :class:`..forwards.TextEncoder`.
+class TextEncoder:
+    """The forward pass of a matcher's text encoder. Token ids, masks and weights are given on the CPU.
 
     Args:
-        encoder: transformers' ``BlipTextModel``; its weights are read, never copied.
+        encoder: the matcher's; its weights are read, never copied.
         head: from the first token's embedding to (rows, 2) logits: no match, match.
         block: text block, counted from 0, whose cross-attention GradCAM reads.
     """
@@ -112,10 +110,20 @@ class FastTextEncoder(TextEncoder):
     def gradcam(
         self, ids: torch.Tensor, mask: torch.Tensor, features: Sequence[torch.Tensor], owners: Sequence[int]
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Computes GradCAM of every token and the logits of the head; see :class:`..forwards.TextEncoder`.
+        """Computes GradCAM of every token and the logits of the ITM head, both float32.
 
         The gradient graph starts at the cross-attention probabilities of the chosen block, so only the text blocks
         above it are differentiated: neither vision tower nor lower blocks depend on those probabilities.
+
+        Args:
+            ids: tokens, (rows, tokens).
+            mask: 1 for tokens, 0 for padding, likewise.
+            features: of each distinct picture, (1 + patches, width).
+            owners: for each text the index of its picture; texts of one picture are side by side.
+
+        Returns:
+            Maps, (rows, tokens, patches) without the CLS embedding, zero for padding; and logits, (rows, 2): no match,
+            match.
         """
         device = self.like.device
         # Stacked here, outside inference mode: autograd may keep the copy.
@@ -146,6 +154,31 @@ class FastTextEncoder(TextEncoder):
         # (rows, heads, tokens, 1 + patches); column 0 is the picture's CLS embedding.
         maps = look.by_row(cam)[..., 1 : pictures.length].mean(1)
         return maps * mask[:, :, None], logits.detach().float()
+
+    def relevance(
+        self,
+        ids: torch.Tensor,
+        mask: torch.Tensor,
+        weights: torch.Tensor,
+        features: Sequence[torch.Tensor],
+        owners: Sequence[int],
+    ) -> torch.Tensor:
+        """Computes GradCAM averaged over tokens, and the margin of the head.
+
+        Args:
+            ids: see :meth:`gradcam`.
+            mask: likewise.
+            weights: how much each token counts, (rows, tokens), float32.
+            features: see :meth:`gradcam`.
+            owners: likewise.
+
+        Returns:
+            (rows, patches + 1): each row's map and then its margin, "match" minus "no match".
+        """
+        return averaged(*self.gradcam(ids, mask, features, owners), weights)
+
+    def release(self) -> None:
+        """Gives memory back that can be done without: nothing, on a CPU."""
 
     def _pass(
         self,
@@ -195,7 +228,7 @@ class _CrossAttention:
     group against the features they share (absorbed), or the same for each head (projected).
     """
 
-    def __init__(self, encoder: FastTextEncoder, attention: Any, pictures: PictureBatch, tokens: int) -> None:
+    def __init__(self, encoder: TextEncoder, attention: Any, pictures: PictureBatch, tokens: int) -> None:
         self._attention = attention
         self._pictures = pictures
         self._split = encoder.split
@@ -250,6 +283,12 @@ class _CrossAttention:
             return queries
         apart = queries.reshape(-1, self._texts, self._heads, self._tokens, self._depth).transpose(1, 2)
         return apart.flatten(2, 3)
+
+
+def averaged(maps: torch.Tensor, logits: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    """Returns what :meth:`TextEncoder.relevance` returns, of what :meth:`TextEncoder.gradcam` returns."""
+    relevance = torch.einsum("rt,rtp->rp", weights.to(maps.device), maps)
+    return torch.cat([relevance, logits[:, 1:] - logits[:, :1]], 1)
 
 
 def _by_head(states: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:

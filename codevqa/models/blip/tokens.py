@@ -1,0 +1,114 @@
+"""BLIP's tokens: texts into word pieces and back, by the library ``tokenizers`` alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers, processors
+from tokenizers.models import WordPiece
+
+from ..weights import read_json
+
+_TIDY = (
+    *((" .", "."), (" ?", "?"), (" !", "!"), (" ,", ","), (" ' ", "'"), (" n't", "n't"), (" 'm", "'m")),
+    *((" 's", "'s"), (" 've", "'ve"), (" 're", "'re")),
+)
+"""What decoding puts in the place of what."""
+
+
+class WordPieces:
+    """The tokenizer of a BERT.
+
+    Args:
+        folder: holds ``tokenizer.json``, or ``vocab.txt`` and perhaps ``tokenizer_config.json``.
+
+    Raises:
+        OSError, ValueError: a file is missing or damaged.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._tokenizer: Any = _read(folder)
+        # A user's text may spell "[SEP]": it stays text.
+        self._tokenizer.encode_special_tokens = True
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self.vocabulary: dict[str, int] = self._tokenizer.get_vocab()
+        self.pad, self.end = self._special("[PAD]"), self._special("[SEP]")
+        added = self._tokenizer.get_added_tokens_decoder()
+        special = {number for number, token in added.items() if token.special}
+        special |= {self.vocabulary[one] for one in _OWN if one in self.vocabulary}
+        known = {token: piece for piece, token in self.vocabulary.items() if token not in special}
+        # By number: a list is read faster than a dict of this size.
+        size = 1 + max(known, default=-1)
+        self._first = [known.get(token, "") for token in range(size)]
+        self._next = [
+            piece[2:] if piece.startswith("##") else _tidy(f" {piece}") if piece else "" for piece in self._first
+        ]
+
+    def encode(self, texts: Sequence[str], most: int | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+        """Returns tokens, (texts, tokens), [CLS] first and [SEP] last, and a mask: 1 for tokens, 0 for padding.
+
+        Args:
+            texts: the texts.
+            most: tokens that are kept of each, [CLS] and [SEP] included; None keeps all.
+        """
+        rows = [one.ids for one in self._tokenizer.encode_batch(list(texts))]
+        if most is not None:
+            rows = [row if len(row) <= most else [*row[: most - 1], row[-1]] for row in rows]
+        longest = max(map(len, rows))
+        ids = torch.tensor([row + [self.pad] * (longest - len(row)) for row in rows])
+        return ids, torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows])
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Returns the text, without blanks at its ends; special tokens and those it does not know say nothing."""
+        size = len(self._first)
+        known = [token for token in tokens if token < size and self._first[token]]
+        if not known:
+            return ""
+        return _tidy(self._first[known[0]] + "".join([self._next[token] for token in known[1:]])).strip()
+
+    def _special(self, token: str) -> int:
+        if token not in self.vocabulary:
+            raise ValueError(f"its tokenizer has no {token}")
+        return self.vocabulary[token]
+
+
+_OWN = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
+
+def _read(folder: Path) -> Any:
+    if (folder / "tokenizer.json").is_file():
+        return Tokenizer.from_file(str(folder / "tokenizer.json"))
+    settings = folder / "tokenizer_config.json"
+    small = read_json(settings).get("do_lower_case", True) if settings.is_file() else True
+    return bert_tokenizer(folder / "vocab.txt", lowercase=bool(small))
+
+
+def bert_tokenizer(vocabulary: Path, *, lowercase: bool = True) -> Any:
+    """Returns the tokenizer of a BERT, by its ``vocab.txt``.
+
+    Raises:
+        OSError, ValueError: the file cannot be read, or is not one.
+    """
+    words = vocabulary.read_text(encoding="utf-8").splitlines()
+    numbers = {word.strip(): number for number, word in enumerate(words)}
+    lacking = [one for one in _OWN if one not in numbers]
+    if lacking:
+        raise ValueError(f"{vocabulary} has no {lacking[0]}")
+    made: Any = Tokenizer(WordPiece(numbers, unk_token="[UNK]"))
+    made.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    made.decoder = decoders.WordPiece(prefix="##")
+    opening, ending = (("[CLS]", numbers["[CLS]"]), ("[SEP]", numbers["[SEP]"]))
+    made.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", None, [opening, ending])
+    made.add_special_tokens(list(_OWN))
+    return made
+
+
+def _tidy(text: str) -> str:
+    for before, after in _TIDY:
+        text = text.replace(before, after)
+    return text

@@ -1,0 +1,222 @@
+"""Llama's layers and those built like them, run over parts of many texts in fewer steps than transformers takes.
+
+The last layer is computed only for the tokens whose logits are asked for: of the others nothing but keys and values is
+ever read. Weights have the names that checkpoints give them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from ...weights import Embedding, Linear, parameter
+from .forward_pass import Pack
+
+__all__ = ["LlamaConfig", "LlamaNetwork"]
+
+_TYPES = ("llama", "mistral", "qwen2", "qwen3")
+_NEEDED = (
+    *("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"),
+    *("max_position_embeddings", "rms_norm_eps", "hidden_act"),
+)
+
+
+@dataclass(frozen=True)
+class LlamaConfig:
+    """Sizes of a network, as its ``config.json`` says."""
+
+    vocabulary: int
+    width: int
+    wide: int
+    layers: int
+    heads: int
+    key_heads: int
+    """Heads of keys and values; each is read by as many heads of queries."""
+    head_width: int
+    context: int
+    """Tokens that prompt and completion may take together."""
+    eps: float
+    rope: dict[str, Any]
+    tied: bool
+    """Whether the last layer has the embeddings' weights."""
+    qkv_bias: bool
+    out_bias: bool
+    mlp_bias: bool
+    head_norms: bool
+    """Whether queries and keys are normed head by head."""
+
+    @classmethod
+    def of(cls, settings: dict[str, Any]) -> LlamaConfig | None:
+        """Returns the sizes of a network that these layers compute, None of any other."""
+        kind = settings.get("model_type")
+        if kind not in _TYPES or any(name not in settings for name in _NEEDED) or "quantization_config" in settings:
+            return None
+        window = settings.get("sliding_window", 0) if kind == "mistral" else settings.get("use_sliding_window")
+        layers = set(settings.get("layer_types") or ())
+        rope = _rope(settings)
+        if settings["hidden_act"] != "silu" or rope is None or window not in (None, False) or layers - {_WHOLE}:
+            return None
+        heads, bias = settings["num_attention_heads"], bool(settings.get("attention_bias"))
+        return cls(
+            vocabulary=settings["vocab_size"],
+            width=settings["hidden_size"],
+            wide=settings["intermediate_size"],
+            layers=settings["num_hidden_layers"],
+            heads=heads,
+            key_heads=settings.get("num_key_value_heads") or heads,
+            head_width=settings.get("head_dim") or settings["hidden_size"] // heads,
+            context=settings["max_position_embeddings"],
+            eps=settings["rms_norm_eps"],
+            rope=rope,
+            tied=bool(settings.get("tie_word_embeddings", False)),
+            qkv_bias=kind == "qwen2" or bias,
+            out_bias=kind in ("llama", "qwen3") and bias,
+            mlp_bias=kind == "llama" and bool(settings.get("mlp_bias")),
+            head_norms=kind == "qwen3",
+        )
+
+
+_WHOLE = "full_attention"
+
+
+def _rope(settings: dict[str, Any]) -> dict[str, Any] | None:
+    """Returns how positions turn keys and queries, None where that is not one of the ways of :func:`_frequencies`."""
+    older = settings.get("rope_scaling") or {}
+    rope = {"rope_theta": settings.get("rope_theta", 10000.0), **older, **(settings.get("rope_parameters") or {})}
+    rope["rope_type"] = rope.get("rope_type") or rope.get("type") or "default"
+    known = rope["rope_type"] in ("default", "linear", "llama3") and rope.get("partial_rotary_factor", 1.0) == 1.0
+    return rope if known else None
+
+
+def _frequencies(rope: dict[str, Any], width: int) -> torch.Tensor:
+    """Returns by which angle each pair of numbers is turned from one position to the next, (width / 2,)."""
+    steps = torch.arange(0, width, 2, dtype=torch.int64).float() / width
+    turns: torch.Tensor = 1.0 / (rope["rope_theta"] ** steps)
+    if rope["rope_type"] == "linear":
+        slower: torch.Tensor = turns / rope["factor"]
+        return slower
+    if rope["rope_type"] == "llama3":
+        low, high, length = (
+            rope[name] for name in ("low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
+        )
+        waves = 2 * math.pi / turns
+        slowed = torch.where(waves > length / low, turns / rope["factor"], turns)
+        share = (length / waves - low) / (high - low)
+        between = (1 - share) * slowed / rope["factor"] + share * slowed
+        medium = ~(waves < length / high) * ~(waves > length / low)
+        return torch.where(medium, between, slowed)
+    return turns
+
+
+class _RMSNorm(nn.Module):
+    def __init__(self, width: int, eps: float) -> None:
+        super().__init__()
+        self.weight, self._eps = parameter(width), eps
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        made: torch.Tensor = self.weight * (states * torch.rsqrt(states.pow(2).mean(-1, keepdim=True) + self._eps))
+        return made
+
+
+def _layer(config: LlamaConfig) -> nn.Module:
+    width, head = config.width, config.head_width
+    own = nn.ModuleDict(
+        {
+            "q_proj": Linear(width, config.heads * head, config.qkv_bias),
+            "k_proj": Linear(width, config.key_heads * head, config.qkv_bias),
+            "v_proj": Linear(width, config.key_heads * head, config.qkv_bias),
+            "o_proj": Linear(config.heads * head, width, config.out_bias),
+        }
+    )
+    if config.head_norms:
+        own["q_norm"], own["k_norm"] = _RMSNorm(head, config.eps), _RMSNorm(head, config.eps)
+    mlp = nn.ModuleDict(
+        {
+            "gate_proj": Linear(width, config.wide, config.mlp_bias),
+            "up_proj": Linear(width, config.wide, config.mlp_bias),
+            "down_proj": Linear(config.wide, width, config.mlp_bias),
+        }
+    )
+    norms = {name: _RMSNorm(width, config.eps) for name in ("input_layernorm", "post_attention_layernorm")}
+    return nn.ModuleDict({"self_attn": own, "mlp": mlp, **norms})
+
+
+class LlamaNetwork(nn.Module):
+    """The forward pass of one model, in float32 on a CPU.
+
+    Args:
+        config: its sizes.
+    """
+
+    def __init__(self, config: LlamaConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.model = nn.ModuleDict(
+            {
+                "embed_tokens": Embedding(config.vocabulary, config.width),
+                "layers": nn.ModuleList([_layer(config) for _ in range(config.layers)]),
+                "norm": _RMSNorm(config.width, config.eps),
+            }
+        )
+        self.lm_head = Linear(config.width, config.vocabulary, bias=False)
+        self.generation_config: Any = None
+        """What the checkpoint says of how to generate: ``eos_token_id`` and ``pad_token_id``."""
+        self._turns = _frequencies(config.rope, config.head_width)
+
+    @property
+    def blocks(self) -> nn.Module:
+        """The layers, without embeddings and last layer."""
+        layers: nn.Module = self.model["layers"]
+        return layers
+
+    def complete(self, weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Returns weights with those that a checkpoint leaves out because others are the same."""
+        words = weights.get("model.embed_tokens.weight")
+        return weights | {"lm_head.weight": words} if self.config.tied and words is not None else weights
+
+    def forward(self, phase: Pack, wanted: Sequence[int]) -> torch.Tensor:
+        """Runs a pass; returns the logits of the last ``wanted`` tokens of each part, one after another."""
+        base: Any = self.model
+        state = base.embed_tokens(phase.ids)
+        angles = (phase.positions.float()[:, None] * self._turns).repeat(1, 2)
+        cos, sin = angles.cos()[:, None], angles.sin()[:, None]
+        half = cos.shape[-1] // 2
+        # The halves change places; what comes from the second one changes its sign.
+        turn = (cos, torch.cat([-sin[..., :half], sin[..., half:]], -1))
+        last = self.config.layers - 1
+        for index, layer in enumerate(base.layers):
+            own = layer.self_attn
+            seen = layer.input_layernorm(state)
+            key, value = self._heads(own, "k", seen, turn), self._heads(own, "v", seen, None)
+            pair = phase.update(key.transpose(0, 1)[None], value.transpose(0, 1)[None], index)
+            if index == last:
+                places = phase.narrow(wanted)
+                state, seen, turn = state[places], seen[places], (turn[0][places], turn[1][places])
+                if not len(places):
+                    break
+            query = self._heads(own, "q", seen, turn)
+            read = phase.attend(query.transpose(0, 1)[None], *pair, self.config.head_width**-0.5)
+            state = state + own.o_proj(read[0].transpose(0, 1).flatten(1))
+            seen, mlp = layer.post_attention_layernorm(state), layer.mlp
+            gate = functional.silu(mlp.gate_proj(seen), inplace=True)
+            state += mlp.down_proj(gate.mul_(mlp.up_proj(seen)))
+        logits: torch.Tensor = self.lm_head(base.norm(state))
+        return logits
+
+    def _heads(
+        self, own: Any, which: str, seen: torch.Tensor, turn: tuple[torch.Tensor, torch.Tensor] | None
+    ) -> torch.Tensor:
+        """Returns queries, keys or values, shape (tokens, heads, width), turned by their positions."""
+        heads: torch.Tensor = own[f"{which}_proj"](seen).view(len(seen), -1, self.config.head_width)
+        if turn is None:
+            return heads
+        if self.config.head_norms:
+            heads = own[f"{which}_norm"](heads)
+        cos, sin = turn
+        return torch.addcmul(heads * cos, heads.roll(heads.shape[-1] // 2, -1), sin)

@@ -1,0 +1,144 @@
+"""Checkpoints in the hub's format, read without transformers: JSON, weights, and layers that wait for weights."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+"""Files that say where weights are, in the order in which they are looked for."""
+
+
+class Linear(nn.Linear):
+    """A linear layer without weights."""
+
+    def __init__(self, inputs: int, outputs: int, bias: bool = True) -> None:
+        super().__init__(inputs, outputs, bias=bias, device="meta")
+
+    def reset_parameters(self) -> None:
+        """Draws nothing."""
+
+
+class Embedding(nn.Embedding):
+    """An embedding without weights."""
+
+    def __init__(self, count: int, width: int) -> None:
+        super().__init__(count, width, device="meta")
+
+    def reset_parameters(self) -> None:
+        """Draws nothing."""
+
+
+class LayerNorm(nn.LayerNorm):
+    """A layer norm without weights."""
+
+    def __init__(self, width: int, eps: float) -> None:
+        super().__init__(width, eps=eps, device="meta")
+
+    def reset_parameters(self) -> None:
+        """Sets nothing."""
+
+
+def parameter(*shape: int) -> nn.Parameter:
+    """Returns a weight without numbers."""
+    return nn.Parameter(torch.empty(shape, device="meta"), requires_grad=False)
+
+
+def hub_folder(repository: str, revision: str | None = None) -> Path:
+    """Returns the folder of a hub repository's snapshot; what is not here is fetched.
+
+    Raises:
+        OSError, ValueError: it is neither here nor can be fetched.
+    """
+    from huggingface_hub import snapshot_download
+
+    small = ["*.json", "*.txt", "*.model", "*.jinja"]
+    folder = Path(snapshot_download(repository, revision=revision, allow_patterns=[*small, "model*.safetensors"]))
+    if not any((folder / name).is_file() for name in WEIGHTS):
+        folder = Path(snapshot_download(repository, revision=revision, allow_patterns=[*small, "pytorch_model*.bin"]))
+    return folder
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Reads a JSON object.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it holds something else.
+    """
+    try:
+        found = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path} is not a valid JSON file: {error}") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} is not a JSON object")
+    return found
+
+
+def weights_file(folder: Path) -> Path:
+    """Returns the file that weights are read from.
+
+    Raises:
+        FileNotFoundError: there is none.
+    """
+    for name in WEIGHTS:
+        if (folder / name).is_file():
+            return folder / name
+    raise FileNotFoundError(f"no file named {WEIGHTS[0]} in {folder}")
+
+
+def read_weights(folder: Path) -> dict[str, torch.Tensor]:
+    """Reads all weights of a checkpoint, safetensors or pickled tensors, in one file or several.
+
+    Raises:
+        OSError, ValueError, RuntimeError, SafetensorError, UnpicklingError: they cannot be read.
+    """
+    first = weights_file(folder)
+    files = [first]
+    if first.suffix == ".json":
+        shards = read_json(first).get("weight_map")
+        if not isinstance(shards, dict):
+            raise ValueError(f"{first} has no weight_map")
+        # Only files of this folder, whatever the index says.
+        files = [folder / Path(name).name for name in sorted(set(map(str, shards.values())))]
+    weights: dict[str, torch.Tensor] = {}
+    for file in files:
+        weights |= _read(file)
+    return weights
+
+
+def _read(file: Path) -> Mapping[str, torch.Tensor]:
+    if file.suffix == ".safetensors":
+        return dict(load_file(file))
+    found = torch.load(file, map_location="cpu", weights_only=True)
+    if not isinstance(found, dict) or not all(isinstance(one, torch.Tensor) for one in found.values()):
+        raise ValueError(f"{file} holds something else than weights")
+    return found
+
+
+def fill(network: nn.Module, weights: Mapping[str, torch.Tensor], dtype: torch.dtype) -> tuple[list[str], list[str]]:
+    """Puts weights into a network that waits for them; those it has no place for are left out.
+
+    Returns:
+        What is missing, and what has another shape than it should, each with both shapes.
+    """
+    wanted = network.state_dict()
+    unlike = [
+        f"{name}, {tuple(weights[name].shape)} for {tuple(place.shape)}"
+        for name, place in sorted(wanted.items())
+        if name in weights and weights[name].shape != place.shape
+    ]
+    missing = sorted(wanted.keys() - weights.keys())
+    if not missing and not unlike:
+        made: dict[int, torch.Tensor] = {}  # what is the same stays one tensor
+        for name in wanted:
+            weight = weights[name]
+            made.setdefault(id(weight), weight.to(dtype))
+        network.load_state_dict({name: made[id(weights[name])] for name in wanted}, assign=True)
+    return missing, unlike

@@ -1,0 +1,353 @@
+"""What BLIP does on a GPU: recorded steps and replayed batches, run here on the CPU, and kernels where there is one."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from blip_kit import BLOCK
+from tiny import GRID, WORDS, write_blip
+from torch.nn import functional
+
+from codevqa.models.blip.caption_decoder import CpuCaptionDecoder
+from codevqa.models.blip.checkpoint import Checkpoint, load_checkpoint
+from codevqa.models.blip.gpu import kernels
+from codevqa.models.blip.gpu.caption_decoder import GpuCaptionDecoder
+from codevqa.models.blip.gpu.text_encoder import GpuTextEncoder
+from codevqa.models.blip.gpu.vision_encoder import GpuVisionEncoder
+from codevqa.models.blip.picture_input import PictureReader
+from codevqa.models.blip.sampling import CaptionRules, draw, numbers_of
+from codevqa.models.blip.text_encoder import TextEncoder
+from codevqa.models.blip.vision_encoder import VisionEncoder
+from codevqa.models.cuda_graphs import avoid_cudnn_attention, bucket, enabled
+
+WIDTH = 32
+REFUSED = "CUDA error: operation not permitted when stream is capturing"
+
+
+@pytest.fixture(scope="module")
+def captioner(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    folder = write_blip(tmp_path_factory.mktemp("blip"), "captioner", ends=3)
+    return load_checkpoint(folder, "captioner", device="cpu", dtype=None)
+
+
+@pytest.fixture(scope="module")
+def matcher(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    return load_checkpoint(write_blip(tmp_path_factory.mktemp("blip"), "matcher"), "matcher", device="cpu", dtype=None)
+
+
+# Captions
+
+
+def rules(at: Checkpoint, **changes: Any) -> CaptionRules:
+    opening = (at.dec_id, *(WORDS.index(word) for word in ("a", "picture", "of")))
+    settings = {"min_length": 10, "max_length": 20, "top_k": 50, "temperature": 1.0, **changes}
+    return CaptionRules(opening, at.tokenizer.end, at.tokenizer.pad, **settings)
+
+
+def batch(by: CaptionRules, count: int, seed: int, patches: int = 3) -> tuple[Any, ...]:
+    """Captions over random patches, some of which see fewer than others, some of them greedy."""
+    generator = torch.Generator().manual_seed(seed)
+    embeddings = torch.randn(9, WIDTH, generator=generator)
+    index = torch.randint(9, (count, patches), generator=generator)
+    counts = torch.randint(1, patches + 1, (count,), generator=generator) if seed % 2 else None
+    return (
+        embeddings,
+        index,
+        counts,
+        numbers_of([None if row % 5 == 4 else seed + row for row in range(count)], by.steps),
+    )
+
+
+class Record:
+    """In the place of CUDA graphs: runs a function over whatever lies there, and again where it is replayed."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+
+    def __call__(self, function: Callable[[], None]) -> Callable[[], None]:
+        function()
+        self.log.append("recorded")
+
+        def replay() -> None:
+            self.log.append("ran")
+            function()
+
+        return replay
+
+
+@pytest.mark.parametrize("changes", [{}, {"min_length": 0, "top_k": 3}, {"max_length": 5, "min_length": 0}], ids=str)
+@pytest.mark.parametrize("recorded", [True, False])
+def test_steps_write_what_the_cpu_writes(captioner: Checkpoint, changes: Any, recorded: bool) -> None:
+    by, network, record = rules(captioner, **changes), captioner.model.text_decoder, Record()
+    ours = GpuCaptionDecoder(network, by, record if recorded else None)
+    for count, seed in ((60, 1), (3, 2), (37, 3), (1, 5)):
+        given = batch(by, count, seed)
+        assert torch.equal(ours.write(*given), CpuCaptionDecoder(network, by).write(*given))
+    assert bool(record.log) is recorded
+    embeddings = batch(by, 1, 0)[0]
+    torch.testing.assert_close(
+        ours.prompt_logits(embeddings), CpuCaptionDecoder(network, by).prompt_logits(embeddings), rtol=1e-4, atol=1e-4
+    )
+
+
+def test_stretches_are_recorded_once_and_left_out_when_all_rows_have_ended(captioner: Checkpoint) -> None:
+    by, network, record = rules(captioner), captioner.model.text_decoder, Record()
+    decoder, bias = GpuCaptionDecoder(network, by, record), network.cls.predictions.decoder.bias
+    end, before = WORDS.index("[SEP]"), bias.clone()
+    try:
+        bias[end] -= 100
+        assert (decoder.write(*batch(by, 8, 0)) != by.pad).all()
+        # 16 steps after a prompt of 4 tokens: the seventh is the first that may end a caption, then three at a time.
+        assert record.log.count("recorded") == 4
+        del record.log[:]
+        bias[end] += 200
+        assert (decoder.write(*batch(by, 5, 0))[:, 6] == by.end).all()
+        assert record.log == ["ran"]
+    finally:
+        bias.copy_(before)
+
+
+def test_recordings_over_the_limit_are_forgotten_together(captioner: Checkpoint) -> None:
+    by, network, record = rules(captioner), captioner.model.text_decoder, Record()
+    decoder = GpuCaptionDecoder(network, by, record)
+    for patches in range(1, 26):  # one more than are kept
+        decoder.write(*batch(by, 3, 2, patches))
+    assert record.log.count("recorded") == 25 * 4
+    decoder.write(*batch(by, 3, 2, 25))
+    assert record.log.count("recorded") == 25 * 4
+    given = batch(by, 3, 2, 1)
+    assert torch.equal(decoder.write(*given), CpuCaptionDecoder(network, by).write(*given))
+    assert record.log.count("recorded") == 26 * 4
+
+
+def test_a_recording_keeps_all_that_it_reads_and_writes(captioner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A graph knows addresses alone: memory that nobody else keeps is given to others, and the replay dies of it.
+    made: list[Any] = []
+
+    def record(function: Callable[[], None]) -> Callable[[], None]:
+        function()
+        return lambda: None  # as a graph, it does not refer to the function
+
+    by = rules(captioner)
+    decoder = GpuCaptionDecoder(captioner.model.text_decoder, by, record)
+    blank = decoder.steps.blank_logits
+
+    def noted(rows: int) -> torch.Tensor:
+        logits = blank(rows)
+        made.append(weakref.ref(logits))
+        return logits
+
+    monkeypatch.setattr(decoder.steps, "blank_logits", noted)
+    decoder.write(*batch(by, 8, 2))
+    gc.collect()
+    assert made and all(logits() is not None for logits in made)
+
+
+# Pictures and GradCAM
+
+
+class Replayed:
+    """A recording for tests without a GPU: it computes again on the tensors it holds, as a graph does."""
+
+    made: list[int]
+
+    def __init__(self, _: Any, function: Any, *inputs: torch.Tensor) -> None:
+        self._function = function
+        self.inputs = inputs
+        Replayed.made.append(len(inputs[0]))
+
+    def __call__(self) -> torch.Tensor:
+        return self._function(*self.inputs)  # type: ignore[no-any-return]
+
+
+def refused(*_: Any) -> Any:
+    raise RuntimeError(REFUSED)
+
+
+@pytest.fixture(params=["replayed", "refused"])
+def recording(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both encoders record, or try in vain."""
+    monkeypatch.setattr(Replayed, "made", [], raising=False)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)
+    for module in ("vision_encoder", "text_encoder"):
+        place = f"codevqa.models.blip.gpu.{module}"
+        monkeypatch.setattr(f"{place}.Recorded", Replayed if request.param == "replayed" else refused)
+        monkeypatch.setattr(f"{place}.enabled", lambda device: True)
+    return str(request.param)
+
+
+def test_pictures_are_replayed_at_a_few_sizes(
+    matcher: Checkpoint, recording: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    reader = PictureReader(matcher.pictures, matcher.device, matcher.dtype)
+    ours, plain = (kind(matcher.model.vision_model, reader) for kind in (GpuVisionEncoder, VisionEncoder))
+    assert ours.rows == 16
+    for rows in (3, 1, 4, 9, 2):
+        pixels = torch.randint(256, (rows, 8 * GRID, 8 * GRID, 3), dtype=torch.uint8)
+        torch.testing.assert_close(ours(pixels), plain(pixels), rtol=0, atol=1e-5)
+    assert Replayed.made == ([4, 1, 16, 2] if recording == "replayed" else [])
+    assert len(caplog.records) == (recording == "refused")
+
+
+def test_gradcam_is_replayed_over_padding(
+    matcher: Checkpoint, recording: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    network, length = matcher.model, 1 + GRID**2
+    assert length % 8, "there is padding after the patches"
+    ours = GpuTextEncoder(network.text_encoder, network.itm_head, BLOCK, length)
+    plain = TextEncoder(network.text_encoder, network.itm_head, BLOCK)
+    features = list(torch.randn(3, length, WIDTH, generator=torch.Generator().manual_seed(0)))
+    # The second batch leaves rows, tokens and pictures of the first behind it.
+    for owners, tokens in (([0, 0, 1, 2, 2], 9), ([0, 1, 2], 5), ([0, 0, 1, 1, 1], 12)):
+        ids = torch.randint(5, 40, (len(owners), tokens), generator=torch.Generator().manual_seed(tokens))
+        mask = torch.ones_like(ids)
+        mask[1, -2:] = 0
+        given = ids, mask, mask / mask.sum(1, keepdim=True), features, owners
+        torch.testing.assert_close(ours.relevance(*given), plain.relevance(*given), rtol=1e-4, atol=1e-5)
+    assert len(Replayed.made) == (2 if recording == "replayed" else 0)
+    assert len(caplog.records) == (recording == "refused")
+
+
+@pytest.mark.parametrize(("value", "on"), [(None, True), ("", True), ("0", False), ("1", True)])
+def test_recording_can_be_turned_off(value: str | None, on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CODEVQA_CUDA_GRAPHS", raising=False)
+    if value is not None:
+        monkeypatch.setenv("CODEVQA_CUDA_GRAPHS", value)
+    assert enabled(torch.device("cuda")) is enabled(torch.device("cuda", 1)) is on
+    assert not enabled(torch.device("cpu"))
+
+
+def test_a_gpu_attends_without_cudnn() -> None:
+    allowed: Callable[[], bool] = torch.backends.cuda.cudnn_sdp_enabled
+    before = allowed()
+    try:
+        torch.backends.cuda.enable_cudnn_sdp(True)
+        avoid_cudnn_attention(torch.device("cpu"))
+        assert allowed()
+        avoid_cudnn_attention(torch.device("cuda"))
+        assert not allowed()
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(before)
+
+
+def test_buckets() -> None:
+    assert [bucket(rows, (1, 2, 4, 8)) for rows in (1, 2, 3, 5, 8, 9)] == [1, 2, 4, 8, 8, None]
+
+
+# Kernels
+
+gpu = pytest.mark.skipif(not (kernels.HERE and torch.cuda.is_available()), reason="needs Triton and a CUDA device")
+BOUND = {torch.float32: 2e-6, torch.bfloat16: 5e-3}
+TYPES = pytest.mark.parametrize("dtype", list(BOUND), ids=["float32", "bfloat16"])
+
+
+def apart(found: torch.Tensor, expected: torch.Tensor) -> float:
+    return float((found.double() - expected.double()).norm() / expected.double().norm())
+
+
+def noise(*shape: int, dtype: torch.dtype) -> torch.Tensor:
+    torch.manual_seed(len(shape))
+    return torch.randn(*shape, device="cuda", dtype=dtype)
+
+
+@gpu
+@TYPES
+@pytest.mark.parametrize(
+    ("rows", "count", "start", "heads", "depth", "length"),
+    [(3, 4, 0, 12, 64, 20), (5, 1, 7, 12, 64, 20), (2, 1, 19, 3, 16, 20), (2, 3, 0, 2, 32, 40)],
+)
+def test_attention_to_a_caption_itself(
+    dtype: torch.dtype, rows: int, count: int, start: int, heads: int, depth: int, length: int
+) -> None:
+    joined, own = noise(rows, count, 3, heads, depth, dtype=dtype), noise(rows, 2, heads, length, depth, dtype=dtype)
+    kept = own.clone()
+    kept[:, :, :, start : start + count] = joined[:, :, 1:].permute(0, 2, 3, 1, 4)
+    keys, values = kept[:, :, :, : start + count].float().unbind(1)
+    expected = functional.scaled_dot_product_attention(
+        joined[:, :, 0].transpose(1, 2).float(), keys, values, is_causal=count > 1
+    )
+    assert apart(kernels.attend_own(joined, own, start), expected.transpose(1, 2).flatten(2)) < BOUND[dtype]
+    assert torch.equal(own, kept)
+
+
+@gpu
+@TYPES
+@pytest.mark.parametrize(
+    ("rows", "count", "patches", "heads", "depth", "masked"),
+    [(3, 4, 20, 12, 64, False), (5, 1, 24, 12, 64, True), (2, 1, 577, 3, 16, False), (2, 2, 80, 4, 32, True)],
+)
+def test_attention_to_patches(
+    dtype: torch.dtype, rows: int, count: int, patches: int, heads: int, depth: int, masked: bool
+) -> None:
+    queries, seen = noise(rows, count, heads * depth, dtype=dtype), noise(rows, patches, 2, heads, depth, dtype=dtype)
+    hidden = None
+    if masked:
+        hidden = torch.zeros(rows, 1, 1, patches, device="cuda", dtype=dtype)
+        hidden[0, ..., patches // 2 :] = -torch.inf
+    keys, values = seen.float().transpose(1, 3).unbind(2)
+    expected = functional.scaled_dot_product_attention(
+        queries.float().view(rows, count, heads, depth).transpose(1, 2),
+        keys,
+        values,
+        attn_mask=None if hidden is None else hidden.float(),
+    )
+    found = kernels.attend_seen(queries, seen, hidden)
+    assert apart(found, expected.transpose(1, 2).flatten(2)) < BOUND[dtype]
+
+
+@gpu
+@TYPES
+@pytest.mark.parametrize("vocabulary", [500, 30_524])
+def test_tokens_are_drawn_as_on_the_cpu(dtype: torch.dtype, vocabulary: int) -> None:
+    logits = 3 * noise(256, vocabulary, dtype=dtype)
+    logits[1, : vocabulary // 2] = -torch.inf
+    logits[2] = 1
+    numbers = torch.rand(256, 3, dtype=torch.float64, device="cuda")[:, 1:2]
+    numbers[0] = -1
+    expected = draw(logits.cpu(), numbers.cpu(), 50, 0.8)
+    found = draw(logits, numbers, 50, 0.8).cpu()
+    # A number within rounding of a boundary may fall on either side.
+    assert int((found == expected).sum()) >= 254 and found[0] == expected[0]
+
+
+@gpu
+@TYPES
+@pytest.mark.parametrize("width", [48, 768, 1024])
+def test_a_sum_is_normalised(dtype: torch.dtype, width: int) -> None:
+    hidden, more = noise(7, 5, width, dtype=dtype), noise(7, 5, width, dtype=dtype).flip(0)
+    weight, bias = noise(width, dtype=dtype), noise(width, dtype=dtype).flip(0)
+    total = hidden.double() + more.double()
+    expected = functional.layer_norm(total, (width,), weight.double(), bias.double(), 1e-6)
+    assert apart(kernels.add_norm(hidden, more, weight, bias, 1e-6), expected) < BOUND[dtype]
+    assert apart(hidden, total) < BOUND[dtype]
+
+
+@gpu
+def test_the_gpu_gives_the_numbers_of_the_cpu(tmp_path: Any) -> None:
+    from blip_kit import PICTURES, requests_by_layout
+
+    from codevqa.models.base import CaptionRequest
+    from codevqa.models.blip import BlipCaptioner, BlipMatcher
+
+    folder = write_blip(tmp_path / "matcher", "matcher")
+    requests = requests_by_layout("uneven")
+    one, other = (
+        BlipMatcher.from_pretrained(folder, device=device, dtype="float32", block=BLOCK).match(requests)
+        for device in ("cpu", "cuda")
+    )
+    for ours, theirs in zip(one, other, strict=True):
+        np.testing.assert_allclose(ours.relevance, theirs.relevance, rtol=0, atol=1e-3 * ours.relevance.max())
+        assert ours.logit == pytest.approx(theirs.logit, abs=1e-2)
+    folder = write_blip(tmp_path / "captioner", "captioner", ends=3)
+    asked = [CaptionRequest(PICTURES[seed % 4], (0, 5, 9), seed) for seed in range(20)]
+    written = [
+        BlipCaptioner.from_pretrained(folder, device=device, dtype="float32").token_ids(asked)
+        for device in ("cpu", "cuda")
+    ]
+    assert sum(ours == theirs for ours, theirs in zip(*written, strict=True)) >= 18

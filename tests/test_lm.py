@@ -1,0 +1,456 @@
+"""Language models of this process write what transformers writes to each prompt alone, however they are decoded."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lm_kit import CONTEXT, HEAD, alone, build, ending, gpt2, llama, mixed, qwen2, reference, sliding
+from tiny_lm import CHAT_TEMPLATE, build_tiny_lm, build_tokenizer
+
+import codevqa
+from codevqa.core.errors import ModelError, SetupError
+from codevqa.models.base import GenerationRequest, Message
+from codevqa.models.causal_lm import TransformersLM
+from codevqa.models.causal_lm.cpu import decoder as packed
+from codevqa.models.causal_lm.cpu.network import LlamaNetwork
+from codevqa.models.causal_lm.cpu.speculation import Drafter
+from codevqa.models.causal_lm.gpu import decoder as in_slots
+from codevqa.models.causal_lm.gpu import slots
+from codevqa.models.causal_lm.gpu.decoder import Schedule
+from codevqa.models.causal_lm.tokenised_request import control_tokens
+
+WAYS = ("packed", "slots", "generate")
+LOOPS = pytest.mark.parametrize("way", ["packed", "slots"])
+LONG = Schedule(steps=8, rounds_in_flight=2, prefill_tokens=10**6, least_saving=10**6, length_multiple=64)
+EACH = Schedule(steps=1, rounds_in_flight=0, prefill_tokens=256, least_saving=1, length_multiple=1)
+PROMPTS = [
+    "What color is the car?",
+    HEAD + "# Image 2: ",
+    "yes",
+    "Please answer.\n===\n",
+    "box_x, box_y = get_pos(img,",
+]
+
+
+@pytest.fixture(params=WAYS)
+def lm(request: pytest.FixtureRequest) -> TransformersLM:
+    return build(llama, request.param)
+
+
+def asked(*prompts: str, most: int = 24, **given: Any) -> list[GenerationRequest]:
+    return [GenerationRequest(prompt, most, **given) for prompt in prompts]
+
+
+# Many at once
+
+
+@pytest.mark.parametrize("count", [1, 3, 16])
+@pytest.mark.parametrize(
+    ("way", "make"), [("packed", llama), ("packed", qwen2), ("slots", llama), ("slots", gpt2), ("generate", llama)]
+)
+def test_many_prompts_at_once_read_as_each_alone(make: Callable[[], Any], way: str, count: int) -> None:
+    expected, lm = alone(make), build(make, way, max_batch=count)
+    assert lm.own_loop == (way != "generate")
+    assert lm.generate(mixed()) == expected
+    assert lm.generate(mixed()[::-1]) == expected[::-1], "what is left of the last call is in the way"
+    assert (lm.stats.generate_calls == 0) is lm.own_loop and lm.generate([]) == []
+
+
+@pytest.mark.parametrize("schedule", [EACH, LONG], ids=["each", "long"])
+def test_slots_looked_at_often_or_seldom_write_the_same(schedule: Schedule) -> None:
+    assert build(llama, "slots", schedule=schedule, max_batch=3).generate(mixed()) == alone(llama)
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_short_passes_little_memory_and_few_cores_write_the_same(monkeypatch: pytest.MonkeyPatch, cores: int) -> None:
+    before = torch.get_num_threads()
+    monkeypatch.setattr(packed, "_PASS", 9)
+    try:
+        torch.set_num_threads(cores)
+        lm, draw = build(llama, prefix_cache_bytes=30_000, max_batch=4), random.Random(1)
+        expected = dict(zip(map(repr, mixed()), alone(llama), strict=True))
+        for _ in range(5):  # beginnings are forgotten all the time
+            some = draw.choices(mixed(), k=6)
+            assert lm.generate(some) == [expected[repr(request)] for request in some]
+        assert torch.get_num_threads() == cores
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_text_and_counts_are_those_of_transformers(lm: TransformersLM) -> None:
+    for prompt in PROMPTS:
+        made, text = reference(llama, prompt, 24)
+        (completion,) = lm.generate(asked(prompt))
+        assert (completion.text, completion.completion_tokens) == (text, len(made))
+        assert completion.prompt_tokens == len(lm.tokenizer.encode(prompt))
+
+
+def test_the_mini_model_writes_what_transformers_writes() -> None:
+    folder = Path(codevqa.__file__).parent / "mini" / "weights" / "lm"
+    ours, theirs = (TransformersLM.from_pretrained(folder, device="cpu", loop=loop) for loop in (True, False))
+    requests = asked(HEAD, "Context: a red star.\nQ: What color is the star?\nA:")
+    assert isinstance(ours.model, LlamaNetwork) and not theirs.own_loop
+    assert ours.generate(requests) == theirs.generate(requests)
+
+
+# Ends
+
+
+def test_each_text_has_its_own_limit(lm: TransformersLM) -> None:
+    limits = [1, 9, 4]
+    made = lm.generate([GenerationRequest(PROMPTS[0], limit) for limit in limits])
+    assert [one.completion_tokens for one in made] == limits
+
+
+def test_a_stop_string_cuts_the_text_and_ends_it(lm: TransformersLM) -> None:
+    free = lm.generate(asked(*PROMPTS[:2], most=40))
+    for place in (2, 11):
+        stops = [one.text[place : place + 6] for one in free]
+        requests = [GenerationRequest(p, 40, ("never this", s)) for p, s in zip(PROMPTS, stops, strict=False)]
+        for one, whole, stop in zip(lm.generate(requests), free, stops, strict=True):
+            assert one.text == whole.text[: whole.text.index(stop)] and one.completion_tokens < whole.completion_tokens
+
+
+def test_a_stop_string_in_the_prompt_does_not_end_it(lm: TransformersLM) -> None:
+    prompt = "answer\n# Image"
+    (free,) = lm.generate(asked(prompt, most=12))
+    assert "# Image" not in free.text
+    assert lm.generate(asked(prompt, most=12, stop=("# Image",))) == [free]
+
+
+def test_a_control_token_ends_a_text_wherever_the_vocabulary_keeps_it() -> None:
+    words = ["a", "<|fim_middle|>", "<|im_end|>", "<|endoftext|>", "</s>", "<end_of_turn>", "<fim_suffix>"]
+    words += ["<", "<b>", "<|python_tag|>", "<|message|>", "|>"]
+    assert control_tokens({word: number for number, word in enumerate(words)}) == {1, 2, 3, 4, 5, 6}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_end_token_ends_the_text(way: str) -> None:
+    made, text = reference(ending, PROMPTS[0], 12)
+    assert 3 < len(made) < 12
+    lm = build(ending, way)
+    ended, other = lm.generate(asked(PROMPTS[0], PROMPTS[2], most=12))
+    assert (ended.completion_tokens, ended.text) == (len(made), text[: len(ended.text)]) and len(ended.text) < len(text)
+    assert [other] == lm.generate(asked(PROMPTS[2], most=12))
+
+
+@pytest.mark.parametrize(("way", "make"), [("packed", llama), ("slots", gpt2), ("generate", gpt2)])
+def test_a_full_context_ends_a_text(way: str, make: Callable[[], Any]) -> None:
+    # GPT-2 has no position past its context: to step there would be an error.
+    lm, plain = build(make, way, schedule=LONG), build(make, "generate")
+    longest = "<s>"
+    while len(lm.tokenizer.encode(longest)) < CONTEXT - 7:
+        longest += " x="
+    requests = [GenerationRequest(longest, 100), GenerationRequest("red ball", 40), GenerationRequest(longest[:-9], 90)]
+    assert lm.generate(requests) == [plain.generate([request])[0] for request in requests]
+    assert lm.generate(requests)[0].completion_tokens <= 7
+    with pytest.raises(ModelError, match=rf"prompt is \d+ tokens long; .* context of {CONTEXT}"):
+        lm.generate([GenerationRequest(longest * 2, 4)])
+
+
+def test_a_slot_left_far_behind_does_not_disturb_shorter_texts() -> None:
+    # The long text ends at once, its slot goes on moving past the places that are looked at for the others.
+    long, plain = "red ball box " * 30, build(llama, "generate")
+    stop = plain.generate(asked(long, most=4))[0].text[:1]
+    requests = [*asked("red", "box", most=40), GenerationRequest(long, 50, (stop,))]
+    quick = Schedule(steps=2, rounds_in_flight=1, prefill_tokens=10**6, least_saving=10**6, length_multiple=8)
+    lm = build(llama, "slots", schedule=quick, max_batch=4)
+    assert lm.generate(requests) == [plain.generate([request])[0] for request in requests]
+
+
+def test_tokenizers_that_drop_a_leading_space(tmp_path: Any) -> None:
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    words = {"\u2581answer": 0, "\u2581=": 1, "\u2581query": 2, "<unk>": 3}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    build_tiny_lm(tmp_path)
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(tmp_path)
+    lm = TransformersLM.from_pretrained(tmp_path, device="cpu")
+    assert lm.tokenizer.decode([1, 2]) == "= query"
+    assert lm.completion_text([0], [1, 2]) == " = query"
+
+
+# Beginnings in common
+
+
+def test_a_beginning_that_is_kept_changes_no_text(lm: TransformersLM) -> None:
+    tails = ["# Image 2: Is it?", "", "  x", "# Image 2: What color is the car?\nimg = open_image(", "=" * 30]
+    plain = lm.generate(asked(*(HEAD + tail for tail in tails), most=20))
+    requests = asked(*(HEAD + tail for tail in tails), most=20, shared=len(HEAD))
+    assert lm.generate(requests) == plain
+    before = lm.stats.reused_tokens
+    assert lm.generate(requests) == plain, "the kept prefix was changed by the first use"
+    assert lm.stats.reused_tokens > before
+    assert [lm.generate([request])[0] for request in requests] == plain
+    # Its last token may join with what follows; too short or too long marks count as none.
+    joined = HEAD + "answer = "
+    for shared in (3, len(HEAD) + 3, 10**6):
+        assert lm.generate(asked(joined, shared=shared)) == lm.generate(asked(joined))
+
+
+@LOOPS
+def test_beginnings_that_prompts_share_are_computed_once(way: str) -> None:
+    lm = build(llama, way, schedule=EACH)
+    heads = [HEAD + "red ball box " * 4, HEAD + "answer = query( " * 4]
+    requests = asked(*(head + word for head in heads for word in ("red", "ball?", "left of")), most=2)
+    prompts = [lm.tokenizer.encode(str(request.prompt)) for request in requests]
+    distinct = {tuple(tokens[:end]) for tokens in prompts for end in range(1, len(tokens) + 1)}
+    lm.generate(requests)
+    # Beginnings too short to wait for may be computed by two at once.
+    assert len(distinct) <= lm.stats.prefilled_tokens <= len(distinct) + 16 * len(requests)
+    assert lm.stats.prefilled_tokens < sum(map(len, prompts)) / 2
+
+
+def test_kept_beginnings_stay_within_their_bytes() -> None:
+    heads = [HEAD, HEAD.replace("red", "box"), HEAD.replace("ball", "car")]
+    requests = [GenerationRequest(head + "# Image 2:", 6, shared=len(head)) for head in heads]
+    roomy, none = build(llama, "generate"), build(llama, "generate", prefix_cache_bytes=0)
+    expected = roomy.generate(requests)
+    assert none.generate(requests) == roomy.generate(requests) == expected
+    assert (roomy.stats.prefix_hits, none.stats.prefix_hits) == (3, 0)
+    assert build(llama, prefix_cache_bytes=0).generate(mixed()) == alone(llama)
+
+
+def test_sliding_windows_do_without_reuse() -> None:
+    lm = build(sliding)
+    plain = [lm.generate(asked(HEAD + tail, most=12))[0] for tail in ("# Image 2: Is it?", "a")]
+    assert lm.generate(asked(HEAD + "# Image 2: Is it?", HEAD + "a", most=12, shared=len(HEAD))) == plain
+    assert not lm.own_loop and lm.stats.reused_tokens == 0
+
+
+# Guesses, slots and memory
+
+
+def test_what_has_been_written_is_guessed_and_wrong_guesses_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    lm, steps = build(llama), []
+    for _ in range(2):
+        before = lm.stats.steps
+        assert lm.generate(mixed()) == alone(llama)
+        steps.append(lm.stats.steps - before)
+    assert steps[1] < steps[0] / 2, "the same again takes as many passes"
+    draw = random.Random(0)
+    monkeypatch.setattr(Drafter, "guess", lambda _, text, count: [draw.randrange(3, 400) for _ in range(count)])
+    wrong = build(llama)
+    assert wrong.generate(mixed()) == alone(llama)
+    assert wrong.stats.guessed_tokens > 5 * wrong.stats.confirmed_tokens
+
+
+@LOOPS
+def test_a_slot_is_taken_again_while_the_others_go_on(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = [40, 5, 5, 5, 5, 5, 5, 5]
+    requests = [GenerationRequest(f"{word} ball", limit) for word, limit in zip("abcdefgh", limits, strict=True)]
+    monkeypatch.setattr(Drafter, "guess", lambda *_: [])
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        lm = build(llama, way, schedule=EACH, max_batch=2)
+        assert [one.completion_tokens for one in lm.generate(requests)] == limits
+    finally:
+        torch.set_num_threads(before)
+    # Seven short texts pass through one slot, one after another, beside the long one.
+    assert lm.stats.steps <= 41
+
+
+class Recorder:
+    """In the place of CUDA graphs: warms up as they do, and runs the function where they are replayed."""
+
+    made = 0
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def __call__(self, function: Callable[[], None], undo: Callable[[], None]) -> tuple[Callable[[], None], None]:
+        Recorder.made += 1
+        for _ in range(2):
+            function()
+            undo()
+        return function, None
+
+
+@pytest.mark.parametrize("schedule", [EACH, LONG], ids=["each", "long"])
+def test_recording_a_step_makes_no_token(schedule: Schedule, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "Recorder", Recorder)
+    monkeypatch.setattr(slots, "enabled", lambda device: True)
+    monkeypatch.setattr(Recorder, "made", 0)
+    lm = build(llama, "slots", schedule=schedule, max_batch=3)
+    assert lm.generate(mixed()) == alone(llama)
+    shapes = Recorder.made
+    assert 0 < shapes < lm.stats.steps, "a step is recorded each time"
+    assert lm.generate(mixed()) == alone(llama)
+    assert Recorder.made == shapes, "recordings are not kept from call to call"
+
+
+def test_steps_that_cannot_be_recorded_are_launched(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refused(*_: Any) -> Any:
+        raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(slots, "Recorder", Recorder)
+    monkeypatch.setattr(slots, "enabled", lambda device: True)
+    monkeypatch.setattr(Recorder, "__call__", refused)
+    lm = build(llama, "slots")
+    for _ in range(2):
+        assert lm.generate(mixed()) == alone(llama)
+    assert len(caplog.messages) == 1
+
+
+@pytest.mark.parametrize(("way", "module", "name"), [("packed", packed, "KeyValues"), ("slots", in_slots, "Slots")])
+def test_memory_that_runs_out_is_halved_and_what_is_done_is_kept(
+    way: str, module: Any, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lm, whole, tried = build(llama, way, max_batch=16), getattr(module, name), list[int]()
+
+    def scarce(shape: Any, count: int, *given: Any) -> Any:
+        tried.append(count)
+        if count > 2:
+            raise torch.OutOfMemoryError("out of memory")
+        return whole(shape, count, *given)
+
+    monkeypatch.setattr(module, name, scarce)
+    assert lm.generate(mixed()) == alone(llama)
+    assert max(tried) > 2 == tried[-1]
+    monkeypatch.setattr(module, name, lambda *_: scarce(None, 99))
+    fresh = build(llama, way)
+    with pytest.raises(ModelError, match="ran out of memory"):
+        fresh.generate(asked("red", "red", "red", most=4))
+
+
+def test_generate_halves_its_batches_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    lm, sizes, most = build(llama, "generate", max_batch=8), list[int](), [2]
+    generate = lm.model.generate
+
+    def scarce(input_ids: torch.Tensor, **given: Any) -> Any:
+        sizes.append(len(input_ids))
+        if len(input_ids) > most[0]:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return generate(input_ids=input_ids, **given)
+
+    monkeypatch.setattr(lm.model, "generate", scarce)
+    assert lm.generate(mixed()) == alone(llama)
+    assert max(sizes) > 2
+    most[0] = 0
+    with pytest.raises(ModelError, match="ran out of memory"):
+        lm.generate(asked("red", "red", most=4))
+
+
+@LOOPS
+def test_memory_that_runs_out_on_the_way_costs_no_text(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, method = (LlamaNetwork, "forward") if way == "packed" else (slots.Step, "run")
+    run, calls = getattr(owner, method), [0]
+
+    def fails_once(*given: Any) -> Any:
+        calls[0] += 1
+        if calls[0] == 40:
+            raise torch.OutOfMemoryError("out of memory")
+        return run(*given)
+
+    monkeypatch.setattr(owner, method, fails_once)
+    assert build(llama, way, max_batch=4, schedule=EACH).generate(mixed()) == alone(llama)
+    assert calls[0] > 40
+
+
+def test_a_failure_in_one_worker_is_the_failure_of_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, forward, failed = torch.get_num_threads(), LlamaNetwork.forward, list[int]()
+
+    def fails_once(*given: Any) -> Any:
+        if not failed:
+            failed.append(1)
+            raise RuntimeError("broken")
+        return forward(*given)
+
+    try:
+        torch.set_num_threads(2)
+        lm = build(llama)
+        monkeypatch.setattr(LlamaNetwork, "forward", fails_once)
+        with pytest.raises(RuntimeError, match="broken"):
+            lm.generate(mixed())
+        assert lm.generate(mixed()) == alone(llama), "the next call begins afresh"
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_the_model_is_left_as_it_was() -> None:
+    lm = build(llama, "slots")
+    before = lm.model.config._attn_implementation
+    lm.generate(mixed())
+    assert lm.model.config._attn_implementation == before
+
+
+# Chats, and requests that cannot be answered
+
+TURNS = "{% for turn in messages %}<|{{ turn['role'] }}|>{{ turn['content'] }}\n{% endfor %}"
+REFUSES = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+DROPS = "{% if messages[0]['role'] == 'system' %}{% set messages = messages[1:] %}{% endif %}"
+SHORT, COLOR = Message("system", "Be short."), Message("user", "What color?")
+
+
+def chatting(folder: Any, template: str | None) -> TransformersLM:
+    return TransformersLM.from_pretrained(build_tiny_lm(folder, chat_template=template), device="cpu")
+
+
+@pytest.mark.parametrize("loop", [True, False])
+def test_a_chat_goes_through_the_template(tmp_path: Any, loop: bool) -> None:
+    template = (
+        "{{ bos_token }}{%- for m in messages %}\n  {{ m.role | tojson }}{% if loop.last %}{% continue %}{% endif %}"
+        "{{ m.content }}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
+    )
+    for number, (given, rendered) in enumerate(
+        (
+            (CHAT_TEMPLATE, "<|system|>Be short.\n<|user|>What color?\n<|assistant|>"),
+            (template, None),
+        )
+    ):
+        lm = TransformersLM.from_pretrained(
+            build_tiny_lm(tmp_path / str(number), chat_template=given), device="cpu", loop=loop
+        )
+        turns = [{"role": one.role, "content": one.content} for one in (SHORT, COLOR)]
+        theirs = build_tokenizer(chat_template=given).apply_chat_template(
+            turns, tokenize=False, add_generation_prompt=True
+        )
+        assert lm.tokenizer.render(turns, whole=True) == theirs and rendered in (None, theirs)
+        (made,) = lm.generate([GenerationRequest((SHORT, COLOR), 16)])
+        assert lm.chat and made.prompt_tokens == len(lm.tokenizer.encode(theirs, special=False))
+
+
+@pytest.mark.parametrize("template", [REFUSES + TURNS, DROPS + TURNS], ids=["refused", "left out"])
+def test_a_system_turn_goes_into_the_first_of_the_user_where_a_template_has_none(tmp_path: Any, template: str) -> None:
+    plain, lm = chatting(tmp_path / "plain", TURNS), chatting(tmp_path / "own", template)
+    rest = (Message("assistant", "red"), Message("user", "And now?"))
+    merged = plain.generate([GenerationRequest((Message("user", "Be short.\n\nWhat color?"), *rest), 16)])
+    assert merged != plain.generate([GenerationRequest((COLOR, *rest), 16)])
+    for shared in (0, 1, 3):
+        assert lm.generate([GenerationRequest((SHORT, COLOR, *rest), 16, shared=shared)]) == merged
+
+
+@pytest.mark.parametrize("template", ["{{ raise_exception('no') }}", "{% for %}", "{{ messages[0]['content'] + 3 }}"])
+def test_a_template_that_refuses_is_a_setup_error(tmp_path: Any, template: str) -> None:
+    with pytest.raises(SetupError, match=r"refuses this prompt: .* Mend chat_template\.jinja") as caught:
+        chatting(tmp_path, template).generate([GenerationRequest((SHORT, COLOR), 4)])
+    assert "\n" not in str(caught.value)
+
+
+def test_requests_that_cannot_be_answered(tmp_path: Any, lm: TransformersLM) -> None:
+    with pytest.raises(ModelError, match="max_tokens is 0"):
+        lm.generate([GenerationRequest("x", 0)])
+    bare = TransformersLM.from_pretrained(build_tiny_lm(tmp_path, bos=False, chat_template=None), device="cpu")
+    with pytest.raises(ModelError, match="prompt is empty"):
+        bare.generate([GenerationRequest("", 4)])
+    with pytest.raises(SetupError, match="no chat template"):
+        bare.generate([GenerationRequest((COLOR,), 4)])
+
+
+def test_a_tokenizer_of_a_larger_model_is_a_setup_error(tmp_path: Any) -> None:
+    build_tiny_lm(tmp_path, vocab_size=300)
+    build_tokenizer().save_pretrained(tmp_path)
+    lm = TransformersLM.from_pretrained(tmp_path, device="cpu")
+    assert lm.generate([GenerationRequest("x", 4)])
+    with pytest.raises(SetupError, match=r"makes token 3\d\d, and the model knows 300\. Put the tokenizer\.json"):
+        lm.generate([GenerationRequest("Please answer the question", 4)])

@@ -1,0 +1,136 @@
+"""Loading language models: without transformers where our layers do, and one line for what is wrong."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from lm_kit import folder_of, qwen2
+from tiny_lm import build_tiny_lm
+
+from codevqa.core.errors import ModelNotFoundError, SetupError
+from codevqa.models.base import GenerationRequest
+from codevqa.models.causal_lm import TransformersLM
+
+PROMPTS = ["What color is the car?", "yes", "box_x, box_y = get_pos(img,"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_tiny_lm(tmp_path_factory.mktemp("lm"))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_weights_load_as_float32_on_the_cpu(tmp_path: Path, dtype: str) -> None:
+    lm = TransformersLM.from_pretrained(build_tiny_lm(tmp_path, dtype=dtype), device="cpu")
+    assert lm.computes == "float32 on cpu"
+    assert lm.generate([GenerationRequest("x", 4)])[0].completion_tokens == 4
+    kept = TransformersLM.from_pretrained(tmp_path, device="cpu", dtype=dtype)
+    assert kept.computes == f"{dtype} on cpu" and not kept.own_loop
+
+
+@pytest.mark.parametrize("loop", [True, False])
+def test_sampling_settings_of_a_checkpoint_do_not_seep_in(tmp_path: Path, folder: Path, loop: bool) -> None:
+    build_tiny_lm(tmp_path)
+    settings = {"do_sample": True, "temperature": 5.0, "top_k": 3, "repetition_penalty": 3.0, "eos_token_id": 2}
+    (tmp_path / "generation_config.json").write_text(json.dumps(settings))
+    lm, other = (TransformersLM.from_pretrained(one, device="cpu", loop=loop) for one in (folder, tmp_path))
+    requests = [GenerationRequest(prompt, 24) for prompt in PROMPTS]
+    assert other.generate(requests) == lm.generate(requests)
+
+
+def test_unknown_device_and_dtype(folder: Path) -> None:
+    for given in ({"device": "warp"}, {"device": "cpu", "dtype": "int32"}, {"device": "cpu", "dtype": "no"}):
+        with pytest.raises(SetupError, match="Unknown"):
+            TransformersLM.from_pretrained(folder, **given)  # type: ignore[arg-type]
+
+
+def spoil(folder: Path, how: str) -> None:
+    weights = folder / "model.safetensors"
+    if how == "no weights":
+        weights.unlink()
+    elif how == "cut weights":
+        weights.write_bytes(weights.read_bytes()[:5000])
+    elif how == "no config":
+        (folder / "config.json").unlink()
+    elif how == "bad config":
+        (folder / "config.json").write_text("{not json")
+    elif how == "unknown architecture":
+        (folder / "config.json").write_text('{"model_type": "abacus"}')
+    elif how == "no tokenizer":
+        (folder / "tokenizer.json").unlink()
+    elif how == "bad tokenizer":
+        (folder / "tokenizer.json").write_text('{"version": "1.0", "model": 3}')
+    elif how == "no vocabulary":
+        (folder / "tokenizer.json").unlink()
+        (folder / "tokenizer_config.json").unlink()
+    elif how.startswith("pointer "):
+        pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'a' * 64}\nsize 12345\n"
+        (folder / how.split()[1]).write_text(pointer)
+    elif how == "another width":
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**config, "hidden_size": 32}))
+    else:
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 3}))
+
+
+HOWS = {
+    "no weights": "no file named model.safetensors",
+    "cut weights": "incomplete",
+    "no config": "config.json",
+    "bad config": "not a valid JSON",
+    "unknown architecture": "abacus",
+    "no tokenizer": "tokenizer of .* Its tokenizer.json must be there",
+    "bad tokenizer": "tokenizer of .* Its tokenizer.json must be there",
+    "no vocabulary": "it has no vocabulary. Its tokenizer.json must be there",
+    "pointer config.json": "config.json is a pointer of Git LFS, .* Run git lfs pull",
+    "pointer model.safetensors": "model.safetensors is a pointer of Git LFS, .* Run git lfs pull",
+    "pointer tokenizer.json": "tokenizer.json is a pointer of Git LFS, .* Run git lfs pull",
+    "another width": "not of the shape",
+    "more layers": "9 weights are missing",
+}
+
+
+@pytest.mark.parametrize(("how", "says"), HOWS.items())
+def test_spoilt_folders(tmp_path: Path, folder: Path, how: str, says: str) -> None:
+    shutil.copytree(folder_of(qwen2) if how == "no vocabulary" else folder, tmp_path / "lm")
+    spoil(tmp_path / "lm", how)
+    with pytest.raises(ModelNotFoundError, match=says) as caught:
+        TransformersLM.from_pretrained(tmp_path / "lm", device="cpu")
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
+def test_missing_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ModelNotFoundError, match="No model folder"):
+        TransformersLM.from_pretrained(tmp_path / "none")
+    with pytest.raises(ModelNotFoundError, match="No model folder"):
+        TransformersLM.from_pretrained("./none")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(ModelNotFoundError, match="nobody/no-such-model"):
+        TransformersLM.from_pretrained("nobody/no-such-model", device="cpu")
+
+
+@pytest.mark.parametrize("loop", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_it_is_silent_and_needs_transformers_only_where_that_decodes(tmp_path: Path, loop: bool) -> None:
+    build_tiny_lm(tmp_path)
+    # transformers has advice on these settings, and another for outputs longer than the context.
+    settings = {"do_sample": False, "temperature": 0.5, "top_k": 3, "eos_token_id": 2}
+    (tmp_path / "generation_config.json").write_text(json.dumps(settings))
+    code = (
+        "import sys; from codevqa.models.base import GenerationRequest as R;"
+        "from codevqa.models.causal_lm import TransformersLM;"
+        "lm = TransformersLM.from_pretrained(sys.argv[1], device='cpu', loop=LOOP);"
+        "assert len(lm.generate([R('some words ' * 9 + 'x' * i, 480, shared=90) for i in range(2)])) == 2;"
+        "assert ('transformers' in sys.modules) is not LOOP"
+    ).replace("LOOP", str(loop))
+    root = Path(__file__).resolve().parents[1]
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], cwd=root, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
