@@ -141,7 +141,8 @@ def test_breakdown_by_group() -> None:
 
 
 def test_figures_about_the_whole_run() -> None:
-    rows = [pair(example(name), "yes", said) for name, said in [("dev-0-0-0", "yes"), ("dev-0-1-0", "no")]]
+    grouped = [(replace(example(name), record={"group": "g"}), said) for name, said in (("1", "yes"), ("2", "no"))]
+    rows = [pair(one, "yes", said) for one, said in grouped]
     found = summarize(rows, metric_for("nlvr2")).methods
     assert found["codevqa"].corpus == {"consistency": wilson(1, 1)}
     assert found["pnpvqa"].corpus == {"consistency": wilson(0, 1)}
