@@ -113,7 +113,7 @@ def test_interrupted_from_the_keyboard_it_tells_how_to_go_on(
         done = codevqa(*words)
     assert done.returncode == 130 and done.stdout == "", done.stderr
     last = done.stderr.splitlines()[-1]
-    assert last.startswith("codevqa: stopped; every finished row is in ") and last.endswith("--workers 1 --resume")
+    assert last.startswith("codevqa: stopped; every finished row is kept. ") and last.endswith("--workers 1 --resume")
     with Store.open(tmp_path / "run") as store:
         kept = len(store)
         assert 0 < kept < 30

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Unpack
 
 from typer import Argument, Exit, Option
 
@@ -16,6 +16,7 @@ from .options import Chosen, Config, LanguageModel, Quiet, Sets, chosen, needs
 from .terminal import Bar, hush, tell_compat, warn
 
 if TYPE_CHECKING:
+    from ..eval.run.request import EvalOptions
     from ..eval.run.store import Store
 
 
@@ -89,30 +90,35 @@ def evaluate(
         for note in opened.notes:
             warn(note)
         warn(f"{opened.name} {opened.split}: {', '.join(methods)} with {replay or choice.preset} into {out}")
+    store = _asked(
+        partial(spread, engine, opened, out),
+        quiet,
+        _again("--resume"),
+        methods=methods,
+        limit=limit,
+        offset=offset,
+        seeds=seeds,
+        resume=resume,
+        preset=preset_of(configuration.preset, replay),
+        variant=variant,
+        evidence=evidence,
+        retry_errors=retry_errors,
+        missing_pictures=missing_pictures,
+    )
+    if _failed_share(store) > max_failed:
+        again = _again("--resume", "--retry-errors")
+        warn(f"more than --max-failed {max_failed:g}. When what was wrong is mended: {again}")
+        raise Exit(1)
+
+
+def _asked(run: Callable[..., Store], quiet: bool, again: str, **options: Unpack[EvalOptions]) -> Store:
+    """Asks, and shows how far it is; an interrupt says how to go on."""
     try:
         with Bar(quiet) as bar:
-            store = spread(
-                engine,
-                opened,
-                out,
-                methods=methods,
-                limit=limit,
-                offset=offset,
-                seeds=seeds,
-                resume=resume,
-                preset=preset_of(configuration.preset, replay),
-                variant=variant,
-                evidence=evidence,
-                progress=bar,
-                retry_errors=retry_errors,
-                missing_pictures=missing_pictures,
-            )
+            return run(progress=bar, **options)
     except KeyboardInterrupt:
-        warn(f"stopped; every finished row is in {out}. To go on: {_again()}")
+        warn(f"stopped; every finished row is kept. To go on: {again}")
         raise Exit(130) from None
-    if _failed_share(store) > max_failed:
-        warn(f"more than --max-failed {max_failed:g}. When what was wrong is mended: {_again('--retry-errors')}")
-        raise Exit(1)
 
 
 def _failed_share(store: Store) -> float:
@@ -127,8 +133,9 @@ def _failed_share(store: Store) -> float:
 
 
 def _again(*more: str) -> str:
+    """Returns this command with more options."""
     words = sys.argv[1:]
-    return shlex.join(["codevqa", *words, *(one for one in ("--resume", *more) if one not in words)])
+    return shlex.join(["codevqa", *words, *(one for one in more if one not in words)])
 
 
 def reproduce(
@@ -175,14 +182,7 @@ def reproduce(
         return
     require_answers(found)
     engine = engine_for(opened, choice.preset, choice.layers)
-    try:
-        with Bar(quiet) as bar:
-            store = evaluate(
-                engine, opened, folder, limit=limit, resume=True, preset="paper", variant="release", progress=bar
-            )
-    except KeyboardInterrupt:
-        warn(f"stopped; every finished row is in {folder}. The same command goes on")
-        raise Exit(130) from None
-    with store:
+    run = partial(evaluate, engine, opened, folder)
+    with _asked(run, quiet, _again(), limit=limit, resume=True, preset="paper", variant="release") as store:
         print("\n".join(["", *table_lines(store)]))
     print(write([folder]).page)
