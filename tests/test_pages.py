@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import pytest
@@ -30,7 +29,6 @@ from codevqa.pages import (
     examples_html,
     program_html,
     running_html,
-    styles,
     trace_page,
 )
 
@@ -185,11 +183,11 @@ def test_cards_say_their_state() -> None:
 
 
 def test_a_call_that_had_begun_ahead_says_so_where_it_was_computed() -> None:
-    card = Read(call_html(asked(3, ahead=True), PICTURES)).one(cls="cv-facts")
-    assert "begun ahead" in card.text and "waited 250 ms" in card.text
-    for other in (asked(3), asked(3, ahead=True, remembered=True)):
-        said = Read(call_html(other, PICTURES)).one(cls="cv-facts").text
-        assert "ahead" not in said and "waited" not in said
+    said = [
+        Read(call_html(call, PICTURES)).one(cls="cv-facts").text
+        for call in (asked(3, ahead=True), asked(3), asked(3, ahead=True, remembered=True))
+    ]
+    assert "begun ahead" in said[0] and "waited 250 ms" in said[0] and "ahead" not in "".join(said[1:])
     calls = tuple(asked(n, ahead=n > 1, remembered=n > 3) for n in range(1, 6))
     facts = Read(trace_page(answer(trace=Trace(calls)), PICTURES)).one(cls="cv-facts-row").text
     assert "5, 2 from memory, 2 begun ahead" in facts
@@ -199,12 +197,10 @@ def test_a_picture_s_file_stands_beside_the_name_the_program_has_for_it() -> Non
     page = Read(trace_page(answer(), PICTURES))
     assert page.all(cls="cv-value")[0].text == "image 1, first.png"
     assert page.one(cls="cv-names").text == '"Image1.jpg" is the program\'s name for image 1, first.png.'
-    assert "→ returned image 1, first.png" in page.one(id="cv-call-1").text
     assert "open_image('Image1.jpg') → image 1, first.png" in page.one(cls="cv-times").text
     several = Call(1, "open_images", {"path": "ImageSet1.jpg"}, [ImageRef(1), ImageRef(2), ImageRef(3)], 0.1, 1)
     page = Read(program_html("images = open_images('ImageSet1.jpg')", (several,), None, PICTURES))
     assert page.one(cls="cv-value").text == "images 1 to 3, first.png, second.png"
-    assert Read(program_html(SOURCE, answer().trace.calls)).all(cls="cv-value")[0].text == "image 1"  # none given
 
 
 def test_the_answer_without_a_program_stands_beside_with_whether_it_agrees() -> None:
@@ -277,13 +273,8 @@ def test_scores_of_all_pictures_stand_as_bars_and_the_first_of_the_best_is_marke
     places = [one.attributes["style"] for one in page.all("i") if any("cv-bar" in a.classes for a in one.inside)]
     assert places == ["left:0.0%;width:25.0%", "left:25.0%;width:75.0%", "left:25.0%;width:75.0%"]
     assert len(page.all("img", cls="cv-thumb")) == 3
-    assert not page.all("img", cls="cv-heat")
-
-
-def test_scores_that_are_no_numbers_leave_the_rest_to_be_shown() -> None:
-    page = Read(evidence_html(replace(MATCHED, scores=(float("nan"), float("-inf"), -2.0)), PICTURES))
-    assert ["cv-best" in one.classes for one in page.all("li", cls="cv-bar")] == [False, False, True]
-    assert "nan" in page.all("li", cls="cv-bar")[0].text
+    odd = Read(evidence_html(replace(MATCHED, scores=(float("nan"), float("-inf"), -2.0)), PICTURES))
+    assert ["cv-best" in one.classes for one in odd.all("li", cls="cv-bar")] == [False, False, True]
 
 
 def test_evidence_of_a_kind_of_the_users_own_is_shown_by_what_it_holds() -> None:
@@ -311,50 +302,6 @@ def test_a_notebook_gets_one_piece_with_its_own_styles_and_no_names_to_clash() -
     assert not any("id" in one.attributes for one in page.elements)
     assert not page.all("a") and not page.all("script")
     assert page.one(cls="cv-answer").text == "no" and len(page.all(cls="cv-call")) == 9
-
-
-# -- eyes and hands --------------------------------------------------------------------------------------------------
-
-GROUNDS = ("paper", "sheet", "code")
-TEXTS = [
-    *((text, ground) for text in ("ink", "soft", "accent", "bad") for ground in GROUNDS),
-    *((text, "code") for text in ("keyword", "string", "number")),
-    *((text, "bad-soft") for text in ("ink", "keyword", "string", "number", "soft", "bad")),
-    ("good", "good-soft"),
-    ("warn", "warn-soft"),
-    ("accent", "accent-soft"),
-    ("ink", "track"),
-    ("sheet", "accent"),
-]
-
-
-def schemes() -> list[dict[str, str]]:
-    """The colors of the style sheet: light, dark by the system, light by the page around, dark by it."""
-    blocks = re.findall(r"\{((?:--cv-[\w-]+:#[0-9a-f]{6};)+)\}", styles())
-    return [dict(re.findall(r"--cv-([\w-]+):(#[0-9a-f]{6})", block)) for block in blocks]
-
-
-def luminance(color: str) -> float:
-    """Relative luminance after WCAG 2.2."""
-    parts = [int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def test_text_has_enough_contrast() -> None:
-    for scheme in schemes():
-        for text, ground in TEXTS:
-            bright, dim = sorted((luminance(scheme[text]), luminance(scheme[ground])), reverse=True)
-            assert (bright + 0.05) / (dim + 0.05) >= 4.5, (text, scheme[text], ground, scheme[ground])
-
-
-def test_dark_and_light_follow_the_system_and_the_page_around() -> None:
-    light, dark, again, forced = schemes()
-    assert light == again and dark == forced and light != dark and light.keys() == dark.keys()
-    sheet = styles()
-    assert "prefers-color-scheme:dark" in sheet and re.search(r"\.dark,[^{]*\{--cv-paper:#15171a", sheet)
-    used = set(re.findall(r"var\(--cv-([\w-]+)\)", sheet))
-    assert used <= light.keys(), used - light.keys()
 
 
 def test_regions_that_scroll_can_be_reached_and_have_names() -> None:

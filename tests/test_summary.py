@@ -80,11 +80,8 @@ def test_only_questions_both_answered_are_compared() -> None:
     del rows[0][1]["pnpvqa"], rows[2][1]["codevqa"]
     found = summarize(rows, metric_for("gqa"))
     assert found.examples == 4 and found.methods["codevqa"].rows == 3 and found.methods["pnpvqa"].rows == 3
-    assert found.paired is not None and (found.paired.difference.n, found.paired.better, found.paired.worse) == (
-        2,
-        1,
-        0,
-    )
+    paired = found.paired
+    assert paired is not None and (paired.difference.n, paired.better, paired.worse) == (2, 1, 0)
 
 
 def test_hidden_answers_count_but_do_not_score() -> None:
