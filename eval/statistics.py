@@ -22,18 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr, stdtr, stdtrit
 
-__all__ = [
-    "FEW_CLUSTERS",
-    "Interval",
-    "Paired",
-    "compare",
-    "holm",
-    "mcnemar",
-    "mean",
-    "proportion",
-    "standard_error",
-    "wilson",
-]
+__all__ = ["FEW_CLUSTERS", "Interval", "Paired", "compare", "holm", "mcnemar", "mean", "standard_error", "wilson"]
 
 FEW_CLUSTERS = 40
 """With fewer a report says so: the variance itself is then known badly, and the interval leans on Student's t."""
@@ -69,23 +58,8 @@ class Interval:
         return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}] n={self.n}{few}"
 
 
-def proportion(right: Sequence[bool]) -> Interval:
-    """Returns the share of True with Wilson's score interval, which holds near 0 and 1 as well.
-
-    Raises:
-        ValueError: there is nothing to count.
-    """
-    return wilson(sum(right), len(right))
-
-
 def wilson(right: int, n: int) -> Interval:
-    """Returns the share ``right / n`` with Wilson's score interval (1927): each question stands by itself.
-
-    Raises:
-        ValueError: there is nothing to count.
-    """
-    if n == 0:
-        raise ValueError("a proportion of nothing")
+    """Returns the share ``right / n`` with Wilson's score interval (1927): each question of some stands by itself."""
     return Interval(right / n, *_score_interval(right / n, n, 1.959964), n, n)
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from codevqa import CodeVQA
 from codevqa.core.images import Picture, load_picture
 from codevqa.core.trace import Form
-from codevqa.eval.statistics import proportion
+from codevqa.eval.statistics import mean
 from codevqa.miniworld.questions import Item
 from codevqa.miniworld.truth import is_true
 from codevqa.miniworld.world import CANVAS, HELD_OUT, Scene, Thing, draw, sample_scene
@@ -53,7 +53,7 @@ class Table:
     def add(self, name: str, right: Sequence[bool]) -> None:
         """Prints a row and keeps it; one without cases is left out."""
         if right:
-            found = proportion([bool(one) for one in right])
+            found = mean([bool(one) for one in right])
             self.rows[name] = asdict(found)
             print(f"| {name} | {found} |", flush=True)
 
