@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "examples" / "pictures"
 SCREENSHOTS = Path(os.environ.get("CODEVQA_SCREENSHOTS", ROOT / "build" / "screenshots"))
-PATIENCE = 60_000
+PATIENCE = 120_000
 """Milliseconds that anything on the page may take on a busy machine; nothing here measures speed."""
 
 STREAM = "/queue/data"
@@ -259,16 +259,6 @@ class Visitor:
         found: list[str] = self.page.evaluate("window.seenLive")
         return found
 
-    def tab_stops(self, most: int = 80) -> list[str]:
-        """Parts of the page in the order the Tab key reaches them. Escape makes the editor let go of it."""
-        self.page.evaluate("document.activeElement.blur(); window.scrollTo(0, 0)")
-        reached: list[str] = []
-        for _ in range(most):
-            self.page.keyboard.press("Escape")
-            self.page.keyboard.press("Tab")
-            reached.append(self.focused())
-        return [name for place, name in enumerate(reached) if name and name not in reached[:place]]
-
     def tab_to(self, name: str, most: int = 120) -> None:
         """Presses Tab until a part has the focus. An editor that keeps Tab to itself is left with Escape."""
         for _ in range(most):
@@ -277,15 +267,6 @@ class Visitor:
             self.page.keyboard.press("Escape")
             self.page.keyboard.press("Tab")
         raise AssertionError(f"the Tab key does not reach {name}")
-
-    def tab_to_text(self, text: str, most: int = 120) -> None:
-        """Presses Tab until something that says ``text`` has the focus."""
-        for _ in range(most):
-            if self.page.evaluate("document.activeElement.innerText.trim()").startswith(text):
-                return
-            self.page.keyboard.press("Escape")
-            self.page.keyboard.press("Tab")
-        raise AssertionError(f"the Tab key does not reach {text!r}")
 
     def focused(self) -> str:
         """The part that has the focus; empty where it has no name."""

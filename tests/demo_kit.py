@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,45 +24,41 @@ LIMITS = DemoLimits(**NARROW)
 PROGRAM = 'img = open_image("Image1.jpg")\nanswer = query(img, "What color is the cloud?")'
 SCRIPT = """
 import json, sys, threading
-from codevqa.demo import DemoLimits, serving
-limits, login = json.loads(sys.argv[1])
-with serving("mini", port=0, limits=DemoLimits(**limits), login=login and tuple(login), say=print) as served:
+from codevqa.demo import DemoLimits, main
+limits, auth = json.loads(sys.argv[1])
+def say(text):
     for thread in threading.enumerate():  # what loads opens files and threads, which some tests count
         if thread.name == "codevqa-load":
             thread.join()
-    print(served.url, flush=True)
-    sys.stdin.read()
-print("ended")
+    print(text, flush=True)
+main(port=0, browser=False, limits=DemoLimits(**limits), auth=auth, say=say)
 """
 
 
 @contextmanager
-def demo_server(login: tuple[str, str] | None = None, **limits: Any) -> Iterator[str]:
+def demo_server(auth: str | None = None, **limits: Any) -> Iterator[str]:
     """Serves the demo with these limits and yields its address once its models are loaded.
 
     Ends it then, and asserts that it had nothing to say.
     """
-    words = [sys.executable, "-c", SCRIPT, json.dumps([limits, login])]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GRADIO")}
     with subprocess.Popen(
-        words,
+        [sys.executable, "-c", SCRIPT, json.dumps([limits, auth])],
         cwd=ROOT,
         env=environment,
         text=True,
-        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     ) as process:
         assert process.stdout is not None
-        url = process.stdout.readline().strip()
         try:
-            if not url.startswith("http://127.0.0.1:"):
-                threading.Timer(5, process.kill).start()  # one that serves elsewhere says no more
-                raise AssertionError(url + process.stdout.read())
-            yield url
-            said, _ = process.communicate(timeout=500)
+            first = process.stdout.readline()
+            assert first.startswith("listening on http://127.0.0.1:"), first
+            yield first.split()[2]
+            process.terminate()
+            said, _ = process.communicate(timeout=60)
         finally:
-            process.send_signal(signal.SIGKILL)
+            process.kill()
     assert said == "ended\n", said
 
 

@@ -1,4 +1,4 @@
-"""The demo's service over engines that tell what a test gives them, and what is asked of it."""
+"""The demo's service over an engine that tells what a test gives it, and what is asked of it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from codevqa.core.events import Answered, Event, Failed
 from codevqa.core.images import Picture, load_picture
 from codevqa.core.trace import Call, Program, Trace
 from codevqa.demo.limits import DemoLimits
-from codevqa.demo.live import LiveQuestion, PageUpdate
+from codevqa.demo.live import LiveQuestion
 from codevqa.demo.service import DemoRequest, DemoService
 from codevqa.engine.watch import Watch
+from codevqa.presets.configuration import configure
 
 ROOT = Path(__file__).resolve().parent.parent
 GARDEN = ROOT / "examples" / "pictures" / "garden.png"
@@ -46,22 +47,13 @@ class Endless(Watch):
         super().__init__(begin)
 
 
-class StubEngines:
+class StubEngine:
     """An engine whose questions end as they are told to."""
-
-    default = "mini"
 
     def __init__(self, *events: Event) -> None:
         self.events = events
         self.watches: list[Watch] = []
         self.options: list[dict[str, Any]] = []
-        self.closed = False
-
-    def loaded(self, name: str) -> bool:
-        return True
-
-    def get(self, name: str) -> StubEngines:
-        return self
 
     def watch(self, images: object, question: str, **options: Any) -> Watch:
         self.options.append({"question": question} | options)
@@ -71,22 +63,23 @@ class StubEngines:
     def watch_run(self, images: object, program: str, **options: Any) -> Watch:
         return self.watch(images, program, **options)
 
-    def close(self) -> None:
-        self.closed = True
 
+class StubService(DemoService):
+    """The demo's service over that engine."""
 
-def service(tmp_path: Path, engines: Any, **limits: Any) -> DemoService:
-    (tmp_path / "garden.png").write_bytes(GARDEN.read_bytes())
-    return DemoService(engines, DemoLimits(**limits), tmp_path)
+    def __init__(self, files: Path, stub: StubEngine, **limits: Any) -> None:
+        super().__init__(configure("mini"), DemoLimits(**limits), files)
+        self.stub: Any = stub
+        (files / "garden.png").write_bytes(GARDEN.read_bytes())
+
+    def engine(self) -> Any:
+        return self.stub
 
 
 def asked(tmp_path: Path, **fields: Any) -> DemoRequest:
-    return DemoRequest(**{"pictures": [str(tmp_path / "garden.png")], "question": "Is it?", "preset": "mini"} | fields)
+    return DemoRequest(**{"pictures": [str(tmp_path / "garden.png")], "question": "Is it?"} | fields)
 
 
-async def all_views(views: AsyncIterator[tuple[PageUpdate, LiveQuestion | None]]) -> list[Any]:
-    return [view async for view, _ in views]
-
-
-async def last_view(views: AsyncIterator[tuple[PageUpdate, LiveQuestion | None]]) -> Any:
-    return (await all_views(views))[-1]
+async def last(questions: AsyncIterator[LiveQuestion]) -> LiveQuestion:
+    """Returns a question as it is shown at its end."""
+    return [live async for live in questions][-1]

@@ -24,7 +24,6 @@ from huggingface_hub import constants
 from codevqa import CodeVQA
 from codevqa.core.errors import InputError, SetupError, UnknownNameError
 from codevqa.core.settings import Limits, QuerySettings, Settings, WriterSettings
-from codevqa.demo.engines import Engines
 from codevqa.eval import evaluate
 from codevqa.eval.run.choices import engine_for
 from codevqa.eval.run.provenance import weight_hashes
@@ -374,17 +373,6 @@ def test_a_key_is_given_to_the_model_and_printed_nowhere(codevqa: CommandLine) -
     done = codevqa("config", *words, "language_model.base_url=http://me:hunter22@localhost/v1")
     assert "sk-1234" not in done.stdout and "hunter22" not in done.stdout
     assert "# given, and not shown: api_key, base_url" in done.stdout
-
-
-def test_the_page_s_engines_all_take_the_values(tmp_path: Path) -> None:
-    path = tmp_path / "my.toml"
-    path.write_text('preset = "mini"\nseed = 9\n')
-    engines = Engines(str(path), [said("query.captions=2")])
-    assert engines.default == "mini"
-    made, other = engines.configuration("mini").settings, engines.configuration("large").settings
-    assert (made.seed, made.query.captions) == (9, 2) and (other.seed, other.query.captions) == (0, 2)
-    with pytest.raises(InputError, match="No field sed"):
-        Engines("mini", [said("sed=2")])
 
 
 def test_the_library_takes_single_values() -> None:

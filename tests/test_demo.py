@@ -1,258 +1,252 @@
-"""The demo's visitors and their questions: what they share, how long they wait, what ends what they asked."""
+"""The demo's visitors and their questions: what they share, what ends what they asked, what is kept of it."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
-import time
-from collections.abc import Callable
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import pytest
-from service_kit import VISITOR, StubEngines, all_views, answer, asked, last_view, picture, service
+from service_kit import GARDEN, ROOT, VISITOR, StubEngine, StubService, answer, asked, last
 
-from codevqa.core.answer import Answer
-from codevqa.core.errors import CodeVQAError, InputError
-from codevqa.core.events import Answered, Event, Writing
-from codevqa.demo.live import LiveQuestion
-from codevqa.demo.turn import Turn, follow
-from codevqa.engine.watch import Watch
+from codevqa.core.errors import CodeVQAError, ImageError, InputError, SetupError
+from codevqa.core.events import Answered, Writing
+from codevqa.demo.history import Histories, Past
+from codevqa.demo.limits import DemoLimits
+from codevqa.demo.live import LiveQuestion, PageUpdate
+from codevqa.demo.pictures import read_pictures, shipped_questions
+from codevqa.demo.service import DemoService
+from codevqa.presets.configuration import configure
 
-# -- visitors --------------------------------------------------------------------------------------------------------
+ONE, OTHER = Histories.token(None), Histories.token(None)
 
-
-def test_visitors_share_nothing(tmp_path: Path) -> None:
-    engines = StubEngines(Answered(answer()))
-    one = service(tmp_path, engines)
-    for session in ("one", "other", "one"):
-        asyncio.run(one.answer(asked(tmp_path), session))
-    first, other, again = (options["memory"] for options in engines.options)
-    assert first is again and first is not other
+# -- pictures --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.timeout(20)
-def test_who_was_away_longest_is_forgotten_first_but_not_one_who_waits_for_an_answer(tmp_path: Path) -> None:
-    engines = StubEngines(Answered(answer()))
-    one = service(tmp_path, engines, visitors=2)
-
-    async def come() -> None:
-        for session in ("asks", "looks"):
-            await one.answer(asked(tmp_path), session)
-        engines.events = ()
-        asking = asyncio.create_task(one.answer(asked(tmp_path), "asks"))
-        await asyncio.sleep(0.1)
-        engines.events = (Answered(answer()),)
-        for session in ("new", "looks"):
-            await one.answer(asked(tmp_path), session)
-        assert one.stop("asks"), "it is known still"
-        with pytest.raises(InputError, match="Stopped"):
-            await asking
-
-    asyncio.run(come())
-    known = [options["memory"] for options in engines.options]
-    assert known[2] is known[0] and known[4] is not known[1]
+def test_the_shipped_examples_have_small_pictures_and_one_is_a_set() -> None:
+    shipped = shipped_questions()
+    assert any(len(one.images) > 1 for one in shipped)
+    for path in {path for one in shipped for path in one.images}:
+        assert path.stat().st_size < 50_000
+        assert path.read_bytes() == (ROOT / "examples" / "pictures" / path.name).read_bytes()
 
 
-@pytest.mark.timeout(20)
-def test_a_visitor_who_leaves_is_forgotten_and_what_runs_for_them_ends(tmp_path: Path) -> None:
-    engines = StubEngines()
-    one = service(tmp_path, engines)
+@pytest.mark.parametrize(
+    ("name", "content", "limits", "told"),
+    [
+        ("broken.png", b"not a picture", DemoLimits(), "broken.png is not a picture"),
+        ("cut.png", GARDEN.read_bytes()[:3000], DemoLimits(), "cut.png is damaged"),
+        ("large.png", GARDEN.read_bytes(), DemoLimits(pixels=100), "large.png is too large (256x256)"),
+        ("heavy.png", GARDEN.read_bytes(), DemoLimits(upload_bytes=2000), "heavy.png is too large a file"),
+        ("gone.png", None, DemoLimits(), "gone.png is no longer here"),
+    ],
+)
+def test_a_bad_picture_is_told_by_its_name(
+    tmp_path: Path, name: str, content: bytes | None, limits: DemoLimits, told: str
+) -> None:
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ImageError) as caught:
+        read_pictures([str(path)], limits, tmp_path)
+    assert str(caught.value).startswith(told)
+    assert str(tmp_path) not in str(caught.value)
 
-    async def leave() -> None:
-        asking = asyncio.create_task(one.answer(asked(tmp_path), VISITOR))
-        await asyncio.sleep(0.1)
-        one.forget(VISITOR)
-        with pytest.raises(InputError, match="Stopped"):
-            await asking
 
-    asyncio.run(leave())
-    assert all(watch.done for watch in engines.watches)
-    engines.events = (Answered(answer()),)
-    asyncio.run(one.answer(asked(tmp_path), VISITOR))
-    assert engines.options[0]["memory"] is not engines.options[1]["memory"]
+def test_pictures_are_counted_and_only_uploads_are_read(tmp_path: Path) -> None:
+    inside = tmp_path / "uploads"
+    inside.mkdir()
+    good, link = inside / "garden.png", inside / "link.png"
+    good.write_bytes(GARDEN.read_bytes())
+    link.symlink_to(GARDEN)
+    assert read_pictures([str(good)], DemoLimits(), inside)[0].name == "garden.png"
+    for paths in ([], [str(good)] * 3):
+        with pytest.raises(ImageError):
+            read_pictures(paths, DemoLimits(pictures=2), inside)
+    for path in (GARDEN, link, inside / ".." / "secret.png", Path("/etc/passwd")):
+        with pytest.raises(ImageError, match="not uploaded"):
+            read_pictures([str(path)], DemoLimits(), inside)
 
 
-# -- turns -----------------------------------------------------------------------------------------------------------
+# -- questions -------------------------------------------------------------------------------------------------------
+
+
+def test_visitors_share_nothing_and_who_was_away_longest_is_forgotten(tmp_path: Path) -> None:
+    engine = StubEngine(Answered(answer()))
+    service = StubService(tmp_path, engine, visitors=2)
+    for session in ("one", "other", "one", "third", "one", "other"):
+        asyncio.run(service.answer(asked(tmp_path), session))
+    first, other, again, _, still, anew = (options["memory"] for options in engine.options)
+    assert first is again is still and first is not other and other is not anew
 
 
 def test_the_question_and_the_baseline_are_asked_with_the_visitors_own_memory(tmp_path: Path) -> None:
-    engines = StubEngines(Answered(answer("blue")))
-    one = service(tmp_path, engines)
-    view = asyncio.run(last_view(one.serve(asked(tmp_path, question="  Is\nit? ", shots=3), VISITOR)))
-    assert "blue" in view.answer and "blue" in (view.baseline or "")
-    memory = one.visitor(VISITOR).memory
-    assert engines.options == [
+    engine = StubEngine(Answered(answer("blue")))
+    service = StubService(tmp_path, engine)
+    live = asyncio.run(last(service.serve(asked(tmp_path, question="  Is\nit? ", shots=3), VISITOR)))
+    assert "blue" in live.view.answer and "blue" in live.view.baseline
+    memory = engine.options[0]["memory"]
+    assert engine.options == [
         {"question": "Is it?", "method": "codevqa", "shots": 3, "memory": memory},
         {"question": "Is it?", "method": "pnpvqa", "memory": memory},
     ]
 
 
-def test_stop_ends_the_question_and_the_baseline(tmp_path: Path) -> None:
-    engines = StubEngines(Writing("img ="))
-    one = service(tmp_path, engines)
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("way", ["Stop", "leaving the page", "time"])
+def test_what_runs_for_a_visitor_ends_with(way: str, tmp_path: Path) -> None:
+    engine = StubEngine(Writing("img ="))
+    service = StubService(tmp_path, engine, seconds=0.3 if way == "time" else 100)
 
-    async def run() -> Any:
-        views = one.serve(asked(tmp_path), VISITOR)
-        asyncio.get_running_loop().call_later(0.3, one.stop, VISITOR)
-        return await last_view(views)
+    async def run() -> LiveQuestion | None:
+        asking = asyncio.create_task(last(service.serve(asked(tmp_path), VISITOR)))
+        while not engine.watches:
+            await asyncio.sleep(0.01)
+        if way == "Stop":  # Gradio cancels what it runs
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+            return None
+        if way == "leaving the page":
+            service.forget(VISITOR)
+        return await asking
 
-    view = asyncio.run(run())
-    assert "Stopped" in view.status and "stopped" in (view.answer or "") and "stopped" in (view.baseline or "")
-    assert len(engines.watches) == 2 and all(watch.done for watch in engines.watches)
-    assert not one.stop(VISITOR), "nothing runs any more"
-    assert not one.stop("nobody")
+    live = asyncio.run(run())
+    assert len(engine.watches) == 2 and all(watch.done for watch in engine.watches)
+    if live is not None:
+        assert "Stopped" in live.view.status and "stopped" in live.view.answer and "stopped" in live.view.baseline
 
 
 @pytest.mark.timeout(20)
-def test_a_question_ends_when_its_time_is_up(tmp_path: Path) -> None:
-    engines = StubEngines()
-    one = service(tmp_path, engines, seconds=0.2)
-    view = asyncio.run(last_view(one.serve(asked(tmp_path), VISITOR)))
-    assert "more than 0 seconds" in view.status
-    assert all(watch.done for watch in engines.watches)
+def test_a_clients_question_ends_when_its_time_is_up_or_it_leaves(tmp_path: Path) -> None:
+    engine = StubEngine()
     with pytest.raises(InputError, match="more than"):
-        asyncio.run(one.answer(asked(tmp_path), VISITOR))
-    assert engines.watches[-1].done
-
-
-def test_leaving_ends_the_question(tmp_path: Path) -> None:
-    engines = StubEngines(Writing("img ="))
-    one = service(tmp_path, engines)
+        asyncio.run(StubService(tmp_path, engine, seconds=0.2).answer(asked(tmp_path), VISITOR))
+    service = StubService(tmp_path, engine)
 
     async def leave() -> None:
-        views = one.serve(asked(tmp_path), VISITOR)
-        async for _ in views:
-            if engines.watches:
-                break
-        await views.aclose()
+        asyncio.get_running_loop().call_later(0.2, service.forget, VISITOR)
+        await service.answer(asked(tmp_path), VISITOR)
 
-    asyncio.run(leave())
-    one.close()
-    assert all(watch.done for watch in engines.watches)
-    assert engines.closed
-
-
-def test_a_new_question_ends_the_one_before_which_says_nothing_of_it(tmp_path: Path) -> None:
-    engines = StubEngines(Writing("img ="))
-    one = service(tmp_path, engines, seconds=5)
-
-    async def both() -> Any:
-        first = asyncio.create_task(last_view(one.serve(asked(tmp_path), VISITOR)))
-        await asyncio.sleep(0.2)
-        second = asyncio.create_task(last_view(one.serve(asked(tmp_path), VISITOR)))
-        view = await first
-        assert [watch.done for watch in engines.watches[:2]] == [True, True]
-        one.stop(VISITOR)
-        await second
-        return view
-
-    assert " data-busy " in asyncio.run(both()).status, "what is asked now is shown, not that the other was stopped"
-
-
-@pytest.mark.timeout(20)
-def test_questions_wait_in_line_and_are_told_how_many_are_before_them(tmp_path: Path) -> None:
-    engines = StubEngines(Writing("img ="))
-    one = service(tmp_path, engines, at_once=1, queue=1)
-    first, second, third = ("first", "second", "third")
-
-    async def three() -> tuple[list[Any], Any]:
-        asking = asyncio.create_task(last_view(one.serve(asked(tmp_path), first)))
-        await asyncio.sleep(0.1)
-        waiting = asyncio.create_task(all_views(one.serve(asked(tmp_path), second)))
-        await asyncio.sleep(0.1)
-        refused = await last_view(one.serve(asked(tmp_path), third))
-        assert len(engines.watches) == 2, "the second waits"
-        one.stop(first)
-        await asking
-        await asyncio.sleep(0.3)
-        assert len(engines.watches) == 4, "its turn has come"
-        one.stop(second)
-        return await waiting, refused
-
-    views, refused = asyncio.run(three())
-    assert "Waiting: 1 before you" in views[0].status
-    assert "server is busy: 1 questions are waiting" in refused.message
-
-
-def test_stop_also_ends_the_wait(tmp_path: Path) -> None:
-    engines = StubEngines(Writing("img ="))
-    one = service(tmp_path, engines, at_once=1)
-    other = "other"
-
-    async def both() -> Any:
-        first = asyncio.create_task(last_view(one.serve(asked(tmp_path), VISITOR)))
-        await asyncio.sleep(0.1)
-        second = asyncio.create_task(last_view(one.serve(asked(tmp_path), other)))
-        await asyncio.sleep(0.1)
-        one.stop(other)
-        view = await asyncio.wait_for(second, 5)
-        assert not first.done()
-        one.stop(VISITOR)
-        await first
-        return view
-
-    assert "Stopped" in asyncio.run(both()).status
-    assert len(engines.watches) == 2
+    with pytest.raises(InputError, match="Stopped"):
+        asyncio.run(leave())
+    assert all(watch.done for watch in engine.watches)
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    "fields",
     [
-        ({"question": "  "}, "question is empty"),
-        ({"question": "x" * 301}, "301 characters"),
-        ({"pictures": []}, "no picture"),
-        ({"program": " \n"}, "program is empty"),
-        ({"program": "x" * 4001}, "4,001 characters"),
-        ({"method": "magic"}, "No method"),
-        ({"shots": 13}, "limit is 12"),
+        {"question": "  "},
+        {"question": "x" * 301},
+        {"pictures": []},
+        {"program": " \n"},
+        {"program": "x" * 4001},
+        {"method": "magic"},
+        {"shots": 13},
     ],
 )
-def test_what_cannot_be_asked_is_said_and_not_asked(tmp_path: Path, fields: dict[str, Any], told: str) -> None:
-    engines = StubEngines(Answered(answer()))
-    one = service(tmp_path, engines)
-    view = asyncio.run(last_view(one.serve(asked(tmp_path, **fields), VISITOR)))
-    assert told in view.message and 'role="alert"' in view.message
-    with pytest.raises(CodeVQAError, match=told):
-        asyncio.run(one.answer(asked(tmp_path, **fields), VISITOR))
-    assert engines.watches == []
+def test_what_cannot_be_asked_is_said_and_not_asked(tmp_path: Path, fields: dict[str, Any]) -> None:
+    engine = StubEngine(Answered(answer()))
+    service = StubService(tmp_path, engine)
+    live = asyncio.run(last(service.serve(asked(tmp_path, **fields), VISITOR)))
+    assert 'role="alert"' in live.view.message and "data-busy" not in live.view.status
+    with pytest.raises(CodeVQAError):
+        asyncio.run(service.answer(asked(tmp_path, **fields), VISITOR))
+    assert engine.watches == []
 
 
 def test_a_fault_of_the_demo_itself_is_logged_and_shown_without_its_trace(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    class Faulty(StubEngines):
-        def get(self, name: str) -> StubEngines:
+    class Faulty(StubService):
+        def engine(self) -> Any:
             raise RuntimeError("a secret detail")
 
-    view = asyncio.run(last_view(service(tmp_path, Faulty()).serve(asked(tmp_path), VISITOR)))
-    assert "demo itself failed" in view.message and "secret" not in view.message
+    live = asyncio.run(last(Faulty(tmp_path, StubEngine()).serve(asked(tmp_path), VISITOR)))
+    assert "demo itself failed" in live.view.message and "secret" not in live.view.message
     assert "a secret detail" in caplog.text
 
 
-def test_writing_is_shown_at_a_readable_pace() -> None:
-    events = [Writing("x" * n) for n in range(1, 200)]
+def test_models_are_loaded_once_and_a_load_that_failed_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcomes: list[Any] = [SetupError("no disk"), StubEngine()]
 
-    class Typing(Watch):
-        def __init__(self) -> None:
-            def begin(tell: Callable[[Event], None]) -> Future[Answer]:
-                future: Future[Answer] = Future()
+    def load(configuration: object) -> Any:
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
-                def type_all() -> None:
-                    for event in events:
-                        tell(event)
-                        time.sleep(0.003)
-                    tell(Answered(answer()))
-                    future.set_result(answer())
+    monkeypatch.setattr("codevqa.engine.codevqa.CodeVQA.from_configuration", load)
+    service = DemoService(configure("mini"), DemoLimits(), tmp_path)
+    with pytest.raises(SetupError, match="no disk"):
+        service.engine()
+    assert service.engine() is service.engine() and outcomes == []
 
-                threading.Thread(target=type_all).start()
-                return future
 
-            super().__init__(begin)
+# -- earlier questions -----------------------------------------------------------------------------------------------
 
-    async def count() -> int:
-        shown = LiveQuestion([picture()], compared=False)
-        return len([view async for view in follow(Turn([Typing()]), shown, 60)])
 
-    assert 3 <= asyncio.run(count()) <= 25
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def add(histories: Histories, token: str, text: str = "yes", view: str = "shown") -> Past:
+    return histories.add(token, answer(text), (), PageUpdate(view), "<p>page</p>")
+
+
+def test_a_visitor_sees_their_own_questions_again_newest_first(tmp_path: Path) -> None:
+    histories = Histories(tmp_path, DemoLimits())
+    first, second = add(histories, ONE, "1", "<p>1</p>"), add(histories, ONE, "2", "<p>2</p>")
+    assert [past.answer for past in histories.of(ONE)] == ["2", "1"]
+    assert histories.find(ONE, first.id) == first and second.view() == PageUpdate("<p>2</p>")
+    assert Path(second.page).read_text("utf-8") == "<p>page</p>"
+    assert len(second.folder.name) == 32, "nobody guesses where it lies"
+
+
+def test_nobody_reaches_what_others_asked(tmp_path: Path) -> None:
+    histories = Histories(tmp_path, DemoLimits())
+    past = add(histories, ONE)
+    for token in (OTHER, "", ONE[:-1], ONE + "x"):
+        assert histories.of(token) == [] and histories.find(token, past.id) is None
+        histories.forget(token)
+    assert histories.of(ONE) == [past]
+    histories.forget(ONE)
+    assert histories.of(ONE) == [] and not past.folder.exists()
+
+
+@pytest.mark.parametrize("given", ["", None, 7, "a", "../" * 15, "x" * 44, ["x" * 43], "é" * 43])
+def test_a_word_that_is_none_of_ours_is_replaced_by_one_that_nobody_guesses(given: object) -> None:
+    made = {Histories.token(given) for _ in range(3)}
+    assert len(made) == 3 and all(len(one) == 43 for one in made)
+    assert all(Histories.token(one) == one for one in made), "and is known again"
+
+
+def test_earlier_questions_are_bounded_in_number_size_and_time_and_so_are_their_files(tmp_path: Path) -> None:
+    clock = Clock()
+    histories = Histories(tmp_path, DemoLimits(history=2, history_bytes=3000, keep_seconds=60), clock)
+    kept = [add(histories, ONE, str(number)) for number in range(3)]
+    assert [past.answer for past in histories.of(ONE)] == ["2", "1"]
+    assert [past.folder.exists() for past in kept] == [False, True, True]
+    add(histories, OTHER, view="x" * 2800)
+    assert [past.folder.exists() for past in kept] == [False] * 3, "the oldest of all make room"
+    assert len(histories.of(OTHER)) == 1
+    clock.now += 61
+    assert histories.of(OTHER) == [] and list((tmp_path / "pages").iterdir()) == []
+
+
+def test_an_answer_is_kept_without_where_models_lie_and_a_full_disk_costs_it_nothing(tmp_path: Path) -> None:
+    models = {"writer": "/home/somebody/models/lm", "reader": "gpt"}
+    service = StubService(tmp_path, StubEngine(Answered(answer("blue", models=models))))
+    assert asyncio.run(service.answer(asked(tmp_path), VISITOR)).models == {"writer": "lm", "reader": "gpt"}
+    live = asyncio.run(last(service.serve(asked(tmp_path), VISITOR)))
+    (tmp_path / "pages").write_text("where the folder should be")
+    assert asyncio.run(service.keep(asked(tmp_path), live, ONE)) is None
+    (tmp_path / "pages").unlink()
+    past = asyncio.run(service.keep(asked(tmp_path), live, ONE))
+    assert past is not None and Path(past.page).is_relative_to(tmp_path)
+    text = Path(past.page).read_text("utf-8")
+    assert "blue" in text and "garden.png" in text and "somebody" not in text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Annotated
 
 from typer import Option
@@ -20,7 +19,6 @@ def demo(
     auth: Annotated[
         str | None, Option(help="What visitors must give.", envvar="CODEVQA_DEMO_AUTH", metavar="NAME:PASSWORD")
     ] = None,
-    access_log: Annotated[bool, Option("--access-log", help="Write each request to standard error.")] = False,
     choice: Chosen,
 ) -> None:
     """Serve a page to ask questions in the browser.
@@ -29,9 +27,5 @@ def demo(
     """
     from ..demo import main
 
-    if access_log:
-        log = logging.getLogger("codevqa.demo.access")
-        log.addHandler(logging.StreamHandler())
-        log.setLevel(logging.INFO)
     tell_compat(choice.configure())
     main(choice.preset, choice.layers, host=host, port=port, browser=browser, names=name or (), auth=auth, say=warn)

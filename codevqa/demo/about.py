@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from html import escape
-from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 
 from ..presets.assembly import domain_of
+from ..presets.configuration import Configuration
 from ..presets.presets import preset
-from .engines import Engines
 
-__all__ = ["head_html", "models_html"]
+__all__ = ["HEAD", "models_html"]
 
-PAPER = "https://aclanthology.org/2023.acl-short.65/"
+HEAD = """
+<header class="demo-head"><h1>CodeVQA</h1><p>Ask about pictures. A language model writes a small program for your
+question, a sandbox runs it, and every step is shown: where it looked, what it read there, and what it concluded.</p>
+<p class="demo-links"><a href="https://aclanthology.org/2023.acl-short.65/" target="_blank"
+rel="noopener noreferrer">Paper</a></p></header>
+"""
 ROLES = {
     "matcher": "looks where a phrase is",
     "captioner": "describes what is there",
@@ -22,26 +26,9 @@ ROLES = {
 }
 
 
-def head_html() -> str:
-    """Returns the title, what happens here, and where to read on."""
-    links = " · ".join(
-        f'<a href="{escape(address)}" target="_blank" rel="noopener noreferrer">{escape(name)}</a>'
-        for name, address in _links().items()
-    )
-    return (
-        '<header class="demo-head"><h1>CodeVQA</h1><p>Ask about pictures. A language model writes a small program for'
-        " your question, a sandbox runs it, and every step is shown: where it looked, what it read there, and what it"
-        f' concluded.</p><p class="demo-links">{links}</p></header>'
-    )
-
-
-def models_html(engines: Engines, name: str) -> str:
-    """Returns which models answer with a preset, and what they know.
-
-    Raises:
-        UnknownNameError: no such preset.
-    """
-    configuration = engines.configuration(name)
+def models_html(configuration: Configuration) -> str:
+    """Returns which models answer, and what they know."""
+    name = configuration.preset
     domain = domain_of(configuration)
     knows = f" They know {domain.about.removeprefix('they know ')}" if domain else ""
     rows = "".join(
@@ -52,18 +39,6 @@ def models_html(engines: Engines, name: str) -> str:
         f'<details class="demo-models"><summary>Answers come from <b>{escape(name)}</b>'
         f" ({escape(preset(name).about)}).{escape(knows)}</summary><dl>{rows}</dl></details>"
     )
-
-
-def _links() -> dict[str, str]:
-    """Returns the paper, and what the package says of where it lives."""
-    try:
-        named = metadata("codevqa").get_all("Project-URL") or []
-    except PackageNotFoundError:  # run from a folder
-        named = []
-    pairs = (one.partition(",")[::2] for one in named)
-    return {"Paper": PAPER} | {
-        name.strip(): address.strip() for name, address in pairs if address.strip().startswith("https://")
-    }
 
 
 def _model(spec: str) -> str:

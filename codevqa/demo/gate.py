@@ -10,26 +10,24 @@ from __future__ import annotations
 import asyncio
 import errno
 import ipaddress
-import logging
 import os
 import re
-import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..core.errors import InputError
 from ..core.given_files import parse_json
 from .limits import DemoLimits
-from .uploads import Uploads
 
 __all__ = ["Gate"]
-
-_access = logging.getLogger("codevqa.demo.access")
 
 GET = re.compile(
     r"/|/config|/theme\.css|/favicon\.ico|/manifest\.json|/robots\.txt|/(assets|static|svelte)/[^\\]*"
@@ -37,8 +35,8 @@ GET = re.compile(
     r"|heartbeat/\w+|call/(v2/)?\w+/\w+|file=.*)/?"
 )
 """What may be read."""
-POST = re.compile(r"/login/?|/gradio_api/(queue/join|cancel|reset|upload|call/(v2/)?\w+)/?")
-"""What may be sent."""
+POST = re.compile(r"/login/?|/gradio_api/(queue/join|run/predict|cancel|reset|upload|call/(v2/)?\w+)/?")
+"""What may be sent. Gradio itself refuses ``run/predict`` for all that has to wait in the queue."""
 ADDRESS = re.compile(r"\s*[a-z][a-z0-9+.-]+:/|\s*(//|\\)", re.IGNORECASE)
 """What is an address rather than a path of this machine."""
 
@@ -75,103 +73,122 @@ class Gate:
     """
 
     def __init__(
-        self,
-        app: ASGIApp,
-        limits: DemoLimits,
-        files: Path,
-        hosts: frozenset[str],
-        *,
-        numbers: bool = False,
+        self, app: ASGIApp, limits: DemoLimits, files: Path, hosts: frozenset[str], *, numbers: bool = False
     ) -> None:
         self._app = app
         self._limits = limits
         self._files = files
         self._hosts = hosts
         self._numbers = numbers
-        self._uploads = Uploads(files, limits)
+        self._coming = 0
+        """Bytes of the uploads under way."""
         self._passwords = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
-            return
-        answer = _Answer(scope, send)
-        try:
-            await self._pass(scope, receive, answer)
-        finally:
-            _access.info("%s %s %s %s %.3f s", *answer.told())
+        elif scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+        else:
+            try:
+                await self._pass(scope, receive, _with_headers(send))
+            except HTTPException as refused:
+                # Closed, since a client may go on to send what nobody reads.
+                why = JSONResponse({"detail": refused.detail}, refused.status_code, {"connection": "close"})
+                await why(scope, receive, _with_headers(send))
 
-    async def _pass(self, scope: Scope, receive: Receive, send: _Answer) -> None:
-        refused = "404 there is nothing here" if scope["type"] != "http" else self._refused(scope)
-        if refused:
-            await _refuse(scope, send, refused)
-        elif scope["method"] != "POST":
+    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._check_head(scope)
+        path = scope["path"].rstrip("/")
+        if scope["method"] != "POST":
             try:
                 await self._app(scope, receive, send)
             except RuntimeError as error:  # Gradio looks whether a session has events once it has begun to tell them
                 if getattr(error.__cause__, "status_code", None) != 404:
                     raise
                 await send({"type": "http.response.body", "body": b""})
-        elif scope["path"].rstrip("/").endswith("/upload"):
-            await self._upload(scope, receive, send)
+        elif path.endswith("/upload"):
+            async with self._room(Headers(scope=scope)):
+                await self._app(scope, receive, send)
         else:
-            body = await self._body(scope, receive)
-            if isinstance(body, str):
-                await _refuse(scope, send, body)
-            elif _form(scope):
-                async with self._passwords:  # one after another, so that guessing side by side is no faster
-                    await self._app(scope, body, send)
-                    if send.status >= 400:
-                        await asyncio.sleep(WRONG)
-            else:
-                try:
-                    await self._app(scope, body, send)
-                except TypeError as error:  # which Gradio raises where arguments are missing or unknown
-                    if send.begun or "/call/v2/" not in scope["path"]:
-                        raise
-                    await _refuse(scope, send, f"422 {str(error).partition('.')[0]}")
+            with suppress(ClientDisconnect):
+                body = await self._body(scope, receive, form=path == "/login")
+                if path == "/login":
+                    await self._login(scope, body, send)
+                else:
+                    try:
+                        await self._app(scope, body, send)
+                    except TypeError as error:  # which Gradio raises where arguments are missing or unknown
+                        if "/call/v2/" not in path:
+                            raise
+                        raise HTTPException(422, str(error).partition(".")[0]) from None
 
-    async def _upload(self, scope: Scope, receive: Receive, send: _Answer) -> None:
-        """Passes an upload on as it comes, in bounded time."""
-        length = _length(scope)
-        if length is None:
-            await _refuse(scope, send, "411 an upload says how long it is")
-            return
-        if length > self._limits.upload_request_bytes:
-            await _refuse(scope, send, "413 the request is too large")
-            return
-        async with self._uploads.room(length) as granted:
-            if not granted:
-                await _refuse(scope, send, "503 too much is being uploaded: try again later")
-                return
-            try:
-                # Only what is received has a time: what is done with it is not the client's.
-                await self._app(scope, _hurried(receive, self._limits.receive_seconds), send)
-            except TimeoutError:
-                if not send.begun:
-                    await _refuse(scope, send, "408 the upload took too long")
-            except OSError as error:
-                if send.begun or error.errno not in FULL:
-                    raise
-                await _refuse(scope, send, "507 there is no room for pictures left: try again later")
-
-    def _refused(self, scope: Scope) -> str:
-        """Says why a request is refused by its head alone; empty where it is not."""
-        method, path = scope["method"], scope["path"]
-        headers = Headers(scope=scope)
+    def _check_head(self, scope: Scope) -> None:
+        method, path, headers = scope["method"], scope["path"], Headers(scope=scope)
         host = re.sub(r":\d+$", "", headers.get("host", "").lower())
         if host not in self._hosts and not (self._numbers and _is_number(host)):
-            return "403 this server is not known by that name"
-        if method == "POST" and not _own_page(headers):
-            return "403 another page may not ask here"
-        allowed = {"GET": GET, "HEAD": GET, "POST": POST, "OPTIONS": POST}.get(method)
+            raise HTTPException(403, "This server is not known by that name.")
+        origin = headers.get("origin")  # no browser leaves it out where a page of another site asks
+        if method == "POST" and origin and origin.partition("//")[2].lower() != headers.get("host", "").lower():
+            raise HTTPException(403, "Another page may not ask here.")
+        allowed = {"GET": GET, "HEAD": GET, "POST": POST}.get(method)
         if allowed is None or not allowed.fullmatch(path):
-            return "404 there is nothing here"
-        _, named, file = path.partition("/gradio_api/file=")
-        if named and ADDRESS.match(file):
-            return "403 only files of this server are served"
-        return ""
+            raise HTTPException(404, "There is nothing here.")
+        if ADDRESS.match(path.partition("/gradio_api/file=")[2]):
+            raise HTTPException(403, "Only files of this server are served.")
+
+    async def _login(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes a password on. One after another, so that guessing side by side is no faster."""
+        status = 0
+
+        async def noting(message: Message) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
+
+        async with self._passwords:
+            await self._app(scope, receive, noting)
+            if status >= 400:
+                await asyncio.sleep(WRONG)
+
+    @asynccontextmanager
+    async def _room(self, headers: Headers) -> AsyncIterator[None]:
+        """Refuses an upload that is too large, or that the disk has no room for."""
+        length = headers.get("content-length", "")
+        if not length.isdecimal() or "transfer-encoding" in headers:
+            raise HTTPException(411, "An upload says how long it is.")
+        if int(length) > self._limits.upload_request_bytes:
+            raise HTTPException(413, "The request is too large.")
+        self._coming += int(length)
+        try:
+            # A walk through the folder takes as long as the disk likes.
+            if await asyncio.to_thread(_size, self._files) + self._coming > self._limits.stored_bytes:
+                raise HTTPException(503, "There is no room for pictures left: try again later.")
+            yield
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            raise HTTPException(507, "There is no room for pictures left: try again later.") from None
+        finally:
+            self._coming -= int(length)
+
+    async def _body(self, scope: Scope, receive: Receive, *, form: bool) -> Receive:
+        """Returns what the app receives, once it is here and names no file that was not uploaded."""
+        body = b""
+        async for chunk in Request(scope, receive).stream():
+            body += chunk
+            if len(body) > self._limits.request_bytes:
+                raise HTTPException(413, "The request is too large.")
+        try:
+            given = parse_json(body.decode(), "the request") if body and not form else {}
+        except (InputError, UnicodeDecodeError):
+            raise HTTPException(400, "The request is not JSON that can be read.") from None
+        if not isinstance(given, dict) or given.get("data", ()) is None:
+            raise HTTPException(400, "The request is not one of the page or its clients.")
+        if not all(self._uploaded(path) for path in _paths(given)):
+            raise HTTPException(400, "Pictures are uploaded, not named by an address or a path.")
+        return _replay(body, receive)
 
     def _uploaded(self, path: str) -> bool:
         """Whether a path names a file among the uploads, as far as its text tells; it may be gone."""
@@ -180,46 +197,6 @@ class Gate:
         place = Path(os.path.normpath(path))
         # Each lies in a folder of its own: one that names a folder would have Gradio delete it at the end.
         return place.is_relative_to(self._files) and len(place.relative_to(self._files).parts) > 1
-
-    async def _body(self, scope: Scope, receive: Receive) -> Receive | str:
-        """Returns what the app receives, or why the request is refused."""
-        limit = self._limits.request_bytes
-        if (_length(scope) or 0) > limit:
-            return "413 the request is too large"
-        body = b""
-        receive = _hurried(receive, self._limits.receive_seconds)
-        while True:
-            try:
-                message = await receive()
-            except TimeoutError:
-                return "408 the request took too long"
-            if message["type"] != "http.request":
-                return _nothing
-            body += message.get("body", b"")
-            if len(body) > limit:
-                return "413 the request is too large"
-            if not message.get("more_body"):
-                break
-        try:
-            given = parse_json(body.decode(), "the request") if body and not _form(scope) else {}
-        except (InputError, UnicodeDecodeError):
-            return "400 the request is not JSON that can be read"
-        if not isinstance(given, dict) or given.get("data", ()) is None:
-            return "400 the request is not one of the page or its clients"
-        if not all(self._uploaded(path) for path in _paths(given)):
-            return "400 pictures are uploaded, not named by an address or a path"
-        return _replay(body, receive)
-
-
-def _own_page(headers: Headers) -> bool:
-    """Whether the request comes from a page of this server, or from no browser at all."""
-    origin = headers.get("origin")
-    return origin is None or origin.partition("//")[2].lower() == headers.get("host", "").lower()
-
-
-def _form(scope: Scope) -> bool:
-    """Whether a request is the form of the page that asks for the password."""
-    return bool(scope["path"].rstrip("/") == "/login")
 
 
 def _paths(given: Any) -> Iterator[str]:
@@ -235,13 +212,6 @@ def _paths(given: Any) -> Iterator[str]:
             waiting.extend(one)
 
 
-def _length(scope: Scope) -> int | None:
-    """Returns how long a request says its body is; None where it does not."""
-    headers = Headers(scope=scope)
-    length = headers.get("content-length", "")
-    return int(length) if length.isdecimal() and "transfer-encoding" not in headers else None
-
-
 def _is_number(host: str) -> bool:
     try:
         ipaddress.ip_address(host.strip("[]"))
@@ -250,57 +220,25 @@ def _is_number(host: str) -> bool:
     return True
 
 
-def _hurried(receive: Receive, seconds: float) -> Receive:
-    """Returns the same messages of a request's body; those that come too late raise ``TimeoutError``."""
-    due = time.monotonic() + seconds
-    whole = False
-
-    async def hurried() -> Message:
-        nonlocal whole
-        if whole:  # what is left to come is that the client has gone
-            return await receive()
-        async with asyncio.timeout(max(0.0, due - time.monotonic())):
-            message = await receive()
-        whole = not message.get("more_body")
-        return message
-
-    return hurried
+def _size(folder: Path) -> int:
+    """Returns how many bytes lie in a folder; files may be deleted meanwhile."""
+    total = 0
+    for place in folder.rglob("*"):
+        with suppress(FileNotFoundError):
+            total += place.stat().st_size if place.is_file() else 0
+    return total
 
 
-class _Answer:
-    """Sends an answer with our headers, and remembers what it was.
-
-    Args:
-        scope: of the request.
-        send: sends on.
-    """
-
-    def __init__(self, scope: Scope, send: Send) -> None:
-        self._scope, self._send = scope, send
-        self._since = time.monotonic()
-        self.status = 0
-        """Of the answer; 0 before it has begun."""
-
-    @property
-    def begun(self) -> bool:
-        """Whether the answer has begun."""
-        return self.status > 0
-
-    def told(self) -> tuple[str, str, str, int, float]:
-        """Returns what the access log says: no question, no name of a file, no cookie."""
-        path = re.sub(r"(/file=|/call/\w+/|heartbeat/).*", r"\1...", self._scope.get("path", ""))
-        client, seconds = self._scope.get("client") or ("",), time.monotonic() - self._since
-        return str(client[0]), self._scope.get("method", "-"), repr(path)[1:-1], self.status, seconds
-
-    async def __call__(self, message: Message) -> None:
-        """Sends one message."""
+def _with_headers(send: Send) -> Send:
+    async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
-            self.status = message["status"]
             message.setdefault("headers", [])
             headers = MutableHeaders(scope=message)
             for name, value in HEADERS.items():
                 headers.setdefault(name, value)
-        await self._send(message)
+        await send(message)
+
+    return sending
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
@@ -314,17 +252,3 @@ def _replay(body: bytes, receive: Receive) -> Receive:
         return {"type": "http.request", "body": body, "more_body": False}
 
     return replay
-
-
-async def _refuse(scope: Scope, send: Send, why: str) -> None:
-    if scope["type"] == "websocket":
-        await send({"type": "websocket.close", "code": 1008})
-        return
-    status, _, text = why.partition(" ")
-    # Closed, since a client may go on to send what nobody reads.
-    answer = JSONResponse({"detail": f"{text[0].upper()}{text[1:]}."}, int(status), {"connection": "close"})
-    await answer(scope, _nothing, send)
-
-
-async def _nothing() -> Message:
-    return {"type": "http.disconnect"}

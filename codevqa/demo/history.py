@@ -7,17 +7,16 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from ..core.answer import Answer
 from .limits import DemoLimits
 from .live import PageUpdate
 
 __all__ = ["Histories", "Past"]
 
-PAGE = "codevqa-answer.html"
-VIEW = "view.json"
 _TOKEN = re.compile(r"[\w-]{43}", re.ASCII)
 
 
@@ -36,21 +35,17 @@ class Past:
     since: float
 
     @property
-    def page(self) -> str | None:
-        """The page to download; None where it is no longer there."""
-        path = self.folder / PAGE
-        return str(path) if path.is_file() else None
+    def page(self) -> str:
+        """The page to download."""
+        return str(self.folder / "codevqa-answer.html")
 
-    def view(self) -> PageUpdate | None:
-        """Returns what the page showed; None where it is no longer there."""
-        try:
-            return PageUpdate(**json.loads((self.folder / VIEW).read_text("utf-8")))
-        except FileNotFoundError:  # deleted to make room for uploads
-            return None
+    def view(self) -> PageUpdate:
+        """Returns what the page showed."""
+        return PageUpdate(**json.loads((self.folder / "view.json").read_text("utf-8")))
 
 
 class Histories:
-    """What all visitors asked before. Files lie in the folder of uploads, and count among them.
+    """What all visitors asked before. Files lie in the folder of uploads.
 
     Args:
         files: the folder of uploads.
@@ -70,30 +65,35 @@ class Histories:
 
     def of(self, token: str) -> list[Past]:
         """Returns what a visitor asked, newest first."""
-        self._drop_old()
+        self._drop_surplus()
         return [past for owner, past in reversed(self._all.values()) if owner == token]
 
     def find(self, token: str, id: str) -> Past | None:
         """Returns one question of a visitor's own; None where it is no longer kept, or somebody else's."""
         return next((past for past in self.of(token) if past.id == id), None)
 
-    def write(self, view: PageUpdate, page: str) -> tuple[Path, int]:
-        """Writes what was shown, and the page to download, where nobody guesses; returns the folder and its size."""
-        folder = self._files / "pages" / secrets.token_hex(16)
-        folder.mkdir(parents=True)
-        shown = json.dumps(asdict(view))
-        (folder / PAGE).write_text(page, "utf-8")
-        (folder / VIEW).write_text(shown, "utf-8")
-        return folder, len(page) + len(shown)
+    def add(self, token: str, answer: Answer, pictures: Sequence[str], view: PageUpdate, page: str) -> Past:
+        """Keeps one question where nobody guesses, and lets go of the oldest beyond the limits.
 
-    def add(self, token: str, question: str, answer: str, pictures: tuple[str, ...], written: tuple[Path, int]) -> Past:
-        """Keeps one question, and lets go of the oldest beyond the limits."""
-        past = Past(secrets.token_urlsafe(16), question, answer, pictures, *written, self._clock())
-        self._all[past.id] = (token, past)
+        Args:
+            token: whose it is.
+            answer: what came of it.
+            pictures: the uploads it is about.
+            view: what was shown.
+            page: the page to download.
+
+        Raises:
+            OSError: the disk is full.
+        """
+        id = secrets.token_hex(16)
+        shown, folder = json.dumps(asdict(view)), self._files / "pages" / id
+        folder.mkdir(parents=True)
+        (folder / "codevqa-answer.html").write_text(page, "utf-8")
+        (folder / "view.json").write_text(shown, "utf-8")
+        past = Past(id, answer.question, answer.text, tuple(pictures), folder, len(page) + len(shown), self._clock())
+        self._all[id] = (token, past)
         for surplus in self.of(token)[self._limits.history :]:
             self._drop(surplus.id)
-        while len(self._all) > 1 and sum(one.size for _, one in self._all.values()) > self._limits.history_bytes:
-            self._drop(next(iter(self._all)))
         return past
 
     def forget(self, token: str) -> None:
@@ -101,10 +101,15 @@ class Histories:
         for past in self.of(token):
             self._drop(past.id)
 
-    def _drop_old(self) -> None:
+    def _drop_surplus(self) -> None:
+        """Drops what is too old, and the oldest while all together are too large."""
         before = self._clock() - self._limits.keep_seconds
-        for id in [id for id, (_, past) in self._all.items() if past.since < before]:
-            self._drop(id)
+        size = sum(past.size for _, past in self._all.values())
+        for _, past in list(self._all.values()):
+            if past.since >= before and size <= self._limits.history_bytes:
+                break
+            size -= past.size
+            self._drop(past.id)
 
     def _drop(self, id: str) -> None:
         _, past = self._all.pop(id)

@@ -36,9 +36,7 @@ class DemoLimits:
     request_bytes: int = 256 << 10
     """One request that is no upload."""
     stored_bytes: int = 1 << 30
-    """Uploaded pictures and written pages of all visitors together; beyond, the oldest are deleted first."""
-    receive_seconds: float = 60.0
-    """The body of a request, from its first byte to its last."""
+    """Uploaded pictures of all visitors together; beyond, uploads are refused until older ones are deleted."""
     keep_seconds: int = 1800
     """Uploaded pictures, and what a visitor asked before, are deleted after this."""
     history: int = 10

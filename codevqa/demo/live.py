@@ -29,25 +29,20 @@ _AGREED = {"agrees": "Both agree. ", "disagrees": "They differ. ", "": ""}
 
 @dataclass(frozen=True)
 class PageUpdate:
-    """What the page shows of one question now; equal pieces are sent once, and None leaves alone what is there."""
+    """What the page shows of one question now."""
 
-    answer: str | None = ""
-    baseline: str | None = ""
-    examples: str | None = ""
-    program: str | None = ""
-    calls: str | None = ""
+    answer: str = ""
+    baseline: str = ""
+    examples: str = ""
+    program: str = ""
+    calls: str = ""
     """Cards of the calls that ended; only ever grows, so that the browser is sent what is new."""
-    running: str | None = ""
+    running: str = ""
     """Card of the call that runs."""
-    message: str | None = ""
-    status: str | None = ""
+    message: str = ""
+    status: str = ""
     source: str | None = None
-    """Text for the editor."""
-
-    @classmethod
-    def refusal(cls, message: str) -> PageUpdate:
-        """Returns why a question came to nothing. What was shown before goes: it answered another one."""
-        return cls(answer_box("Answer", note="none"), message=message_box(message), status=status_box("Failed."))
+    """Text for the editor; None leaves alone what is there."""
 
 
 class LiveQuestion:
@@ -58,7 +53,6 @@ class LiveQuestion:
         compared: whether it is answered without a program as well.
         question: what is asked, named above the answer.
         source: the program, where the visitor wrote it; the editor then keeps their text.
-        without: the answer without a program, where it is known already.
     """
 
     def __init__(
@@ -68,20 +62,17 @@ class LiveQuestion:
         compared: bool,
         question: str = "",
         source: str | None = None,
-        without: Answer | None = None,
     ) -> None:
         self.pictures = pictures
         self.question = question
         self.answer: Answer | None = None
         """The answer, or what was done until a program that the visitor wrote failed."""
         self.done = False
-        self.replaced = False
-        """Whether its visitor turned to another question, which the page shows now."""
         self._examples: Sequence[Shown] = ()
         self._calls: list[Call] = []
         self._cards = ""
         self._compares = compared
-        self.without = without
+        self.without: Answer | None = None
         """The answer without a program."""
         self._outcome = ""
         """What the status says from the end of the question on."""
@@ -92,7 +83,10 @@ class LiveQuestion:
         self.view = PageUpdate(self._box(note="working ..."), baseline, status=status)
         if source is not None:
             self._show(program=pages.program_html(source), status=status_box("Checking the program.", busy=True))
-        self._settle()
+
+    def waits(self, why: str) -> None:
+        """Shows why it has not begun."""
+        self._show(status=status_box(why, busy=True))
 
     def feed(self, event: Event) -> None:
         """Shows what an event tells of the question."""
@@ -138,18 +132,18 @@ class LiveQuestion:
         if self.answer is None:
             self._show(answer=self._box(note="none: stopped"))
         self._outcome = self._outcome or why
-        self._show(running="")
-        self._end_baseline()
+        self._end()
 
     def failed(self, error: ErrorRecord) -> None:
         """Shows a failure outside of the question itself."""
         self._failed(error, None)
-        self._end_baseline()
+        self._end()
 
-    def _end_baseline(self) -> None:
+    def _end(self) -> None:
         if self._compares:
             self._compares = False
             self._show(baseline=answer_box(_WITHOUT, note="none: stopped"))
+        self._show(running="")
         self._settle()
 
     def _settle(self) -> None:
@@ -215,7 +209,7 @@ class LiveQuestion:
         if self._source and error.type.startswith("Program"):
             self._show(program=pages.program_html(self._source, self._calls, error))
 
-    def _show(self, **pieces: str | None) -> None:
+    def _show(self, **pieces: str) -> None:
         self.view = replace(self.view, **pieces)
 
 

@@ -1,14 +1,18 @@
-"""What the page's buttons do: they check what a visitor gave, start the engine and show what it tells."""
+"""What the page and the API do: they check what a visitor gave, start the engine and show what it tells."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import threading
+import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import aclosing, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from cachetools import LRUCache
 
 from ..batching.call_cache import Memory
 from ..core.answer import Answer
@@ -18,12 +22,11 @@ from ..core.images import Picture
 from ..core.trace import Method
 from ..engine.watch import Watch
 from ..pages import trace_page
-from .engines import Engines
+from ..presets.configuration import Configuration
 from .history import Histories, Past
 from .limits import DemoLimits
-from .live import LiveQuestion, PageUpdate, answer_box, status_box
+from .live import LiveQuestion
 from .pictures import read_pictures
-from .turn import Turn, Visitor, follow
 
 if TYPE_CHECKING:
     from ..engine.codevqa import CodeVQA
@@ -32,8 +35,8 @@ __all__ = ["DemoRequest", "DemoService"]
 
 log = logging.getLogger(__name__)
 
-LOOK = 0.05
-"""Seconds between two looks at whether a question's turn has come."""
+PACE = 0.03
+"""Seconds between two views of a question: a browser draws no faster."""
 OWN_FAULT = "The demo itself failed; whoever runs it finds out why in its terminal."
 
 
@@ -44,81 +47,89 @@ class DemoRequest:
     pictures: Sequence[str]
     """Files on this machine that the visitor uploaded."""
     question: str
-    preset: str
     method: str = "codevqa"
     shots: int | None = None
     program: str | None = None
     """A program to run; None has one written."""
 
 
+@dataclass
+class _Visitor:
+    """What the server knows of one visitor. Nothing is shared between two of them."""
+
+    memory: Memory
+    """Their finished model calls."""
+    watches: list[Watch] = field(default_factory=list)
+    """What runs for them."""
+
+
 class DemoService:
-    """Serves visitors, each by themselves. Used on one event loop.
+    """Serves visitors, each by themselves. Used on one event loop; Gradio's queue bounds how many ask at once.
 
     Args:
-        engines: the models.
+        configuration: what the engine is made from.
         limits: what visitors may use.
         files: the folder of what they upload and download, and of nothing else.
     """
 
-    def __init__(self, engines: Engines, limits: DemoLimits, files: Path) -> None:
-        self.engines = engines
+    def __init__(self, configuration: Configuration, limits: DemoLimits, files: Path) -> None:
+        self.configuration = configuration
         self.limits = limits
         self.files = files
         self.histories = Histories(files, limits)
-        self.each_question: Callable[[], None] = lambda: None
-        """Called as each question comes in."""
-        self._visitors: dict[str, Visitor] = {}
-        """By session, who was away longest first."""
-        self._line: list[Turn] = []
-        """The questions that are worked on, and behind them those that wait."""
+        self._visitors: LRUCache[str, _Visitor] = LRUCache(limits.visitors)
+        self._engine: CodeVQA | None = None
+        self._loading = threading.Lock()
 
-    async def serve(
-        self, asked: DemoRequest, session: str
-    ) -> AsyncGenerator[tuple[PageUpdate, LiveQuestion | None], None]:
-        """Yields what to show, from the first look to the end; failures are shown, never raised.
+    def start(self, report: Callable[[str], None]) -> None:
+        """Begins to load the models in a thread of its own; a failure is reported, and told to whoever asks."""
+
+        def load() -> None:
+            try:
+                self.engine()
+            except CodeVQAError as error:
+                report(str(error))
+
+        threading.Thread(target=load, name="codevqa-load", daemon=True).start()
+
+    def engine(self) -> CodeVQA:
+        """Returns the engine, from any thread; the first call loads it, which may take long.
+
+        Raises:
+            SetupError: models are missing; the message names them.
+        """
+        with self._loading:
+            if self._engine is None:
+                from ..engine.codevqa import CodeVQA
+
+                self._engine = CodeVQA.from_configuration(self.configuration)
+            return self._engine
+
+    async def serve(self, asked: DemoRequest, session: str) -> AsyncGenerator[LiveQuestion, None]:
+        """Yields the question each time it has something new to show; failures are shown, never raised.
 
         Args:
-            asked: what is asked; it ends what the same visitor asked before.
+            asked: what is asked.
             session: of who asks.
         """
-        live: LiveQuestion | None = None
-        self.each_question()
-        visitor = self.visitor(session)
-        visitor.end(replaced=True)
+        compared = asked.program is None and asked.method == "codevqa"
+        live = LiveQuestion((), compared=compared, question=asked.question, source=asked.program)
         try:
-            with self._turn(visitor) as turn:
-                asked, pictures = await self._checked(asked)
-                async with aclosing(self._wait(turn, asked.preset)) as waits:
-                    async for view in waits:
-                        yield view, None
-                if turn.ended:
-                    if not turn.replaced:
-                        yield _ended(), None
-                    return
-                vqa = await asyncio.to_thread(self.engines.get, asked.preset)
-                compare = asked.program is None and asked.method == "codevqa"
-                live = LiveQuestion(
-                    pictures,
-                    compared=compare,
-                    question=asked.question,
-                    source=asked.program,
-                    without=_known_without(visitor, asked, pictures),
-                )
-                yield live.view, live
-                turn.begin(_begin(vqa, asked, pictures, visitor, compare))
-                async with aclosing(follow(turn, live, self.limits.seconds)) as views:
-                    async for view in views:
-                        if turn.replaced:  # what they turned to is shown by itself
-                            live.stopped("Stopped.")
-                            live.replaced = True
-                            return
-                        yield view, live
-                visitor.without, visitor.pictures = live.without, tuple(one.key for one in pictures)
+            asked, live.pictures = await self._checked(asked)
+            if self._engine is None:
+                live.waits("Loading the models.")
+            yield live
+            vqa = await asyncio.to_thread(self.engine)
+            with self._begun(vqa, asked, live.pictures, session, compared=compared) as watches:
+                async with aclosing(_follow(live, watches, self.limits.seconds)) as changes:
+                    async for _ in changes:
+                        yield live
         except CodeVQAError as error:
-            yield _failed(live, error.record()), live
+            live.failed(error.record())
         except Exception:
             log.exception("a question of the demo failed")
-            yield _failed(live, ErrorRecord("CodeVQAError", OWN_FAULT)), live
+            live.failed(ErrorRecord("CodeVQAError", OWN_FAULT))
+        yield live
 
     async def answer(self, asked: DemoRequest, session: str) -> Answer:
         """Returns the answer alone, as a client of the API wants it; several of theirs may run side by side.
@@ -128,20 +139,13 @@ class DemoService:
         Raises:
             CodeVQAError: there is no answer; the message says why.
         """
-        self.each_question()
-        visitor = self.visitor(session)
+        asked, pictures = await self._checked(asked)
+        vqa = await asyncio.to_thread(self.engine)
         last: Event | None = None
-        with self._turn(visitor) as turn:
-            asked, pictures = await self._checked(asked)
-            async for _ in self._wait(turn, asked.preset):
-                pass
-            if turn.ended:
-                raise InputError("Stopped.")
-            vqa = await asyncio.to_thread(self.engines.get, asked.preset)
-            turn.begin(_begin(vqa, asked, pictures, visitor, compare=False))
+        with self._begun(vqa, asked, pictures, session) as (watch,):
             try:
                 async with asyncio.timeout(self.limits.seconds):
-                    async for event in turn.watches[0]:
+                    async for event in watch:
                         last = event
             except TimeoutError:
                 raise InputError(f"Stopped: that took more than {self.limits.seconds:.0f} seconds.") from None
@@ -152,38 +156,6 @@ class DemoService:
                 raise InputError(last.error.message)
             return _public(last.answer)
         raise InputError("Stopped.")
-
-    @contextmanager
-    def _turn(self, visitor: Visitor) -> Iterator[Turn]:
-        turn = Turn()
-        visitor.turns.append(turn)
-        try:
-            yield turn
-        finally:
-            turn.end()
-            visitor.turns.remove(turn)
-            if turn in self._line:
-                self._line.remove(turn)
-
-    async def _wait(self, turn: Turn, preset: str) -> AsyncGenerator[PageUpdate, None]:
-        """Yields what to show until a question's turn has come and its models are here, or it was stopped.
-
-        Raises:
-            InputError: too many wait already.
-        """
-        if (waiting := len(self._line) - self.limits.at_once) >= self.limits.queue:
-            raise InputError(f"The server is busy: {waiting} questions are waiting.", hint="Ask again in a while.")
-        self._line.append(turn)
-        told = 0
-        while (before := self._line.index(turn) - self.limits.at_once + 1) > 0 and not turn.ended:
-            if before != told:
-                yield _waiting(f"Waiting: {before} before you.")
-            told = before
-            await asyncio.sleep(LOOK)
-        # A question that was stopped while it waited loads no models.
-        if not turn.ended and not self.engines.loaded(preset):
-            yield _waiting(f"Loading the models of {preset}.")
-            await asyncio.to_thread(self.engines.get, preset)
 
     async def keep(self, asked: DemoRequest, live: LiveQuestion, token: str) -> Past | None:
         """Keeps an answer, for its visitor to see again and to download; None where there is none.
@@ -198,39 +170,40 @@ class DemoService:
         answer, pictures, without = _public(live.answer), live.pictures, live.without
         view = replace(live.view, source=live.view.source or asked.program)
         try:
-            written = await asyncio.to_thread(lambda: self.histories.write(view, trace_page(answer, pictures, without)))
+            page = await asyncio.to_thread(trace_page, answer, pictures, without)
+            return self.histories.add(token, answer, asked.pictures, view, page)
         except OSError as error:  # the answer itself is shown already
             log.warning("an answer was not kept: %s", error.strerror)
             return None
-        return self.histories.add(token, answer.question, answer.text, tuple(asked.pictures), written)
-
-    def visitor(self, session: str) -> Visitor:
-        """Returns the visitor of a session; beyond the limit, who was away longest and asks nothing is forgotten."""
-        visitor = self._visitors.pop(session, None) or Visitor(Memory(self.limits.memory_bytes))
-        if len(self._visitors) >= self.limits.visitors:
-            idle = next((name for name, one in self._visitors.items() if not one.turns), None)
-            self._visitors.pop(idle or next(iter(self._visitors))).end()
-        self._visitors[session] = visitor
-        return visitor
-
-    def stop(self, session: str) -> bool:
-        """Ends what runs for a visitor, also while it waits for its models; returns whether anything did."""
-        return self.visitor(session).end()
-
-    def turn_away(self, session: str) -> None:
-        """Ends what runs for a visitor who looks at something else, which is not to be covered by how it ended."""
-        self.visitor(session).end(replaced=True)
 
     def forget(self, session: str) -> None:
-        """Forgets a visitor who has gone."""
+        """Forgets a visitor who has gone, and ends what runs for them."""
         if (visitor := self._visitors.pop(session, None)) is not None:
-            visitor.end()
+            for watch in visitor.watches:
+                watch.cancel()
 
-    def close(self) -> None:
-        """Ends everything that runs, and the engines."""
-        for session in list(self._visitors):
-            self.forget(session)
-        self.engines.close()
+    @contextmanager
+    def _begun(
+        self, vqa: CodeVQA, asked: DemoRequest, pictures: Sequence[Picture], session: str, *, compared: bool = False
+    ) -> Iterator[list[Watch]]:
+        """Begins to answer, and beside it to answer without a program where the two are compared; ends it at last."""
+        visitor = self._visitors.get(session) or _Visitor(Memory(self.limits.memory_bytes))
+        self._visitors[session] = visitor
+        images, memory = list(pictures), visitor.memory
+        if asked.program is not None:
+            watches = [vqa.watch_run(images, asked.program, question=asked.question, memory=memory)]
+        else:
+            method: Method = "pnpvqa" if asked.method == "pnpvqa" else "codevqa"
+            watches = [vqa.watch(images, asked.question, method=method, shots=asked.shots, memory=memory)]
+        if compared:
+            watches.append(vqa.watch(images, asked.question, method="pnpvqa", memory=memory))
+        visitor.watches += watches
+        try:
+            yield watches
+        finally:
+            for watch in watches:
+                watch.cancel()
+                visitor.watches.remove(watch)
 
     async def _checked(self, asked: DemoRequest) -> tuple[DemoRequest, tuple[Picture, ...]]:
         """Returns what is asked, with the question in one line, and its pictures.
@@ -261,41 +234,39 @@ class DemoService:
         return replace(asked, question=question, shots=asked.shots or None), pictures
 
 
+async def _follow(live: LiveQuestion, watches: Sequence[Watch], seconds: float) -> AsyncGenerator[None, None]:
+    """Feeds a question with what it and the baseline beside it tell, and yields each time that something is new."""
+    changed, feeding, until = asyncio.Event(), asyncio.Lock(), time.monotonic() + seconds
+
+    async def pump(watch: Watch) -> None:
+        feed = live.feed if watch is watches[0] else live.feed_baseline
+        async for event in watch:
+            async with feeding:
+                # Heat maps take time to draw, and other visitors wait for this loop.
+                await asyncio.to_thread(feed, event)
+            changed.set()
+
+    pumps = asyncio.gather(*map(pump, watches))
+    pumps.add_done_callback(lambda _: changed.set())
+    try:
+        while not pumps.done():
+            async with asyncio.timeout(until - time.monotonic()):
+                await changed.wait()
+            changed.clear()
+            yield
+            await asyncio.sleep(PACE)
+        await pumps
+    except TimeoutError:
+        live.stopped(f"Stopped: that took more than {seconds:.0f} seconds.")
+    finally:
+        pumps.cancel()
+        with suppress(asyncio.CancelledError):
+            await pumps
+    if live.pending:
+        live.stopped("Stopped.")
+
+
 def _public(answer: Answer) -> Answer:
     """Returns the answer without the folders of this machine that models were loaded from."""
     names = {role: Path(name).name if Path(name).is_absolute() else name for role, name in answer.models.items()}
     return replace(answer, models=names)
-
-
-def _begin(
-    vqa: CodeVQA, asked: DemoRequest, pictures: tuple[Picture, ...], visitor: Visitor, compare: bool
-) -> list[Watch]:
-    """Begins to answer, and beside it to answer without a program where the two are compared."""
-    images, memory = list(pictures), visitor.memory
-    if asked.program is not None:
-        return [vqa.watch_run(images, asked.program, question=asked.question, memory=memory)]
-    method: Method = "pnpvqa" if asked.method == "pnpvqa" else "codevqa"
-    begun = [vqa.watch(images, asked.question, method=method, shots=asked.shots, memory=memory)]
-    return begun + ([vqa.watch(images, asked.question, method="pnpvqa", memory=memory)] if compare else [])
-
-
-def _known_without(visitor: Visitor, asked: DemoRequest, pictures: Sequence[Picture]) -> Answer | None:
-    """Returns what the question of a program that the visitor changed got without one."""
-    without = visitor.without if asked.program is not None else None
-    same = without is not None and without.question == asked.question
-    return without if same and visitor.pictures == tuple(one.key for one in pictures) else None
-
-
-def _ended() -> PageUpdate:
-    return PageUpdate(answer_box("Answer", note="none: stopped"), status=status_box("Stopped."))
-
-
-def _waiting(text: str) -> PageUpdate:
-    return PageUpdate(answer_box("Answer", note="waiting ..."), status=status_box(text, busy=True))
-
-
-def _failed(live: LiveQuestion | None, error: ErrorRecord) -> PageUpdate:
-    if live is not None:
-        live.failed(error)
-        return live.view
-    return PageUpdate.refusal(error.message)

@@ -11,10 +11,6 @@ from ..pages import styles
 __all__ = ["head", "theme"]
 
 STATIC = Path(__file__).resolve().parent / "static"
-SANS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica", "Arial", "sans-serif")
-MONO = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace")
-
-
 SAME = {
     "body_background_fill": "var(--cv-paper)",
     "body_text_color": "var(--cv-ink)",
@@ -34,8 +30,8 @@ def theme() -> gr.themes.Base:
     return gr.themes.Default(
         primary_hue=gr.themes.colors.blue,
         neutral_hue=gr.themes.colors.zinc,
-        font=[gr.themes.Font(name) for name in SANS],
-        font_mono=[gr.themes.Font(name) for name in MONO],
+        font=[gr.themes.Font("system-ui"), gr.themes.Font("sans-serif")],
+        font_mono=[gr.themes.Font("ui-monospace"), gr.themes.Font("monospace")],
     ).set(
         **both,
         block_radius="10px",

@@ -93,11 +93,11 @@ def test_no_file_of_the_server_comes_back_through_a_result(demo: str) -> None:
 
 def test_values_of_a_result_hold_no_others() -> None:
     from codevqa.core.trace import Call, ImageRef
-    from codevqa.demo.api import _call
+    from codevqa.demo.api import call_details
 
     file = {"path": "/etc/passwd", "meta": {"_type": "gradio.FileData"}}
     arguments = {"path": "Image1.jpg", "number": 2, "file": file, "img": ImageRef(2), "places": [(0.5, float("nan"))]}
-    told = _call(Call(1, "mine", arguments, file, 0.1))
+    told = call_details(Call(1, "mine", arguments, file, 0.1))
     values = {one["name"]: one["value"] for one in told["arguments"]}
     assert values["path"] == "Image1.jpg" and values["number"] == 2 and values["img"] == "image 2"
     assert all(isinstance(value, str | int) for value in [*values.values(), told["value"]])
@@ -121,22 +121,6 @@ def test_uploads_that_would_do_harm_in_a_browser_come_as_downloads(demo: str) ->
         reply = httpx.get(f"{demo}gradio_api/file={real}")
         assert reply.headers["content-disposition"].startswith("attachment")
         assert reply.headers["x-content-type-options"] == "nosniff"
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "told"),
-    [
-        ("broken.png", b"\x89PNG\r\n\x1a\nnot really", "broken.png is not a picture this can read"),
-        ("page.html", b"<script>alert(1)</script>", "page.html is not a picture this can read"),
-        ("cut.png", GARDEN.read_bytes()[:4000], "cut.png is damaged"),
-    ],
-)
-def test_a_broken_file_is_told_by_its_name(demo: str, name: str, content: bytes, told: str) -> None:
-    picture = {"path": upload(demo, name, content), "meta": {"_type": "gradio.FileData"}}
-    kind, data = raw(demo, "ask", question="Is it?", images=[picture])
-    assert kind == "error"
-    assert data["error"].startswith(told)
-    assert "/" not in data["error"]
 
 
 def test_a_bomb_is_not_decoded(demo: str) -> None:
@@ -164,7 +148,7 @@ def test_uploads_are_bounded(demo: str) -> None:
 
 def test_other_sites_and_other_names_are_refused(demo: str) -> None:
     join = f"{demo}gradio_api/call/run"
-    body = {"data": [PROGRAM, [], "", "mini"]}
+    body = {"data": [PROGRAM, [], ""]}
     assert httpx.post(join, json=body, headers={"origin": "https://evil.example"}).status_code == 403
     assert httpx.get(demo, headers={"host": "evil.example"}).status_code == 403
 
@@ -189,11 +173,13 @@ def test_events_of_the_page_hold_to_the_limits_too(demo: str) -> None:
     config = httpx.get(f"{demo}config").json()
     components = {one["id"]: one["props"].get("elem_id") for one in config["components"]}
     ask, *_ = (  # the button, and the examples
-        one for one in config["dependencies"] if one["inputs"] and components.get(one["inputs"][-1]) == "cv-shots"
+        one
+        for one in config["dependencies"]
+        if "cv-pictures" in map(components.get, one["inputs"]) and one["queue"] is not False and one["backend_fn"]
     )
     session = secrets.token_hex(6)
     pictures = [{"image": {"path": str(GARDEN), "meta": {"_type": "gradio.FileData"}}, "caption": None}]
-    data = [pictures, "Is there a cloud?", "mini", "", "codevqa", 0]
+    data = [pictures, "Is there a cloud?", ""]
     body = {"data": data, "fn_index": ask["id"], "session_hash": session}
     assert httpx.post(f"{demo}gradio_api/queue/join", json=body).status_code == 400
     data[0] = []
@@ -219,31 +205,14 @@ def test_odd_requests_end_in_no_error_of_the_server(demo: str) -> None:
     assert "session_not_found" in httpx.get(f"{demo}gradio_api/queue/data?session_hash=nobody").text
 
 
-def test_the_page_names_no_other_machine_in_what_it_loads(demo: str) -> None:
-    page = httpx.get(demo)
-    policy = page.headers["content-security-policy"]
-    assert "default-src 'self'" in policy and "http" not in policy and "*" not in policy
-    assert "fonts.googleapis" not in httpx.get(f"{demo}theme.css").text
-
-
 @pytest.mark.slow
-def test_strangers_are_kept_out_and_slow_uploads_cut() -> None:
-    with demo_server(login=("ada", "lovelace"), receive_seconds=3.0) as server:
+def test_strangers_are_kept_out() -> None:
+    with demo_server(auth="ada:lovelace") as server:
         server = server.rstrip("/")
-        place = httpx.URL(server)
         assert httpx.get(f"{server}/config").status_code == 401
         upload = {"files": ("x.png", GARDEN.read_bytes())}
         assert httpx.post(f"{server}/gradio_api/upload", files=upload).status_code == 401
-        assert httpx.post(f"{server}/login", data={"username": "ada", "password": "no"}).status_code == 400
         with pytest.raises(ValueError, match="Could not login"):
             Client(server, auth=("ada", "no"), verbose=False)
         client = Client(server, auth=("ada", "lovelace"), verbose=False)
         assert client.predict([handle_file(str(GARDEN))], "Is there a cloud?", api_name="/ask")
-        with socket.create_connection((place.host, place.port), timeout=20) as slow:
-            said = (
-                b"POST /gradio_api/upload HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99\r\n"
-                b"Content-Type: multipart/form-data; boundary=x\r\nCookie: %s\r\n\r\n--x"
-            )
-            slow.sendall(said % "; ".join(f"{key}={value}" for key, value in client.cookies.items()).encode())
-            answer = slow.recv(4096)
-        assert answer.startswith(b"HTTP/1.1 408"), answer

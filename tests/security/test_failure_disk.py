@@ -48,6 +48,6 @@ def test_uploads_fail_while_the_disk_is_full_and_pass_afterwards(tmp_path: Path)
         assert "Traceback" not in server.output
         path = upload(server.url).json()[0]
         picture = {"path": path, "meta": {"_type": "gradio.FileData"}}
-        body = {"data": ["answer = 'yes'", [picture], "", "mini"]}
+        body = {"data": ["answer = 'yes'", [picture], ""]}
         event = httpx.post(f"{server.url}gradio_api/call/run", json=body, timeout=60).json()["event_id"]
         assert '["yes"' in httpx.get(f"{server.url}gradio_api/call/run/{event}", timeout=60).text

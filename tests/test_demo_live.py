@@ -1,0 +1,131 @@
+"""How the demo shows one question while it is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from service_kit import answer, picture
+
+from codevqa.core.answer import Answer
+from codevqa.core.errors import ErrorRecord
+from codevqa.core.events import Answered, CallBegan, CallEnded, Event, Failed, Prepared, Rejected, Shown, Writing, Wrote
+from codevqa.core.trace import Call, Evidence, ImageRef, Program
+from codevqa.demo.live import LiveQuestion
+
+EVIL = "<img src=x onerror=alert(1)>"
+
+
+def call(index: int = 1, **fields: Any) -> Call:
+    return Call(index, "query", {"question": "What?"}, "blue", 0.01, 1, **fields)
+
+
+def question(**options: Any) -> LiveQuestion:
+    return LiveQuestion([picture()], **{"compared": True} | options)
+
+
+def feed(shown: LiveQuestion, *events: Event) -> Any:
+    for event in events:
+        shown.feed(event)
+    return shown.view
+
+
+def test_a_question_is_shown_step_by_step() -> None:
+    shown = question()
+    assert "working" in shown.view.baseline and " data-busy " in shown.view.status
+    view = feed(shown, Prepared((Shown("mini-001", "How many?", "answer = 2"),), "prompt"))
+    assert "1 worked example " in view.examples and "How many?" in view.examples and " open>" in view.examples
+    view = feed(shown, Writing("img = op"))
+    assert "img = op" in view.program
+    assert view.source is None
+    view = feed(shown, Wrote(Program("answer = query(img)")))
+    assert view.source == "answer = query(img)"
+    assert " open>" not in view.examples.split("</summary>")[0]
+    view = feed(shown, CallBegan(1, "query", {"question": "What?"}, 1))
+    assert 'data-state="running"' in view.running
+    view = feed(shown, CallEnded(call(1)))
+    assert view.running == ""
+    assert 'data-state="computed"' in view.calls and "cv-value" in view.program
+    before = view.calls
+    view = feed(shown, CallEnded(call(2, remembered=True)))
+    assert view.calls.startswith(before) and 'data-state="remembered"' in view.calls
+    view = feed(shown, Answered(answer("two", call(1), call(2, remembered=True))))
+    assert "two" in view.answer and "500 ms" in view.answer
+    assert "2 calls, 1 of them from memory" in view.status
+    assert " data-busy " in view.status, "the answer without a program is still to come"
+    shown.feed_baseline(Answered(answer("three", method="pnpvqa")))
+    assert "three" in shown.view.baseline and "data-busy" not in shown.view.status
+
+
+@pytest.mark.parametrize(
+    ("program", "without", "told"),
+    [
+        (answer("Two "), answer("two"), "Both agree"),
+        (answer("two"), answer("three"), "They differ"),
+        (answer("two", fallback=True), answer("two"), ""),
+        (answer("", error=ErrorRecord("ModelError", "it broke")), answer(""), ""),
+    ],
+)
+@pytest.mark.parametrize("first", [True, False])
+def test_whether_the_two_answers_agree_is_said_whichever_comes_first(
+    program: Answer, without: Answer, told: str, first: bool
+) -> None:
+    shown = question()
+    tellings: list[Callable[[], None]] = [
+        lambda: shown.feed(Answered(program)),
+        lambda: shown.feed_baseline(Answered(without)),
+    ]
+    for tell in tellings if first else tellings[::-1]:
+        tell()
+    assert [words for words in ("Both agree", "They differ") if words in shown.view.baseline] == [told] * bool(told)
+
+
+@pytest.mark.parametrize("end", ["stopped", "failed"])
+def test_what_ends_before_its_answer_ends_the_baseline_too(end: str) -> None:
+    shown = question()
+    shown.stopped("Stopped.") if end == "stopped" else shown.failed(ErrorRecord("ModelError", "it broke"))
+    assert "data-busy" not in shown.view.status and "none: stopped" in shown.view.baseline
+
+
+def test_what_users_and_models_say_is_escaped() -> None:
+    everything = ""
+    shown = question(question=EVIL)
+    for event in (
+        Prepared((Shown("id", EVIL, EVIL),), EVIL),
+        Wrote(Program(f"x = '{EVIL}'")),
+        CallBegan(1, EVIL, {EVIL: EVIL}, 1),
+        CallEnded(Call(1, EVIL, {"question": EVIL}, EVIL, 0.1, 1)),
+        Rejected(Program(EVIL), ErrorRecord("ProgramTypeError", EVIL, 1), "fallback"),
+        Answered(answer(EVIL)),
+    ):
+        view = feed(shown, event)
+        everything += "".join(str(piece) for piece in vars(view).values() if piece is not view.source)
+    shown.feed_baseline(Failed(ErrorRecord("ModelError", EVIL)))
+    everything += shown.view.baseline
+    assert "<img src=x" not in everything
+    assert everything.count("&lt;img src=x") >= 20
+
+
+def test_a_program_that_fails_has_its_line_marked() -> None:
+    shown = question(compared=False, source="a = 1\nb = c")
+    view = feed(shown, Wrote(Program("a = 1\nb = c")), Failed(ErrorRecord("ProgramTypeError", "line 2: no c", 2)))
+    assert "cv-failing" in view.program
+    assert 'role="alert"' in view.message and "line 2: no c" in view.message
+    assert view.source is None, "what the visitor wrote stays in the editor"
+
+
+def test_a_fallback_says_so() -> None:
+    rejected = Rejected(Program("b = c"), ErrorRecord("ProgramTypeError", "line 1: no c", 1), "fallback")
+    view = feed(question(), Wrote(Program("b = c")), rejected, Answered(answer("no", fallback=True)))
+    assert "cv-failing" in view.program
+    assert "answered without one" in view.message
+    assert "because the program failed" in view.answer
+
+
+def test_cards_past_the_limit_come_without_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("codevqa.demo.live.CARDS", 10)
+    evidence = (Evidence("pnpvqa", (ImageRef(1),), "What?", captions=(("a rare caption",),)),)
+    shown = question()
+    assert "a rare caption" in feed(shown, CallEnded(call(1, evidence=evidence))).calls
+    assert feed(shown, CallEnded(call(2, evidence=evidence))).calls.count("a rare caption") == 1
