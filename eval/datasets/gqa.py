@@ -38,16 +38,10 @@ from .loader import Loader, Picture, answer_text
 
 __all__ = ["GQA", "choices"]
 
+TIERS = ("testdev", "val", "train", "test", "challenge")
 KEPT = (
-    "imageId",
-    "fullAnswer",
-    "isBalanced",
-    "groups",
-    "entailed",
-    "equivalent",
-    "types",
-    "semantic",
-    "semanticStr",
+    *("imageId", "fullAnswer", "isBalanced", "groups", "entailed", "equivalent"),
+    *("types", "semantic", "semanticStr"),
 )
 """What metrics need of a record."""
 CHUNKS = 10
@@ -60,16 +54,11 @@ class GQA(Loader):
     name = "gqa"
     title = "GQA"
     splits = (
-        "testdev_balanced",
-        "testdev_all",
-        "val_balanced",
-        "val_all",
-        "train_balanced",
-        "train_all",
-        "test_balanced",
-        "test_all",
-        "challenge_balanced",
-        "challenge_all",
+        *(
+            f"{tier}_{part}"
+            for tier in ("testdev", "val", "train", "test", "challenge")
+            for part in ("balanced", "all")
+        ),
         "submission_all",
     )
     folders = ("gqa",)

@@ -40,8 +40,9 @@ def groups(row: Mapping[str, Any]) -> dict[str, str]:
     if program:
         last = str(program[-1]["operation"])
         found["steps"] = str(steps(program))
-        found["spatial"] = _yes(any(spatial(step) for step in program))
-        found["spatial_final"] = _yes(_ends_spatial(program))
+        relational = [one for one in map(_spatial, program) if one is not None]
+        found["spatial"] = _yes(any(relational))
+        found["spatial_final"] = _yes(relational[-1:] == [True])
         found["and"] = _yes(last == "and")
         found["or"] = _yes(last == "or")
     return found
@@ -53,28 +54,15 @@ def steps(program: Sequence[Mapping[str, Any]]) -> int:
     return sum(not any(part in text for part in NO_STEP) for text in texts)
 
 
-def relations(step: Mapping[str, Any]) -> frozenset[str]:
-    """The relations a step speaks of: of ``chair,to the left of|to the right of,s (12)`` the two in the middle."""
-    if step["operation"] not in RELATIONAL:
-        return frozenset()
-    parts = _OBJECTS.sub("", str(step["argument"])).rsplit(",", 2)
-    return frozenset(parts[1].split("|")) if len(parts) == 3 else frozenset()
-
-
-def positional(step: Mapping[str, Any]) -> bool:
-    """Whether a step filters by, verifies, chooses or asks for a position in the picture."""
-    operation = str(step["operation"])
-    return operation.endswith(POSITIONS) or (operation == "query" and step["argument"] in POSITIONS)
-
-
-def spatial(step: Mapping[str, Any]) -> bool:
-    """Whether a step is about left, right, above or below, or about a position."""
-    return bool(relations(step) & SIDES) or positional(step)
-
-
-def _ends_spatial(program: Sequence[Mapping[str, Any]]) -> bool:
-    relational = [step for step in program if step["operation"] in RELATIONAL or positional(step)]
-    return bool(relational) and spatial(relational[-1])
+def _spatial(step: Mapping[str, Any]) -> bool | None:
+    """Whether a step is about left, right, above or below, or a position; None where it is about no relation at all."""
+    operation, argument = str(step["operation"]), str(step["argument"])
+    if operation.endswith(POSITIONS) or (operation == "query" and argument in POSITIONS):
+        return True
+    if operation not in RELATIONAL:
+        return None
+    parts = _OBJECTS.sub("", argument).rsplit(",", 2)  # chair,to the left of|to the right of,s (12)
+    return len(parts) == 3 and not SIDES.isdisjoint(parts[1].split("|"))
 
 
 def _yes(holds: bool) -> str:

@@ -41,14 +41,8 @@ class NLVR2(Loader):
     name = "nlvr2"
     title = "NLVR2"
     splits = (
-        "test1",
-        "dev",
-        "test2",
-        "train",
-        "balanced_dev",
-        "balanced_test1",
-        "unbalanced_dev",
-        "unbalanced_test1",
+        *("test1", "dev", "test2", "train"),
+        *(f"{half}_{split}" for half in ("balanced", "unbalanced") for split in ("dev", "test1")),
     )
     folders = ("nlvr2",)
     files = (
