@@ -24,8 +24,8 @@ from codevqa.miniworld.sampling import sample_question
 from codevqa.miniworld.world import sample_scene
 
 
-def thing(name: str, box: tuple[int, int, int, int], *attributes: str, **relations: str) -> dict[str, Any]:
-    related = [{"name": name.replace("_", " "), "object": other} for name, other in relations.items()]
+def thing(name: str, box: tuple[int, int, int, int], *attributes: str) -> dict[str, Any]:
+    related = [{"name": "near", "object": "1"}]
     return {"name": name, **dict(zip("xywh", box, strict=True)), "attributes": attributes, "relations": related}
 
 
@@ -33,8 +33,8 @@ STREET: dict[str, Any] = {
     "width": 480,
     "height": 240,
     "objects": {
-        "1": thing("car", (0, 120, 120, 60), "red", "parked", to_the_left_of="2"),
-        "2": thing("man", (300, 60, 60, 180), "tall", to_the_right_of="1", wearing="3"),
+        "1": thing("car", (0, 120, 120, 60), "red", "parked"),
+        "2": thing("man", (300, 60, 60, 180), "tall"),
         "3": thing("suit", (300, 100, 60, 100), "grey", "black"),
         "4": thing("window", (0, 0, 40, 40), "large"),
         "5": thing("window", (60, 0, 40, 40), "small"),
@@ -83,10 +83,6 @@ def call(name: str, value: Any, **arguments: Any) -> dict[str, Any]:
         ("Is the car red?", "yes", "no"),
         ("Is the car blue?", "no", "yes"),
         ("Is the car parked?", "yes", "no"),
-        ("Is the car red or blue?", "red", "blue"),
-        ("Is the car to the left of the man?", "yes", "no"),
-        ("Is the car to the right of the man?", "no", "yes"),
-        ("Is the man wearing a suit?", "yes", "no"),
     ],
 )
 def test_what_a_graph_tells(question: str, truth: str, wrong: str) -> None:
@@ -107,11 +103,11 @@ def test_what_a_graph_tells(question: str, truth: str, wrong: str) -> None:
         "What color is the clothing?",  # which one?
         "Is the man tired?",
         "Is the car wooden?",
-        "Is the man holding a suit?",  # another relation
         "How many windows are there?",
         "What is the red object?",
         "What is the man doing?",
-        "Is the car near the man?",
+        "Is the car red or blue?",  # choices and relations are not read
+        "Is the car to the left of the man?",
         "",
     ],
 )

@@ -95,14 +95,11 @@ class ObjectPhrase:
 class SceneObject:
     """One annotated object."""
 
-    id: str
     name: str
     """In the singular."""
     box: tuple[float, float, float, float]
     """Left, top, right, bottom in pixels."""
     attributes: frozenset[str] = frozenset()
-    relations: frozenset[tuple[str, str]] = frozenset()
-    """Name of the relation and id of the other object."""
 
     def shows(self, attribute: str, *, complete: bool) -> bool | None:
         """Whether it has an attribute; None where the annotation does not tell."""
@@ -127,7 +124,6 @@ class SceneGraphs(dict[str, SceneGraph]):
         super().__init__()
         self.names: set[str] = set()
         self.attributes: set[str] = set()
-        self.relations: set[str] = set()
 
     def add(self, key: str, record: Mapping[str, Any], *, keep: bool = True) -> None:
         """Reads one record; one that is not kept still adds to the vocabulary.
@@ -136,7 +132,7 @@ class SceneGraphs(dict[str, SceneGraph]):
             InputError: it is not a scene graph.
         """
         try:
-            objects = [_object(str(name), one) for name, one in record["objects"].items()]
+            objects = [_object(one) for one in record["objects"].values()]
             graph = SceneGraph(int(record["width"]), int(record["height"]), objects)
             if graph.width < 1 or graph.height < 1:
                 raise ValueError("a size")
@@ -145,7 +141,6 @@ class SceneGraphs(dict[str, SceneGraph]):
         for one in objects:
             self.names.add(one.name)
             self.attributes |= one.attributes
-            self.relations |= {name for name, _ in one.relations}
         if keep:
             self[key] = graph
 
@@ -164,14 +159,12 @@ class SceneGraphs(dict[str, SceneGraph]):
         return attribute in self.attributes or bool(family(attribute))
 
 
-def _object(key: str, record: Mapping[str, Any]) -> SceneObject:
+def _object(record: Mapping[str, Any]) -> SceneObject:
     left, top = float(record["x"]), float(record["y"])
     return SceneObject(
-        key,
         singular(str(record["name"]).lower()),
         (left, top, left + float(record["w"]), top + float(record["h"])),
         frozenset(canonical(str(one).lower()) for one in record.get("attributes", ())),
-        frozenset((str(one["name"]).lower(), str(one["object"])) for one in record.get("relations", ())),
     )
 
 

@@ -1,8 +1,8 @@
 """What a scene graph says is true of an elementary question, a phrase or a set of pictures.
 
-Judged: whether something is there; its color or size; whether it has an attribute, or which of two; how many there are;
-what the red object is; whether two things stand in a relation; where something is; which picture shows it. The truth
-is told before the value is looked at, so that what can be judged never depends on what was answered.
+Judged: whether something is there; its color or size; whether it has an attribute; how many there are; what the red
+object is; where something is; which picture shows it. The truth is told before the value is looked at, so that what can
+be judged never depends on what was answered.
 
 In graphs made by people, what is not listed may still be there, and is unknown. ``complete`` says that the graphs list
 everything; then they also tell absence and number.
@@ -11,7 +11,7 @@ everything; then they also tell absence and number.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,12 +32,6 @@ __all__ = ["SceneJudge", "Truth"]
 
 GRID = 24
 """Positions count in patches of a 24x24 grid, y upwards."""
-_OPPOSITES = {
-    "to the left of": "to the right of",
-    "to the right of": "to the left of",
-    "above": "below",
-    "below": "above",
-}
 
 
 @dataclass(frozen=True)
@@ -99,18 +93,21 @@ class SceneJudge:
         return _yes_no(self.shows(what))
 
     def _attribute(self, kind: str, what: str) -> Truth | None:
-        return self._shared(what, FAMILIES["color" if kind == "color" else "size"])
+        options = FAMILIES["color" if kind == "color" else "size"]
+        shown = {one.attributes & options for one in self._named(what)}
+        if len(shown) != 1 or not (accepted := shown.pop()):
+            return None  # they differ, or have none
+
+        def holds(value: Any) -> bool:
+            said = _said(value, options.__contains__)
+            return bool(said) and accepted.issuperset(said)
+
+        return Truth(" or ".join(sorted(accepted)), holds)
 
     def _verify(self, rest: str) -> Truth | None:
         what, _, attribute = rest.rpartition(" ")
         shown = {one.shows(canonical(attribute), complete=self.complete) for one in self._named(what)}
         return _yes_no(shown.pop()) if len(shown) == 1 and self.words.knows(canonical(attribute)) else None
-
-    def _choose(self, rest: str, other: str) -> Truth | None:
-        what, _, first = rest.rpartition(" ")
-        options = {canonical(first), canonical(other.split()[-1])}
-        found = self._shared(what, options) if all(map(self.words.knows, options)) else None
-        return None if found is None or found.text not in options else found  # it may be both
 
     def _name(self, what: str) -> Truth | None:
         phrase = self.words.parse(what)
@@ -126,19 +123,6 @@ class SceneJudge:
         fitting = [fits for _, fits in self._called(phrase)]
         count = str(fitting.count(True))
         return None if None in fitting else Truth(count, lambda value: _said(value, str.isdecimal) == [count])
-
-    def _relation(self, what: str) -> Truth | None:
-        for relation in sorted(self.words.relations, key=len, reverse=True):
-            one, between, other = what.partition(f" {relation} ")
-            firsts, seconds = self._named(one), self._named(other)
-            if between and firsts and seconds:
-                ids = {second.id for second in seconds}
-                related = {name for first in firsts for name, target in first.relations if target in ids}
-                if relation in related:
-                    return _yes_no(True)
-                single = len(firsts) == len(seconds) == 1
-                return _yes_no(False) if single and (self.complete or _OPPOSITES.get(relation) in related) else None
-        return None
 
     # -- small parts --------------------------------------------------------------------------------------------------
 
@@ -157,18 +141,6 @@ class SceneJudge:
         called = [] if phrase is None or self._vague(phrase) else self._called(phrase)
         return [] if None in [fits for _, fits in called] else [one for one, fits in called if fits]
 
-    def _shared(self, what: str, options: Collection[str]) -> Truth | None:
-        """Which of the options all that the phrase describes have; None where they differ, or have none."""
-        shown = {one.attributes & frozenset(options) for one in self._named(what)}
-        if len(shown) != 1 or not (accepted := shown.pop()):
-            return None
-
-        def holds(value: Any) -> bool:
-            said = _said(value, options.__contains__)
-            return bool(said) and accepted.issuperset(said)
-
-        return Truth(" or ".join(sorted(accepted)), holds)
-
     def _vague(self, phrase: ObjectPhrase) -> bool:
         """Whether more may be meant than the graph calls by the noun."""
         return not self.complete and phrase.noun in GENERIC | BROAD
@@ -185,9 +157,7 @@ _QUESTIONS: tuple[tuple[str, Callable[..., Truth | None]], ...] = (
     (r"(?:what|which) (?P<kind>color|size) (?:is|are|do|does) (?P<what>the .+?)(?: have)?", SceneJudge._attribute),
     (r"what(?: is|'s) the (?P<kind>color|size) of (?P<what>the .+)", SceneJudge._attribute),
     (r"how (?P<kind>big|large) (?:is|are) (?P<what>the .+)", SceneJudge._attribute),
-    (r"(?:is|are) (?P<rest>the .+) or (?P<other>.+)", SceneJudge._choose),
     (r"(?:is|are) (?P<rest>the .+)", SceneJudge._verify),
-    (r"(?:is|are) (?P<what>the .+)", SceneJudge._relation),
     (r"what is (?P<what>the .+)", SceneJudge._name),
     (rf"how many (?P<what>.+?) (?:are(?: there)?|(?:do|can) you see|does {_PICTURE} show)", SceneJudge._number),
 )
