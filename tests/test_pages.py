@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -187,7 +188,7 @@ def test_a_call_that_had_begun_ahead_says_so_where_it_was_computed() -> None:
         Read(call_html(call, PICTURES)).one(cls="cv-facts").text
         for call in (asked(3, ahead=True), asked(3), asked(3, ahead=True, remembered=True))
     ]
-    assert "begun ahead" in said[0] and "waited 250 ms" in said[0] and "ahead" not in "".join(said[1:])
+    assert "begun ahead" in said[0] and "waited 250 ms" in said[0] and not re.search("ahead|waited", "".join(said[1:]))
     calls = tuple(asked(n, ahead=n > 1, remembered=n > 3) for n in range(1, 6))
     facts = Read(trace_page(answer(trace=Trace(calls)), PICTURES)).one(cls="cv-facts-row").text
     assert "5, 2 from memory, 2 begun ahead" in facts

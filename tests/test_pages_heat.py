@@ -41,6 +41,11 @@ def test_a_map_without_relevance_leaves_the_picture_alone(flat: tuple[tuple[floa
     assert relevance_grid(flat) is None and peak_place(flat) == ""
 
 
+def test_what_is_no_number_counts_as_irrelevant() -> None:
+    grid = relevance_grid(((float("nan"), 1.0), (float("inf"), -3.0)))
+    assert grid is not None and grid.tolist() == [[0.0, 1.0], [0.0, 0.0]]
+
+
 @pytest.mark.parametrize(("size", "grid"), [((100, 100), 16), ((200, 80), 24)])
 def test_the_mark_of_a_position_sits_where_the_program_was_told(size: tuple[int, int], grid: int) -> None:
     relevance = np.zeros((grid, grid), dtype=np.float32)
