@@ -46,6 +46,8 @@ PLACING = 300.0
 """Seconds Ray may take to find room for an actor."""
 CLOSING = 5.0
 """Seconds actors may take to end by themselves."""
+TRIES = 3
+"""How often a Ray of our own is started: on a busy machine its node takes longer than it waits for it."""
 LEAST_CPUS = 8
 """CPUs a Ray of our own counts at least: with two it starves its own helpers."""
 OBJECTS = 256 << 20
@@ -306,15 +308,18 @@ def connect(address: str | None) -> tuple[Any, bool]:
     if address is None:
         what, cpus = "Ray does not start here", max(LEAST_CPUS, os.cpu_count() or 1)
         options |= {"num_cpus": cpus, "include_dashboard": False, "object_store_memory": OBJECTS}
-    try:
-        if address not in (None, "auto"):  # Ray itself waits long, and may end the process
-            host, _, port = address.rpartition(":")
-            socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
-        ray.init(**options)
-    except Exception as error:  # noqa: BLE001 - for a node that is slow to start Ray raises just that
-        ray.shutdown()
-        hint = "Its own words are in /tmp/ray." if address is None else "Give HOST:PORT of its head, or auto."
-        raise SetupError(f"{what}: {_one_line(error)}.", hint=hint) from None
+    for tries_left in reversed(range(TRIES if address is None else 1)):
+        try:
+            if address not in (None, "auto"):  # Ray itself waits long, and may end the process
+                host, _, port = address.rpartition(":")
+                socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+            ray.init(**options)
+            break
+        except Exception as error:  # noqa: BLE001 - for a node that is slow to start Ray raises just that
+            ray.shutdown()
+            if not tries_left:
+                hint = "Its own words are in /tmp/ray." if address is None else "Give HOST:PORT of its head, or auto."
+                raise SetupError(f"{what}: {_one_line(error)}.", hint=hint) from None
     return ray, True
 
 

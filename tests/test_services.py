@@ -189,18 +189,6 @@ def test_the_memory_is_bounded_and_may_be_off() -> None:
     assert requests == 60 and 5 <= kept <= 12
 
 
-def test_memory_forgets_what_was_used_least_recently() -> None:
-    memory = Memory(3)
-    for key in "abc":
-        memory.put(key, key.upper(), 1)
-    assert memory.get("a") == ("A",)
-    memory.put("d", None, 1)
-    assert [memory.get(key) for key in "abcd"] == [("A",), None, ("C",), (None,)]
-    memory.put("big", 1, 4)
-    memory.put("a", "again", 2)
-    assert memory.get("big") is None and memory.get("a") == ("again",) and memory.size == 3
-
-
 def test_a_failure_reaches_all_who_wait_and_is_not_remembered() -> None:
     reader = Held(fails=1)
     reader.let_go.set()
