@@ -256,7 +256,7 @@ def test_an_address_where_no_cluster_is() -> None:
 )
 def test_options_that_cannot_be_are_one_line(tmp_path: Path, words: list[str], said: str, codevqa: CommandLine) -> None:
     data = tmp_path / "data"
-    assert codevqa("mini-data", data, "--images", 2, "--splits", "val").returncode == 0
+    assert codevqa("mini-data", data, "--images", 4, "--splits", "val").returncode == 0
     done = codevqa(
         "eval", "gqa", "--data", data, "--split", "val_balanced", "--out", tmp_path / "run", *words, "--quiet"
     )
