@@ -272,7 +272,7 @@ def test_a_run_may_grow_and_its_pace_may_change() -> None:
         machine="another",
     )
     assert INFO.differences(asked) == []
-    unknown = dataclasses.replace(INFO, version="", packages={}, parts={})
+    unknown = dataclasses.replace(INFO, version="", packages={}, parts={}, settings={**INFO.settings, "gone": 1})
     assert unknown.differences(INFO) == INFO.differences(unknown) == []
     grown = INFO.grown(asked)
     assert (grown.limit, grown.seeds, grown.methods) == (None, (0, 1, 2), ("codevqa", "pnpvqa"))

@@ -461,6 +461,12 @@ def test_no_key_or_password_gets_into_the_record(
     assert key.encode() not in stored and b"hunter2" not in stored
 
 
+def test_settings_that_there_are_no_more_do_not_hinder_a_replay(store: CallStore, tmp_path: Path) -> None:
+    old = {**dataclasses.asdict(SETTINGS), "gone": 1}
+    store.set_about("engine", {"preset": "mini", "prompts": None, "settings": old})
+    assert recorded_settings(tmp_path) == SETTINGS
+
+
 def test_files_that_cannot_be_used_are_told_from_one_another(tmp_path: Path) -> None:
     path = tmp_path / "calls.sqlite"
     with pytest.raises(InputError, match=f"{tmp_path} holds no recorded calls"):

@@ -197,12 +197,17 @@ def _about_engine(store: CallStore) -> dict[str, Any]:
 
 def _settings(store: CallStore) -> Settings:
     try:
-        data = dict(_about_engine(store)["settings"])
+        data = _about_engine(store)["settings"]
         nested = {"writer": WriterSettings, "query": QuerySettings, "limits": Limits}
-        parts = {name: kind(**data[name]) for name, kind in nested.items()}
-        return Settings(**{**data, **parts})
+        parts = {name: kind(**_known(kind, data[name])) for name, kind in nested.items()}
+        return Settings(**{**_known(Settings, data), **parts})
     except DAMAGE as error:
         raise InputError(f"The settings in {store.path} are of another version: {error}.") from None
+
+
+def _known(kind: type[Any], data: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the settings that there still are: an older version may have had others."""
+    return {one.name: data[one.name] for one in dataclasses.fields(kind) if one.name in data}
 
 
 def _portable(name: str) -> str:

@@ -111,7 +111,7 @@ class RunInfo:
         """
         pairs = [(name, getattr(self, name), getattr(asked, name)) for name in DECIDING]
         flat, theirs = _flat(self.settings), _flat(asked.settings)
-        names = [name for name in {**flat, **theirs} if name not in PACE | NAMED]
+        names = [name for name in flat if name in theirs and name not in PACE | NAMED]
         pairs += [(f"settings.{name}", flat.get(name), theirs.get(name)) for name in names]
         known, now = _made(self), _made(asked)
         pairs += [(name, known[name], now[name]) for name in known if name in now]
