@@ -11,14 +11,16 @@ import hashlib
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image as PILImage
-from transformers import BlipConfig, BlipForConditionalGeneration, BlipForImageTextRetrieval
+from reference import Network
+from transformers import BertTokenizer, BlipConfig, BlipForConditionalGeneration, BlipForImageTextRetrieval
+from transformers.models.blip.image_processing_pil_blip import BlipImageProcessorPil
 
 from codevqa import CodeVQA, Models, Settings, Writer, WriterSettings
 from codevqa.core.images import Picture, load_picture
@@ -48,8 +50,8 @@ TEXT: dict[str, dict[str, int]] = {
 EXAMPLES = load_prompts("gqa").examples
 
 
-def networks(size: str, device: str, seed: int = 0) -> tuple[Checkpoint, Checkpoint]:
-    """Returns a matcher's and a captioner's network of a size, in float32, as loading a checkpoint would.
+def networks(size: str, device: str, seed: int = 0) -> tuple[Network, Network]:
+    """Returns a matcher's and a captioner's network of a size, in float32, as transformers loads them.
 
     Args:
         size: ``large`` is BLIP's; ``tiny`` is for trying a benchmark out.
@@ -59,32 +61,40 @@ def networks(size: str, device: str, seed: int = 0) -> tuple[Checkpoint, Checkpo
     torch.manual_seed(seed)
     place = torch.device(device)
     text: dict[str, Any] = {**TEXT[size], "initializer_range": 0.06}
-    words = sorted(
-        {word for one in EXAMPLES for word in re.findall(r"[a-z]+", f"{one.question} {one.program}".lower())}
-    )
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "picture", "of", "?", *words]
-    pieces = list(dict.fromkeys(pieces))
-    # A whole vocabulary, so that every token that random weights choose is a word and captions differ.
-    pieces += [f"word{number}" for number in range(PIECES - len(pieces))]
     made = []
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "vocab.txt").write_text("\n".join(pieces) + "\n")
-        for architecture in (BlipForImageTextRetrieval, BlipForConditionalGeneration):
-            config = BlipConfig(vision_config=VISION[size], text_config=text)
-            with place:
-                model = architecture(config).eval().requires_grad_(False)
-            side = int(config.vision_config.image_size)
-            tokenizer, pictures = WordPieces(Path(folder)), PictureSettings(side)
-            model.to(place)
-            about = (place, torch.float32, side // int(config.vision_config.patch_size), PIECES, PIECES + 1)
-            made.append(Checkpoint(f"random {size}", model, tokenizer, pictures, *about))
+    with vocabulary() as folder:
+        tokenizer = BertTokenizer(vocab=str(folder / "vocab.txt"))
+    for architecture in (BlipForImageTextRetrieval, BlipForConditionalGeneration):
+        config = BlipConfig(vision_config=VISION[size], text_config=text)
+        with place:
+            model = architecture(config).eval().requires_grad_(False)
+        side, patch = int(config.vision_config.image_size), int(config.vision_config.patch_size)
+        processor = BlipImageProcessorPil(size={"height": side, "width": side})
+        made.append(Network(model.to(place), tokenizer, processor, side // patch, PIECES, PIECES + 1, place))
     return made[0], made[1]
 
 
-def served(checkpoint: Checkpoint) -> Checkpoint:
+@contextmanager
+def vocabulary() -> Iterator[Path]:
+    """Lends a folder with a whole vocabulary, so that every token that random weights choose is a word."""
+    words = sorted(
+        {word for one in EXAMPLES for word in re.findall(r"[a-z]+", f"{one.question} {one.program}".lower())}
+    )
+    pieces = list(dict.fromkeys(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "picture", "of", "?", *words]))
+    pieces += [f"word{number}" for number in range(PIECES - len(pieces))]
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "vocab.txt").write_text("\n".join(pieces) + "\n")
+        yield Path(folder)
+
+
+def served(network: Network) -> Checkpoint:
     """Returns a copy as the library serves it: bfloat16 on a GPU, float32 elsewhere."""
-    dtype = torch.bfloat16 if checkpoint.device.type == "cuda" else torch.float32
-    return replace(checkpoint, model=copy.deepcopy(checkpoint.model).to(dtype), dtype=dtype)
+    dtype = torch.bfloat16 if network.device.type == "cuda" else torch.float32
+    with vocabulary() as folder:
+        tokenizer = WordPieces(folder)
+    pictures = PictureSettings(int(network.model.config.vision_config.image_size))
+    about = (network.device, dtype, network.grid, network.dec_id, network.enc_id)
+    return Checkpoint("random", copy.deepcopy(network.model).to(dtype), tokenizer, pictures, *about)
 
 
 def fresh_pictures(count: int, seed: int, width: int = 500, height: int = 375) -> list[Picture]:
