@@ -244,21 +244,6 @@ def test_a_mistake_of_ours_is_not_told_as_the_server_s(serve: Serve) -> None:
         OpenAILM("m", base_url=server.url).generate([GenerationRequest("Say", 5, on_text=broken)])
 
 
-@pytest.mark.timing
-def test_slow_server(serve: Serve) -> None:
-    def answer(path: str, body: dict[str, Any], n: int) -> Reply:
-        time.sleep(4)
-        return completion("late")
-
-    server = serve(answer)
-    start = time.monotonic()
-    error = refusal(OpenAILM("m", base_url=server.url, timeout=0.3))
-    assert time.monotonic() - start < 3
-    assert "did not answer within 0.3 s" in str(error)
-    assert error.retryable
-    assert len(server.seen) == 1
-
-
 def test_nothing_listens() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -349,59 +334,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_tiny_lm(tmp_path_factory.mktemp("served") / "lm")
 
 
-@pytest.fixture(scope="module")
-def local(folder: Path) -> TransformersLM:
-    return TransformersLM.from_pretrained(folder, device="cpu")
-
-
 PROMPTS = ["What color is the car?", "yes", "box_x, box_y = get_pos(img,", "Context: a dog on a sofa."]
 
 
 @pytest.mark.slow
-def test_served_completions_equal_the_local_model(folder: Path, served: str, local: TransformersLM) -> None:
-    lm = OpenAILM(str(folder), base_url=served)
-    requests = [GenerationRequest(f"{prompt}{i}", 12) for i in range(2) for prompt in PROMPTS]
-    ours = local.generate(requests)
-    theirs = lm.generate(requests)
-    assert [c.text for c in theirs] == [c.text for c in ours]
-    assert len({c.text for c in ours}) > 4
-    assert [(c.prompt_tokens, c.completion_tokens) for c in theirs] == [
-        (c.prompt_tokens, c.completion_tokens) for c in ours
-    ]
-
-
-@pytest.mark.slow
-def test_served_stop_strings(folder: Path, served: str, local: TransformersLM) -> None:
-    lm = OpenAILM(str(folder), base_url=served)
+def test_a_real_server_says_what_the_local_model_says(folder: Path, served: str) -> None:
+    local = TransformersLM.from_pretrained(folder, device="cpu")
+    completing, chatting = (OpenAILM(str(folder), base_url=served, form=form) for form in ("auto", "chat"))
     free = local.generate([GenerationRequest(prompt, 24) for prompt in PROMPTS])
-    requests = [GenerationRequest(prompt, 24, stop=(c.text[5:9],)) for prompt, c in zip(PROMPTS, free, strict=True)]
-    assert [c.text for c in lm.generate(requests)] == [c.text for c in local.generate(requests)]
-
-
-@pytest.mark.slow
-def test_served_chat_equals_the_local_model(folder: Path, served: str, local: TransformersLM) -> None:
+    stopped = [GenerationRequest(prompt, 24, stop=(c.text[5:9],)) for prompt, c in zip(PROMPTS, free, strict=True)]
+    requests = [GenerationRequest(prompt, 12) for prompt in PROMPTS]
+    assert completing.generate(requests) == local.generate(requests)
+    assert [c.text for c in completing.generate(stopped)] == [c.text for c in local.generate(stopped)]
     turns = (Message("system", "Be short."), Message("user", "What color?"))
-    chat = OpenAILM(str(folder), base_url=served, form="chat")
-    requests = [GenerationRequest(turns, 16), GenerationRequest((Message("user", "yes"),), 16)]
-    assert [c.text for c in chat.generate(requests)] == [c.text for c in local.generate(requests)]
+    chats = [GenerationRequest(turns, 16), GenerationRequest((Message("user", "yes"),), 16)]
+    ours = [c.text for c in local.generate(chats)]
+    assert [c.text for c in chatting.generate(chats)] == ours
     # A text prompt in the chat form is one user message.
-    assert chat.generate([GenerationRequest("yes", 16)])[0].text == local.generate(requests)[1].text
-
-
-@pytest.mark.slow
-def test_served_unknown_model_is_refused_quickly(served: str) -> None:
-    start = time.monotonic()
-    error = refusal(OpenAILM("/no/such/model", base_url=served, max_retries=1))
-    assert time.monotonic() - start < 20
-    assert "/no/such/model" in str(error)
-
-
-@pytest.mark.slow
-def test_served_mini_language_model(served: str) -> None:
-    folder = Path(__file__).resolve().parents[1] / "codevqa" / "mini" / "weights" / "lm"
-    if not folder.is_dir():
-        pytest.skip(f"{folder} is not there")
-    requests = [GenerationRequest("# Image 1: Is there a ball?\n", 24), GenerationRequest("Q: What is it?\nA:", 8)]
-    ours = TransformersLM.from_pretrained(folder, device="cpu").generate(requests)
-    theirs = OpenAILM(str(folder), base_url=served).generate(requests)
-    assert [c.text for c in theirs] == [c.text for c in ours]
+    assert chatting.generate([GenerationRequest("yes", 16)])[0].text == ours[1]
+    assert "/no/such/model" in str(refusal(OpenAILM("/no/such/model", base_url=served, max_retries=1)))

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from ..seeded_numbers import seeded_numbers
-
 _GREEDY = -1.0
 _TIES = 78
 """Candidates beyond the top k that are looked at because they may tie with the last of them."""
@@ -52,8 +50,9 @@ class CaptionRules:
 def numbers_of(seeds: Sequence[int | None], steps: int) -> torch.Tensor:
     """Returns the numbers in [0, 1) of each row, float64, (rows, steps); -1 in rows without a seed: they are greedy."""
     numbers = np.full((len(seeds), steps), _GREEDY)
-    rows = [row for row, seed in enumerate(seeds) if seed is not None]
-    numbers[rows] = seeded_numbers([seed for seed in seeds if seed is not None], steps)
+    for row, seed in enumerate(seeds):
+        if seed is not None:
+            numbers[row] = np.random.Generator(np.random.PCG64(seed % 2**64)).random(steps)
     return torch.from_numpy(numbers)
 
 
