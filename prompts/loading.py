@@ -4,42 +4,23 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import TypeVar
 
 from ..core.errors import InputError, UnknownNameError
 from ..core.given_files import parse_json, read_text
-from ..core.trace import Form
-from ..core.wording import Wording
 from .prompt_set import Example, KnowledgeExample, PromptSet, ReadingExample
-from .records import Record, read_records
+from .records import read_object, read_records
 from .release_layout import load_pool
 
 __all__ = ["available", "load"]
 
 API = "{api}"
 """Where the preamble lists the primitives."""
-_HEAD_KEYS = frozenset(
-    [
-        "name",
-        "form",
-        "shots",
-        "captions",
-        "caption_draws",
-        "caption_tokens",
-        "reading_shots",
-        "primitives",
-        "image_labels",
-        "wording",
-        "reading_wording",
-        "licence",
-        "about",
-    ]
-)
-_EXAMPLE_KEYS = frozenset(("id", "question", "program", "form"))
-_READING_KEYS = frozenset(("id", "question", "captions", "answer"))
-_KNOWLEDGE_KEYS = frozenset(("id", "question", "answer"))
+_Kind = TypeVar("_Kind")
 
 
 def available() -> list[str]:
@@ -80,47 +61,22 @@ def _load_pool(programs: Path) -> PromptSet:
 
 def _load_folder(folder: Traversable, shown: str) -> PromptSet:
     file = f"{shown}/prompt.json"
-    head = Record(parse_json(read_text(folder / "prompt.json", file), file), file)
-    head.only(_HEAD_KEYS)
-    form = head.choice("form", Form)
-    primitives = head.strings("primitives")
+    base = read_object(PromptSet, parse_json(read_text(folder / "prompt.json", file), file), file)
     preamble = read_text(folder / "preamble.txt", f"{shown}/preamble.txt")
-    named = set(primitives).intersection(re.findall(r"\w+", preamble))
+    named = set(base.primitives).intersection(re.findall(r"\w+", preamble))
     if preamble.count(API) != 1 and (API in preamble or not named):
         raise InputError(
             f"{shown}/preamble.txt: {API} must stand in it once, found {preamble.count(API)} times.",
             hint="Only a preamble that names primitives itself has none.",
         )
-    examples = tuple(
-        Example(record.id(), record.text("question"), record.text("program"), record.choice("form", Form, form))
-        for record in read_records(folder / "examples.jsonl", f"{shown}/examples.jsonl", _EXAMPLE_KEYS)
-    )
-    reading = tuple(
-        ReadingExample(record.id(), record.text("question"), record.captions(), record.text("answer"))
-        for record in read_records(folder / "reading.jsonl", f"{shown}/reading.jsonl", _READING_KEYS)
-    )
-    known = folder / "knowledge.jsonl"
-    knowledge = tuple(
-        KnowledgeExample(record.id(), record.text("question"), record.text("answer"))
-        for record in (read_records(known, f"{shown}/knowledge.jsonl", _KNOWLEDGE_KEYS) if known.is_file() else ())
-    )
-    labels = head.strings("image_labels") if head.data.get("image_labels") is not None else None
-    return PromptSet(
-        name=head.text("name"),
-        form=form,
-        shots=head.count("shots"),
-        captions=head.count("captions"),
-        caption_draws=head.count("caption_draws"),
-        reading_shots=head.count("reading_shots"),
-        primitives=primitives,
-        image_labels=labels,
+
+    def read(kind: type[_Kind], name: str, **usual: str) -> tuple[_Kind, ...]:
+        return read_records(kind, folder / name, f"{shown}/{name}", strict=True, **usual)
+
+    return replace(
+        base,
         preamble=preamble,
-        examples=examples,
-        reading=reading,
-        wording=head.choice("wording", Wording, "plain"),
-        reading_wording=head.choice("reading_wording", Wording, "plain"),
-        licence=head.text("licence"),
-        about=head.text("about"),
-        knowledge=knowledge,
-        caption_tokens=head.span("caption_tokens") if head.data.get("caption_tokens") is not None else None,
+        examples=read(Example, "examples.jsonl", form=base.form),
+        reading=read(ReadingExample, "reading.jsonl"),
+        knowledge=read(KnowledgeExample, "knowledge.jsonl") if (folder / "knowledge.jsonl").is_file() else (),
     )

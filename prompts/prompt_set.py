@@ -6,20 +6,33 @@ import dataclasses
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import Annotated, TypeAlias
+
+from pydantic import AfterValidator, Field
 
 from ..core.trace import Form
 from ..core.wording import Wording
 
 __all__ = ["Example", "KnowledgeExample", "PromptSet", "ReadingExample"]
 
+_Text: TypeAlias = Annotated[str, Field(pattern=r"\S")]
+_Texts: TypeAlias = Annotated[tuple[_Text, ...], Field(min_length=1)]
+_Count: TypeAlias = Annotated[int, Field(ge=0)]
+
+
+def _rising(span: tuple[int, int]) -> tuple[int, int]:
+    if not 0 <= span[0] <= span[1]:
+        raise ValueError("must be two whole numbers, the smaller first")
+    return span
+
 
 @dataclass(frozen=True)
 class Example:
     """One annotated program."""
 
-    id: str
-    question: str
-    program: str
+    id: _Text
+    question: _Text
+    program: _Text
     """Source after the line that opens ``img`` or ``images``; leaves its result in ``answer``."""
     form: Form = "image"
 
@@ -28,11 +41,11 @@ class Example:
 class ReadingExample:
     """One question answered from captions."""
 
-    id: str
-    question: str
-    captions: tuple[str, ...] | tuple[tuple[str, ...], ...]
+    id: _Text
+    question: _Text
+    captions: _Texts | Annotated[tuple[tuple[_Text, ...], ...], Field(min_length=1)]
     """Captions of the picture, or of each picture of a set."""
-    answer: str
+    answer: _Text
 
     @property
     def form(self) -> Form:
@@ -56,35 +69,35 @@ class ReadingExample:
 class KnowledgeExample:
     """One question answered without a picture."""
 
-    id: str
+    id: _Text
     """Of the program that asks it: it is shown where that is."""
-    question: str
-    answer: str
+    question: _Text
+    answer: _Text
 
 
 @dataclass(frozen=True)
 class PromptSet:
     """Everything a task shows the language model."""
 
-    name: str
+    name: _Text
     form: Form
     """What its questions are about: one image, or a set of them."""
-    shots: int
+    shots: _Count
     """Programs shown."""
-    captions: int
+    captions: _Count
     """Captions read for each picture."""
-    caption_draws: int
+    caption_draws: _Count
     """Captions the paper's release draws for each picture before it reads the first ``captions``."""
-    reading_shots: int
+    reading_shots: _Count
     """Reading examples shown."""
-    primitives: tuple[str, ...]
+    primitives: tuple[_Text, ...]
     """Names of the primitives the preamble lists, in order."""
-    image_labels: tuple[str, ...] | None
+    image_labels: tuple[_Text, ...] | None = None
     """What the pictures of a set are called in reading prompts; None numbers them."""
-    preamble: str
+    preamble: str = ""
     """Template: ``{api}`` stands for the API reference; one without it says itself what there is."""
-    examples: tuple[Example, ...]
-    reading: tuple[ReadingExample, ...]
+    examples: tuple[Example, ...] = ()
+    reading: tuple[ReadingExample, ...] = ()
     wording: Wording = "plain"
     """How the questions of its programs are put."""
     reading_wording: Wording = "plain"
@@ -93,7 +106,7 @@ class PromptSet:
     about: str = ""
     knowledge: tuple[KnowledgeExample, ...] = ()
     """What ``knowledge_query`` shows the language model."""
-    caption_tokens: tuple[int, int] | None = None
+    caption_tokens: Annotated[tuple[int, int], AfterValidator(_rising)] | None = None
     """Fewest and most tokens of a caption, the opening words' included; None leaves them to the captioner."""
 
     def knowledge_of(self, programs: Collection[str], *, only: bool = False) -> tuple[KnowledgeExample, ...]:

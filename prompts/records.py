@@ -1,133 +1,93 @@
-"""JSON records of prompt sets that say where they stand when something is wrong with them."""
+"""Records of prompt sets in JSON, checked against the dataclasses that they become."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+import json
+from collections.abc import Iterator
+from dataclasses import fields
 from importlib.resources.abc import Traversable
-from typing import Any, get_args
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
 
 from ..core.errors import InputError
 from ..core.given_files import parse_json, read_lines, read_text
+from ..core.validation import input_error
 
-__all__ = ["Record", "read_records"]
+__all__ = ["read_object", "read_records"]
 
-
-@dataclass(frozen=True)
-class Record:
-    """A JSON object that says where it stands when something is wrong with it: every method raises InputError then."""
-
-    data: Mapping[str, Any]
-    where: str
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.data, dict):
-            raise InputError(f"{self.where}: expected a JSON object, found {type(self.data).__name__}.")
-
-    def only(self, known: Iterable[str]) -> None:
-        """Refuses keys that are not known."""
-        unknown = sorted(set(self.data) - set(known))
-        if unknown:
-            raise InputError(f"{self.where}: unknown key {unknown[0]!r}.", hint=f"Known: {', '.join(sorted(known))}.")
-
-    def get(self, key: str) -> Any:
-        """Returns a value that must be there."""
-        if key not in self.data:
-            raise InputError(f"{self.where}: {key!r} is missing.")
-        return self.data[key]
-
-    def text(self, key: str) -> str:
-        """Returns a text that is not empty."""
-        value = self.get(key)
-        if not isinstance(value, str) or not value.strip():
-            raise InputError(f"{self.where}: {key!r} must be a text that is not empty.")
-        return value
-
-    def id(self) -> str:
-        """Returns the ``id``, or the release's ``question_id``."""
-        key = "id" if "id" in self.data else "question_id"
-        value = self.get(key)
-        if isinstance(value, bool) or not isinstance(value, int | str) or str(value) == "":
-            raise InputError(f"{self.where}: {key!r} must be a text or a whole number.")
-        return str(value)
-
-    def count(self, key: str) -> int:
-        """Returns a whole number, 0 or more."""
-        value = self.get(key)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise InputError(f"{self.where}: {key!r} must be a whole number, 0 or more.")
-        return value
-
-    def span(self, key: str) -> tuple[int, int]:
-        """Returns two whole numbers, the smaller first."""
-        value = self.get(key)
-        if not (isinstance(value, list) and [type(one) for one in value] == [int, int] and 0 <= value[0] <= value[1]):
-            raise InputError(f"{self.where}: {key!r} must be two whole numbers, the smaller first.")
-        return value[0], value[1]
-
-    def choice(self, key: str, among: Any, *default: Any) -> Any:
-        """Returns one of the words of a Literal; where the key is missing, the default if one is given."""
-        if default and key not in self.data:
-            return default[0]
-        value = self.get(key)
-        if isinstance(value, str) and value in get_args(among):
-            return value
-        raise InputError(f"{self.where}: {key!r} must be one of {', '.join(get_args(among))}, not {value!r}.")
-
-    def strings(self, key: str) -> tuple[str, ...]:
-        """Returns a list of texts, none empty."""
-        value = self.get(key)
-        if not isinstance(value, list) or not all(isinstance(item, str) and item.strip() for item in value):
-            raise InputError(f"{self.where}: {key!r} must be a list of texts, none empty.")
-        return tuple(value)
-
-    def captions(self) -> tuple[str, ...] | tuple[tuple[str, ...], ...]:
-        """Returns the captions of the picture, or of each picture of a set."""
-        value = self.get("captions")
-        if isinstance(value, str) and value.strip():
-            return (value,)
-        if value and isinstance(value, list) and all(isinstance(one, list) for one in value):
-            return tuple(Record({"captions": one}, self.where).strings("captions") for one in value)
-        captions = self.strings("captions")
-        if not captions:
-            raise InputError(f"{self.where}: 'captions' is empty.")
-        return captions
+_Kind = TypeVar("_Kind")
 
 
-def read_records(path: Traversable, shown: str = "", known: Iterable[str] | None = None) -> Iterator[Record]:
-    """Yields the records of a JSON Lines file, a JSON list, or a JSON object keyed by id.
+def read_object(kind: type[_Kind], data: Any, where: str, *, strict: bool = True) -> _Kind:
+    """Returns a JSON object as a dataclass.
 
     Args:
+        kind: the dataclass.
+        data: what a parser made of the object.
+        where: where it stands, for messages.
+        strict: whether it may have no other keys.
+
+    Raises:
+        InputError: it is no object, or a key is unknown, missing, or has a value that it cannot have.
+    """
+    if not isinstance(data, dict):
+        raise InputError(f"{where}: expected a JSON object, found {type(data).__name__}.")
+    known = {one.name for one in fields(kind)}  # type: ignore[arg-type]
+    if strict and (unknown := sorted(data.keys() - known)):
+        raise InputError(f"{where}: unknown key {unknown[0]!r}.", hint=f"Known: {', '.join(sorted(known))}.")
+    try:
+        return TypeAdapter(kind).validate_json(json.dumps(data), strict=True)
+    except ValidationError as error:
+        raise input_error(error, kind, f"{where}: ") from None
+
+
+def read_records(
+    kind: type[_Kind], path: Traversable, shown: str = "", *, strict: bool = False, **usual: Any
+) -> tuple[_Kind, ...]:
+    """Returns the records of a JSON Lines file, a JSON list, or a JSON object keyed by id.
+
+    Args:
+        kind: the dataclass.
         path: the file.
         shown: what messages call it; else its path.
-        known: the keys a record may have; None allows any.
+        strict: whether a record may have no other keys.
+        usual: values of keys that a record leaves out.
 
     Raises:
         InputError: the file is missing, holds no record, or one is malformed.
     """
-    shown, found = shown or str(path), False
-    for record in _records(read_text(path, shown), shown, lines=path.name.endswith(".jsonl")):
-        if known is not None:
-            record.only(known)
-        found = True
-        yield record
+    shown = shown or str(path)
+    found = tuple(
+        read_object(kind, _named(data, usual) if isinstance(data, dict) else data, where, strict=strict)
+        for data, where in _records(read_text(path, shown), shown, lines=path.name.endswith(".jsonl"))
+    )
     if not found:
         raise InputError(f"{shown} is empty.", hint="Give at least one record.")
+    return found
 
 
-def _records(text: str, shown: str, *, lines: bool) -> Iterator[Record]:
+def _named(data: dict[str, Any], usual: dict[str, Any]) -> dict[str, Any]:
+    """Returns a record with the keys that ours have where the release's have others, or other kinds of value."""
+    read = {**usual, **data}
+    id = read.get("id", read.pop("question_id", None))
+    if type(id) is int:
+        id = str(id)
+    if id is not None:
+        read["id"] = id
+    return {**read, "captions": [read["captions"]]} if isinstance(read.get("captions"), str) else read
+
+
+def _records(text: str, shown: str, *, lines: bool) -> Iterator[tuple[Any, str]]:
     if lines:
-        for number, line in read_lines(text):
-            yield Record(parse_json(line, shown, number), f"{shown}, line {number}")
+        yield from ((parse_json(line, shown, number), f"{shown}, line {number}") for number, line in read_lines(text))
         return
     data = parse_json(text, shown)
     if isinstance(data, dict):
         for key, value in data.items():
             for one in value if isinstance(value, list) else (value,):
-                record = Record(one, f"{shown}, id {key}")
-                yield Record({**record.data, "id": key}, record.where)
+                yield ({**one, "id": key} if isinstance(one, dict) else one), f"{shown}, id {key}"
     elif isinstance(data, list):
-        for number, value in enumerate(data, 1):
-            yield Record(value, f"{shown}, record {number}")
+        yield from ((value, f"{shown}, record {number}") for number, value in enumerate(data, 1))
     else:
         raise InputError(f"{shown}: expected a JSON object or list, found {type(data).__name__}.")

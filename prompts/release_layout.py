@@ -32,6 +32,13 @@ _OPENING = re.compile(r"^\s*(?:(img)\s*=\s*open_image|(images)\s*=\s*open_images
 _HEADER = re.compile(r"^#\s*Image\b.*$", re.IGNORECASE)
 
 
+@dataclasses.dataclass(frozen=True)
+class _Published(Example):
+    """An annotated program that need not say its form."""
+
+    form: Form | None = None  # type: ignore[assignment]
+
+
 def load_examples(path: str | os.PathLike[str], form: Form | None = None) -> tuple[Example, ...]:
     """Loads annotated programs: ``examples.jsonl``, or the JSON layout of the paper's release.
 
@@ -45,15 +52,12 @@ def load_examples(path: str | os.PathLike[str], form: Form | None = None) -> tup
     Raises:
         InputError: the file is missing or malformed.
     """
-    source = Path(path)
-    found: list[tuple[str, str, str, Form | None]] = []
-    for record in read_records(source):
-        program, seen = _strip_opening(record.text("program"))
-        named = record.choice("form", Form, None)
-        found.append((record.id(), record.text("question"), program, named or form or seen))
+    found = [(one, *_strip_opening(one.program)) for one in read_records(_Published, Path(path))]
     counted = Counter(seen for *_, seen in found if seen)
     usual = counted.most_common(1)[0][0] if counted else "image"
-    return tuple(Example(key, question, program, seen or usual) for key, question, program, seen in found)
+    return tuple(
+        Example(one.id, one.question, program, one.form or form or seen or usual) for one, program, seen in found
+    )
 
 
 def load_reading(path: str | os.PathLike[str]) -> tuple[ReadingExample, ...]:
@@ -65,10 +69,7 @@ def load_reading(path: str | os.PathLike[str]) -> tuple[ReadingExample, ...]:
     Raises:
         InputError: the file is missing or malformed.
     """
-    return tuple(
-        ReadingExample(record.id(), record.text("question"), record.captions(), record.text("answer"))
-        for record in read_records(Path(path))
-    )
+    return read_records(ReadingExample, Path(path))
 
 
 def load_knowledge(path: str | os.PathLike[str]) -> tuple[KnowledgeExample, ...]:
@@ -79,10 +80,7 @@ def load_knowledge(path: str | os.PathLike[str]) -> tuple[KnowledgeExample, ...]
     Raises:
         InputError: the file is missing or malformed.
     """
-    return tuple(
-        KnowledgeExample(record.id(), record.text("question"), record.text("answer"))
-        for record in read_records(Path(path))
-    )
+    return read_records(KnowledgeExample, Path(path))
 
 
 def find_pool(folder: Path, task: str, *, finds: bool = False) -> Path:

@@ -153,7 +153,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ({"id": "okvqa-001", "question": "Who?"}, "knowledge.jsonl, line 1: 'answer' is missing"),
+        ({"id": "okvqa-001", "question": "Who?"}, "knowledge.jsonl, line 1: answer is missing"),
         ({"id": "x", "question": "Who?", "answer": "she", "captions": []}, "line 1: unknown key 'captions'"),
     ],
 )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import dataclasses
 import json
 from pathlib import Path
 
@@ -11,9 +9,7 @@ import pytest
 from prompt_kit import PACKAGE, gqa_in
 
 from codevqa.core.errors import InputError, UnknownNameError
-from codevqa.primitives.visual import VISUAL
-from codevqa.prompts import Example, PromptSet, available, load, load_examples, load_reading
-from codevqa.writing.prompt_forms import render_completion
+from codevqa.prompts import Example, available, load, load_examples, load_reading
 
 # -- the sets of the package -----------------------------------------------------------------------------------------
 
@@ -31,20 +27,6 @@ def test_gqa_has_the_papers_numbers() -> None:
     assert sum("get_pos" in program for program in programs) >= 12
     assert sum(" and " in program for program in programs) >= 4
     assert sum(" or " in program for program in programs) >= 3
-
-
-def test_prompt_shows_the_primitives_of_the_set_and_nothing_else() -> None:
-    gqa = load("gqa")
-    preamble = gqa.preamble.replace("{api}", VISUAL.subset(gqa.primitives).reference())
-    prompt = render_completion(preamble, gqa.examples[:2], "what is LEFT of it?", "image")
-    assert "get_pos(img: Image, object: str) -> tuple[float, float]: " in prompt
-    assert "find_matching_image" not in prompt
-    assert "{api}" not in prompt
-    assert prompt.endswith("# Image 3: What is left of it?")
-    assert (
-        f'# Image 1: {gqa.examples[0].question}\nimg = open_image("Image1.jpg")\n{gqa.examples[0].program}\n' in prompt
-    )
-    ast.parse(prompt)  # preamble and examples together are Python
 
 
 # -- loading ---------------------------------------------------------------------------------------------------------
@@ -72,36 +54,41 @@ def test_unknown_name_lists_the_known() -> None:
     [
         ("examples.jsonl", 2, '{"id": "x", "question": ', "examples.jsonl, line 2: not JSON"),
         ("examples.jsonl", 3, '["x"]', "examples.jsonl, line 3: expected a JSON object, found list"),
-        ("examples.jsonl", 1, '{"id": "x", "question": "Why?"}', "examples.jsonl, line 1: 'program' is missing"),
-        ("examples.jsonl", 1, '{"id": "x", "question": " ", "program": "p"}', "line 1: 'question' must be a text"),
+        ("examples.jsonl", 1, '{"id": "x", "question": "Why?"}', "examples.jsonl, line 1: program is missing"),
+        (
+            "examples.jsonl",
+            1,
+            '{"id": "x", "question": " ", "program": "p"}',
+            "line 1: question must be a text that is not empty, not ' '",
+        ),
         ("examples.jsonl", 1, '{"id": "x", "question": "q", "programme": "p"}', "line 1: unknown key 'programme'"),
         (
             "examples.jsonl",
             4,
             '{"id": "x", "question": "q", "program": "p", "form": "images"}',
-            "line 4: 'form' must be one of image, set",
+            "line 4: form must be image or set, not 'images'",
         ),
         (
             "reading.jsonl",
             2,
             '{"id": "x", "question": "q", "captions": [], "answer": "a"}',
-            "line 2: 'captions' is empty",
+            "line 2: captions must be a list of texts that is not empty",
         ),
         (
             "reading.jsonl",
             2,
             '{"id": "x", "question": "q", "captions": [1], "answer": "a"}',
-            "line 2: 'captions' must be",
+            "line 2: captions must be a list of texts that is not empty",
         ),
         (
             "reading.jsonl",
             2,
             '{"id": "x", "question": "q", "captions": [["a"], [2]], "answer": "a"}',
-            "line 2: 'captions'",
+            "line 2: captions must be a list",
         ),
-        ("prompt.json", 4, '  "shots": "12",', "prompt.json: 'shots' must be a whole number"),
+        ("prompt.json", 4, '  "shots": "12",', "prompt.json: shots must be a whole number of at least 0, not '12'"),
         ("prompt.json", 4, '  "shots": 12', "prompt.json, line 5: not JSON"),
-        ("prompt.json", 3, '  "form": "video",', "prompt.json: 'form' must be one of image, set, not 'video'"),
+        ("prompt.json", 3, '  "form": "video",', "prompt.json: form must be image or set, not 'video'"),
         ("preamble.txt", 10, "{apis}", "preamble.txt: {api} must stand in it once, found 0 times"),
     ],
 )
@@ -122,19 +109,6 @@ def test_missing_files_are_named(folder: Path, file: str) -> None:
     (folder / file).unlink()
     with pytest.raises(InputError, match=file):
         load(folder)
-
-
-def test_files_that_are_not_text_are_named(folder: Path) -> None:
-    (folder / "preamble.txt").write_bytes(b"{api}\xff")
-    with pytest.raises(InputError, match=r"preamble\.txt is not a text file in UTF-8"):
-        load(folder)
-
-
-def test_an_example_may_have_its_own_form(folder: Path) -> None:
-    line = {"id": "s", "question": "Same?", "program": "answer = query(images[0], 'Same?')", "form": "set"}
-    with (folder / "examples.jsonl").open("a") as handle:
-        handle.write(json.dumps(line) + "\n")
-    assert [example.id for example in load(folder).examples if example.form == "set"] == ["s"]
 
 
 def test_line_separators_inside_a_question_end_no_line(folder: Path) -> None:
@@ -185,14 +159,6 @@ def test_release_programs_over_sets(tmp_path: Path) -> None:
     assert {example.form for example in load_examples(path, form="image")} == {"image"}
 
 
-def test_the_opening_line_tells_the_form(tmp_path: Path) -> None:
-    path = tmp_path / "programs.json"
-    path.write_text(
-        json.dumps({"1": {"question": "Q?", "program": 'images = open_images("ImageSet2.jpg")\nanswer = "1"'}})
-    )
-    assert load_examples(path) == (Example("1", "Q?", 'answer = "1"', "set"),)
-
-
 def test_without_an_opening_line_the_variable_tells_the_form(tmp_path: Path) -> None:
     path = tmp_path / "programs.json"
     programs = ["answer = len(images)", 'answer = query(img, "Which images?")', 'if images\n    answer = "img"']
@@ -231,7 +197,7 @@ def test_release_reading_examples(tmp_path: Path) -> None:
     ("text", "says"),
     [
         ('{"1": "answer = 1"}', "id 1: expected a JSON object, found str"),
-        ('[{"question": "q", "program": "p"}]', "record 1: 'id' is missing"),
+        ('[{"question": "q", "program": "p"}]', "record 1: id is missing"),
         ('"text"', "expected a JSON object or list, found str"),
         ("{", "line 1: not JSON"),
     ],
@@ -241,15 +207,4 @@ def test_malformed_release_files_say_where(tmp_path: Path, text: str, says: str)
     path.write_text(text)
     with pytest.raises(InputError) as caught:
         load_examples(path)
-    assert says.replace("'id'", "") in str(caught.value).replace("'question_id'", "")
-
-
-def test_missing_release_file(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"No file .*none\.json"):
-        load_reading(tmp_path / "none.json")
-
-
-def test_a_prompt_set_is_frozen() -> None:
-    prompt_set: PromptSet = load("gqa")
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        prompt_set.shots = 3  # type: ignore[misc]
+    assert says in str(caught.value)

@@ -44,12 +44,14 @@ def input_error(error: ValidationError, kind: type, table: str = "") -> InputErr
     name = list(properties)[place] if isinstance(place, int) else place
     if name not in properties:
         return InputError(f"No field {table}{name}.")
+    if first["type"] in ("missing", "value_error"):
+        return InputError(f"{table}{name} {'is missing' if first['type'] == 'missing' else first['ctx']['error']}.")
     return InputError(f"{table}{name} must be {_allowed(properties[name])}, not {first['input']!r:.60}.")
 
 
 def _allowed(schema: Mapping[str, Any]) -> str:
     """Returns in words what a JSON schema allows."""
-    *others, last = [word for one in schema.get("anyOf", [schema]) for word in _words(one)]
+    *others, last = dict.fromkeys(word for one in schema.get("anyOf", [schema]) for word in _words(one))
     return f"{', '.join(others)} or {last}" if others else last
 
 
@@ -63,7 +65,10 @@ def _words(schema: Mapping[str, Any]) -> Iterator[str]:
         yield from ("true", "false")
     else:
         named = schema.get("$ref", "").rpartition("/")[2]
-        yield {"string": "a text", "null": "none"}.get(kind or "", named or "another value")
+        listed = "a list of texts" if schema.get("items", {}).get("type") == "string" else "a list"
+        filled = " that is not empty" if "pattern" in schema or "minItems" in schema else ""
+        words = {"string": f"a text{filled}", "null": "none", "array": f"{listed}{filled}"}
+        yield words.get(kind or "", named or "another value")
 
 
 def _range(schema: Mapping[str, Any]) -> str:
