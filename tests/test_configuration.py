@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import json
 import math
 import pickle
 import shutil
@@ -19,7 +18,6 @@ from typing import Any, get_args, get_type_hints, is_typeddict
 import pytest
 from cli_kit import GARDEN, ROOT, CommandLine, assert_one_clear_line, environment
 from eval_kit import Numbered
-from huggingface_hub import constants
 
 from codevqa import CodeVQA
 from codevqa.core.errors import InputError, SetupError, UnknownNameError
@@ -85,14 +83,8 @@ print({"torch", "transformers", "sentence_transformers", "gradio"} & sys.modules
     [
         ["config"],
         ["ask", str(GARDEN), "-q", "Is it red?", "--set", "captioner.fats=false"],
-        ["ask", str(GARDEN), "-q", "Is it red?", "--set", "language_model.loop=maybe"],
-        ["ask", str(GARDEN), "-q", "Is it red?", "--dataset", "gqb"],
         ["ask", "nowhere.png", "-q", "Is it red?"],
-        ["ask", str(GARDEN), "-q", " "],
-        ["ask", str(GARDEN), "-q", "Is there a dog?", "--quiet"],
         ["ask", str(GARDEN), "-q", "Is it red?", *NO_SERVER],
-        ["run", "-", str(GARDEN), *NO_SERVER],
-        ["demo", *NO_SERVER],
     ],
     ids=" ".join,
 )
@@ -237,7 +229,7 @@ def plain(made: Configuration) -> tuple[object, ...]:
     return made.preset, made.settings, made.parts, made.options
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", ["mini", "base"])
 def test_what_config_prints_is_read_back_as_the_same(preset: str, tmp_path: Path, codevqa: CommandLine) -> None:
     path = tmp_path / "printed.toml"
     values = {"prompts": f'{tmp_path}/a "b" ü\\', "query.captions": "none", "query.doubt": "1e-7"}
@@ -295,12 +287,6 @@ def test_prompts_of_a_file_lie_beside_it(tmp_path: Path, monkeypatch: pytest.Mon
     assert_one_clear_line(done, f"No prompt set '{tmp_path / 'conf' / 'q'}'")
 
 
-def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path, codevqa: CommandLine) -> None:
-    (tmp_path / "picture.toml").write_bytes(GARDEN.read_bytes())
-    for name, message in (("gone.toml", "No file"), ("picture.toml", "is not a text file")):
-        assert_one_clear_line(codevqa("config", "--config", tmp_path / name), message)
-
-
 def test_the_preset_of_a_file_gives_way_to_one_that_is_named_but_not_to_the_environment(
     tmp_path: Path, codevqa: CommandLine
 ) -> None:
@@ -323,21 +309,13 @@ def test_the_preset_of_a_file_gives_way_to_one_that_is_named_but_not_to_the_envi
 # -- commands --------------------------------------------------------------------------------------------------------
 
 
-def test_a_value_set_changes_what_is_read(codevqa: CommandLine) -> None:
-    words = ("ask", str(GARDEN), "-q", "What is in the picture?", "--method", "pnpvqa", "--json", "--evidence")
-    done = codevqa(*words, "--quiet", "--set", "query.captions=1", "--set", "query.patches=4")
-    (evidence,) = json.loads(done.stdout)["baseline"]
-    assert len(evidence["captions"][0]) == 1
-    assert all(len(patches) == 4 for patches in evidence["patches"][0])
-
-
 def test_set_without_a_value_points_to_as_set(codevqa: CommandLine) -> None:
     done = codevqa("ask", str(GARDEN), "-q", "Is it red?", "--set", "--json")
     assert_one_clear_line(done, "--set '--json' must be NAME=VALUE, such as query.captions=3.")
     assert "--as-set" in done.stderr
 
 
-@pytest.mark.parametrize("command", [["ask"], ["run", "-"], ["prompt"], ["demo"], ["eval", "gqa", "--data", "x"]])
+@pytest.mark.parametrize("command", [["ask"], ["demo"], ["eval", "gqa", "--data", "x"]])
 def test_a_mistake_is_told_by_every_command_before_a_model_is_loaded(
     command: list[str], tmp_path: Path, codevqa: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -357,15 +335,7 @@ def test_compat_tells_what_it_sets_unless_something_else_did(codevqa: CommandLin
     assert done.stderr.startswith("codevqa: --compat release sets\n"), done.stderr
     told = {line.split(" = ")[0].strip() for line in done.stderr.split("codevqa: loading")[0].splitlines()[1:]}
     assert told == RELEASE.keys() - {"writer.repairs"}
-    quiet = codevqa(*words, "--quiet")
-    assert (quiet.returncode, quiet.stderr) == (0, "")
     assert codevqa("ask", str(GARDEN), "-q", "x", "--compat", "lavis").stderr.startswith("codevqa: --compat has no")
-
-
-def test_prompt_shows_what_the_settings_make_it(codevqa: CommandLine) -> None:
-    words = ("prompt", "-q", "what is it?", "--selection", "fixed")
-    assert codevqa(*words, "--set", "writer.shots=2").stdout.count("\n# Image ") == 3
-    assert codevqa(*words, "--set", "prompts=covr").stdout.count("\n# Image Set ") == 7
 
 
 def test_a_key_is_given_to_the_model_and_printed_nowhere(codevqa: CommandLine) -> None:
@@ -432,23 +402,6 @@ def test_weights_are_told_apart_by_their_content(tmp_path: Path) -> None:
     weights.unlink()
     weights.symlink_to(tmp_path / "gone")
     assert weight_hashes(f"blip:{weights.parent}") == {} == weight_hashes("openai:x") == weight_hashes("blip:no/thing")
-
-
-def test_weights_in_the_hub_s_cache_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-    repository = tmp_path / "models--some--blip"
-    snapshot = repository / "snapshots" / ("0" * 40)
-    snapshot.mkdir(parents=True)
-    (repository / "refs").mkdir()
-    (repository / "refs" / "main").write_text("0" * 40)
-    (snapshot / "config.json").write_text("{}")
-    blob = repository / "blobs" / ("ab" * 32)  # the cache names large files by their hash
-    blob.parent.mkdir()
-    blob.write_bytes(b"many gigabytes")
-    (snapshot / "pytorch_model.bin").symlink_to(blob)
-    assert weight_hashes("blip:some/blip") == {"pytorch_model.bin": "ab" * 32}
-    assert weight_hashes(f"blip:some/blip@{'0' * 40}") == {"pytorch_model.bin": "ab" * 32}
-    assert weight_hashes(f"blip:some/blip@{'1' * 40}") == {}
 
 
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs a file that cannot be read by anybody")

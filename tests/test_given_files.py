@@ -47,7 +47,7 @@ def read(tmp_path: Path, codevqa: CommandLine) -> Callable[[str], Done]:
     return run
 
 
-@pytest.mark.parametrize("kind", [*GIVEN, "questions"])
+@pytest.mark.parametrize("kind", ["configuration", "preamble", "program", "questions"])
 def test_a_file_that_is_not_text_is_refused(kind: str, tmp_path: Path, read: Callable[[str], Done]) -> None:
     file = tmp_path / GIVEN.get(kind, ("questions.jsonl", ""))[0]
     for content, said in (
@@ -67,12 +67,9 @@ def test_a_file_that_is_not_text_is_refused(kind: str, tmp_path: Path, read: Cal
     [
         ("configuration", f"workers = {DEEP}", "my.toml is nested too deeply."),
         ("configuration", f"workers = {LONG}", "my.toml: a number has too many digits."),
-        ("configuration", f"workers = 0x{'F' * 20_000}", "my.toml: a number has too many digits."),
         ("configuration", 'prompts = "a\\u0000"', "my.toml: a text holds NUL"),
         ("prompt set", DEEP, "prompt.json is nested too deeply."),
-        ("prompt set", f'{{"shots": {LONG}}}', "prompt.json: a number has too many digits."),
         ("examples", f"\n{DEEP}", "examples.jsonl, line 2 is nested too deeply."),
-        ("examples", f'{{"id": {LONG}}}', "examples.jsonl, line 1: a number has too many digits."),
         ("examples", '{"question": "\\ud800"}', "examples.jsonl, line 1: a text holds NUL or half a surrogate pair."),
         ("examples", json.dumps({"k" * 5000: 1}), "examples.jsonl, line 1: unknown key 'kkk"),
         ("examples", "\n \n", "examples.jsonl is empty."),
@@ -89,7 +86,7 @@ def test_a_file_that_would_break_its_reader_is_refused(
     assert len(done.stderr) < 1000
 
 
-@pytest.mark.parametrize("kind", [kind for kind in GIVEN if kind != "program"])
+@pytest.mark.parametrize("kind", ["configuration", "preamble", "examples"])
 def test_a_byte_order_mark_and_line_ends_of_windows_change_nothing(
     kind: str, tmp_path: Path, read: Callable[[str], Done]
 ) -> None:

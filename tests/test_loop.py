@@ -90,19 +90,6 @@ def test_cancelling_the_wait_cancels_the_work(loop: LoopThread) -> None:
     assert work.cancelled.wait(5)
 
 
-def test_waiting_does_not_hold_up_the_caller_s_own_loop(loop: LoopThread) -> None:
-    async def main() -> int:
-        waiting = asyncio.ensure_future(loop.wait(asyncio.sleep(0.2, "done")))
-        turns = 0
-        while not waiting.done():
-            turns += 1
-            await asyncio.sleep(0.01)
-        assert await waiting == "done"
-        return turns
-
-    assert asyncio.run(main()) > 3
-
-
 def test_closing_cancels_what_runs_and_frees_its_caller() -> None:
     loop, work = LoopThread("test-closing"), Work()
     caught: list[BaseException] = []

@@ -32,6 +32,7 @@ from codevqa.core.wording import bare
 from codevqa.models.base import CaptionRequest, GenerationRequest, MatchRequest
 from codevqa.models.blip import BlipMatcher
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
+from codevqa.presets.presets import PRESETS
 from codevqa.prompts import PromptSet, available, load
 
 RELEASE = os.environ.get("CODEVQA_RELEASE", "")
@@ -228,3 +229,9 @@ def test_the_numbers_are_those_of_the_release_s_configuration(task: str, kind: s
     assert (ours.image_labels is not None) == told["model"].get("left_right_images", False)
     matching = inspect.signature(BlipMatcher.__init__).parameters
     assert (matching["block"].default, matching["average"].default) == (run["block_num"], "words")
+
+
+def test_the_preset_paper_has_the_release_s_checkpoints() -> None:
+    parts = yaml.safe_load((Path(RELEASE) / "lavis/configs/models/pnp-vqa/pnp_vqa_gpt3.yaml").read_text())["model"]
+    assert PRESETS["paper"].matcher == f"blip:{parts['image_question_matching_model']['finetuned']}"
+    assert PRESETS["paper"].captioner == f"blip:{parts['image_captioning_model']['finetuned']}"
