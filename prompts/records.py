@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import fields
+from functools import cache
 from importlib.resources.abc import Traversable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -37,9 +38,15 @@ def read_object(kind: type[_Kind], data: Any, where: str, *, strict: bool = True
     if strict and (unknown := sorted(data.keys() - known)):
         raise InputError(f"{where}: unknown key {unknown[0]!r}.", hint=f"Known: {', '.join(sorted(known))}.")
     try:
-        return TypeAdapter(kind).validate_json(json.dumps(data), strict=True)
+        made: _Kind = _adapter(cast(Any, kind)).validate_json(json.dumps(data), strict=True)
     except ValidationError as error:
         raise input_error(error, kind, f"{where}: ") from None
+    return made
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
 
 
 def read_records(

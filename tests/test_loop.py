@@ -112,7 +112,7 @@ def test_closing_cancels_what_runs_and_frees_its_caller() -> None:
 
 
 def test_work_that_its_caller_cancels_as_the_loop_closes_ends_in_silence(caplog: pytest.LogCaptureFixture) -> None:
-    for _ in range(20):  # whichever comes first
+    for _ in range(5):  # whichever comes first
         loop = LoopThread("test")
         future = loop.submit(asyncio.sleep(30))
         loop.run(asyncio.sleep(0))

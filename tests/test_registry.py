@@ -13,7 +13,7 @@ from huggingface_hub.utils.tqdm import are_progress_bars_disabled
 from codevqa.core.errors import SetupError, UnknownNameError
 from codevqa.core.settings import Settings, WriterSettings
 from codevqa.models.causal_lm import int8_linear
-from codevqa.presets.assembly import build, prompt_sets, quiet_libraries
+from codevqa.presets.assembly import build, prompt_sets, prompt_writer, quiet_libraries
 from codevqa.presets.back_ends import BackEnd, parse
 from codevqa.presets.checkpoints import missing
 from codevqa.presets.configuration import Configuration, Layer, configure
@@ -71,10 +71,13 @@ def test_the_paper_s_setting_leaves_only_the_language_model_to_be_chosen() -> No
 
 def test_a_chat_server_gets_the_chat_form(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
-    for spec, form in (("openai", "chat"), ("openai-chat", "chat"), ("openai-completion", "completion")):
-        writer, _, here = build(configured("mini", language_model=f"{spec}:some-model"))
-        assert (here.settings.writer.form, writer.prompt_form) == ("auto", form)
-    assert build(configure("mini"))[0].prompt_form == "completion", "the embedded model has no chat template"
+    specs = {f"{name}:some": name for name in ("openai", "openai-chat", "openai-completion")}
+    specs["transformers:@mini/weights/lm"] = "a model without chat template"
+    found = {}
+    for spec, name in specs.items():
+        made = configured("mini", **{"language_model": spec, "writer.selection": "fixed"})
+        found[name] = prompt_writer(made).prompt_form
+    assert found == dict(zip(specs.values(), ("chat", "chat", "completion", "completion"), strict=True))
 
 
 def test_what_is_missing_is_told_without_loading(tmp_path_factory: pytest.TempPathFactory) -> None:

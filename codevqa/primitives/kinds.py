@@ -88,14 +88,15 @@ def parse_kind(annotation: object, where: str) -> Kind:
             return _or_list(parse_kind(shown, where), parse_kind(listed[0], where))
         return parse_kind(taken, where)
     if origin is list and len(arguments) == 1:
-        return _list_of(parse_kind(arguments[0], where))
+        inner = parse_kind(arguments[0], where)
+        return _each(list, inner, f"list[{inner.text}]")
     if origin is tuple and arguments and arguments != ((),):
         if len(arguments) == 2 and arguments[1] is Ellipsis:
-            return _tuple_of_any_length(parse_kind(arguments[0], where))
+            inner = parse_kind(arguments[0], where)
+            return _each(tuple, inner, f"tuple[{inner.text}, ...]")
         return _tuple_of([parse_kind(argument, where) for argument in arguments])
     if origin in (Union, types.UnionType) and len(arguments) == 2 and type(None) in arguments:
-        inner = next(argument for argument in arguments if argument is not type(None))
-        return _optional(parse_kind(inner, where))
+        return _optional(parse_kind(next(one for one in arguments if one is not type(None)), where))
     shown = getattr(annotation, "__qualname__", None) if origin is None else None
     raise TypeError(f"{where}: the annotation {shown or annotation!s} is not supported. {_SUPPORTED}")
 
@@ -173,22 +174,12 @@ def _items(value: object, where: str, kind: type[list[Any]] | type[tuple[Any, ..
     return items
 
 
-def _list_of(inner: Kind) -> Kind:
-    text = f"list[{inner.text}]"
+def _each(kind: type[list[Any]] | type[tuple[Any, ...]], inner: Kind, text: str) -> Kind:
+    """Returns the kind of a list, or of a tuple of any length."""
 
     def accept(value: object, where: str, max_text: int) -> object:
-        items = _items(value, where, list, text)
-        return [inner.accept(item, f"{where}[{i}]", max_text) for i, item in enumerate(items)]
-
-    return Kind(text, accept)
-
-
-def _tuple_of_any_length(inner: Kind) -> Kind:
-    text = f"tuple[{inner.text}, ...]"
-
-    def accept(value: object, where: str, max_text: int) -> object:
-        items = _items(value, where, tuple, text)
-        return tuple(inner.accept(item, f"{where}[{i}]", max_text) for i, item in enumerate(items))
+        items = enumerate(_items(value, where, kind, text))
+        return kind([inner.accept(item, f"{where}[{i}]", max_text) for i, item in items])
 
     return Kind(text, accept)
 
