@@ -47,18 +47,14 @@ def test_unknown_names() -> None:
 
 
 @pytest.mark.parametrize(("dataset", "variant"), [(name, one) for name, all in VARIANTS.items() for one in all])
-def test_every_variant_is_named_scores_and_hides(dataset: str, variant: str) -> None:
+def test_every_variant_has_a_name_scores_and_takes_an_empty_prediction_for_wrong(dataset: str, variant: str) -> None:
     metric = metric_for(dataset, variant)
     assert metric.name and metric.score(example("1"), "yes") is None
+    assert [metric.score(example("1", *["the"] * 10), said) for said in ("", " \n")] == [0, 0]
     assert metric.score(example("1", *["yes"] * 10), "yes") == 1
     assert metric.score(example("1", *["yes"] * 10), "cat") == 0
     figures = corpus(metric, [(example("dev-1-0-0"), "yes")])
     assert set(figures.values()) <= {None} and set(figures) <= set(metric.reasons)
-
-
-def test_variants_of_a_data_set_have_different_names() -> None:
-    for dataset, variants in VARIANTS.items():
-        assert len({metric_for(dataset, one).name for one in variants}) == len(variants)
 
 
 @pytest.mark.parametrize(
@@ -277,22 +273,6 @@ def test_how_lmms_eval_rewrites() -> None:
     assert rewriting.lmms_exact("T-Shirt!") == "tshirt"
 
 
-def test_porter_stems() -> None:
-    stem = rewriting.porter()
-    # Examples of Porter (1980), and one of OK-VQA's own.
-    for word, found in [
-        ("caresses", "caress"),
-        ("ponies", "poni"),
-        ("plastered", "plaster"),
-        ("motoring", "motor"),
-        ("relational", "relat"),
-        ("formality", "formal"),
-        ("adjustable", "adjust"),
-        ("labrador retriever", "labrador retriev"),
-    ]:
-        assert stem(word) == found
-
-
 @pytest.mark.parametrize(("agree", "accuracy"), [(0, 0.0), (1, 0.3), (2, 0.6), (3, 0.9), (4, 1.0), (10, 1.0)])
 def test_leave_one_out_by_number_of_matches(agree: int, accuracy: float) -> None:
     golds = ["cat"] * agree + [f"other {k}" for k in range(10 - agree)]
@@ -300,11 +280,6 @@ def test_leave_one_out_by_number_of_matches(agree: int, accuracy: float) -> None
     # As the scripts put it: the mean over each answer left out.
     by_hand = [min(1, sum(gold == "cat" for j, gold in enumerate(golds) if j != i) / 3) for i in range(10)]
     assert leave_one_out("cat", golds) == pytest.approx(sum(by_hand) / 10)
-
-
-def test_leave_one_out_needs_answers() -> None:
-    with pytest.raises(ValueError, match="no answers"):
-        leave_one_out("cat", [])
 
 
 @pytest.mark.parametrize(
@@ -327,12 +302,6 @@ def test_vqa_accuracy_in_its_variants(
     for variant, wanted in [("official", official), ("lavis", lavis), ("lmms", lmms), ("", default)]:
         assert score("vqav2", variant, prediction, *golds) == pytest.approx(wanted), variant
     assert score("vqav2", "release", prediction, *golds) == pytest.approx(lavis)
-
-
-@pytest.mark.parametrize(("dataset", "variant"), [(name, one) for name, all in VARIANTS.items() for one in all])
-def test_an_empty_prediction_is_wrong_in_every_variant(dataset: str, variant: str) -> None:
-    found = [score(dataset, variant, said, *[gold] * 10) for said in ("", " \n") for gold in ("no", "a", "the")]
-    assert found == [0] * 6
 
 
 @pytest.mark.parametrize("count", [1, 3, 9])
