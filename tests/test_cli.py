@@ -184,7 +184,7 @@ def test_what_cannot_be_done_is_one_line_before_any_model_is_loaded(
 
 def test_the_environment_may_name_the_preset_and_the_language_model(codevqa: CommandLine) -> None:
     assert_one_clear_line(codevqa(*ASKED, CODEVQA_PRESET="huge"), "No preset 'huge'")
-    assert_one_clear_line(codevqa(*ASKED, CODEVQA_LANGUAGE_MODEL="gpt-4"), "'gpt-4' is no language model")
+    assert_one_clear_line(codevqa(*ASKED, CODEVQA_LANGUAGE_MODEL="gpt-4"), "'gpt-4' cannot be the language model")
 
 
 def test_a_model_that_is_not_there_is_one_line(codevqa: CommandLine) -> None:
