@@ -115,7 +115,7 @@ def large(options: argparse.Namespace) -> Found:
 
 def drawn(pictures: int, per_picture: int, seed: int) -> list[tuple[PILImage.Image, str]]:
     """Returns questions about drawn pictures, several about each."""
-    from codevqa.miniworld.sampling import sample_question
+    from codevqa.miniworld.questions import sample_question
     from codevqa.miniworld.world import draw, sample_scene
 
     found = []

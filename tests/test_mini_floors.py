@@ -22,7 +22,6 @@ FLOORS = {
         "pointing, plain": 0.95,
         "pointing, box": 0.93,
         "pointing, held-out": 0.93,
-        "ITC, which of four, plain": 0.95,
         "ITC, which of four near-twins, plain": 0.90,
         "ITC, which of four near-twins, box": 0.90,
         "ITM, relation, things exchanged: not matching": 0.93,

@@ -27,7 +27,7 @@ from codevqa.core.images import load_picture
 from codevqa.eval.run.calls import CallStore
 from codevqa.eval.run.record import RecordedCodeVQA, record_engine, record_parts, recorded_settings, replay_engine
 from codevqa.eval.run.recorded_model import RecordedModel
-from codevqa.miniworld.sampling import sample_question
+from codevqa.miniworld.questions import sample_question
 from codevqa.miniworld.world import draw, sample_scene
 from codevqa.models.base import (
     Box,
@@ -113,7 +113,7 @@ if __name__ == "__main__":
     folder, questions = sys.argv[1], [Question(images, text) for images, text in json.loads(sys.argv[2])]
     with replay_engine(folder) as vqa:
         found = [digest(one) for one in vqa.ask_many(questions)]
-    heavy = {"torch", "transformers", "sentence_transformers", "openai"} & set(sys.modules)
+    heavy = {"torch", "transformers", "sentence_transformers", "openai", "safetensors"} & set(sys.modules)
     print(json.dumps([found, sorted(heavy)]))
 """
     asked = json.dumps([[one.images, one.text] for one in run.questions])

@@ -17,8 +17,7 @@ from scipy.stats import chi2_contingency
 
 from codevqa import Answer, CodeVQA, Question
 from codevqa.core.images import Picture, load_picture
-from codevqa.miniworld.questions_set import sample_set
-from codevqa.miniworld.sampling import sample_question
+from codevqa.miniworld.questions import sample_question, sample_set
 from codevqa.miniworld.world import draw, sample_scene
 from codevqa.models.base import CaptionRequest, MatchRequest
 from codevqa.primitives.pnpvqa import draw_patches

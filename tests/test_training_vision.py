@@ -1,4 +1,4 @@
-"""The training of the mini vision models: texts, the fast forward pass, and a few real steps."""
+"""The training of the mini vision models: captions and texts tell the truth, the fast forward pass, a few steps."""
 
 from __future__ import annotations
 
@@ -6,20 +6,34 @@ import json
 import random
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+
+from codevqa.core.images import load_picture
+from codevqa.miniworld.world import HELD_OUT, Scene, Thing, draw, sample_scene
 
 ROOT = Path(__file__).resolve().parents[1]
 
 torch = pytest.importorskip("torch")
 
+from codevqa.models.base import MatchRequest  # noqa: E402
+from codevqa.models.blip.matcher import BlipMatcher  # noqa: E402
+from training import vision, vision_data, vision_texts  # noqa: E402
+from training.captions import MARGIN, captions, is_true, related, telling  # noqa: E402
+from training.vision_data import Maker  # noqa: E402
+from training.vision_model import Pair  # noqa: E402
+from training.vision_texts import contrast, keeps_out, matching, mentions, query, relation_pair, shows  # noqa: E402
+from training.vision_twins import CHANGES, crowded, twin  # noqa: E402
+from training.vision_weights import export, restore, save  # noqa: E402
+from training.vision_words import Encoder, write_vocabulary  # noqa: E402
 
-@pytest.fixture
-def pair() -> Any:
-    from training.vision_model import Pair
 
+@pytest.fixture(scope="module")
+def pair() -> Pair:
     torch.manual_seed(0)
     made = Pair().eval()
     with torch.no_grad():  # away from initial values, so that a swapped weight shows
@@ -28,116 +42,202 @@ def pair() -> Any:
     return made
 
 
-@pytest.fixture
-def batch() -> dict[str, Any]:
-    from training.vision_data import Maker
-
-    return Maker(3).batch(3)
+def thing(text: str, x: float, y: float) -> Thing:
+    size, color, kind = text.split()
+    return Thing(kind, color, size, x, y, {"small": 8.0, "medium": 12.8, "large": 18.0}[size])
 
 
-def test_fast_forward_equals_transformers(pair: Any, batch: dict[str, Any]) -> None:
-    matcher, captioner = pair.matcher, pair.captioner
-    pixels = (batch["pixels"].permute(0, 3, 1, 2).float() / 255 - pair.shift) / pair.spread
-    with torch.no_grad():
-        seen = matcher.vision_model(pixel_values=pixels).last_hidden_state
-        fast = pair.see(batch["pixels"], torch.float32)
-        torch.testing.assert_close(fast, seen, rtol=1e-4, atol=1e-4)
-
-        ids = batch["itm"].flatten(0, 1)
-        mask = (ids != 0).long()
-        rows = seen.repeat_interleave(batch["itm"].shape[1], 0)
-        hidden = matcher.text_encoder(input_ids=ids, attention_mask=mask, encoder_hidden_states=rows).last_hidden_state
-        fast_hidden = pair.read(matcher.text_encoder, ids, pair.keys(matcher.text_encoder, seen), torch.float32)
-        torch.testing.assert_close(fast_hidden[:, 0], hidden[:, 0], rtol=1e-3, atol=1e-3)
-
-        text = matcher.text_encoder(input_ids=batch["contrast"], attention_mask=(batch["contrast"] != 0).long())
-        fast_text = pair.read(matcher.text_encoder, batch["contrast"], None, torch.float32)
-        torch.testing.assert_close(fast_text[:, 0], text.last_hidden_state[:, 0], rtol=1e-3, atol=1e-3)
-
-        told = batch["captions"][:, 0]
-        logits = captioner.text_decoder(input_ids=told, encoder_hidden_states=seen, use_cache=False).logits
-        fast_logits = pair.write(told, pair.keys(captioner.text_decoder.bert, seen), torch.float32)
-        torch.testing.assert_close(fast_logits, logits, rtol=1e-3, atol=1e-3)
+STARS = Scene(
+    (thing("small red star", 70, 30), thing("large red star", 100, 60), thing("small blue circle", 20, 100)),
+    "plain",
+    (204, 204, 204),
+)
+TOWER = Scene(
+    tuple(
+        thing(f"medium {color} square", 64, 115.2 - 26.88 * level)
+        for level, color in enumerate(("black", "blue", "yellow"))
+    ),
+    "box",
+    (211, 211, 211),
+)
 
 
-def test_relevance_equals_the_package(pair: Any, batch: dict[str, Any], tmp_path: Path) -> None:
-
-    from codevqa.core.images import load_picture
-    from codevqa.miniworld.world import draw, sample_scene
-    from codevqa.models.base import CaptionRequest, MatchRequest
-    from codevqa.models.blip.captioner import BlipCaptioner
-    from codevqa.models.blip.matcher import BlipMatcher
-    from training.vision_data import PROMPT, Maker
-    from training.vision_texts import query
-    from training.vision_weights import export
-
-    rng = random.Random(5)
-    scenes = [sample_scene(rng) for _ in range(3)]
-    texts = [query(rng, scene) for scene in scenes]
-    pictures = [load_picture(draw(scene)) for scene in scenes]
-    maker = Maker(0)
-    ids = torch.zeros(3, 20, dtype=torch.long)
-    pixels = torch.stack([torch.frombuffer(bytearray(draw(scene).tobytes()), dtype=torch.uint8) for scene in scenes])
-    for row, text in enumerate(texts):
-        maker._put(ids[row].numpy(), 6, text)
-    pair.half().float()  # what is exported is in half precision
-    seen = pair.see(pixels.view(3, 128, 128, 3), torch.float32).detach()
-    mine = pair.relevance(ids, seen)
-    export(pair, tmp_path)
-    matcher = BlipMatcher.from_pretrained(str(tmp_path / "matcher"), block=2, average="all")
-    found = matcher.match([MatchRequest(picture, text) for picture, text in zip(pictures, texts, strict=True)])
-    theirs = torch.stack([torch.from_numpy(one.relevance.copy()).flatten() for one in found])
-    torch.testing.assert_close(mine, theirs, rtol=2e-3, atol=float(theirs.max()) * 2e-3)
-    captioner = BlipCaptioner.from_pretrained(str(tmp_path / "captioner"), prompt=PROMPT, min_length=0, max_length=20)
-    assert len(captioner.caption([CaptionRequest(pictures[0], (1, 2, 3))])) == 1
+@pytest.mark.parametrize(
+    ("scene", "text", "truth"),
+    [
+        (STARS, "a red star", True),
+        (STARS, "two red stars", True),
+        (STARS, "one red star", False),
+        (STARS, "two small red stars", False),
+        (STARS, "a red star, a blue circle and a green key", False),
+        (STARS, "three objects", True),
+        (STARS, "only red objects", False),
+        (STARS, "a blue circle to the left of a red star", True),
+        (STARS, "a red star to the left of a blue circle", False),
+        (STARS, "a blue circle at the bottom left", True),
+        (STARS, "a blue circle at the top left", False),
+        (STARS, "a sentence about nothing", None),
+        (STARS, "a red", None),
+        (TOWER, "a tower of three blocks with a yellow block on top", True),
+        (TOWER, "a tower of three blocks with a yellow block at the base", False),
+        (TOWER, "a tower with two blocks", False),
+        (TOWER, "a blue block over a black block", True),
+        (TOWER, "a yellow block over a black block", False),
+        (TOWER, "a blue block in the middle of a tower", True),
+        (TOWER, "a black square touching the wall", True),
+        (TOWER, "a blue square touching the bottom", False),
+    ],
+)
+def test_whether_a_caption_is_true(scene: Scene, text: str, truth: bool | None) -> None:
+    assert is_true(scene, text) is truth
 
 
-def test_encoder_gives_the_tokenizer_s_ids(tmp_path: Path) -> None:
-    from transformers import BertTokenizer
+def test_every_caption_is_true_and_most_are_not_true_elsewhere() -> None:
+    rng, elsewhere = random.Random(11), []
+    for _ in range(150):
+        scene, other = (sample_scene(rng, max_things=8) for _ in range(2))
+        told = [*captions(scene, rng, 3), *captions(scene, rng, 2, {0}), *(telling(scene, rng, "touch tower") or [])]
+        assert [text for text in told if is_true(scene, text) is not True] == [], scene
+        elsewhere += [is_true(other, text) for text in told]
+    assert np.mean([verdict is False for verdict in elsewhere]) > 0.8
 
-    from training.vision_words import Encoder, write_vocabulary
 
-    write_vocabulary(tmp_path / "vocab.txt")
-    tokenizer = BertTokenizer(vocab=str(tmp_path / "vocab.txt"), do_lower_case=True)
-    encoder = Encoder()
-    for text in ("Is there a red star?", "two large umbrellas, one key", "a zebra's tail", "3 x-rays", "red-and-blue"):
-        assert encoder.pieces(text) == tokenizer(text)["input_ids"][1:-1]
-        assert 1 not in encoder.pieces(text)
+def test_captions_speak_of_what_is_in_focus() -> None:
+    rng = random.Random(0)
+    assert all("blue circle" in text for text in captions(STARS, rng, 40, {2}))
+    assert {"red star", "blue circle"} <= {what.name for text in captions(STARS, rng, 40) for what in mentions(text)}
+
+
+def test_what_is_told_answers_the_question() -> None:
+    rng = random.Random(1)
+    told = " ".join(telling(STARS, rng, 'x1, y1 = get_pos(img, "blue circle")') or [])
+    assert "two red stars" in told and "a blue circle at the bottom left" in told
+    assert telling(STARS, rng, "What size is the red star?") is None  # two stars of different sizes
+
+
+def test_relations_have_a_margin() -> None:
+    one = thing("small red star", 60, 60)
+    assert not related(one, "to the left of", thing("small blue star", 60 + MARGIN - 1, 60))
+    assert related(one, "to the left of", thing("small blue star", 60 + MARGIN, 60))
 
 
 def test_texts_tell_the_truth() -> None:
-    from codevqa.miniworld.truth import is_true
-    from codevqa.miniworld.world import sample_scene
-    from training.vision_texts import contrast, in_question, keeps_out, matching, mentions, query, shows, statements
-
     rng = random.Random(1)
-    statement = {True: 0, False: 0}
-    for _ in range(300):
+    for _ in range(100):
         scene = sample_scene(rng, max_things=8)
         texts, labels = matching(rng, scene, 4)
         assert sum(labels) == 4
         assert all(keeps_out(text) for text in texts)
-        for text, label in zip(texts, labels, strict=True):
-            if label:
-                assert shows(scene, text), text
-        asked = query(rng, scene)
-        assert shows(scene, asked)
-        assert in_question(scene, asked)
-        assert contrast(rng, scene).fits(scene)
-        told = statements(rng, scene)
-        if told:
-            for text, truth in zip(told, (True, False), strict=True):
-                bare = text.removeprefix("a picture of ").removeprefix("there is ").removeprefix("there are ")
-                assert is_true(scene, bare) is truth, text
-                statement[truth] += 1
-    assert min(statement.values()) > 200
-    assert [spec.name for spec in mentions("is the small red star above the blocks")] == ["small red star", "block"]
+        assert all(shows(scene, text) for text, label in zip(texts, labels, strict=True) if label)
+        assert shows(scene, query(rng, scene))
+        twins = [other for _ in range(3) if (other := twin(rng, scene)) is not None]
+        assert contrast(rng, scene, twins).fits(scene)
+        told = vision_texts.statements(rng, scene)
+        bare = [
+            text.removeprefix("a picture of ").removeprefix("there is ").removeprefix("there are ")
+            for text in told or ()
+        ]
+        assert [is_true(scene, text) for text in bare] == [True, False][: len(bare)]
+    assert [what.name for what in mentions("is the small red star above the blocks")] == ["small red star", "block"]
 
 
-def test_a_run_goes_on_from_what_another_saved(pair: Any, tmp_path: Path) -> None:
-    from training.vision_model import Pair
-    from training.vision_weights import restore, save
+@pytest.mark.parametrize("how", ["swap", "opposite", "one"])
+def test_a_relation_is_made_false(how: str) -> None:
+    rng, found = random.Random(6), 0
+    for _ in range(80):
+        scene = sample_scene(rng, min_things=2)
+        made = relation_pair(rng, scene, how)
+        for text, truth in zip(made or (), (True, False), strict=False):
+            bare = text.removeprefix("a picture of ").removeprefix("there is ").removeprefix("there are ")
+            assert is_true(scene, bare) is truth
+            found += 1
+    assert found > 60
 
+
+def test_twins_differ_by_one_change() -> None:
+    rng = random.Random(4)
+    seen: Counter[str] = Counter()
+    for _ in range(150):
+        scene = sample_scene(rng, max_things=8)
+        for change in CHANGES:
+            other = twin(rng, scene, change)
+            if other is None:
+                continue
+            seen[change] += 1
+            here, there = Counter(scene.things), Counter(other.things)
+            gone, come = sum((here - there).values()), sum((there - here).values())
+            expected = {(1, 0), (0, 1)} if change == "count" else {(2, 2)} if change == "exchange" else {(1, 1)}
+            assert (gone, come) in expected, change
+            assert not any((one.color, one.kind) in HELD_OUT for one in (*other.things, *crowded(rng, scene).things))
+    assert min(seen.values()) > 20
+
+
+def test_contrast_loss_knows_which_pictures_a_text_is_true_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[Any, Scene]] = []
+
+    def kept(rng: random.Random, scene: Scene, twins: Any) -> Any:
+        told.append((contrast(rng, scene, twins), scene))
+        return told[-1][0]
+
+    monkeypatch.setattr(vision_data, "contrast", kept)
+    batch = Maker(8).batch(32)
+    truth = torch.tensor([[one.fits(scene) for _, scene in told] for one, _ in told])
+    torch.testing.assert_close(vision.true_of(batch), truth)
+    assert 32 < int(truth.sum()) < 32 * 16
+
+
+def test_the_encoder_gives_the_tokenizer_s_ids(tmp_path: Path) -> None:
+    from transformers import BertTokenizer
+
+    write_vocabulary(tmp_path / "vocab.txt")
+    tokenizer = BertTokenizer(vocab=str(tmp_path / "vocab.txt"), do_lower_case=True)
+    encoder, rng = Encoder(), random.Random(2)
+    for text in ("Is there a red star?", "two large umbrellas, one key", "a zebra's tail", "3 x-rays", "red-and-blue"):
+        assert encoder.pieces(text) == tokenizer(text)["input_ids"][1:-1]
+    for _ in range(60):  # every word of the world is a token of its own
+        text = query(rng, sample_scene(rng, max_things=8, split="test"))
+        assert len(encoder.pieces(text)) == len(text.replace(",", " ,").split())
+
+
+def test_the_fast_forward_pass_equals_transformers(pair: Pair) -> None:
+    batch, matcher, captioner = Maker(3).batch(3), pair.matcher, pair.captioner
+    pixels = (batch["pixels"].permute(0, 3, 1, 2).float() / 255 - pair.shift) / pair.spread
+    with torch.no_grad():
+        seen = matcher.vision_model(pixel_values=pixels).last_hidden_state
+        torch.testing.assert_close(pair.see(batch["pixels"], torch.float32), seen, rtol=1e-4, atol=1e-4)
+
+        ids = batch["itm"].flatten(0, 1)
+        rows = seen.repeat_interleave(batch["itm"].shape[1], 0)
+        read = matcher.text_encoder(input_ids=ids, attention_mask=(ids != 0).long(), encoder_hidden_states=rows)
+        fast = pair.read(matcher.text_encoder, ids, pair.keys(matcher.text_encoder, seen), torch.float32)
+        torch.testing.assert_close(fast[:, 0], read.last_hidden_state[:, 0], rtol=1e-3, atol=1e-3)
+
+        told = batch["captions"][:, 0]
+        logits = captioner.text_decoder(input_ids=told, encoder_hidden_states=seen, use_cache=False).logits
+        fast = pair.write(told, pair.keys(captioner.text_decoder.bert, seen), torch.float32)
+        torch.testing.assert_close(fast, logits, rtol=1e-3, atol=1e-3)
+
+
+def test_relevance_equals_the_package(pair: Pair, tmp_path: Path) -> None:
+    rng = random.Random(5)
+    scenes = [sample_scene(rng) for _ in range(3)]
+    texts = [query(rng, scene) for scene in scenes]
+    ids = torch.zeros(3, 20, dtype=torch.long)
+    for row, text in enumerate(texts):
+        pieces = [6, *Encoder().pieces(text)[:18], 3]
+        ids[row, : len(pieces)] = torch.tensor(pieces)
+    pixels = torch.from_numpy(np.stack([np.asarray(draw(scene)) for scene in scenes]))
+    pair.half().float()  # what is exported is in half precision
+    mine = pair.relevance(ids, pair.see(pixels, torch.float32).detach())
+    export(pair, tmp_path)
+    pair.float()
+    matcher = BlipMatcher.from_pretrained(str(tmp_path / "matcher"), block=2, average="all")
+    requests = [MatchRequest(load_picture(draw(scene)), text) for scene, text in zip(scenes, texts, strict=True)]
+    theirs = torch.stack([torch.from_numpy(one.relevance.copy()).flatten() for one in matcher.match(requests)])
+    torch.testing.assert_close(mine, theirs, rtol=2e-3, atol=float(theirs.max()) * 2e-3)
+
+
+def test_a_run_goes_on_from_what_another_saved(pair: Pair, tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="no weights at"):
         restore(pair, tmp_path)
     save(pair, tmp_path)
@@ -149,122 +249,9 @@ def test_a_run_goes_on_from_what_another_saved(pair: Any, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_every_word_of_the_world_is_a_token() -> None:
-    from codevqa.miniworld.captions import captions
-    from codevqa.miniworld.questions_image import FAMILIES
-    from codevqa.miniworld.world import sample_scene
-    from training.vision_words import Encoder
-
-    rng, encoder = random.Random(2), Encoder()
-    texts: list[str] = []
-    for _ in range(400):
-        scene = sample_scene(rng, max_things=8, split="test")
-        texts += captions(scene, rng, 2)
-        made = [make(rng, scene) for _, make in FAMILIES.values()]
-        texts += [one.question for one in made if one is not None]
-    assert not encoder.unknown(texts)
-
-
-def test_twins_differ_by_one_change() -> None:
-    from collections import Counter
-    from itertools import pairwise
-
-    from codevqa.miniworld.world import HELD_OUT, sample_scene
-    from training.vision_data import Maker
-    from training.vision_twins import CHANGES, crowded, twin
-
-    rng = random.Random(4)
-    seen: Counter[str] = Counter()
-    for _ in range(400):
-        scene = sample_scene(rng, max_things=8)
-        for change in CHANGES:
-            other = twin(rng, scene, change)
-            if other is None:
-                continue
-            seen[change] += 1
-            here, there = Counter(scene.things), Counter(other.things)
-            gone, come = sum((here - there).values()), sum((there - here).values())
-            expected = {(1, 0), (0, 1)} if change == "count" else {(2, 2)} if change == "exchange" else {(1, 1)}
-            assert (gone, come) in expected, change
-            assert not any((thing.color, thing.kind) in HELD_OUT for thing in other.things)
-            assert bool(other.tower) == bool(scene.tower) or len(other.things) == 1 or len(scene.things) == 1
-        crowd = crowded(rng, scene)
-        assert not any((thing.color, thing.kind) in HELD_OUT for thing in crowd.things)
-        seen["crowd"] += max(Counter(thing.kind for thing in crowd.things).values()) >= 4
-    assert min(seen.values()) > 60
-    batch = Maker(5).batch(64)
-    sets = [Counter(map(tuple, things.tolist())) for things in batch["things"]]
-    near = sum(sum((one - other).values()) <= 2 for one, other in pairwise(sets))
-    assert near > 8  # twins follow their scene
-
-
-def test_contrast_texts_are_mostly_false_of_twins() -> None:
-    from codevqa.miniworld.world import sample_scene
-    from training.vision_texts import contrast
-    from training.vision_twins import twin
-
-    rng = random.Random(9)
-    false = shown = 0
-    for _ in range(100):
-        scene = sample_scene(rng, min_things=2)
-        twins = [other for _ in range(3) if (other := twin(rng, scene)) is not None]
-        told = contrast(rng, scene, twins)
-        assert told.fits(scene)
-        false += sum(not told.fits(other) for other in twins)
-        shown += len(twins)
-    assert false > 0.5 * shown > 90
-
-
-def test_contrast_loss_knows_which_pictures_a_text_is_true_of(pair: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from training import vision, vision_data, vision_texts
-
-    scenes: list[Any] = []
-    told: list[Any] = []
-    original = vision_texts.contrast
-
-    def kept(rng: random.Random, scene: Any, twins: Any) -> Any:
-        scenes.append(scene)
-        told.append(original(rng, scene, twins))
-        return told[-1]
-
-    monkeypatch.setattr(vision_data, "contrast", kept)
-    batch = vision_data.Maker(8).batch(48)
-    truth = torch.tensor([[one.fits(scene) for scene in scenes] for one in told])
-    torch.testing.assert_close(vision.true_of(batch), truth)
-    assert 48 < int(truth.sum()) < 48 * 24
-
-
-def test_relations_are_made_false_in_three_ways() -> None:
-    from codevqa.miniworld.truth import is_true
-    from codevqa.miniworld.world import sample_scene
-    from training.vision_texts import mentions, relation_pair
-
-    rng = random.Random(6)
-    for how in ("swap", "opposite", "one"):
-        found = 0
-        for _ in range(200):
-            scene = sample_scene(rng, min_things=2)
-            pair = relation_pair(rng, scene, how)
-            if pair is None:
-                continue
-            right, wrong = (
-                text.removeprefix("a picture of ").removeprefix("there is ").removeprefix("there are ") for text in pair
-            )
-            found += 1
-            assert is_true(scene, right) is not False
-            assert is_true(scene, wrong) is not True
-            things = mentions(right), mentions(wrong)
-            assert (things[0] == things[1][::-1]) or how != "swap"
-            assert (things[0] == things[1]) or how != "opposite"
-            assert sum(one != other for one, other in zip(*things, strict=True)) == 1 or how != "one"
-        assert found > 80
-
-
-@pytest.mark.slow
-def test_smoke_run_trains_and_saves(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "training.vision", "--smoke", "--limit", "6", "--out", str(tmp_path)]
+def test_a_smoke_run_trains_and_saves(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "training.vision", "--smoke", "--limit", "2", "--out", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=500, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr
-    assert json.loads((tmp_path / "run.json").read_text())["steps"] == 6
+    assert json.loads((tmp_path / "run.json").read_text())["steps"] == 2
     assert (tmp_path / "matcher.safetensors").stat().st_size < 16_000_000
-    assert (tmp_path / "captioner.safetensors").stat().st_size < 16_000_000

@@ -26,8 +26,7 @@ from PIL import Image, ImageDraw
 from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped, unused-ignore]
 
 from codevqa.eval.datasets.nlvr import BOXES
-from codevqa.miniworld.questions_set import sample_set
-from codevqa.miniworld.sampling import sample_question
+from codevqa.miniworld.questions import NoQuestionError, sample_question, sample_set
 from codevqa.miniworld.world import draw, sample_scene
 from codevqa.models.domain import FILE, SHORT, features, words_in
 
@@ -134,7 +133,7 @@ def vocabulary() -> list[str]:
     found = {word for word in words() if word.isalpha()} | set(PLAIN.split())
     for _ in range(QUESTIONS):
         subject = sample_scene(rng) if rng.random() < 0.5 else sample_set(rng)
-        with suppress(LookupError):  # nothing can be asked about these pictures
+        with suppress(NoQuestionError):  # nothing can be asked about these pictures
             found.update(words_in(sample_question(rng, subject).question))
     return sorted(word for word in found if len(word) >= SHORT)
 

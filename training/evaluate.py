@@ -24,18 +24,18 @@ from codevqa import CodeVQA
 from codevqa.core.images import Picture, load_picture
 from codevqa.core.trace import Form
 from codevqa.eval.statistics import mean
+from codevqa.miniworld.phrases import Phrase
 from codevqa.miniworld.questions import Item
-from codevqa.miniworld.truth import is_true
 from codevqa.miniworld.world import CANVAS, HELD_OUT, Scene, Thing, draw, sample_scene
 from codevqa.models.base import CaptionRequest, GenerationRequest, MatchRequest, SimilarityRequest
 from codevqa.primitives.pnpvqa import draw_patches, render_reading
 from codevqa.writing.prompt_forms import extract_program
 
-from .language_data import draw_item, draw_spatial, elementary, told
-from .language_facts import Fact, facts_of, telling
-from .language_words import general, rename
+from .captions import telling
+from .language_data import SPATIAL, draw_item, elementary
+from .language_words import rename
 from .vision_data import PATCHES, PROMPT
-from .vision_texts import GENERIC, Contrast, Spec, contrast, mentions, relation_pair
+from .vision_texts import Contrast, contrast, mentions, relation_pair
 from .vision_twins import crowded, twin
 
 PARTS = {"matcher": "blip", "captioner": "blip", "lm": "transformers", "retriever": "sentence"}
@@ -81,26 +81,16 @@ def matching(vqa: CodeVQA, rng: random.Random, count: int, table: Table) -> None
 
 
 def contrasting(vqa: CodeVQA, rng: random.Random, count: int, table: Table) -> None:
-    """ITC: which of four pictures is the phrase true of? The other three are any, or differ by one change each."""
+    """ITC: which of four pictures, that differ by one change each, is the phrase true of?"""
     for style in ("plain", "box"):
-        drawn = list(scenes(rng, count, style=style))
-        far: list[SimilarityRequest] = []
-        near: list[SimilarityRequest] = []
-        for scene, picture in drawn:
-            told_of = contrast(rng, scene)
-            others = [other for another, other in drawn if not told_of.fits(another)]
-            if len(others) >= 3:
-                far += _four(told_of, picture, rng.sample(others, 3))
+        requests: list[SimilarityRequest] = []
+        for scene, picture in scenes(rng, count, style=style):
             if twins := _three_twins(rng, scene):
-                near += _four(twins[0], picture, [load_picture(draw(other)) for other in twins[1]])
-        for name, requests in (("four", far), ("four near-twins", near)):
-            scores = np.array(vqa.models.matcher.similarity(requests)).reshape(-1, 4)
-            table.add(f"ITC, which of {name}, {style}", [bool(row.argmax() == 0) for row in scores])
-
-
-def _four(told_of: Contrast, picture: Picture, others: Sequence[Picture]) -> list[SimilarityRequest]:
-    text = PROMPT + told_of.text.removeprefix(PROMPT)
-    return [SimilarityRequest(one, text) for one in (picture, *others)]
+                text = PROMPT + twins[0].text.removeprefix(PROMPT)
+                shown = [picture, *(load_picture(draw(other)) for other in twins[1])]
+                requests += [SimilarityRequest(one, text) for one in shown]
+        scores = np.array(vqa.models.matcher.similarity(requests)).reshape(-1, 4)
+        table.add(f"ITC, which of four near-twins, {style}", [bool(row.argmax() == 0) for row in scores])
 
 
 def _three_twins(rng: random.Random, scene: Scene) -> tuple[Contrast, list[Scene]] | None:
@@ -119,7 +109,7 @@ def pointing(vqa: CodeVQA, rng: random.Random, count: int, table: Table) -> None
     cases: list[tuple[str, Thing, Picture]] = []
     for style in ("plain", "box"):
         for scene, picture in scenes(rng, count, style=style, min_things=3, max_things=6):
-            alone = [thing for thing in scene.things if len(Spec(thing.kind, thing.color).find(scene)) == 1]
+            alone = [thing for thing in scene.things if Phrase(thing.kind, thing.color).count(scene) == 1]
             if scene.tower or not alone:
                 continue
             chosen = [rng.choice(alone)]
@@ -141,11 +131,8 @@ def pointing(vqa: CodeVQA, rng: random.Random, count: int, table: Table) -> None
 
 def named(scene: Scene, text: str) -> list[bool]:
     """Of each thing a caption names, whether one of that kind and colour is there; "object" names none."""
-    return [
-        bool(Spec(spec.noun, spec.color).find(scene)) and (spec.noun != "block" or bool(scene.tower))
-        for spec in mentions(text)
-        if spec.noun not in GENERIC
-    ]
+    told = [replace(what, size=None) for what in mentions(text) if what.kind]
+    return [what.count(scene) > 0 and (what.noun != "block" or bool(scene.tower)) for what in told]
 
 
 def captioning(vqa: CodeVQA, rng: random.Random, count: int, table: Table) -> None:
@@ -154,7 +141,7 @@ def captioning(vqa: CodeVQA, rng: random.Random, count: int, table: Table) -> No
     for style in ("plain", "box"):
         drawn = list(scenes(rng, count, style=style))
         whole = captioner.caption([CaptionRequest(picture) for _, picture in drawn])
-        asked = [Spec(thing.kind, thing.color).one for scene, _ in drawn for thing in [rng.choice(scene.things)]]
+        asked = [Phrase(thing.kind, thing.color).one for scene, _ in drawn for thing in [rng.choice(scene.things)]]
         pairs = zip(drawn, asked, strict=True)
         maps = matcher.match([MatchRequest(picture, f"is there {what}") for (_, picture), what in pairs])
         seeds = [[rng.getrandbits(62) for _ in range(DRAWS)] for _ in drawn]
@@ -169,27 +156,25 @@ def captioning(vqa: CodeVQA, rng: random.Random, count: int, table: Table) -> No
             ("whole picture, greedy", shown, whole),
             ("patches for a question", repeated, captioner.caption(requests)),
         ):
-            told_of = list(zip(of, texts, strict=True))
-            table.add(f"caption, {name}, {style}: true", [is_true(scene, text) is True for scene, text in told_of])
-            there = [right for scene, text in told_of for right in named(scene, text)]
+            there = [right for scene, text in zip(of, texts, strict=True) for right in named(scene, text)]
             table.add(f"caption, {name}, {style}: things named are there", there)
 
 
 def counting(vqa: CodeVQA, rng: random.Random, count: int, table: Table) -> None:
     """What ``query`` counts in crowds, up to five of a kind and colour."""
 
-    def right(case: tuple[Scene, Spec]) -> bool:
-        scene, spec = case
-        answer = vqa.run(draw(scene), f'answer = query(img, "How many {spec.many} are there?")')
-        return answer.text == str(len(spec.find(scene)))
+    def right(case: tuple[Scene, Phrase]) -> bool:
+        scene, what = case
+        answer = vqa.run(draw(scene), f'answer = query(img, "How many {what.many} are there?")')
+        return answer.text == str(what.count(scene))
 
     for style in ("plain", "box"):
         cases = []
         for scene, _ in scenes(rng, count, style=style, min_things=4):
             crowd = crowded(rng, scene)
-            spec = max((Spec(thing.kind, thing.color) for thing in crowd.things), key=lambda one: len(one.find(crowd)))
-            if len(spec.find(crowd)) <= 5:
-                cases.append((crowd, spec))
+            what = max((Phrase(thing.kind, thing.color) for thing in crowd.things), key=lambda one: one.count(crowd))
+            if what.count(crowd) <= 5:
+                cases.append((crowd, what))
         with ThreadPoolExecutor(16) as pool:
             table.add(f"query, how many in a crowd, {style}", list(pool.map(right, cases)))
 
@@ -199,7 +184,6 @@ SORTS: dict[str, Callable[[random.Random, Form], Item]] = {
     "unseen wording": lambda rng, form: draw_item(rng, form, unseen=True)[1],
     "new color-kind pairs": lambda rng, form: draw_item(rng, form, split="test")[1],
     "made-up nouns": lambda rng, form: rename(rng, draw_item(rng, form)[1], nouns=1.0, adjectives=0.3),
-    "no known family": general,
 }
 
 
@@ -214,27 +198,31 @@ def programs(vqa: CodeVQA, count: int, table: Table) -> None:
         table.add(f"programs, {sort}", [found == one.program for found, one in zip(lines, items, strict=True)])
 
 
-def _to_read(rng: random.Random, sort: str) -> tuple[str, str, Form, list[Scene], list[Fact]]:
-    """A question and its answer, its form, its scenes, and the facts it rests on."""
-    if sort == "query":
-        scene, question, answer = elementary(rng)
-        return question, answer, "image", [scene], [Fact(0, question)]
-    scenes_, item = draw_spatial(rng) if sort == "spatial" else draw_item(rng, sort)
-    return item.question, item.answer, item.form, scenes_, facts_of(item.program, scenes_, item.form)
-
-
 def reading(vqa: CodeVQA, count: int, table: Table) -> None:
     """Questions with true captions that tell the answer: is it read?"""
     for sort in ("query", "image", "set", "spatial"):
         rng, prompts, answers = random.Random(f"reading {sort}"), [], []
-        for _ in range(2 * count):
-            question, answer, form, shown, facts = _to_read(rng, sort)
-            start = [told(rng, scene, question, noise=0.0)[:4] for scene in shown]
-            if captions := telling(rng, facts, shown, start):
-                prompts.append(GenerationRequest(render_reading([], captions, question, form), 8, ("\n",)))
+        for _ in range(count):
+            if sort == "query":
+                scene, question, answer = elementary(rng)
+                shown, program = [scene], question
+            else:
+                shown, item = draw_item(rng, "image" if sort == "spatial" else sort, kinds=_KINDS[sort])
+                question, answer, program = item.question, item.answer, item.program
+            told = [telling(scene, rng, program) for scene in shown]
+            captions = [one for one in told if one is not None]
+            if len(captions) == len(told):
+                prompts.append(
+                    GenerationRequest(
+                        render_reading([], captions, question, "set" if sort == "set" else "image"), 8, ("\n",)
+                    )
+                )
                 answers.append(answer)
         read = [one.text.strip() for one in vqa.models.reader.generate(prompts)]
         table.add(f"reading, {sort}", [found == one for found, one in zip(read, answers, strict=True)])
+
+
+_KINDS = {"image": (), "set": (), "spatial": SPATIAL}
 
 
 def main() -> None:

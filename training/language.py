@@ -159,7 +159,7 @@ def rate(share: float, peak: float, warm: float = 0.03) -> float:
     return peak * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * min(1.0, (share - warm) / (1 - warm)))))
 
 
-def train(model: Any, texts: Texts, *, seconds: float, steps: int, peak: float, workers: int, log: Any) -> None:
+def train(model: Any, texts: Texts, *, seconds: float, steps: int, peak: float, workers: int) -> None:
     """Trains until the time or the steps are over."""
     device = next(model.parameters()).device
     cuda = device.type == "cuda"
@@ -194,7 +194,7 @@ def train(model: Any, texts: Texts, *, seconds: float, steps: int, peak: float, 
         if step % 200 == 199 or step == steps - 1 or share >= 1:
             spent = time.monotonic() - begun
             speed = ids.numel() * step / max(spent, 1e-9) / 1e3
-            log(f"step {step + 1} loss {float(sums) / seen:.4f} {speed:.0f}k tokens/s")
+            print(f"step {step + 1} loss {float(sums) / seen:.4f} {speed:.0f}k tokens/s", flush=True)
             sums, seen = torch.zeros((), device=device), 0
         if share >= 1:
             break
@@ -238,18 +238,18 @@ def main() -> None:
         tokenizer = PreTrainedTokenizerFast.from_pretrained(options.start)
         model = LlamaForCausalLM.from_pretrained(options.start, dtype=torch.float32, attn_implementation="sdpa")
     else:
-        tokenizer = language_tokenizer.build(questions=300 if smoke else 3000)
+        tokenizer = language_tokenizer.build(questions=150 if smoke else 3000)
         model = build_model(tokenizer, width=64, layers=2, heads=4) if smoke else build_model(tokenizer)
     tokenizer.save_pretrained(options.out)
     print(f"{model.num_parameters() / 1e6:.2f}M weights, {len(tokenizer)} tokens", flush=True)
     if smoke:
-        texts, seconds, steps, workers = Texts(options.out, 2, 1024, options.seed, pool=200), 30.0, 12, 0
+        texts, seconds, steps, workers = Texts(options.out, 2, 1024, options.seed, pool=30), 30.0, 4, 0
     else:
         texts = Texts(options.out, options.rows, options.length, options.seed)
         seconds, steps, workers = options.seconds, 10**6, options.workers
     if options.captions:
         texts.real = load_questions(options.captions)
-    train(model.to(device), texts, seconds=seconds, steps=steps, peak=options.rate, workers=workers, log=print)
+    train(model.to(device), texts, seconds=seconds, steps=steps, peak=options.rate, workers=workers)
     save(model, tokenizer, options.out)
 
 

@@ -10,30 +10,27 @@ import json
 import random
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from codevqa.core.text import sentence_case
-from codevqa.miniworld import oracle
-from codevqa.miniworld.captions import captions
-from codevqa.miniworld.questions import UNSEEN, Item
-from codevqa.miniworld.questions_image import FAMILIES
-from codevqa.miniworld.questions_set import sample_set
-from codevqa.miniworld.sampling import sample_question
+from codevqa.miniworld import truth
+from codevqa.miniworld.questions import UNSEEN, Item, NoQuestionError, sample_question, sample_set
 from codevqa.miniworld.world import COLORS, KINDS, Scene, Thing, sample_scene
 from codevqa.primitives.pnpvqa import INSTRUCTION, render_context
 from codevqa.primitives.visual import VISUAL
 from codevqa.prompts import Example, load
 from codevqa.writing.prompt_forms import header, opening_line
 
-from .language_facts import Fact, facts_of, telling
+from .captions import captions, telling
 from .language_words import general, misspell, rename, reword
 
 EOS = "<eos>"
-SPATIAL = ("relation", "exist_relation", "two_relations", "which_side", "which_thing", "half")
-"""Families that ask where things are."""
+SPATIAL = ("relation", "exist_relation", "which_side", "which_thing", "half", "half_choice")
+"""Kinds that ask where things are."""
 
 
 @dataclass(frozen=True)
@@ -70,31 +67,19 @@ def draw_scenes(rng: random.Random, form: str, split: Split = "train") -> list[S
     return sample_set(rng, split=split)
 
 
-def draw_spatial(rng: random.Random) -> tuple[list[Scene], Item]:
-    """A question on where things are, with its scene."""
-    while True:
-        scenes = draw_scenes(rng, "image")
-        if scenes[0].tower:
-            continue
-        # Asked for by name, a family is tried for long: few scenes of boxes have one.
-        item = FAMILIES[rng.choice(SPATIAL)][1](rng, scenes[0])
-        if item is not None and not item.wording.endswith(UNSEEN):
-            return scenes, item
-
-
 def draw_item(
-    rng: random.Random, form: str, *, split: Split = "train", unseen: bool = False
+    rng: random.Random, form: str, *, split: Split = "train", unseen: bool = False, kinds: Sequence[str] = ()
 ) -> tuple[list[Scene], Item]:
-    """A question with its scenes, in a wording that training may see, or in one it may not."""
+    """A question with its scenes, in a wording that training may see, or in one it may not; of some kind if any."""
     while True:
         scenes = draw_scenes(rng, form, split)
-        for _ in range(3):
-            try:
-                item = sample_question(rng, scenes[0] if form == "image" else scenes)
-            except LookupError:
-                break
-            if item.wording.endswith(UNSEEN) == unseen:
-                return scenes, item
+        with suppress(NoQuestionError):
+            return scenes, sample_question(
+                rng,
+                scenes[0] if form == "image" else scenes,
+                rng.choice(kinds) if kinds else None,
+                lambda item: item.wording.endswith(UNSEEN) == unseen,
+            )
 
 
 # Programs
@@ -278,11 +263,11 @@ def elementary(rng: random.Random) -> tuple[Scene, str, str]:
         asked: list[tuple[Scene, str, str]] = []
 
         def note(scene: Scene, question: str, asked: list[tuple[Scene, str, str]] = asked) -> str:
-            answer = oracle.query(scene, question)
+            answer = truth.query(scene, question)
             asked.append((scene, question, answer))
             return answer
 
-        oracle.run_program(item.program, scenes, item.form, query_with=note)
+        truth.run_program(item.program, scenes, item.form, query_with=note)
         if asked:
             one = rng.choice(asked)
             if not _rare(rng, one[2]):
@@ -308,22 +293,20 @@ def draw_question(rng: random.Random) -> Question:
     chance = rng.random()
     if chance < 0.42:
         scene, text, answer = elementary(rng)
-        return _with_enough(rng, Question((scene,), "image", text, answer), [Fact(0, text)])
+        return _with_enough(rng, Question((scene,), "image", text, answer), text)
     # Whole questions are what the baseline reads; it is to be as good at them as at the single ones.
     form = "image" if chance < 0.7 else "set"
-    spatial = form == "image" and chance < 0.56
-    scenes, item = draw_spatial(rng) if spatial else draw_item(rng, form)
-    question = Question(tuple(scenes), form, item.question, item.answer)
-    return _with_enough(rng, question, facts_of(item.program, scenes, form))
+    scenes, item = draw_item(rng, form, kinds=SPATIAL if chance < 0.56 else ())
+    return _with_enough(rng, Question(tuple(scenes), form, item.question, item.answer), item.program)
 
 
-def _with_enough(rng: random.Random, question: Question, facts: Sequence[Fact]) -> Question:
+def _with_enough(rng: random.Random, question: Question, program: str) -> Question:
     """Adds captions that tell the answer, now and then."""
     if rng.random() < 0.4:
         return question
-    start = [told(rng, scene, question.text, noise=0.0, wanted=rng.choice((2, 4, 5))) for scene in question.scenes]
-    found = telling(rng, facts, question.scenes, start)
-    return replace(question, enough=tuple(map(tuple, found))) if found else question
+    found = [telling(scene, rng, program) for scene in question.scenes]
+    enough = tuple(tuple(one) for one in found if one is not None)
+    return replace(question, enough=enough) if len(enough) == len(found) else question
 
 
 def read_question(rng: random.Random, question: Question) -> Reading:

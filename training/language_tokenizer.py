@@ -12,10 +12,10 @@ import re
 from collections import Counter
 from typing import Any
 
-from codevqa.miniworld.captions import captions
 from codevqa.miniworld.world import COLORS, KINDS, SIZES, plural
 from codevqa.primitives.pnpvqa import INSTRUCTION
 
+from .captions import captions
 from .language_data import EOS, bank, draw_item, preamble, program_text
 from .language_words import GENERAL
 

@@ -258,7 +258,7 @@ def main() -> None:
     chosen = vars(parser.parse_args())
     folder = chosen.pop("export")
     if chosen["smoke"]:
-        chosen |= {"batch": 8, "workers": 0, "limit": min(chosen["limit"] or 20, 20), "warmup": 5}
+        chosen |= {"batch": 4, "workers": 0, "limit": chosen["limit"] or 4, "warmup": 2}
     plan = Plan(**chosen)
     if folder is not None:
         pair = Pair(configuration())

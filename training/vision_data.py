@@ -10,9 +10,10 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from codevqa.miniworld.captions import captions
-from codevqa.miniworld.world import CANVAS, COLORS, KINDS, SIZES, Scene, draw, sample_scene
+from codevqa.miniworld.phrases import Phrase
+from codevqa.miniworld.world import CANVAS, COLORS, KINDS, SIZES, Scene, Thing, draw, sample_scene
 
+from .captions import captions
 from .vision_texts import contrast, in_question, matching, query
 from .vision_twins import MOST, crowded, twin
 from .vision_words import CLS, DEC, ENC, SEP, Encoder
@@ -111,27 +112,22 @@ class Maker:
             self._put(arrays["captions"][row, place], DEC, PROMPT + text)
         pair = contrast(rng, scene, twins)
         self._put(arrays["contrast"][row], CLS, pair.text)
-        for place, (spec, bounds) in enumerate(zip(pair.specs, pair.bounds, strict=True)):
-            arrays["specs"][row, place] = (
-                _index(KINDS, spec.noun),
-                _index(COLORS, spec.color),
-                _index(SIZES, spec.size),
-            )
+        for place, (what, bounds) in enumerate(zip(pair.things, pair.bounds, strict=True)):
+            arrays["specs"][row, place] = _look(what)
             arrays["bounds"][row, place] = bounds
         for place, thing in enumerate(scene.things):
-            arrays["things"][row, place] = (
-                KINDS.index(thing.kind),
-                COLORS.index(thing.color),
-                SIZES.index(thing.size),
-            )
+            arrays["things"][row, place] = _look(thing)
 
     def _put(self, row: np.ndarray, first: int, text: str) -> None:
         ids = [first, *self.encoder.pieces(text)[: TEXT_LENGTH - 2], SEP]
         row[: len(ids)] = ids
 
 
-def _index(names: tuple[str, ...], name: str) -> int:
-    return names.index(name) if name in names else -1
+def _look(what: Thing | Phrase) -> tuple[int, int, int]:
+    """Kind, color and size by their places; -1 for any."""
+    pairs = ((KINDS, what.kind), (COLORS, what.color), (SIZES, what.size))
+    kind, color, size = (names.index(name) if name else -1 for names, name in pairs)
+    return kind, color, size
 
 
 class Batches(IterableDataset):  # type: ignore[type-arg]

@@ -12,232 +12,168 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from codevqa.miniworld.captions import NUMBERS, RELATIONS, captions, related, relation_caption
-from codevqa.miniworld.questions_image import FAMILIES
-from codevqa.miniworld.truth import is_true
-from codevqa.miniworld.world import BOX_COLORS, BOX_KINDS, COLORS, HELD_OUT, KINDS, SIZES, Scene, Thing, plural
+from codevqa.miniworld.phrases import Phrase
+from codevqa.miniworld.questions import TABLE, draft, expanded
+from codevqa.miniworld.slots import colors_of, kinds_of
+from codevqa.miniworld.world import COLORS, HELD_OUT, KINDS, SIZES, Scene, Thing, plural
 
-from .vision_forms import ALL, NO_COLOR, NO_NOUN, NO_SIZE, ONE, TOWER, TWO
+from .captions import NUMBERS, RELATIONS, captions, is_true, related
+from .vision_twins import twin
 
-_MAKERS = [make for _, make in FAMILIES.values()]
 GENERIC = ("object", "thing", "item", "shape")
 _SINGULAR = {plural(noun): noun for noun in (*KINDS, *GENERIC, "block")}
 _NOUN = "|".join(sorted({*KINDS, *GENERIC, "block", *_SINGULAR}, key=len, reverse=True))
 _MENTION = re.compile(rf"\b(?:({'|'.join(SIZES)}) )?(?:({'|'.join(COLORS)}) )?({_NOUN})\b")
 
-
-@dataclass(frozen=True)
-class Spec:
-    """What a noun phrase asks of a thing; empty parts ask nothing."""
-
-    noun: str = "object"
-    color: str = ""
-    size: str = ""
-
-    def fits(self, scene: Scene, thing: Thing) -> bool:
-        """Whether a thing is such a one."""
-        if self.noun == "block":
-            if thing.kind != "square":
-                return False
-        elif self.noun not in GENERIC and thing.kind != self.noun:
-            return False
-        return self.color in ("", thing.color) and self.size in ("", thing.size)
-
-    def find(self, scene: Scene) -> list[int]:
-        """Places of all such things in the scene."""
-        return [place for place, thing in enumerate(scene.things) if self.fits(scene, thing)]
-
-    @property
-    def name(self) -> str:
-        """Such as "small red star"."""
-        return " ".join(part for part in (self.size, self.color, self.noun) if part)
-
-    @property
-    def many(self) -> str:
-        """Such as "small red stars"."""
-        return " ".join(part for part in (self.size, self.color, plural(self.noun)) if part)
-
-    @property
-    def one(self) -> str:
-        """Such as "a small red star"."""
-        return f"{'an' if self.name[0] in 'aeiou' else 'a'} {self.name}"
+# Wordings: a and b are things, c and d colors, s a size. "[one|another]" is a wording each.
+ONE = expanded("[|||the |the |a picture of |a picture of the ]{a.name}")
+ONE += expanded("[||a picture of |there is |is there |is there |is there |does the picture show |do you see ]{a.one}")
+ONE += expanded("[|there are |are there any |what is the number of ]{a.many}")
+HOW_MANY = expanded("how many {a.many} [are there|are there|are there|are in the picture|can you see]")
+ONE += [*HOW_MANY, "how many {a.many} are touching the wall"]
+ONE += expanded("[where is|what is to the left of|what is to the right of|what is above|what is below] the {a.name}")
+ONE += expanded("is the {a.name} [on the left|on the right side of the picture|at the top or at the bottom]")
+ONE += expanded("[what is next to|what color is the thing above|which object is to the left of] the {a.name}")
+ONE += expanded("[is the {a.name}|is there {a.one}|are all {a.many}] touching the [wall|wall|bottom]")
+NO_COLOR = expanded("[what|what|what|which] color is the {a.name}")
+NO_COLOR += expanded(
+    "[what is the color of the {a.name}|what color does the {a.name} have|what color are the {a.many}]"
+)
+NO_COLOR += [*expanded("[is the {a.name}|are the {a.many}|are all {a.many}] {c}"), "is the {a.name} {c} or {d}"]
+NO_SIZE = [*expanded("[what size|how big|how large] is the {a.name}"), "is the {a.name} {s}"]
+NO_NOUN = expanded("[what is|what is|what shape is|what kind of thing is] the {a.name}")
+TWO = expanded("[|a picture of |is there ]{a.one} and {b.one}")
+TWO += expanded("[{a.name} and {b.name}|the {a.name} and the {b.name}]")
+TWO += expanded("[are there|are there both] {a.many} and {b.many}")
+TWO += expanded("is the {a.name} [to the left of|to the right of|above|below|left or right of] the {b.name}")
+TWO += expanded("are the {a.name} and the {b.name} the same [color|size]")
+TWO += expanded("[are there more {a.many} than {b.many}|how many {a.many} and {b.many} are there in total]")
+TOWER = expanded("how many blocks [does the tower have|are there in the tower]")
+TOWER += expanded("what color is [the block at the top|the base|the block at the base] of the tower")
+TOWER += expanded("is there a [tower|tower with a {c} block on top|tower with a {c} block at the base]")
+TOWER += ["is there a {c} block above a {d} block", "what color is the block on top"]
+ALL = expanded("how many [objects|things|items|shapes] are there")
+ALL += expanded("[what is in the picture|what objects are there|what color are the objects|what is in the box]")
+ALL += expanded("are [all objects {c}|there only {c} objects]")
 
 
-def mentions(text: str) -> list[Spec]:
+def mentions(text: str) -> list[Phrase]:
     """The things that a text speaks of."""
-    return [Spec(_SINGULAR.get(noun, noun), color, size) for size, color, noun in _MENTION.findall(text)]
+    found = []
+    for size, color, word in _MENTION.findall(text):
+        noun = _SINGULAR.get(word, word)
+        kind = None if noun in GENERIC else "square" if noun == "block" else noun
+        found.append(Phrase(kind, color or None, size or None, "" if kind == noun else noun))
+    return found
 
 
 def shows(scene: Scene, text: str) -> bool:
     """Whether the scene has everything the text mentions."""
-    return all(spec.find(scene) for spec in mentions(text)) and ("tower" not in text or bool(scene.tower))
+    return all(what.count(scene) for what in mentions(text)) and ("tower" not in text or bool(scene.tower))
 
 
 def in_question(scene: Scene, text: str) -> list[int]:
     """Places of the things that a text is about: those it mentions, or all when it names none."""
-    named = [spec for spec in mentions(text) if spec.color or spec.size or spec.noun not in GENERIC]
-    found = {place for spec in named for place in spec.find(scene)}
-    return sorted(found) if found else list(range(len(scene.things)))
+    named = [what for what in mentions(text) if what.color or what.size or what.kind]
+    found = [place for place, thing in enumerate(scene.things) if any(what.holds(thing) for what in named)]
+    return found or list(range(len(scene.things)))
 
 
-def spec_of(rng: random.Random, scene: Scene, thing: Thing) -> Spec:
+def described(rng: random.Random, scene: Scene, thing: Thing) -> Phrase:
     """Describes a thing by some of its words."""
-    noun = "block" if scene.tower and rng.random() < 0.6 else thing.kind
-    color, size = thing.color if rng.random() < 0.75 else "", thing.size if rng.random() < 0.2 else ""
+    noun = "block" if scene.tower and rng.random() < 0.6 else ""
+    color = thing.color if rng.random() < 0.75 else None
+    size = thing.size if rng.random() < 0.2 else None
     if rng.random() < 0.12 and (color or size):
-        noun = rng.choice(GENERIC)
-    return Spec(noun, color, size)
+        return Phrase(None, color, size, rng.choice(GENERIC))
+    return Phrase(thing.kind, color, size, noun)
 
 
-def wrong_spec(rng: random.Random, scene: Scene, spec: Spec) -> Spec | None:
+def wrong(rng: random.Random, scene: Scene, what: Phrase) -> Phrase | None:
     """Exchanges one word so that nothing in the scene fits."""
-    colors, kinds = (BOX_COLORS, BOX_KINDS) if scene.style == "box" else (COLORS, KINDS)
     for _ in range(6):
         other = rng.choice(scene.things)
         near = rng.random() < 0.6
-        parts = [part for part, there in (("color", spec.color), ("noun", spec.noun), ("size", spec.size)) if there]
-        part = rng.choice(parts)
-        if part == "color":
-            changed = replace(spec, color=other.color if near else rng.choice(colors))
-        elif part == "size":
-            changed = replace(spec, size=rng.choice(SIZES))
-        elif spec.noun in GENERIC or (spec.noun == "block" and spec.color):
-            changed = replace(spec, color=rng.choice(colors))
+        part = rng.choice([part for part in ("color", "kind", "size") if getattr(what, part)] or ["color"])
+        if part == "size":
+            changed = replace(what, size=rng.choice(SIZES))
+        elif part == "color" or what.noun:
+            changed = replace(what, color=other.color if near else rng.choice(colors_of(scene)))
         else:
-            changed = replace(spec, noun=other.kind if near else rng.choice(kinds))
-        if not changed.find(scene):
+            changed = replace(what, kind=other.kind if near else rng.choice(kinds_of(scene)))
+        if not changed.count(scene):
             return changed
     return None
 
 
-def one_text(rng: random.Random, scene: Scene, spec: Spec) -> str:
-    """A phrase or question on one spec."""
-    chance = rng.random()
-    form = rng.choice(ONE)
-    if chance < 0.2 and spec.noun not in GENERIC:
-        spec, form = replace(spec, color=""), rng.choice(NO_COLOR)
-    elif chance < 0.26 and (spec.noun not in GENERIC or spec.color):
-        spec, form = replace(spec, size=""), rng.choice(NO_SIZE)
-    elif chance < 0.36 and spec.color:
-        spec, form = replace(spec, noun=rng.choice(GENERIC)), rng.choice(NO_NOUN)
-    return _fill(rng, form, spec)
+def one_text(rng: random.Random, what: Phrase) -> str:
+    """A phrase or question on one description."""
+    chance, form = rng.random(), rng.choice(ONE)
+    if chance < 0.2 and what.kind:
+        what, form = replace(what, color=None), rng.choice(NO_COLOR)
+    elif chance < 0.26 and (what.kind or what.color):
+        what, form = replace(what, size=None), rng.choice(NO_SIZE)
+    elif chance < 0.36 and what.color:
+        what, form = replace(what, kind=None, noun=rng.choice(GENERIC)), rng.choice(NO_NOUN)
+    return _fill(rng, form, what)
 
 
-def _fill(rng: random.Random, form: str, spec: Spec, other: Spec | None = None) -> str:
+def _fill(rng: random.Random, form: str, what: Phrase, other: Phrase | None = None) -> str:
     c, d = rng.sample(COLORS, 2)
-    slots = {"p": spec.name, "a": spec.one, "ps": spec.many, "c": c, "d": d, "s": rng.choice(SIZES)}
-    if other is not None:
-        slots |= {"q": other.name, "b": other.one, "qs": other.many}
-    return form.format(**slots)
+    return form.format(a=what, b=other, c=c, d=d, s=rng.choice(SIZES))
 
 
 def _asked(rng: random.Random, scene: Scene) -> str:
-    """A question as programs and people ask it."""
-    made = rng.choice(_MAKERS)(rng, scene)
+    """A question as people ask it."""
+    made = draft(rng, [scene], rng.choice(list(TABLE["image"].values())), "image")
     if made is not None:
         return made.question.lower().rstrip("?.")
-    return one_text(rng, scene, spec_of(rng, scene, rng.choice(scene.things)))
+    return one_text(rng, described(rng, scene, rng.choice(scene.things)))
 
 
 def query(rng: random.Random, scene: Scene) -> str:
     """A question whose things the scene shows: what the captioner's patches are chosen for."""
     chance = rng.random()
-    if scene.tower and chance < 0.3:
-        text = _fill(rng, rng.choice(TOWER), Spec())
-        if shows(scene, text):
-            return text
-    if chance < 0.4:
-        color = rng.choice(scene.things).color
-        return rng.choice(ALL).format(c=color) if chance > 0.32 else _counting(rng, scene)
     for _ in range(3):
-        text = _asked(rng, scene) if chance < 0.7 else _two(rng, scene) if chance < 0.76 else ""
-        text = text or one_text(rng, scene, spec_of(rng, scene, rng.choice(scene.things)))
+        if scene.tower and chance < 0.3:
+            text = _fill(rng, rng.choice(TOWER), Phrase())
+        elif 0.32 < chance < 0.4:
+            text = rng.choice(ALL).format(c=rng.choice(scene.things).color)
+        elif chance < 0.4:
+            text = rng.choice(HOW_MANY).format(a=_commonest(rng, scene))
+        elif chance < 0.7:
+            text = _asked(rng, scene)
+        else:
+            text = _two(rng, scene) if chance < 0.76 and len(scene.things) > 1 else ""
+        text = text or one_text(rng, described(rng, scene, rng.choice(scene.things)))
         if shows(scene, text):
             return text
-    return one_text(rng, scene, Spec(rng.choice(scene.things).kind))
+    return one_text(rng, Phrase(rng.choice(scene.things).kind))
 
 
-def _counting(rng: random.Random, scene: Scene) -> str:
-    best = max(scene.things, key=lambda thing: (sum(_alike(thing, other) for other in scene.things), rng.random()))
-    spec = Spec(best.kind, best.color if rng.random() < 0.6 else "")
-    return rng.choice(("how many {ps} are there", "how many {ps} are in the picture", "{ps}")).format(ps=spec.many)
-
-
-def _alike(one: Thing, other: Thing) -> bool:
-    return (one.kind, one.color) == (other.kind, other.color)
+def _commonest(rng: random.Random, scene: Scene) -> Phrase:
+    looks = [Phrase(thing.kind, thing.color) for thing in scene.things]
+    best = max(looks, key=lambda what: (what.count(scene), rng.random()))
+    return best if rng.random() < 0.6 else Phrase(best.kind)
 
 
 def _two(rng: random.Random, scene: Scene) -> str:
-    if len(scene.things) < 2:
-        return ""
-    one, other = rng.sample(scene.things, 2)
-    return _fill(rng, rng.choice(TWO), spec_of(rng, scene, one), spec_of(rng, scene, other))
-
-
-def mutated(rng: random.Random, scene: Scene) -> tuple[Scene, set[int]]:
-    """The scene with one thing changed or two swapped, and the places of what changed."""
-    things = list(scene.things)
-    place = rng.randrange(len(things))
-    thing = things[place]
-    colors, kinds = (BOX_COLORS, BOX_KINDS) if scene.style == "box" else (COLORS, KINDS)
-    other = rng.randrange(len(things))
-    how = rng.choice(("swap", "swap", "color", "kind", "size", "less", "more", "exchange"))
-    if scene.tower:
-        how = rng.choice(("color", "color", "exchange", "less", "more"))
-    if how == "swap" and other != place:
-        at = things[other]
-        things[place] = replace(thing, x=at.x, y=at.y)
-        things[other] = replace(at, x=thing.x, y=thing.y)
-        return replace(scene, things=tuple(things)), {place, other}
-    if how == "exchange" and other != place:
-        things[place], things[other] = (
-            replace(thing, color=things[other].color),
-            replace(things[other], color=thing.color),
-        )
-        return replace(scene, things=tuple(things)), {place, other}
-    if how == "less" and len(things) > 1:
-        if scene.tower:
-            place = things.index(scene.tower[-1])
-        del things[place]
-        keep = next((index for index, one in enumerate(things) if _alike(one, thing)), 0)
-        return replace(scene, things=tuple(things)), {keep}
-    if how == "more" and len(things) < (4 if scene.tower else 8):
-        copy = replace(scene.tower[-1], y=scene.tower[-1].y - 26.88) if scene.tower else thing
-        return replace(scene, things=(*things, copy)), {place}
-    if how == "kind" and not scene.tower:
-        things[place] = replace(thing, kind=rng.choice(kinds))
-    elif how == "size" and not scene.tower:
-        things[place] = replace(thing, size=rng.choice(SIZES))
-    else:
-        things[place] = replace(thing, color=rng.choice(colors))
-    return replace(scene, things=tuple(things)), {place}
+    one, other = (described(rng, scene, thing) for thing in rng.sample(scene.things, 2))
+    return _fill(rng, rng.choice(TWO), one, other)
 
 
 def statements(rng: random.Random, scene: Scene) -> tuple[str, str] | None:
-    """A true caption and a nearly true one."""
-    if scene.style == "box" and not scene.tower and rng.random() < 0.35:
-        return _touching(rng, scene)
-    relation = not scene.tower and len(scene.things) > 1 and rng.random() < 0.2
-    for _ in range(5):
-        changed, focus = mutated(rng, scene)
-        if relation:
-            false = relation_caption(changed, rng, focus) or relation_caption(changed, rng)
-            true = relation_caption(scene, rng)
-        else:
-            false = captions(changed, rng, 1, focus)[0]
-            true = captions(scene, rng, 1)[0]
-        if true and false and is_true(scene, false) is False and not _article_only(scene, false):
-            return _stated(rng, true), _stated(rng, false)
+    """A true caption, and one of a near-twin of the scene that is not true of it."""
+    for _ in range(8):
+        other = twin(rng, scene)
+        false = captions(other, rng, 1)[0] if other is not None else ""
+        if false and is_true(scene, false) is False:
+            return stated(rng, captions(scene, rng, 1)[0]), stated(rng, false)
     return None
 
 
-OPPOSITE = {
-    "to the left of": "to the right of",
-    "to the right of": "to the left of",
-    "above": "below",
-    "below": "above",
-}
-"""What a relation becomes when its two things change places."""
+OPPOSITE = {"to the left of": "to the right of", "above": "below"}
+OPPOSITE |= {other: one for one, other in OPPOSITE.items()}
 SWAPS = ("swap", "swap", "opposite", "opposite", "one")
 """How a true relation is made false: its things exchanged, its word made the opposite, either thing changed."""
 
@@ -249,166 +185,111 @@ def relation_pair(rng: random.Random, scene: Scene, how: str | None = None) -> t
     how = how or rng.choice(SWAPS)
     for _ in range(4):
         a, b = rng.sample(scene.things, 2)
-        one, other = (
-            Spec(thing.kind, thing.color if rng.random() < 0.9 else "", thing.size if rng.random() < 0.05 else "")
-            for thing in (a, b)
-        )
+        one, other = (Phrase(thing.kind, thing.color if rng.random() < 0.9 else None) for thing in (a, b))
         held = [relation for relation in RELATIONS if related(a, relation, b)]
         if not held or one == other:
             continue
-        # Mostly the direction in which they are further apart, as people would say it.
-        held.sort(key=lambda relation: abs(a.x - b.x if RELATIONS[relation][0] else a.y - b.y))
-        relation = held[-1] if rng.random() < 0.75 else held[0]
+        relation = rng.choice(held)
         first, word, second = one, relation, other
         if how == "swap":
             first, second = other, one
         elif how == "opposite":
             word = OPPOSITE[relation]
+        elif (changed := wrong(rng, scene, one)) is not None:
+            first = changed
         else:
-            early = rng.random() < 0.5
-            changed = wrong_spec(rng, scene, one if early else other)
-            if changed is None:
-                continue
-            first, second = (changed, other) if early else (one, changed)
-        if not related_pair(scene, first, word, second):
-            right, wrong = f"{one.one} {relation} {other.one}", f"{first.one} {word} {second.one}"
-            return _stated(rng, right), _stated(rng, wrong)
+            continue
+        pairs = [(here, there) for here in first.find(scene) for there in second.find(scene) if here is not there]
+        if not any(related(here, word, there) for here, there in pairs):
+            right, false = f"{one.one} {relation} {other.one}", f"{first.one} {word} {second.one}"
+            return stated(rng, right), stated(rng, false)
     return None
 
 
-def _touching(rng: random.Random, scene: Scene) -> tuple[str, str] | None:
-    """What touches a wall and what does not."""
-    found: dict[bool, str] = {}
-    for _ in range(10):
-        thing = rng.choice(scene.things)
-        spec = Spec(thing.kind, thing.color if rng.random() < 0.8 else "", thing.size if rng.random() < 0.15 else "")
-        wall = rng.choice(("wall", "wall", "top", "bottom", "left wall", "right wall"))
-        text = f"{spec.one} touching the {wall}"
-        found.setdefault(bool(is_true(scene, text)), text)
-    return (_stated(rng, found[True]), _stated(rng, found[False])) if len(found) == 2 else None
-
-
-def _article_only(scene: Scene, text: str) -> bool:
-    return text.startswith("one ") and is_true(scene, "a " + text[4:]) is True and " and " in text
-
-
-def _stated(rng: random.Random, text: str) -> str:
+def stated(rng: random.Random, text: str) -> str:
+    """Puts a caption into one of several frames."""
     chance = rng.random()
     if chance < 0.2:
         return f"a picture of {text}"
     if chance < 0.4:
-        number = text.split()[0] in NUMBERS[2:]
-        return f"there {'are' if number else 'is'} {text}"
+        return f"there {'are' if text.split()[0] in NUMBERS[2:] else 'is'} {text}"
     return text
 
 
 def keeps_out(text: str) -> bool:
     """Whether a text names no held-out pair: as texts that never match, training would teach that there are none."""
-    return not any((spec.color, spec.noun) in HELD_OUT for spec in mentions(text))
+    return not any((what.color, what.kind) in HELD_OUT for what in mentions(text))
 
 
 def matching(rng: random.Random, scene: Scene, pairs: int) -> tuple[list[str], list[bool]]:
     """As many matching texts as others, ``pairs`` of each; none names a held-out pair."""
     texts: list[str] = []
-    labels: list[bool] = []
+    makers = (_one_pair, _two_pair, _asked_pair, relation_pair, statements)
     while len(texts) < 2 * pairs:
-        chance = rng.random()
-        pair: tuple[str, str] | None
-        if chance < 0.42:
-            pair = _one_pair(rng, scene)
-        elif chance < 0.55:
-            pair = _two_pair(rng, scene)
-        elif chance < 0.63:
-            pair = _asked_pair(rng, scene)
-        elif chance < 0.79:
-            pair = relation_pair(rng, scene)
-        else:
-            pair = statements(rng, scene)
-        if pair is None:
-            pair = _one_pair(rng, scene)
+        make = rng.choices(makers, (42, 13, 8, 16, 21))[0]
+        pair = make(rng, scene) or _one_pair(rng, scene)
         if pair is not None and keeps_out(pair[0]) and keeps_out(pair[1]):
             texts += pair
-            labels += (True, False)
-    return texts, labels
+    return texts, [True, False] * pairs
 
 
 def _one_pair(rng: random.Random, scene: Scene) -> tuple[str, str] | None:
-    if scene.tower and rng.random() < 0.1:
-        return None
-    right = one_text(rng, scene, spec_of(rng, scene, rng.choice(scene.things)))
-    spec = wrong_spec(rng, scene, spec_of(rng, scene, rng.choice(scene.things)))
-    wrong = one_text(rng, scene, spec) if spec else ""
-    return (right, wrong) if wrong and shows(scene, right) and not shows(scene, wrong) else None
+    right = one_text(rng, described(rng, scene, rng.choice(scene.things)))
+    what = wrong(rng, scene, described(rng, scene, rng.choice(scene.things)))
+    false = one_text(rng, what) if what else ""
+    return (right, false) if false and shows(scene, right) and not shows(scene, false) else None
 
 
 def _two_pair(rng: random.Random, scene: Scene) -> tuple[str, str] | None:
-    right = _two(rng, scene)
-    if not right:
+    if len(scene.things) < 2:
         return None
-    one, other = (spec_of(rng, scene, thing) for thing in rng.sample(scene.things, 2))
-    changed = wrong_spec(rng, scene, one)
+    one, other = (described(rng, scene, thing) for thing in rng.sample(scene.things, 2))
+    changed = wrong(rng, scene, one)
     if changed is None:
         return None
-    ordered = (changed, other) if rng.random() < 0.5 else (other, changed)
-    return right, _fill(rng, rng.choice(TWO), *ordered)
+    return _two(rng, scene), _fill(rng, rng.choice(TWO), *rng.sample((changed, other), 2))
 
 
 def _asked_pair(rng: random.Random, scene: Scene) -> tuple[str, str] | None:
-    right = wrong = ""
+    found: dict[bool, str] = {}
     for _ in range(6):
         text = _asked(rng, scene)
-        if shows(scene, text):
-            right = right or text
-        else:
-            wrong = wrong or text
-        if right and wrong:
-            return right, wrong
-    return None
+        found.setdefault(shows(scene, text), text)
+    return (found[True], found[False]) if len(found) == 2 else None
 
 
 @dataclass(frozen=True)
 class Contrast:
-    """A text for contrast with other pictures: up to two specs with how many things must fit each."""
+    """A text for contrast with other pictures: up to two descriptions with how many things must fit each."""
 
     text: str
-    specs: tuple[Spec, ...]
+    things: tuple[Phrase, ...]
     bounds: tuple[tuple[int, int], ...]
 
     def fits(self, scene: Scene) -> bool:
         """Whether a scene is such a picture."""
-        return all(
-            low <= len(spec.find(scene)) <= high for spec, (low, high) in zip(self.specs, self.bounds, strict=True)
-        )
+        counts = [what.count(scene) for what in self.things]
+        return all(low <= count <= high for count, (low, high) in zip(counts, self.bounds, strict=True))
 
 
 def contrast(rng: random.Random, scene: Scene, twins: Sequence[Scene] = ()) -> Contrast:
     """A phrase that is true of this scene and can be checked on any other; false of most of its twins if it can be."""
-    changed = [thing for thing in scene.things if any(thing not in twin.things for twin in twins)]
-    told = _contrast(rng, scene, changed)
-    for _ in range(2 if twins else 0):
-        other = _contrast(rng, scene, changed)
-        told = min(told, other, key=lambda one: sum(one.fits(twin) for twin in twins))
-    return told
+    changed = [thing for thing in scene.things if any(thing not in other.things for other in twins)]
+    told = [_contrast(rng, scene, changed) for _ in range(3 if twins else 1)]
+    return min(told, key=lambda one: sum(one.fits(other) for other in twins))
 
 
 def _contrast(rng: random.Random, scene: Scene, changed: Sequence[Thing]) -> Contrast:
-    thing = rng.choice(changed if changed and rng.random() < 0.8 else scene.things)
-    spec = Spec(thing.kind, thing.color if rng.random() < 0.85 else "", thing.size if rng.random() < 0.15 else "")
-    opening = rng.choice(("a picture of ", "a picture of ", "a picture of ", ""))
-    chance = rng.random()
+    thing, two = rng.choice(changed if changed and rng.random() < 0.8 else scene.things), rng.choice(scene.things)
+    what = Phrase(thing.kind, thing.color if rng.random() < 0.85 else None, thing.size if rng.random() < 0.15 else None)
+    other = Phrase(two.kind, two.color)
+    opening, chance = rng.choice(("a picture of ", "a picture of ", "a picture of ", "")), rng.random()
     if chance < 0.25:
-        count = len(spec.find(scene))
-        text = f"{NUMBERS[count]} {spec.many if count > 1 else spec.name}"
-        return Contrast(opening + text, (spec,), ((count, count),))
-    if chance < 0.5 and len(scene.things) > 1:
-        other = Spec((two := rng.choice(scene.things)).kind, two.color)
-        if other != spec:
-            joined = rng.choice((f"{spec.one} and {other.one}", f"{spec.name} and {other.name}"))
-            return Contrast(opening + joined, (spec, other), ((1, 9), (1, 9)))
-    return Contrast(opening + rng.choice((spec.name, spec.one, f"the {spec.name}")), (spec,), ((1, 9),))
-
-
-def related_pair(scene: Scene, one: Spec, relation: str, other: Spec) -> bool:
-    """Whether some thing that fits the first lies so from one that fits the second."""
-    pairs: Sequence[tuple[int, int]] = [(a, b) for a in one.find(scene) for b in other.find(scene) if a != b]
-    return any(related(scene.things[a], relation, scene.things[b]) for a, b in pairs)
+        count = what.count(scene)
+        return Contrast(
+            f"{opening}{NUMBERS[count]} {what.many if count > 1 else what.name}", (what,), ((count, count),)
+        )
+    if chance < 0.5 and other != what:
+        joined = rng.choice((f"{what.one} and {other.one}", f"{what.name} and {other.name}"))
+        return Contrast(opening + joined, (what, other), ((1, 9), (1, 9)))
+    return Contrast(opening + rng.choice((what.name, what.one, f"the {what.name}")), (what,), ((1, 9),))

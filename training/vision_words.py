@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Iterable
 from pathlib import Path
 
-from codevqa.miniworld.captions import NUMBERS
 from codevqa.miniworld.world import COLORS, KINDS, SIZES, plural
+
+from .captions import NUMBERS
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[DEC]", "[ENC]")
 PAD, UNK, CLS, SEP, MASK, DEC, ENC = range(7)
@@ -85,7 +85,3 @@ class Encoder:
             return [UNK]
         rest = [self.ids.get(f"##{letter}") for letter in word[end:]]
         return [UNK] if None in rest else [self.ids[word[:end]], *(piece for piece in rest if piece is not None)]
-
-    def unknown(self, texts: Iterable[str]) -> set[str]:
-        """Words that are not whole tokens."""
-        return {word for text in texts for word in self._split.findall(text.lower()) if word not in self.ids}

@@ -12,30 +12,19 @@ import re
 from pathlib import Path
 from typing import Any
 
-from .export_draw import AdmittedQuestion, Balance, fits, phrases, reworded, save_jpeg, split_of_world, tries
-from .questions import Item, Phrase
-from .questions_set import sample_set
-from .sampling import sample_question
-from .world import Scene
+from .export_draw import Balance, ask, split_of_world, tries
+from .phrases import Phrase
+from .questions import Item, reworded, sample_set
+from .world import save
 
-FILES = {
-    "train": "train",
-    "val": "val",
-    "test": "test",
-    "test_combinations": "test_combinations",
-    "test_wording": "test_wording",
-}
+FILES = {split: split for split in ("train", "val", "test", "test_combinations", "test_wording")}
 """Split to the name of its file."""
 
 _COMPARE = {">=": "geq", "==": "eq", ">": "gt", "<": "lt"}
 _PATTERNS = {
     "how_many": "count_images",
-    "all_pictures": "quantifier",
-    "all": "quantifier",
-    "any": "quantifier",
-    "none": "quantifier",
-    "at_least": "verify_count_images",
-    "exactly": "verify_count_images",
+    **dict.fromkeys(("all", "any", "none"), "quantifier"),
+    **dict.fromkeys(("at_least", "exactly"), "verify_count_images"),
     "total_count": "count",
     "total_threshold": "verify_count",
     "two_counts": "compare_count",
@@ -46,8 +35,6 @@ _PATTERNS = {
     "find_count": "count_in_image",
     "find_exist": "verify_in_image",
 }
-_SIMPLE = re.compile(r'    if query\(img, "Is there [\w ]+\?"\) == "yes":\n        count \+= 1\n')
-
 _ORDERED = re.compile(r"\b(first|second|third|left|right)\b")
 """The scenes of a COVR question have no order."""
 
@@ -67,32 +54,28 @@ def _find(steps: list[Step], what: Phrase) -> int:
     return place
 
 
-def _compared(steps: list[Step], count: int, program: str, name: str) -> bool:
-    match = re.search(rf"{name} (>=|==|>|<) (\d+)", program)
-    if match:
-        _step(steps, _COMPARE[match[1]], [int(match[2])], count)
-    return match is not None
-
-
 def program_of(item: Item) -> list[Step]:
     """The program as a list of operations."""
     steps: list[Step] = []
-    source = item.program
+    q = item.slots
+    limits = {"any": (">=", 1), "none": ("==", 0), "at_least": (">=", 0), "exactly": ("==", 0)}
     if item.type in ("total_count", "total_threshold"):
-        count = _step(steps, "count", [], _find(steps, phrases(source)[0]))
-        if item.type == "total_count" or _compared(steps, count, source, "total"):
-            return steps
-    if _SIMPLE.search(source):
-        count = _step(steps, "count", [], _step(steps, "unique_images", [], _find(steps, phrases(source)[0])))
-        if item.type == "how_many" or _compared(steps, count, source, "count"):
-            return steps
-        if "count == len(images)" in source:
+        count = _step(steps, "count", [], _find(steps, q.a))
+        if item.type == "total_threshold":
+            _step(steps, _COMPARE[q.k.sign], [q.k.value], count)
+    elif item.type in (*limits, "how_many", "all") and q.c.name == "contains":
+        count = _step(steps, "count", [], _step(steps, "unique_images", [], _find(steps, q.c.slots.a)))
+        if item.type == "all":
             _step(steps, "eq", [], count, _step(steps, "count", [], _step(steps, "scene", [])))
-            return steps
-    return [{"operation": "python", "arguments": [source], "dependencies": []}]
+        elif item.type in limits:
+            sign, limit = limits[item.type]
+            _step(steps, _COMPARE[sign], [q.k.value if hasattr(q, "k") else limit], count)
+    else:
+        _step(steps, "python", [item.program])
+    return steps
 
 
-def _properties(item: Item, scenes: list[Scene]) -> list[str]:
+def _properties(item: Item) -> list[str]:
     tags = {
         "has_count": bool(re.search(r"\bcount|total", item.program)) or item.answer.isdigit(),
         "has_quantifier": item.type in ("any", "all", "none"),
@@ -113,51 +96,33 @@ def answer_of(item: Item) -> bool | int | str:
     return int(item.answer) if item.answer.isdigit() else item.answer
 
 
-def ask(rng: random.Random, split: str, balance: Balance, seen: set[str]) -> AdmittedQuestion | None:
-    """Draws one set with its question, or None when it was not admitted."""
-    scenes = sample_set(rng, style="plain", split=split_of_world(split))
-    state = rng.getstate()
-    item = sample_question(rng, scenes)
-    if _ORDERED.search(item.question):
-        return None
-    if item.question in seen or not fits(item, scenes, split) or not balance.admits(item):
-        return None
-    seen.add(item.question)
-    other = None
-    if split != "train":
-        other = reworded(state, lambda again: sample_question(again, scenes), item, seen=True)
-    return AdmittedQuestion(item, scenes, other)
-
-
 def write_split(root: Path, split: str, sets: int, seed: int, place: int) -> dict[str, int]:
     """Writes the questions and pictures of one split; arguments and result as for the GQA files, sets for images."""
     rng = random.Random(f"covr {split} {seed}")
     balance, seen, rows = Balance(), set[str](), list[dict[str, Any]]()
     picture = 2_000_000 + 1_000_000 * place
-    for _ in tries(sets * 200, f"covr {split}"):
+    for _ in tries(sets * 50, f"covr {split}"):
         if len(rows) == sets:
             break
-        asked = ask(rng, split, balance, seen)
-        if asked is None:
+        scenes = sample_set(rng, style="plain", split=split_of_world(split))
+        item = ask(rng, scenes, split, lambda one: not _ORDERED.search(one.question) and one.question not in seen)
+        if item is None or not balance.admits(item):
             continue
-        ids = []
-        for scene in asked.scenes:
-            picture += 1
-            ids.append(str(picture))
-            save_jpeg(scene, root / "images" / "VG_100K" / f"{picture}.jpg")
-        item = asked.item
+        seen.add(item.question)
+        ids = [str(picture + number) for number in range(1, len(scenes) + 1)]
+        picture += len(scenes)
+        for name, scene in zip(ids, scenes, strict=True):
+            save(scene, root / "images" / "VG_100K" / f"{name}.jpg")
         row = {
             "qid": f"{'train' if split == 'train' else 'val_test'}_{place}{len(rows):06d}",
             "utterance": item.question,
             "scenes": ids,
-            "properties": _properties(item, asked.scenes),
+            "properties": _properties(item),
             "pattern_name": _PATTERNS.get(item.type, item.type),
             "program": program_of(item),
             "answer": answer_of(item),
         }
-        if split != "train":
-            row["paraphrased"] = asked.paraphrased or item.question
-        rows.append(row)
+        rows.append(row if split == "train" else {**row, "paraphrased": reworded(item) or item.question})
     text = "".join(json.dumps(row) + "\n" for row in rows)
     (root / f"{FILES[split]}.jsonl").write_text(text, encoding="utf-8")
     return {f"covr/{FILES[split]}.jsonl": len(rows)}

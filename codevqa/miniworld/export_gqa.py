@@ -1,23 +1,22 @@
 """Questions about one drawn picture in the files of GQA (Hudson and Manning, CVPR 2019): questions and scene graphs.
 
-Every question gets GQA's own functional program over the scene graph. Counting is not among GQA's operations, nor is
-"but no": those questions are left out. "Which is higher" becomes the comparative ``choose higher``.
+Every question gets GQA's own functional program over the scene graph; questions that GQA's operations cannot say are
+left out.
 """
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from .export_draw import Balance, fits, phrases, save_jpeg, split_of_world, tries
-from .export_gqa_programs import HOLDS, NamedScene, Step, semantic, semantic_text
-from .oracle import parse_phrase
-from .questions import UNSEEN, Item, Phrase, article, yes_no
-from .sampling import sample_question
-from .world import CANVAS, COLORS, HELD_OUT, Scene, sample_scene
+from .export_draw import Balance, ask, split_of_world, tries
+from .export_gqa_programs import NamedScene, Step, semantic, semantic_text
+from .phrases import Phrase, parse_phrase, with_article
+from .questions import Item
+from .slots import Slots
+from .world import COLORS, HELD_OUT, Scene, sample_scene, save
 
 FILES = {
     "train": "train",
@@ -28,59 +27,67 @@ FILES = {
 }
 """Split to the name it has in file names."""
 PER_IMAGE = 5
+TYPES = {
+    "exist": ("verify", "obj", "exist"),
+    "color": ("query", "attr", "directOf"),
+    "kind": ("query", "cat", "categoryAttr"),
+    "size": ("query", "attr", "how"),
+    "verify": ("verify", "attr", "verifyAttr"),
+    "choose_color": ("choose", "attr", "chooseAttr"),
+    "choose_kind": ("choose", "cat", "categoryThisChoose"),
+    "relation": ("verify", "rel", "existRelS"),
+    "exist_relation": ("verify", "rel", "existRelS"),
+    "which_side": ("choose", "rel", "relChooser"),
+    "which_thing": ("compare", "attr", "comparativeChoose"),
+    "half": ("verify", "attr", "positionVerify"),
+    "half_choice": ("choose", "attr", "positionChoose"),
+    "and": ("logical", "obj", "existAnd"),
+    "or": ("logical", "obj", "existOr"),
+    "same_color": ("compare", "attr", "twoSame"),
+    "same_size": ("compare", "attr", "twoSame"),
+    "different_color": ("compare", "attr", "twoDifferent"),
+}
+"""Structural, semantic and detailed type of a kind; the detailed one ends in "C" where the answer is no."""
 
 
 def _types(item: Item, steps: list[Step]) -> dict[str, str]:
-    no = "C" if item.answer == "no" else ""
-    last = steps[-1]["operation"]
-    attributes = any(step["operation"].startswith("filter") for step in steps)
-    table = {
-        "exist": ("verify", "obj", f"existAttr{no}" if attributes else f"exist{no}"),
-        "color": ("query", "attr", "directWhich" if item.question.startswith(("Which", "In which")) else "directOf"),
-        "kind": ("query", "cat", "categoryAttr"),
-        "size": ("query", "attr", "how"),
-        "verify": ("verify", "attr", f"verifyAttr{no}"),
-        "verify_size": ("verify", "attr", f"verifyAttr{no}"),
-        "choose_color": ("choose", "attr", "chooseAttr"),
-        "choose_kind": ("choose", "cat", "categoryThisChoose"),
-        "relation": ("verify", "rel", f"relVerify{no and 'Cr'}" if last == "verify rel" else f"existRelS{no and 'RC'}"),
-        "exist_relation": ("verify", "rel", f"existRelS{no}"),
-        "which_side": ("choose", "rel", "relChooser"),
-        "which_thing": ("compare", "attr", "comparativeChoose"),
-        "half": ("verify", "attr", f"positionVerify{no}"),
-        "half_choice": ("choose", "attr", "positionChoose"),
-        "and": ("logical", "obj", f"existAnd{no}"),
-        "or": ("logical", "obj", f"existOr{no}"),
-        "same_color": ("compare", "attr", f"twoSame{no}"),
-        "different_color": ("compare", "attr", f"twoDifferent{no}"),
-        "same_size": ("compare", "attr", f"twoSame{no}"),
-    }
-    return dict(zip(("structural", "semantic", "detailed"), table[item.type], strict=True))
+    structural, about, detailed = TYPES[item.type]
+    if item.type == "exist" and len(steps) > 2:
+        detailed = "existAttr"
+    elif item.type == "color" and item.question.startswith(("Which", "In which")):
+        detailed = "directWhich"
+    elif steps[-1]["operation"] == "verify rel":
+        detailed = "relVerify"
+    if item.answer == "no":
+        detailed += {"relation": "Cr" if detailed == "relVerify" else "RC"}.get(item.type, "C")
+    return {"structural": structural, "semantic": about, "detailed": detailed}
 
 
 def full_answer(item: Item) -> str:
     """The answer as a sentence."""
-    parts = phrases(item.program)
-    if item.answer in ("yes", "no"):
-        said = "Yes" if item.answer == "yes" else "No"
-        if item.type == "exist":
-            return f"{said}, there is {parts[0].one if item.answer == 'yes' else 'no ' + parts[0].name}."
-        return f"{said}, that is {'true' if item.answer == 'yes' else 'not true'}."
-    name = parts[0].name
-    if item.type in ("kind", "choose_kind"):
-        subject = Phrase(None, parts[0].color, parts[0].size).name
-        return f"The {subject} is {article(item.answer)} {item.answer}."
-    if item.type == "which_side":
-        how = f"to the {item.answer} of" if item.answer in ("left", "right") else item.answer
-        return f"The {name} is {how} the {parts[1].name}."
-    if item.type == "half_choice":
-        return f"The {name} is in the {item.answer} half of the picture."
-    if item.type == "which_thing":
-        return f"It is the {item.answer}."
-    return f"The {name} is {item.answer}."
+    what, answer = item.slots.a, item.answer
+    match item.type, answer:
+        case "exist", "yes":
+            return f"Yes, there is {what.one}."
+        case "exist", _:
+            return f"No, there is no {what.name}."
+        case _, "yes":
+            return "Yes, that is true."
+        case _, "no":
+            return "No, that is not true."
+        case "kind" | "choose_kind", _:
+            return f"The {what.name} is {with_article(answer)}."
+        case "which_side", _:
+            how = f"to the {answer} of" if answer in ("left", "right") else answer
+            return f"The {what.name} is {how} the {item.slots.b.name}."
+        case "half_choice", _:
+            return f"The {what.name} is in the {answer} half of the picture."
+        case "which_thing", _:
+            return f"It is the {answer}."
+    return f"The {what.name} is {answer}."
 
 
-def _marks(picture: NamedScene, text: str, parts: Iterable[Phrase]) -> dict[str, str]:
+def _marks(picture: NamedScene, text: str, parts: list[Phrase]) -> dict[str, str]:
     """Where a text names a thing: the word's place, or a slice of places, to the id of the thing."""
     words = [word.strip(".,?!").removesuffix("'s").lower() for word in text.split()]
     found: dict[str, str] = {}
@@ -96,17 +103,14 @@ def _marks(picture: NamedScene, text: str, parts: Iterable[Phrase]) -> dict[str,
 
 
 def _record(picture: NamedScene, item: Item, steps: list[Step], *, balanced: bool) -> dict[str, Any]:
-    parts = phrases(item.program)
-    if item.type == "choose_kind":
-        parts = [Phrase(None, parts[0].color)]
-    asked = item.type in ("color", "kind", "size")
+    what = item.slots.a
+    parts = [what] if item.type == "choose_kind" else item.phrases
     whole = full_answer(item)
     answer: dict[str, str] = {}
     if item.type in ("kind", "choose_kind", "which_thing"):
-        one = parse_phrase(item.answer) if item.type == "which_thing" else parts[0]
+        one = parse_phrase(item.answer) if item.type == "which_thing" else what
         words = len(item.answer.split())
         answer = {"0" if words == 1 else f"0:{words}": picture.of(one.find(picture.scene))}
-    subject = parts[0].kind or "object"
     return {
         "semantic": steps,
         "entailed": [],
@@ -115,8 +119,8 @@ def _record(picture: NamedScene, item: Item, steps: list[Step], *, balanced: boo
         "imageId": picture.id,
         "isBalanced": balanced,
         "groups": {
-            "global": {"color": "color", "kind": "shape", "size": "size"}[item.type] if asked else None,
-            "local": f"{len(item.question.split()):02d}-{subject}_{item.type}",
+            "global": {"color": "color", "kind": "shape", "size": "size"}.get(item.type),
+            "local": f"{len(item.question.split()):02d}-{what.kind or 'object'}_{item.type}",
         },
         "answer": item.answer,
         "semanticStr": semantic_text(steps),
@@ -130,46 +134,17 @@ def _record(picture: NamedScene, item: Item, steps: list[Step], *, balanced: boo
     }
 
 
-def _graph(picture: NamedScene) -> dict[str, Any]:
-    objects = {}
-    for thing in picture.scene.things:
-        left, top, right, bottom = (min(CANVAS, max(0, round(part))) for part in thing.box)
-        objects[picture.ids[thing]] = {
-            "name": thing.kind,
-            "x": left,
-            "y": top,
-            "w": right - left,
-            "h": bottom - top,
-            "attributes": [thing.color, thing.size],
-            "relations": [
-                {"name": name, "object": picture.ids[other]}
-                for other in picture.scene.things
-                if other is not thing
-                for name, holds in HOLDS.items()
-                if holds(thing, other)
-            ],
-        }
-    return {"width": CANVAS, "height": CANVAS, "objects": objects}
-
-
 def _followers(item: Item, rng: random.Random, split: str) -> list[Item]:
     """Questions whose answers follow from a color that was told; in the "all" file they test consistency."""
     if item.type != "color":
         return []
-    what, program = phrases(item.program)[0], item.program.replace("answer", "color", 1)
-    others = [
-        one
-        for one in COLORS
-        if one != item.answer and (split == "test_combinations" or (one, what.kind) not in HELD_OUT)
+    what = item.slots.a
+    allowed = [one for one in COLORS if split == "test_combinations" or (one, what.kind) not in HELD_OUT]
+    wrong = rng.choice([one for one in allowed if one != item.answer])
+    return [
+        Item(f"Is the {what.name} {color}?", answer, "", "verify", "image", "verify.0", Slots(a=what, c=color))
+        for color, answer in ((item.answer, "yes"), (wrong, "no"))
     ]
-    wrong = rng.choice(others)
-    made = []
-    for shown in (item.answer, wrong):
-        test = f'{program}\nanswer = "yes" if color == "{shown}" else "no"'
-        truth = yes_no(shown == item.answer)
-        wording = f"verify.7{UNSEEN if split == 'test_wording' else ''}"
-        made.append(Item(f"Is the {what.name} {shown}?", truth, test, "verify", "image", wording))
-    return made
 
 
 class _Writer:
@@ -193,25 +168,25 @@ class _Writer:
 
     def picture(self, scene: Scene, number: int) -> NamedScene:
         """Names a scene and its things; pictures of the tests are named as GQA names those beyond Visual Genome."""
-        name = f"{'n' if self.split.startswith('test') else ''}{self.next + number}"
-        return NamedScene(
-            name, scene, {thing: str((self.next + number) * 10 + at) for at, thing in enumerate(scene.things)}
-        )
+        name, first = f"{'n' if self.split.startswith('test') else ''}{self.next + number}", (self.next + number) * 10
+        return NamedScene(name, scene, {thing: str(first + at) for at, thing in enumerate(scene.things)})
 
     def ask(self, picture: NamedScene) -> None:
         """Asks several questions about a picture."""
         asked: dict[str, str] = {}
         follow: list[tuple[str, Item]] = []
-        for _ in range(PER_IMAGE * 40):
-            if len(asked) == PER_IMAGE:
-                break
-            item = sample_question(self.rng, picture.scene)
-            if item.question in asked or not fits(item, [picture.scene], self.split):
-                continue
-            key = self.add(picture, item)
-            if key is not None:
+
+        def wanted(item: Item) -> bool:
+            return item.type in TYPES and item.question not in asked
+
+        for _ in range(PER_IMAGE * 4):
+            item = ask(self.rng, picture.scene, self.split, wanted)
+            key = None if item is None else self.add(picture, item)
+            if item is not None and key is not None:
                 asked[item.question] = key
                 follow += [(key, one) for one in _followers(item, self.rng, self.split)]
+            if item is None or len(asked) == PER_IMAGE:
+                break
         for source, item in follow if self.split != "train" else []:
             if item.question not in asked:
                 key = self.add(picture, item, balanced=False)
@@ -225,9 +200,8 @@ def _link(questions: dict[str, dict[str, Any]], keys: list[str]) -> None:
     """Notes which questions about a picture say the same; each entails itself and those."""
     for key in keys:
         one = questions[key]
-        same = [other for other in keys if questions[other]["semanticStr"] == one["semanticStr"]]
-        one["equivalent"] = same
-        one["entailed"] = sorted({*one["entailed"], *same})
+        one["equivalent"] = [other for other in keys if questions[other]["semanticStr"] == one["semanticStr"]]
+        one["entailed"] = sorted({*one["entailed"], *one["equivalent"]})
 
 
 def write_split(root: Path, split: str, images: int, seed: int, place: int) -> dict[str, int]:
@@ -245,19 +219,16 @@ def write_split(root: Path, split: str, images: int, seed: int, place: int) -> d
     """
     rng = random.Random(f"gqa {split} {seed}")
     writer = _Writer(rng, split, 100_000 + 1_000_000 * place, images)
-    number = 0
     for _ in tries(images * 60, f"gqa {split}"):
-        if number == images:
+        if len(writer.graphs) == images:
             break
         scene = sample_scene(rng, style="plain", min_things=2, split=split_of_world(split))
-        picture = writer.picture(scene, number)
+        picture = writer.picture(scene, len(writer.graphs))
         before = len(writer.questions)
         writer.ask(picture)
-        if len(writer.questions) == before:
-            continue
-        number += 1
-        save_jpeg(scene, root / "images" / f"{picture.id}.jpg")
-        writer.graphs[picture.id] = _graph(picture)
+        if len(writer.questions) > before:
+            save(scene, root / "images" / f"{picture.id}.jpg")
+            writer.graphs[picture.id] = picture.graph()
     balanced = {key: one for key, one in writer.questions.items() if one["isBalanced"]}
     name = FILES[split]
     if split == "train":  # the official file of all training questions is in pieces; ours has nothing more to say

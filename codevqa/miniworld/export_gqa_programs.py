@@ -1,4 +1,4 @@
-"""GQA's functional programs for questions about one drawn picture.
+"""Scene graphs of drawn pictures and GQA's functional programs for questions about them.
 
 Counting is not among GQA's operations, nor is "but no": such questions have no program. "Which is higher" becomes the
 comparative ``choose higher``.
@@ -6,26 +6,28 @@ comparative ``choose higher``.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from .export_draw import options, phrases
-from .oracle import parse_phrase
-from .questions import Item, Phrase
-from .world import Scene, Thing
+from .phrases import Phrase
+from .questions import Item
+from .slots import SIDES, Slots
+from .world import CANVAS, Scene, Thing
 
-RELATIONS = {"left": "to the left of", "right": "to the right of", "above": "above", "below": "below"}
-HOLDS: dict[str, Callable[[Thing, Thing], bool]] = {
-    "to the left of": lambda one, two: one.x < two.x,
-    "to the right of": lambda one, two: one.x > two.x,
-    "above": lambda one, two: one.y < two.y,
-    "below": lambda one, two: one.y > two.y,
-}
-_TESTS = {"x1 < x2": "left", "x1 > x2": "right", "y1 > y2": "above", "y1 < y2": "below"}
-_HALVES = {"x < ": "left", "x > ": "right", "y > ": "top", "y < ": "bottom"}
 _MORE = {"left": "further left", "right": "further right", "above": "higher", "below": "lower"}
+_ABOUT_ONE = {
+    "exist": ("exist", "?"),
+    "color": ("query", "color"),
+    "size": ("query", "size"),
+    "kind": ("query", "name"),
+    "verify": ("verify color", "{c}"),
+    "choose_color": ("choose color", "{c}|{d}"),
+    "choose_kind": ("choose name", "{c}|{d}"),
+    "half": ("verify {way}position", "{s.half}"),
+    "half_choice": ("choose {way}position", "{s.half}|{s.other_half}"),
+}
+"""Operation and argument of kinds that are about one selection."""
 
 Step = dict[str, Any]
 
@@ -42,6 +44,27 @@ class NamedScene:
         """Ids as a program writes them; "-" when there is none."""
         return ",".join(self.ids[thing] for thing in things) or "-"
 
+    def graph(self) -> dict[str, Any]:
+        """Its scene graph."""
+        objects = {}
+        for thing in self.scene.things:
+            left, top, right, bottom = (min(CANVAS, max(0, round(part))) for part in thing.box)
+            objects[self.ids[thing]] = {
+                "name": thing.kind,
+                "x": left,
+                "y": top,
+                "w": right - left,
+                "h": bottom - top,
+                "attributes": [thing.color, thing.size],
+                "relations": [
+                    {"name": side.relation, "object": self.ids[other]}
+                    for other in self.scene.things
+                    for side in SIDES
+                    if side.lies(thing, other)
+                ],
+            }
+        return {"width": CANVAS, "height": CANVAS, "objects": objects}
+
 
 @dataclass
 class _Program:
@@ -55,10 +78,13 @@ class _Program:
         self.steps.append({"operation": operation, "dependencies": list(dependencies), "argument": argument})
         return len(self.steps) - 1
 
+    def ids(self, what: Phrase) -> str:
+        """Ids of the things that a phrase describes."""
+        return self.picture.of(what.find(self.picture.scene))
+
     def find(self, what: Phrase) -> int:
         """Selects what a phrase describes."""
-        name = what.kind or "object"
-        return self.narrow(self.add("select", f"{name} ({self.picture.of(what.find(self.picture.scene))})"), what)
+        return self.narrow(self.add("select", f"{what.kind or 'object'} ({self.ids(what)})"), what)
 
     def narrow(self, place: int, what: Phrase) -> int:
         """Filters by the size and the color of a phrase."""
@@ -67,96 +93,46 @@ class _Program:
                 place = self.add(f"filter {name}", value, place)
         return place
 
+    def relation(self, q: Slots, *, verify: bool) -> None:
+        """Is there ``a`` on a side of ``b``?"""
+        if verify and q.b.color is None and q.b.size is None:
+            self.add("verify rel", f"{q.b.kind},{q.s.relation},o ({self.ids(q.b)})", self.find(q.a))
+            return
+        scene = self.picture.scene
+        found = [one for one in q.a.find(scene) if any(q.s.lies(one, other) for other in q.b.find(scene))]
+        argument = f"{q.a.kind or 'object'},{q.s.relation},s ({self.picture.of(found)})"
+        place = self.add("relate", argument, self.find(q.b))
+        self.add("exist", "?", self.narrow(place, q.a))
 
-def _relate(program: _Program, what: Phrase, relation: str, mark: Phrase) -> None:
-    """Is there WHAT in this relation to MARK?"""
-    scene = program.picture.scene
-    others = mark.find(scene)
-    found = [one for one in what.find(scene) if any(HOLDS[relation](one, other) for other in others)]
-    place = program.find(mark)
-    place = program.add("relate", f"{what.kind or 'object'},{relation},s ({program.picture.of(found)})", place)
-    program.add("exist", "?", program.narrow(place, what))
-
-
-def _relation(program: _Program, item: Item, parts: list[Phrase]) -> None:
-    what, mark = parts[-2:]
-    side = next(side for test, side in _TESTS.items() if test in item.program)
-    if item.type == "relation" and mark.color is None and mark.size is None and mark.kind:
-        ids = program.picture.of(mark.find(program.picture.scene))
-        program.add("verify rel", f"{mark.kind},{RELATIONS[side]},o ({ids})", program.find(what))
-    else:
-        _relate(program, what, RELATIONS[side], mark)
-
-
-def _which_side(program: _Program, item: Item, parts: list[Phrase]) -> bool:
-    what, mark = parts
-    pair = "to the left of|to the right of" if item.answer in ("left", "right") else "above|below"
-    if mark.color is None and mark.size is None:
-        role, named, other = "o", mark, what
-    elif what.color is None and what.size is None:
-        role, named, other = "s", what, mark
-    else:
-        return False  # the argument of choose rel has no room for a color
-    ids = program.picture.of(named.find(program.picture.scene))
-    program.add("choose rel", f"{named.kind},{pair},{role} ({ids})", program.find(other))
-    return True
-
-
-def _half(program: _Program, item: Item, what: Phrase) -> None:
-    across = "x, y" in item.program and "(LEFT + RIGHT)" in item.program
-    axis = "hposition" if across else "vposition"
-    place = program.find(what)
-    if item.type == "half":
-        program.add(f"verify {axis}", next(half for test, half in _HALVES.items() if test in item.program), place)
-    else:
-        program.add(f"choose {axis}", "left|right" if across else "top|bottom", place)
-
-
-def _one_thing(program: _Program, item: Item, what: Phrase) -> bool:
-    """Programs over a single selection."""
-    if item.type == "choose_kind":
-        what = Phrase(None, what.color)
-    elif item.type in ("half", "half_choice"):
-        _half(program, item, what)
-        return True
-    shown = re.search(r'(?:color|size) == "(\w+)"', item.program)
-    last = {
-        "exist": ("exist", "?"),
-        "color": ("query", "color"),
-        "size": ("query", "size"),
-        "kind": ("query", "name"),
-        "verify": ("verify color", shown and shown[1]),
-        "verify_size": ("verify size", shown and shown[1]),
-        "choose_color": ("choose color", "|".join(options(item)) if item.type == "choose_color" else ""),
-        "choose_kind": ("choose name", "|".join(options(item)) if item.type == "choose_kind" else ""),
-    }.get(item.type)
-    if last is None:
+    def which_side(self, q: Slots) -> bool:
+        """On which side of ``b`` is ``a``? The argument has no room for a color: one of the two must have none."""
+        pair = "|".join(side.relation for side in SIDES if side.axis == q.s.axis)
+        for role, named, other in (("o", q.b, q.a), ("s", q.a, q.b)):
+            if named.color is None and named.size is None:
+                self.add("choose rel", f"{named.kind},{pair},{role} ({self.ids(named)})", self.find(other))
+                return True
         return False
-    program.add(last[0], str(last[1]), program.find(what))
-    return True
 
 
 def semantic(picture: NamedScene, item: Item) -> list[Step] | None:
     """GQA's functional program for a question, or None where GQA has no operation for it."""
-    program, parts = _Program(picture), phrases(item.program)
-    if item.type in ("relation", "exist_relation"):
-        _relation(program, item, parts)
+    program, q = _Program(picture), item.slots
+    add, find = program.add, program.find
+    if item.type in _ABOUT_ONE:
+        words = {**vars(q), "way": "h" if "s" in vars(q) and q.s.axis == "x" else "v"}
+        operation, argument = (part.format(**words) for part in _ABOUT_ONE[item.type])
+        add(operation, argument, find(q.a))
+    elif item.type in ("relation", "exist_relation"):
+        program.relation(q, verify=item.type == "relation")
     elif item.type == "which_side":
-        if not _which_side(program, item, parts):
-            return None
+        return program.steps if program.which_side(q) else None
     elif item.type == "which_thing":
-        side = next(side for test, side in _TESTS.items() if test in item.program)
-        first, second = (parse_phrase(one) for one in options(item))
-        program.add(f"choose {_MORE[side]}", "", program.find(first), program.find(second))
+        add(f"choose {_MORE[q.s.name]}", "", find(q.a), find(q.b))
     elif item.type in ("and", "or"):
-        one = program.add("exist", "?", program.find(parts[0]))
-        two = program.add("exist", "?", program.find(parts[1]))
-        program.add(item.type, "", one, two)
+        add(item.type, "", add("exist", "?", find(q.a)), add("exist", "?", find(q.b)))
     elif item.type in ("same_color", "different_color", "same_size"):
-        program.add(item.type.replace("_", " "), "", program.find(parts[0]), program.find(parts[1]))
-    elif not _one_thing(program, item, parts[0]):
-        return None
-    return program.steps
+        add(item.type.replace("_", " "), "", find(q.a), find(q.b))
+    return program.steps or None
 
 
 def semantic_text(steps: list[Step]) -> str:

@@ -1,29 +1,32 @@
-"""Questions about drawn scenes, each with its true answer and a program that answers it: what all families share.
+"""Questions about drawn scenes, each with a program and the answer that the program gets from the true scenes.
 
-Every question is made from the scene itself, so the answer is known. Yes and no are equally likely, and a "no" asks for
-something that is nearly there: another color, another kind. Each family has several wordings; those marked unseen are
-kept out of training. ``sampling`` draws from all families.
+``questions.toml`` is the table of their kinds; what is here fills its slots. Yes and no are equally likely, and a "no"
+asks for something that is nearly there: another color, another kind.
 """
 
 from __future__ import annotations
 
 import random
+import tomllib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal, TypeAlias, TypeVar
+from dataclasses import dataclass, field, replace
+from importlib.resources import files
+from typing import Literal
 
-from .world import BOX_COLORS, BOX_KINDS, COLORS, KINDS, SIZES, Scene, Thing, plural
-
-__all__ = ["Item", "Phrase"]
+from .phrases import Phrase
+from .slots import MAKERS, Maker, Slots, amount, style_of
+from .truth import run_program
+from .world import COLORS, HELD_OUT, Scene, Thing, sample_scene
 
 UNSEEN = "~"
-"""Marks a wording that training never sees, in templates (first character) and in ``Item.wording`` (last)."""
+"""Marks a wording that training never sees: in the table its first character, in ``Item.wording`` the last."""
+TRIES = 32
+DULL = {"0": 0.8, "1": 0.5}
+"""How often a question is passed over for its answer, which would be most of the answers."""
 
-NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-YES = 'answer = "yes" if {test} else "no"'
-"""Last line of a program that answers yes or no."""
 
-GENERIC = ("object", "object", "object", "thing", "item", "shape")
+class NoQuestionError(LookupError):
+    """Nothing of the kind can be asked about these scenes."""
 
 
 @dataclass(frozen=True)
@@ -36,206 +39,265 @@ class Item:
     program: str
     """Without the line that opens the image; leaves the result in ``answer``."""
     type: str
-    """Family it comes from."""
+    """Name of its kind."""
     form: Literal["image", "set"]
     wording: str
-    """Which wording of the family, e.g. ``exist.2``; ends with ``~`` when training never sees it."""
+    """Which wording of the kind, e.g. ``exist.2``; ends with ``~`` when training never sees it."""
+    slots: Slots = field(default_factory=Slots, compare=False, repr=False)
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The two answers of a choice in the order of the question; else empty."""
+        return tuple(one.format(**vars(self.slots)) for one in TABLE[self.form][self.type].options)
+
+    @property
+    def phrases(self) -> list[Phrase]:
+        """The descriptions of things that it speaks of, in order."""
+        return _phrases(self.slots)
 
 
 @dataclass(frozen=True)
-class Phrase:
-    """A description of things: any of size, color and kind."""
+class Condition:
+    """A condition on one picture."""
 
-    kind: str | None = None
-    color: str | None = None
-    size: str | None = None
-    noun: str = ""
-    """Word shown instead of the kind: "block" for a square, "object" where any kind will do."""
+    name: str
+    said: str
+    """As said after "a picture with"."""
+    program: str
+    """Over ``img``; its last line is the test."""
+    slots: Slots
 
-    @property
-    def head(self) -> str:
-        """The noun, singular."""
-        return self.noun or self.kind or "object"
-
-    @property
-    def name(self) -> str:
-        """Such as "small red star"."""
-        return " ".join(part for part in (self.size, self.color, self.head) if part)
+    def __str__(self) -> str:
+        return self.said
 
     @property
-    def many(self) -> str:
-        """Such as "small red stars"."""
-        return " ".join(part for part in (self.size, self.color, plural(self.head)) if part)
+    def test(self) -> str:
+        """A Python expression."""
+        return self.program.rpartition("\n")[2]
 
     @property
-    def one(self) -> str:
-        """Such as "a small red star"."""
-        return f"{article(self.name)} {self.name}"
-
-    def holds(self, thing: Thing) -> bool:
-        """Tells whether the phrase describes a thing."""
-        return (
-            (self.kind is None or thing.kind == self.kind)
-            and (self.color is None or thing.color == self.color)
-            and (self.size is None or thing.size == self.size)
-        )
-
-    def find(self, scene: Scene) -> list[Thing]:
-        """Returns the things of a scene that it describes."""
-        return [thing for thing in scene.things if self.holds(thing)]
-
-    def overlaps(self, other: Phrase) -> bool:
-        """Tells whether one thing could fit both phrases."""
-        pairs = ((self.kind, other.kind), (self.color, other.color), (self.size, other.size))
-        return all(one is None or two is None or one == two for one, two in pairs)
-
-    def count(self, scene: Scene) -> int:
-        """Returns how many things of a scene it describes."""
-        return len(self.find(scene))
+    def loop(self) -> str:
+        """A program that counts the pictures of which it is true."""
+        *before, test = (f"    {line}" for line in self.program.splitlines())
+        return "\n".join(("count = 0", "for img in images:", *before, f"    if {test.strip()}:", "        count += 1"))
 
 
-Value = TypeVar("Value")
-ImageFamily: TypeAlias = "Callable[[random.Random, Scene], Item | None]"
-SetFamily: TypeAlias = "Callable[[random.Random, Sequence[Scene]], Item | None]"
+@dataclass(frozen=True)
+class Kind:
+    """A row of the table."""
+
+    name: str
+    weight: float
+    slots: dict[str, str]
+    program: str
+    wordings: Sequence[str]
+    pictures: Sequence[int] = range(1, 6)
+    styles: Sequence[str] = ("plain", "box", "tower")
+    options: Sequence[str] = ()
+
+    def draw(self, rng: random.Random, scenes: Sequence[Scene]) -> Slots | None:
+        """Draws the slots for one of the scenes; None where they do not fit."""
+        q = Slots(rng=rng, scenes=scenes, scene=rng.choice(scenes))
+        for name, words in self.slots.items():
+            maker, _, question = words.partition(": ")
+            made = (
+                amount(q, question, plain="plain" in maker, total="total" in maker) if question else _MAKERS[maker](q)
+            )
+            if made is None:
+                return None
+            setattr(q, name, made)
+        return q
+
+    def fill(self, template: str, q: Slots) -> str:
+        """Puts the slots into a wording or a program."""
+        return template.format(**vars(q))
+
+    def question(self, place: int, q: Slots) -> str:
+        """The question in one of the wordings."""
+        text = " ".join(self.fill(self.wordings[place].removeprefix(UNSEEN), q).split())
+        return text[:1].upper() + text[1:]
 
 
-def article(text: str) -> str:
-    """Returns "a" or "an"."""
-    return "an" if text[:1] in tuple("aeiou") else "a"
+def _table() -> dict[str, dict[str, Kind]]:
+    rows = tomllib.loads((files(__package__) / "questions.toml").read_text(encoding="utf-8"))
+    table: dict[str, dict[str, Kind]] = {}
+    for form, kinds in rows.items():
+        table[form] = {}
+        for name, row in kinds.items():
+            wordings = [one for wording in row.pop("wordings") for one in expanded(wording)]
+            table[form][name] = Kind(name, program=row.pop("program").strip("\n"), wordings=wordings, **row)
+    return table
 
 
-def yes_no(truth: bool) -> str:
-    """Returns "yes" or "no"."""
-    return "yes" if truth else "no"
+def expanded(wording: str) -> list[str]:
+    """A wording for each of the options in brackets."""
+    before, bracket, rest = wording.partition("[")
+    if not bracket:
+        return [wording]
+    options, _, after = rest.partition("]")
+    return [one for option in options.split("|") for one in expanded(before + option + after)]
 
 
-def number(rng: random.Random, value: int) -> str:
-    """Returns a small number as a word or as digits."""
-    return NUMBERS[value] if rng.random() < 0.65 else str(value)
+TABLE = _table()
+"""Kinds by form ("image", "set", or "condition") and name."""
 
 
-def item(
+def _phrases(q: Slots) -> list[Phrase]:
+    found: list[Phrase] = []
+    for value in vars(q).values():
+        if isinstance(value, Phrase):
+            found.append(value)
+        elif isinstance(value, Condition):
+            found += _phrases(value.slots)
+    return found
+
+
+def _condition(fits: Callable[[Kind], bool]) -> Maker:
+    def make(q: Slots) -> Condition | None:
+        style = style_of(q.scenes)
+        kinds = [kind for kind in TABLE["condition"].values() if style in kind.styles and fits(kind)]
+        kind = q.rng.choices(kinds, [one.weight for one in kinds])[0]
+        slots = kind.draw(q.rng, q.scenes)
+        if slots is None:
+            return None
+        said = kind.question(q.rng.randrange(len(kind.wordings)), slots)
+        said = said[:1].lower() + said[1:]
+        if any(isinstance(one, Condition) and one.said == said for one in vars(q).values()):
+            return None
+        return Condition(kind.name, said, kind.fill(kind.program, slots), slots)
+
+    return make
+
+
+_MAKERS: dict[str, Maker] = {
+    **MAKERS,
+    "condition": _condition(lambda kind: True),
+    "plain condition": _condition(lambda kind: kind.name != "lacks"),
+    "simple condition": _condition(lambda kind: kind.name != "two" and "\n" not in kind.program),
+}
+
+
+def families(form: Literal["image", "set"]) -> tuple[str, ...]:
+    """Returns the names of the kinds of one form."""
+    return tuple(TABLE[form])
+
+
+def draft(rng: random.Random, scenes: Sequence[Scene], kind: Kind, form: Literal["image", "set"]) -> Item | None:
+    """Draws a question without its answer; None where its slots do not fit the scenes."""
+    q = kind.draw(rng, scenes)
+    if q is None:
+        return None
+    place = rng.randrange(len(kind.wordings))
+    wording = f"{kind.name}.{place}{UNSEEN if kind.wordings[place].startswith(UNSEEN) else ''}"
+    return Item(kind.question(place, q), "", kind.fill(kind.program, q), kind.name, form, wording, q)
+
+
+def sample_question(
     rng: random.Random,
-    name: str,
-    templates: Sequence[str],
-    answer: str | bool,
-    program: str,
-    *,
-    form: Literal["image", "set"] = "image",
-    **slots: str,
+    scene_or_scenes: Scene | Sequence[Scene],
+    kind: str | None = None,
+    wanted: Callable[[Item], bool] = lambda item: True,
 ) -> Item:
-    """Fills one of the wordings of a family."""
-    place = rng.randrange(len(templates))
-    template = templates[place]
-    unseen = template.startswith(UNSEEN)
-    text = template.removeprefix(UNSEEN).format(**slots)
-    question = text[:1].upper() + text[1:]
-    truth = yes_no(answer) if isinstance(answer, bool) else answer
-    return Item(question, truth, program, name, form, f"{name}.{place}{UNSEEN if unseen else ''}")
+    """Asks something about a scene, or about a set of scenes.
+
+    Args:
+        rng: Where the chance comes from; the same state gives the same question.
+        scene_or_scenes: One scene, or a list of one to five of one style.
+        kind: Name of a kind; None takes any that fits.
+        wanted: Judges a question before its answer is known.
+
+    Raises:
+        NoQuestionError: no such kind, or it has no question about this scene.
+    """
+    form: Literal["image", "set"] = "image" if isinstance(scene_or_scenes, Scene) else "set"
+    scenes = [scene_or_scenes] if isinstance(scene_or_scenes, Scene) else list(scene_or_scenes)
+    if kind is not None and kind not in TABLE[form]:
+        raise NoQuestionError(f"no question family {kind!r}; there are {', '.join(TABLE[form])}")
+    style = style_of(scenes)
+    kinds = [one for one in TABLE[form].values() if len(scenes) in one.pictures and style in one.styles]
+    if kind is not None:
+        kinds = [one for one in kinds if one.name == kind]
+    for _ in range(60 if kinds else 0):
+        chosen = rng.choices(kinds, [one.weight for one in kinds])[0]
+        found = _balanced(rng, scenes, chosen, form, wanted)
+        if found is not None:
+            return found
+    raise NoQuestionError(f"no question of family {kind!r} fits this scene")
 
 
-def colors_of(scene: Scene) -> tuple[str, ...]:
-    """The colors that may be asked for in a scene of this style."""
-    return BOX_COLORS if scene.style == "box" else COLORS
+def _balanced(
+    rng: random.Random,
+    scenes: Sequence[Scene],
+    kind: Kind,
+    form: Literal["image", "set"],
+    wanted: Callable[[Item], bool],
+) -> Item | None:
+    """Asks only what could have been answered either way, so yes and no are equally likely whatever the scene."""
+    found: dict[str, Item] = {}
+    for _ in range(TRIES):
+        item = draft(rng, scenes, kind, form)
+        if item is None or not wanted(item):
+            continue
+        item = replace(item, answer=run_program(item.program, scenes, form))
+        if item.answer not in ("yes", "no"):
+            return item if rng.random() >= DULL.get(item.answer, 0.0) else None
+        found.setdefault(item.answer, item)
+        if len(found) == 2:
+            return found[rng.choice(("yes", "no"))]
+    return None
 
 
-def kinds_of(scene: Scene) -> tuple[str, ...]:
-    """The kinds that may be asked for in a scene of this style."""
-    return BOX_KINDS if scene.style == "box" else KINDS
+def reworded(item: Item) -> str | None:
+    """The same question in other words, which training may use; None when it has no others."""
+    kind, first = TABLE[item.form][item.type], int(item.wording.rpartition(".")[2].rstrip(UNSEEN))
+    for place in (*range(first + 1, len(kind.wordings)), *range(first)):
+        other = kind.question(place, item.slots)
+        if other != item.question and not kind.wordings[place].startswith(UNSEEN):
+            return other
+    return None
 
 
-def phrase(rng: random.Random, scene: Scene, *, size: float = 0.1, generic: float = 0.12) -> Phrase:
-    """Describes a thing of the scene, or nearly: with even chance one word of the description is exchanged.
+def sample_set(
+    rng: random.Random,
+    *,
+    style: Literal["plain", "box"] | None = None,
+    size: int | None = None,
+    split: Literal["train", "test"] = "train",
+) -> list[Scene]:
+    """Draws scenes that have something to do with one another: later ones often show looks of earlier ones.
 
     Args:
         rng: Where the chance comes from.
-        scene: What is described.
-        size: Chance that the description tells the size.
-        generic: Chance that it names no kind.
+        style: "plain" or "box"; None takes either. Sets of boxes are all towers or all scattered.
+        size: How many; None takes one to five, or three boxes.
+        split: As for ``sample_scene``.
     """
-    thing = rng.choice(scene.things)
-    kind: str | None = thing.kind
-    color: str | None = thing.color if rng.random() < 0.75 else None
-    extent = thing.size if rng.random() < size else None
-    noun = "block" if scene.tower and rng.random() < 0.7 else ""
-    if noun:
-        extent = None
-    if rng.random() < generic:
-        kind, noun, color = None, rng.choice(GENERIC), thing.color
-    if rng.random() < 0.5:
-        if extent is not None and rng.random() < 0.5:
-            extent = rng.choice(SIZES)
-        elif color is not None and (kind is None or noun == "block" or rng.random() < 0.6):
-            color = rng.choice(colors_of(scene))
-        elif kind is not None and noun != "block":
-            kind = rng.choice(_likely_kinds(rng, scene))
-    return Phrase(kind, color, extent, noun)
+    style = style or rng.choice(("plain", "box"))
+    count = size or (3 if style == "box" else rng.choice((1, 2, 2, 2, 3, 3, 4, 5)))
+    towers = rng.random() < 0.5
+    scenes: list[Scene] = []
+    while len(scenes) < count:
+        most = 8 if style == "plain" or rng.random() < 0.3 else 6
+        scene = sample_scene(rng, style=style, max_things=most, split=split)
+        if style == "box" and bool(scene.tower) != towers:
+            continue
+        looks = [(thing.color, thing.kind) for one in scenes for thing in one.things]
+        if style == "plain" and looks:
+            scene = like(rng, scene, looks, 0.5, split)
+        scenes.append(scene)
+    return scenes
 
 
-def _likely_kinds(rng: random.Random, scene: Scene) -> tuple[str, ...]:
-    here = tuple(sorted({thing.kind for thing in scene.things}))
-    return here if len(here) > 1 and rng.random() < 0.5 else kinds_of(scene)
+def like(
+    rng: random.Random, scene: Scene, looks: Sequence[tuple[str, str]], chance: float, split: Literal["train", "test"]
+) -> Scene:
+    """Gives some things of a scene the looks of others, or nearly."""
 
+    def again(thing: Thing) -> Thing:
+        if rng.random() > chance:
+            return thing
+        color, kind = rng.choice(looks)
+        color = color if rng.random() < 0.65 else rng.choice(COLORS)
+        return thing if split == "train" and (color, kind) in HELD_OUT else replace(thing, color=color, kind=kind)
 
-def unique(rng: random.Random, scene: Scene, *, need_color: bool = True) -> tuple[Phrase, Thing] | None:
-    """Picks a thing and a phrase that describes it alone; None when there is none."""
-    things = list(scene.things)
-    rng.shuffle(things)
-    for thing in things:
-        options = [Phrase(thing.kind)]
-        if need_color:
-            options = [Phrase(thing.kind, thing.color), *options]
-            if rng.random() < 0.35:
-                options.reverse()
-            options.append(Phrase(thing.kind, thing.color, thing.size))
-        for option in options:
-            if option.count(scene) == 1:
-                return option, thing
-    return None
-
-
-def pair(rng: random.Random, scene: Scene) -> tuple[Phrase, Thing, Phrase, Thing] | None:
-    """Picks two things, each described alone."""
-    for _ in range(12):
-        first, second = unique(rng, scene), unique(rng, scene)
-        if first and second and first[1] is not second[1] and first[0].name != second[0].name:
-            return (*first, *second)
-    return None
-
-
-def wanted(rng: random.Random, propose: Callable[[], tuple[Value, bool] | None], tries: int = 32) -> Value | None:
-    """Proposes until both truths have come up and returns one of the two, with even chance; None when one never does.
-
-    Asking only what could have been answered either way keeps yes and no equally likely whatever the scene.
-    """
-    found: dict[bool, Value] = {}
-    for _ in range(tries):
-        proposal = propose()
-        if proposal is not None:
-            found.setdefault(proposal[1], proposal[0])
-            if len(found) == 2:
-                return found[rng.random() < 0.5]
-    return None
-
-
-# Elementary questions: what a program asks ``query``. Captions can answer each of them.
-
-
-def ask_exist(what: Phrase) -> str:
-    """Such as "Is there a red star?"."""
-    return f"Is there {what.one}?"
-
-
-def ask_count(what: Phrase) -> str:
-    """Such as "How many red stars are there?"."""
-    return f"How many {what.many} are there?"
-
-
-def ask_color(what: Phrase) -> str:
-    """Such as "What color is the star?"."""
-    return f"What color is the {what.name}?"
-
-
-def ask_size(what: Phrase) -> str:
-    """Such as "What size is the star?"."""
-    return f"What size is the {what.name}?"
+    return replace(scene, things=tuple(map(again, scene.things)))

@@ -1,130 +1,127 @@
-"""Whether a caption of the small world is true of a scene.
+"""The primitives answered from the truth of a scene: what a program should get from perfect models.
 
-Reads the sentences that :mod:`.captions` writes, also those that a network writes in their manner. "a red star" is true
-when there is one or more; "one red star" and "two red stars" are true of exactly so many.
+Understands the elementary questions that the programs of the table ask, and no others.
 """
 
 from __future__ import annotations
 
+import atexit
+import functools
 import re
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
-from .captions import NUMBERS, RELATIONS, place, related
-from .world import COLORS, KINDS, SIZES, Scene, Thing, plural
+import pydantic_monty as monty
 
-GENERAL = ("object", "item", "thing")
-"""Nouns that name a thing of any kind."""
+from .phrases import parse_phrase
+from .world import CANVAS, Scene
 
-_SINGULAR = {plural(noun): noun for noun in (*KINDS, *GENERAL, "block")}
-_NOUNS = {noun: noun for noun in (*KINDS, *GENERAL, "block")} | _SINGULAR
-_COUNTS = {"a": 1, "an": 1} | {word: value for value, word in enumerate(NUMBERS)}
-_RELATION = re.compile(f"^(.+) ({'|'.join(RELATIONS)}|over|on top of) (.+)$")
-_TOWER = re.compile(r"^a tower (?:of|with) (\w+) (?:(\w+) )?blocks?(?: with an? (\w+) block (on top|at the base))?$")
-_TOUCHING = re.compile(r"^(.+) touching the (wall|top|bottom|left wall|right wall)$")
-_MIDDLE = re.compile(r"^an? (\w+) block in the middle of a tower$")
-_PLACED = re.compile(r"^(.+) ((?:at|on) the (?:top|bottom|left|right)(?: left| right)?|in the middle)$")
+GRID = 24
 
 
-@dataclass(frozen=True)
-class NounPhrase:
-    """A noun with its adjectives and number: "two large red stars"."""
+def query(scene: Scene, question: str) -> str:
+    """Answers an elementary question truly.
 
-    noun: str
-    color: str = ""
-    size: str = ""
-    number: int = 1
-    exact: bool = False
-    """Whether the number was counted ("one", "two") rather than an article."""
-
-    def fits(self, scene: Scene, thing: Thing) -> bool:
-        """Whether it can name this thing of the scene, its number aside."""
-        if self.noun == "block":
-            if not scene.tower:
-                return False
-        elif self.noun not in GENERAL and self.noun != thing.kind:
-            return False
-        return self.color in ("", thing.color) and self.size in ("", thing.size)
-
-    def counts(self, things: int) -> bool:
-        """Whether its number is right for so many things."""
-        return things == self.number if self.exact else things >= self.number
+    Raises:
+        ValueError: it is no elementary question, or asks for one thing where there is not exactly one.
+    """
+    for pattern, answer in _PATTERNS:
+        match = pattern.fullmatch(question)
+        if match:
+            value = answer(scene, *match.groups())
+            return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+    raise ValueError(f"no elementary question: {question!r}")
 
 
-def parse(text: str) -> NounPhrase | None:
-    """Reads "a red star" or "two large triangles"; None when it is no such phrase."""
-    words = text.split()
-    if len(words) < 2 or words[0] not in _COUNTS or words[-1] not in _NOUNS:
-        return None
-    number = _COUNTS[words[0]]
-    rest = words[1:-1]
-    size = rest.pop(0) if rest and rest[0] in SIZES else ""
-    color = rest.pop(0) if rest and rest[0] in COLORS else ""
-    if rest:
-        return None
-    return NounPhrase(_NOUNS[words[-1]], color, size, number, words[0] not in ("a", "an"))
+def get_pos(scene: Scene, phrase: str) -> tuple[float, float]:
+    """The position of the thing a phrase describes, on the 24x24 grid, y upwards; the middle where there is none."""
+    what = parse_phrase(phrase)
+    if not what.count(scene):
+        return (GRID / 2, GRID / 2)
+    thing = what.the(scene)
+    return (thing.x / CANVAS * GRID, (CANVAS - thing.y) / CANVAS * GRID)
 
 
-def is_true(scene: Scene, caption: str) -> bool | None:
-    """Whether the caption is true of the scene; None when it is no sentence of this world."""
-    tower = _TOWER.match(caption)
-    if tower:
-        return _true_tower(scene, *tower.groups())
-    middle = _MIDDLE.match(caption)
-    if middle:
-        return any(block.color == middle[1] for block in scene.tower[1:-1])
-    if caption.startswith("only ") and caption.endswith(" objects"):
-        return all(thing.color == caption.split()[1] for thing in scene.things)
-    for pattern, judge in ((_TOUCHING, _true_touching), (_RELATION, _true_relation), (_PLACED, _true_placed)):
-        found = pattern.match(caption)
-        if found:
-            return judge(scene, *found.groups())
-    parts = [parse(part) for part in re.split(r", | and ", caption.replace(" , ", ", "))]
-    verdicts = [part and _true_count(scene, part) for part in parts]
-    return None if None in verdicts else all(verdicts)
+def find_matching_image(scenes: Sequence[Scene], phrase: str) -> Scene:
+    """The scene that shows what a phrase describes.
+
+    Raises:
+        ValueError: none does, or several do.
+    """
+    found = [scene for scene in scenes if parse_phrase(phrase).count(scene)]
+    if len(found) != 1:
+        raise ValueError(f"{len(found)} scenes show {phrase!r}")
+    return found[0]
 
 
-def _true_count(scene: Scene, phrase: NounPhrase) -> bool:
-    return phrase.counts(sum(phrase.fits(scene, thing) for thing in scene.things))
+def _touching(scene: Scene, phrase: str, wall: str) -> int:
+    return sum(thing.touches(wall) for thing in parse_phrase(phrase).find(scene))
 
 
-def _true_touching(scene: Scene, text: str, wall: str) -> bool | None:
-    phrase = parse(text)
-    if phrase is None:
-        return None
-    side = wall.split()[0]
-    touching = [
-        thing
-        for thing in scene.things
-        if phrase.fits(scene, thing) and (bool(thing.walls) if side == "wall" else side in thing.walls)
-    ]
-    return phrase.counts(len(touching))
+def _stacked(scene: Scene, upper: str, lower: str) -> bool:
+    pairs = zip(scene.tower, scene.tower[1:], strict=False)
+    return any((below.color, above.color) == (lower, upper) for below, above in pairs)
 
 
-def _true_relation(scene: Scene, one: str, relation: str, other: str) -> bool | None:
-    first, second = parse(one), parse(other)
-    if first is None or second is None:
-        return None
-    if relation in ("over", "on top of"):
-        relation = "above"
-    blocks = scene.tower
-    if blocks and relation == "above":  # directly above
-        pairs = list(zip(blocks[1:], blocks[:-1], strict=True))
-    else:
-        pairs = [(a, b) for a in scene.things for b in scene.things if a is not b and related(a, relation, b)]
-    return any(first.fits(scene, a) and second.fits(scene, b) for a, b in pairs)
+def _end(scene: Scene, end: str) -> str:
+    if not scene.tower:
+        raise ValueError("no tower")
+    return scene.tower[-1 if end == "top" else 0].color
 
 
-def _true_placed(scene: Scene, text: str, where: str) -> bool | None:
-    phrase = parse(text)
-    if phrase is None:
-        return None
-    return phrase.counts(sum(phrase.fits(scene, thing) and place(thing) == where for thing in scene.things))
+_ANSWERS: dict[str, Callable[..., bool | int | str | None]] = {
+    r"Is there an? (\w+) block above an? (\w+) block\?": _stacked,
+    r"Is there (an? [\w ]+) touching the ([\w ]+)\?": lambda scene, what, wall: _touching(scene, what, wall) > 0,
+    r"Is there (an? [\w ]+)\?": lambda scene, what: parse_phrase(what).count(scene) > 0,
+    r"How many blocks are in the tower\?": lambda scene: len(scene.tower),
+    r"How many ([\w ]+) are there\?": lambda scene, what: parse_phrase(what).count(scene),
+    r"How many ([\w ]+) touch the ([\w ]+)\?": _touching,
+    r"What color is the block at the (top|base) of the tower\?": _end,
+    r"What color is the ([\w ]+)\?": lambda scene, what: parse_phrase(what).the(scene).color,
+    r"What size is the ([\w ]+)\?": lambda scene, what: parse_phrase(what).the(scene).size,
+    r"What is the ([\w ]+)\?": lambda scene, what: parse_phrase(what).the(scene).kind,
+    r"Are all the (?:objects|items|blocks) (\w+)\?": lambda scene, color: all(
+        thing.color == color for thing in scene.things
+    ),
+}
+_PATTERNS = [(re.compile(pattern), answer) for pattern, answer in _ANSWERS.items()]
 
 
-def _true_tower(scene: Scene, number: str, color: str | None, end: str | None, where: str | None) -> bool | None:
-    blocks = scene.tower
-    if number not in _COUNTS:
-        return None
-    if len(blocks) != _COUNTS[number] or (color and any(block.color != color for block in blocks)):
-        return False
-    return end is None or blocks[-1 if where == "on top" else 0].color == end
+def run_program(
+    program: str, scenes: Sequence[Scene], form: str, *, query_with: Callable[[Scene, str], str] = query
+) -> str:
+    """Runs a program against the truth, in an interpreter that knows scenes by their places only.
+
+    Args:
+        program: Without its opening line.
+        scenes: The set, or the one scene.
+        form: "image" or "set".
+        query_with: Answers ``query`` instead of the truth, e.g. to note what is asked.
+
+    Raises:
+        ValueError: the program asks something the truth does not decide.
+    """
+    lookup: dict[str, object] = {
+        "query": lambda place, question: query_with(scenes[place], question),
+        "get_pos": lambda place, phrase: get_pos(scenes[place], phrase),
+        "find_matching_image": lambda places, phrase: scenes.index(
+            find_matching_image([scenes[place] for place in places], phrase)
+        ),
+        "LEFT": 0,
+        "BOTTOM": 0,
+        "RIGHT": GRID,
+        "TOP": GRID,
+        "images" if form == "set" else "img": list(range(len(scenes))) if form == "set" else 0,
+    }
+    with _interpreters().checkout() as session:
+        try:
+            return str(session.feed_run(f"{program}\nanswer", external_lookup=lookup))
+        except monty.MontyError as error:
+            raise error.exception() from None
+
+
+@functools.cache
+def _interpreters() -> monty.Monty:
+    """Begun once, ended with this process. One that is forked afterwards must not use them: it would wait for ever."""
+    pool = monty.Monty(max_processes=1)
+    atexit.register(pool.__enter__().__exit__, None, None, None)
+    return pool

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from PIL import Image
@@ -117,6 +118,10 @@ class Thing:
         }
         return frozenset(wall for wall, touches in found.items() if touches)
 
+    def touches(self, wall: str) -> bool:
+        """Tells whether it touches "wall" (any side), "top", "bottom", "left wall" or "right wall"."""
+        return bool(self.walls) if wall == "wall" else wall.split()[0] in self.walls
+
 
 @dataclass(frozen=True)
 class Scene:
@@ -190,6 +195,11 @@ def draw(scene: Scene, size: int = CANVAS) -> Image.Image:
         over = None if scene.ground == "flat" else (scene.ground, scene.scale, scene.second)
         picture = paint(CANVAS, scene.background, [_plain_item(thing) for thing in scene.things], over)
     return picture if picture.width == size else picture.resize((size, size), Image.Resampling.BICUBIC)
+
+
+def save(scene: Scene, path: Path) -> None:
+    """Draws a scene into a file; a JPEG is barely compressed."""
+    draw(scene).save(path, quality=95, subsampling=0)
 
 
 def _plain_item(thing: Thing) -> tuple[str, Color, int, int, int]:

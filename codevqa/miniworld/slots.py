@@ -1,0 +1,439 @@
+"""What fills the slots of a question. A maker draws one slot; it sees those drawn before it.
+
+A maker returns None where nothing fits the scene.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, TypeAlias
+
+from . import truth
+from .phrases import GENERIC, Phrase, with_article
+from .world import BOX_COLORS, BOX_KINDS, CANVAS, COLORS, KINDS, SIZES, Scene, Thing, plural
+
+NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+CLEAR = 9
+"""Pixels by which things must be apart, or off the middle, before a question asks on which side they are."""
+
+
+class Slots(SimpleNamespace):
+    """The slots of one question by name."""
+
+    rng: random.Random
+    scenes: Sequence[Scene]
+    scene: Scene
+    """The one of the scenes for which the slots are drawn."""
+
+
+Maker: TypeAlias = Callable[[Slots], Any]
+
+
+class Word(str):
+    """A noun or an adjective."""
+
+    @property
+    def one(self) -> str:
+        """Such as "a star"."""
+        return with_article(self)
+
+
+def number(rng: random.Random, value: int) -> str:
+    """Returns a small number as a word or as digits."""
+    return NUMBERS[value] if value < len(NUMBERS) and rng.random() < 0.65 else str(value)
+
+
+def colors_of(scene: Scene) -> tuple[str, ...]:
+    """The colors that may be asked for in a scene of this style."""
+    return BOX_COLORS if scene.style == "box" else COLORS
+
+
+def kinds_of(scene: Scene) -> tuple[str, ...]:
+    """The kinds that may be asked for in a scene of this style."""
+    return BOX_KINDS if scene.style == "box" else KINDS
+
+
+# Things
+
+
+def nearly(rng: random.Random, scene: Scene, size: float, generic: float) -> Phrase:
+    """Describes a thing of the scene, or nearly: with even chance one word of the description is exchanged.
+
+    Args:
+        rng: Where the chance comes from.
+        scene: What is described.
+        size: Chance that the description tells the size.
+        generic: Chance that it names no kind.
+    """
+    thing = rng.choice(scene.things)
+    kind: str | None = thing.kind
+    color: str | None = thing.color if rng.random() < 0.75 else None
+    noun = "block" if scene.tower and rng.random() < 0.7 else ""
+    extent = thing.size if not noun and rng.random() < size else None
+    if rng.random() < generic:
+        kind, noun, color = None, rng.choice(GENERIC), thing.color
+    if rng.random() < 0.5:
+        if extent is not None and rng.random() < 0.5:
+            extent = rng.choice(SIZES)
+        elif color is not None and (kind is None or noun == "block" or rng.random() < 0.6):
+            color = rng.choice(colors_of(scene))
+        elif kind is not None and noun != "block":
+            here = tuple(sorted({thing.kind for thing in scene.things}))
+            kind = rng.choice(here if len(here) > 1 and rng.random() < 0.5 else kinds_of(scene))
+    return Phrase(kind, color, extent, noun)
+
+
+def _apart(q: Slots, what: Phrase) -> Phrase | None:
+    """The phrase, unless a thing could fit it and another phrase of the question."""
+    others = (one for one in vars(q).values() if isinstance(one, Phrase))
+    return None if any(what.overlaps(other) for other in others) else what
+
+
+def _near(size: float, generic: float, every: float = 0.0) -> Maker:
+    return lambda q: _apart(q, Phrase() if q.rng.random() < every else nearly(q.rng, q.scene, size, generic))
+
+
+def _the(color: bool, size: bool) -> Maker:
+    """Describes one thing of the scene alone; the description may name color and size."""
+
+    def make(q: Slots) -> Phrase | None:
+        for thing in q.rng.sample(q.scene.things, len(q.scene.things)):
+            options = [Phrase(thing.kind)]
+            if color:
+                options.insert(q.rng.random() < 0.35, Phrase(thing.kind, thing.color))
+            if size:
+                options.append(Phrase(thing.kind, thing.color, thing.size))
+            for option in options:
+                if option.count(q.scene) == 1 and _apart(q, option):
+                    return option
+        return None
+
+    return make
+
+
+def _look(size: float) -> Maker:
+    def make(q: Slots) -> Phrase | None:
+        thing = q.rng.choice(q.scene.things)
+        what = Phrase(None, thing.color, thing.size if q.rng.random() < size else None)
+        return what if what.count(q.scene) == 1 else None
+
+    return make
+
+
+def _mark(q: Slots) -> Phrase | None:
+    """Something that no other scene of the set shows."""
+    thing = q.rng.choice(q.scene.things)
+    what = Phrase(thing.kind, thing.color if q.rng.random() < 0.8 else None)
+    return what if len(q.scenes) > 1 and [one for one in q.scenes if what.count(one)] == [q.scene] else None
+
+
+def _shared(q: Slots) -> Phrase | None:
+    """A kind of which every scene of the set shows one thing."""
+    what = Phrase(q.rng.choice(q.scene.things).kind)
+    return what if all(what.count(scene) == 1 for scene in q.scenes) else None
+
+
+def _at_wall(q: Slots) -> Phrase:
+    """What may touch a wall."""
+    near = [thing for thing in q.scene.things if thing.walls]
+    if not near or q.rng.random() < 0.4:
+        return nearly(q.rng, q.scene, 0.0, 0.12)
+    thing = q.rng.choice(near)
+    return Phrase(thing.kind, thing.color if q.rng.random() < 0.8 else None)
+
+
+def _color_alone(q: Slots) -> Phrase | None:
+    """A color that some thing of the scene has."""
+    return _apart(q, Phrase(None, q.rng.choice(q.scene.things).color, noun="block" if q.scene.tower else "object"))
+
+
+# Colors, sizes and kinds
+
+
+def _own(part: str) -> Maker:
+    """The color, size or kind of what ``a`` describes, or another one; after ``c`` the second of two options."""
+
+    def make(q: Slots) -> Word:
+        options = {"color": colors_of(q.scene), "size": SIZES, "kind": kinds_of(q.scene)}[part]
+        true, first = getattr(q.a.the(q.scene), part), getattr(q, "c", None)
+        right = first != true if first else q.rng.random() < 0.5
+        return Word(true if right else q.rng.choice([one for one in options if one != true]))
+
+    return make
+
+
+# Places
+
+
+_LEFT = (("to the left of", "left of", "on the left side of"), ("further to the left", "more to the left"))
+_RIGHT = (("to the right of", "right of", "on the right side of"), ("further to the right", "more to the right"))
+_ABOVE = (("above", "higher than", "over"), ("higher", "higher up"))
+_BELOW = (("below", "lower than", "under"), ("lower", "lower down"))
+_ACROSS = ("to the left or to the right of", "left or right of", "to the right or to the left of")
+_DOWN = ("above or below", "below or above", "located above or below")
+
+
+@dataclass(frozen=True)
+class Side:
+    """How one thing lies from another, or in which half of the picture."""
+
+    name: str
+    half: str
+    relation: str
+    """As in scene graphs."""
+    axis: str
+    sign: int
+    """Whether it is where the axis grows, in pixels from the top left."""
+    words: tuple[str, ...]
+    more: tuple[str, ...]
+    other: str = ""
+    """The opposite, of the first of each two."""
+    other_half: str = ""
+    either: tuple[str, ...] = ()
+    """Words for both."""
+
+    @property
+    def test(self) -> str:
+        """What a program compares; its y grows upwards."""
+        return f"{self.axis}1 {self._sign} {self.axis}2"
+
+    @property
+    def middle(self) -> str:
+        """What a program compares for the half."""
+        return f"{self.axis} {self._sign} ({'LEFT + RIGHT' if self.axis == 'x' else 'BOTTOM + TOP'}) / 2"
+
+    def lies(self, one: Thing, other: Thing) -> bool:
+        """Tells whether one thing lies so from another."""
+        return float(getattr(one, self.axis) - getattr(other, self.axis)) * self.sign > 0
+
+    @property
+    def _sign(self) -> str:
+        return ">" if (self.sign > 0) == (self.axis == "x") else "<"
+
+
+SIDES = (
+    Side("left", "left", "to the left of", "x", -1, *_LEFT, "right", "right", _ACROSS),
+    Side("right", "right", "to the right of", "x", 1, *_RIGHT),
+    Side("above", "top", "above", "y", -1, *_ABOVE, "below", "bottom", _DOWN),
+    Side("below", "bottom", "below", "y", 1, *_BELOW),
+)
+
+
+def _side(both: bool) -> Maker:
+    """On which side ``a`` may lie from ``b``, or from the middle: clearly there, or clearly opposite."""
+
+    def make(q: Slots) -> Side | None:
+        chosen = q.rng.choice([one for one in SIDES if one.other or not both])
+        here = [getattr(thing, chosen.axis) for thing in q.a.find(q.scene)]
+        there = [getattr(thing, chosen.axis) for thing in q.b.find(q.scene)] if hasattr(q, "b") else [CANVAS / 2]
+        if len(here) > 1 or (not here and q.rng.random() < 0.5):
+            return None
+        return chosen if all(abs(one - two) >= CLEAR for one in here for two in there) else None
+
+    return make
+
+
+@dataclass(frozen=True)
+class Ordinal:
+    """A picture of a set by its place."""
+
+    word: str
+    other: str
+    place: int
+    sign: str
+    """How a program compares the first with the second where this one is to have more."""
+
+
+def _ordinal(q: Slots) -> Ordinal:
+    count = len(q.scenes)
+    words = q.rng.choice((("first", "second"), ("left", "right"))) if count == 2 else ("first", "second", "third")
+    place = q.rng.randrange(min(count, len(words)))
+    return Ordinal(words[place], words[1 - place] if place < 2 else "", place, "<" if place else ">")
+
+
+@dataclass(frozen=True)
+class Wall:
+    """A wall of a box."""
+
+    name: str
+    """As a program asks for it."""
+    said: str
+    free: str
+    """As what touches it not."""
+
+
+def _wall(q: Slots) -> Wall:
+    name = q.rng.choice(("wall", "wall", "wall", "wall", "bottom", "top", "left wall", "right wall"))
+    if name != "wall":
+        return Wall(name, f"the {name}", f"the {name}")
+    return Wall(
+        name, q.rng.choice(("the wall", "the wall", "the edge")), q.rng.choice(("the wall", "any wall", "any edge"))
+    )
+
+
+# Amounts
+
+WORDS = {">=": "at least", "==": "exactly", ">": "more than", "<": "fewer than", "<=": "at most"}
+RARE = {">=": "no fewer than", "==": "only", ">": "over", "<": "less than", "<=": "no more than"}
+
+
+@dataclass(frozen=True)
+class Amount:
+    """A number to hold a count against."""
+
+    sign: str
+    value: int
+    words: str
+    """Such as "at least two"."""
+    things: str
+    """Such as "red stars"; "red star" after one."""
+
+    @property
+    def said(self) -> str:
+        """Such as "at least two red stars"."""
+        return f"{self.words} {self.things}"
+
+    @property
+    def test(self) -> str:
+        """What a program compares a count with."""
+        return f"{self.sign} {self.value}"
+
+    @property
+    def be(self) -> str:
+        """The verb before it."""
+        return "is" if self.value == 1 else "are"
+
+    @property
+    def s(self) -> str:
+        """The ending of a verb after it."""
+        return "es" if self.value == 1 else ""
+
+
+def amount(q: Slots, question: str, *, plain: bool, total: bool) -> Amount | None:
+    """Draws an amount near the true answer of a question that counts.
+
+    Args:
+        q: The slots; ``a`` is what is counted.
+        question: An elementary question with slots.
+        plain: Say amounts of two or more, in the usual words.
+        total: Count in all scenes.
+    """
+    asked = question.format(**vars(q))
+    found = sum(int(truth.query(scene, asked)) for scene in (q.scenes if total else [q.scene]))
+    if found == 0 and q.rng.random() < 0.7:
+        return None
+    sign = q.rng.choice((">=", ">=", "==", "==", ">", "<" if plain or q.rng.random() < 0.2 else "<="))
+    lowest = 2 if plain or sign == "<" else 1
+    value = max(lowest, min(10 if total else 6, found + q.rng.choice((-1, 0, 0, 1))))
+    words = WORDS[sign]
+    if not plain and q.rng.random() < (0.3 if sign == "==" else 0.12):
+        words = RARE[sign]
+    elif not plain and sign == "==" and value > 1 and q.rng.random() < 0.3:
+        words = ""
+    return Amount(sign, value, f"{words} {number(q.rng, value)}".strip(), q.a.name if value == 1 else q.a.many)
+
+
+# Pictures of a set
+
+
+@dataclass(frozen=True)
+class Nouns:
+    """What a picture of the set is called, and the verb that goes with it."""
+
+    one: str
+    has: str
+    have: str
+
+    @property
+    def many(self) -> str:
+        """The plural."""
+        return plural(self.one)
+
+    @property
+    def a(self) -> str:
+        """With its article."""
+        return with_article(self.one)
+
+
+_VERBS = {
+    "plain": (("contains", "contain"), ("has", "have"), ("shows", "show")),
+    "box": (("contains", "contain"), ("has", "have"), ("holds", "hold")),
+    "tower": (("has", "have"), ("has", "have"), ("contains", "contain")),
+}
+
+
+def style_of(scenes: Sequence[Scene]) -> str:
+    """ "plain", "box" or "tower": what all scenes of a set are."""
+    if scenes[0].style == "plain":
+        return "plain"
+    return "tower" if all(scene.tower for scene in scenes) else "box"
+
+
+def _nouns(q: Slots) -> Nouns:
+    style = style_of(q.scenes)
+    return Nouns(q.rng.choice(("picture", "image")) if style == "plain" else style, *q.rng.choice(_VERBS[style]))
+
+
+@dataclass(frozen=True)
+class Several:
+    """So many pictures."""
+
+    value: int
+    word: str
+    pictures: str
+    has: str
+    be: str
+    do: str
+
+    def __str__(self) -> str:
+        return self.word
+
+
+def _several(lowest: int) -> Maker:
+    def make(q: Slots) -> Several:
+        value = q.rng.randint(lowest, max(2, min(4, len(q.scenes))))
+        words = (q.n.one, q.n.has, "is", "does") if value == 1 else (q.n.many, q.n.have, "are", "do")
+        return Several(value, number(q.rng, value), *words)
+
+    return make
+
+
+MAKERS: dict[str, Maker] = {
+    "thing": _near(0.06, 0.12),
+    "any thing": _near(0.03, 0.12, every=0.12),
+    "named thing": _near(0.03, 0.03),
+    "alone": _the(True, True),
+    "alone by kind": _the(False, False),
+    "alone unsized": _the(True, False),
+    "alone by color": _look(0.0),
+    "alone by look": _look(0.25),
+    "mark": _mark,
+    "shared": _shared,
+    "at wall": _at_wall,
+    "block": lambda q: Phrase("square", q.rng.choice(q.scene.things).color, noun="block"),
+    "blocks": lambda q: Phrase("square", noun="block"),
+    "look": lambda q: Phrase((thing := q.rng.choice(q.scene.things)).kind, q.rng.choice((thing.color, None))),
+    "color alone": _color_alone,
+    "every": lambda q: Phrase(noun="block" if q.scene.tower else "object", kind="square" if q.scene.tower else None),
+    "colored kind": lambda q: Phrase(q.c, q.a.color),
+    "described": lambda q: " and ".join(part for part in (q.a.size, q.a.color) if part),
+    "own color": _own("color"),
+    "own size": _own("size"),
+    "own kind": _own("kind"),
+    "color": lambda q: q.rng.choice(colors_of(q.scene)),
+    "colors": lambda q: colors_of(q.scene),
+    "side": _side(both=False),
+    "either side": _side(both=True),
+    "either words": lambda q: q.rng.choice(q.s.either),
+    "side words": lambda q: q.rng.choice(q.s.words),
+    "more words": lambda q: q.rng.choice(q.s.more),
+    "ordinal": _ordinal,
+    "wall": _wall,
+    "nouns": _nouns,
+    "several": _several(1),
+    "two or more": _several(2),
+}
+"""Makers by the names that the table of questions gives them."""

@@ -1,0 +1,304 @@
+"""True sentences about a scene of the drawn world: what follows the captioner's prompt "a picture of ".
+
+Every caption is true of the whole scene, also when it only speaks of some of its things: "two red stars" means that
+there are two in the picture. A tower's squares are called blocks.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from itertools import pairwise
+
+from codevqa.miniworld.phrases import Phrase, parse_phrase, with_article
+from codevqa.miniworld.slots import SIDES
+from codevqa.miniworld.world import CANVAS, Scene, Thing, plural
+
+NUMBERS: tuple[str, ...] = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
+"""Numbers as words, by value."""
+RELATIONS = {side.relation: side for side in SIDES}
+MARGIN = 8.0
+"""Centres this many pixels apart or more are said to be left, right, above or below of each other."""
+
+
+def related(first: Thing, relation: str, second: Thing) -> bool:
+    """Whether the first thing clearly lies in a relation of ``RELATIONS`` to the second."""
+    side = RELATIONS[relation]
+    return bool((getattr(first, side.axis) - getattr(second, side.axis)) * side.sign >= MARGIN)
+
+
+def place(thing: Thing) -> str:
+    """Where in the picture a thing lies: "at the top left", "on the right", "in the middle"; empty in between."""
+    low, high = 0.38 * CANVAS, 0.62 * CANVAS
+    across = "left" if thing.x < low else "right" if thing.x > high else ""
+    down = "top" if thing.y < low else "bottom" if thing.y > high else ""
+    if not across and not down:
+        return "in the middle"
+    return f"{'at' if down else 'on'} the {f'{down} {across}'.strip()}"
+
+
+Form = Callable[[Scene, Sequence[Thing], random.Random], str]
+"""Writes one caption about some things, or nothing where it does not apply."""
+
+
+def captions(scene: Scene, rng: random.Random, n: int, focus: Collection[int] | None = None) -> list[str]:
+    """Draws n true captions.
+
+    Args:
+        scene: What is described.
+        rng: Where the chance comes from.
+        n: How many captions; the same one may come twice.
+        focus: Places in ``scene.things`` of what to speak of first; None or nothing for all. A caption may now and
+            then set another thing in relation to one of these, and a number counts the whole scene.
+    """
+    chosen = [scene.things[index] for index in sorted(focus or range(len(scene.things)))]
+    everything = len(chosen) == len(scene.things) > 1
+    kinds, colors = Counter(thing.kind for thing in chosen), Counter(thing.color for thing in chosen)
+    weights: dict[Form, float] = {
+        _group: 4.0,
+        _listing: 4.0 * (len({(thing.color, thing.kind) for thing in chosen}) > 1),
+        _tower: 8.0 * bool(scene.tower),
+        _placed: 1.0 * (not scene.tower),
+        _relation: 2.5 * (len(scene.things) > 1 and not scene.tower),
+        _kinds: 2.0 * (max(kinds.values()) > 1),
+        _colors: 1.0 * (max(colors.values()) > 1),
+        _total: 1.5 * everything,
+        _touching: 2.5 * (scene.style == "box" and not scene.tower and any(thing.walls for thing in chosen)),
+    }
+    found: list[str] = []
+    while len(found) < n:
+        text = rng.choices(list(weights), list(weights.values()))[0](scene, chosen, rng)
+        if text:
+            found.append(text)
+    return found
+
+
+def telling(scene: Scene, rng: random.Random, program: str) -> list[str] | None:
+    """Captions that together tell all that a program asks about a scene; None where captions cannot tell it."""
+    looks = {(thing.color, thing.kind): thing for thing in scene.things}
+    sized = "size" in program or bool(re.search(r"\b(small|medium|large)\b", program))
+    if sized and any(len({one.size for one in _same(scene, thing)}) > 1 for thing in looks.values()):
+        return None
+    parts = [_described(scene, thing, rng, float(sized)) for thing in looks.values()]
+    rng.shuffle(parts)
+    told: list[str] = []
+    while parts:
+        several = [parts.pop() for _ in range(min(len(parts), rng.choice((1, 2, 3))))]
+        told.append(_listed(several))
+    if "tower" in program or "block above" in program:
+        told += _whole_tower(scene)
+    if "touch" in program:
+        for thing in looks.values():
+            told += [_at_wall(scene, thing, wall) for wall in ("wall", *sorted(thing.walls)) if thing.walls]
+    names = re.findall(r'get_pos\(img, "([^"]*)"', program)
+    things = [thing for name in names for thing in parse_phrase(name).find(scene)]
+    if len(things) == 1:
+        told.append(f"{_counted(1, things[0].color, things[0].kind)} {place(things[0])}")
+    elif len(things) == 2:
+        first, second = things
+        told += [_related(first, second, relation) for relation in RELATIONS if related(first, relation, second)]
+    rng.shuffle(told)
+    return told
+
+
+def relation_caption(scene: Scene, rng: random.Random) -> str:
+    """Draws one true sentence on where two things lie; empty when no two can be told apart."""
+    return _relation(scene, scene.things, rng)
+
+
+def _noun(scene: Scene, thing: Thing, rng: random.Random) -> str:
+    return "block" if scene.tower and rng.random() < 0.8 else thing.kind
+
+
+def _counted(count: int, words: str, noun: str) -> str:
+    """ "a red star", "two red stars"."""
+    if count == 1:
+        return with_article(f"{words} {noun}".strip())
+    return f"{NUMBERS[count]} {words} {plural(noun)}".replace("  ", " ")
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return " and ".join(part for part in (", ".join(parts[:-1]), parts[-1]) if part)
+
+
+def _same(scene: Scene, thing: Thing) -> list[Thing]:
+    return [other for other in scene.things if (other.color, other.kind) == (thing.color, thing.kind)]
+
+
+def _described(scene: Scene, thing: Thing, rng: random.Random, sized: float) -> str:
+    """A thing together with all that look like it."""
+    same = _same(scene, thing)
+    words = thing.color
+    if not scene.tower and rng.random() < sized and len({other.size for other in same}) == 1:
+        words = f"{thing.size} {thing.color}"
+    text = _counted(len(same), words, _noun(scene, thing, rng))
+    if len(same) == 1 and rng.random() < 0.1:
+        text = "one" + text[text.index(" ") :]
+    return text
+
+
+def _group(scene: Scene, chosen: Sequence[Thing], rng: random.Random) -> str:
+    return _described(scene, rng.choice(chosen), rng, 0.35)
+
+
+def _listing(scene: Scene, chosen: Sequence[Thing], rng: random.Random) -> str:
+    looks = sorted({(thing.color, thing.kind): thing for thing in chosen}.items())
+    picked = [thing for _, thing in rng.sample(looks, min(len(looks), rng.choice((2, 2, 3))))]
+    sized = rng.choice((0.0, 0.0, 1.0))
+    return _listed([_described(scene, thing, rng, sized) for thing in sorted(picked, key=lambda thing: thing.x)])
+
+
+def _relation(scene: Scene, chosen: Sequence[Thing], rng: random.Random) -> str:
+    single = [thing for thing in scene.things if len(_same(scene, thing)) == 1]
+    known = [thing for thing in chosen if thing in single]
+    if not known:
+        return ""
+    one = rng.choice(known)
+    # What lies out of focus is spoken of seldom, near things more often than far ones.
+    near = single if rng.random() < 0.15 else known
+    others = sorted(
+        (thing for thing in near if thing is not one), key=lambda it: (one.x - it.x) ** 2 + (one.y - it.y) ** 2
+    )
+    if not others:
+        return ""
+    first, second = rng.sample((one, others[min(rng.randrange(len(others)), rng.randrange(len(others)))]), 2)
+    held = [relation for relation in RELATIONS if related(first, relation, second)]
+    return _related(first, second, rng.choice(held)) if held else ""
+
+
+def _related(first: Thing, second: Thing, relation: str) -> str:
+    return f"{_counted(1, first.color, first.kind)} {relation} {_counted(1, second.color, second.kind)}"
+
+
+def _placed(scene: Scene, chosen: Sequence[Thing], rng: random.Random) -> str:
+    thing = rng.choice(chosen)
+    return f"{_counted(1, thing.color, thing.kind)} {place(thing)}" if len(_same(scene, thing)) == 1 else ""
+
+
+def _kinds(scene: Scene, chosen: Sequence[Thing], rng: random.Random) -> str:
+    thing = rng.choice(chosen)
+    count = sum(other.kind == thing.kind for other in scene.things)
+    return _counted(count, "", _noun(scene, thing, rng)) if count > 1 else ""
+
+
+def _colors(scene: Scene, chosen: Sequence[Thing], rng: random.Random) -> str:
+    thing = rng.choice(chosen)
+    count = sum(other.color == thing.color for other in scene.things)
+    return _counted(count, thing.color, "object") if count > 1 else ""
+
+
+def _total(scene: Scene, chosen: Sequence[Thing], rng: random.Random) -> str:
+    if len({thing.color for thing in scene.things}) == 1 and rng.random() < 0.4:
+        return f"only {chosen[0].color} objects"
+    return f"{NUMBERS[len(scene.things)]} objects"
+
+
+def _touching(scene: Scene, chosen: Sequence[Thing], rng: random.Random) -> str:
+    thing = rng.choice([thing for thing in chosen if thing.walls])
+    return _at_wall(scene, thing, rng.choice(("wall", rng.choice(sorted(thing.walls)))))
+
+
+def _at_wall(scene: Scene, thing: Thing, wall: str) -> str:
+    count = sum(other.touches(wall) for other in _same(scene, thing))
+    shown = f"{wall} wall" if wall in ("left", "right") else wall
+    return f"{_counted(count, thing.color, thing.kind)} touching the {shown}"
+
+
+def _tower(scene: Scene, chosen: Sequence[Thing], rng: random.Random) -> str:
+    return rng.choice(_whole_tower(scene, rng.choice(("of", "of", "with")), rng.choice(("above", "over", "on top of"))))
+
+
+def _whole_tower(scene: Scene, of: str = "of", above: str = "above") -> list[str]:
+    """All that can be said about a tower."""
+    blocks = scene.tower
+    if not blocks:
+        return []
+    number, end = NUMBERS[len(blocks)], "s" * (len(blocks) > 1)
+    plain = f"a tower {of} {number} block{end}"
+    told = [
+        plain,
+        f"{plain} with a {blocks[-1].color} block on top",
+        f"{plain} with a {blocks[0].color} block at the base",
+    ]
+    told += [f"a {two.color} block {above} a {one.color} block" for one, two in pairwise(blocks)]
+    if len(blocks) == 3:
+        told.append(f"a {blocks[1].color} block in the middle of a tower")
+    if len({block.color for block in blocks}) == 1:
+        told.append(f"a tower of {number} {blocks[0].color} block{end}")
+    return told
+
+
+# Whether a caption is true
+
+_RELATION = re.compile(f"^(.+) ({'|'.join(RELATIONS)}|over|on top of) (.+)$")
+_TOWER = re.compile(r"^a tower (?:of|with) (\w+) (?:(\w+) )?blocks?(?: with an? (\w+) block (on top|at the base))?$")
+_TOUCHING = re.compile(r"^(.+) touching the (wall|top|bottom|left wall|right wall)$")
+_MIDDLE = re.compile(r"^an? (\w+) block in the middle of a tower$")
+_PLACED = re.compile(r"^(.+) ((?:at|on) the (?:top|bottom|left|right)(?: left| right)?|in the middle)$")
+
+
+def is_true(scene: Scene, caption: str) -> bool | None:
+    """Whether a caption is true of the scene; None when it is no sentence of this world.
+
+    "a red star" is true when there is one or more; "one red star" and "two red stars" are true of exactly so many.
+    """
+    try:
+        return _judged(scene, caption)
+    except (ValueError, IndexError):
+        return None
+
+
+def _judged(scene: Scene, caption: str) -> bool:
+    if tower := _TOWER.match(caption):
+        return _true_tower(scene, *tower.groups())
+    if middle := _MIDDLE.match(caption):
+        return any(block.color == middle[1] for block in scene.tower[1:-1])
+    if only := re.fullmatch(r"only (\w+) objects", caption):
+        return all(thing.color == only[1] for thing in scene.things)
+    if touching := _TOUCHING.match(caption):
+        return _enough(scene, touching[1], lambda thing: thing.touches(touching[2]))
+    if relation := _RELATION.match(caption):
+        return _true_relation(scene, *relation.groups())
+    if placed := _PLACED.match(caption):
+        return _enough(scene, placed[1], lambda thing: place(thing) == placed[2])
+    verdicts = [_enough(scene, part) for part in re.split(r", | and ", caption.replace(" , ", ", "))]
+    return all(verdicts)
+
+
+def _read(text: str) -> tuple[str, Phrase]:
+    """The number or article of a noun phrase, and the rest of it."""
+    number, _, rest = text.partition(" ")
+    if number not in ("a", "an", *NUMBERS):
+        raise ValueError(f"cannot read {text!r}")
+    return number, parse_phrase(rest)
+
+
+def _fits(scene: Scene, what: Phrase, thing: Thing) -> bool:
+    return what.holds(thing) and (what.noun != "block" or bool(scene.tower))
+
+
+def _enough(scene: Scene, text: str, also: Callable[[Thing], bool] = lambda thing: True) -> bool:
+    number, what = _read(text)
+    count = sum(_fits(scene, what, thing) and also(thing) for thing in scene.things)
+    return count >= 1 if number in ("a", "an") else count == NUMBERS.index(number)
+
+
+def _true_relation(scene: Scene, one: str, relation: str, other: str) -> bool:
+    first, second = _read(one)[1], _read(other)[1]
+    if relation in ("over", "on top of"):
+        relation = "above"
+    blocks = scene.tower
+    if blocks and relation == "above":  # directly above
+        pairs = list(zip(blocks[1:], blocks[:-1], strict=True))
+    else:
+        pairs = [(a, b) for a in scene.things for b in scene.things if a is not b and related(a, relation, b)]
+    return any(_fits(scene, first, a) and _fits(scene, second, b) for a, b in pairs)
+
+
+def _true_tower(scene: Scene, number: str, color: str | None, end: str | None, where: str | None) -> bool:
+    blocks = scene.tower
+    if len(blocks) != NUMBERS.index(number) or (color and any(block.color != color for block in blocks)):
+        return False
+    return end is None or blocks[-1 if where == "on top" else 0].color == end
