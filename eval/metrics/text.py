@@ -11,34 +11,12 @@ import string
 from collections.abc import Callable
 from functools import lru_cache
 
-__all__ = [
-    "NUMBERS",
-    "digits_articles",
-    "evalai",
-    "lmms_exact",
-    "lmms_vqa",
-    "no_breaks",
-    "porter",
-    "punctuation",
-    "release",
-    "yes_no",
-]
+__all__ = ["NUMBERS", "evalai", "lmms_exact", "lmms_vqa", "no_breaks", "porter", "punctuation", "release", "yes_no"]
 
 PUNCTUATION = ';/[]"{}()=+\\_-><@`,?!'
 """Apostrophe, colon and full stop are not among them."""
-NUMBERS = {
-    "zero": "0",
-    "one": "1",
-    "two": "2",
-    "three": "3",
-    "four": "4",
-    "five": "5",
-    "six": "6",
-    "seven": "7",
-    "eight": "8",
-    "nine": "9",
-    "ten": "10",
-}
+_NUMBER_WORDS = "zero one two three four five six seven eight nine ten"
+NUMBERS = {word: str(number) for number, word in enumerate(_NUMBER_WORDS.split())}
 _WORDS = {**NUMBERS, "none": "0"}
 _ARTICLES = frozenset(("a", "an", "the"))
 _STOP = re.compile(r"\.(?!\d)")
