@@ -122,9 +122,11 @@ def _end_when_interrupted(files: Path, say: Callable[[str], None]) -> None:
 
     def end(*_: object) -> None:
         shutil.rmtree(files, ignore_errors=True)
-        say("ended")
-        sys.stderr.flush()
-        os._exit(0)
+        try:
+            say("ended")  # which may fail where it interrupts what is being said
+            sys.stderr.flush()
+        finally:
+            os._exit(0)
 
     for name in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(name) is not signal.SIG_IGN:  # as in the background of a shell: Ctrl-C is for another

@@ -23,6 +23,7 @@ pytest.importorskip("gradio", reason="the demo needs Gradio: pip install 'codevq
 
 from demo_kit import GARDEN, LIMITS, PROGRAM, ROOT, demo_server, garden, raw, upload
 from gradio_client import Client, handle_file
+from gradio_client.utils import QueueError
 
 
 @contextlib.contextmanager
@@ -183,6 +184,7 @@ def test_events_of_the_page_hold_to_the_limits_too(demo: str) -> None:
     body = {"data": data, "fn_index": ask["id"], "session_hash": session}
     assert httpx.post(f"{demo}gradio_api/queue/join", json=body).status_code == 400
     data[0] = []
+    assert httpx.post(f"{demo}gradio_api/run/predict", json=body).status_code == 404, "nobody passes the queue by"
     assert httpx.post(f"{demo}gradio_api/queue/join", json=body).status_code == 200
     seen = ""
     with httpx.stream("GET", f"{demo}gradio_api/queue/data?session_hash={session}", timeout=60) as stream:
@@ -206,8 +208,8 @@ def test_odd_requests_end_in_no_error_of_the_server(demo: str) -> None:
 
 
 @pytest.mark.slow
-def test_strangers_are_kept_out() -> None:
-    with demo_server(auth="ada:lovelace") as server:
+def test_strangers_are_kept_out_and_the_queue_is_bounded() -> None:
+    with demo_server(auth="ada:lovelace", at_once=1, queue=2) as server:
         server = server.rstrip("/")
         assert httpx.get(f"{server}/config").status_code == 401
         upload = {"files": ("x.png", GARDEN.read_bytes())}
@@ -216,3 +218,6 @@ def test_strangers_are_kept_out() -> None:
             Client(server, auth=("ada", "no"), verbose=False)
         client = Client(server, auth=("ada", "lovelace"), verbose=False)
         assert client.predict([handle_file(str(GARDEN))], "Is there a cloud?", api_name="/ask")
+        asked = [client.submit("while True: pass", [handle_file(str(GARDEN))], api_name="/run") for _ in range(9)]
+        refused = [isinstance(job.exception(60), QueueError) for job in asked]
+        assert any(refused) and not all(refused)
