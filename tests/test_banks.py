@@ -166,22 +166,3 @@ def test_a_bank_is_whole(name: str) -> None:
         given: dict[str, Any] = {}
         exec(prompts.preamble.replace("{api}", ""), given)
         assert CONSTANTS.items() <= given.items()
-
-
-@pytest.mark.parametrize(
-    ("question", "program"),
-    [
-        ("Is it?", 'answer = "yes" if query(img, "Is it?") else "no"'),
-        ("What is it?", 'answer = "a" if any(query(img, f"Is it {n}?") for n in "ab") else "b"'),
-        ("What is it?", 'answer = "a" if query(img, "Is it?") == "Yes" else "b"'),
-        ("What is it?", 'answer = "a" if query(img, "Is it red?") == "red" else "b"'),
-        ("Is it red?", 'answer = query(img, "What color is it?")'),
-        ("Is it?", 'if query(img, "Is it?") == "yes":\n    answer = "yes"'),
-        ("Where is it?", 'answer = get_pos(img, "dog")'),
-        ("Is it?", 'x = query(img, "Is it?")\nanswer = "yes"'),
-        ("Which is it?", 'answer = query(find_matching_image([img], "dog"), "What is it?")'),
-    ],
-)
-def test_a_program_that_would_mislead_is_refused(question: str, program: str) -> None:
-    with pytest.raises((AssertionError, KeyError)):
-        check(Example("x", question, program), load("gqa"))

@@ -205,7 +205,7 @@ def test_positions_are_those_of_the_release(pictures: Path, tmp_path: Path) -> N
     ((maps, _),) = matcher.token_maps([asked])
     wide = np.ones((release_kit.GRID // matcher.grid,) * 2)
     case = {
-        "tokens": {one: matcher._tokens([one])["input_ids"][0].tolist() for one in (text, *phrases)},
+        "tokens": {one: matcher._tokens([one])[0][0].tolist() for one in (text, *phrases)},
         "maps": {asked.text: [np.kron(one, wide).ravel().tolist() for one in maps]},
     }
     (told,) = of_release(
