@@ -70,6 +70,7 @@ def test_a_file_that_is_not_text_is_refused(kind: str, tmp_path: Path, read: Cal
         ("configuration", 'prompts = "a\\u0000"', "my.toml: a text holds NUL"),
         ("prompt set", DEEP, "prompt.json is nested too deeply."),
         ("examples", f"\n{DEEP}", "examples.jsonl, line 2 is nested too deeply."),
+        ("examples", f'{{"id": {LONG}}}', "examples.jsonl, line 1: a number has too many digits."),
         ("examples", '{"question": "\\ud800"}', "examples.jsonl, line 1: a text holds NUL or half a surrogate pair."),
         ("examples", json.dumps({"k" * 5000: 1}), "examples.jsonl, line 1: unknown key 'kkk"),
         ("examples", "\n \n", "examples.jsonl is empty."),
