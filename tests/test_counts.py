@@ -175,19 +175,11 @@ def test_the_guard_fails_where_a_saving_is_off(off: dict[str, Any], seen: str) -
         guard(found)
 
 
-def batches_of_a_set(**settings: Any) -> int:
-    with engine(**settings) as vqa:
-        shown = pictures()
-        assert len(vqa.ask(shown, "How many?").trace.calls) == PICTURES
-        return vqa._services.match.batcher.stats.batches
-
-
-def test_a_loop_over_a_set_is_one_batch() -> None:
-    assert batches_of_a_set() == 1
-
-
-def test_without_looking_ahead_it_is_one_batch_an_image() -> None:
-    assert batches_of_a_set(ahead=False) == PICTURES
+@pytest.mark.parametrize(("ahead", "batches"), [(True, 1), (False, PICTURES)])
+def test_a_loop_over_a_set_is_one_batch_when_looked_ahead(ahead: bool, batches: int) -> None:
+    with engine(ahead=ahead) as vqa:
+        assert len(vqa.ask(pictures(), "How many?").trace.calls) == PICTURES
+        assert vqa._services.match.batcher.stats.batches == batches
 
 
 def prefilled(prefix_cache_bytes: int) -> tuple[int, int]:
@@ -197,9 +189,9 @@ def prefilled(prefix_cache_bytes: int) -> tuple[int, int]:
     writer = Writer(model, prompt_sets(chosen, None), settings=WriterSettings(max_tokens=4))
     texts = [f"What color is the {kind}?" for kind in ("star", "fish", "hat", "boot", "book", "duck")]
     requests = [writer.request(text, "image")[0] for text in texts]
-    lengths = [len(model.tokenizer(str(request.prompt))["input_ids"]) for request in requests]
+    lengths = [len(model.tokenizer.encode(str(request.prompt))) for request in requests]
     head = str(requests[0].prompt)[: requests[0].shared]
-    shared = len(model.tokenizer(head)["input_ids"])
+    shared = len(model.tokenizer.encode(head))
     assert shared > 100
     for request in requests:
         model.generate([request])
@@ -207,11 +199,7 @@ def prefilled(prefix_cache_bytes: int) -> tuple[int, int]:
     return model.stats.prefilled_tokens, shared + sum(length - shared + 1 for length in lengths)
 
 
-def test_the_prefix_of_all_prompts_is_computed_once() -> None:
-    computed, enough = prefilled(2**28)
-    assert computed <= enough
-
-
-def test_the_guard_fails_where_prefixes_are_not_kept() -> None:
-    computed, enough = prefilled(0)
-    assert computed > enough
+@pytest.mark.parametrize(("kept", "fits"), [(2**28, True), (0, False)])
+def test_the_prefix_of_all_prompts_is_computed_once_where_it_is_kept(kept: int, fits: bool) -> None:
+    computed, enough = prefilled(kept)
+    assert (computed <= enough) is fits
