@@ -150,14 +150,14 @@ def _color_alone(q: Slots) -> Phrase | None:
     return _apart(q, Phrase(None, q.rng.choice(q.scene.things).color, noun="block" if q.scene.tower else "object"))
 
 
-# Colors, sizes and kinds
+# Colors and kinds
 
 
 def _own(part: str) -> Maker:
-    """The color, size or kind of what ``a`` describes, or another one; after ``c`` the second of two options."""
+    """The color or the kind of what ``a`` describes, or another one; after ``c`` the second of two options."""
 
     def make(q: Slots) -> Word:
-        options = {"color": colors_of(q.scene), "size": SIZES, "kind": kinds_of(q.scene)}[part]
+        options = colors_of(q.scene) if part == "color" else kinds_of(q.scene)
         true, first = getattr(q.a.the(q.scene), part), getattr(q, "c", None)
         right = first != true if first else q.rng.random() < 0.5
         return Word(true if right else q.rng.choice([one for one in options if one != true]))
@@ -421,10 +421,8 @@ MAKERS: dict[str, Maker] = {
     "colored kind": lambda q: Phrase(q.c, q.a.color),
     "described": lambda q: " and ".join(part for part in (q.a.size, q.a.color) if part),
     "own color": _own("color"),
-    "own size": _own("size"),
     "own kind": _own("kind"),
     "color": lambda q: q.rng.choice(colors_of(q.scene)),
-    "colors": lambda q: colors_of(q.scene),
     "side": _side(both=False),
     "either side": _side(both=True),
     "either words": lambda q: q.rng.choice(q.s.either),
