@@ -112,7 +112,7 @@ def test_a_file_may_bring_a_detector_and_a_user_another() -> None:
     assert (
         configure("mini", [own, Layer("--set", {"detector": "zero-shot:other"})]).parts["detector"] == "zero-shot:other"
     )
-    with pytest.raises(UnknownNameError, match="is no detector"):
+    with pytest.raises(UnknownNameError, match="detector"):
         configure("mini", [Layer("--set", {"detector": "IDEA-Research/grounding-dino-base"})])
 
 

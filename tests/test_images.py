@@ -121,7 +121,7 @@ def test_keys_tell_pictures_apart_by_pixels_and_shape() -> None:
         (3, "A picture is a path, bytes, a PIL image or a NumPy array, not int"),
         *((Image.fromarray(np.full((2, 2), one, np.float32)), "holds values from") for one in (-1.0, 70_000.0, np.nan)),
     ],
-    ids=str,
+    ids=["missing", "folder", "no bytes", "text", "cut", "empty", "number", "below 0", "too bright", "not a number"],
 )
 def test_what_cannot_be_a_picture_is_one_line(source: Any, message: str) -> None:
     with pytest.raises(ImageError, match=message) as caught:

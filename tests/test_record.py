@@ -113,7 +113,7 @@ if __name__ == "__main__":
     folder, questions = sys.argv[1], [Question(images, text) for images, text in json.loads(sys.argv[2])]
     with replay_engine(folder) as vqa:
         found = [digest(one) for one in vqa.ask_many(questions)]
-    heavy = {"torch", "transformers", "sentence_transformers", "openai", "safetensors"} & set(sys.modules)
+    heavy = {"torch", "transformers", "sentence_transformers", "openai"} & set(sys.modules)
     print(json.dumps([found, sorted(heavy)]))
 """
     asked = json.dumps([[one.images, one.text] for one in run.questions])

@@ -243,9 +243,3 @@ def test_a_memory_for_two_engines_confuses_neither() -> None:
             assert first.run(RED, source, memory=mine).text == "one"
             assert second.run(RED, source, memory=mine).text == "two"
         assert asked(first)["readings"] == asked(second)["readings"] == 1
-        mine.clear()
-        assert (len(mine), mine.size) == (0, 0)
-        assert first.run(RED, source, memory=mine).text == "one" and asked(first)["readings"] == 2
-
-
-# -- with real models ------------------------------------------------------------------------------------------------

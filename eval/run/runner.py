@@ -102,7 +102,10 @@ def open_run(out: Path | str, info: RunInfo) -> Store:
     else:
         store = Store.open(out, writable=True)
         try:
-            if found := store.info.differences(info):
+            found = store.info.differences(info)
+            if not found and (picture := store.changed_picture()):
+                found = [f"{picture} has changed since it was asked about"]
+            if found:
                 raise InputError(
                     f"The run {out} cannot go on like this: {'; '.join(found)}.",
                     hint="Ask as before, or choose another --out.",

@@ -15,7 +15,7 @@ from ...core.images import ImageSource
 from ...core.trace import Form
 from ..task import EvalImage, Example, PictureFile, Row
 
-__all__ = ["Gone", "example_values", "row_values", "to_example", "to_row"]
+__all__ = ["Gone", "changed_picture", "example_values", "row_values", "to_example", "to_row"]
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,21 @@ def _picture(image: EvalImage) -> dict[str, Any]:
         shown["member"] = image.member
     if image.crop is not None:
         shown["crop"] = list(image.crop)
+    if image.digest:
+        shown["digest"] = image.digest
     return shown
+
+
+def changed_picture(images: str) -> str:
+    """Returns the first picture of an example's that is not what it was when it was asked about; empty if none is.
+
+    One that cannot be read now is not judged: it may lie elsewhere.
+    """
+    for shown in json.loads(images):
+        image, before = _image(shown), shown.get("digest")
+        if isinstance(image, PictureFile) and before and image.digest and image.digest != before:
+            return str(image.path / image.member)
+    return ""
 
 
 def _image(shown: Mapping[str, Any]) -> EvalImage:
