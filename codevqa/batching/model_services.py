@@ -17,10 +17,12 @@ from ..models.base import (
     Completion,
     DetectRequest,
     GenerationRequest,
+    Joining,
     LanguageModel,
     Match,
     MatchRequest,
     Models,
+    Preferring,
     SimilarityRequest,
 )
 from ..models.turn import turn_of
@@ -152,7 +154,7 @@ class ModelServices:
             # Whoever reads nothing asks again, and a served model may answer then.
             lambda completion: bool(completion.text.strip()),
             lambda completion: (int(completion.prompt_tokens), int(completion.completion_tokens)),
-            join=getattr(model, "generate_joining", None) if getattr(model, "joins", False) else None,
+            join=model.generate_joining if isinstance(model, Joining) and model.joins else None,
         )
 
     def _merging(
@@ -170,7 +172,7 @@ class ModelServices:
         if thread is None:
             thread = ThreadPoolExecutor(1, thread_name_prefix=f"codevqa-{type(model).__name__}")
             self._threads[id(model)] = thread
-        liked: int = getattr(model, "batch", BATCH)
+        liked = model.batch if isinstance(model, Preferring) else BATCH
         most, turn = self._max_batch or liked, turn_of(model)
         batcher = Batcher(run, thread, max_size=most, max_wait=self._max_wait, join=join, turn=turn)
         return CallCache(

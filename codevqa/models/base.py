@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -74,11 +74,7 @@ class RequestFeed(Protocol):
 
 
 class LanguageModel(Protocol):
-    """Continues text. One that has a chat template, and so reads turns best, says so in an attribute ``chat``.
-
-    One that says ``joins`` has a method ``generate_joining(feed)`` that works on requests of a :class:`RequestFeed`
-    until none is left, and hands out each completion when it has ended.
-    """
+    """Continues text. :class:`Chatting`, :class:`Joining` and :class:`Preferring` say what else it may do."""
 
     name: str
     """Model id as reported with every answer."""
@@ -90,6 +86,41 @@ class LanguageModel(Protocol):
             ModelError: the model failed; ServerError when it is a server that is down or refuses.
         """
         ...
+
+
+@runtime_checkable
+class Chatting(Protocol):
+    """A language model that knows whether it reads turns best."""
+
+    chat: bool
+    """Whether it has a chat template."""
+
+
+@runtime_checkable
+class ChattingOnly(Protocol):
+    """A language model that knows whether it can continue a text at all."""
+
+    chat_only: bool
+    """Whether it cannot."""
+
+
+@runtime_checkable
+class Joining(Protocol):
+    """A language model that begins new requests while it works on others."""
+
+    joins: bool
+    """Whether it does so on its device."""
+
+    def generate_joining(self, feed: RequestFeed) -> None:
+        """Works on requests of a feed until none is left, and hands out each completion when it has ended."""
+        ...
+
+
+@runtime_checkable
+class Preferring(Protocol):
+    """Any model that says how many requests it likes in a batch."""
+
+    batch: int
 
 
 @dataclass(frozen=True)
@@ -209,9 +240,11 @@ def chats(model: LanguageModel, *, only: bool = False) -> bool:
 
     Args:
         model: the model.
-        only: whether it cannot continue a text either (attribute ``chat_only``).
+        only: whether it cannot continue a text either.
     """
-    return bool(getattr(model, "chat_only" if only else "chat", False))
+    if only:
+        return isinstance(model, ChattingOnly) and model.chat_only
+    return isinstance(model, Chatting) and model.chat
 
 
 def prompt_text(prompt: str | tuple[Message, ...]) -> str:
