@@ -96,7 +96,7 @@ class Worker:
         """Returns as soon as there is room for it."""
 
     async def start(self, factory: Callable[[], CodeVQA], folder: str) -> RunInfo | CodeVQAError:
-        """Makes the engine in a folder, and returns what runs are told apart by."""
+        """Makes the engine in a folder, and returns what identifies a run."""
         with suppress(OSError):  # another machine may not have it; then pictures with relative paths are missed
             os.chdir(folder)
         # Threads that launch GPU work wait for those that compute for up to this long, five milliseconds else.

@@ -26,7 +26,7 @@ __all__ = ["METHODS", "UNASKED", "DataSet", "EvalImage", "Example", "Held", "Job
 UNASKED = frozenset(
     one.__name__ for one in (ImageError, ModelError, ServerError, SetupError, UnknownNameError, ModelNotFoundError)
 )
-"""Types of error that say that a question could not be asked: its picture, a model or a server was not to be had. What
+"""Types of error that say that a question could not be asked: its picture, a model or a server was unavailable. What
 is wrong with a question, a program, or what a model said, is an answer's."""
 _COST = TypeAdapter(Cost)
 METHODS: tuple[Method, ...] = ("codevqa", "pnpvqa")

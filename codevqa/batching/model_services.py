@@ -112,7 +112,7 @@ class ModelServices:
             yield
 
     async def write(self, request: GenerationRequest) -> Completion:
-        """Returns what the model that writes programs makes of a prompt; whoever listens hears it being written."""
+        """Returns what the model that writes programs makes of a prompt, and tells a listener as it is written."""
         if request.on_text is None:
             return await self._write(request)
         key = (_digest(request), request.max_tokens, request.stop)
@@ -151,7 +151,7 @@ class ModelServices:
             model.generate,
             lambda one: (_digest(one), one.max_tokens, one.stop),
             lambda one, completion: 4 * len(completion.text),
-            # Whoever reads nothing asks again, and a served model may answer then.
+            # A reader that got nothing asks again, and a served model may answer then.
             lambda completion: bool(completion.text.strip()),
             lambda completion: (int(completion.prompt_tokens), int(completion.completion_tokens)),
             join=model.generate_joining if isinstance(model, Joining) and model.joins else None,

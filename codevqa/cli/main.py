@@ -81,7 +81,7 @@ def main() -> None:
         warn(str(error))
         sys.exit(2 if isinstance(error, InputError | SetupError) else 1)
     except BrokenPipeError:
-        # Whoever read our output has gone; what is left of it has nowhere to go.
+        # The reader of our output has gone; the rest of it has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:

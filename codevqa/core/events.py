@@ -1,7 +1,7 @@
 """What one question does, told while it does it.
 
 :meth:`codevqa.CodeVQA.watch` yields these events in the order things happen; the last one carries the answer, or the
-error that ended the question. They are frozen data: whoever shows them needs nothing else.
+error that ended the question. They are frozen data, enough to show all of it.
 
     with vqa.watch("picture.png", "What color is the star?") as watch:
         for event in watch:

@@ -54,7 +54,7 @@ def main(
         limits: what visitors may use.
         names: more names by which visitors may address it, such as a proxy's.
         auth: ``NAME:PASSWORD`` that visitors have to give.
-        say: tells whoever started it.
+        say: tells the user at the terminal.
 
     Raises:
         SetupError: Gradio is not installed, the port is taken, or ``auth`` is not a name and a password.

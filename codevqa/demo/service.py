@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 PACE = 0.03
 """Seconds between two views of a question: a browser draws no faster."""
-OWN_FAULT = "The demo itself failed; whoever runs it finds out why in its terminal."
+OWN_FAULT = "The demo itself failed; its terminal shows why."
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class DemoService:
         self._loading = threading.Lock()
 
     def start(self, report: Callable[[str], None]) -> None:
-        """Begins to load the models in a thread of its own; a failure is reported, and told to whoever asks."""
+        """Begins to load the models in a thread of its own; each question then reports a failure."""
 
         def load() -> None:
             try:

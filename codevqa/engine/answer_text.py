@@ -37,7 +37,7 @@ def answer_text(value: object) -> str:
     text = _text(value)
     if not text:
         shown = "an empty list" if value in ([], ()) else repr(value)
-        raise ProgramAnswerError(f"the program left {shown} in answer, which says nothing")
+        raise ProgramAnswerError(f"the program left {shown} in answer, which is no answer")
     return text
 
 

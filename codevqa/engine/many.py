@@ -76,7 +76,7 @@ def check(questions: object, method: object, errors: object) -> None:
 
 
 def stream(begin: Begin, questions: Iterable[Asked], most: int) -> Generator[tuple[int, Answer]]:
-    """Yields the place and the answer of each question as they come; whoever stops taking them ends the rest.
+    """Yields the place and the answer of each question as they come; a caller that stops ends the rest.
 
     Args:
         begin: begins one.

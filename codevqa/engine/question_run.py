@@ -224,7 +224,7 @@ class QuestionRun:
         return replace(self._answer("", printed=printed), method=self.request.method, error=error.record())
 
     def tell(self, event: Event) -> None:
-        """Tells whoever watches."""
+        """Tells the listener, if there is one."""
         if self.listener is not None:
             self.listener(event)
 

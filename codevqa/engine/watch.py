@@ -85,7 +85,7 @@ class Watch:
 
 
 class _Inbox:
-    """Events on their way from the engine to whoever watches, of whatever thread or event loop."""
+    """Events on their way from the engine to a watcher in any thread or event loop."""
 
     def __init__(self) -> None:
         self.answer: Answer | None = None

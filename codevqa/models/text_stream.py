@@ -55,7 +55,7 @@ class TextStream:
 
 
 def stream_of(request: GenerationRequest) -> TextStream | None:
-    """Returns a stream to whoever listens to this request, if anybody does."""
+    """Returns a stream to this request's listener, if there is one."""
     return None if request.on_text is None else TextStream(request.on_text, request.stop)
 
 

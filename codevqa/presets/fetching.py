@@ -15,7 +15,7 @@ from .checkpoints import NOT_HERE, cached, damage, fetchable, hub_id, loaded, mi
 __all__ = ["Download", "amount", "bring", "fetch", "plan", "room"]
 
 _SECONDS = 3.0
-"""How long who keeps models may take to answer the first time: whoever is offline should not wait for it."""
+"""Seconds that a hub may take to answer first: nobody who is offline should wait longer."""
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,7 @@ class _Copier:
             self.text += len(value)  # type: ignore[arg-type]
             if self.text > MAX_TEXT:
                 raise ProgramAnswerError(f"answer holds more than {MAX_TEXT:,} characters.")
-            # No text has these, and whoever writes the answer down would stumble over them.
+            # No text has these: a file or a terminal would refuse them.
             return "".join("\ufffd" if c == "\0" or "\ud800" <= c <= "\udfff" else c for c in value)  # type: ignore[attr-defined]
         raise ProgramAnswerError(f"answer holds a {describe(value)}, which is not plain data.")
 

@@ -156,7 +156,7 @@ class Run:
         self._printed = monty.CollectString(limits.output_bytes)
         self._calls = 0
         self._turn = threading.Lock()
-        """Held by whoever uses the session."""
+        """Held by the thread that uses the session."""
         self._lock = threading.Lock()
         """Guards the next two."""
         self._pid: int | None = None

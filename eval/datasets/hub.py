@@ -76,7 +76,7 @@ def open_hub(loader: Loader, address: str) -> Split:
     start = partial(_examples, loader, repository, files, pictures)
     if next(start(), None) is None:
         raise InputError(f"{address} has no rows in {loader.split}.", hint=loader.questions)
-    note = f"{repository.name} at {repository.commit[:12]}: files are fetched as they are come to"
+    note = f"{repository.name} at {repository.commit[:12]}: files are fetched on demand"
     return Split(loader.name, loader.split, loader.name, (Located(repository.index),), start, (note,))
 
 

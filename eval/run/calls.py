@@ -1,6 +1,6 @@
 """Model calls on disk, by the hash of what was asked: one SQLite file beside the rows of a run.
 
-A result is committed before whoever asked sees it, so that no finished row outlives a call it rests on, whatever ends
+A result is committed before its caller sees it, so that no finished row outlives a call it rests on, whatever ends
 the process. Nothing is pickled: texts and numbers are JSON, arrays raw little-endian bytes whose type and shape stand
 beside them. What was asked is kept as a hash alone.
 """

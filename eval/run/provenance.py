@@ -1,4 +1,4 @@
-"""What a run is told apart by: its settings, prompts, models and data."""
+"""What identifies a run: its settings, prompts, models and data."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from ..weights import Embedding, LayerNorm, Linear, parameter
 _COMMON = {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "hidden_act": "gelu"}
 _TEXT = {"vocab_size": 30524, "num_attention_heads": 8, "max_position_embeddings": 512, "layer_norm_eps": 1e-12}
 _VISION = {"num_attention_heads": 12, "image_size": 384, "patch_size": 16, "layer_norm_eps": 1e-5}
-"""What holds where a configuration says nothing."""
+"""Values that a configuration may leave out."""
 
 Kind = Literal["matcher", "captioner"]
 

@@ -87,7 +87,7 @@ class PackedDecoder(DecodingLoop):
         config = model.config
         self._shape = (config.layers, config.key_heads, config.head_width)
         self._lock = threading.Lock()
-        """Held by whoever changes what workers have in common."""
+        """Held while what workers share is changed."""
         self._threads: ThreadPoolExecutor | None = None
         self._large = weights(model.blocks) >= LARGE * model.config.layers
 
