@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from huggingface_hub import constants
-from huggingface_hub.utils.tqdm import are_progress_bars_disabled
+from huggingface_hub.utils.tqdm import are_progress_bars_disabled, enable_progress_bars
 
 from codevqa.core.errors import SetupError, UnknownNameError
 from codevqa.core.settings import Settings, WriterSettings
@@ -25,6 +25,7 @@ def configured(name: str, settings: Settings | None = None, /, **values: Any) ->
 
 
 def test_downloads_stay_visible_where_libraries_are_quiet() -> None:
+    enable_progress_bars()  # another test may have run a command that is quiet
     quiet_libraries()
     assert not are_progress_bars_disabled()
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from huggingface_hub import constants
+from huggingface_hub.utils.tqdm import enable_progress_bars
 from tiny import noise_picture
 from tiny_lavis import save_lavis, write_vocabulary
 
@@ -92,6 +93,7 @@ def begun(checkpoint: WebCheckpoint) -> Path:
 
 
 def test_it_is_fetched_once_and_its_progress_shown(site: Site, capfd: pytest.CaptureFixture[str]) -> None:
+    enable_progress_bars()  # another test may have run a command that is quiet
     with site.at().lock():
         assert site.at().fetch().read_bytes() == BYTES
     assert "tiny.pth" in capfd.readouterr().err

@@ -38,4 +38,4 @@ def test_memory_is_flat_over_many_visitors() -> None:
             for done in (200, 400, 600):
                 list(threads.map(ask, range(done - 200, done)))
                 size[done] = round(resident(server), 1)
-        assert size[600] - size[200] < 8, size
+        assert size[600] - size[400] < 5, size  # the first hundreds fill bounded memories
