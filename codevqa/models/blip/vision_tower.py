@@ -75,11 +75,6 @@ class VisionTower:
         self._encoder = _encoder(tower, self._reader)
         self._kept: LRUCache[str, torch.Tensor] = LRUCache(feature_cache_bytes, getsizeof=lambda kept: kept.nbytes)
 
-    @property
-    def kept_bytes(self) -> int:
-        """Bytes of features now kept in memory, at most the limit given."""
-        return int(self._kept.currsize)
-
     def features(self, pictures: Sequence[Picture]) -> dict[str, torch.Tensor]:
         """Returns the features of each distinct picture by its key, computing those that are not kept.
 

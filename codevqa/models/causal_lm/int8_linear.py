@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
-__all__ = ["Int8Linear", "available", "is_quantised", "quantise", "weights"]
+__all__ = ["Int8Linear", "available", "quantise", "weights"]
 
 # Torch means to take these products out; nothing else is as fast yet.
 warnings.filterwarnings("ignore", "torch.quantize_per_tensor", UserWarning)
@@ -84,11 +84,6 @@ def quantise(network: Any) -> None:
         if isinstance(layer, nn.Linear):
             network.set_submodule(name, Int8Linear(layer.weight, layer.bias))
     network.float()
-
-
-def is_quantised(network: Any) -> bool:
-    """Whether a network has layers in eight bits."""
-    return any(isinstance(layer, Int8Linear) for layer in network.modules())
 
 
 def weights(network: Any) -> int:
