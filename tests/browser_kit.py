@@ -259,9 +259,13 @@ class Visitor:
         found: list[str] = self.page.evaluate("window.seenLive")
         return found
 
-    def tab_to(self, name: str, most: int = 120) -> None:
-        """Presses Tab until a part has the focus. An editor that keeps Tab to itself is left with Escape."""
-        for _ in range(most):
+    def tab_to(self, name: str, seconds: float = 30) -> None:
+        """Presses Tab until a part has the focus; the page may still be putting it there.
+
+        An editor that keeps Tab to itself is left with Escape.
+        """
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
             focused = self.focused()
             if focused == name:
                 return

@@ -230,7 +230,7 @@ def test_a_run_on_the_hub_s_rows_can_be_made_and_gone_on_with(hub: Hub, tmp_path
 
     done = run("--limit", "2")
     assert done.returncode == 0 and "gqa testdev_balanced: 2 questions" in done.stdout, done.stderr
-    assert f"codevqa: lmms-lab/GQA at {COMMIT[:12]}: files are fetched as they are come to\n" in done.stderr
+    assert f"codevqa: lmms-lab/GQA at {COMMIT[:12]}: files are fetched on demand\n" in done.stderr
     hub.down = True
     assert run("--resume").returncode == 0
     with Store.open(out) as store:
