@@ -51,15 +51,6 @@ def gone(folder: Path) -> bool:
 
 
 @pytest.mark.slow
-def test_all_start_when_all_are_ready(tmp_path: Path) -> None:
-    began = time.time()
-    seconds, found = processes.together([partial(work, tmp_path, number) for number in range(2)])
-    assert [one["others"] for one in found] == [["0.ready", "1.ready"]] * 2
-    assert 0 < seconds < time.time() - began
-    assert gone(tmp_path)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(("fails", "raised"), [("raises first", SetupError), ("dies later", BrokenProcessPool)])
 def test_one_that_fails_ends_all(tmp_path: Path, fails: str, raised: type[Exception]) -> None:
     with pytest.raises(raised):
