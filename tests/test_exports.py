@@ -1,4 +1,4 @@
-"""Runs as logs of inspect_ai, which reads them itself in test_harnesses_live."""
+"""Runs as logs of inspect_ai."""
 
 from __future__ import annotations
 
