@@ -80,13 +80,14 @@ def make(
     *,
     info: dict[str, Any] | None = None,
     program: str = 'answer = query(img, "x")',
+    alone: bool = False,
 ) -> Path:
-    """A run with these answers of both methods; an empty one of ours is a fallback to the baseline's."""
+    """A run with these answers of both methods, two questions a cluster or each alone; an empty one is a fallback."""
     given: dict[str, Any] = {"dataset": "gqa", "split": "val", "data_hash": "1", "prompts": "gqa", "prompt_hash": "ab"}
     failed: dict[str, Any]
     with Store.create(path, RunInfo(**{"methods": ("codevqa", "pnpvqa"), **given, **(info or {})})) as store:
         for number, (ours, theirs) in enumerate(answers):
-            one = example(number)
+            one = example(number, **({"cluster": str(number)} if alone else {}))
             call = {"name": "query", "arguments": {"img": {"image": 1}, "question": "x"}, "value": ours, "error": None}
             failed = {"fallback": True, "error": "ProgramTypeError", "message": "line 1: no"} if not ours else {}
             row = Row(one.id, "codevqa", 0, ours or theirs, program=program, trace={"calls": [call]}, **failed)

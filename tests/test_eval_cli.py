@@ -224,9 +224,9 @@ def test_official_prediction_files(store: Store, tmp_path: Path) -> None:
             {"questionId": "000001", "prediction": "No"},
             {"questionId": "000002", "prediction": "a, b"},
         ]
-        assert export(store, "vqa", tmp_path / "vqa.json", method="pnpvqa", repeat=1) == 3
+        assert export(store, "vqa", tmp_path / "vqa.json", method="pnpvqa") == 3
         assert json.loads((tmp_path / "vqa.json").read_text()) == [
-            {"question_id": number, "answer": "r1"} for number in range(3)
+            {"question_id": number, "answer": "r0"} for number in range(3)
         ]
         export(store, "nlvr2", tmp_path / "nlvr2.csv")
         assert (tmp_path / "nlvr2.csv").read_text() == "000000,True\n000001,False\n000002,a b\n"
@@ -267,10 +267,6 @@ def test_exports_that_cannot_be_made(store: Store, tmp_path: Path) -> None:
     with store:
         with pytest.raises(UnknownNameError, match=f"There are: {', '.join(FORMATS)}"):
             export(store, "xml", target)
-        with pytest.raises(
-            InputError, match=r"no rows of codevqa, repetition 1\. There are: codevqa 0, pnpvqa 0, pnpvqa 1"
-        ):
-            export(store, "gqa", target, method="codevqa", repeat=1)
         with pytest.raises(SetupError, match="Cannot write"):
             export(store, "gqa", tmp_path / "missing" / "p.json")
         store.add(dataclasses.replace(next(iter(Numbered(tmp_path, 1))), id="n1"), [Row("n1", "codevqa", 0, "x")])

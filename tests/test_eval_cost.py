@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
-import re
 import sqlite3
 import time
 from collections import deque
@@ -22,7 +20,6 @@ from codevqa.batching.feed import BatchStats, Feed
 from codevqa.batching.model_services import ModelServices
 from codevqa.core.errors import InputError
 from codevqa.eval import Store, evaluate
-from codevqa.eval.report.figures import Price
 from codevqa.eval.report.reading import summary_of
 from codevqa.eval.report.table import summary_lines
 from codevqa.models.base import GenerationRequest, Models
@@ -162,17 +159,3 @@ def test_what_is_no_cost_is_damage(tmp_path: Path) -> None:
         db.execute("UPDATE rows SET trace = json_set(trace, '$.cost.prompt_tokens', 'many')")
     with Store.open(tmp_path / "run") as store, pytest.raises(InputError, match=r"is damaged.*prompt_tokens"):
         list(store.rows("codevqa"))
-
-
-def test_a_right_answer_costs_what_all_answers_cost_over_those_that_are_right(tmp_path: Path) -> None:
-    with fake_engine() as vqa:
-        evaluate(vqa, Numbered(tmp_path, 4), tmp_path / "run", methods=["pnpvqa"]).close()
-    cost = {"prompt_tokens": 1000, "completion_tokens": 100}
-    with Store.open(tmp_path / "run", writable=True) as store:
-        for place, (example, row) in enumerate(list(store.pairs("pnpvqa"))):
-            answer = "no" if place else row.prediction  # one of four stays right
-            store.add(example, [dataclasses.replace(row, prediction=answer, trace={**row.trace, "cost": cost})])
-    page = read(tmp_path / "run", price=Price(prompt=2.0, completion=30.0)).text
-    # 1,000 x 2 + 100 x 30 over a million: 0.005 a question, four of them for one that is right
-    assert re.search(r"1,000 100 .*0\.005 0\.02 ", page)
-    assert "Price a right answer" in page and "questions a second" in page

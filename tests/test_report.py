@@ -167,16 +167,12 @@ def test_the_report_of_a_run_as_it_is_now_is_opened(
 def test_mistakes_are_one_clear_line(tmp_path: Path, codevqa: CommandLine) -> None:
     run = make(tmp_path / "a", [RIGHT])
     (tmp_path / "file").touch()
-    graphs = tmp_path / "val_sceneGraphs.json"
-    graphs.write_text('{"77": {"width": 5, "height": 5, "objects": {}}}')
     Store.create(tmp_path / "empty", RunInfo("gqa", "val", ("codevqa",))).close()
     for words, said in (
         (("report", tmp_path / "empty"), "no answers yet"),
-        (("report", run, "--scene-graphs", graphs), "none of the run's pictures"),
         (("report", tmp_path / "none"), "is no run"),
         (("report", run, run), "Give --out DIR"),
         (("report", run, "--out", tmp_path / "file"), "Write it elsewhere: codevqa report RUN --out DIR"),
-        (("report", run, "--scene-graphs", tmp_path / "none"), "No scene graphs at"),
         (("diff", run, tmp_path / "none"), "is no run"),
         (("diff", run, run, "--method", "guess"), "'guess' is not one of"),
     ):

@@ -78,7 +78,7 @@ def make(folder: Path, count: int = COUNT, split: str = "val") -> Path:
     Image.new("RGB", (320, 200), "red").save(folder / "0.png")
     car = {"name": "car", "x": 0, "y": 0, "w": 50, "h": 50, "attributes": ["red"], "relations": []}
     graphs = {"0": {"width": 320, "height": 200, "objects": {"1": car}}}
-    (folder / "graphs.json").write_text(json.dumps(graphs))
+    (folder / f"{split}_sceneGraphs.json").write_text(json.dumps(graphs))
     with Store.create(folder / "run", RunInfo("gqa", split, ("codevqa", "pnpvqa"), prompt_hash="0")) as store:
         for number in range(count):
             store.add(*question(number, folder))
@@ -88,7 +88,7 @@ def make(folder: Path, count: int = COUNT, split: str = "val") -> Path:
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = make(tmp_path_factory.mktemp("rows") / "made")
-    return write([run], scene_graphs=run.parent / "graphs.json").page
+    return write([run], data=run.parent).page
 
 
 def choose(seen: Page, label: str, value: str) -> None:

@@ -36,7 +36,6 @@ STREET: dict[str, Any] = {
         "6": thing("glasses", (320, 70, 20, 8)),
     },
 }
-EMPTY: dict[str, Any] = {"width": 480, "height": 240, "objects": {}}
 FARM: dict[str, Any] = {"width": 100, "height": 100, "objects": {"9": thing("horse", (0, 0, 50, 50), "brown")}}
 
 
@@ -47,9 +46,9 @@ def graphs(**records: dict[str, Any]) -> SceneGraphs:
     return found
 
 
-def street(*, complete: bool = False) -> SceneJudge:
+def street() -> SceneJudge:
     words = graphs(street=STREET, farm=FARM)
-    return SceneJudge(words["street"], words, complete)
+    return SceneJudge(words["street"], words)
 
 
 def example(*images: str, id: str = "1") -> Example:
@@ -110,39 +109,12 @@ def test_what_it_does_not_tell(question: str) -> None:
     assert street().question(question) is None
 
 
-@pytest.mark.parametrize(
-    ("question", "truth", "wrong"),
-    [
-        ("Is there a horse?", "no", "yes"),
-        ("Is there a blue car?", "no", "yes"),
-        ("How many windows are there?", "two", "3"),
-        ("How many large windows can you see?", "1", "2"),
-        ("How many horses are in the picture?", "0", "1"),
-        ("What is the red object?", "car", "man"),
-        ("Is the car tall?", "no", "yes"),
-    ],
-)
-def test_complete_graphs_tell_absence_and_number(question: str, truth: str, wrong: str) -> None:
-    found = street(complete=True).question(question)
-    assert found is not None and found.holds(truth) and not found.holds(wrong)
-    assert street(complete=True).question("Is there a dog?") is None  # an unknown word is still unknown
-
-
 def test_an_answer_that_says_two_things_is_not_right() -> None:
-    number = street(complete=True).question("How many windows are there?")
-    assert number is not None and not number.holds("2 or 3") and not number.holds("many")
     color = street().question("What color is the car?")
     assert color is not None and color.holds("dark red") and not color.holds("red and blue")
 
 
-def test_an_empty_graph_tells_nothing_unless_complete() -> None:
-    words = graphs(empty=EMPTY, farm=FARM)
-    found = SceneJudge(words["empty"], words, complete=True).question("Is there a horse?")
-    assert found is not None and found.holds("no")
-    assert SceneJudge(words["empty"], words).question("Is there a horse?") is None
-
-
-# -- positions and pictures -------------------------------------------------------------------------------------------
+# -- positions --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -169,23 +141,6 @@ def test_a_position_of_nothing_cannot_be_told() -> None:
 def test_a_position_may_be_any_of_several() -> None:
     found = street().position("windows")
     assert found is not None and found.holds([1, 22]) and found.holds([4, 22]) and not found.holds([10, 10])
-
-
-def test_matching_image() -> None:
-    judge = StepJudge(graphs(street=STREET, farm=FARM), complete=True)
-    images = [{"image": 1}, {"image": 2}]
-
-    def right(value: Any, phrase: str, of: StepJudge = judge) -> bool | None:
-        trace = {"calls": [call("find_matching_image", value, images=images, phrase=phrase)]}
-        (step,) = of.steps(example("street", "farm"), trace)
-        return step.right
-
-    assert right({"image": 2}, "a brown horse") is True
-    assert right({"image": 1}, "a brown horse") is False
-    assert right(None, "a brown horse") is False
-    assert right({"image": 1}, "a unicorn") is None
-    assert right({"image": 1}, "a horse", StepJudge(judge.graphs)) is None  # the street may have one too
-    assert right({"image": 1}, "an object") is None  # both have
 
 
 # -- steps and outcomes -----------------------------------------------------------------------------------------------
@@ -239,7 +194,6 @@ def test_summary() -> None:
         (row(unknown), True),
         (row(true, false, fallback=True, error="ProgramLimitError"), True),
         (row(false), None),
-        (Row("1", "pnpvqa", 0, "yes", trace={"calls": [false]}), True),
     ]
     rows = ((example("street", id=str(n)), one, right) for n, (one, right) in enumerate(asked))
     found = summarize_steps(judge, rows)
@@ -268,13 +222,12 @@ def test_agrees_with_the_answers_of_the_drawn_data_set(tmp_path: Path) -> None:
     file = find_scene_graphs(tmp_path / "mini", "val_all")
     assert file is not None
     words = load_scene_graphs(file)
-    for complete, least in ((True, 40), (False, 30)):
-        told = 0
-        for one in open_dataset("gqa", tmp_path / "mini", "val_all"):
-            truth = SceneJudge(words[image_id(one.images[0].name)], words, complete).question(one.question)
-            told += truth is not None
-            assert truth is None or (truth.holds(one.gold[0]) and not truth.holds("octopus")), one.question
-        assert told >= least
+    told = 0
+    for one in open_dataset("gqa", tmp_path / "mini", "val_all"):
+        truth = SceneJudge(words[image_id(one.images[0].name)], words).question(one.question)
+        told += truth is not None
+        assert truth is None or (truth.holds(one.gold[0]) and not truth.holds("octopus")), one.question
+    assert told >= 30
 
 
 # -- files ------------------------------------------------------------------------------------------------------------
@@ -283,7 +236,7 @@ def test_agrees_with_the_answers_of_the_drawn_data_set(tmp_path: Path) -> None:
 def written(folder: Path) -> Path:
     path = folder / "sceneGraphs" / "val_sceneGraphs.json"
     path.parent.mkdir(parents=True)
-    path.write_text(json.dumps({"street": STREET, "farm": FARM, "empty": EMPTY}))
+    path.write_text(json.dumps({"street": STREET, "farm": FARM, "other": FARM}))
     return path
 
 

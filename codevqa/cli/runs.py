@@ -10,13 +10,8 @@ from typing import Annotated
 from typer import Argument, Option
 
 from ..core.text import visible
-from .options import Json, Method, Run, Runs, needs
+from .options import Json, Method, Run, Runs
 from .terminal import warn
-
-Cluster = Annotated[
-    str,
-    Option(metavar="BY", help="What questions share: question, pictures, text, or a group or field."),
-]
 
 
 def mini_data(
@@ -53,17 +48,16 @@ def merge(runs: Runs, out: Annotated[Path, Option(help="Folder of the new run.")
 
 def export(
     run: Run,
-    format: Annotated[str, Option(help="jsonl, gqa, vqa, nlvr, nlvr2 or inspect.")],
+    format: Annotated[str, Option(help="jsonl, gqa, vqa, nlvr or nlvr2.")],
     out: Annotated[Path, Option(help="File to write.")],
     method: Annotated[Method | None, Option(help="Without it: all for jsonl, codevqa for others.")] = None,
-    repeat: Annotated[int, Option(min=0, help="Which repetition, from 0.")] = 0,
 ) -> None:
     """Write a run's answers to a file in another program's format."""
     from ..eval.report.exports import export as write
     from ..eval.run.store import Store
 
     with Store.open(run) as store:
-        count = write(store, format, out, method=method, repeat=repeat)
+        count = write(store, format, out, method=method)
     warn(f"{count:,} answers in {out}")
 
 
@@ -72,34 +66,16 @@ def report(
     out: Annotated[Path | None, Option(metavar="DIR", help="Where to write. Default: one run's own folder.")] = None,
     browser: Annotated[bool, Option("--open", help="Open the page in the browser.")] = False,
     data: Annotated[Path | None, Option(metavar="DIR", help="Folder of the data set, if it moved.")] = None,
-    scene_graphs: Annotated[
-        Path | None,
-        Option(metavar="FILE", help="Scene graphs to judge steps by."),
-    ] = None,
-    complete_graphs: Annotated[
-        bool, Option("--complete-graphs", help="Scene graphs list everything that there is.")
-    ] = False,
-    price_prompt: Annotated[float | None, Option(min=0, help="Price of a million prompt tokens.")] = None,
-    price_completion: Annotated[float | None, Option(min=0, help="Price of a million completion tokens.")] = None,
-    cluster: Cluster = "",
     json: Json = False,
 ) -> None:
     """Print a run's figures, and write a page with every question.
 
     The run can be under way. Several runs become one table in one page. The last line printed is the page's path.
     """
-    from ..eval.report.figures import Price
     from ..eval.report.report import write
     from ..eval.report.table import summary_lines
 
-    price = None
-    if price_prompt is not None and price_completion is not None:
-        price = Price(price_prompt, price_completion)
-    needs("--price-prompt", price_prompt is not None, "--price-completion", price)
-    needs("--price-completion", price_completion is not None, "--price-prompt", price)
-    written = write(
-        runs, out, data=data, scene_graphs=scene_graphs, complete=complete_graphs, price=price, cluster=cluster
-    )
+    written = write(runs, out, data=data)
     if json:
         figures = [{"run": run.name, "info": asdict(run.info), **run.summary.to_dict()} for run in written.runs]
         print(encoder.dumps({"page": str(written.page), "runs": figures}, ensure_ascii=False))
@@ -118,9 +94,7 @@ def diff(
     first: Annotated[Path, Argument(metavar="RUN", help="The run compared with.")],
     second: Annotated[Path, Argument(metavar="RUN", help="The run that is judged.")],
     method: Annotated[Method, Option(help="Whose answers.")] = "codevqa",
-    examples: Annotated[int, Option(min=0, help="Changed questions of each kind to show.")] = 3,
     json: Json = False,
-    cluster: Cluster = "",
 ) -> None:
     """Compare two runs on the same questions.
 
@@ -130,7 +104,7 @@ def diff(
     from ..eval.run.store import Store
 
     with Store.open(first) as one, Store.open(second) as two:
-        found = compare_runs(one, two, method=method, keep=examples, cluster=cluster)
+        found = compare_runs(one, two, method=method)
     if json:
         print(encoder.dumps(found.to_dict(), ensure_ascii=False))
     else:

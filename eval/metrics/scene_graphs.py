@@ -8,7 +8,7 @@ A sample record, of a file that is one object of them by image id
                    "attributes": ["brown", "wooden"], "relations": [{"name": "near", "object": "317609"}]}}}}
 
 Pixels count from the top left corner. Annotations made by people leave things out, so nothing is taken for absent only
-because no graph lists it, unless the graphs are said to be complete.
+because no graph lists it.
 """
 
 from __future__ import annotations
@@ -23,20 +23,7 @@ from ...core.errors import InputError
 from ..datasets.files import Folder, Located
 from ..datasets.json_stream import stream_records
 
-__all__ = [
-    "BROAD",
-    "FAMILIES",
-    "GENERIC",
-    "ObjectPhrase",
-    "SceneGraph",
-    "SceneGraphs",
-    "SceneObject",
-    "canonical",
-    "family",
-    "find_scene_graphs",
-    "load_scene_graphs",
-    "singular",
-]
+__all__ = ["ObjectPhrase", "SceneGraph", "SceneGraphs", "SceneObject", "find_scene_graphs", "load_scene_graphs"]
 
 _COLORS = """
 red orange yellow green blue purple violet pink brown black white gray silver gold tan beige maroon teal turquoise
@@ -101,11 +88,11 @@ class SceneObject:
     """Left, top, right, bottom in pixels."""
     attributes: frozenset[str] = frozenset()
 
-    def shows(self, attribute: str, *, complete: bool) -> bool | None:
+    def shows(self, attribute: str) -> bool | None:
         """Whether it has an attribute; None where the annotation does not tell."""
         if attribute in self.attributes:
             return True
-        return False if complete or self.attributes & family(attribute) else None
+        return False if self.attributes & family(attribute) else None
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Right for the right reason: whether the calls of a program returned what is true of the picture.
 
-Each call of ``query``, ``get_pos`` and ``find_matching_image`` is compared with the scene graph of its picture
-(:mod:`.truth` lists what a graph can tell). A right answer that rests on a false value is right for the wrong reason.
+Each call of ``query`` and ``get_pos`` is compared with the scene graph of its picture (:mod:`.truth` lists what a
+graph can tell). A right answer that rests on a false value is right for the wrong reason.
 What a graph does not tell is left out. The judgement comes after the answer and never takes part in it.
 
 A question whose program failed is not judged: its answer came from the baseline.
@@ -18,12 +18,12 @@ from typing import Any
 from ..statistics import Interval, mean
 from ..task import Example, Row
 from .scene_graphs import SceneGraphs
-from .truth import SceneJudge, Truth
+from .truth import SceneJudge
 
 __all__ = ["STEPS", "JudgedStep", "StepJudge", "StepSummary", "image_id", "summarize_steps"]
 
-STEPS = {"query": "question", "get_pos": "object", "find_matching_image": "phrase"}
-"""Primitives whose values are judged, each with the argument that holds its text."""
+STEPS = ("query", "get_pos")
+"""Primitives whose values are judged."""
 
 
 @dataclass(frozen=True)
@@ -66,44 +66,33 @@ class StepJudge:
 
     Args:
         graphs: graphs by image id. The id of a picture is its file's name without the ending.
-        complete: whether the graphs list everything in their pictures, so that they also tell absence and number.
     """
 
-    def __init__(self, graphs: SceneGraphs, *, complete: bool = False) -> None:
+    def __init__(self, graphs: SceneGraphs) -> None:
         self.graphs = graphs
-        self.complete = complete
 
     def steps(self, example: Example, trace: Mapping[str, Any]) -> list[JudgedStep]:
         """Judges the calls of a trace, as :meth:`codevqa.Answer.to_dict` writes them; others are left out."""
         found = []
         for index, call in enumerate(trace.get("calls") or (), 1):
-            name = call.get("name")
+            name, arguments = call.get("name"), call.get("arguments") or {}
             if name in STEPS and not call.get("error"):
-                truth = self._truth(example, name, call.get("arguments") or {})
+                scene = self._scene(example, arguments.get("img"))
+                truth = None
+                if scene is not None and name == "query":
+                    truth = scene.question(str(arguments.get("question", "")))
+                elif scene is not None:
+                    truth = scene.position(str(arguments.get("object", "")))
                 verdict = (truth.text, truth.holds(call.get("value"))) if truth else ("", None)
                 found.append(JudgedStep(index, name, *verdict))
         return found
-
-    def _truth(self, example: Example, name: str, arguments: Mapping[str, Any]) -> Truth | None:
-        text = str(arguments.get(STEPS[name], ""))
-        if name != "find_matching_image":
-            scene = self._scene(example, arguments.get("img"))
-            return None if scene is None else scene.question(text) if name == "query" else scene.position(text)
-        shown: defaultdict[bool | None, list[int]] = defaultdict(list)
-        for image in arguments.get("images") or ():
-            scene = self._scene(example, image)
-            shown[scene.shows(text) if scene else None].append(image["image"] if scene else 0)
-        if not shown[True] or not shown[False] or shown[None]:
-            return None
-        says = " or ".join(f"image {number}" for number in shown[True])
-        return Truth(says, lambda value: isinstance(value, Mapping) and value.get("image") in shown[True])
 
     def _scene(self, example: Example, reference: Any) -> SceneJudge | None:
         number = reference.get("image") if isinstance(reference, Mapping) else None
         if not isinstance(number, int) or not 1 <= number <= len(example.images):
             return None
         graph = self.graphs.get(image_id(example.images[number - 1].name))
-        return SceneJudge(graph, self.graphs, self.complete) if graph else None
+        return SceneJudge(graph, self.graphs) if graph else None
 
 
 def image_id(name: str) -> str:
@@ -122,7 +111,7 @@ def summarize_steps(judge: StepJudge, answered: Iterable[tuple[Example, Row, boo
     outcomes, calls = Counter[str](), Counter[str]()
     verdicts: defaultdict[str, list[tuple[bool, str]]] = defaultdict(list)  # each with its cluster
     for example, row, right in answered:
-        if right is None or row.method != "codevqa":
+        if right is None:
             continue
         if row.fallback or row.error:
             failed += 1

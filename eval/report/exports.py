@@ -1,19 +1,18 @@
-"""Runs in the formats that others read: the official prediction files, a log of inspect_ai, and one of our own.
+"""Runs in the formats that others read: the official prediction files, and one of our own.
 
-===========  ========================================================================================================
-``jsonl``    one row of the run a line, with question, answers, program, error and score
-``gqa``      GQA's ``[{"questionId": "…", "prediction": "…"}]``
-``vqa``      VQAv2's and OK-VQA's ``[{"question_id": 1, "answer": "…"}]``
-``nlvr``     NLVR's CSV, ``dev-0-0-0.png,true`` a line
-``nlvr2``    NLVR2's CSV, ``dev-0-0-0,True`` a line
-``inspect``  a log of inspect_ai, ``NAME.eval``: see :mod:`.inspect_log`
-===========  ========================================================================================================
+=========  =================================================================================
+``jsonl``  one row of the run a line, with question, answers, program, error and score
+``gqa``    GQA's ``[{"questionId": "…", "prediction": "…"}]``
+``vqa``    VQAv2's and OK-VQA's ``[{"question_id": 1, "answer": "…"}]``
+``nlvr``   NLVR's CSV, ``dev-0-0-0.png,true`` a line
+``nlvr2``  NLVR2's CSV, ``dev-0-0-0,True`` a line
+=========  =================================================================================
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeAlias
@@ -21,22 +20,21 @@ from typing import TypeAlias
 from ...core.errors import InputError, SetupError, UnknownNameError
 from ..metrics import Metric
 from ..run.store import Store
-from ..task import Example, Job, Method, Row
-from . import inspect_log
-from .inspect_log import known_metric
+from ..task import Example, Method, Row
+from .reading import metric_of
 
 __all__ = ["FORMATS", "export"]
 
 
-def export(store: Store, format: str, out: Path | str, *, method: Method | None = None, repeat: int = 0) -> int:
+def export(store: Store, format: str, out: Path | str, *, method: Method | None = None) -> int:
     """Writes a run; the file appears complete or not at all.
 
     Args:
         store: the run.
         format: a name in :data:`FORMATS`.
         out: the file; its folder exists.
-        method: whose answers; None takes every method for ``jsonl``, else ``codevqa`` where the run has it.
-        repeat: which repetition, from 0; ``jsonl`` has all of them where ``method`` is None.
+        method: whose answers; None takes every method and repetition for ``jsonl``. Other formats hold the first
+            repetition of one method, ``codevqa`` where the run has it.
 
     Returns:
         How many answers were written.
@@ -48,23 +46,23 @@ def export(store: Store, format: str, out: Path | str, *, method: Method | None 
     """
     if format not in FORMATS:
         raise UnknownNameError(f"No format {format!r}.", hint=f"There are: {', '.join(FORMATS)}.")
-    counts = store.counts()
-    if not counts:
+    jobs = list(store.counts())
+    if not jobs:
         raise InputError(f"The run {store.folder} has no rows yet.")
-    if method is None and format == "jsonl":
-        wanted = list(counts)
-    else:
-        wanted = [(method or ("codevqa" if ("codevqa", repeat) in counts else next(iter(counts))[0]), repeat)]
-    if missing := [job for job in wanted if job not in counts]:
-        there = ", ".join(f"{name} {number}" for name, number in counts)
-        raise InputError(
-            f"The run {store.folder} has no rows of {missing[0][0]}, repetition {missing[0][1]}.",
-            hint=f"There are: {there}.",
-        )
-    target = Path(out)
+    if method is not None and (method, 0) not in jobs:
+        raise InputError(f"The run {store.folder} has no rows of {method}.", hint=f"There are those of {jobs[0][0]}.")
+    if method is not None or format != "jsonl":
+        jobs = [(method or ("codevqa" if ("codevqa", 0) in jobs else jobs[0][0]), 0)]
+    before, between, line = FORMATS[format]
+    metric, count, target = _metric(store), 0, Path(out)
     partial = target.with_name(f".{target.name}.partial")
     try:
-        count = FORMATS[format](store, wanted, partial)
+        with partial.open("w", encoding="utf-8", newline="\n") as file:
+            for name, repeat in jobs:
+                for example, row in store.pairs(name, repeat):
+                    file.write((between if count else before) + line(example, row, metric))
+                    count += 1
+            file.write("\n]\n" if before else "\n")
         partial.replace(target)
     except OSError as error:
         raise SetupError(f"Cannot write {target}: {error.strerror or error}.", hint="Give another --out.") from None
@@ -74,25 +72,15 @@ def export(store: Store, format: str, out: Path | str, *, method: Method | None 
     return count
 
 
-Writer: TypeAlias = Callable[[Store, Sequence[Job], Path], int]
-"""Writes some rows of a run to a path where nothing is yet; returns how many answers."""
+def _metric(store: Store) -> Metric | None:
+    """Returns the run's metric; None for a data set of the user's own, whose rows are written without scores."""
+    try:
+        return metric_of(store.info)
+    except UnknownNameError:
+        return None
+
+
 Line: TypeAlias = Callable[[Example, Row, Metric | None], str]
-
-
-def _lines(line: Line, before: str = "", between: str = "\n", after: str = "\n") -> Writer:
-    """Returns what writes an answer a line."""
-
-    def write(store: Store, jobs: Sequence[Job], path: Path) -> int:
-        metric, count = known_metric(store.info), 0
-        with path.open("w", encoding="utf-8", newline="\n") as file:
-            for method, repeat in jobs:
-                for example, row in store.pairs(method, repeat):
-                    file.write((between if count else before) + line(example, row, metric))
-                    count += 1
-            file.write(after)
-        return count
-
-    return write
 
 
 def _jsonl(example: Example, row: Row, metric: Metric | None) -> str:
@@ -127,25 +115,26 @@ def _vqa(example: Example, row: Row, metric: Metric | None) -> str:
     return json.dumps({"question_id": int(example.id), "answer": row.prediction}, ensure_ascii=False)
 
 
-def _csv(true: str, false: str) -> Line:
-    """Returns what writes ``id,judgement``. What is no judgement stays as it is, and counts as wrong there."""
-    words = {"yes": true, "true": true, "no": false, "false": false}
-
-    def line(example: Example, row: Row, metric: Metric | None) -> str:
-        said = " ".join(row.prediction.replace(",", " ").split()).lower()
-        return f"{example.id},{words.get(said, said or 'none')}"
-
-    return line
+def _nlvr(example: Example, row: Row, metric: Metric | None) -> str:
+    return f"{example.id},{_judgement(row)}"
 
 
-_LIST = ("[\n", ",\n", "\n]\n")
+def _nlvr2(example: Example, row: Row, metric: Metric | None) -> str:
+    said = _judgement(row)
+    return f"{example.id},{said.capitalize() if said in ('true', 'false') else said}"
 
-FORMATS: Mapping[str, Writer] = {
-    "jsonl": _lines(_jsonl),
-    "gqa": _lines(_gqa, *_LIST),
-    "vqa": _lines(_vqa, *_LIST),
-    "nlvr": _lines(_csv("true", "false")),
-    "nlvr2": _lines(_csv("True", "False")),
-    "inspect": inspect_log.write,
+
+def _judgement(row: Row) -> str:
+    """Returns true or false; what is no judgement stays as it is, and counts as wrong there."""
+    said = " ".join(row.prediction.replace(",", " ").split()).lower()
+    return {"yes": "true", "no": "false"}.get(said, said or "none")
+
+
+FORMATS: Mapping[str, tuple[str, str, Line]] = {
+    "jsonl": ("", "\n", _jsonl),
+    "gqa": ("[\n", ",\n", _gqa),
+    "vqa": ("[\n", ",\n", _vqa),
+    "nlvr": ("", "\n", _nlvr),
+    "nlvr2": ("", "\n", _nlvr2),
 }
-"""What writes each format."""
+"""What stands before the first answer and between two, and what writes an answer, by format."""

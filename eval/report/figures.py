@@ -15,7 +15,7 @@ from ..run.store import Store
 from ..statistics import Interval, Paired
 from ..task import Method
 
-__all__ = ["Coverage", "ErrorLine", "Group", "MethodCost", "MethodSummary", "Price", "Repeats", "RunFigures", "Summary"]
+__all__ = ["Coverage", "ErrorLine", "Group", "MethodCost", "MethodSummary", "Repeats", "RunFigures", "Summary"]
 
 
 @dataclass(frozen=True)
@@ -70,18 +70,6 @@ class MethodCost:
 
 
 @dataclass(frozen=True)
-class Price:
-    """What a million tokens cost, in whatever currency."""
-
-    prompt: float
-    completion: float
-
-    def of(self, cost: MethodCost) -> float:
-        """Returns the price of one question, on average."""
-        return (cost.prompt_tokens * self.prompt + cost.completion_tokens * self.completion) / 1e6
-
-
-@dataclass(frozen=True)
 class MethodSummary:
     """One method by itself, over the first repetition."""
 
@@ -110,8 +98,6 @@ class MethodSummary:
     """Why those that are None are."""
     repeats: Repeats | None = None
     """None where there was one repetition."""
-    correct: float | None = None
-    """Sum of the scores; None where every answer is hidden."""
     cost: MethodCost | None = None
     """None where no row says what it cost, as in runs from before it was reckoned."""
 

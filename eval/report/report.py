@@ -17,13 +17,12 @@ from typing import Any
 
 from ... import __version__
 from ...core.errors import InputError, SetupError
-from ..datasets.files import Located
 from ..metrics.scene_graphs import find_scene_graphs, load_scene_graphs
 from ..metrics.steps import StepJudge, image_id, summarize_steps
 from ..run.store import Store
 from .diff import Difference, compare_runs
-from .figures import Price, RunFigures
-from .reading import clustered, metric_of, pairs_of
+from .figures import RunFigures
+from .reading import metric_of, pairs_of
 from .rows import packed
 from .summary import summarize
 from .tables import DETECTABLE, about, breakdown, corpus, result, sentences
@@ -43,26 +42,13 @@ class Written:
     """Their figures; the stores are closed."""
 
 
-def write(
-    runs: Sequence[Path],
-    out: Path | None = None,
-    *,
-    data: Path | None = None,
-    scene_graphs: Path | None = None,
-    complete: bool = False,
-    price: Price | None = None,
-    cluster: str = "",
-) -> Written:
+def write(runs: Sequence[Path], out: Path | None = None, *, data: Path | None = None) -> Written:
     """Writes ``report.html``.
 
     Args:
         runs: folders of the runs.
         out: where to write; None takes the run's own folder, where there is one run.
         data: where the data set is now, if it was moved since; pictures and scene graphs are looked for there.
-        scene_graphs: the file of scene graphs; None looks for it beside the questions.
-        complete: whether the graphs list everything in their pictures.
-        price: of tokens; None says nothing of money.
-        cluster: what goes together, as for :func:`.reading.clustered`; empty as the data set has it.
 
     Raises:
         InputError: something is no run or has no answers yet, or several runs were given without ``out``.
@@ -72,12 +58,9 @@ def write(
         raise InputError("A report on several runs needs a folder to go to.", hint="Give --out DIR.")
     with ExitStack() as open_runs:
         stores = [open_runs.enter_context(Store.open(path)) for path in runs]
-        found = [
-            _figures(name, store, data, scene_graphs, complete=complete, cluster=cluster)
-            for name, store in zip(_names(runs), stores, strict=True)
-        ]
+        found = [_figures(name, store, data) for name, store in zip(_names(runs), stores, strict=True)]
         page = (stores[0].folder if out is None else out) / "report.html"
-        html = _html(found, price, cluster, packed(found, data))
+        html = _html(found, packed(found, data))
         try:
             page.parent.mkdir(parents=True, exist_ok=True)
             page.write_text(html, encoding="utf-8")
@@ -89,7 +72,7 @@ def write(
     return Written(page, tuple(found))
 
 
-def _html(runs: Sequence[RunFigures], price: Price | None, cluster: str, data: str) -> str:
+def _html(runs: Sequence[RunFigures], data: str) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -109,9 +92,8 @@ def _html(runs: Sequence[RunFigures], price: Price | None, cluster: str, data: s
         about=about(runs),
         notes=tuple(_notes(runs)),
         result=result(runs),
-        between=list(_between(runs, cluster)),
+        between=list(_between(runs)),
         detectable_note=DETECTABLE,
-        price=price,
         costed=[(run, *one) for run in runs for one in run.summary.methods.items() if one[1].cost],
         data=data,
         version=__version__,
@@ -135,27 +117,23 @@ def _notes(runs: Sequence[RunFigures]) -> Iterator[str]:
         yield note if len(whose) == len(runs) else f"{', '.join(whose)}: {note}"
 
 
-def _between(runs: Sequence[RunFigures], cluster: str) -> Iterator[tuple[str, Difference]]:
+def _between(runs: Sequence[RunFigures]) -> Iterator[tuple[str, Difference]]:
     """Each later run against the first one on the same data."""
     firsts: dict[tuple[str, str, str], RunFigures] = {}
     for run in runs:
         first = firsts.setdefault((run.info.dataset, run.info.split, run.info.data_hash), run)
         for method in run.summary.methods:
             if first is not run and method in first.summary.methods:
-                found = compare_runs(
-                    first.store, run.store, method=method, metric=first.metric, keep=0, cluster=cluster
-                )
+                found = compare_runs(first.store, run.store, method=method, metric=first.metric)
                 yield f"{run.name} − {first.name}", found
 
 
-def _figures(
-    name: str, store: Store, data: Path | None, scene_graphs: Path | None, *, complete: bool, cluster: str
-) -> RunFigures:
+def _figures(name: str, store: Store, data: Path | None) -> RunFigures:
     if not store.counts():
         raise InputError(f"{store.folder} has no answers yet.", hint="Go on with it: codevqa eval ... --resume.")
     metric = metric_of(store.info, data=data)
-    summary = summarize(pairs_of(store, cluster=cluster), metric)
-    judge = _judge(store, data, scene_graphs, complete=complete) if "codevqa" in summary.methods else None
+    summary = summarize(pairs_of(store), metric)
+    judge = _judge(store, data) if "codevqa" in summary.methods else None
     found = RunFigures(name, store, store.info, store.pace(), metric, summary, judge)
     if judge is None:
         return found
@@ -163,31 +141,20 @@ def _figures(
     def right(score: float | None) -> bool | None:
         return None if score is None else score >= 0.5
 
-    answered = (
-        (clustered(example, cluster), row, right(metric.score(example, row.prediction)))
-        for example, row in store.pairs("codevqa")
-    )
+    answered = ((example, row, right(metric.score(example, row.prediction))) for example, row in store.pairs("codevqa"))
     return replace(found, steps=summarize_steps(judge, answered))
 
 
-def _judge(store: Store, data: Path | None, scene_graphs: Path | None, *, complete: bool) -> StepJudge | None:
+def _judge(store: Store, data: Path | None) -> StepJudge | None:
     """Returns the judge of a run's steps, or None where there are no scene graphs."""
-    file: Located | None
-    if scene_graphs is not None:
-        if not scene_graphs.is_file():
-            raise InputError(f"No scene graphs at {scene_graphs}.", hint="Check the path.")
-        file = Located(scene_graphs)
-    else:
-        near = (folder for source in store.info.sources for folder in list(source.parents)[:2] if folder.is_dir())
-        found = (find_scene_graphs(folder, store.info.split) for folder in ((data,) if data is not None else near))
-        file = next((one for one in found if one), None)
+    near = (folder for source in store.info.sources for folder in list(source.parents)[:2] if folder.is_dir())
+    found = (find_scene_graphs(folder, store.info.split) for folder in ((data,) if data is not None else near))
+    file = next((one for one in found if one), None)
     if file is None:
         return None
     wanted = {image_id(image.name) for example in store.examples() for image in example.images}
     graphs = load_scene_graphs(file, wanted)
-    if not graphs and scene_graphs is not None:
-        raise InputError(f"{file} has none of the run's pictures.", hint="Give the scene graphs of its split.")
-    return StepJudge(graphs, complete=complete) if graphs else None
+    return StepJudge(graphs) if graphs else None
 
 
 def _names(runs: Sequence[Path]) -> list[str]:

@@ -178,7 +178,6 @@ class _Table:
             corpus=corpus,
             reasons={name: self.metric.reasons.get(name, "") for name, figure in corpus.items() if figure is None},
             repeats=_repeats(repetitions, clusters) if len(repetitions) > 1 else None,
-            correct=None if np.isnan(scores).all() else float(np.nansum(scores)),
             cost=_cost([one.cost for one in kept if one.cost is not None]),
         )
 
