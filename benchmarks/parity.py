@@ -1,8 +1,9 @@
 """Compares the BLIP back end with LAVIS on the same weights, and prints a table.
 
-Usage: ``python benchmarks/parity.py GOLDEN_DIR``, where GOLDEN_DIR holds LAVIS's weights, pictures and results:
-``lavis.safetensors``, ``lavis_caption.safetensors``, ``vocab.txt``, ``meta.json``, ``image*.png`` and the two
-``golden*.safetensors``.
+Usage: ``python benchmarks/parity.py GOLDEN_DIR [--live base|large]``, where GOLDEN_DIR holds LAVIS's weights, pictures
+and results: ``lavis.safetensors``, ``lavis_caption.safetensors``, ``vocab.txt``, ``meta.json``, ``image*.png``
+and the two ``golden*.safetensors``. With ``--live`` LAVIS itself computes beside us (``codevqa lavis install``), on
+random weights of full size and the same pictures; their checkpoints take up to 8 GB in the folder for temporary files.
 
 A difference is the norm of what differs over the norm of what LAVIS computed.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +26,11 @@ from codevqa.core.images import Picture, load_picture
 from codevqa.models.base import CaptionRequest, MatchRequest, SimilarityRequest
 from codevqa.models.blip import BlipCaptioner, BlipMatcher
 from codevqa.models.blip.lavis_names import convert_lavis
+from codevqa.models.lavis import environment
+from codevqa.models.lavis.parts import LavisCaptioner, LavisMatcher
+
+PIECES = 30_522
+"""BERT's vocabulary."""
 
 Numbers: TypeAlias = npt.NDArray[Any]
 One = TypeVar("One")
@@ -54,14 +61,14 @@ Parity: TypeAlias = Found[float, bool]
 
 @dataclass(frozen=True)
 class Asked:
-    """What our back end is asked."""
+    """What both sides are asked."""
 
     pairs: list[MatchRequest]
     captions: list[CaptionRequest]
 
 
-def ask(asked: Asked, matcher: BlipMatcher, captioner: BlipCaptioner) -> Side:
-    """Has our back end compute everything."""
+def ask(asked: Asked, matcher: BlipMatcher | LavisMatcher, captioner: BlipCaptioner | LavisCaptioner) -> Side:
+    """Has one side compute everything."""
     maps, itm = zip(*matcher.token_maps(asked.pairs), strict=True)
     every = [SimilarityRequest(one.picture, other.text) for one in asked.pairs for other in asked.pairs]
     return Found(
@@ -119,8 +126,46 @@ def inputs(golden: Path) -> tuple[list[str], list[Picture], int]:
     return texts, [load_picture(golden / f"image{index}.png") for index in range(len(texts))], meta["block"]
 
 
+def live(golden: Path, work: Path, size: str, seed: int = 0) -> Parity:
+    """Runs LAVIS and the BLIP back end on random weights.
+
+    Args:
+        golden: has the pictures, texts and vocabulary.
+        work: receives checkpoints.
+        size: "base" or "large".
+        seed: of the weights and of the patches.
+    """
+    words = (golden / "vocab.txt").read_text(encoding="utf-8").split()
+    vocabulary = work / "vocab.txt"  # of the size that the networks have
+    filled = [*words, *(f"[unused{number}]" for number in range(PIECES - len(words)))]
+    vocabulary.write_text("\n".join(filled) + "\n", encoding="utf-8")
+    python, script = environment.python_of(environment.folder()), Path(__file__).with_name("lavis_weights.py")
+    for part in ("matcher", "captioner"):
+        weights = work / f"{part}.pth"
+        subprocess.run([python, script, part, size, str(seed), vocabulary, weights], check=True)
+        convert_lavis(weights, vocabulary, work / part)
+    texts, pictures, _ = inputs(golden)
+    drawn = np.random.default_rng(seed)
+    patches = [tuple(sorted(drawn.choice(576, 20, replace=False).tolist())) for _ in texts]
+    asked = Asked(
+        [MatchRequest(picture, text) for picture, text in zip(pictures, texts, strict=True)],
+        [CaptionRequest(picture, some) for picture, some in zip(pictures, patches, strict=True)],
+    )
+    theirs = ask(
+        asked,
+        LavisMatcher.from_pretrained(str(work / "matcher.pth"), vocabulary=str(vocabulary), device="cpu"),
+        LavisCaptioner.from_pretrained(str(work / "captioner.pth"), vocabulary=str(vocabulary), device="cpu"),
+    )
+    ours = ask(
+        asked,
+        BlipMatcher.from_pretrained(str(work / "matcher"), device="cpu"),
+        BlipCaptioner.from_pretrained(str(work / "captioner"), device="cpu"),
+    )
+    return compare(ours, theirs)
+
+
 def show(title: str, found: Parity) -> None:
-    """Prints the figures."""
+    """Prints one table."""
     print(f"{title:34}" + "".join(f"{f'image {index}':>11}" for index in range(len(found.itm))))
     for name, figures in (
         ("ITM logits", found.itm),
@@ -134,12 +179,14 @@ def show(title: str, found: Parity) -> None:
 
 
 def main() -> None:
-    """Prints the table."""
+    """Prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("golden", type=Path)
+    parser.add_argument("--live", choices=("base", "large"))
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as work:
-        show("against LAVIS", measure(given.golden, Path(work)))
+        found = live(given.golden, Path(work), given.live) if given.live else measure(given.golden, Path(work))
+    show(f"against LAVIS, {given.live or 'golden results'}", found)
 
 
 if __name__ == "__main__":

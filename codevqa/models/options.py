@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal, TypeAlias, TypedDict
 
 Average: TypeAlias = Literal["words", "all"]
@@ -38,3 +39,16 @@ class CaptionerOptions(_BlipOptions, total=False):
     """Sampling draws among so many likeliest tokens."""
     temperature: float
     """Divides the logits before sampling."""
+
+
+class LavisOptions(TypedDict, total=False):
+    """Options of both parts of LAVIS."""
+
+    vocabulary: str | None
+    """BERT's ``vocab.txt``; None takes the one beside a checkpoint given as a file, or else LAVIS fetches the hub's."""
+    device: str | None
+    """"cpu", "cuda", or None for a GPU where there is one."""
+    limit: float
+    """Seconds that eight requests may take, 600 when left out."""
+    folder: Path | None
+    """Environment with LAVIS; None takes the one of ``codevqa lavis``."""

@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Any, Literal, get_type_hints
 
 from ..core.errors import UnknownNameError
-from ..models.options import CaptionerOptions, MatcherOptions
+from ..models.options import Average, CaptionerOptions, LavisOptions, MatcherOptions
 
 __all__ = ["LOADERS", "BackEnd", "back_end_of", "options_of", "parse"]
 
@@ -27,8 +27,8 @@ class BackEnd:
     template: str = ""
     """``module:name`` of what says whether a language model has a chat template; empty where its option ``form``
     says whether it is talked with."""
-    runs: Literal["here", "server"] = "here"
-    """Where its models run: from a checkpoint on this machine, or on a server."""
+    runs: Literal["here", "server", "lavis"] = "here"
+    """Where its models run: from a checkpoint on this machine, on a server, or in LAVIS's own environment."""
     owner: str = ""
     """Whose a name of the hub is that tells no owner."""
 
@@ -64,15 +64,24 @@ _SERVER: Mapping[str, Any] = {
     "max_retries": int,
     "concurrency": int,
 }
+_LAVIS = get_type_hints(LavisOptions)
 _TRANSFORMERS, _TEMPLATE = "causal_lm:TransformersLM.from_pretrained", "chat_template:of_tokenizer"
 _OPENAI = "openai_lm:OpenAILM"
 
 LOADERS: Mapping[str, Mapping[str, BackEnd]] = {
     "matcher": {
         "blip": BackEnd("blip:BlipMatcher.from_pretrained", {**get_type_hints(MatcherOptions), **_PLACE}),
+        "lavis": BackEnd(
+            "lavis.parts:LavisMatcher.from_pretrained", {**_LAVIS, "block": int, "average": Average}, runs="lavis"
+        ),
     },
     "captioner": {
         "blip": BackEnd("blip:BlipCaptioner.from_pretrained", {**get_type_hints(CaptionerOptions), **_PLACE}),
+        "lavis": BackEnd(
+            "lavis.parts:LavisCaptioner.from_pretrained",
+            {**_LAVIS, **dict.fromkeys(("min_length", "max_length", "top_k"), int)},
+            runs="lavis",
+        ),
     },
     "language_model": {
         "transformers": BackEnd(_TRANSFORMERS, _LANGUAGE_MODEL, template=_TEMPLATE),

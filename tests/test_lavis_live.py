@@ -1,0 +1,171 @@
+"""LAVIS itself, in the environment of ``codevqa lavis``: it gives our numbers, and refuses wrong weights."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from codevqa import CodeVQA
+from codevqa.core.errors import ModelError, SetupError
+from codevqa.core.images import load_picture
+from codevqa.core.settings import QuerySettings
+from codevqa.models.base import CaptionRequest, MatchRequest
+from codevqa.models.blip import BlipMatcher
+from codevqa.models.fakes import ScriptedLM
+from codevqa.models.lavis import environment
+from codevqa.models.lavis.parts import LavisCaptioner, LavisMatcher
+from codevqa.presets.assembly import build
+from codevqa.presets.configuration import Layer, configure
+
+ROOT = Path(__file__).resolve().parents[1]
+PICTURES = [ROOT / "examples" / "pictures" / f"{name}.png" for name in ("garden", "shelf-1", "shelf-2")]
+TEXTS = ["a red dog to the left of the bench", "two cats", "is there any yellow ball on the large car"]
+FOLDER = environment.folder()
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not environment.python_of(FOLDER).is_file(), reason=f"LAVIS is not at {FOLDER}"),
+]
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("inputs")
+    words = {word for text in ["a picture of", *TEXTS] for word in text.split()}
+    (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *sorted(words)]))
+    (folder / "meta.json").write_text(json.dumps({"texts": TEXTS, "block": 7}))
+    for index, picture in enumerate(PICTURES):
+        shutil.copy(picture, folder / f"image{index}.png")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("work")
+    yield folder
+    shutil.rmtree(folder)  # gigabytes
+
+
+@pytest.fixture(scope="module")
+def parity(inputs: Path, work: Path) -> Any:
+    spec = importlib.util.spec_from_file_location("codevqa_parity", ROOT / "benchmarks" / "parity.py")
+    assert spec is not None and spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = script  # dataclasses look their module up
+    spec.loader.exec_module(script)
+    return script.live(inputs, work, "base")
+
+
+@pytest.fixture(scope="module")
+def matcher(parity: Any, inputs: Path, work: Path) -> LavisMatcher:
+    return LavisMatcher.from_pretrained(
+        str(work / "matcher.pth"), vocabulary=str(work / "vocab.txt"), device="cpu", limit=120
+    )
+
+
+def test_networks_of_full_size_give_lavis_s_numbers(parity: Any) -> None:
+    for figures in (parity.itm, parity.itc, parity.gradcam, parity.relevance, parity.logits):
+        assert max(figures) < 1e-4
+    assert parity.captions == [True] * 3
+
+
+def test_a_focus_is_the_same_tokens_on_both_sides(matcher: LavisMatcher, work: Path) -> None:
+    request = MatchRequest(load_picture(PICTURES[0]), TEXTS[0], "red dog")
+    (theirs,) = matcher.match([request])
+    (ours,) = BlipMatcher.from_pretrained(str(work / "matcher"), device="cpu").match([request])
+    assert np.linalg.norm(ours.relevance - theirs.relevance) < 1e-4 * np.linalg.norm(theirs.relevance)
+
+
+def test_a_text_without_words_and_one_too_long_are_matched(matcher: LavisMatcher) -> None:
+    picture = load_picture(PICTURES[0])
+    short, long = matcher.match([MatchRequest(picture, text) for text in ("", "dog " * 99)])
+    assert np.isfinite(short.relevance).all() and np.isfinite(long.relevance).all()
+
+
+def test_a_killed_matcher_is_there_again(matcher: LavisMatcher) -> None:
+    request = MatchRequest(load_picture(PICTURES[0]), TEXTS[0])
+    (before,) = matcher.match([request])
+    pid = matcher.process.pid
+    assert pid is not None
+    os.kill(pid, 9)
+    try:
+        (after,) = matcher.match([request])
+    except ModelError:  # killed, but not dead yet
+        (after,) = matcher.match([request])
+    assert matcher.process.pid != pid
+    assert after.logit == before.logit
+
+
+def test_a_caption_depends_on_its_own_seed_alone(parity: Any, inputs: Path, work: Path) -> None:
+    captioner = LavisCaptioner.from_pretrained(
+        str(work / "captioner.pth"), vocabulary=str(work / "vocab.txt"), device="cpu"
+    )
+    pictures = [load_picture(path) for path in PICTURES[:2]]
+    requests = [CaptionRequest(picture, (3, 99, 200), seed) for picture in pictures for seed in (1, 2)]
+    together = captioner.token_ids(requests)
+    assert captioner.token_ids(requests[::-1])[::-1] == together
+    assert captioner.token_ids(requests[2:3]) == together[2:3]
+    assert together[0] != together[1]
+    with pytest.raises(ModelError, match="Patches must be some of 0 to 575"):
+        captioner.caption([CaptionRequest(pictures[0], (-1,))])
+
+
+def test_an_engine_answers_with_both_parts(parity: Any, inputs: Path, work: Path) -> None:
+    assert (work / "vocab.txt").is_file()  # beside the checkpoints, where no network is needed
+    parts = {part: f"lavis:{work / part}.pth" for part in ("matcher", "captioner")}
+    writer, models, here = build(configure("mini", [Layer("test", parts)]))
+    models = replace(models, reader=ScriptedLM("red"))  # none can read captions of random weights
+    with CodeVQA(writer, models, replace(here.settings, query=QuerySettings(captions=1, max_draws=1))) as engine:
+        answer = engine.run(PICTURES[0], "answer = query(img, 'What color is the dog?')")
+        assert engine.model_names["matcher"] == parts["matcher"]
+    (call,) = answer.trace.calls
+    assert (call.name, call.value, answer.text) == ("query", "red", "red")
+
+
+def test_without_network_or_vocabulary_it_says_what_to_do(
+    parity: Any, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}.items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "alone.pth").symlink_to(work / "matcher.pth")
+    with pytest.raises(SetupError, match=r"without network put BERT's vocab\.txt beside the checkpoint"):
+        LavisMatcher.from_pretrained(str(tmp_path / "alone.pth"))
+
+
+class Trap:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.path,)
+
+
+def test_weights_of_another_part_or_with_a_program_in_them_are_refused(
+    parity: Any, inputs: Path, work: Path, tmp_path: Path
+) -> None:
+    words = str(inputs / "vocab.txt")
+    with pytest.raises(SetupError, match=r"lacks \d+ weights of LAVIS's blip_caption"):
+        LavisCaptioner.from_pretrained(str(work / "matcher.pth"), vocabulary=words)
+    torch.save({"a": torch.zeros(1)}, tmp_path / "other.pth")
+    with pytest.raises(SetupError, match="it holds no BLIP of LAVIS"):
+        LavisMatcher.from_pretrained(str(tmp_path / "other.pth"), vocabulary=words)
+    trap, sprung = tmp_path / "trap.pth", tmp_path / "sprung"
+    for zipped in (True, False):
+        torch.save({"model": Trap(sprung)}, trap, _use_new_zipfile_serialization=zipped)
+        reason = (
+            "it is damaged, or holds more than weights" if zipped else "no checkpoint as torch saves them since 1.6"
+        )
+        with pytest.raises(SetupError, match=reason):
+            LavisMatcher.from_pretrained(str(trap), vocabulary=words)
+        assert not sprung.exists()

@@ -1,0 +1,265 @@
+"""LAVIS's process dies, hangs or babbles: one call fails with an error of ours, and the next one has a new process.
+
+A small script stands in for LAVIS: real processes, real pipes.
+"""
+
+from __future__ import annotations
+
+import gc
+import io
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_kit import CommandLine, assert_one_clear_line
+from PIL import Image
+
+from codevqa import CodeVQA
+from codevqa.core.errors import ModelError, ModelNotFoundError, SetupError
+from codevqa.core.images import load_picture
+from codevqa.models.base import MatchRequest, SimilarityRequest
+from codevqa.models.lavis import environment
+from codevqa.models.lavis.frames import FrameError, read_frame, write_frame
+from codevqa.models.lavis.parts import LavisMatcher
+from codevqa.models.lavis.process import LavisProcess
+from codevqa.presets.assembly import load
+from codevqa.presets.checkpoints import missing
+
+SCRIPT = """
+import os, sys, time
+import numpy as np
+print("a library greets")
+
+def answer(head, arrays):
+    do = head["do"]
+    os.write(1, b"noise")
+    if do == "load":
+        if head["name"] == "unknown":
+            raise FileNotFoundError("no weights of that\\nname")
+        return {"grid": 2, "pid": os.getpid()}, []
+    if do == "double":
+        return {"said": head["text"]}, [2 * array for array in arrays]
+    if do == "similarity":
+        return {"pictures": len(arrays)}, [np.array([arrays[at].sum() + len(text) for at, text in head["pairs"]], "f4")]
+    if do == "match":
+        maps = np.arange(16, dtype="f4").reshape(4, 2, 2)
+        focus = [6] if head["pairs"][0][2] == "dog" else []
+        return {"tokens": [[1, 5, 6, 2]], "focus": [focus]}, [maps, np.array([1, 3], "f4")]
+    if do == "die":
+        os.kill(os.getpid(), 9)
+    if do == "leave":
+        sys.exit("no memory left")
+    if do == "hang":
+        time.sleep(600)
+    if do == "junk":
+        for descriptor in range(3, 9):
+            try:
+                os.write(descriptor, b"Downloading: 100 %" * 9)
+            except OSError:
+                pass
+    raise ValueError("a tensor\\nhas the wrong shape")
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "stand_in.py"
+    path.write_text(SCRIPT)
+    return path
+
+
+@pytest.fixture
+def process(script: Path) -> LavisProcess:
+    return LavisProcess(Path(sys.executable), script, {"name": "known"}, limit=60)
+
+
+def gone(pid: int | None, seconds: float = 10) -> bool:
+    end = time.monotonic() + seconds
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < end:
+        time.sleep(0.02)
+    return not Path(f"/proc/{pid}").exists()
+
+
+def test_arrays_come_back_past_what_libraries_print(process: LavisProcess) -> None:
+    sent = [np.arange(6, dtype=kind).reshape(1, 3, 2) for kind in ("u1", "f4", "i8")] + [np.zeros((0, 3), np.float32)]
+    told, found = process.ask("double", {"text": 'Größe "\n'}, sent)
+    assert told == {"said": 'Größe "\n'}
+    assert [array.dtype for array in found] == [array.dtype for array in sent]
+    assert all((array == 2 * one).all() and array.shape == one.shape for array, one in zip(found, sent, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("how", "limit", "says"),
+    [
+        ("die", 60, "was ended by SIGKILL"),
+        ("leave", 60, "ended with status 1: no memory left"),
+        ("hang", 0.5, "gave no answer within 0.5 s"),
+        ("junk", 60, "wrote something else than an answer"),
+    ],
+)
+def test_a_lost_process_fails_one_call(script: Path, how: str, limit: float, says: str) -> None:
+    process = LavisProcess(Path(sys.executable), script, {"name": "known"}, limit=limit)
+    first = process.pid
+    with pytest.raises(ModelError, match=says) as caught:
+        process.ask(how, {}, [])
+    assert "\n" not in str(caught.value)
+    assert gone(first)
+    assert process.ask("double", {"text": "next"}, [])[0] == {"said": "next"}
+    assert process.pid not in (first, None)
+
+
+def test_one_killed_between_two_questions_fails_none(process: LavisProcess) -> None:
+    first = process.pid
+    assert first is not None
+    os.kill(first, 9)
+    os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)  # with all of its threads, and left to be reaped
+    assert process.ask("double", {"text": "next"}, [])[0] == {"said": "next"}
+
+
+def test_what_fails_in_it_costs_no_process(process: LavisProcess) -> None:
+    first = process.pid
+    with pytest.raises(ModelError, match=r"^LAVIS failed: ValueError: a tensor has the wrong shape\.$"):
+        process.ask("fail", {}, [])
+    assert process.pid == first
+
+
+def test_a_model_that_is_not_to_be_had_is_no_start(script: Path) -> None:
+    with pytest.raises(SetupError, match=r"^LAVIS cannot load unknown: FileNotFoundError: no weights of that name\.$"):
+        LavisProcess(Path(sys.executable), script, {"name": "unknown"}, limit=60)
+    with pytest.raises(SetupError, match="does not start"):
+        LavisProcess(script.parent / "no-python", script, {"name": "known"}, limit=60)
+    broken = script.with_name("broken.py")
+    broken.write_text("import no_such_lavis")
+    with pytest.raises(SetupError, match="ended with status 1: ModuleNotFoundError"):
+        LavisProcess(Path(sys.executable), broken, {"name": "known"}, limit=60)
+
+
+def test_it_ends_with_the_object(script: Path) -> None:
+    process = LavisProcess(Path(sys.executable), script, {"name": "known"}, limit=60)
+    pid = process.pid
+    del process
+    gc.collect()
+    assert gone(pid)
+
+
+def test_it_ends_with_the_engine_it_was_loaded_for(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[LavisProcess] = []
+
+    def matcher(name: str, **_: object) -> LavisMatcher:
+        made.append(LavisProcess(Path(sys.executable), script, {"name": name}, limit=60))
+        return LavisMatcher(made[0], name, average="words")
+
+    monkeypatch.setattr(LavisMatcher, "from_pretrained", matcher)
+    with CodeVQA.from_preset("mini", matcher=f"lavis:{script}"):
+        pid = made[0].pid
+        assert Path(f"/proc/{pid}").exists()
+    assert gone(pid)
+    assert made[0].ask("double", {"text": "next"}, [])[0] == {"said": "next"}, "it starts again where it is shared"
+
+
+def test_it_ends_with_a_parent_that_was_killed_even_while_it_hangs(script: Path) -> None:
+    parent = f"""
+import pathlib, sys, threading, time
+from codevqa.models.lavis.process import LavisProcess
+process = LavisProcess(pathlib.Path(sys.executable), pathlib.Path({str(script)!r}), {{"name": "known"}}, limit=600)
+threading.Thread(target=process.ask, args=("hang", {{}}, []), daemon=True).start()
+time.sleep(0.2)
+print(process.pid, flush=True)
+time.sleep(600)
+"""
+    root = Path(__file__).resolve().parents[1]
+    with subprocess.Popen([sys.executable, "-c", parent], cwd=root, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        pid = int(running.stdout.readline())
+        assert Path(f"/proc/{pid}").exists()
+        running.kill()
+    assert gone(pid)
+
+
+def frame(text: bytes, length: int = 0) -> bytes:
+    return b"codevqa\1" + len(text).to_bytes(4, "little") + length.to_bytes(8, "little") + text
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        b"Downloading: 100 %, 21 MB",
+        frame(b"\x80\x04."),
+        frame(b"[]"),
+        frame(b'{"head": {}, "arrays": [["|O", [1]]]}', 8),
+        frame(b'{"head": {}, "arrays": [["|u1", [-1]]]}'),
+        frame(b'{"head": {}, "arrays": [["<f4", [2]]]}', 4),
+        frame(b'{"head": {}, "arrays": [["|u1", [-1, -1]]]}', 1) + b"x",
+        frame(b'{"head": {}, "arrays": [["|u1", [5368709120]]]}', 5 << 30),
+        b"codevqa\1" + b"\xff" * 4 + bytes(8),
+        frame(b'{"head": {}, "arrays": []}').replace(b"codevqa", b"another"),
+    ],
+    ids=["noise", "pickle", "list", "objects", "negative", "short", "negatives", "huge", "huge head", "other mark"],
+)
+def test_what_is_no_frame_is_not_read(written: bytes) -> None:
+    with pytest.raises(FrameError):
+        read_frame(io.BytesIO(written))
+
+
+def test_a_frame_cut_short_is_an_end() -> None:
+    stream = io.BytesIO()
+    write_frame(stream, {"do": "match"}, [np.ones(3, np.float32)])
+    whole = stream.getvalue()
+    for length in (0, 10, len(whole) - 1):
+        with pytest.raises(EOFError):
+            read_frame(io.BytesIO(whole[:length]))
+
+
+def test_pictures_travel_once_and_scores_keep_their_order(process: LavisProcess) -> None:
+    matcher = LavisMatcher(process, "stand-in", average="words")
+    dark, light = (load_picture(Image.new("RGB", (30, 20), (value,) * 3)) for value in (0, 1))
+    pictures = [(dark, light)[number % 2] for number in range(11)]
+    scores = matcher.similarity([SimilarityRequest(one, "a" * at) for at, one in enumerate(pictures)])
+    assert scores == [at + 30 * 20 * 3 * (at % 2) for at in range(11)]
+
+
+def test_relevance_averages_the_tokens_in_focus(process: LavisProcess) -> None:
+    request = MatchRequest(load_picture(Image.new("RGB", (2, 2))), "red dog")
+    (found,) = LavisMatcher(process, "stand-in", average="words").match([request])
+    assert (found.relevance == [[6, 7], [8, 9]]).all()  # tokens 1 and 2
+    assert found.logit == 2
+    (found,) = LavisMatcher(process, "stand-in", average="all").match([request])
+    assert (found.relevance == [[6, 7], [8, 9]]).all()
+    focused = MatchRequest(request.picture, request.text, "dog")
+    (found,) = LavisMatcher(process, "stand-in", average="words").match([focused])
+    assert (found.relevance == [[8, 9], [10, 11]]).all()
+
+
+@pytest.mark.parametrize("part", ["matcher", "captioner"])
+def test_without_lavis_a_part_says_how_to_get_it(part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(environment.VARIABLE, str(tmp_path))
+    kind = {"matcher": "large", "captioner": "large_coco"}[part]
+    with pytest.raises(SetupError, match="Run codevqa lavis install, or set CODEVQA_LAVIS"):
+        load(part, f"lavis:{kind}")
+    with pytest.raises(ModelNotFoundError, match=f"{kind}, or a checkpoint of LAVIS, FILE.pth"):
+        load(part, "lavis:gigantic")
+    assert missing(f"lavis:{kind}") == "needs codevqa lavis install"
+
+
+def test_the_command_says_whether_it_is_there(codevqa: CommandLine, tmp_path: Path) -> None:
+    done = codevqa("lavis", CODEVQA_LAVIS=str(tmp_path / "none"))
+    assert (done.returncode, done.stdout) == (1, f"LAVIS is not at {tmp_path / 'none'}: codevqa lavis install\n")
+
+
+def test_a_folder_of_something_else_is_left_alone(codevqa: CommandLine, tmp_path: Path) -> None:
+    kept = tmp_path / "thesis.txt"
+    kept.write_text("mine")
+    assert_one_clear_line(codevqa("lavis", "install", "--folder", tmp_path), "no environment")
+    assert [one.name for one in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_python_that_lavis_cannot_use_is_refused_before_anything_is_made(
+    codevqa: CommandLine, tmp_path: Path
+) -> None:
+    at = tmp_path / "env"
+    assert_one_clear_line(codevqa("lavis", "install", "--folder", at, "--python", "no-such-python"), "3.11 or 3.10")
+    assert not at.exists()
