@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 import pydantic_monty as monty
 
@@ -33,9 +32,7 @@ def crash(error: monty.MontyCrashedError) -> ProgramError:
     return ProgramRuntimeError("the process running the program died.", hint="Run it again.")
 
 
-def explain(
-    error: monty.MontyError, limits: Limits, source: str, filename: str, *, line_of: Callable[[int], int] = int
-) -> ProgramError:
+def explain(error: monty.MontyError, limits: Limits, source: str, filename: str, *, before: int = 0) -> ProgramError:
     """Maps an error of the interpreter to ours.
 
     Args:
@@ -43,11 +40,11 @@ def explain(
         limits: what the program may use.
         source: the program.
         filename: by which the interpreter knows it.
-        line_of: gives the line of the program for the line that the interpreter names.
+        before: lines that the interpreter was fed before the program's first.
     """
     if not isinstance(error, monty.MontySyntaxError | monty.MontyRuntimeError):
         return ProgramRuntimeError(one_line(str(error)))
-    lines = [line_of(frame.line) for frame in error.traceback() if frame.filename == filename]
+    lines = [frame.line - before for frame in error.traceback() if frame.filename == filename]
     line = lines[-1] if lines and lines[-1] > 0 else None
     text = one_line(error.display("msg"))
     if isinstance(error, monty.MontySyntaxError):
