@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
-from server_kit import Server
 
 if TYPE_CHECKING:
+    from demo_kit import Server
     from playwright.sync_api import BrowserContext, Locator, Page
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -43,8 +43,6 @@ FLAGS = [
     "--disable-sync",
     "--no-first-run",
     "--metrics-recording-only",
-    "--use-fake-device-for-media-stream",
-    "--use-fake-ui-for-media-stream",
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE localhost , EXCLUDE 127.0.0.1",
 ]
 
@@ -159,11 +157,6 @@ class Visitor:
         self.mark()
         self.button("ask").click()
 
-    def answered(self) -> str:
-        """Waits until the page says that it is done, whatever is still to come; returns the answer."""
-        self.until(lambda: not self.busy(), "the end of the question")
-        return self.answer()
-
     def finished(self) -> str:
         """Waits until nothing runs any more; returns the answer."""
         self.until(lambda: not self.busy() and not self.streams, "the end of the question")
@@ -233,31 +226,17 @@ class Visitor:
         )
         return [CallCard(*one) for one in found]
 
-    def heat_maps(self) -> list[dict[str, Any]]:
-        """Size of each heat map, 0 where it is not loaded, and the share of its pixels that are vividly coloured."""
-        maps: list[dict[str, Any]] = self.page.locator("img.cv-heat").evaluate_all(MEASURE)
-        return maps
-
     def until(self, done: Callable[[], bool], what: str) -> None:
         """Waits for something the page is to show."""
         end = time.monotonic() + PATIENCE / 1000
         while not done():
             if time.monotonic() > end:
                 self.shot(f"failed-{re.sub('[^a-z]+', '-', what.lower())}")
-                said = self.server.output[-2000:] if self.server else ""
+                said = self.server.said.read_text()[-2000:] if self.server else ""
                 raise AssertionError(
                     f"{what} did not come.\nMessage: {self.message()}\nComplaints: {self.complaints}\nServer: {said}"
                 )
             self.page.wait_for_timeout(50)
-
-    def watch_live(self) -> None:
-        """Notes from now on what shows before the answer does; see :meth:`seen_live`."""
-        self.page.evaluate(WATCH_LIVE)
-
-    def seen_live(self) -> list[str]:
-        """What appeared before the answer since :meth:`watch_live`, each once: ``line 2``, ``call 1 running`` ..."""
-        found: list[str] = self.page.evaluate("window.seenLive")
-        return found
 
     def tab_to(self, name: str, seconds: float = 30) -> None:
         """Presses Tab until a part has the focus; the page may still be putting it there.
@@ -305,36 +284,6 @@ class Visitor:
             url for url in self.requests if urlsplit(url).scheme not in local and urlsplit(url).hostname not in inside
         ]
 
-
-MEASURE = """
-images => images.map(image => {
-    const canvas = document.createElement('canvas');
-    canvas.width = image.naturalWidth; canvas.height = image.naturalHeight;
-    if (!canvas.width) return {width: 0, height: 0, vivid: 0};
-    const pen = canvas.getContext('2d');
-    pen.drawImage(image, 0, 0);
-    const data = pen.getImageData(0, 0, canvas.width, canvas.height).data;
-    let vivid = 0;
-    for (let at = 0; at < data.length; at += 4)
-        vivid += Math.max(data[at], data[at+1], data[at+2]) - Math.min(data[at], data[at+1], data[at+2]) > 80;
-    return {width: canvas.width, height: canvas.height, vivid: vivid / (data.length / 4)};
-})
-"""
-
-WATCH_LIVE = """
-() => {
-    window.seenLive = [];
-    document.querySelectorAll('#cv-live .cv-root').forEach(one => one.remove());
-    const note = text => window.seenLive.includes(text) || window.seenLive.push(text);
-    new MutationObserver(() => {
-        if (document.querySelector('#cv-answer .demo-big')) return;
-        document.querySelectorAll('#cv-live .cv-examples').forEach(() => note('examples'));
-        document.querySelectorAll('#cv-live .cv-line').forEach(line => note(`line ${line.dataset.line}`));
-        document.querySelectorAll('#cv-live .cv-call').forEach(
-            call => note(`call ${call.dataset.index} ${call.dataset.state}`));
-    }).observe(document.body, {childList: true, subtree: true, attributes: true});
-}
-"""
 
 CONTRAST = """
 selector => [...document.querySelectorAll(selector)].filter(one => one.innerText.trim() && one.offsetParent)

@@ -25,11 +25,11 @@ import pytest
 if TYPE_CHECKING:
     from browser_kit import Visitor
     from cli_kit import CommandLine, Engines
+    from demo_kit import Server
     from gradio_client import Client
     from openai_kit import Answer, FakeServer, Serve
     from playwright.sync_api import Browser
     from sandbox_kit import Kit
-    from server_kit import Server
 
     from codevqa import CodeVQA
 
@@ -141,12 +141,18 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def demo() -> Iterator[str]:
-    """Address of the demo with the embedded models and narrow limits."""
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The demo with the embedded models and narrow limits. One for all tests: visitors share nothing."""
     from demo_kit import NARROW, demo_server
 
-    with demo_server(**NARROW) as address:
-        yield address
+    with demo_server(tmp_path_factory.mktemp("demo"), **NARROW) as running:
+        yield running
+
+
+@pytest.fixture
+def demo(server: Server) -> str:
+    """Address of that demo."""
+    return server.url
 
 
 @pytest.fixture
@@ -155,17 +161,6 @@ def client(demo: str) -> Client:
     from gradio_client import Client
 
     return Client(demo, verbose=False)
-
-
-@pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """The demo with the mini preset. One for all tests: visitors share nothing."""
-    from browser_kit import need_browser
-    from server_kit import serve
-
-    need_browser()
-    with serve(tmp_path_factory.mktemp("demo")) as running:
-        yield running
 
 
 # -- a browser ---------------------------------------------------------------------------------------------------------

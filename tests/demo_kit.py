@@ -1,4 +1,4 @@
-"""Serves the demo in a process of its own: Gradio leaves event loops open, which is no concern of the tests."""
+"""Serves the demo in a process of its own, as one visitor or many meet it, and watches whom it talks to."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
+from traffic_kit import outside, seen, watched
 
 from codevqa.demo import DemoLimits
 
@@ -24,10 +27,11 @@ LIMITS = DemoLimits(**NARROW)
 PROGRAM = 'img = open_image("Image1.jpg")\nanswer = query(img, "What color is the cloud?")'
 SCRIPT = """
 import json, sys, threading
-from codevqa.demo import DemoLimits, main
+from codevqa.demo import main
+from codevqa.demo.limits import DemoLimits
 limits, auth = json.loads(sys.argv[1])
 def say(text):
-    for thread in threading.enumerate():  # what loads opens files and threads, which some tests count
+    for thread in threading.enumerate():
         if thread.name == "codevqa-load":
             thread.join()
     print(text, flush=True)
@@ -35,31 +39,48 @@ main(port=0, browser=False, limits=DemoLimits(**limits), auth=auth, say=say)
 """
 
 
-@contextmanager
-def demo_server(auth: str | None = None, **limits: Any) -> Iterator[str]:
-    """Serves the demo with these limits and yields its address once its models are loaded.
+@dataclass(frozen=True)
+class Server:
+    """A demo that runs in a process of its own."""
 
-    Ends it then, and asserts that it had nothing to say.
+    url: str
+    process: int
+    said: Path
+    """What it printed."""
+
+
+@contextmanager
+def demo_server(folder: Path, auth: str | None = None, **limits: Any) -> Iterator[Server]:
+    """Serves the demo with these limits, once its models are loaded, with its notes in a folder.
+
+    Ends it then, and asserts that it had nothing to say and talked to no other machine.
     """
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GRADIO")}
-    with subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, json.dumps([limits, auth])],
-        cwd=ROOT,
-        env=environment,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    ) as process:
-        assert process.stdout is not None
+    keep_out = ("CODEVQA", "OPENAI", "GRADIO", "HF_")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(keep_out)}
+    said, log = folder / "said", folder / "traffic"
+    with (
+        said.open("wb") as output,
+        subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, json.dumps([limits, auth])],
+            cwd=ROOT,
+            env=watched(log, clean),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        ) as process,
+    ):
         try:
-            first = process.stdout.readline()
+            while not (first := said.read_text()).endswith("\n"):
+                assert process.poll() is None, first
+                time.sleep(0.05)
             assert first.startswith("listening on http://127.0.0.1:"), first
-            yield first.split()[2]
+            yield Server(first.split()[2], process.pid, said)
             process.terminate()
-            said, _ = process.communicate(timeout=60)
+            process.wait(60)
         finally:
             process.kill()
-    assert said == "ended\n", said
+    assert said.read_text() == f"{first}ended\n"
+    assert "socket.bind 127.0.0.1" in seen(log), "the log sees what the server does"
+    assert outside(log) == []
 
 
 def garden() -> Any:
@@ -76,12 +97,11 @@ def upload(demo: str, name: str, content: bytes) -> str:
     return str(reply.json()[0])
 
 
-def raw(demo: str, endpoint: str, **arguments: Any) -> tuple[str, Any]:
+def raw(demo: str, endpoint: str, *arguments: Any) -> tuple[str, Any]:
     """Calls an endpoint as somebody would who does not use the client; returns the last event and its data."""
-    reply = httpx.post(f"{demo}gradio_api/call/v2/{endpoint}", json=arguments)
+    reply = httpx.post(f"{demo}gradio_api/call/{endpoint}", json={"data": arguments})
     if reply.status_code != 200:
         return f"refused {reply.status_code}", reply.json()["detail"]
-    event = reply.json()["event_id"]
-    text = httpx.get(f"{demo}gradio_api/call/{endpoint}/{event}", timeout=60).text
+    text = httpx.get(f"{demo}gradio_api/call/{endpoint}/{reply.json()['event_id']}", timeout=60).text
     kind, _, data = text.strip().split("\n\n")[-1].partition("\n")
     return kind.removeprefix("event: "), json.loads(data.removeprefix("data: "))

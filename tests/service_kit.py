@@ -7,11 +7,8 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
-
 from codevqa.core.answer import Answer
 from codevqa.core.events import Answered, Event, Failed
-from codevqa.core.images import Picture, load_picture
 from codevqa.core.trace import Call, Program, Trace
 from codevqa.demo.limits import DemoLimits
 from codevqa.demo.live import LiveQuestion
@@ -22,10 +19,6 @@ from codevqa.presets.configuration import configure
 ROOT = Path(__file__).resolve().parent.parent
 GARDEN = ROOT / "examples" / "pictures" / "garden.png"
 VISITOR = "one"
-
-
-def picture() -> Picture:
-    return load_picture(Image.new("RGB", (8, 8), "red"))
 
 
 def answer(text: str = "yes", *calls: Call, **fields: Any) -> Answer:

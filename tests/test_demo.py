@@ -9,16 +9,13 @@ from typing import Any
 import pytest
 from service_kit import GARDEN, ROOT, VISITOR, StubEngine, StubService, answer, asked, last
 
-from codevqa.core.errors import CodeVQAError, ImageError, InputError, SetupError
+from codevqa.core.errors import ImageError, SetupError
 from codevqa.core.events import Answered, Writing
-from codevqa.demo.history import Histories, Past
 from codevqa.demo.limits import DemoLimits
-from codevqa.demo.live import LiveQuestion, PageUpdate
+from codevqa.demo.live import LiveQuestion
 from codevqa.demo.pictures import read_pictures, shipped_questions
 from codevqa.demo.service import DemoService
 from codevqa.presets.configuration import configure
-
-ONE, OTHER = Histories.token(None), Histories.token(None)
 
 # -- pictures --------------------------------------------------------------------------------------------------------
 
@@ -75,7 +72,7 @@ def test_visitors_share_nothing_and_who_was_away_longest_is_forgotten(tmp_path: 
     engine = StubEngine(Answered(answer()))
     service = StubService(tmp_path, engine, visitors=2)
     for session in ("one", "other", "one", "third", "one", "other"):
-        asyncio.run(service.answer(asked(tmp_path), session))
+        asyncio.run(last(service.serve(asked(tmp_path), session)))
     first, other, again, _, still, anew = (options["memory"] for options in engine.options)
     assert first is again is still and first is not other and other is not anew
 
@@ -83,8 +80,8 @@ def test_visitors_share_nothing_and_who_was_away_longest_is_forgotten(tmp_path: 
 def test_the_question_and_the_baseline_are_asked_with_the_visitors_own_memory(tmp_path: Path) -> None:
     engine = StubEngine(Answered(answer("blue")))
     service = StubService(tmp_path, engine)
-    live = asyncio.run(last(service.serve(asked(tmp_path, question="  Is\nit? ", shots=3), VISITOR)))
-    assert "blue" in live.view.answer and "blue" in live.view.baseline
+    live = asyncio.run(last(service.serve(asked(tmp_path, question="  Is\nit? ", shots=3, compared=True), VISITOR)))
+    assert "blue" in live.view().answer and "blue" in live.view().baseline
     memory = engine.options[0]["memory"]
     assert engine.options == [
         {"question": "Is it?", "method": "codevqa", "shots": 3, "memory": memory},
@@ -99,7 +96,7 @@ def test_what_runs_for_a_visitor_ends_with(way: str, tmp_path: Path) -> None:
     service = StubService(tmp_path, engine, seconds=0.3 if way == "time" else 100)
 
     async def run() -> LiveQuestion | None:
-        asking = asyncio.create_task(last(service.serve(asked(tmp_path), VISITOR)))
+        asking = asyncio.create_task(last(service.serve(asked(tmp_path, compared=True), VISITOR)))
         while not engine.watches:
             await asyncio.sleep(0.01)
         if way == "Stop":  # Gradio cancels what it runs
@@ -113,23 +110,8 @@ def test_what_runs_for_a_visitor_ends_with(way: str, tmp_path: Path) -> None:
     live = asyncio.run(run())
     assert len(engine.watches) == 2 and all(watch.done for watch in engine.watches)
     if live is not None:
-        assert "Stopped" in live.view.status and "stopped" in live.view.answer and "stopped" in live.view.baseline
-
-
-@pytest.mark.timeout(20)
-def test_a_clients_question_ends_when_its_time_is_up_or_it_leaves(tmp_path: Path) -> None:
-    engine = StubEngine()
-    with pytest.raises(InputError, match="more than"):
-        asyncio.run(StubService(tmp_path, engine, seconds=0.2).answer(asked(tmp_path), VISITOR))
-    service = StubService(tmp_path, engine)
-
-    async def leave() -> None:
-        asyncio.get_running_loop().call_later(0.2, service.forget, VISITOR)
-        await service.answer(asked(tmp_path), VISITOR)
-
-    with pytest.raises(InputError, match="Stopped"):
-        asyncio.run(leave())
-    assert all(watch.done for watch in engine.watches)
+        view = live.view()
+        assert "Stopped" in view.status and "stopped" in view.answer and "stopped" in view.baseline
 
 
 @pytest.mark.parametrize(
@@ -148,10 +130,8 @@ def test_what_cannot_be_asked_is_said_and_not_asked(tmp_path: Path, fields: dict
     engine = StubEngine(Answered(answer()))
     service = StubService(tmp_path, engine)
     live = asyncio.run(last(service.serve(asked(tmp_path, **fields), VISITOR)))
-    assert 'role="alert"' in live.view.message and "data-busy" not in live.view.status
-    with pytest.raises(CodeVQAError):
-        asyncio.run(service.answer(asked(tmp_path, **fields), VISITOR))
-    assert engine.watches == []
+    assert live.error is not None and engine.watches == []
+    assert 'role="alert"' in live.view().message and "data-busy" not in live.view().status
 
 
 def test_a_fault_of_the_demo_itself_is_logged_and_shown_without_its_trace(
@@ -162,7 +142,7 @@ def test_a_fault_of_the_demo_itself_is_logged_and_shown_without_its_trace(
             raise RuntimeError("a secret detail")
 
     live = asyncio.run(last(Faulty(tmp_path, StubEngine()).serve(asked(tmp_path), VISITOR)))
-    assert "demo itself failed" in live.view.message and "secret" not in live.view.message
+    assert "demo itself failed" in live.view().message and "secret" not in live.view().message
     assert "a secret detail" in caplog.text
 
 
@@ -184,69 +164,21 @@ def test_models_are_loaded_once_and_a_load_that_failed_is_tried_again(
     assert service.engine() is service.engine() and outcomes == []
 
 
-# -- earlier questions -----------------------------------------------------------------------------------------------
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def add(histories: Histories, token: str, text: str = "yes", view: str = "shown") -> Past:
-    return histories.add(token, answer(text), (), PageUpdate(view), "<p>page</p>")
-
-
-def test_a_visitor_sees_their_own_questions_again_newest_first(tmp_path: Path) -> None:
-    histories = Histories(tmp_path, DemoLimits())
-    first, second = add(histories, ONE, "1", "<p>1</p>"), add(histories, ONE, "2", "<p>2</p>")
-    assert [past.answer for past in histories.of(ONE)] == ["2", "1"]
-    assert histories.find(ONE, first.id) == first and second.view() == PageUpdate("<p>2</p>")
-    assert Path(second.page).read_text("utf-8") == "<p>page</p>"
-    assert len(second.folder.name) == 32, "nobody guesses where it lies"
-
-
-def test_nobody_reaches_what_others_asked(tmp_path: Path) -> None:
-    histories = Histories(tmp_path, DemoLimits())
-    past = add(histories, ONE)
-    for token in (OTHER, "", ONE[:-1], ONE + "x"):
-        assert histories.of(token) == [] and histories.find(token, past.id) is None
-        histories.forget(token)
-    assert histories.of(ONE) == [past]
-    histories.forget(ONE)
-    assert histories.of(ONE) == [] and not past.folder.exists()
-
-
-@pytest.mark.parametrize("given", ["", None, 7, "a", "../" * 15, "x" * 44, ["x" * 43], "é" * 43])
-def test_a_word_that_is_none_of_ours_is_replaced_by_one_that_nobody_guesses(given: object) -> None:
-    made = {Histories.token(given) for _ in range(3)}
-    assert len(made) == 3 and all(len(one) == 43 for one in made)
-    assert all(Histories.token(one) == one for one in made), "and is known again"
-
-
-def test_earlier_questions_are_bounded_in_number_size_and_time_and_so_are_their_files(tmp_path: Path) -> None:
-    clock = Clock()
-    histories = Histories(tmp_path, DemoLimits(history=2, history_bytes=3000, keep_seconds=60), clock)
-    kept = [add(histories, ONE, str(number)) for number in range(3)]
-    assert [past.answer for past in histories.of(ONE)] == ["2", "1"]
-    assert [past.folder.exists() for past in kept] == [False, True, True]
-    add(histories, OTHER, view="x" * 2800)
-    assert [past.folder.exists() for past in kept] == [False] * 3, "the oldest of all make room"
-    assert len(histories.of(OTHER)) == 1
-    clock.now += 61
-    assert histories.of(OTHER) == [] and list((tmp_path / "pages").iterdir()) == []
-
-
-def test_an_answer_is_kept_without_where_models_lie_and_a_full_disk_costs_it_nothing(tmp_path: Path) -> None:
+def test_the_page_of_the_last_answer_is_kept_without_where_models_lie(tmp_path: Path) -> None:
     models = {"writer": "/home/somebody/models/lm", "reader": "gpt"}
     service = StubService(tmp_path, StubEngine(Answered(answer("blue", models=models))))
-    assert asyncio.run(service.answer(asked(tmp_path), VISITOR)).models == {"writer": "lm", "reader": "gpt"}
     live = asyncio.run(last(service.serve(asked(tmp_path), VISITOR)))
-    (tmp_path / "pages").write_text("where the folder should be")
-    assert asyncio.run(service.keep(asked(tmp_path), live, ONE)) is None
-    (tmp_path / "pages").unlink()
-    past = asyncio.run(service.keep(asked(tmp_path), live, ONE))
-    assert past is not None and Path(past.page).is_relative_to(tmp_path)
-    text = Path(past.page).read_text("utf-8")
+    first, second = (asyncio.run(service.page(live, VISITOR)) for _ in range(2))
+    assert first and second and not Path(first).exists(), "one page a visitor"
+    assert Path(second).is_relative_to(tmp_path) and len(Path(second).parent.name) == 32, "nobody guesses where it lies"
+    text = Path(second).read_text("utf-8")
     assert "blue" in text and "garden.png" in text and "somebody" not in text
+    service.forget(VISITOR)
+    assert not Path(second).exists()
+
+
+def test_a_full_disk_costs_the_page_alone(tmp_path: Path) -> None:
+    service = StubService(tmp_path, StubEngine(Answered(answer("blue"))))
+    live = asyncio.run(last(service.serve(asked(tmp_path), VISITOR)))
+    service.files = tmp_path / "garden.png"  # no folder
+    assert asyncio.run(service.page(live, VISITOR)) is None

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from service_kit import answer, picture
+from service_kit import answer
 
 from codevqa.core.answer import Answer
 from codevqa.core.errors import ErrorRecord
 from codevqa.core.events import Answered, CallBegan, CallEnded, Event, Failed, Prepared, Rejected, Shown, Writing, Wrote
 from codevqa.core.trace import Call, Evidence, ImageRef, Program
-from codevqa.demo.live import LiveQuestion
+from codevqa.demo.live import LiveQuestion, PageUpdate
 
 EVIL = "<img src=x onerror=alert(1)>"
 
@@ -22,18 +22,18 @@ def call(index: int = 1, **fields: Any) -> Call:
 
 
 def question(**options: Any) -> LiveQuestion:
-    return LiveQuestion([picture()], **{"compared": True} | options)
+    return LiveQuestion(**{"compared": True} | options)
 
 
-def feed(shown: LiveQuestion, *events: Event) -> Any:
+def feed(shown: LiveQuestion, *events: Event) -> PageUpdate:
     for event in events:
         shown.feed(event)
-    return shown.view
+    return shown.view()
 
 
 def test_a_question_is_shown_step_by_step() -> None:
     shown = question()
-    assert "working" in shown.view.baseline and " data-busy " in shown.view.status
+    assert "working" in shown.view().baseline and " data-busy " in shown.view().status
     view = feed(shown, Prepared((Shown("mini-001", "How many?", "answer = 2"),), "prompt"))
     assert "1 worked example " in view.examples and "How many?" in view.examples and " open>" in view.examples
     view = feed(shown, Writing("img = op"))
@@ -55,7 +55,7 @@ def test_a_question_is_shown_step_by_step() -> None:
     assert "2 calls, 1 of them from memory" in view.status
     assert " data-busy " in view.status, "the answer without a program is still to come"
     shown.feed_baseline(Answered(answer("three", method="pnpvqa")))
-    assert "three" in shown.view.baseline and "data-busy" not in shown.view.status
+    assert "three" in shown.view().baseline and "data-busy" not in shown.view().status
 
 
 @pytest.mark.parametrize(
@@ -78,14 +78,16 @@ def test_whether_the_two_answers_agree_is_said_whichever_comes_first(
     ]
     for tell in tellings if first else tellings[::-1]:
         tell()
-    assert [words for words in ("Both agree", "They differ") if words in shown.view.baseline] == [told] * bool(told)
+    assert [words for words in ("Both agree", "They differ") if words in shown.view().baseline] == [told] * bool(told)
 
 
 @pytest.mark.parametrize("end", ["stopped", "failed"])
 def test_what_ends_before_its_answer_ends_the_baseline_too(end: str) -> None:
     shown = question()
-    shown.stopped("Stopped.") if end == "stopped" else shown.failed(ErrorRecord("ModelError", "it broke"))
-    assert "data-busy" not in shown.view.status and "none: stopped" in shown.view.baseline
+    if end == "failed":
+        shown.fail(ErrorRecord("ModelError", "it broke"))
+    shown.end("Stopped.")
+    assert "data-busy" not in shown.view().status and "none: stopped" in shown.view().baseline
 
 
 def test_what_users_and_models_say_is_escaped() -> None:
@@ -100,9 +102,9 @@ def test_what_users_and_models_say_is_escaped() -> None:
         Answered(answer(EVIL)),
     ):
         view = feed(shown, event)
-        everything += "".join(str(piece) for piece in vars(view).values() if piece is not view.source)
+        everything += "".join(map(str, view._replace(source="")))
     shown.feed_baseline(Failed(ErrorRecord("ModelError", EVIL)))
-    everything += shown.view.baseline
+    everything += shown.view().baseline
     assert "<img src=x" not in everything
     assert everything.count("&lt;img src=x") >= 20
 

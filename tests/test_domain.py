@@ -229,12 +229,12 @@ def test_the_trace_page_says_so_before_the_answer(asking: dict[bool, CodeVQA]) -
 
 
 def test_the_demo_says_so(asking: dict[bool, CodeVQA]) -> None:
-    live = LiveQuestion([], compared=False)
+    live = LiveQuestion()
     with asking[True].watch(GARDEN, DOG) as watch:
         for event in watch:
             live.feed(event)
-    assert "I don&#x27;t know" in str(live.view.answer) and "no model was asked" in str(live.view.answer)
-    assert "don&#x27;t know &#x27;dog&#x27;" in str(live.view.message)
+    assert "I don&#x27;t know" in live.view().answer and "no model was asked" in live.view().answer
+    assert "don&#x27;t know &#x27;dog&#x27;" in live.view().message
 
 
 def test_the_command_line_says_so_on_standard_error(codevqa: CommandLine) -> None:

@@ -1,24 +1,17 @@
-"""The two endpoints for programs: documented, and within the same limits as the page.
+"""The two endpoints for programs, within the same limits as the page.
 
 Gradio reads the types off the annotations themselves, so here they are not postponed.
 """
 
-import math
 import secrets
-from typing import Any, Literal, TypeAlias, TypedDict
+from typing import Any, Literal, TypedDict
 
 import gradio as gr
 from gradio.events import api as offer
 
-from ..core.answer import Answer
-from ..core.errors import CodeVQAError
-from ..core.trace import Call, Plain
-from ..pages.words import value_words
-from .service import DemoRequest, DemoService
+from .service import DemoRequest, DemoService, public
 
-__all__ = ["UploadedPicture", "call_details", "offer_api"]
-
-Details: TypeAlias = dict[str, Any]
+__all__ = ["UploadedPicture", "offer_api"]
 
 
 class UploadedPicture(TypedDict):
@@ -31,6 +24,9 @@ class UploadedPicture(TypedDict):
 def offer_api(service: DemoService, **queue: Any) -> None:
     """Adds ``/ask`` and ``/run`` to the page that is being built.
 
+    Both return the answer, and all about it as :meth:`codevqa.Answer.to_json` writes it. It is one text: Gradio takes
+    any dict with a key ``path`` for a file of this machine that is to be copied out, and a program can make such dicts.
+
     Args:
         service: answers.
         queue: which of Gradio's queues they wait in.
@@ -42,8 +38,8 @@ def offer_api(service: DemoService, **queue: Any) -> None:
         request: gr.Request,
         method: Literal["codevqa", "pnpvqa"] = "codevqa",
         shots: int = 0,
-    ) -> tuple[str, Details]:
-        """Answers a question about one picture or several; returns the answer and how it was found.
+    ) -> tuple[str, str]:
+        """Answers a question about one picture or several; returns the answer, and how it was found as JSON.
 
         Parameters:
             images: the pictures, each from gradio_client.handle_file(path).
@@ -58,7 +54,7 @@ def offer_api(service: DemoService, **queue: Any) -> None:
         images: list[UploadedPicture],
         request: gr.Request,
         question: str = "",
-    ) -> tuple[str, Details]:
+    ) -> tuple[str, str]:
         """Runs a program of yours in the sandbox; what this client computed before is not computed again.
 
         Parameters:
@@ -72,55 +68,12 @@ def offer_api(service: DemoService, **queue: Any) -> None:
     offer(run, api_name="run", **queue)
 
 
-async def _answer(service: DemoService, asked: DemoRequest, request: gr.Request) -> tuple[str, Details]:
+async def _answer(service: DemoService, asked: DemoRequest, request: gr.Request) -> tuple[str, str]:
     session = str(request.session_hash or f"once-{secrets.token_hex(8)}")
-    try:
-        answer = await service.answer(asked, session)
-    except CodeVQAError as error:
-        raise gr.Error(str(error), print_exception=False) from None
-    return answer.text, _details(answer)
-
-
-def _details(answer: Answer) -> Details:
-    return {
-        "question": answer.question,
-        "program": answer.program.source if answer.program else None,
-        "calls": [call_details(call) for call in answer.trace.calls],
-        "fallback": answer.fallback,
-        "error": answer.error and {name: getattr(answer.error, name) for name in ERROR},
-        "warnings": [warning.message for warning in answer.warnings],
-        "seconds": round(answer.seconds, 4),
-        "tokens": answer.tokens,
-        "models": dict(answer.models),
-    }
-
-
-ERROR = ("type", "message", "line")
-
-
-def call_details(call: Call) -> Details:
-    """Returns one call of a primitive, in texts and numbers."""
-    return {
-        "index": call.index,
-        "name": call.name,
-        "arguments": [{"name": name, "value": _scalar(value)} for name, value in call.arguments.items()],
-        "value": _scalar(call.value),
-        "line": call.line,
-        "seconds": round(call.seconds, 4),
-        "remembered": call.remembered,
-        "error": call.error and {name: getattr(call.error, name) for name in ERROR},
-    }
-
-
-def _scalar(value: Plain) -> str | float | bool | None:
-    """Returns a value that holds no others.
-
-    Gradio takes any dict with a key ``path`` for a file of this machine that is to be copied out, wherever in a result
-    it stands, and a program can make such dicts.
-    """
-    if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
-        return value
-    return value_words(value, most=1000)
+    *_, live = [one async for one in service.serve(asked, session)]
+    if live.answer is None or (live.error is not None and asked.program is None):
+        raise gr.Error(live.error.message if live.error else "", print_exception=False)
+    return live.answer.text, public(live.answer).to_json()
 
 
 def _paths(images: Any) -> list[str]:

@@ -32,20 +32,22 @@ __all__ = ["Gate"]
 GET = re.compile(
     r"/|/config|/theme\.css|/favicon\.ico|/manifest\.json|/robots\.txt|/(assets|static|svelte)/[^\\]*"
     r"|/login/?|/logout|/gradio_api/(info|app_id|startup-events|theme\.css|user|login_check|queue/status|queue/data|upload_progress"
-    r"|heartbeat/\w+|call/(v2/)?\w+/\w+|file=.*)/?"
+    r"|heartbeat/\w+|call/\w+/\w+|file=.*)/?"
 )
 """What may be read."""
-POST = re.compile(r"/login/?|/gradio_api/(queue/join|run/predict|cancel|reset|upload|call/(v2/)?\w+)/?")
+POST = re.compile(r"/login/?|/gradio_api/(queue/join|run/predict|cancel|reset|upload|call/\w+)/?")
 """What may be sent. Gradio itself refuses ``run/predict`` for all that has to wait in the queue."""
 ADDRESS = re.compile(r"\s*[a-z][a-z0-9+.-]+:/|\s*(//|\\)", re.IGNORECASE)
 """What is an address rather than a path of this machine."""
 
-WRONG = 1.0
-"""Seconds that a wrong password costs."""
+LOGIN = 1.0
+"""Seconds that each try of a password takes. They are tried one after another, so that guessing is slow."""
 LONGEST = 255
 """Bytes of a file's name."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Why a file cannot grow."""
+NO_ROOM = "There is no room for pictures left: try again later."
+TOO_LARGE = "The request is too large."
 
 POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; style-src 'self' 'unsafe-inline';"
@@ -91,38 +93,33 @@ class Gate:
         elif scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
         else:
+            send = _with_headers(send)
             try:
-                await self._pass(scope, receive, _with_headers(send))
+                await self._pass(scope, receive, send)
+            except ClientDisconnect:
+                pass
             except HTTPException as refused:
                 # Closed, since a client may go on to send what nobody reads.
                 why = JSONResponse({"detail": refused.detail}, refused.status_code, {"connection": "close"})
-                await why(scope, receive, _with_headers(send))
+                await why(scope, receive, send)
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._check_head(scope)
         path = scope["path"].rstrip("/")
         if scope["method"] != "POST":
-            try:
-                await self._app(scope, receive, send)
-            except RuntimeError as error:  # Gradio looks whether a session has events once it has begun to tell them
-                if getattr(error.__cause__, "status_code", None) != 404:
-                    raise
-                await send({"type": "http.response.body", "body": b""})
+            await self._app(scope, receive, send)
         elif path.endswith("/upload"):
             async with self._room(Headers(scope=scope)):
                 await self._app(scope, receive, send)
+        elif path == "/login":
+            body = await self._body(scope, receive)
+            async with self._passwords:
+                await asyncio.sleep(LOGIN)
+                await self._app(scope, _replay(body, receive), send)
         else:
-            with suppress(ClientDisconnect):
-                body = await self._body(scope, receive, form=path == "/login")
-                if path == "/login":
-                    await self._login(scope, body, send)
-                else:
-                    try:
-                        await self._app(scope, body, send)
-                    except TypeError as error:  # which Gradio raises where arguments are missing or unknown
-                        if "/call/v2/" not in path:
-                            raise
-                        raise HTTPException(422, str(error).partition(".")[0]) from None
+            body = await self._body(scope, receive)
+            self._check_files(body)
+            await self._app(scope, _replay(body, receive), send)
 
     def _check_head(self, scope: Scope) -> None:
         method, path, headers = scope["method"], scope["path"], Headers(scope=scope)
@@ -138,20 +135,6 @@ class Gate:
         if ADDRESS.match(path.partition("/gradio_api/file=")[2]):
             raise HTTPException(403, "Only files of this server are served.")
 
-    async def _login(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Passes a password on. One after another, so that guessing side by side is no faster."""
-        status = 0
-
-        async def noting(message: Message) -> None:
-            nonlocal status
-            status = message.get("status", status)
-            await send(message)
-
-        async with self._passwords:
-            await self._app(scope, receive, noting)
-            if status >= 400:
-                await asyncio.sleep(WRONG)
-
     @asynccontextmanager
     async def _room(self, headers: Headers) -> AsyncIterator[None]:
         """Refuses an upload that is too large, or that the disk has no room for."""
@@ -159,36 +142,38 @@ class Gate:
         if not length.isdecimal() or "transfer-encoding" in headers:
             raise HTTPException(411, "An upload says how long it is.")
         if int(length) > self._limits.upload_request_bytes:
-            raise HTTPException(413, "The request is too large.")
+            raise HTTPException(413, TOO_LARGE)
         self._coming += int(length)
         try:
             # A walk through the folder takes as long as the disk likes.
             if await asyncio.to_thread(_size, self._files) + self._coming > self._limits.stored_bytes:
-                raise HTTPException(503, "There is no room for pictures left: try again later.")
+                raise HTTPException(503, NO_ROOM)
             yield
         except OSError as error:
             if error.errno not in FULL:
                 raise
-            raise HTTPException(507, "There is no room for pictures left: try again later.") from None
+            raise HTTPException(507, NO_ROOM) from None
         finally:
             self._coming -= int(length)
 
-    async def _body(self, scope: Scope, receive: Receive, *, form: bool) -> Receive:
-        """Returns what the app receives, once it is here and names no file that was not uploaded."""
+    async def _body(self, scope: Scope, receive: Receive) -> bytes:
         body = b""
         async for chunk in Request(scope, receive).stream():
             body += chunk
             if len(body) > self._limits.request_bytes:
-                raise HTTPException(413, "The request is too large.")
+                raise HTTPException(413, TOO_LARGE)
+        return body
+
+    def _check_files(self, body: bytes) -> None:
+        """Refuses a request that cannot be read, or that names a file that was not uploaded."""
         try:
-            given = parse_json(body.decode(), "the request") if body and not form else {}
+            given = parse_json(body.decode(), "the request") if body else {}
         except (InputError, UnicodeDecodeError):
             raise HTTPException(400, "The request is not JSON that can be read.") from None
         if not isinstance(given, dict) or given.get("data", ()) is None:
             raise HTTPException(400, "The request is not one of the page or its clients.")
         if not all(self._uploaded(path) for path in _paths(given)):
             raise HTTPException(400, "Pictures are uploaded, not named by an address or a path.")
-        return _replay(body, receive)
 
     def _uploaded(self, path: str) -> bool:
         """Whether a path names a file among the uploads, as far as its text tells; it may be gone."""
@@ -242,13 +227,10 @@ def _with_headers(send: Send) -> Send:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    sent = False
+    """Returns what the app receives: the body that is here already, then what comes after it."""
+    first = iter([{"type": "http.request", "body": body, "more_body": False}])
 
     async def replay() -> Message:
-        nonlocal sent
-        if sent:
-            return await receive()
-        sent = True
-        return {"type": "http.request", "body": body, "more_body": False}
+        return next(first, None) or await receive()
 
     return replay

@@ -38,11 +38,7 @@ class DemoLimits:
     stored_bytes: int = 1 << 30
     """Uploaded pictures of all visitors together; beyond, uploads are refused until older ones are deleted."""
     keep_seconds: int = 1800
-    """Uploaded pictures, and what a visitor asked before, are deleted after this."""
-    history: int = 10
-    """Earlier questions of one visitor that can be seen again."""
-    history_bytes: int = 256 << 20
-    """What is kept of the earlier questions of all visitors, beyond which the oldest go."""
+    """Uploaded pictures, and pages to download, are deleted after this."""
 
     @property
     def upload_request_bytes(self) -> int:

@@ -6,8 +6,9 @@ Everything that a user, a model or a picture says becomes HTML in :mod:`codevqa.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from html import escape
+from typing import NamedTuple
 
 from .. import pages
 from ..core.answer import Answer
@@ -17,174 +18,147 @@ from ..core.images import Picture
 from ..core.trace import Call
 from ..pages.words import seconds
 
-__all__ = ["LiveQuestion", "PageUpdate", "answer_box", "message_box", "status_box"]
+__all__ = ["LiveQuestion", "PageUpdate", "answer_box", "status_box"]
 
 CARDS = 3 << 20
-"""Characters of call cards with their evidence; calls beyond show without. The trace page has all."""
+"""Characters of call cards with their evidence. Calls beyond show without it. The trace page has all."""
 
 _DECLINED = "no model was asked"
-_WITHOUT = "Answered without a program"
+_STOPPED = "none: stopped"
+_NEXT = {"repair": " It is written again.", "fallback": " The question is answered without one.", "nothing": ""}
 _AGREED = {"agrees": "Both agree. ", "disagrees": "They differ. ", "": ""}
 
 
-@dataclass(frozen=True)
-class PageUpdate:
-    """What the page shows of one question now."""
+class PageUpdate(NamedTuple):
+    """What the page shows of one question now, in the order of the page's parts."""
 
-    answer: str = ""
-    baseline: str = ""
-    examples: str = ""
-    program: str = ""
-    calls: str = ""
-    """Cards of the calls that ended; only ever grows, so that the browser is sent what is new."""
-    running: str = ""
+    message: str
+    status: str
+    answer: str
+    baseline: str
+    examples: str
+    program: str
+    calls: str
+    """Cards of the calls that ended. It only ever grows, so that the browser is sent what is new."""
+    running: str
     """Card of the call that runs."""
-    message: str = ""
-    status: str = ""
-    source: str | None = None
-    """Text for the editor; None leaves alone what is there."""
+    source: str | None
+    """Text for the editor. None leaves it alone."""
 
 
 class LiveQuestion:
-    """Shows one question.
+    """What is known of one question so far.
 
     Args:
-        pictures: the pictures it is about.
-        compared: whether it is answered without a program as well.
-        question: what is asked, named above the answer.
-        source: the program, where the visitor wrote it; the editor then keeps their text.
+        question: is named above the answer.
+        source: the program, if the visitor wrote it. The editor then keeps their text.
+        compared: whether the question is answered without a program as well.
     """
 
-    def __init__(
-        self,
-        pictures: Sequence[Picture],
-        *,
-        compared: bool,
-        question: str = "",
-        source: str | None = None,
-    ) -> None:
-        self.pictures = pictures
+    def __init__(self, question: str = "", source: str | None = None, *, compared: bool = False) -> None:
         self.question = question
+        self.pictures: Sequence[Picture] = ()
         self.answer: Answer | None = None
-        """The answer, or what was done until a program that the visitor wrote failed."""
-        self.done = False
-        self._examples: Sequence[Shown] = ()
-        self._calls: list[Call] = []
-        self._cards = ""
-        self._compares = compared
+        """The answer, or what was done until a program of the visitor's failed."""
+        self.error: ErrorRecord | None = None
+        """Why there is no answer."""
         self.without: Answer | None = None
         """The answer without a program."""
-        self._outcome = ""
-        """What the status says from the end of the question on."""
-        self._source = source or ""
-        self._written = source is None
-        baseline = answer_box(_WITHOUT, note="working ...") if compared else ""
-        status = status_box("Looking at the pictures.", busy=True)
-        self.view = PageUpdate(self._box(note="working ..."), baseline, status=status)
-        if source is not None:
-            self._show(program=pages.program_html(source), status=status_box("Checking the program.", busy=True))
-
-    def waits(self, why: str) -> None:
-        """Shows why it has not begun."""
-        self._show(status=status_box(why, busy=True))
-
-    def feed(self, event: Event) -> None:
-        """Shows what an event tells of the question."""
-        match event:
-            case Prepared(examples):
-                self._examples = examples
-                self._show(
-                    examples=_retrieved(examples, open=True), status=status_box("Writing the program.", busy=True)
-                )
-            case Writing(source):
-                self._show(program=pages.program_html(source))
-            case Wrote(program):
-                self._wrote(program.source)
-            case CallBegan():
-                status = status_box(f"Running {event.name}(...), call {event.index}.", busy=True)
-                self._show(running=pages.running_html(event), status=status)
-            case CallEnded(call):
-                self._ended(call)
-            case Rejected():
-                self._rejected(event)
-            case Answered(answer):
-                self._answered(answer)
-            case Failed(error, answer):
-                self._failed(error, answer)
-
-    def feed_baseline(self, event: Event) -> None:
-        """Shows what an event tells of the answer without a program."""
-        if isinstance(event, Answered):
-            self.without = event.answer
-        elif isinstance(event, Failed):
-            self._show(baseline=answer_box(_WITHOUT, note=f"failed: {event.error.message}"))
-        if isinstance(event, Answered | Failed):
-            self._compares = False
-            self._settle()
-
-    @property
-    def pending(self) -> bool:
-        """Whether the answer, or the one without a program, has not come yet."""
-        return not self.done or self._compares
-
-    def stopped(self, why: str) -> None:
-        """Shows that the question was ended before its answer."""
-        if self.answer is None:
-            self._show(answer=self._box(note="none: stopped"))
-        self._outcome = self._outcome or why
-        self._end()
-
-    def failed(self, error: ErrorRecord) -> None:
-        """Shows a failure outside of the question itself."""
-        self._failed(error, None)
-        self._end()
-
-    def _end(self) -> None:
-        if self._compares:
-            self._compares = False
-            self._show(baseline=answer_box(_WITHOUT, note="none: stopped"))
-        self._show(running="")
-        self._settle()
-
-    def _settle(self) -> None:
-        """Says how it ended, what is still under way, and whether the two answers agree."""
-        if self._outcome and self._compares:
-            self._show(status=status_box(f"{self._outcome} Answering without a program ...", busy=True))
-        elif self._outcome:
-            self._show(status=status_box(self._outcome))
-        if (without := self.without) is not None:
-            agreed = _AGREED[pages.agreement(self.answer, without) if self.answer else ""]
-            note = _DECLINED if without.declined else f"{agreed}{seconds(without.seconds)}"
-            self._show(baseline=answer_box(_WITHOUT, without.text, note))
-
-    def _box(self, text: str = "", note: str = "") -> str:
-        return answer_box("Answer", text, note, self.question)
+        self.stage = "Looking at the pictures."
+        self._note, self._outcome = "working ...", ""
+        self._compared, self._without_note = compared, "working ..." if compared else ""
+        self._messages: list[tuple[str, str]] = []
+        self._examples: Sequence[Shown] = ()
+        self._own, self._source, self._writing = source is not None, source or "", True
+        self._rejected: ErrorRecord | None = None
+        self._calls: list[Call] = []
+        self._running: CallBegan | None = None
+        self._cards, self._carded = "", 0
 
     # -- events ------------------------------------------------------------------------------------------------------
 
-    def _wrote(self, source: str) -> None:
-        self._source = source
-        # What is of interest now comes below them, so they fold.
-        self._show(examples=_retrieved(self._examples, open=False))
-        self._show(program=pages.program_html(source), status=status_box("Checking the program.", busy=True))
-        if self._written:
-            self._show(source=source)
+    def feed(self, event: Event) -> None:
+        """Takes what an event tells of the question."""
+        match event:
+            case Prepared(examples):
+                self._examples, self.stage = examples, "Writing the program."
+            case Writing(source):
+                self._source, self._rejected = source, None
+            case Wrote(program):
+                self._source, self._rejected, self._writing = program.source, None, False
+                self.stage = "Checking the program."
+            case CallBegan():
+                self._running, self.stage = event, f"Running {event.name}(...), call {event.index}."
+            case CallEnded(call):
+                self._running = None
+                self._calls.append(call)
+            case Rejected(program, error):
+                self._source, self._rejected, self._running = program.source, error, None
+                self._messages = [(f"The program failed: {error.message}{_NEXT[event.next]}", "note")]
+            case Answered(answer):
+                self.answer, self._running = answer, None
+                self._outcome = _done(answer)
+                if answer.warnings:
+                    self._messages = [(warning.message, "note") for warning in answer.warnings]
+            case Failed(error, answer):
+                self.answer = answer
+                self.fail(error)
 
-    def _ended(self, call: Call) -> None:
-        self._calls.append(call)
-        crowded = len(self._cards) > CARDS
-        self._cards += pages.call_html(replace(call, evidence=()) if crowded else call, self.pictures)
-        program = pages.program_html(self._source, self._calls, pictures=self.pictures)
-        self._show(calls=self._cards, running="", program=program)
+    def feed_baseline(self, event: Event) -> None:
+        """Takes what an event tells of the answer without a program."""
+        if isinstance(event, Answered):
+            self.without, self._without_note = event.answer, ""
+        elif isinstance(event, Failed):
+            self._without_note = f"failed: {event.error.message}"
 
-    def _rejected(self, event: Rejected) -> None:
-        then = {"repair": "It is written again.", "fallback": "The question is answered without one.", "nothing": ""}
-        program = pages.program_html(event.program.source, self._calls, event.error)
-        message = message_box(f"The program failed: {event.error.message} {then[event.next]}", kind="note")
-        self._show(program=program, running="", message=message)
+    def fail(self, error: ErrorRecord) -> None:
+        """Ends the question itself with an error."""
+        self.error, self._running = error, None
+        self._note, self._outcome = "none", "Failed."
+        self._messages = [(error.message, "error")]
+        if error.type.startswith("Program"):
+            self._rejected = error
 
-    def _answered(self, answer: Answer) -> None:
-        self.answer, self.done = answer, True
+    def end(self, why: str) -> None:
+        """Ends what is still under way."""
+        if not self._outcome:
+            self._note, self._outcome, self._running = _STOPPED, why, None
+            self.error = ErrorRecord("InputError", why)
+        if self._pending:
+            self._without_note = _STOPPED
+
+    @property
+    def _pending(self) -> bool:
+        """Whether the answer without a program is still to come."""
+        return self._without_note == "working ..."
+
+    # -- pieces of the page ------------------------------------------------------------------------------------------
+
+    def view(self) -> PageUpdate:
+        """Returns what the page shows. This draws heat maps, which takes time."""
+        return PageUpdate(
+            "".join(_message_box(*one) for one in self._messages),
+            self._status(),
+            self._answer_box(),
+            self._baseline_box(),
+            self._examples_html(),
+            pages.program_html(self._source, self._calls, self._rejected, self.pictures) if self._source else "",
+            self._calls_html(),
+            pages.running_html(self._running) if self._running else "",
+            None if self._own or self._writing else self._source,
+        )
+
+    def _status(self) -> str:
+        if not self._outcome:
+            return status_box(self.stage, busy=True)
+        if self._pending:
+            return status_box(f"{self._outcome} Answering without a program ...", busy=True)
+        return status_box(self._outcome)
+
+    def _answer_box(self) -> str:
+        answer = self.answer
+        if answer is None or self.error is not None:
+            return answer_box("Answer", note=self._note, question=self.question)
         note = seconds(answer.seconds)
         if answer.declined:
             note = _DECLINED
@@ -192,25 +166,38 @@ class LiveQuestion:
             note = f"without a program, because the program failed: {note}"
         elif answer.method == "pnpvqa":
             note = f"without a program: {note}"
-        evidence = "".join(pages.evidence_html(one, self.pictures) for one in answer.trace.baseline)
-        # As on the trace page: what was compared follows the program.
-        shown = pages.comparisons_html(self._source, self._calls, self.pictures) + self._cards + evidence
-        self._show(answer=self._box(answer.text or "(nothing)", note), calls=shown, running="")
-        self._outcome = _done(answer)
-        self._settle()
-        if answer.warnings:
-            self._show(message="".join(message_box(one.message, kind="note") for one in answer.warnings))
+        return answer_box("Answer", answer.text or "(nothing)", note, self.question)
 
-    def _failed(self, error: ErrorRecord, answer: Answer | None) -> None:
-        self.answer, self.done = answer, True
-        self._show(answer=self._box(note="none"), running="", message=message_box(error.message))
-        self._outcome = "Failed."
-        self._settle()
-        if self._source and error.type.startswith("Program"):
-            self._show(program=pages.program_html(self._source, self._calls, error))
+    def _baseline_box(self) -> str:
+        if not self._compared:
+            return ""
+        text, note = "", self._without_note
+        if self.without is not None:
+            agreed = _AGREED[pages.agreement(self.answer, self.without) if self.answer else ""]
+            text = self.without.text
+            note = _DECLINED if self.without.declined else f"{agreed}{seconds(self.without.seconds)}"
+        return answer_box("Answered without a program", text, note)
 
-    def _show(self, **pieces: str) -> None:
-        self.view = replace(self.view, **pieces)
+    def _examples_html(self) -> str:
+        """Returns the examples, open while the program is written."""
+        if not self._examples:
+            return ""
+        count = f"{len(self._examples)} worked example{'' if len(self._examples) == 1 else 's'}"
+        return (
+            f'<details class="demo-retrieved"{" open" if self._writing else ""}><summary>{count} that the language'
+            f" model was shown</summary>{pages.examples_html(self._examples)}</details>"
+        )
+
+    def _calls_html(self) -> str:
+        """Returns the cards of calls; at the end what was compared stands before them, as on the trace page."""
+        for call in self._calls[self._carded :]:
+            crowded = len(self._cards) > CARDS
+            self._cards += pages.call_html(replace(call, evidence=()) if crowded else call, self.pictures)
+            self._carded += 1
+        if self.answer is None or self.error is not None:
+            return self._cards
+        evidence = "".join(pages.evidence_html(one, self.pictures) for one in self.answer.trace.baseline)
+        return pages.comparisons_html(self._source, self._calls, self.pictures) + self._cards + evidence
 
 
 def answer_box(title: str, text: str = "", note: str = "", question: str = "") -> str:
@@ -221,7 +208,7 @@ def answer_box(title: str, text: str = "", note: str = "", question: str = "") -
     return f'<section class="demo-box"><h2>{escape(title)}</h2>{asked}{big}{small}</section>'
 
 
-def message_box(text: str, *, kind: str = "error") -> str:
+def _message_box(text: str, kind: str) -> str:
     """Returns a message that screen readers say at once."""
     return f'<div class="demo-message demo-{escape(kind)}" role="alert">{escape(" ".join(text.split()))}</div>'
 
@@ -231,19 +218,9 @@ def status_box(text: str, *, busy: bool = False) -> str:
 
     Args:
         text: what it says.
-        busy: whether something runs: the page's script reads it there, and has Stop or Ask pressed accordingly.
+        busy: whether something runs. The page's script reads it there, and enables Stop or Ask accordingly.
     """
     return f'<div class="demo-status"{" data-busy" if busy else ""} role="status">{escape(text)}</div>'
-
-
-def _retrieved(examples: Sequence[Shown], *, open: bool) -> str:
-    if not examples:
-        return ""
-    count = f"{len(examples)} worked example{'' if len(examples) == 1 else 's'}"
-    return (
-        f'<details class="demo-retrieved"{" open" if open else ""}><summary>{count} that the language'
-        f" model was shown</summary>{pages.examples_html(examples)}</details>"
-    )
 
 
 def _done(answer: Answer) -> str:

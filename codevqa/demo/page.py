@@ -1,22 +1,37 @@
-"""The page: what is where. Imports Gradio, so only the server imports this."""
+"""The page: what is where, and what it calls. What needs no server is in static/demo.js. Imports Gradio."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from html import escape
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeAlias
 
 import gradio as gr
 
-from .about import HEAD, models_html
+from ..presets.assembly import domain_of
+from ..presets.configuration import Configuration
+from ..presets.presets import preset
 from .api import offer_api
-from .events import wire
-from .live import answer_box, status_box
+from .live import PageUpdate, answer_box, status_box
 from .pictures import ShippedQuestion, shipped_questions
-from .service import DemoService
+from .service import DemoRequest, DemoService
 
 __all__ = ["build"]
 
+Gallery: TypeAlias = "list[tuple[str, str | None]] | None"
 FIRST = "Click an example, or give a picture and ask. The program that finds it, and all it looks at, shows here."
+HEAD = """
+<header class="demo-head"><h1>CodeVQA</h1><p>Ask about pictures. A language model writes a small program for your
+question, a sandbox runs it, and every step is shown: where it looked, what it read there, and what it concluded.</p>
+<p class="demo-links"><a href="https://aclanthology.org/2023.acl-short.65/" target="_blank"
+rel="noopener noreferrer">Paper</a></p></header>
+"""
+HIDDEN: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+"""Only :mod:`codevqa.demo.api` is offered to clients; and how far things are stands in the status line."""
 
 
 def build(service: DemoService) -> gr.Blocks:
@@ -28,18 +43,31 @@ def build(service: DemoService) -> gr.Blocks:
         delete_cache=(min(600, limits.keep_seconds), limits.keep_seconds),
     ) as blocks:
         _html(HEAD)
-        _html(models_html(service.configuration), elem_id="cv-models")
+        _html(_models_html(service.configuration), elem_id="cv-models")
         with gr.Row(equal_height=False, elem_id="cv-columns"):
             with gr.Column(scale=5, min_width=320):
                 _place_question(parts, limits.question)
             with gr.Column(scale=7, min_width=320, elem_classes="demo-results"):
                 _place_answer(parts)
-        parts.token = gr.BrowserState("", storage_key="codevqa-visitor")
         line: dict[str, Any] = {"concurrency_limit": limits.at_once, "concurrency_id": "questions"}
-        wire(blocks, service, parts, **line)
+        _wire_questions(blocks, service, parts, line | HIDDEN)
+        _wire_buttons(parts)
         offer_api(service, **line)
     blocks.queue(api_open=False, max_size=limits.queue)
     return blocks  # type: ignore[no-any-return]
+
+
+# -- what is where -----------------------------------------------------------------------------------------------------
+
+
+def _models_html(configuration: Configuration) -> str:
+    """Returns which models answer, and what they know."""
+    name, domain = configuration.preset, domain_of(configuration)
+    knows = f" They know {domain.about.removeprefix('they know ')}" if domain else ""
+    return (
+        f'<p class="demo-models">Answers come from <b>{escape(name)}</b> ({escape(preset(name).about)}).'
+        f"{escape(knows)}</p>"
+    )
 
 
 def _place_question(parts: SimpleNamespace, longest: int) -> None:
@@ -75,9 +103,6 @@ def _place_question(parts: SimpleNamespace, longest: int) -> None:
     with gr.Row():
         parts.ask = gr.Button("Ask", variant="primary", elem_id="cv-ask", scale=3, min_width=120, interactive=False)
         parts.stop = gr.Button("Stop", elem_id="cv-stop", scale=1, min_width=90, interactive=False)
-    with gr.Column(elem_id="cv-past"):
-        parts.past = gr.Radio([], label="What you asked before", elem_id="cv-history", visible=False)
-        parts.forget = gr.Button("Forget these", size="sm", elem_id="cv-forget")
 
 
 def _place_answer(parts: SimpleNamespace) -> None:
@@ -115,3 +140,74 @@ def _html(value: str = "", **options: Any) -> gr.HTML:
 def _shown(example: ShippedQuestion) -> str:
     several = f"{len(example.images)} pictures: " if len(example.images) > 1 else ""
     return several + example.question
+
+
+# -- what it calls -----------------------------------------------------------------------------------------------------
+
+
+def _wire_questions(blocks: gr.Blocks, service: DemoService, parts: SimpleNamespace, working: dict[str, Any]) -> None:
+    """Binds what answers questions. Gradio finds the request by the type of the parameter."""
+
+    async def ask_here(pictures: Gallery, question: str, request: gr.Request) -> AsyncIterator[tuple[Any, ...]]:
+        async for update in _serve(service, DemoRequest(_paths(pictures), question or "", compared=True), request):
+            yield update
+
+    async def run_here(
+        pictures: Gallery, question: str, program: str, request: gr.Request
+    ) -> AsyncIterator[tuple[Any, ...]]:
+        asked = DemoRequest(_paths(pictures), question or "", program=program or "")
+        async for update in _serve(service, asked, request):
+            yield update
+
+    async def leave(request: gr.Request) -> None:
+        service.forget(str(request.session_hash))
+
+    # First, since the page begins with what was bound first.
+    for trigger in (parts.ask.click, parts.question.submit, parts.run.click, *(b.click for b in parts.picks)):
+        trigger(None, None, [parts.status, parts.message], js="cvDemo.begin", **HIDDEN)
+    given = [parts.pictures, parts.question]
+    working = {"outputs": [*(getattr(parts, name) for name in PageUpdate._fields), parts.download]} | working
+    begun = [gr.on([parts.ask.click, parts.question.submit], ask_here, given, **working)]
+    begun.append(parts.run.click(run_here, [*given, parts.source], **working))
+    for button, example in zip(parts.picks, shipped_questions(), strict=True):
+        picked = button.click(_picker(example), None, [parts.pictures, parts.question], queue=False, **HIDDEN)
+        begun.append(picked.success(ask_here, given, **working))
+    boxes = [parts.status, parts.answer, parts.baseline, parts.running]
+    told = [parts.message, *boxes]
+    for event in begun:
+        event.failure(None, told, told, js="cvDemo.failed", **HIDDEN)
+    parts.stop.click(None, boxes, boxes, js="cvDemo.stopped", cancels=begun, **HIDDEN)
+    blocks.unload(leave)
+
+
+def _wire_buttons(parts: SimpleNamespace) -> None:
+    """Has each button pressed only where it does something."""
+    seen = [parts.pictures, parts.question, parts.status, parts.source]
+    switched = [parts.stop, parts.ask, parts.run, parts.edit, *parts.picks]
+    gr.on([part.change for part in seen], None, seen, switched, js="cvDemo.states", **HIDDEN)
+    parts.edit.click(None, parts.source, None, js="cvDemo.edit", **HIDDEN)
+    parts.leave.click(None, None, parts.source, js="cvDemo.leave", **HIDDEN)
+
+
+def _picker(example: ShippedQuestion) -> Any:
+    def pick() -> tuple[list[str], str]:
+        return [str(path) for path in example.images], example.question
+
+    return pick
+
+
+async def _serve(service: DemoService, asked: DemoRequest, request: gr.Request) -> AsyncIterator[tuple[Any, ...]]:
+    """Yields what the parts of the page show, each time that it changes, and at last the page to download."""
+    live, session = None, str(request.session_hash)
+    async with aclosing(service.serve(asked, session)) as changes:
+        async for live in changes:
+            view = await asyncio.to_thread(live.view)  # other visitors wait for this loop
+            source = gr.skip() if view.source is None else view.source
+            yield (*view._replace(source=source), gr.DownloadButton(value=None, interactive=False))
+    if live is not None and (place := await service.page(live, session)) is not None:
+        # All else shows already, and the visitor may have begun to edit the program.
+        yield (*(gr.skip() for _ in PageUpdate._fields), gr.DownloadButton(value=place, interactive=True))
+
+
+def _paths(pictures: Gallery) -> list[str]:
+    return [str(Path(path)) for path, _ in pictures or []]

@@ -62,7 +62,9 @@ def main(
         InputError: no such field, or a value that it cannot have.
     """
     started = time.perf_counter()
-    login, limits = _login(auth), limits or DemoLimits()
+    name, _, password = (auth or "").partition(":")
+    if auth is not None and not (name and password):
+        raise SetupError("--auth must be NAME:PASSWORD.", hint="Set CODEVQA_DEMO_AUTH, which other users cannot see.")
     configuration = whole(configure(preset, layers))
     if find_spec("gradio") is None:
         raise SetupError("The demo needs Gradio.", hint="Install it: pip install 'codevqa[demo]'.")
@@ -83,12 +85,12 @@ def main(
             os.environ["HF_HUB_OFFLINE"] = "1"
         from .service import DemoService
 
-        service = DemoService(configuration, limits, files)
-        url = _launch(service, host, port, known_names(host, names), login)
+        service = DemoService(configuration, limits or DemoLimits(), files)
+        url = _launch(service, host, port, known_names(host, names), (name, password) if auth else None)
         service.start(say)  # only now: Python imports models' libraries and Gradio one after the other anyway
         say(f"listening on {url} after {time.perf_counter() - started:.1f} s; end with Ctrl-C")
         if not loopback(host):
-            say(exposed(host, names, login=login is not None))
+            say(exposed(host, names, login=auth is not None))
         if browser:
             import webbrowser
 
@@ -133,15 +135,6 @@ def _end_when_interrupted(files: Path, say: Callable[[str], None]) -> None:
             signal.signal(name, end)
 
 
-def _login(auth: str | None) -> tuple[str, str] | None:
-    if auth is None:
-        return None
-    name, colon, password = auth.partition(":")
-    if not (name and colon and password):
-        raise SetupError("--auth must be NAME:PASSWORD.", hint="Set CODEVQA_DEMO_AUTH, which other users cannot see.")
-    return name, password
-
-
 def _checked_port(host: str, wanted: int | None) -> int | None:
     """Returns the port to listen on; None leaves Gradio to take 7860 or the next that is free.
 
@@ -177,8 +170,6 @@ def _launch(
         prevent_thread_lock=True,
         quiet=True,
         share=False,
-        inbrowser=False,
-        show_error=False,
         auth=login,
         allowed_paths=[str(Path(__file__).resolve().parent / "pictures")],
         # Of what fits in one request the service names the file that is too large; Gradio would only flash a notice.
@@ -188,7 +179,6 @@ def _launch(
         run_history=False,
         mcp_server=False,
         ssr_mode=False,
-        pwa=False,
         footer_links=["api"],
         theme=theme(),
         head=head(),

@@ -1,9 +1,11 @@
-"""What the page and the API do: they check what a visitor gave, start the engine and show what it tells."""
+"""What the page and the API do: they check what a visitor gave, start the engine and follow what it tells."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
+import shutil
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
@@ -12,18 +14,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cachetools import LRUCache
-
 from ..batching.call_cache import Memory
 from ..core.answer import Answer
 from ..core.errors import CodeVQAError, ErrorRecord, InputError, ProgramLimitError, QuestionError
-from ..core.events import Answered, Event, Failed
+from ..core.events import Event
 from ..core.images import Picture
 from ..core.trace import Method
 from ..engine.watch import Watch
 from ..pages import trace_page
 from ..presets.configuration import Configuration
-from .history import Histories, Past
 from .limits import DemoLimits
 from .live import LiveQuestion
 from .pictures import read_pictures
@@ -31,7 +30,7 @@ from .pictures import read_pictures
 if TYPE_CHECKING:
     from ..engine.codevqa import CodeVQA
 
-__all__ = ["DemoRequest", "DemoService"]
+__all__ = ["DemoRequest", "DemoService", "public"]
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +50,8 @@ class DemoRequest:
     shots: int | None = None
     program: str | None = None
     """A program to run; None has one written."""
+    compared: bool = False
+    """Whether the question is answered without a program as well."""
 
 
 @dataclass
@@ -61,6 +62,13 @@ class _Visitor:
     """Their finished model calls."""
     watches: list[Watch] = field(default_factory=list)
     """What runs for them."""
+    folder: Path | None = None
+    """Holds the page of their last answer."""
+
+    def drop_page(self) -> None:
+        """Deletes the page of their last answer."""
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class DemoService:
@@ -76,8 +84,8 @@ class DemoService:
         self.configuration = configuration
         self.limits = limits
         self.files = files
-        self.histories = Histories(files, limits)
-        self._visitors: LRUCache[str, _Visitor] = LRUCache(limits.visitors)
+        self._visitors: dict[str, _Visitor] = {}
+        """By session, who was away longest first."""
         self._engine: CodeVQA | None = None
         self._loading = threading.Lock()
 
@@ -110,92 +118,76 @@ class DemoService:
 
         Args:
             asked: what is asked.
-            session: of who asks.
+            session: of who asks. Several of their questions may run side by side.
         """
-        compared = asked.program is None and asked.method == "codevqa"
-        live = LiveQuestion((), compared=compared, question=asked.question, source=asked.program)
+        live = LiveQuestion(asked.question, asked.program, compared=asked.compared)
         try:
             asked, live.pictures = await self._checked(asked)
             if self._engine is None:
-                live.waits("Loading the models.")
+                live.stage = "Loading the models."
             yield live
             vqa = await asyncio.to_thread(self.engine)
-            with self._begun(vqa, asked, live.pictures, session, compared=compared) as watches:
+            with self._begun(vqa, asked, live.pictures, session) as watches:
                 async with aclosing(_follow(live, watches, self.limits.seconds)) as changes:
                     async for _ in changes:
                         yield live
         except CodeVQAError as error:
-            live.failed(error.record())
+            live.fail(error.record())
         except Exception:
             log.exception("a question of the demo failed")
-            live.failed(ErrorRecord("CodeVQAError", OWN_FAULT))
+            live.fail(ErrorRecord("CodeVQAError", OWN_FAULT))
+        live.end("Stopped.")
         yield live
 
-    async def answer(self, asked: DemoRequest, session: str) -> Answer:
-        """Returns the answer alone, as a client of the API wants it; several of theirs may run side by side.
+    async def page(self, live: LiveQuestion, session: str) -> str | None:
+        """Writes an answer's page for its visitor to download, in place of the one before.
 
-        A program of the client's that failed gives an answer with empty text and its error.
-
-        Raises:
-            CodeVQAError: there is no answer; the message says why.
-        """
-        asked, pictures = await self._checked(asked)
-        vqa = await asyncio.to_thread(self.engine)
-        last: Event | None = None
-        with self._begun(vqa, asked, pictures, session) as (watch,):
-            try:
-                async with asyncio.timeout(self.limits.seconds):
-                    async for event in watch:
-                        last = event
-            except TimeoutError:
-                raise InputError(f"Stopped: that took more than {self.limits.seconds:.0f} seconds.") from None
-        if isinstance(last, Answered):
-            return _public(last.answer)
-        if isinstance(last, Failed):
-            if last.answer is None or asked.program is None:
-                raise InputError(last.error.message)
-            return _public(last.answer)
-        raise InputError("Stopped.")
-
-    async def keep(self, asked: DemoRequest, live: LiveQuestion, token: str) -> Past | None:
-        """Keeps an answer, for its visitor to see again and to download; None where there is none.
-
-        Args:
-            asked: what was asked.
-            live: what came of it.
-            token: what the visitor's browser knows their earlier questions by.
+        Returns:
+            The file, where nobody guesses it; None if there is no answer.
         """
         if live.answer is None:
             return None
-        answer, pictures, without = _public(live.answer), live.pictures, live.without
-        view = replace(live.view, source=live.view.source or asked.program)
+        without = live.without and public(live.without)
         try:
-            page = await asyncio.to_thread(trace_page, answer, pictures, without)
-            return self.histories.add(token, answer, asked.pictures, view, page)
+            html = await asyncio.to_thread(trace_page, public(live.answer), live.pictures, without)
+            visitor = self._visitor(session)
+            visitor.drop_page()
+            visitor.folder = self.files / secrets.token_hex(16)
+            visitor.folder.mkdir()
+            place = visitor.folder / "codevqa-answer.html"
+            place.write_text(html, "utf-8")
         except OSError as error:  # the answer itself is shown already
-            log.warning("an answer was not kept: %s", error.strerror)
+            log.warning("the page of an answer was not written: %s", error.strerror)
             return None
+        return str(place)
 
     def forget(self, session: str) -> None:
         """Forgets a visitor who has gone, and ends what runs for them."""
         if (visitor := self._visitors.pop(session, None)) is not None:
+            visitor.drop_page()
             for watch in visitor.watches:
                 watch.cancel()
 
+    def _visitor(self, session: str) -> _Visitor:
+        visitor = self._visitors.pop(session, None) or _Visitor(Memory(self.limits.memory_bytes))
+        self._visitors[session] = visitor
+        while len(self._visitors) > self.limits.visitors:
+            self._visitors.pop(next(iter(self._visitors))).drop_page()
+        return visitor
+
     @contextmanager
     def _begun(
-        self, vqa: CodeVQA, asked: DemoRequest, pictures: Sequence[Picture], session: str, *, compared: bool = False
+        self, vqa: CodeVQA, asked: DemoRequest, pictures: Sequence[Picture], session: str
     ) -> Iterator[list[Watch]]:
         """Begins to answer, and beside it to answer without a program where the two are compared; ends it at last."""
-        visitor = self._visitors.get(session) or _Visitor(Memory(self.limits.memory_bytes))
-        self._visitors[session] = visitor
+        visitor = self._visitor(session)
         images, memory = list(pictures), visitor.memory
         if asked.program is not None:
             watches = [vqa.watch_run(images, asked.program, question=asked.question, memory=memory)]
         else:
             method: Method = "pnpvqa" if asked.method == "pnpvqa" else "codevqa"
             watches = [vqa.watch(images, asked.question, method=method, shots=asked.shots, memory=memory)]
-        if compared:
+        if asked.compared:
             watches.append(vqa.watch(images, asked.question, method="pnpvqa", memory=memory))
         visitor.watches += watches
         try:
@@ -212,41 +204,35 @@ class DemoService:
             InputError: something is missing, too long, or no picture.
             ProgramLimitError: the program is too long.
         """
-        question = " ".join(asked.question.split())
-        if len(question) > self.limits.question:
+        question, limits = " ".join(asked.question.split()), self.limits
+        if len(question) > limits.question:
             raise QuestionError(
-                f"The question has {len(question):,} characters.", hint=f"The limit is {self.limits.question:,}."
+                f"The question has {len(question):,} characters.", hint=f"The limit is {limits.question:,}."
             )
         if asked.program is None and not question:
             raise QuestionError("The question is empty.", hint="Ask something about the pictures.")
         if asked.program is not None and not asked.program.strip():
             raise InputError("The program is empty.", hint="Ask a question first, or write one.")
-        if len(asked.program or "") > self.limits.program:
-            raise ProgramLimitError(
-                f"the program has {len(asked.program or ''):,} characters",
-                hint=f"The limit is {self.limits.program:,}.",
-            )
+        if (length := len(asked.program or "")) > limits.program:
+            raise ProgramLimitError(f"the program has {length:,} characters", hint=f"The limit is {limits.program:,}.")
         if asked.method not in ("codevqa", "pnpvqa"):
             raise InputError(f"No method {asked.method!r}.", hint="There are: codevqa, pnpvqa.")
-        if asked.shots is not None and not 0 <= asked.shots <= self.limits.shots:
-            raise InputError(f"{asked.shots} examples cannot be shown.", hint=f"The limit is {self.limits.shots}.")
-        pictures = await asyncio.to_thread(read_pictures, asked.pictures, self.limits, self.files)
+        if asked.shots is not None and not 0 <= asked.shots <= limits.shots:
+            raise InputError(f"{asked.shots} examples cannot be shown.", hint=f"The limit is {limits.shots}.")
+        pictures = await asyncio.to_thread(read_pictures, asked.pictures, limits, self.files)
         return replace(asked, question=question, shots=asked.shots or None), pictures
 
 
 async def _follow(live: LiveQuestion, watches: Sequence[Watch], seconds: float) -> AsyncGenerator[None, None]:
     """Feeds a question with what it and the baseline beside it tell, and yields each time that something is new."""
-    changed, feeding, until = asyncio.Event(), asyncio.Lock(), time.monotonic() + seconds
+    changed, until = asyncio.Event(), time.monotonic() + seconds
 
-    async def pump(watch: Watch) -> None:
-        feed = live.feed if watch is watches[0] else live.feed_baseline
+    async def pump(watch: Watch, feed: Callable[[Event], None]) -> None:
         async for event in watch:
-            async with feeding:
-                # Heat maps take time to draw, and other visitors wait for this loop.
-                await asyncio.to_thread(feed, event)
+            feed(event)
             changed.set()
 
-    pumps = asyncio.gather(*map(pump, watches))
+    pumps = asyncio.gather(*map(pump, watches, (live.feed, live.feed_baseline)))
     pumps.add_done_callback(lambda _: changed.set())
     try:
         while not pumps.done():
@@ -257,16 +243,14 @@ async def _follow(live: LiveQuestion, watches: Sequence[Watch], seconds: float) 
             await asyncio.sleep(PACE)
         await pumps
     except TimeoutError:
-        live.stopped(f"Stopped: that took more than {seconds:.0f} seconds.")
+        live.end(f"Stopped: that took more than {seconds:.0f} seconds.")
     finally:
         pumps.cancel()
         with suppress(asyncio.CancelledError):
             await pumps
-    if live.pending:
-        live.stopped("Stopped.")
 
 
-def _public(answer: Answer) -> Answer:
+def public(answer: Answer) -> Answer:
     """Returns the answer without the folders of this machine that models were loaded from."""
     names = {role: Path(name).name if Path(name).is_absolute() else name for role, name in answer.models.items()}
     return replace(answer, models=names)

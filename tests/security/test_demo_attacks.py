@@ -21,9 +21,16 @@ import pytest
 
 pytest.importorskip("gradio", reason="the demo needs Gradio: pip install 'codevqa[demo]'")
 
-from demo_kit import GARDEN, LIMITS, PROGRAM, ROOT, demo_server, garden, raw, upload
+from demo_kit import GARDEN, LIMITS, PROGRAM, ROOT, Server, demo_server, garden, raw, upload
 from gradio_client import Client, handle_file
 from gradio_client.utils import QueueError
+
+META = {"meta": {"_type": "gradio.FileData"}}
+
+
+def picture(demo: str, name: str = "garden.png", content: bytes = b"") -> dict[str, Any]:
+    """Uploads a picture and returns how a client names it."""
+    return {"path": upload(demo, name, content or GARDEN.read_bytes()), **META}
 
 
 @contextlib.contextmanager
@@ -53,55 +60,37 @@ def listener() -> Iterator[tuple[str, list[str]]]:
 
 def test_the_server_fetches_nothing_for_a_visitor(demo: str) -> None:
     with listener() as (address, asked):
-        for meta in ({}, {"meta": {"_type": "gradio.FileData"}}):
+        for meta in ({}, META):
             for extra in ({}, {"url": address}):
-                outcome = raw(demo, "ask", question="Is it?", images=[{"path": address, **meta, **extra}])
-                assert outcome[0] == "refused 400"
-        real = upload(demo, "garden.png", GARDEN.read_bytes())
-        picture = {"path": real, "url": address, "meta": {"_type": "gradio.FileData"}}
-        assert raw(demo, "ask", question="Is there a cloud?", images=[picture])[0] == "complete"
+                assert raw(demo, "ask", [{"path": address, **meta, **extra}], "Is it?")[0] == "refused 400"
+        real = picture(demo) | {"url": address}
+        assert raw(demo, "ask", [real], "Is there a cloud?", "codevqa", 0)[0] == "complete"
         for way in (f"file={address}", f"file/{address}", f"proxy={address}"):
             assert httpx.get(f"{demo}gradio_api/{way}").status_code in (403, 404)
     assert asked == []
 
 
-@pytest.mark.parametrize("meta", [{}, {"meta": {"_type": "gradio.FileData"}}])
+@pytest.mark.parametrize("meta", [{}, META])
 @pytest.mark.parametrize("path", [str(GARDEN), "/etc/passwd", "examples/pictures/garden.png", "../../etc/passwd", ""])
 def test_no_file_of_the_server_is_read_as_a_picture(demo: str, path: str, meta: dict[str, Any]) -> None:
-    assert raw(demo, "run", program=PROGRAM, images=[{"path": path, **meta}])[0] == "refused 400"
+    assert raw(demo, "run", PROGRAM, [{"path": path, **meta}], "")[0] == "refused 400"
 
 
 def test_no_file_of_the_server_comes_back_through_a_result(demo: str) -> None:
     """Gradio copies out what a dict of this form names; here programs make such dicts, past the static check."""
     secret = ROOT / "setup.cfg"
-    file = {"path": str(secret), "meta": {"_type": "gradio.FileData"}, "orig_name": "x"}
-    made = f"import json\nfile = json.loads({json.dumps(file)!r})\n"
+    made = f"import json\nfile = json.loads({json.dumps({'path': str(secret), **META})!r})\n"
     asking = 'img = open_image("Image1.jpg")\nanswer = "done"\ntry:\n    query(img, file)\nexcept Exception:\n    pass'
-    real = upload(demo, "garden.png", GARDEN.read_bytes())
-    picture = {"path": real, "meta": {"_type": "gradio.FileData"}}
-    shown = ""
+    real = picture(demo)
     for source in (asking, "answer = file", "answer = [file]", "print(file)\nanswer = 'x'"):
-        kind, data = raw(demo, "run", program=made + source, images=[picture])
-        shown = json.dumps(data)
-        assert "file=" not in shown and "gradio_api" not in shown, (kind, shown)
+        kind, data = raw(demo, "run", made + source, [real], "")
+        assert "file=" not in str(data) and "gradio_api" not in str(data), (kind, data)
+        assert all(isinstance(one, str) for one in data), "Gradio takes no text for a file"
         if source is asking:
-            assert data[1]["calls"][1]["error"]["type"] == "TypeError", "it got this far"
+            assert json.loads(data[1])["calls"][1]["error"]["type"] == "TypeError", "it got this far"
     digest = hashlib.sha256(secret.read_bytes()).hexdigest()
-    folder = Path(real).parent.parent
-    kept = [path for path in folder.rglob("*") if path.is_file()]
+    kept = [path for path in Path(real["path"]).parent.parent.rglob("*") if path.is_file()]
     assert kept and all(hashlib.sha256(path.read_bytes()).hexdigest() != digest for path in kept)
-
-
-def test_values_of_a_result_hold_no_others() -> None:
-    from codevqa.core.trace import Call, ImageRef
-    from codevqa.demo.api import call_details
-
-    file = {"path": "/etc/passwd", "meta": {"_type": "gradio.FileData"}}
-    arguments = {"path": "Image1.jpg", "number": 2, "file": file, "img": ImageRef(2), "places": [(0.5, float("nan"))]}
-    told = call_details(Call(1, "mine", arguments, file, 0.1))
-    values = {one["name"]: one["value"] for one in told["arguments"]}
-    assert values["path"] == "Image1.jpg" and values["number"] == 2 and values["img"] == "image 2"
-    assert all(isinstance(value, str | int) for value in [*values.values(), told["value"]])
 
 
 def test_only_uploads_and_examples_are_served(demo: str) -> None:
@@ -114,48 +103,51 @@ def test_only_uploads_and_examples_are_served(demo: str) -> None:
     for path in paths:
         assert httpx.get(f"{demo}gradio_api/file={path}").status_code in (403, 404), path
     assert len(folder.name) == 64, "the folder of an upload cannot be guessed"
-
-
-def test_uploads_that_would_do_harm_in_a_browser_come_as_downloads(demo: str) -> None:
     for name in ("page.html", "drawing.svg"):
         real = upload(demo, name, b"<svg onload=alert(1)></svg>")
         reply = httpx.get(f"{demo}gradio_api/file={real}")
-        assert reply.headers["content-disposition"].startswith("attachment")
-        assert reply.headers["x-content-type-options"] == "nosniff"
+        assert reply.headers["content-disposition"].startswith("attachment"), "a browser shows neither"
 
 
-def test_a_bomb_is_not_decoded(demo: str) -> None:
+def test_uploads_are_bounded_and_a_bomb_is_not_decoded(demo: str) -> None:
     from PIL import Image
 
     packed = io.BytesIO()
     Image.new("1", (20_000, 20_000)).save(packed, "PNG")
     assert len(packed.getvalue()) < LIMITS.upload_bytes
-    picture = {"path": upload(demo, "bomb.png", packed.getvalue()), "meta": {"_type": "gradio.FileData"}}
-    kind, data = raw(demo, "ask", question="Is it?", images=[picture])
+    kind, data = raw(demo, "ask", [picture(demo, "bomb.png", packed.getvalue())], "Is it?", "codevqa", 0)
     assert kind == "error" and re.match(r"bomb.png is (too large|not a picture)", data["error"])
-
-
-def test_uploads_are_bounded(demo: str) -> None:
-    address = f"{demo}gradio_api/upload"
-    large = upload(demo, "large.png", b"x" * (LIMITS.upload_bytes + 1))
-    picture = {"path": large, "meta": {"_type": "gradio.FileData"}}
-    assert raw(demo, "ask", question="Is it?", images=[picture])[1]["error"].startswith("large.png is too large a file")
+    large = picture(demo, "large.png", b"x" * (LIMITS.upload_bytes + 1))
+    kind, data = raw(demo, "ask", [large], "Is it?", "codevqa", 0)
+    assert kind == "error" and data["error"].startswith("large.png is too large a file")
     larger = {"files": ("larger.png", b"x" * (LIMITS.upload_request_bytes + 1))}
-    assert httpx.post(address, files=larger).status_code == 413
-    body = json.dumps({"data": ["x" * LIMITS.request_bytes]})
-    join = f"{demo}gradio_api/queue/join"
-    assert httpx.post(join, content=body, headers={"content-type": "application/json"}).status_code == 413
+    assert httpx.post(f"{demo}gradio_api/upload", files=larger).status_code == 413
+    body = {"data": ["x" * LIMITS.request_bytes]}
+    assert httpx.post(f"{demo}gradio_api/queue/join", json=body).status_code == 413
 
 
-def test_other_sites_and_other_names_are_refused(demo: str) -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="limits files of another process")
+def test_uploads_fail_while_the_disk_is_full_and_pass_afterwards(server: Server) -> None:
+    import resource
+
+    # No file of the process grows beyond a hundred bytes: the system refuses a write as it does on a full disk.
+    before = resource.prlimit(server.process, resource.RLIMIT_FSIZE)
+    resource.prlimit(server.process, resource.RLIMIT_FSIZE, (100, before[1]))
+    try:
+        files = {"files": ("garden.png", GARDEN.read_bytes())}
+        refused = httpx.post(f"{server.url}gradio_api/upload", files=files, timeout=60)
+        assert refused.status_code == 507 and "no room" in refused.json()["detail"], refused.text
+    finally:
+        resource.prlimit(server.process, resource.RLIMIT_FSIZE, before)
+    assert raw(server.url, "run", "answer = 'yes'", [picture(server.url)], "")[1][0] == "yes"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a machine of many loopback addresses")
+def test_other_sites_other_names_and_other_machines_are_refused(demo: str) -> None:
     join = f"{demo}gradio_api/call/run"
     body = {"data": [PROGRAM, [], ""]}
     assert httpx.post(join, json=body, headers={"origin": "https://evil.example"}).status_code == 403
     assert httpx.get(demo, headers={"host": "evil.example"}).status_code == 403
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="needs a machine of many loopback addresses")
-def test_no_other_machine_reaches_it(demo: str) -> None:
     place = httpx.URL(demo)
     assert place.host == "127.0.0.1" and httpx.get(demo).status_code == 200
     with pytest.raises(ConnectionRefusedError):
@@ -165,8 +157,8 @@ def test_no_other_machine_reaches_it(demo: str) -> None:
 def test_a_program_cannot_leave_the_sandbox(client: Client) -> None:
     for source in ("import os\nanswer = os.listdir('/')", "answer = open('/etc/passwd').read()", "while True: pass"):
         text, details = client.predict(program=source, images=[garden()], api_name="/run")
-        assert text == "" and details["error"] is not None
-        assert "root:" not in json.dumps(details)
+        assert text == "" and json.loads(details)["error"] is not None
+        assert "root:" not in details
 
 
 def test_events_of_the_page_hold_to_the_limits_too(demo: str) -> None:
@@ -179,8 +171,8 @@ def test_events_of_the_page_hold_to_the_limits_too(demo: str) -> None:
         if "cv-pictures" in map(components.get, one["inputs"]) and one["queue"] is not False and one["backend_fn"]
     )
     session = secrets.token_hex(6)
-    pictures = [{"image": {"path": str(GARDEN), "meta": {"_type": "gradio.FileData"}}, "caption": None}]
-    data = [pictures, "Is there a cloud?", ""]
+    pictures = [{"image": {"path": str(GARDEN), **META}, "caption": None}]
+    data = [pictures, "Is there a cloud?"]
     body = {"data": data, "fn_index": ask["id"], "session_hash": session}
     assert httpx.post(f"{demo}gradio_api/queue/join", json=body).status_code == 400
     data[0] = []
@@ -199,18 +191,17 @@ def test_odd_requests_end_in_no_error_of_the_server(demo: str) -> None:
     """Its end asserts that it had nothing to say."""
     kind = {"content-type": "application/json"}
     for body in ('{"data": NaN}', '{"data": [1e999]}', "{}", '{"images": [], "shot": 1}', "[" * 9000):
-        for path in ("queue/join", "call/ask", "call/v2/ask"):
+        for path in ("queue/join", "call/ask"):
             assert 400 <= httpx.post(f"{demo}gradio_api/{path}", content=body, headers=kind).status_code < 500, body
-    picture = upload(demo, "garden.png", GARDEN.read_bytes())
-    for path in (picture.rsplit("/", 1)[0], picture.rsplit("/", 2)[0], f"{picture.rsplit('/', 1)[0]}/{'x' * 300}"):
-        assert raw(demo, "ask", images=[{"path": path}], question="Is it?")[0] == "refused 400"
-    assert "session_not_found" in httpx.get(f"{demo}gradio_api/queue/data?session_hash=nobody").text
+    path = upload(demo, "garden.png", GARDEN.read_bytes())
+    for wrong in (path.rsplit("/", 1)[0], path.rsplit("/", 2)[0], f"{path.rsplit('/', 1)[0]}/{'x' * 300}"):
+        assert raw(demo, "ask", [{"path": wrong}], "Is it?")[0] == "refused 400"
 
 
 @pytest.mark.slow
-def test_strangers_are_kept_out_and_the_queue_is_bounded() -> None:
-    with demo_server(auth="ada:lovelace", at_once=1, queue=2) as server:
-        server = server.rstrip("/")
+def test_strangers_are_kept_out_and_the_queue_is_bounded(tmp_path: Path) -> None:
+    with demo_server(tmp_path, auth="ada:lovelace", at_once=1, queue=2) as running:
+        server = running.url.rstrip("/")
         assert httpx.get(f"{server}/config").status_code == 401
         upload = {"files": ("x.png", GARDEN.read_bytes())}
         assert httpx.post(f"{server}/gradio_api/upload", files=upload).status_code == 401

@@ -2,31 +2,33 @@
 const cvDemo = (() => {
   const status = (text, busy) => `<div class="demo-status"${busy ? ' data-busy' : ''} role="status">${text}</div>`;
   const LOST = '<div class="demo-message demo-error" role="alert">The server is busy, or did not answer. Try again.</div>';
-  let before = '';
+  const ended = box => (box || '').replace(/(working|waiting) \.\.\./, 'none: stopped');
+  const over = (text, answer, baseline) => [status(text), ended(answer), ended(baseline), ''];
+  let before = '', stopping = false;
 
   const press = able => ({__type__: 'update', interactive: Boolean(able)});
   const close = () => {
     const editing = document.body.classList.contains('demo-editing');
     document.body.classList.remove('demo-editing');
     if (editing) document.getElementById('cv-edit')?.focus({preventScroll: true});
-    return [];
   };
 
   return {
     // Before anything is sent: it shows at once that something happens, where there is something to see.
     begin: () => {
       close();
+      stopping = false;
       const line = document.getElementById('cv-status');
       if (window.innerWidth < 900) line?.scrollIntoView({behavior: 'smooth'});
       return [status('Asking ...', true), ''];
     },
-    // Gradio calls what a visitor stopped a failure, too.
-    failed: (message, shown) => (shown || '').includes('Stopped.') ? [message, shown] : [LOST, status('Failed.')],
+    // Gradio calls what a visitor stopped a failure, too, and tells it after all else that was under way.
+    failed: (message, _, answer, baseline) =>
+      stopping ? [message, ...over('Stopped.', answer, baseline)] : [LOST, ...over('Failed.', answer, baseline)],
     stopped: (_, answer, baseline) => {
-      const ended = box => (box || '').replace(/(working|waiting) \.\.\./, 'none: stopped');
-      return [status('Stopped.'), ended(answer), ended(baseline), ''];
+      stopping = true;
+      return over('Stopped.', answer, baseline);
     },
-    close,
     edit: program => {
       before = program || '';
       document.body.classList.add('demo-editing');
@@ -46,7 +48,6 @@ const cvDemo = (() => {
         press(given && (question || '').trim() && !busy),
         press(given && written && !busy),
         {__type__: 'update', value: written ? 'Edit program' : 'Write a program'},
-        press(!busy),
         ...[...document.querySelectorAll('[id^=cv-example-]')].map(() => press(!busy)),
       ];
     },
