@@ -10,6 +10,7 @@ import itertools
 import os
 import threading
 from collections import deque
+from contextlib import ExitStack
 from weakref import WeakValueDictionary
 
 from ..core.errors import SetupError
@@ -20,53 +21,39 @@ _numbers = itertools.count()
 
 
 class _Line:
-    """Those who want one part, in the order they came."""
+    """Those who want one part, in the order they came; it is the first one's."""
 
     def __init__(self, part: object) -> None:
         self.part = part  # held, so that its id means no other object as long as this line is found by it
         self.number = next(_numbers)
-        self.waiting: deque[tuple[int, threading.Lock]] = deque()
-        """Threads, each with the lock that is let go when the part is its own."""
-        self._guard = threading.Lock()
-        self._owner: int | None = None
+        self.threads: deque[int] = deque()
+        self._moved = threading.Condition()
         self._depth = 0
-        """How often the owner has entered again."""
+        """How often the first has entered again."""
 
     def enter(self) -> None:
         """Waits until the part is this thread's."""
         me = threading.get_ident()
-        if self._owner == me:
-            self._depth += 1
-            return
-        with self._guard:
-            if self._owner is None:
-                self._owner = me
+        with self._moved:
+            if self.threads and self.threads[0] == me:
+                self._depth += 1
                 return
-            mine = me, threading.Lock()
-            mine[1].acquire()
-            self.waiting.append(mine)
-        try:
-            mine[1].acquire()
-        except BaseException:  # an interrupt
-            with self._guard:
-                handed_over = mine not in self.waiting
-                if not handed_over:
-                    self.waiting.remove(mine)
-            if handed_over:
-                self.leave()
-            raise
+            self.threads.append(me)
+            try:
+                self._moved.wait_for(lambda: self.threads[0] == me)
+            except BaseException:  # an interrupt
+                self.threads.remove(me)
+                self._moved.notify_all()
+                raise
 
     def leave(self) -> None:
         """Hands the part to the next in line."""
-        if self._depth:
-            self._depth -= 1
-            return
-        with self._guard:
-            if self.waiting:
-                self._owner, lock = self.waiting.popleft()
-                lock.release()
+        with self._moved:
+            if self._depth:
+                self._depth -= 1
             else:
-                self._owner = None
+                self.threads.popleft()
+                self._moved.notify_all()
 
 
 _lines: WeakValueDictionary[int, _Line] = WeakValueDictionary()
@@ -94,7 +81,7 @@ class Turn:
     @property
     def wanted(self) -> bool:
         """Whether somebody waits for one of the parts: who goes on for long should give way."""
-        return any(line.waiting for line in self._lines)
+        return any(len(line.threads) > 1 for line in self._lines)
 
     def __enter__(self) -> None:
         if os.getpid() != self._process:  # a fork copies no threads: locks stay shut, and pools never answer
@@ -102,13 +89,11 @@ class Turn:
                 "A model cannot be used in a process that was forked after it was loaded.",
                 hint="Load it there, or start processes with spawn.",
             )
-        for place, line in enumerate(self._lines):
-            try:
+        with ExitStack() as entered:
+            for line in self._lines:
                 line.enter()
-            except BaseException:
-                for entered in self._lines[:place]:
-                    entered.leave()
-                raise
+                entered.callback(line.leave)
+            entered.pop_all()
 
     def __exit__(self, *_: object) -> None:
         for line in self._lines:
