@@ -207,7 +207,7 @@ class OpenAILM:
         except httpx2.TransportError as error:
             raise _unreached(error) from None
         if not (ended or reply.finish or cancelled.is_set()):
-            raise Failure("broke off its answer", again=True)
+            raise Failure("broke off its answer", passing=True, again=True)
         return reply
 
     def _endpoint(self, name: str) -> httpx2.URL:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import httpx2
@@ -40,38 +41,31 @@ _STATUS_HINTS = {
 _T = TypeVar("_T")
 
 
+@dataclass(eq=False)
 class Failure(Exception):
-    """Why a request failed, before the server and the attempts are named.
+    """Why a request failed, before the server and the attempts are named."""
 
-    Args:
-        what: what the server did, or failed to do.
-        said: what it, or the network, said about that.
-        hint: what to do.
-        kind: ServerError, or ModelError where other requests may fare better.
-        passing: whether it may go well another time.
-        again: whether to try so at once.
-        status: the HTTP status, where it is one.
-        about: code and parameter of a refusal, where the server names them.
-        wait: seconds that the server asks to wait.
-    """
+    what: str
+    """What the server did, or failed to do."""
+    said: str = ""
+    """What it, or the network, said about that."""
+    hint: str = ""
+    """What to do."""
+    kind: type[ModelError] = ServerError
+    """ServerError, or ModelError where other requests may fare better."""
+    passing: bool = False
+    """Whether it may go well another time."""
+    again: bool = False
+    """Whether to try so at once."""
+    status: int = 0
+    """The HTTP status, where it is one."""
+    about: tuple[str, str] = ("", "")
+    """Code and parameter of a refusal, where the server names them."""
+    wait: float = 0.0
+    """Seconds that the server asks to wait."""
 
-    def __init__(
-        self,
-        what: str,
-        said: str = "",
-        hint: str = "",
-        *,
-        kind: type[ModelError] = ServerError,
-        passing: bool = False,
-        again: bool = False,
-        status: int = 0,
-        about: tuple[str, str] = ("", ""),
-        wait: float = 0.0,
-    ) -> None:
-        super().__init__(what)
-        self.what, self.said, self.hint = what, " ".join(whole_characters(said[:_LONGEST_SAID]).split()), hint
-        self.kind, self.passing, self.again = kind, passing or again, again
-        self.status, self.about, self.wait = status, about, wait
+    def __post_init__(self) -> None:
+        self.said = " ".join(whole_characters(self.said[:_LONGEST_SAID]).split())
 
 
 class ServerReply:
@@ -103,9 +97,8 @@ class ServerReply:
             self._raw += _words(said.get("content"))
             refusal = said.get("refusal")
             self._refusal += refusal if isinstance(refusal, str) else ""
-            if said.get("tool_calls") or said.get("function_call"):
-                self.finish = "tool_calls"
-            self.finish = str(choice.get("finish_reason") or self.finish)
+            called = "tool_calls" if said.get("tool_calls") else ""
+            self.finish = str(choice.get("finish_reason") or called or self.finish)
 
     @property
     def text(self) -> str:
@@ -131,20 +124,17 @@ class ServerReply:
         """
         if not self._seen:
             raise _malformed()
-        why = {
-            "length": (f"wrote no text within {max_tokens} tokens", "", _THINKING_HINT),
-            "tool_calls": ("called a tool in place of an answer", "", "Turn the server's tools off."),
-            "content_filter": ("withheld text: its content filter stepped in", "", ""),
-        }
-        why["function_call"] = why["tool_calls"]
         if self.text.strip() and self.finish != "content_filter":
             return
         if self._refusal:
             raise Failure("refused to answer", self._refusal, kind=ModelError)
-        if self.finish in why:
-            raise Failure(*why[self.finish], kind=ModelError)
-        if self._raw.lstrip().startswith("<think>") and "</think>" not in self._raw:
-            raise Failure("ended in the midst of its thoughts", "", _THINKING_HINT, kind=ModelError)
+        unclosed = self._raw.lstrip().startswith("<think>") and "</think>" not in self._raw
+        if self.finish == "length" or unclosed:
+            raise Failure(f"wrote no text within {max_tokens} tokens", "", _THINKING_HINT, ModelError)
+        if self.finish in ("tool_calls", "function_call"):
+            raise Failure("called a tool in place of an answer", "", "Turn the server's tools off.", ModelError)
+        if self.finish == "content_filter":
+            raise Failure("withheld text: its content filter stepped in", kind=ModelError)
 
 
 def read(response: httpx2.Response, seconds: float) -> Iterator[bytes]:
@@ -210,26 +200,18 @@ def _refusal(response: httpx2.Response, body: bytes) -> Failure:
         said, about = _complaint(_json(body))
     except Failure:
         said, about = body.decode("utf-8", "replace"), ("", "")
+    try:
+        wait = max(0.0, float(headers.get("retry-after", 0)))
+    except ValueError:  # a date
+        wait = 0.0
     # An empty account also answers 429, and waiting does not fill it.
     again = status >= 500 or (status in _PASSING and about[0] != "insufficient_quota")
     hint = 'Use form="chat".' if "chat model" in said else _STATUS_HINTS.get(status, "")
     kind = ModelError if status in _OWN_FAULT else ServerError
     said = said.strip() or response.reason_phrase
     return Failure(
-        f"answered {status}", said, hint, kind=kind, again=again, status=status, about=about, wait=_wait(headers)
+        f"answered {status}", said, hint, kind, passing=again, again=again, status=status, about=about, wait=wait
     )
-
-
-def _wait(headers: httpx2.Headers) -> float:
-    """Returns the seconds that a server asks to wait, 0 where it doesn't."""
-    for name, unit in (("retry-after-ms", 1000), ("retry-after", 1)):
-        try:
-            asked = float(headers[name]) / unit
-        except (KeyError, ValueError):
-            continue
-        if asked >= 0:  # NaN is not
-            return asked
-    return 0.0
 
 
 def _complaint(data: object) -> tuple[str, tuple[str, str]]:
