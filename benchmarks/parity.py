@@ -2,8 +2,9 @@
 
 Usage: ``python benchmarks/parity.py GOLDEN_DIR [--live base|large]``, where GOLDEN_DIR holds LAVIS's weights, pictures
 and results: ``lavis.safetensors``, ``lavis_caption.safetensors``, ``vocab.txt``, ``meta.json``, ``image*.png``
-and the two ``golden*.safetensors``. With ``--live`` LAVIS itself computes beside us (``codevqa lavis install``), on
-random weights of full size and the same pictures; their checkpoints take up to 8 GB in the folder for temporary files.
+and the two ``golden*.safetensors``. With ``--live`` LAVIS itself computes beside us
+(docs/reports/lavis.md says how to install it), on random weights of full size and the same pictures. Their checkpoints
+take up to 8 GB in the folder for temporary files.
 
 A difference is the norm of what differs over the norm of what LAVIS computed.
 """
@@ -26,8 +27,8 @@ from codevqa.core.images import Picture, load_picture
 from codevqa.models.base import CaptionRequest, MatchRequest, SimilarityRequest
 from codevqa.models.blip import BlipCaptioner, BlipMatcher
 from codevqa.models.blip.lavis_names import convert_lavis
-from codevqa.models.lavis import environment
 from codevqa.models.lavis.parts import LavisCaptioner, LavisMatcher
+from codevqa.models.lavis.process import python_of
 
 PIECES = 30_522
 """BERT's vocabulary."""
@@ -139,7 +140,7 @@ def live(golden: Path, work: Path, size: str, seed: int = 0) -> Parity:
     vocabulary = work / "vocab.txt"  # of the size that the networks have
     filled = [*words, *(f"[unused{number}]" for number in range(PIECES - len(words)))]
     vocabulary.write_text("\n".join(filled) + "\n", encoding="utf-8")
-    python, script = environment.python_of(environment.folder()), Path(__file__).with_name("lavis_weights.py")
+    python, script = python_of(), Path(__file__).with_name("lavis_weights.py")
     for part in ("matcher", "captioner"):
         weights = work / f"{part}.pth"
         subprocess.run([python, script, part, size, str(seed), vocabulary, weights], check=True)

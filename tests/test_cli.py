@@ -170,7 +170,6 @@ def test_prompt_suits_its_set_and_a_model_that_is_not_loaded(
         (("ask", "--questions", "none.jsonl"), "No file none.jsonl"),
         (("eval", "gqa", "--data", ".", "--out", "o", "--sample-seed", "1"), "does nothing without --sample."),
         (("eval", "gqa", "--data", ".", "--out", "o", "--retry-errors"), "does nothing without --resume."),
-        (("lavis", "--python", "python3.11"), "--python does nothing without install."),
     ],
 )
 def test_what_cannot_be_done_is_one_line_before_any_model_is_loaded(

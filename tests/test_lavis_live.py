@@ -1,4 +1,4 @@
-"""LAVIS itself, in the environment of ``codevqa lavis``: it gives our numbers, and refuses wrong weights."""
+"""LAVIS itself, in the environment of docs/reports/lavis.md: it gives our numbers, and refuses wrong weights."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from codevqa.core.settings import QuerySettings
 from codevqa.models.base import CaptionRequest, MatchRequest
 from codevqa.models.blip import BlipMatcher
 from codevqa.models.fakes import ScriptedLM
-from codevqa.models.lavis import environment
 from codevqa.models.lavis.parts import LavisCaptioner, LavisMatcher
+from codevqa.models.lavis.process import python_of
 from codevqa.presets.assembly import build
 from codevqa.presets.configuration import Layer, configure
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURES = [ROOT / "examples" / "pictures" / f"{name}.png" for name in ("garden", "shelf-1", "shelf-2")]
 TEXTS = ["a red dog to the left of the bench", "two cats", "is there any yellow ball on the large car"]
-FOLDER = environment.folder()
+PYTHON = python_of()
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not environment.python_of(FOLDER).is_file(), reason=f"LAVIS is not at {FOLDER}"),
+    pytest.mark.skipif(not PYTHON.is_file(), reason=f"LAVIS is not at {PYTHON}"),
 ]
 
 
@@ -127,8 +127,8 @@ def test_an_engine_answers_with_both_parts(parity: Any, inputs: Path, work: Path
     writer, models, here = build(configure("mini", [Layer("test", parts)]))
     models = replace(models, reader=ScriptedLM("red"))  # none can read captions of random weights
     with CodeVQA(writer, models, replace(here.settings, query=QuerySettings(captions=1, max_draws=1))) as engine:
-        answer = engine.run(PICTURES[0], "answer = query(img, 'What color is the dog?')")
-        assert engine.model_names["matcher"] == parts["matcher"]
+        answer = engine.run(PICTURES[0], "answer = query(img, 'What color is the house?')")
+        assert engine.model_names["matcher"] == "matcher.pth"
     (call,) = answer.trace.calls
     assert (call.name, call.value, answer.text) == ("query", "red", "red")
 

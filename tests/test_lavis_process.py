@@ -5,9 +5,7 @@ A small script stands in for LAVIS: real processes, real pipes.
 
 from __future__ import annotations
 
-import gc
 import io
-import os
 import subprocess
 import sys
 import time
@@ -15,17 +13,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_kit import CommandLine, assert_one_clear_line
 from PIL import Image
 
 from codevqa import CodeVQA
 from codevqa.core.errors import ModelError, ModelNotFoundError, SetupError
 from codevqa.core.images import load_picture
 from codevqa.models.base import MatchRequest, SimilarityRequest
-from codevqa.models.lavis import environment
-from codevqa.models.lavis.frames import FrameError, read_frame, write_frame
+from codevqa.models.lavis import messages
 from codevqa.models.lavis.parts import LavisMatcher
-from codevqa.models.lavis.process import LavisProcess
+from codevqa.models.lavis.process import VARIABLE, LavisProcess
 from codevqa.presets.assembly import load
 from codevqa.presets.checkpoints import missing
 
@@ -112,14 +108,6 @@ def test_a_lost_process_fails_one_call(script: Path, how: str, limit: float, say
     assert process.pid not in (first, None)
 
 
-def test_one_killed_between_two_questions_fails_none(process: LavisProcess) -> None:
-    first = process.pid
-    assert first is not None
-    os.kill(first, 9)
-    os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)  # with all of its threads, and left to be reaped
-    assert process.ask("double", {"text": "next"}, [])[0] == {"said": "next"}
-
-
 def test_what_fails_in_it_costs_no_process(process: LavisProcess) -> None:
     first = process.pid
     with pytest.raises(ModelError, match=r"^LAVIS failed: ValueError: a tensor has the wrong shape\.$"):
@@ -128,7 +116,7 @@ def test_what_fails_in_it_costs_no_process(process: LavisProcess) -> None:
 
 
 def test_a_model_that_is_not_to_be_had_is_no_start(script: Path) -> None:
-    with pytest.raises(SetupError, match=r"^LAVIS cannot load unknown: FileNotFoundError: no weights of that name\.$"):
+    with pytest.raises(SetupError, match=r"LAVIS cannot load unknown: .*FileNotFoundError: no weights of that name"):
         LavisProcess(Path(sys.executable), script, {"name": "unknown"}, limit=60)
     with pytest.raises(SetupError, match="does not start"):
         LavisProcess(script.parent / "no-python", script, {"name": "known"}, limit=60)
@@ -136,14 +124,6 @@ def test_a_model_that_is_not_to_be_had_is_no_start(script: Path) -> None:
     broken.write_text("import no_such_lavis")
     with pytest.raises(SetupError, match="ended with status 1: ModuleNotFoundError"):
         LavisProcess(Path(sys.executable), broken, {"name": "known"}, limit=60)
-
-
-def test_it_ends_with_the_object(script: Path) -> None:
-    process = LavisProcess(Path(sys.executable), script, {"name": "known"}, limit=60)
-    pid = process.pid
-    del process
-    gc.collect()
-    assert gone(pid)
 
 
 def test_it_ends_with_the_engine_it_was_loaded_for(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +144,7 @@ def test_it_ends_with_the_engine_it_was_loaded_for(script: Path, monkeypatch: py
 def test_it_ends_with_a_parent_that_was_killed_even_while_it_hangs(script: Path) -> None:
     parent = f"""
 import pathlib, sys, threading, time
-from codevqa.models.lavis.process import LavisProcess
+from codevqa.models.lavis.process import VARIABLE, LavisProcess
 process = LavisProcess(pathlib.Path(sys.executable), pathlib.Path({str(script)!r}), {{"name": "known"}}, limit=600)
 threading.Thread(target=process.ask, args=("hang", {{}}, []), daemon=True).start()
 time.sleep(0.2)
@@ -178,40 +158,6 @@ time.sleep(600)
         assert Path(f"/proc/{pid}").exists()
         running.kill()
     assert gone(pid)
-
-
-def frame(text: bytes, length: int = 0) -> bytes:
-    return b"codevqa\1" + len(text).to_bytes(4, "little") + length.to_bytes(8, "little") + text
-
-
-@pytest.mark.parametrize(
-    "written",
-    [
-        b"Downloading: 100 %, 21 MB",
-        frame(b"\x80\x04."),
-        frame(b"[]"),
-        frame(b'{"head": {}, "arrays": [["|O", [1]]]}', 8),
-        frame(b'{"head": {}, "arrays": [["|u1", [-1]]]}'),
-        frame(b'{"head": {}, "arrays": [["<f4", [2]]]}', 4),
-        frame(b'{"head": {}, "arrays": [["|u1", [-1, -1]]]}', 1) + b"x",
-        frame(b'{"head": {}, "arrays": [["|u1", [5368709120]]]}', 5 << 30),
-        b"codevqa\1" + b"\xff" * 4 + bytes(8),
-        frame(b'{"head": {}, "arrays": []}').replace(b"codevqa", b"another"),
-    ],
-    ids=["noise", "pickle", "list", "objects", "negative", "short", "negatives", "huge", "huge head", "other mark"],
-)
-def test_what_is_no_frame_is_not_read(written: bytes) -> None:
-    with pytest.raises(FrameError):
-        read_frame(io.BytesIO(written))
-
-
-def test_a_frame_cut_short_is_an_end() -> None:
-    stream = io.BytesIO()
-    write_frame(stream, {"do": "match"}, [np.ones(3, np.float32)])
-    whole = stream.getvalue()
-    for length in (0, 10, len(whole) - 1):
-        with pytest.raises(EOFError):
-            read_frame(io.BytesIO(whole[:length]))
 
 
 def test_pictures_travel_once_and_scores_keep_their_order(process: LavisProcess) -> None:
@@ -236,30 +182,19 @@ def test_relevance_averages_the_tokens_in_focus(process: LavisProcess) -> None:
 
 @pytest.mark.parametrize("part", ["matcher", "captioner"])
 def test_without_lavis_a_part_says_how_to_get_it(part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(environment.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
     kind = {"matcher": "large", "captioner": "large_coco"}[part]
-    with pytest.raises(SetupError, match="Run codevqa lavis install, or set CODEVQA_LAVIS"):
+    with pytest.raises(SetupError, match="Install LAVIS, or set CODEVQA_LAVIS"):
         load(part, f"lavis:{kind}")
     with pytest.raises(ModelNotFoundError, match=f"{kind}, or a checkpoint of LAVIS, FILE.pth"):
         load(part, "lavis:gigantic")
-    assert missing(f"lavis:{kind}") == "needs codevqa lavis install"
+    assert missing(f"lavis:{kind}") == "needs LAVIS: docs/reports/lavis.md"
 
 
-def test_the_command_says_whether_it_is_there(codevqa: CommandLine, tmp_path: Path) -> None:
-    done = codevqa("lavis", CODEVQA_LAVIS=str(tmp_path / "none"))
-    assert (done.returncode, done.stdout) == (1, f"LAVIS is not at {tmp_path / 'none'}: codevqa lavis install\n")
-
-
-def test_a_folder_of_something_else_is_left_alone(codevqa: CommandLine, tmp_path: Path) -> None:
-    kept = tmp_path / "thesis.txt"
-    kept.write_text("mine")
-    assert_one_clear_line(codevqa("lavis", "install", "--folder", tmp_path), "no environment")
-    assert [one.name for one in tmp_path.iterdir()] == ["thesis.txt"]
-
-
-def test_a_python_that_lavis_cannot_use_is_refused_before_anything_is_made(
-    codevqa: CommandLine, tmp_path: Path
-) -> None:
-    at = tmp_path / "env"
-    assert_one_clear_line(codevqa("lavis", "install", "--folder", at, "--python", "no-such-python"), "3.11 or 3.10")
-    assert not at.exists()
+def test_objects_in_a_message_are_not_unpickled() -> None:
+    packed, stream = io.BytesIO(), io.BytesIO()
+    np.savez(packed, np.frombuffer(b"{}", np.uint8), np.array([print], dtype=object))
+    stream.write(packed.tell().to_bytes(8, "little") + packed.getvalue())
+    stream.seek(0)
+    with pytest.raises(messages.MessageError):
+        messages.read(stream)

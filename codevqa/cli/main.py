@@ -21,7 +21,7 @@ from ..core.errors import CodeVQAError, InputError, SetupError
 from .ask import ask, prompt, run
 from .demo import demo
 from .evaluate import evaluate, reproduce
-from .models import config, convert, download, lavis, models
+from .models import config, convert, download, models
 from .options import choosing
 from .runs import diff, export, merge, mini_data, report
 from .terminal import warn
@@ -34,7 +34,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 COMMANDS: tuple[Callable[..., None], ...] = (
-    *(ask, run, prompt, config, models, download, convert, lavis, mini_data, demo),
+    *(ask, run, prompt, config, models, download, convert, mini_data, demo),
     *(evaluate, reproduce, merge, export, report, diff),
 )
 for command in COMMANDS:

@@ -1,14 +1,14 @@
-"""``codevqa config``, ``models``, ``download``, ``convert`` and ``lavis``: what answers, and how it gets here."""
+"""``codevqa config``, ``models``, ``download`` and ``convert``: what answers, and how it gets here."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Exit, Option
+from typer import Argument, Option
 
-from .options import Chosen, Config, Json, LanguageModel, Sets, chosen, needs
+from .options import Chosen, Config, Json, LanguageModel, Sets, chosen
 from .terminal import warn
 
 if TYPE_CHECKING:
@@ -144,27 +144,3 @@ def convert(
 
     kind = convert_lavis(file, vocabulary, out)
     warn(f"{out} is a {kind}: blip:{out}")
-
-
-def lavis(
-    action: Annotated[Literal["status", "install"], Argument(help="Look whether it is there, or install.")] = "status",
-    python: Annotated[str | None, Option(help="A Python 3.10 or 3.11.")] = None,
-    folder: Annotated[Path | None, Option(help="Default: $CODEVQA_LAVIS, or codevqa/lavis in your cache.")] = None,
-) -> None:
-    """Check or install LAVIS 1.0.2, for the back end lavis.
-
-    It gets its own environment: 6 GB with torch for GPUs.
-    """
-    from ..models.lavis import environment
-
-    needs("--python", python, "install", action == "install")
-    at = folder or environment.folder()
-    if action == "install":
-        environment.install(at, python)
-    found = environment.versions(at)
-    if not found:
-        print(f"LAVIS is not at {at}: codevqa lavis install")
-        raise Exit(1)
-    print(f"{at}: " + ", ".join(f"{name} {version}" for name, version in found.items()))
-    if at != environment.folder():
-        print(f"Set {environment.VARIABLE}={at} to use it.")

@@ -51,4 +51,4 @@ class LavisOptions(TypedDict, total=False):
     limit: float
     """Seconds that eight requests may take, 600 when left out."""
     folder: Path | None
-    """Environment with LAVIS; None takes the one of ``codevqa lavis``."""
+    """Environment with LAVIS; None takes CODEVQA_LAVIS, or codevqa/lavis in the cache."""

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from huggingface_hub import try_to_load_from_cache
 
-from ..models.lavis import environment
+from ..models.lavis.process import python_of
 from ..models.web_checkpoint import WebCheckpoint
 from .back_ends import back_end_of
 
@@ -62,7 +62,7 @@ def missing(spec: str | None) -> str:
         told = os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL")  # one's own server needs no key
         return "" if told else "OPENAI_API_KEY is not set"
     if runs == "lavis":
-        return "" if environment.python_of(environment.folder()).is_file() else "needs codevqa lavis install"
+        return "" if python_of().is_file() else "needs LAVIS: docs/reports/lavis.md"
     if fetchable(spec):
         return damage(spec) if lies(spec) else NOT_HERE
     place = lies(spec)

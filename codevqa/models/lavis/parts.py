@@ -14,14 +14,13 @@ from ..base import CaptionRequest, Map, Match, MatchRequest, SimilarityRequest
 from ..blip.captioner import check_patches
 from ..blip.matcher import tokens_in_focus
 from ..options import Average, LavisOptions
-from . import environment
-from .frames import Array, Frame
-from .process import LavisProcess
+from .messages import Array, Message
+from .process import VARIABLE, LavisProcess, python_of
 
 __all__ = ["LavisCaptioner", "LavisMatcher", "LavisOptions"]
 
 _BATCH = 8
-"""Requests in one frame: they are computed one after another, and a frame has its time limit."""
+"""Requests in one message. They are computed one after another, and a message has its time limit."""
 _R = TypeVar("_R")
 
 
@@ -156,7 +155,7 @@ class LavisCaptioner:
         """Returns the decoder's logits, (prompt tokens, vocabulary), after each token of the prompt."""
         return self._asked("prompt_logits", [request])[1][0]
 
-    def _asked(self, do: str, requests: Sequence[CaptionRequest]) -> Frame:
+    def _asked(self, do: str, requests: Sequence[CaptionRequest]) -> Message:
         for request in requests:
             check_patches(request, self.grid)
         pictures, places = _pictures([request.picture for request in requests])
@@ -175,10 +174,11 @@ def _process(
         raise ModelNotFoundError(
             f"No LAVIS {part} {name!r}.", hint=f"Name {', '.join(kinds)}, or a checkpoint of LAVIS, FILE.pth."
         )
-    at = options.get("folder") or environment.folder()
-    python = environment.python_of(at)
+    python = python_of(options.get("folder"))
     if not python.is_file():
-        raise SetupError(f"LAVIS is not at {at}.", hint=f"Run codevqa lavis install, or set {environment.VARIABLE}.")
+        raise SetupError(
+            f"LAVIS's Python is not at {python}.", hint=f"Install LAVIS, or set {VARIABLE}: docs/reports/lavis.md."
+        )
     beside = file.with_name("vocab.txt")
     model = {
         "part": part,

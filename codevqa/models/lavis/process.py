@@ -1,4 +1,7 @@
-"""LAVIS's process from this side: it is started anew where the last one died, hung or wrote nonsense."""
+"""LAVIS's environment, and its process as seen from this side.
+
+LAVIS needs a transformers from before 4.27, which this package cannot use. So it has an environment of its own.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import weakref
@@ -15,26 +19,36 @@ from typing import Any
 
 from ...core.errors import ModelError, SetupError
 from ..turn import Turn
-from . import frames
-from .frames import Array, Frame, FrameError, read_frame, write_frame
+from . import messages
+from .messages import Array, Message, MessageError
 
-__all__ = ["LavisProcess"]
+__all__ = ["VARIABLE", "LavisProcess", "python_of"]
 
+VARIABLE = "CODEVQA_LAVIS"
+"""Names the environment's folder. Any environment with LAVIS in it will do."""
 _LOADING = 3600.0
 """Seconds for imports and weights: the first time LAVIS fetches gigabytes."""
 
 
-class _LostError(Exception):
-    """A process is of no use any more; says why."""
+def python_of(folder: Path | None = None) -> Path:
+    """Returns the Python of LAVIS's environment: of a folder, of CODEVQA_LAVIS, or of codevqa/lavis in the cache."""
+    if folder is None:
+        given = os.environ.get(VARIABLE)
+        cache = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME")
+        default = (Path(cache) if cache else Path.home() / ".cache") / "codevqa" / "lavis"
+        folder = Path(given).expanduser() if given else default
+    return folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
 
 
 class LavisProcess:
     """One model of LAVIS in a process of its own, which ends with this one, or when nobody holds this object.
 
+    A process that died, hung or wrote nonsense fails one call. The next call starts another.
+
     Args:
         python: the Python that runs it.
         script: what it serves: :mod:`.worker`.
-        model: the first frame's head, which names the model.
+        model: the first message's head, which names the model.
         limit: seconds that an answer may take.
 
     Raises:
@@ -42,20 +56,18 @@ class LavisProcess:
     """
 
     def __init__(self, python: Path, script: Path, model: Mapping[str, Any], *, limit: float) -> None:
-        self._command = [str(python), "-E", "-s", frames.__file__, str(script)]
+        self._command = [str(python), "-E", "-s", messages.__file__, str(script)]
         self._model = model
         self._limit = limit
         self.turn = Turn(self._command)
-        self._life: _Life | None = None
-        self.described = self._started()[1]
-        """What it says of its model."""
+        self.described = self._start()
 
     @property
-    def pid(self) -> int | None:
-        """The process there is."""
-        return self._life.process.pid if self._life else None
+    def pid(self) -> int:
+        """The last process that was started."""
+        return self._process.pid
 
-    def ask(self, do: str, head: Mapping[str, Any], arrays: Sequence[Array]) -> Frame:
+    def ask(self, do: str, head: Mapping[str, Any], arrays: Sequence[Array]) -> Message:
         """Has one thing done.
 
         Raises:
@@ -63,96 +75,74 @@ class LavisProcess:
             SetupError: there was no process left, and a new one does not start.
         """
         with self.turn:
-            life = self._life
-            if life is None or life.process.poll() is not None:
-                life, _ = self._started()
-            try:
-                told, found = life.exchange({"do": do, **head}, arrays, self._limit)
-            except _LostError as lost:
-                raise ModelError(f"LAVIS's process {lost}.", hint="The next question gets a new one.") from lost
-        if "error" in told:
-            raise ModelError(f"LAVIS failed: {told['error']}.")
-        return told, found
+            if self._process.poll() is not None:
+                self._start()
+            return self._exchange({"do": do, **head}, arrays, self._limit)
 
     def close(self) -> None:
         """Ends the process, once it has answered. The next call starts a new one."""
         with self.turn:
-            if self._life is not None:
-                self._life.end()
+            self._end()
 
-    def _started(self) -> tuple[_Life, dict[str, Any]]:
-        self._life = None
-        life = _Life(self._command)
-        try:
-            told, _ = life.exchange({"do": "load", **self._model}, (), _LOADING)
-        except _LostError as lost:
-            raise SetupError(f"LAVIS's process {lost}.", hint="See codevqa lavis.") from lost
-        if "error" in told:
-            life.end()
-            raise SetupError(f"LAVIS cannot load {self._model.get('name')}: {told['error']}.")
-        self._life = life
-        return life, told
-
-
-class _Life:
-    """A process from its start to its end."""
-
-    def __init__(self, command: Sequence[str]) -> None:
-        # A file, since a pipe that nobody reads would block whoever warns much.
+    def _start(self) -> dict[str, Any]:
+        # A file, since a pipe that nobody reads would block a process that warns much.
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
+        # A wait that spins would keep cores busy, and hold up the models of this process.
+        environment = {"OMP_WAIT_POLICY": "PASSIVE", **os.environ}
         try:
-            self.process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._said,
-                # Else its threads keep cores busy while they wait, and hold up the models of this process.
-                env={"OMP_WAIT_POLICY": "PASSIVE", **os.environ},
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, env=environment
             )
         except OSError as error:
             self._said.close()
-            raise SetupError(f"{command[0]} does not start: {error.strerror}.", hint="See codevqa lavis.") from error
-        self.end = weakref.finalize(self, _end, self.process, self._said, os.getpid())
-        """Ends the process, at the latest when this object goes."""
+            raise SetupError(
+                f"{self._command[0]} does not start: {error.strerror}.", hint=f"See {VARIABLE}."
+            ) from error
+        self._end = weakref.finalize(self, _end, self._process, self._said, os.getpid())
+        try:
+            return self._exchange({"do": "load", **self._model}, (), _LOADING)[0]
+        except ModelError as error:
+            self._end()
+            raise SetupError(f"LAVIS cannot load {self._model.get('name')}: {error}") from error
 
-    def exchange(self, head: dict[str, Any], arrays: Sequence[Array], limit: float) -> Frame:
-        """Writes a frame and reads the answer; after a failure the process has ended."""
-        assert self.process.stdin and self.process.stdout
+    def _exchange(self, head: dict[str, Any], arrays: Sequence[Array], limit: float) -> Message:
+        """Writes a message and reads the answer; a process that gives none is ended."""
         late = threading.Event()
         timer = threading.Timer(limit, self._kill, [late])  # which ends reading and writing, on every system
         timer.start()
+        assert self._process.stdin and self._process.stdout
         try:
-            write_frame(self.process.stdin, head, arrays)
-            return read_frame(self.process.stdout)
-        except FrameError as error:
-            raise self._lost(f"wrote something else than an answer: {error}") from error
-        except (OSError, EOFError) as error:
-            why = f"gave no answer within {limit:g} s" if late.is_set() else self._ending()
-            raise self._lost(why) from error
+            messages.write(self._process.stdin, head, arrays)
+            told, found = messages.read(self._process.stdout)
+        except (MessageError, OSError, EOFError) as error:
+            if isinstance(error, MessageError):
+                why = "wrote something else than an answer"
+            else:
+                why = f"gave no answer within {limit:g} s" if late.is_set() else self._ending()
+            self._end()
+            raise ModelError(f"LAVIS's process {why}.") from error
         except BaseException:
-            self.end()  # else an answer that nobody waits for would be the next one's
+            self._end()  # else an answer that nobody waits for would be the next one's
             raise
         finally:
             timer.cancel()
+        if "error" in told:
+            raise ModelError(f"LAVIS failed: {told['error']}.")
+        return told, found
 
     def _kill(self, late: threading.Event) -> None:
         late.set()
-        self.process.kill()
-
-    def _lost(self, why: str) -> _LostError:
-        self.end()
-        return _LostError(why)
+        self._process.kill()
 
     def _ending(self) -> str:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(5)
-        status = self.process.returncode
+            self._process.wait(5)
+        status = self._process.returncode
         if status is None:
             return "closed its end of the pipe"
         self._said.seek(max(0, self._said.seek(0, 2) - 4096))
-        lines = self._said.read().decode(errors="replace").split("\n")
-        last = next((": " + " ".join(line.split())[:300] for line in reversed(lines) if line.strip()), "")
-        return f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}{last}"
+        last = self._said.read().decode(errors="replace").strip().rpartition("\n")[2][:300]
+        return f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}: {last}"
 
 
 def _end(process: subprocess.Popen[bytes], said: Any, parent: int) -> None:

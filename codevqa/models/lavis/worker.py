@@ -1,6 +1,6 @@
-"""LAVIS's BLIP in a process of its own, which :mod:`.frames` serves: run by the Python that has LAVIS.
+"""LAVIS's BLIP in a process of its own, which :mod:`.messages` serves: run by the Python that has LAVIS.
 
-The first frame names the model, each later one is work for it. Requests are computed one at a time, so that none
+The first message names the model, each later one is work for it. Requests are computed one at a time, so that none
 depends on its batch.
 """
 
@@ -24,7 +24,7 @@ from PIL import Image
 from transformers import BertTokenizer
 
 if TYPE_CHECKING:  # this script runs outside the package
-    from .frames import Array, Frame
+    from .messages import Array, Message
 
 FAMILIES = {"matcher": "blip_image_text_matching", "captioner": "blip_caption"}
 _VOCABULARY = "bert-base-uncased"
@@ -55,7 +55,7 @@ def build(part: str, size: str, vocabulary: str | None) -> tuple[Any, str]:
 
 
 def load(asked: dict[str, Any]) -> Matcher | Captioner:
-    """Returns the model that a first frame asks for."""
+    """Returns the model that a first message asks for."""
     part, name, vocabulary = asked["part"], asked["name"], asked["vocabulary"]
     path = Path(name)
     if path.is_absolute():
@@ -109,7 +109,7 @@ class Matcher(_Model):
         self._block = block
         self.describe = {"grid": self.grid, "blocks": model.text_encoder.config.num_hidden_layers}
 
-    def match(self, head: dict[str, Any], pictures: list[Array]) -> Frame:
+    def match(self, head: dict[str, Any], pictures: list[Array]) -> Message:
         """For each pair GradCAM of every token, (tokens, grid, grid), and the two ITM logits; the tokens of its text,
         and those of its focus without what opens and ends them."""
         found: list[Array] = []
@@ -128,7 +128,7 @@ class Matcher(_Model):
         return {"tokens": written, "focus": focus}, found
 
     @torch.no_grad()
-    def similarity(self, head: dict[str, Any], pictures: list[Array]) -> Frame:
+    def similarity(self, head: dict[str, Any], pictures: list[Array]) -> Message:
         """The ITC score of each pair."""
         scores = [
             self.model({"image": self.picture(pictures[place]), "text_input": [text]}, match_head="itc").item()
@@ -146,7 +146,7 @@ class Captioner(_Model):
         self.describe = {"grid": self.grid, "prompt": model.prompt}
 
     @torch.no_grad()
-    def caption(self, head: dict[str, Any], pictures: list[Array]) -> Frame:
+    def caption(self, head: dict[str, Any], pictures: list[Array]) -> Message:
         """The text of each caption without the prompt, and its tokens after it."""
         tokenizer, texts, tokens = self.model.tokenizer, [], []
         for key, place, patches, seed, (least, most) in head["captions"]:
@@ -169,7 +169,7 @@ class Captioner(_Model):
         return {"texts": texts}, tokens
 
     @torch.no_grad()
-    def prompt_logits(self, head: dict[str, Any], pictures: list[Array]) -> Frame:
+    def prompt_logits(self, head: dict[str, Any], pictures: list[Array]) -> Message:
         """The decoder's logits after each token of the prompt."""
         key, place, patches, *_ = head["captions"][0]
         shown = self._shown(key, pictures[place], patches)
@@ -204,7 +204,7 @@ class _Answer:
     def __init__(self) -> None:
         self._model: Any = None
 
-    def __call__(self, head: dict[str, Any], arrays: list[Array]) -> Frame:
+    def __call__(self, head: dict[str, Any], arrays: list[Array]) -> Message:
         if head["do"] == "load":
             self._model = load(head)
             return self._model.describe, []
