@@ -1,10 +1,10 @@
-"""Evaluates on many GPUs or machines: engines in Ray actors answer, this process alone writes the store.
+"""Engines on many GPUs or machines: Ray actors answer, this process alone writes the store.
 
-    with evaluate(engine_for(dataset, preset="base"), dataset, "runs/gqa", actors=4) as store: ...
+    engines = partial(ActorPool, engine_for(dataset, preset="base"), actors=4)
+    with evaluate(engines, dataset, "runs/gqa") as store: ...
 
-Each actor holds one engine and, where there are GPUs, one GPU or a share of it. An actor that dies is replaced, and
-what it was asked goes to another. The rows are those of :func:`codevqa.eval.run.runner.evaluate`, and a run begun here
-may go on there, and the other way round.
+Each actor holds one engine and, where there are GPUs, one GPU or a share of it. Ray replaces an actor that dies, and
+asks it again what was under way. The rows are those of one engine here, and a run begun here may go on there.
 
 Ray is an optional extra, imported when it is needed. Without an address it runs on this machine alone and listens on
 the loopback interface only.
@@ -17,35 +17,26 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from ..core.errors import CodeVQAError, InputError, ModelError, SetupError
-from ..core.loop_thread import LoopThread
-from .run.local import LocalAnswerer, SharedPictures, failed
-from .run.provenance import engine_info, run_info
-from .run.request import EvalOptions, EvalRequest, KeptEvidence
+from ..core.errors import CodeVQAError, InputError, SetupError
+from .run.local import LocalAnswerer
 from .run.run_info import RunInfo
-from .run.runner import stream
-from .run.store import Store
-from .task import DataSet, Example, Job, Row
+from .task import Example, Job, Row
 
 if TYPE_CHECKING:
     from ..engine.codevqa import CodeVQA
 
-__all__ = ["ActorPool", "evaluate"]
+__all__ = ["ActorPool", "connect"]
 
-RETRIES = 2
-"""How often an example is asked again by itself after an actor died that was asked it."""
-DEATHS = 6
-"""Actors that may die with no answer between them."""
+RESTARTS = 6
+"""How often Ray replaces an actor that died, and asks again what was under way in it."""
 PLACING = 300.0
-"""Seconds Ray may take to find room for an actor."""
-CLOSING = 5.0
-"""Seconds actors may take to end by themselves."""
+"""Seconds Ray may take to find room for the actors."""
 TRIES = 3
 """How often a Ray of our own is started: on a busy machine its node takes longer than it waits for it."""
 LEAST_CPUS = 8
@@ -57,92 +48,47 @@ SHARING = 4
 SAME_PACKAGES = "Install the same packages on every machine."
 
 
-def evaluate(
-    factory: Callable[[], CodeVQA],
-    dataset: DataSet,
-    out: Path | str,
-    *,
-    actors: int | None = None,
-    address: str | None = None,
-    **options: Unpack[EvalOptions],
-) -> Store:
-    """Evaluates with engines in Ray actors; else, and in what it raises, as :func:`codevqa.eval.run.runner.evaluate`.
-
-    Args:
-        factory: makes an engine; it is called in each actor, on its machine, and must be something Ray can send.
-        dataset: the data set; its pictures lie under the same path on every machine.
-        out: folder of the run, which this process alone writes.
-        actors: how many; None takes one for each GPU, or for each four CPUs where there is none.
-        address: ``HOST:PORT`` of a running cluster, or ``auto`` for the one of this machine; None starts Ray here,
-            and ends it again.
-        options: see :class:`~codevqa.eval.run.request.EvalOptions`.
-    """
-    request = EvalRequest(**options)
-    selection = request.check(dataset, out)
-    with ActorPool(factory, actors=actors, address=address) as pool:
-        info = run_info(pool.info, dataset, request, selection)
-        info = replace(info, machine=f"{info.machine}; Ray, {len(pool)} actor{'s' * (len(pool) > 1)}")
-        pool.seeds, pool.evidence = info.seeds, request.evidence
-        workers, retry = len(pool) * int(info.settings["workers"]), request.retry_errors
-        return stream(out, dataset, pool, info, workers=workers, progress=request.progress, retry=retry)
-
-
 class Worker:
     """One engine, as Ray runs it. What we know as an error is returned, for Ray would wrap it."""
 
-    engine: CodeVQA | None = None
-
-    async def place(self) -> None:
-        """Returns as soon as there is room for it."""
-
-    async def start(self, factory: Callable[[], CodeVQA], folder: str) -> RunInfo | CodeVQAError:
-        """Makes the engine in a folder, and returns what identifies a run."""
+    def __init__(self, factory: Callable[[], CodeVQA], folder: str) -> None:
         with suppress(OSError):  # another machine may not have it; then pictures with relative paths are missed
             os.chdir(folder)
         # Threads that launch GPU work wait for those that compute for up to this long, five milliseconds else.
         sys.setswitchinterval(0.0005)
-        self.pictures = SharedPictures()
+        self._factory, self._lock = factory, asyncio.Lock()
+        self._answerer: LocalAnswerer | None = None
+
+    async def info(self) -> RunInfo | CodeVQAError:
+        """Returns what identifies a run with this engine."""
         try:
-            self.engine = await asyncio.to_thread(factory)
-            return engine_info(self.engine)
+            return (await self._made()).info
         except CodeVQAError as error:
             return error
 
-    async def ask(
-        self, example: Example, jobs: Sequence[Job], seeds: Sequence[int], evidence: KeptEvidence
-    ) -> list[Row] | CodeVQAError:
+    async def ask(self, example: Example, jobs: Sequence[Job]) -> list[Row] | CodeVQAError:
         """Answers an example as :class:`~codevqa.eval.run.local.LocalAnswerer` does."""
-        assert self.engine is not None
         try:
-            return await LocalAnswerer(self.engine, seeds, evidence, self.pictures)(example, jobs)
+            return await (await self._made())(example, jobs)
         except CodeVQAError as error:
             return error
 
-    async def close(self) -> None:
-        """Ends the engine."""
-        if self.engine is not None:
-            await asyncio.to_thread(self.engine.close)
-
-
-class _DiedError(Exception):
-    """The actor that was asked is gone."""
-
-
-class _Slot:
-    """Place of one actor, which may change."""
-
-    actor: Any = None
-    load = 0
-    starting: asyncio.Task[RunInfo]
-
-    @property
-    def ready(self) -> bool:
-        """Whether its actor can be asked; an engine that cannot be made raises."""
-        return self.starting.done() and bool(self.starting.result())
+    async def _made(self) -> LocalAnswerer:
+        """Returns the engine; one that Ray has just put in the place of another makes it first."""
+        async with self._lock:
+            if self._answerer is None:
+                self._answerer = LocalAnswerer(await asyncio.to_thread(self._factory))
+            return self._answerer
 
 
 class ActorPool:
-    """Actors that answer examples: an :class:`~codevqa.eval.run.session.AskExample`. Use it in a ``with`` block.
+    """Actors that answer examples: an :class:`~codevqa.eval.run.local.Answerer`.
+
+    Args:
+        factory: makes an engine; it is called in each actor, on its machine, and must be something Ray can send.
+        actors: how many; None takes one for each GPU, or for each four CPUs where there is none.
+        address: ``HOST:PORT`` of a running cluster, or ``auto`` for the one of this machine; None starts Ray here, and
+            ends it again. The pictures lie under the same path on every machine.
 
     Raises:
         SetupError: Ray is not installed, not reachable, or has no room; or an engine cannot be made.
@@ -154,144 +100,81 @@ class ActorPool:
     ) -> None:
         if actors is not None and actors < 1:
             raise InputError(f"{actors} actors cannot work.", hint="Give at least one.")
-        self.seeds: tuple[int, ...] = ()
-        self.evidence: KeptEvidence = "calls"
-        self._factory, self._suspects = factory, asyncio.Lock()
-        self._deaths, self._why = 0, ""
-        self._slots: list[_Slot] = []
+        self._actors: list[Any] = []
         self._ray, self._owned = connect(address)
-        self._loop = LoopThread("codevqa-ray")
         try:
-            self._options, count = find_room(self._ray, actors)
-            self._slots = [_Slot() for _ in range(count)]
-            self.info, *others = self._loop.run(self._begin())
-            if found := [one for other in others for one in self.info.differences(other)]:
-                raise SetupError(f"Machines of the cluster differ: {'; '.join(found)}.", hint=SAME_PACKAGES)
+            options, count = find_room(self._ray, actors)
+            made = self._ray.remote(Worker).options(**options)
+            self._actors = [made.remote(factory, str(Path.cwd())) for _ in range(count)]
+            self._load = [0] * count
+            self.info, *others = self._started()
         except BaseException:
             self.close()
             raise
+        self.workers = count * int(self.info.settings["workers"])
+        self._each = self.workers // count
+        if found := [one for other in others for one in self.info.differences(other)]:
+            self.close()
+            raise SetupError(f"Machines of the cluster differ: {'; '.join(found)}.", hint=SAME_PACKAGES)
+        self.info = replace(self.info, machine=f"{self.info.machine}; Ray, {count} actor{'s' * (count > 1)}")
 
-    def __len__(self) -> int:
-        return len(self._slots)
-
-    def __enter__(self) -> ActorPool:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def _started(self) -> list[RunInfo]:
+        """Waits until every actor has its engine, and returns what these are."""
+        try:
+            self._ray.get([one.__ray_ready__.remote() for one in self._actors], timeout=PLACING)
+            return [_known(one) for one in self._ray.get([one.info.remote() for one in self._actors])]
+        except self._ray.exceptions.GetTimeoutError:
+            hint = "Is the cluster in use? Give fewer actors."
+            raise SetupError("Ray found no room for an engine.", hint=hint) from None
+        except self._ray.exceptions.RayTaskError:
+            raise  # our own code, or the factory's
+        except self._ray.exceptions.RayError as error:
+            raise SetupError(f"Ray has no engine: {_one_line(error)}.", hint=SAME_PACKAGES) from None
 
     def close(self) -> None:
         """Ends the actors, and Ray where it was started here. Safe to call twice."""
-        if self._loop.closed:
-            return
-        actors = [slot.actor for slot in self._slots if slot.actor is not None]
-        try:
-            self._loop.close()
-            if actors:
-                self._ray.wait([one.close.remote() for one in actors], num_returns=len(actors), timeout=CLOSING)
-        finally:
-            for actor in actors:
-                self._kill(actor)
-            if self._owned:
-                self._ray.shutdown()
+        for actor in self._actors:
+            with suppress(self._ray.exceptions.RayError):
+                self._ray.kill(actor)
+        self._actors = []
+        if self._owned:
+            self._ray.shutdown()
 
     async def __call__(self, example: Example, jobs: Sequence[Job]) -> list[Row]:
-        """Returns one row a job, from whichever actor has the least to do."""
-        return await self._loop.wait(self._answer(example, jobs))
-
-    async def _answer(self, example: Example, jobs: Sequence[Job]) -> list[Row]:
-        asked = replace(example, gold=(), groups={}, record={})  # an engine needs no more
-        message = ""
-        for again in range(RETRIES + 1):
-            # One at a time: should its actor die once more, no other suspect is lost with it.
-            async with self._suspects if again else nullcontext():
-                try:
-                    return await self._ask(asked, jobs)
-                except _DiedError as error:
-                    message = str(error)
-        fatal = ModelError(f"{RETRIES + 1} processes died that were asked this.", hint=message)
-        return [failed(example, job, fatal) for job in jobs]
-
-    async def _ask(self, example: Example, jobs: Sequence[Job]) -> list[Row]:
-        if self._deaths > DEATHS:
-            died = f"{self._deaths} of Ray's processes died one after another, and none answered."
-            raise SetupError(died, hint=self._why)
-        slot = await self._free(example.cluster or example.id)
-        actor = slot.actor
-        slot.load += 1
-        try:
-            rows: list[Row] = await self._result(actor.ask.remote(example, jobs, self.seeds, self.evidence))
-        except _DiedError as error:
-            if slot.actor is actor and slot.starting.done():  # the first to notice
-                self._deaths += 1
-                self._why = str(error)
-                slot.starting = asyncio.ensure_future(self._start(slot))
-            raise
-        finally:
-            slot.load -= 1
-        self._deaths = 0
-        return rows
-
-    async def _free(self, cluster: str) -> _Slot:
-        """Returns the actor that a cluster belongs to, or the one with the least to do; waits where none has started.
-
-        What is asked about the same pictures goes to the same actor, which keeps their features, unless another would
-        run dry.
-        """
-        while True:
-            if ready := [slot for slot in self._slots if slot.ready]:
-                least = min(ready, key=lambda slot: slot.load)
-                home = self._slots[crc32(cluster.encode()) % len(self._slots)]
-                near = home in ready and home.load <= least.load + int(self.info.settings["workers"])
-                return home if near else least
-            await asyncio.wait([slot.starting for slot in self._slots], return_when="FIRST_COMPLETED")
-
-    async def _begin(self) -> list[RunInfo]:
-        for slot in self._slots:
-            slot.starting = asyncio.ensure_future(self._start(slot))
-        return [await slot.starting for slot in self._slots]
-
-    async def _start(self, slot: _Slot) -> RunInfo:
-        if slot.actor is not None:
-            self._kill(slot.actor)  # it may only be out of reach
-        slot.actor = self._ray.remote(Worker).options(**self._options).remote()
-        try:
-            await asyncio.wait_for(self._result(slot.actor.place.remote()), PLACING)
-            info: RunInfo = await self._result(slot.actor.start.remote(self._factory, str(Path.cwd())))
-        except TimeoutError:
-            hint = "Is the cluster in use? Give fewer actors."
-            raise SetupError("Ray found no room for an engine.", hint=hint) from None
-        except _DiedError as error:
-            raise SetupError("A process of Ray's died while it made an engine.", hint=str(error)) from None
-        return info
-
-    def _kill(self, actor: Any) -> None:
-        with suppress(self._ray.exceptions.RayError):
-            self._ray.kill(actor)
-
-    async def _result(self, ref: Any) -> Any:
-        """Awaits what an actor returns; raises an error that it returns, or that its code raised, as it is.
+        """Returns one row a job.
 
         Raises:
-            _DiedError: it is gone.
-            SetupError: Ray itself fails.
+            SetupError: processes die again and again, or Ray itself fails.
         """
-        errors = self._ray.exceptions
+        place = self._place(example.cluster or example.id)
+        asked = replace(example, gold=(), groups={}, record={})  # an engine needs no more
+        self._load[place] += 1
         try:
-            found = await asyncio.wrap_future(ref.future())
-        except (errors.RayActorError, errors.ObjectLostError, errors.WorkerCrashedError) as error:
-            raise _DiedError(_one_line(error)) from None
-        except errors.RayTaskError:
+            reference = self._actors[place].ask.remote(asked, jobs)
+            return _known(await asyncio.wrap_future(reference.future()))
+        except self._ray.exceptions.RayTaskError:
             raise
-        except errors.RayError as error:  # for one, what was sent is of a module that is not there
-            raise SetupError(f"Ray cannot pass this on: {_one_line(error)}.", hint=SAME_PACKAGES) from None
-        if isinstance(found, CodeVQAError):
-            raise found
-        return found
+        except self._ray.exceptions.RayError as error:
+            raise SetupError(f"An engine of Ray's is gone: {_one_line(error)}.", hint="See /tmp/ray.") from None
+        finally:
+            self._load[place] -= 1
+
+    def _place(self, cluster: str) -> int:
+        """Returns which actor to ask: the one a cluster belongs to, unless another would run dry.
+
+        What is asked about the same pictures goes to the same actor, which keeps their features.
+        """
+        least = min(range(len(self._actors)), key=self._load.__getitem__)
+        home = crc32(cluster.encode()) % len(self._actors)
+        return home if self._load[home] <= self._load[least] + self._each else least
 
 
 def connect(address: str | None) -> tuple[Any, bool]:
-    """Returns Ray, connected, and whether it was started here. One that this process has already is taken as it is."""
+    """Returns Ray, connected, and whether it was started here. One that this process has already is taken as it is.
+
+    Raises:
+        SetupError: Ray is not installed, does not start, or no cluster is at the address.
+    """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it reports to its makers else
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # as Ray will do; it warns else
     if address is None:
@@ -323,6 +206,13 @@ def connect(address: str | None) -> tuple[Any, bool]:
     return ray, True
 
 
+def _known(found: Any) -> Any:
+    """Returns what an actor returned; raises an error that it returned."""
+    if isinstance(found, CodeVQAError):
+        raise found
+    return found
+
+
 def _one_line(error: Exception) -> str:
     """Returns the end of an error's text as one line: where it is a traceback, that says most."""
     return " ".join(str(error).split())[-300:].rstrip(".")
@@ -348,6 +238,8 @@ def find_room(ray: Any, actors: int | None) -> tuple[dict[str, Any], int]:
     options = {
         "num_cpus": 1,
         "num_gpus": 1 / -(-count // gpus) if gpus else 0,
+        "max_restarts": RESTARTS,
+        "max_task_retries": RESTARTS,
         "enable_task_events": False,  # Ray would keep something of each example
         "runtime_env": {"env_vars": variables},
     }

@@ -19,7 +19,7 @@ from .report.reading import metric_of, summary_of
 from .report.table import aligned
 from .report.tables import breakdown, result
 from .run.store import Store
-from .task import DataSet, PictureFile
+from .task import DataSet
 
 SPLITS: Mapping[str, str] = MappingProxyType({"gqa": "testdev_balanced", "covr": "test_paraphrased", "nlvr2": "test1"})
 """The splits that the paper reports, by data set."""
@@ -68,10 +68,9 @@ def plan(dataset: DataSet, configuration: Configuration, out: Path, limit: int |
         questions += 1
         unanswered += not example.gold
         for image in example.images:
-            if isinstance(image, PictureFile):
-                key = (str(image.path), image.member)
-                if key not in files:
-                    files[key] = image.path.is_file()
+            key = (str(image.path), image.member)
+            if key not in files:
+                files[key] = image.path.is_file()
     absent = tuple(member or path for (path, member), here in files.items() if not here)
     parts = tuple((role, spec, missing(spec)) for role, spec in configuration.parts.items())
     place = next(folder for folder in (out.absolute(), *out.absolute().parents) if folder.exists())

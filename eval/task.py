@@ -6,13 +6,12 @@ the two. Nothing here knows a data set, a model or a store.
 
 from __future__ import annotations
 
-import hashlib
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol
 
 from PIL import Image
 from pydantic import TypeAdapter
@@ -21,7 +20,7 @@ from ..core.errors import ImageError, ModelError, ModelNotFoundError, ServerErro
 from ..core.images import ImageSource, load_picture
 from ..core.trace import Cost, Form, Method
 
-__all__ = ["METHODS", "UNASKED", "DataSet", "EvalImage", "Example", "Held", "Job", "Method", "PictureFile", "Row"]
+__all__ = ["METHODS", "UNASKED", "DataSet", "Example", "Job", "Method", "PictureFile", "Row"]
 
 UNASKED = frozenset(
     one.__name__ for one in (ImageError, ModelError, ServerError, SetupError, UnknownNameError, ModelNotFoundError)
@@ -30,25 +29,15 @@ UNASKED = frozenset(
 is wrong with a question, a program, or what a model said, is an answer's."""
 _COST = TypeAdapter(Cost)
 METHODS: tuple[Method, ...] = ("codevqa", "pnpvqa")
-Job: TypeAlias = tuple[Method, int]
-"""A method and the number of a repetition."""
 
 
-class EvalImage(Protocol):
-    """A picture of an example, read only when it is asked about."""
+class Job(NamedTuple):
+    """One way in which an example is asked."""
 
-    @property
-    def name(self) -> str:
-        """What messages and reports call it, such as ``2383860.jpg``."""
-        ...
-
-    def load(self) -> ImageSource:
-        """Returns something the engine can read.
-
-        Raises:
-            ImageError: it is missing or unreadable.
-        """
-        ...
+    method: Method
+    repeat: int
+    """The number of the repetition, counted from 0."""
+    seed: int
 
 
 @lru_cache(maxsize=8)
@@ -102,37 +91,6 @@ class PictureFile:
             return "unreadable"
         return ""
 
-    @property
-    def digest(self) -> str:
-        """What the file holds in sixteen hexadecimal digits; empty where it cannot be read."""
-        try:
-            if self.member:
-                info = _archive(self.path).getinfo(self.member)
-                return f"{info.CRC:08x}{info.file_size & 0xFFFFFFFF:08x}"
-            found = self.path.stat()
-            return _digest(self.path, found.st_mtime_ns, found.st_size)
-        except (OSError, KeyError, zipfile.BadZipFile):
-            return ""
-
-
-@lru_cache(maxsize=4096)
-def _digest(path: Path, changed: int, size: int) -> str:
-    """Digests a file; data sets ask many questions about one picture."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=8)).hexdigest()
-
-
-@dataclass(frozen=True)
-class Held:
-    """A picture that is in memory already, such as a row of a table of the ``datasets`` library."""
-
-    name: str
-    image: Image.Image = field(repr=False, compare=False)
-
-    def load(self) -> ImageSource:
-        """Returns the picture."""
-        return self.image
-
 
 @dataclass(frozen=True)
 class Example:
@@ -141,7 +99,7 @@ class Example:
     id: str
     """The official id, a string always: leading zeros matter."""
     question: str
-    images: tuple[EvalImage, ...]
+    images: tuple[PictureFile, ...]
     form: Form
     """Whether the question is put to one image or to a set."""
     gold: tuple[str, ...] = ()

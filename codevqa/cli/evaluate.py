@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, Exit, Option
 
@@ -16,7 +16,6 @@ from .options import Chosen, Config, LanguageModel, Quiet, Sets, chosen, needs
 from .terminal import Bar, hush, tell_compat, warn
 
 if TYPE_CHECKING:
-    from ..eval.run.request import EvalOptions
     from ..eval.run.store import Store
 
 
@@ -42,7 +41,6 @@ def evaluate(
     seeds: Annotated[int, Option(min=1, help="Ask each question this many times, with seed, seed + 1, ...")] = 1,
     workers: Annotated[int | None, Option(help="Number of questions answered at once.")] = None,
     variant: Annotated[str, Option(help="Variant of the metric.")] = "",
-    evidence: Annotated[Literal["calls", "full"], Option(help="full keeps maps and prompts too.")] = "calls",
     permutations: Annotated[int | None, Option(help="NLVR: how many of a statement's six pictures to ask.")] = None,
     record: Annotated[bool, Option("--record", help="Keep every model call in --out, for --replay.")] = False,
     replay: Annotated[Path | None, Option(help="Answer from a recorded run, without models.")] = None,
@@ -60,7 +58,8 @@ def evaluate(
     from ..eval.datasets import open_dataset, splits
     from ..eval.datasets.sample import sample as draw
     from ..eval.metrics import metric_for
-    from ..eval.run.choices import engine_for, preset_of
+    from ..eval.run.choices import engine_for
+    from ..eval.run.runner import evaluate as ask
     from ..eval.task import METHODS
 
     needs("--sample-seed", sample_seed is not None, "--sample", sample is not None)
@@ -76,13 +75,13 @@ def evaluate(
     variant = variant or next((one.origin.split()[1] for one in choice.layers if one.optional), "")
     metric_for(opened.name, variant)  # a wrong name should not cost a run
     methods = METHODS if method == "both" else (method,)
-    engine = engine_for(opened, choice.preset, choice.layers, record=out if record else None, replay=replay)
+    engine: Callable[[], Any] = engine_for(
+        opened, choice.preset, choice.layers, record=out if record else None, replay=replay
+    )
     if where == "ray":
-        from ..eval.ray import evaluate as on_ray
+        from ..eval.ray import ActorPool
 
-        spread: Callable[..., Store] = partial(on_ray, address=ray_address, actors=ray_actors)
-    else:
-        from ..eval.run.runner import evaluate as spread
+        engine = partial(ActorPool, engine, actors=ray_actors, address=ray_address)
     if quiet:
         hush()
     else:
@@ -91,7 +90,7 @@ def evaluate(
             warn(note)
         warn(f"{opened.name} {opened.split}: {', '.join(methods)} with {replay or choice.preset} into {out}")
     store = _asked(
-        partial(spread, engine, opened, out),
+        partial(ask, engine, opened, out),
         quiet,
         _again("--resume"),
         methods=methods,
@@ -99,9 +98,7 @@ def evaluate(
         offset=offset,
         seeds=seeds,
         resume=resume,
-        preset=preset_of(configuration.preset, replay),
         variant=variant,
-        evidence=evidence,
         retry_errors=retry_errors,
         missing_pictures=missing_pictures,
     )
@@ -111,7 +108,7 @@ def evaluate(
         raise Exit(1)
 
 
-def _asked(run: Callable[..., Store], quiet: bool, again: str, **options: Unpack[EvalOptions]) -> Store:
+def _asked(run: Callable[..., Store], quiet: bool, again: str, **options: Any) -> Store:
     """Asks, and shows how far it is; an interrupt says how to go on."""
     try:
         with Bar(quiet) as bar:
@@ -183,6 +180,6 @@ def reproduce(
     require_answers(found)
     engine = engine_for(opened, choice.preset, choice.layers)
     run = partial(evaluate, engine, opened, folder)
-    with _asked(run, quiet, _again(), limit=limit, resume=True, preset="paper", variant="release") as store:
+    with _asked(run, quiet, _again(), limit=limit, resume=True, variant="release") as store:
         print("\n".join(["", *table_lines(store)]))
     print(write([folder]).page)

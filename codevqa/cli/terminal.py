@@ -231,8 +231,6 @@ def line(status: Status) -> str:
         parts.append(f"{status.skipped:,} done before")
     if status.errors:
         parts.append(f"{status.errors:,} errors")
-    if status.repeated:
-        parts.append(f"{status.repeated:,} ids twice, left out")
     return ", ".join(parts)
 
 

@@ -133,8 +133,7 @@ class Loader(ABC):
         if not first:
             raise InputError(f"{sources[0]} has no questions.", hint=self.questions)
         if pictures:
-            images = (image for example in first for image in example.images)
-            finder.check([image for image in images if isinstance(image, PictureFile)], self.pictures)
+            finder.check([image for example in first for image in example.images], self.pictures)
         return Split(self.name, self.split, self.name, sources, start, self.notes(sources, first[0]), self.part())
 
     def read(self, sources: tuple[Located, ...], picture: Picture) -> Iterator[Example]:

@@ -9,8 +9,7 @@ from typing import Any
 from ..metrics import Metric
 from ..metrics.base import Figure
 from ..metrics.steps import StepJudge, StepSummary
-from ..run.pace import Pace
-from ..run.run_info import RunInfo
+from ..run.run_info import Pace, RunInfo
 from ..run.store import Store
 from ..statistics import Interval, Paired
 from ..task import Method

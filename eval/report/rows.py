@@ -20,7 +20,7 @@ from ...pages.words import clean, seconds
 from ..metrics import Metric
 from ..metrics.steps import StepJudge
 from ..run.store import Store
-from ..task import METHODS, EvalImage, Example, Method, PictureFile, Row
+from ..task import METHODS, Example, Method, PictureFile, Row
 from .figures import RunFigures
 from .summary import joined
 from .view import METHOD_LABELS
@@ -198,9 +198,9 @@ class _Album:
 
     here: Path | None
     pictures: list[str] = field(default_factory=list)
-    places: dict[EvalImage, int | None] = field(default_factory=dict)
+    places: dict[PictureFile, int | None] = field(default_factory=dict)
 
-    def place(self, image: EvalImage) -> int | None:
+    def place(self, image: PictureFile) -> int | None:
         """Returns where a picture is in ``pictures``; None where it is not."""
         if image not in self.places and len(self.places) < PICTURES:
             try:
@@ -212,9 +212,9 @@ class _Album:
                 self.pictures.append(data_uri(fitted(picture, SIDE), quality=80))
         return self.places.get(image)
 
-    def _found(self, image: EvalImage) -> EvalImage:
+    def _found(self, image: PictureFile) -> PictureFile:
         """The picture where it is now, if its data set was moved since the run was made."""
-        if self.here is None or not isinstance(image, PictureFile) or image.path.is_file():
+        if self.here is None or image.path.is_file():
             return image
         parts = image.path.parts  # the longest end of its path that is there
         ends = (self.here.joinpath(*parts[at:]) for at in range(1, len(parts)))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..run.pace import Pace
-from ..run.run_info import RunInfo
+from ..run.run_info import Pace, RunInfo
 from ..statistics import Interval
 from ..task import Method
 from .figures import MethodSummary, Summary
@@ -56,7 +55,7 @@ def _cost_lines(summary: Summary, pace: Pace | None) -> Iterator[str]:
             seconds = f"{cost.seconds:.3f} s (models {cost.model_seconds:.3f}, program {cost.program_seconds:.3f})"
             tokens = f"{cost.prompt_tokens:,.0f} + {cost.completion_tokens:,.0f} tokens"
             yield f"{method} cost a question  {seconds}, {tokens}, calls: {calls_text(cost.calls)}"
-    if pace is not None:
+    if pace is not None and pace.rate is not None:
         yield pace_text(pace)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..run.pace import Pace
+from ..run.run_info import Pace
 from ..statistics import Interval, Paired
 from ..task import Method
 
@@ -83,9 +83,5 @@ def calls_text(calls: Mapping[str, float]) -> str:
 
 
 def pace_text(pace: Pace) -> str:
-    """Writes how fast a run went, and the most memory it took."""
-    parts = [f"{pace.rate:.2f} questions a second"] if pace.rate is not None else []
-    for name, peak in (("memory", pace.peak_bytes), ("GPU memory", pace.peak_gpu_bytes)):
-        if peak is not None:
-            parts.append(f"{peak / 2**30:.2f} GiB of {name} at most")
-    return ", ".join(parts)
+    """Writes how fast a run went; empty where nothing was asked."""
+    return f"{pace.rate:.2f} questions a second" if pace.rate is not None else ""

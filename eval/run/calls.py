@@ -7,21 +7,18 @@ beside them. What was asked is kept as a hash alone.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import sqlite3
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
 from ...core.errors import InputError, SetupError
-from .database import DAMAGE, Layout, check, connect, is_empty, make, transaction
+from .database import DAMAGE, Database, Layout
 
-__all__ = ["FILE", "CallStore", "State", "Stored", "key_of"]
+__all__ = ["FILE", "CallStore", "State", "Stored"]
 
 FILE = "calls.sqlite"
 """Its name in a run's folder."""
@@ -36,7 +33,8 @@ CREATE TABLE calls (
 );
 CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID
 """,
-    "Give the folder of a run.",
+    "Give the folder of a run, or record the run again.",
+    "Is the disk full?",
 )
 _MANY = 500
 """Keys looked up in one statement; SQLite of old takes 999 parameters."""
@@ -63,23 +61,11 @@ class Stored:
     state: State = State.FINAL
 
 
-def key_of(kind: str, model: Mapping[str, Any], request: Sequence[Any]) -> bytes:
-    """Returns the SHA-256 of one call.
-
-    Args:
-        kind: what is asked of the model, e.g. ``caption``.
-        model: what the model is: its name, and the settings that change its results.
-        request: everything the result depends on, with a picture's key in place of its pixels.
-    """
-    text = json.dumps([kind, model, request], sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).digest()
-
-
 class CallStore:
-    """The calls of one run. Safe to use from many threads.
+    """The calls of one run, and what models made them. Safe to use from many threads.
 
     Args:
-        path: the file; made where it is absent, unless it is only read.
+        folder: the run; made where it is absent, unless it is only read.
         read_only: whether calls are only looked up.
 
     Raises:
@@ -87,93 +73,70 @@ class CallStore:
         SetupError: it cannot be opened or made.
     """
 
-    def __init__(self, path: Path, *, read_only: bool = False) -> None:
-        self.path = path
-        self._lock = threading.Lock()
-        if read_only and not path.is_file():
-            raise InputError(f"{path.parent} holds no recorded calls.", hint=f"Record the run first: {FILE} is absent.")
+    def __init__(self, folder: Path, *, read_only: bool = False) -> None:
+        self.path = folder / FILE
+        if read_only and not self.path.is_file():
+            raise InputError(f"{folder} holds no recorded calls.", hint=f"Record the run first: {FILE} is absent.")
         try:
             if not read_only:
-                path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = connect(path, write=not read_only)
-            try:
-                if not read_only:
-                    with transaction(self._db):
-                        if is_empty(self._db):
-                            make(self._db, LAYOUT)
-                check(self._db, LAYOUT, path)
-                if not read_only:
-                    self._db.execute("PRAGMA journal_mode = WAL")
-            except BaseException:
-                self._db.close()
-                raise
-        except (sqlite3.OperationalError, OSError) as error:
-            raise SetupError(f"Cannot open {path}: {error}.", hint="Check the folder and its rights.") from None
-        except (sqlite3.DatabaseError, *DAMAGE) as error:
-            raise InputError(f"{path} is no {LAYOUT.what}: {error}.", hint=LAYOUT.hint) from None
+                folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SetupError(f"Cannot open {self.path}: {error}.", hint="Check the folder and its rights.") from None
+        self._lock = threading.Lock()
+        self._db = Database(self.path, LAYOUT, write=not read_only)
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, Stored]:
         """Returns the calls there are of these, by key.
 
         Raises:
-            InputError: the file is damaged; so does :meth:`about`.
+            InputError: the file is damaged.
         """
         found: dict[bytes, Stored] = {}
-        with self._reading():
-            for start in range(0, len(keys), _MANY):
-                some = keys[start : start + _MANY]
-                marks = ",".join("?" * len(some))
-                rows = self._db.execute(f"SELECT key, text, data, state FROM calls WHERE key IN ({marks})", some)
+        for start in range(0, len(keys), _MANY):
+            some = keys[start : start + _MANY]
+            query = f"SELECT key, text, data, state FROM calls WHERE key IN ({','.join('?' * len(some))})"
+            with self._lock:
+                rows = list(self._db.read(query, *some))
+            try:
                 found.update((key, Stored(str(text), data, State(state))) for key, text, data, state in rows)
+            except DAMAGE as error:
+                raise self._db.damaged(error) from None
         return found
 
     def put(self, kind: str, calls: Mapping[bytes, Stored]) -> None:
         """Stores calls and commits them.
 
         Raises:
-            SetupError: the file cannot be written, e.g. because the disk is full; so does :meth:`set_about`.
+            SetupError: the file cannot be written, e.g. because the disk is full.
         """
         rows = [(key, kind, one.state, one.text, one.data) for key, one in calls.items()]
-        with self._writing():
-            self._db.executemany(
-                "INSERT OR REPLACE INTO calls (key, kind, state, text, data) VALUES (?, ?, ?, ?, ?)",
-                rows,
-            )
+        columns = "(key, kind, state, text, data) VALUES (?, ?, ?, ?, ?)"
+        with self._lock, self._db.writing() as db:
+            db.executemany(f"INSERT OR REPLACE INTO calls {columns}", rows)
 
-    def set_about(self, name: str, value: Any) -> None:
-        """Keeps something about the run, as JSON."""
-        with self._writing():
-            self._db.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", (name, json.dumps(value)))
+    @property
+    def models(self) -> dict[str, dict[str, Any]] | None:
+        """What the models are by role, as plain JSON-ready data; None where that is not set yet.
 
-    def about(self, name: str) -> Any:
-        """Returns what is kept under a name; None where nothing is."""
-        with self._reading():
-            row = self._db.execute("SELECT value FROM about WHERE name = ?", (name,)).fetchone()
-            return None if row is None else json.loads(row[0])
+        Raises:
+            InputError: the file is damaged.
+        """
+        (text,) = next(self._db.read("SELECT value FROM about WHERE name = 'models'"), (None,))
+        try:
+            return None if text is None else {role: {**about} for role, about in json.loads(text).items()}
+        except DAMAGE as error:
+            raise self._db.damaged(error) from None
+
+    @models.setter
+    def models(self, about: Mapping[str, Mapping[str, Any]]) -> None:
+        with self._lock, self._db.writing() as db:
+            db.execute("INSERT OR REPLACE INTO about VALUES ('models', ?)", (json.dumps(about),))
 
     def close(self) -> None:
-        """Closes the file; the write-ahead log is merged into it. Safe to call twice."""
+        """Closes the file. Safe to call twice."""
         with self._lock:
             self._db.close()
 
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        try:
-            with self._lock:
-                yield
-        except (sqlite3.Error, *DAMAGE) as error:
-            raise damaged(self.path, error) from None
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            with self._lock, transaction(self._db):
-                yield
-        except sqlite3.Error as error:
-            raise SetupError(f"Cannot write {self.path}: {error}.", hint="Is the disk full?") from None
-
-
-def damaged(path: Path, error: Exception) -> InputError:
-    """Returns the error of a file that holds what no record does."""
-    said = " ".join(str(error)[:200].split())
-    return InputError(f"{path} is damaged: {type(error).__name__}: {said}.", hint="Record the run again.")
+    def damaged(self, error: Exception, where: str = "") -> InputError:
+        """Returns the error of a file that holds what no record does."""
+        return self._db.damaged(error, where)

@@ -7,29 +7,21 @@ from dataclasses import replace
 from pathlib import Path
 
 from ...core.errors import InputError
+from ...core.settings import Settings
 from ...engine.codevqa import CodeVQA
-from ...presets.assembly import check_server
+from ...presets.assembly import check_server, prompt_sets
 from ...presets.configuration import Configuration, Layer, configure, of_part
+from ...presets.fields import flat
 from ...presets.presets import preset as find_preset
-from ...prompts import load
-from ...writing.writer import by_form
 from ..datasets import NAMES
 from ..task import DataSet
-from .record import record_engine, recorded_settings, replay_engine
+from .record import record_engine, replay_engine
 from .store import Store
 
-__all__ = ["engine_for", "preset_of", "prompts_for"]
+__all__ = ["engine_for", "prompts_for"]
 
 EVERYTHING = Layer("evaluation", {"strict_domain": False})
 """Every question is put to the models, whatever they know, so that figures stay comparable."""
-
-
-def preset_of(preset: str, replay: Path | None) -> str:
-    """Returns the preset that a run is recorded under: the asked one, or that of the run that is replayed."""
-    if replay is None or not Store.exists(replay):
-        return preset
-    with Store.open(replay) as store:
-        return store.info.preset
 
 
 def prompts_for(configuration: Configuration, dataset: DataSet) -> tuple[Layer, ...]:
@@ -55,37 +47,40 @@ def engine_for(
         preset: name of the preset, or a file.
         layers: values in place of the preset's.
         record: folder that keeps every model call.
-        replay: folder whose calls answer in place of models; the layers' settings are then in place of those recorded.
+        replay: run whose calls answer in place of models; the layers' settings are then in place of those recorded.
 
     Raises:
         UnknownNameError: no such preset or back end.
         InputError: no such field, a value that it cannot have, or options exclude one another.
     """
+    if replay is not None:
+        # A file, --compat or the environment says more than what is asked for here and now.
+        asked_now = [one for one in layers if not (one.file or one.optional or one.origin == "environment")]
+        if record is not None or any(of_part(field) for one in asked_now for field in one.values):
+            raise InputError("A replay asks no model.", hint="Leave out --record, --language-model and other parts.")
     plain = configure(preset, layers)
     configuration = configure(preset, (EVERYTHING, *prompts_for(plain, dataset), *layers))
 
-    def recorded() -> CodeVQA:
-        assert record is not None
-        check_server(configuration)
-        return record_engine(record, configuration)
-
-    def replayed() -> CodeVQA:
-        assert replay is not None
-        numbers = [
-            replace(one, values={field: value for field, value in one.values.items() if not of_part(field)})
-            for one in layers
-        ]
-        used = configure(preset, numbers, settings=recorded_settings(replay)).settings
-        asked = used.prompts if any("prompts" in one.values for one in numbers) else None
-        return replay_engine(replay, settings=used, prompts=None if asked is None else by_form(load(asked)))
-
     def live() -> CodeVQA:
+        if replay is not None:
+            return _replayed(replay, layers)
         check_server(configuration)
-        return CodeVQA.from_configuration(configuration)
+        return CodeVQA.from_configuration(configuration) if record is None else record_engine(record, configuration)
 
-    # A file, --compat or the environment says more than what is asked for here and now.
-    asked_now = [one for one in layers if not (one.file or one.optional or one.origin == "environment")]
-    models = [field for one in asked_now for field in one.values if of_part(field)]
-    if replay is not None and (record is not None or models):
-        raise InputError("A replay asks no model.", hint="Leave out --record, --language-model and other parts.")
-    return replayed if replay is not None else recorded if record is not None else live
+    return live
+
+
+def _replayed(run: Path, layers: Sequence[Layer]) -> CodeVQA:
+    """Returns the engine of a recorded run without its models, with other settings where layers say so."""
+    with Store.open(run) as store:
+        info = store.info
+    numbers = [
+        replace(one, values={field: value for field, value in one.values.items() if not of_part(field)})
+        for one in layers
+    ]
+    # An older version may have had other settings.
+    recorded = {name: value for name, value in info.flat_settings.items() if name in flat(Settings())}
+    made = configure(info.preset or "mini", [Layer(f"the run {run}", recorded), *numbers])
+    engine = replay_engine(store.folder, made.settings, prompt_sets(find_preset(made.preset), made.settings.prompts))
+    engine.configuration = replace(made, parts={}, options={})
+    return engine

@@ -6,12 +6,15 @@ What is committed survives the death of the process at any moment: write-ahead m
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from ...core.errors import InputError
+from ...core.errors import InputError, SetupError
+
+__all__ = ["DAMAGE", "Database", "Layout"]
 
 DAMAGE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """What comes of reading data that somebody else wrote."""
@@ -30,15 +33,121 @@ class Layout:
     """Statements that make it."""
     hint: str
     """Where such a file comes from."""
+    full: str
+    """What to do when the disk is full."""
 
 
-def connect(file: Path, *, write: bool) -> sqlite3.Connection:
-    """Opens a file for any thread; on a disk that cannot be written, it is read as one that nobody changes."""
+class Database:
+    """One file. Safe to use from any thread; a caller with several threads takes a lock.
+
+    Args:
+        path: the file; made by one that writes where it is absent.
+        layout: what it has to be.
+        write: whether it is written.
+        first: a statement and its values that belong to the making of the file.
+
+    Raises:
+        InputError: it is another kind of file, of a later version, or one that computes what is read from it.
+        SetupError: it cannot be opened or made.
+    """
+
+    def __init__(self, path: Path, layout: Layout, *, write: bool, first: Sequence[str] = ()) -> None:
+        self.path, self.layout = path, layout
+        try:
+            self._db = _connect(path, write=write)
+            try:
+                if write:
+                    self._db.execute("PRAGMA journal_mode = WAL")
+                    with self.writing():
+                        if not _has_tables(self._db):
+                            self._make(first)
+                self._check()
+            except BaseException:
+                self._db.close()
+                raise
+        except (sqlite3.OperationalError, OSError) as error:
+            raise SetupError(f"Cannot open {path}: {error}.", hint="Check the folder and its rights.") from None
+        except sqlite3.DatabaseError as error:
+            raise InputError(f"{path} is no {layout.what}: {error}.", hint=layout.hint) from None
+
+    @staticmethod
+    def begun(path: Path) -> bool:
+        """Whether a file is there that is more than what a program leaves that is killed while it makes one."""
+        if not path.is_file():
+            return False
+        try:
+            with closing(_connect(path, write=False)) as db:
+                return _has_tables(db)
+        except sqlite3.Error:
+            return True
+
+    def close(self) -> None:
+        """Closes the file; the write-ahead log is merged into it. Safe to call twice."""
+        self._db.close()
+
+    def read(self, query: str, *values: object) -> Iterator[tuple[Any, ...]]:
+        """Yields what a query finds.
+
+        Raises:
+            InputError: the file is damaged.
+        """
+        try:
+            # "yield from" would close the cursor, maybe after the file.
+            for found in self._db.execute(query, values):  # noqa: UP028
+                yield found
+        except sqlite3.Error as error:
+            raise self.damaged(error) from None
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """Commits what the block writes, or none of it.
+
+        Raises:
+            SetupError: the file cannot be written, e.g. because the disk is full.
+        """
+        try:
+            with self._db:
+                self._db.execute("BEGIN IMMEDIATE")
+                yield self._db
+        except sqlite3.Error as error:
+            raise SetupError(f"Cannot write {self.path}: {error}.", hint=self.layout.full) from None
+
+    def damaged(self, error: Exception, where: str = "") -> InputError:
+        """Returns the error of a file that holds what none of its kind does."""
+        said = " ".join(str(error)[:200].split())
+        return InputError(f"{self.path} is damaged{where}: {said}.", hint=self.layout.hint)
+
+    def _make(self, first: Sequence[str]) -> None:
+        for statement in self.layout.tables.split(";"):
+            self._db.execute(statement)
+        if first:
+            self._db.execute(first[0], first[1:])
+        self._db.execute(f"PRAGMA application_id = {self.layout.application}")
+        self._db.execute(f"PRAGMA user_version = {self.layout.version}")
+
+    def _check(self) -> None:
+        path, layout = self.path, self.layout
+        found, version = (
+            self._db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
+        )
+        if found != layout.application:
+            raise InputError(f"{path} is no {layout.what}: its file is of another kind.", hint=layout.hint)
+        if version > layout.version:
+            written = f"(file version {version}, this one reads {layout.version})"
+            raise InputError(f"{path} was written by a later version of codevqa {written}.", hint="Update codevqa.")
+        for kind, name, virtual in self._db.execute("SELECT type, name, sql LIKE 'CREATE VIRTUAL%' FROM sqlite_master"):
+            if virtual or kind not in ("table", "index"):
+                what = "virtual table" if virtual else kind
+                raise InputError(f"{path} is no {layout.what}: its file has the {what} {name!r}.", hint="Delete it.")
+
+
+def _connect(file: Path, *, write: bool) -> sqlite3.Connection:
+    """Opens a file; on a disk that cannot be written, it is read as one that nobody changes."""
     for mode in ("rwc",) if write else ("ro", "ro&immutable=1"):
         address = f"{file.resolve().as_uri()}?mode={mode}"
         db = sqlite3.connect(address, uri=True, isolation_level=None, timeout=60, check_same_thread=False)
         try:
-            is_empty(db)
+            _has_tables(db)
             db.execute("PRAGMA synchronous = NORMAL")
             db.execute("PRAGMA cache_size = -16000")  # KiB
             return db
@@ -50,43 +159,5 @@ def connect(file: Path, *, write: bool) -> sqlite3.Connection:
     raise AssertionError  # the last round returns or raises
 
 
-@contextmanager
-def transaction(db: sqlite3.Connection) -> Iterator[None]:
-    """Commits what the block writes, or none of it."""
-    with db:
-        db.execute("BEGIN IMMEDIATE")
-        yield
-
-
-def is_empty(db: sqlite3.Connection) -> bool:
-    """Whether the file has no table yet."""
-    return db.execute("SELECT 1 FROM sqlite_master").fetchone() is None
-
-
-def make(db: sqlite3.Connection, layout: Layout) -> None:
-    """Makes the tables of an empty file, within a transaction."""
-    for statement in layout.tables.split(";"):
-        db.execute(statement)
-    db.execute(f"PRAGMA application_id = {layout.application}")
-    db.execute(f"PRAGMA user_version = {layout.version}")
-
-
-def check(db: sqlite3.Connection, layout: Layout, path: Path | str) -> None:
-    """Refuses a file of another kind or of a later version, and one that computes what is read from it.
-
-    Raises:
-        InputError: it is such a file.
-    """
-    found, version = (int(db.execute(f"PRAGMA {name}").fetchone()[0]) for name in ("application_id", "user_version"))
-    if found != layout.application:
-        raise InputError(f"{path} is no {layout.what}: its file is of another kind.", hint=layout.hint)
-    if version > layout.version:
-        raise InputError(
-            f"{path} was written by a later version of codevqa (file version {version}, this one reads"
-            f" {layout.version}).",
-            hint="Update codevqa.",
-        )
-    for kind, name, virtual in db.execute("SELECT type, name, sql LIKE 'CREATE VIRTUAL%' FROM sqlite_master"):
-        if virtual or kind not in ("table", "index"):
-            what = "virtual table" if virtual else kind
-            raise InputError(f"{path} is no {layout.what}: its file has the {what} {name!r}.", hint="Delete it.")
+def _has_tables(db: sqlite3.Connection) -> bool:
+    return db.execute("SELECT 1 FROM sqlite_master").fetchone() is not None

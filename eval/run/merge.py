@@ -82,7 +82,6 @@ def _whole(infos: Sequence[RunInfo]) -> RunInfo:
         limit=None if last.limit is None else last.offset + last.limit - first.offset,
         questions=None if end == float("inf") else int(end) - first.offset,
         ends=last.ends,
-        cut=(first.cut[0], last.cut[1]),
         started=min(info.started for info in infos),
     )
 

@@ -10,7 +10,6 @@ import platform
 import re
 import sys
 import zipfile
-from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import metadata
 from itertools import islice
@@ -20,31 +19,27 @@ from typing import Any
 from ... import __version__
 from ...core.errors import SetupError
 from ...engine.codevqa import CodeVQA
-from ...models.web_checkpoint import WebCheckpoint
-from ...presets.checkpoints import resolve
+from ...presets.checkpoints import lies
 from ...presets.configuration import public
 from ..task import DataSet
-from .request import EvalRequest
 from .run_info import RunInfo
-from .selection import UNCOUNTED, Selection
 
-__all__ = ["data_hash", "engine_info", "prompt_hash", "run_info", "weight_hashes"]
+__all__ = ["data_hash", "engine_info", "prompt_hash", "weight_hashes", "with_data"]
 
 SAMPLED = 100
 """Examples that are looked at to tell data sets apart."""
 _DRAWN = "mini-data.json"
 _COMPUTING = ("torch", "transformers")
 _ENDINGS = (".safetensors", ".bin", ".pth", ".pt")
-_MARKS = ("config.json", "modules.json")
-"""What every checkpoint of the hub has, and by which its folder in the hub's cache is found."""
 
 
 def engine_info(engine: CodeVQA) -> RunInfo:
-    """Describes an engine and this machine; :func:`run_info` adds what is asked."""
+    """Describes an engine and this machine."""
     return RunInfo(
         dataset="",
         split="",
         methods=(),
+        preset=engine.configuration.preset if engine.configuration is not None else "",
         models=engine.model_names,
         parts=_parts(engine),
         settings=dataclasses.asdict(engine.settings),
@@ -57,27 +52,18 @@ def engine_info(engine: CodeVQA) -> RunInfo:
     )
 
 
-def run_info(engine: RunInfo, dataset: DataSet, request: EvalRequest, selection: Selection = UNCOUNTED) -> RunInfo:
-    """Describes a run that is about to begin: an engine (:func:`engine_info`), what it will be asked, and how.
+def with_data(info: RunInfo, dataset: DataSet) -> RunInfo:
+    """Describes the data set that an engine (:func:`engine_info`) will be asked about.
 
     Raises:
         SetupError: a file of the data set cannot be read.
     """
     places = [Path(one.path).absolute() for one in getattr(dataset, "sources", ())]
     return dataclasses.replace(
-        engine,
+        info,
         dataset=dataset.name,
         split=dataset.split,
-        methods=tuple(request.methods),
-        preset=request.preset,
-        seeds=request.seeds_from(engine.settings["seed"]),
-        offset=request.offset,
-        limit=request.limit,
-        questions=selection.questions,
-        ends=selection.ends,
-        cut=selection.cut,
         part=tuple(getattr(dataset, "part", ())),
-        variant=request.variant,
         data=", ".join(dict.fromkeys(map(str, places))),
         data_hash=data_hash(dataset),
         # ``codevqa mini-data`` leaves that file in the folder that it makes.
@@ -129,22 +115,21 @@ def data_hash(dataset: DataSet) -> str:
     """
     whole = hashlib.sha256()
     for source in getattr(dataset, "sources", ()):
-        whole.update(_file_hash(Path(source.path), getattr(source, "member", "")))
+        whole.update(bytes.fromhex(_sha256(Path(source.path), getattr(source, "member", ""))))
     for example in islice(dataset, SAMPLED):
         whole.update(json.dumps([example.id, example.question, list(example.gold)]).encode())
     return whole.hexdigest()
 
 
-def _file_hash(path: Path, member: str) -> bytes:
+def _sha256(path: Path, member: str = "") -> str:
+    """Returns the SHA-256 of a file, or of one inside a zip archive.
+
+    Raises:
+        SetupError: it cannot be read.
+    """
     try:
-        if not member:
-            with path.open("rb") as file:
-                return hashlib.file_digest(file, "sha256").digest()
-        digest = hashlib.sha256()
-        with zipfile.ZipFile(path) as archive, archive.open(member) as packed:
-            while block := packed.read(1 << 20):
-                digest.update(block)
-        return digest.digest()
+        with zipfile.ZipFile(path).open(member) if member else path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
     except (OSError, KeyError, zipfile.BadZipFile) as error:
         raise SetupError(f"Cannot read {member or path}: {error}.", hint="Check the file.") from None
 
@@ -169,7 +154,7 @@ def weight_hashes(spec: str) -> dict[str, str]:
     Raises:
         SetupError: a file cannot be read.
     """
-    place = _place(spec)
+    place = lies(spec)
     if place is None:
         return {}
     files = [place] if place.is_file() else sorted(path for path in place.rglob("*") if path.suffix in _ENDINGS)
@@ -179,32 +164,5 @@ def weight_hashes(spec: str) -> dict[str, str]:
 
 def _hash(path: Path) -> str:
     blob = path.resolve()
-    if blob.parent.name == "blobs" and re.fullmatch("[0-9a-f]{64}", blob.name):
-        return blob.name
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise SetupError(f"Cannot read the weights {path}: {error.strerror}.", hint="Check the file.") from None
-
-
-def _place(spec: str) -> Path | None:
-    """Returns the file of a part's weights or their folder, which may be in the hub's cache; None for a server's."""
-    back_end, _, name = spec.partition(":")
-    if back_end.startswith("openai"):
-        return None
-    if WebCheckpoint.named(name):
-        return WebCheckpoint.at(name).made
-    place = Path(resolve(name)).expanduser()
-    if place.exists():
-        return place
-    from huggingface_hub import try_to_load_from_cache
-    from huggingface_hub.errors import HFValidationError
-
-    repository, _, revision = name.partition("@")
-    with suppress(HFValidationError):
-        for mark in _MARKS:
-            found = try_to_load_from_cache(repository, mark, revision=revision or None)
-            if isinstance(found, str):
-                return Path(found).parent
-    return None
+    named = blob.parent.name == "blobs" and re.fullmatch("[0-9a-f]{64}", blob.name)
+    return blob.name if named else _sha256(path)

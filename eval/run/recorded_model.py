@@ -6,6 +6,7 @@ that records sees nothing that its replay will not see.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass
@@ -16,7 +17,7 @@ import numpy.typing as npt
 
 from ...batching.model_services import BATCH
 from ...core import errors
-from ...core.errors import CodeVQAError, InputError, ModelError, ReplayMissError, ServerError
+from ...core.errors import CodeVQAError, ModelError, ReplayMissError, ServerError
 from ...models.base import (
     Box,
     CaptionRequest,
@@ -28,7 +29,7 @@ from ...models.base import (
     SimilarityRequest,
 )
 from ...models.turn import Turn, turn_of
-from .calls import CallStore, State, Stored, key_of
+from .calls import CallStore, State, Stored
 from .database import DAMAGE
 
 __all__ = ["RecordedModel"]
@@ -95,7 +96,7 @@ class RecordedModel:
         return np.stack(rows) if rows else np.zeros((0, 0), np.float32)
 
     def _ask(self, kind: _Kind, requests: Sequence[Any], run: Callable[[list[Any]], Sequence[Any]]) -> list[Any]:
-        keys = [key_of(kind.name, self._identity, kind.content(request)) for request in requests]
+        keys = [self._key(kind, request) for request in requests]
         asked = dict(zip(keys, requests, strict=True))
         found = self._store.get(list(asked))
         if self.model is not None:
@@ -107,9 +108,13 @@ class RecordedModel:
                 self._check_replay(kind, asked, found)
             return [kind.decode(found[key]) for key in keys]
         except DAMAGE as error:
-            raise InputError(
-                f"{self._store.path} holds a damaged {kind.name} call: {str(error)[:200]}.", hint="Record again."
-            ) from None
+            raise self._store.damaged(error, f" at a {kind.name} call") from None
+
+    def _key(self, kind: _Kind, request: Any) -> bytes:
+        """Returns the SHA-256 of a call: what is asked of which model, with a picture's key in place of its pixels."""
+        asked = [kind.name, self._identity, kind.content(request)]
+        text = json.dumps(asked, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(text.encode()).digest()
 
     def _compute(
         self, kind: _Kind, missing: Mapping[bytes, Any], run: Callable[[list[Any]], Sequence[Any]]

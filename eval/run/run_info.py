@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from ..task import Method
 
-__all__ = ["RunInfo"]
+__all__ = ["Pace", "RunInfo"]
 
 DECIDING = ("dataset", "split", "preset", "models", "prompts", "prompt_hash", "offset", "data_hash")
 """Fields of :class:`RunInfo` that must be the same in whatever belongs to a run."""
@@ -52,8 +52,6 @@ class RunInfo:
     """Examples in that range; None where that is not known, as in runs from before it was counted."""
     ends: bool | None = None
     """Whether the split ends with them."""
-    cut: tuple[int, int] = (0, 0)
-    """Groups, such as a statement's pictures, that its start and its end cut."""
     part: tuple[str, ...] = ()
     """Why the data set as it was asked is not the official split, such as that it is a sample."""
     variant: str = ""
@@ -68,7 +66,7 @@ class RunInfo:
     data: str = ""
     """Absolute paths of the files the data set was read from, with commas between."""
     data_hash: str = ""
-    """What the annotations looked like; see :func:`codevqa.eval.run.provenance.data_hash`."""
+    """What the annotations looked like; see :func:`.provenance.data_hash`."""
     drawn: bool = False
     """Whether ``codevqa mini-data`` drew the data set, in the other's format."""
 
@@ -93,9 +91,12 @@ class RunInfo:
                 if self.questions is not None
                 else f"only questions from {first:,} on{most}"
             )
-        if cut := sum(self.cut):
-            found.append(f"{cut:,} group{'s' * (cut > 1)} cut")
         return "; ".join(found)
+
+    @property
+    def flat_settings(self) -> dict[str, Any]:
+        """The settings under dotted names, such as ``query.captions``."""
+        return _flat(self.settings)
 
     @property
     def seedless(self) -> RunInfo:
@@ -110,7 +111,7 @@ class RunInfo:
         may differ. What is unknown of either, as of runs from before it was noted, is no difference.
         """
         pairs = [(name, getattr(self, name), getattr(asked, name)) for name in DECIDING]
-        flat, theirs = _flat(self.settings), _flat(asked.settings)
+        flat, theirs = self.flat_settings, asked.flat_settings
         names = [name for name in flat if name in theirs and name not in PACE | NAMED]
         pairs += [(f"settings.{name}", flat.get(name), theirs.get(name)) for name in names]
         known, now = _made(self), _made(asked)
@@ -127,7 +128,7 @@ class RunInfo:
         seeds = max(self.seeds, asked.seeds, key=len)
         narrower = asked.limit is not None and (self.limit is None or asked.limit < self.limit)
         wider = self if narrower else asked
-        reach = {name: getattr(wider, name) for name in ("limit", "questions", "ends", "cut")}
+        reach = {name: getattr(wider, name) for name in ("limit", "questions", "ends")}
         return replace(self, **reach, methods=methods, seeds=seeds, variant=asked.variant)
 
     def to_json(self) -> str:
@@ -142,6 +143,32 @@ class RunInfo:
             ValueError: it is no such thing.
         """
         return TypeAdapter(cls).validate_json(text, strict=True)
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How much sessions of a run asked in what time."""
+
+    questions: int
+    seconds: float
+
+    def to_json(self) -> str:
+        """Returns it as one line of JSON."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Pace:
+        """Reads what :meth:`to_json` wrote.
+
+        Raises:
+            ValueError: it is no such thing.
+        """
+        return TypeAdapter(cls).validate_json(text, strict=True)
+
+    @property
+    def rate(self) -> float | None:
+        """Questions a second; None where nothing was asked."""
+        return self.questions / self.seconds if self.questions and self.seconds else None
 
 
 def _made(info: RunInfo) -> dict[str, Any]:

@@ -7,88 +7,107 @@ answered in :mod:`.local`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
-from typing import Unpack
+from typing import Literal
 
 from ...core.errors import InputError
 from ...engine.codevqa import CodeVQA
-from ..task import DataSet
-from .local import LocalAnswerer
-from .provenance import engine_info, run_info
-from .request import EvalOptions, EvalRequest
+from ..task import METHODS, DataSet, Example, Method
+from .local import Answerer, LocalAnswerer
+from .provenance import with_data
 from .run_info import RunInfo
-from .session import AskExample, Progress, run
+from .session import Progress, Session
 from .store import Store
 
-__all__ = ["evaluate", "open_run", "stream"]
+__all__ = ["evaluate", "look_over", "open_run"]
 
 
 def evaluate(
-    engine: CodeVQA | Callable[[], CodeVQA], dataset: DataSet, out: Path | str, **options: Unpack[EvalOptions]
+    engine: CodeVQA | Callable[[], CodeVQA | Answerer],
+    dataset: DataSet,
+    out: Path | str,
+    *,
+    methods: Sequence[Method] = METHODS,
+    limit: int | None = None,
+    offset: int = 0,
+    seeds: int | Sequence[int] = 1,
+    resume: bool = False,
+    variant: str = "",
+    progress: Progress | None = None,
+    retry_errors: bool = False,
+    missing_pictures: Literal["stop", "skip"] = "stop",
 ) -> Store:
     """Evaluates an engine on a data set.
 
     Args:
-        engine: the engine, or what makes it; one that is made here is closed here.
+        engine: the engine, or what makes it or engines elsewhere; what is made here is closed here.
         dataset: the data set.
         out: folder of the run.
-        options: ``methods``, ``limit``, ``offset``, ``seeds``, ``resume``, ``preset``, ``variant``, ``evidence``,
-            ``progress``, ``retry_errors``, ``missing_pictures``; see :class:`~codevqa.eval.run.request.EvalOptions`.
+        methods: what is asked of each example; ``codevqa`` and the baseline ``pnpvqa``.
+        limit: examples at most; None asks all of them.
+        offset: examples left out at the start.
+        seeds: how often to ask, with the engine's seed and those after it; or the seed of each repetition.
+        resume: go on with the run that is there, or begin it where there is none.
+        variant: variant of the metric, for the record.
+        progress: told how far the run is, after each example.
+        retry_errors: ask again what could not be asked before, as where a picture was missing; with ``resume``.
+        missing_pictures: stop before models are loaded where pictures are missing, or ask the rest; the questions
+            about those are rows with an error all the same.
 
     Returns:
         The store, open; close it. An interrupt (Ctrl-C) ends the run with every finished row kept.
 
     Raises:
-        InputError: the run is there and ``resume`` is not set, or was made with other settings or data.
+        InputError: the options make no sense, there is nothing to ask, pictures are missing, the run is there and
+            ``resume`` is not set, or it was made with other settings or data.
         ServerError: a model server went down.
         ModelError: a model fails for every question.
         SetupError: the disk is full, or the engine cannot serve this data set.
     """
-    request = EvalRequest(**options)
-    selection = request.check(dataset, out)
-    made = engine() if callable(engine) else None
-    vqa = made or engine
-    assert isinstance(vqa, CodeVQA)
+    if not methods or not set(methods) <= set(METHODS) or not seeds:
+        raise InputError("There is nothing to ask: give at least one method and one seed.")
+    if offset < 0 or (limit is not None and limit < 1):
+        raise InputError("An offset is not negative, and a limit at least 1.", hint="Leave it out to ask all.")
+    if retry_errors and not resume:
+        raise InputError("There is nothing to ask again in a new run.", hint="Give --resume with --retry-errors.")
+    there = Store.exists(out)
+    if there and not resume:
+        Store.create(out, RunInfo(dataset.name, dataset.split, tuple(methods)))  # raises
+    repeats = range(seeds if isinstance(seeds, int) else len(seeds))
+    with Store.open(out) if there else nullcontext() as store:
+
+        def asks(example: Example) -> bool:
+            jobs = ((method, repeat) for method in methods for repeat in repeats)
+            return store is None or not all(store.has(example.id, *job, asked=retry_errors) for job in jobs)
+
+        questions, ends = look_over(dataset, offset, limit, asks if missing_pictures == "stop" else lambda _: False)
+    made = engine if isinstance(engine, CodeVQA) else engine()
+    answerer = LocalAnswerer(made) if isinstance(made, CodeVQA) else made
     try:
-        info = run_info(engine_info(vqa), dataset, request, selection)
-        ask = LocalAnswerer(vqa, info.seeds, request.evidence)
-        workers, retry = vqa.settings.workers, request.retry_errors
-        return stream(out, dataset, ask, info, workers=workers, progress=request.progress, retry=retry)
+        first = answerer.info.settings["seed"]
+        info = replace(
+            with_data(answerer.info, dataset),
+            methods=tuple(methods),
+            seeds=tuple(first + repeat for repeat in repeats) if isinstance(seeds, int) else tuple(seeds),
+            offset=offset,
+            limit=limit,
+            questions=questions,
+            ends=ends,
+            variant=variant,
+        )
+        run = open_run(out, info)
+        try:
+            Session(run, dataset, answerer, info, progress, retry_errors).run()
+        except BaseException:
+            run.close()
+            raise
+        return run
     finally:
-        if made is not None:
-            made.close()
-
-
-def stream(
-    out: Path | str,
-    dataset: DataSet,
-    ask: AskExample,
-    info: RunInfo,
-    *,
-    workers: int,
-    progress: Progress | None = None,
-    retry: bool = False,
-) -> Store:
-    """Begins a run or goes on with it, and returns its store, open; see :func:`evaluate`.
-
-    Args:
-        out: folder of the run.
-        dataset: where examples come from.
-        ask: what answers them.
-        info: what is run.
-        workers: questions that are answered at once; twice as many are under way, so that none waits.
-        progress: told how far the run is, after each example.
-        retry: whether to ask again what could not be asked before.
-    """
-    store = open_run(out, info)
-    try:
-        window = max(1, 2 * workers // (len(info.methods) * len(info.seeds)))
-        run(store, dataset, ask, info, window=window, progress=progress, retry=retry)
-    except BaseException:
-        store.close()
-        raise
-    return store
+        if made is not engine:
+            answerer.close()
 
 
 def open_run(out: Path | str, info: RunInfo) -> Store:
@@ -98,20 +117,52 @@ def open_run(out: Path | str, info: RunInfo) -> Store:
         InputError: the run that is there differs in something that decides what it finds.
     """
     if not Store.exists(out):
-        store = Store.create(out, info)
-    else:
-        store = Store.open(out, writable=True)
-        try:
-            found = store.info.differences(info)
-            if not found and (picture := store.changed_picture()):
-                found = [f"{picture} has changed since it was asked about"]
-            if found:
-                raise InputError(
-                    f"The run {out} cannot go on like this: {'; '.join(found)}.",
-                    hint="Ask as before, or choose another --out.",
-                )
-        except InputError:
-            store.close()
-            raise
-        store.update(store.info.grown(info))
+        return Store.create(out, info)
+    store = Store.open(out, writable=True)
+    if found := store.info.differences(info):
+        store.close()
+        raise InputError(
+            f"The run {out} cannot go on like this: {'; '.join(found)}.",
+            hint="Ask as before, or choose another --out.",
+        )
+    store.update(store.info.grown(info))
     return store
+
+
+def look_over(dataset: DataSet, offset: int, limit: int | None, checks: Callable[[Example], bool]) -> tuple[int, bool]:
+    """Reads through what will be asked, before a model is loaded.
+
+    Args:
+        dataset: the data set.
+        offset: examples left out at the start.
+        limit: examples at most after those.
+        checks: whether the pictures of an example have to be there.
+
+    Returns:
+        How many examples there are to ask, and whether the data set ends with them.
+
+    Raises:
+        InputError: there is nothing to ask, or pictures are missing or unreadable.
+    """
+    end = None if limit is None else offset + limit
+    checked: dict[tuple[Path, str], str] = {}
+    count = 0
+    for count, example in enumerate(dataset, 1):
+        if end is not None and count > end:
+            break
+        if count > offset and checks(example):
+            for image in example.images:
+                if (image.path, image.member) not in checked:
+                    checked[image.path, image.member] = image.wrong
+    if not count:
+        raise InputError(f"{dataset.name} {dataset.split} has no questions.", hint="Check its files.")
+    if count <= offset:
+        raise InputError(f"--offset {offset:,} is past the end: {dataset.split} has {count:,} questions.")
+    if bad := [key for key, wrong in checked.items() if wrong]:
+        path, member = bad[0]
+        how = " or ".join(dict.fromkeys(filter(None, checked.values())))
+        raise InputError(
+            f"{len(bad):,} of {len(checked):,} pictures are {how}, first: {f'{member} in {path}' if member else path}.",
+            hint="Put them there, or ask the rest with --missing-pictures skip.",
+        )
+    return min(count, end or count) - offset, end is None or count <= end

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from ...core.errors import (
     CodeVQAError,
@@ -25,29 +25,16 @@ from ...core.errors import (
 )
 from ...core.loop_thread import LoopThread
 from ..task import DataSet, Example, Job, Row
-from .pace import Pace, peaks
-from .run_info import RunInfo
+from .local import Answerer
+from .run_info import Pace, RunInfo
 from .store import Store
 
-__all__ = ["AskExample", "Progress", "Status", "run"]
+__all__ = ["Progress", "Session", "Status"]
 
 Progress: TypeAlias = "Callable[[Status], None]"
 _MODEL_FAILED = (ModelError.__name__, EmptyReadingError.__name__)
 PATIENCE = 16
 """Model failures in a row, with no answer between them, that end a run; more where the window is larger."""
-
-
-class AskExample(Protocol):
-    """Answers one example in several ways: :class:`.local.LocalAnswerer`, or something that asks another machine."""
-
-    async def __call__(self, example: Example, jobs: Sequence[Job]) -> list[Row]:
-        """Returns one row a job.
-
-        Raises:
-            ServerError: a model server is down.
-            SetupError: this machine lacks something; no example can be answered.
-        """
-        ...
 
 
 @dataclass
@@ -64,8 +51,6 @@ class Status:
     """Rows of this session."""
     errors: int = 0
     """Rows of this session with an error, fallbacks included."""
-    repeated: int = 0
-    """Examples left out because their id came before."""
     seconds: float = 0.0
     """Since this session began."""
 
@@ -82,60 +67,32 @@ class Status:
         return max(0, self.total - self.examples) / self.rate
 
 
-def run(
-    store: Store,
-    dataset: DataSet,
-    ask: AskExample,
-    info: RunInfo,
-    *,
-    window: int,
-    progress: Progress | None = None,
-    retry: bool = False,
-) -> Status:
-    """Asks every example that a store lacks, from any thread.
+class Session:
+    """Asks every example that a store lacks.
 
     Args:
         store: where rows go; opened for writing.
         dataset: where examples come from.
         ask: what answers them.
-        info: methods, seeds, offset and limit of this session.
-        window: examples under way at a time.
+        info: methods, seeds, offset, limit and number of examples of this session.
         progress: told how far the run is, after each example.
         retry: whether to ask again what could not be asked before.
-
-    Raises:
-        ServerError: a model server went down.
-        ModelError: a model failed for as many questions as the window holds, and answered none.
-        SetupError: the disk is full, or nothing can be answered on this machine.
-        InputError: the data set holds other questions than the run.
     """
-    loop = LoopThread("codevqa-eval")
-    session = _Session(store, dataset, ask, info, window, progress, retry)
-    try:
-        loop.run(session.drive())
-    finally:
-        loop.close()
-        with suppress(SetupError):  # a disk that is full is told of already
-            store.end_session(session.pace())
-    return session.status
-
-
-class _Session:
-    """One session of a run."""
 
     def __init__(
         self,
         store: Store,
         dataset: DataSet,
-        ask: AskExample,
+        ask: Answerer,
         info: RunInfo,
-        window: int,
-        progress: Progress | None,
-        retry: bool,
+        progress: Progress | None = None,
+        retry: bool = False,
     ) -> None:
-        self.store, self.ask, self.window, self.progress, self.retry = store, ask, window, progress, retry
-        self.jobs: list[Job] = [(method, n) for n in range(len(info.seeds)) for method in info.methods]
-        self.status = Status(total=info.questions or _total(dataset, info.offset, info.limit))
+        self.store, self.ask, self.progress, self.retry = store, ask, progress, retry
+        self.jobs = [Job(method, repeat, seed) for repeat, seed in enumerate(info.seeds) for method in info.methods]
+        # Twice as many as are answered at once, so that none waits.
+        self.window = max(1, 2 * ask.workers // len(self.jobs))
+        self.status = Status(total=info.questions)
         self.begun = time.monotonic()
         self.stopped: CodeVQAError | None = None
         self.suspects: list[tuple[int, Example, list[Row]]] = []
@@ -143,10 +100,31 @@ class _Session:
         self.answered = any(store.counts().values())
         self.under_way: dict[str, str] = {}
         """Question by id."""
+        self.repeated = False
+        """Whether an id came twice."""
         end = None if info.limit is None else info.offset + info.limit
         self.source = enumerate(islice(dataset, info.offset, end), info.offset)
 
-    async def drive(self) -> None:
+    def run(self) -> Status:
+        """Asks, from any thread, and returns how far it came.
+
+        Raises:
+            ServerError: a model server went down.
+            ModelError: a model failed for as many questions as the window holds, and answered none.
+            SetupError: the disk is full, or nothing can be answered on this machine.
+            InputError: the data set holds other questions than the run.
+        """
+        loop = LoopThread("codevqa-eval")
+        try:
+            loop.run(self._drive())
+        finally:
+            loop.close()
+            with suppress(SetupError):  # a disk that is full is told of already
+                status = self.status
+                self.store.end_session(Pace(status.examples - status.skipped, time.monotonic() - self.begun))
+        return self.status
+
+    async def _drive(self) -> None:
         """Asks until the data set or something else ends."""
         work = [asyncio.ensure_future(self._worker()) for _ in range(self.window)]
         try:
@@ -158,7 +136,7 @@ class _Session:
         self._settle()
         if self.stopped is not None:
             raise self._explained(self.stopped)
-        if self.status.repeated and self.store.info.questions is not None:
+        if self.repeated and self.store.info.questions is not None:
             self.store.update(replace(self.store.info, questions=self.status.total))
 
     async def _worker(self) -> None:
@@ -189,13 +167,15 @@ class _Session:
                     " data have changed, or use an id twice."
                 )
             if example.id in self.under_way or (known is not None and known[0] != place):
-                self.status.repeated += 1
+                self.repeated = True
                 if self.status.total is not None:
                     self.status.total -= 1
                 continue
             jobs = self.jobs
             if known is not None:
-                jobs = [job for job in self.jobs if not self.store.has(example.id, *job, asked=self.retry)]
+                jobs = [
+                    job for job in self.jobs if not self.store.has(example.id, job.method, job.repeat, asked=self.retry)
+                ]
             if jobs:
                 self.under_way[example.id] = example.question
                 yield place, example, jobs
@@ -239,23 +219,8 @@ class _Session:
         kept = sum(self.store.counts().values())
         return type(error)(str(error), hint=f"Stopped with {kept:,} rows kept; --resume goes on.")
 
-    def pace(self) -> Pace:
-        """Returns what it took so far."""
-        status = self.status
-        memory, gpu = peaks() if getattr(self.ask, "engine", None) is not None else (None, None)
-        return Pace(status.examples - status.skipped, time.monotonic() - self.begun, memory, gpu)
-
     def _told(self, examples: int) -> None:
         self.status.examples += examples
         self.status.seconds = time.monotonic() - self.begun
         if self.progress is not None:
             self.progress(self.status)
-
-
-def _total(dataset: DataSet, offset: int, limit: int | None) -> int | None:
-    """Returns how many examples there are to ask, where the data set knows its length."""
-    length = getattr(dataset, "__len__", None)
-    if length is None:
-        return limit
-    left = max(0, int(length()) - offset)
-    return left if limit is None else min(left, limit)

@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TextIO, TypeVar
 
 from ...core.errors import InputError, SetupError
 from ..task import UNASKED, Example, Method, Row
-from .database import DAMAGE, Layout, check, connect, is_empty, make, transaction
-from .pace import Pace
-from .run_info import RunInfo
-from .store_values import Gone, changed_picture, example_values, row_values, to_example, to_row
+from .database import DAMAGE, Database, Layout
+from .run_info import Pace, RunInfo
+from .store_values import example_values, row_values, to_example, to_row
 
-__all__ = ["FILE", "Gone", "RunInfo", "Store"]
+__all__ = ["FILE", "RunInfo", "Store"]
 
 FILE = "run.sqlite"
 LAYOUT = Layout(
@@ -39,6 +36,7 @@ CREATE TABLE rows (
     seconds REAL NOT NULL, tokens INTEGER NOT NULL, PRIMARY KEY (id, method, repeat))
 """,
     "Make one with codevqa eval.",
+    "What was added before is safe: make room and --resume.",
 )
 INSERT = (
     "INSERT INTO examples VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET images = excluded.images"
@@ -60,7 +58,7 @@ class Store:
     run while one writer goes on with it.
     """
 
-    def __init__(self, folder: Path, db: sqlite3.Connection, info: RunInfo, lock: TextIO | None) -> None:
+    def __init__(self, folder: Path, db: Database, info: RunInfo, lock: TextIO | None) -> None:
         self.folder = folder
         self.path = folder / FILE
         self.info = info
@@ -73,14 +71,7 @@ class Store:
     @staticmethod
     def exists(path: Path | str) -> bool:
         """Whether something is there that :meth:`create` would refuse. A program killed while it began left nothing."""
-        file = _folder(path) / FILE
-        if not file.is_file():
-            return False
-        try:
-            with closing(connect(file, write=False)) as db:
-                return not is_empty(db)
-        except sqlite3.Error:
-            return True
+        return Database.begun(_folder(path) / FILE)
 
     @classmethod
     def create(cls, path: Path | str, info: RunInfo) -> Store:
@@ -93,19 +84,17 @@ class Store:
         folder = _folder(path)
         if cls.exists(folder):
             raise InputError(f"{folder / FILE} is there already.", hint="Go on with --resume, or choose another --out.")
-        with _writing(folder):
+        try:
             folder.mkdir(parents=True, exist_ok=True)
             lock = _locked(folder)
-            try:
-                db = connect(folder / FILE, write=True)
-                db.execute("PRAGMA journal_mode = WAL")
-                with transaction(db):
-                    make(db, LAYOUT)
-                    db.execute("INSERT INTO info VALUES ('run', ?)", (info.to_json(),))
-            except BaseException:
-                lock.close()
-                raise
-        return cls(folder, db, info, lock)
+        except OSError as error:
+            raise SetupError(f"Cannot write the run {folder}: {error.strerror}.", hint="Check its rights.") from None
+        try:
+            first = ("INSERT INTO info VALUES ('run', ?)", info.to_json())
+            return cls(folder, Database(folder / FILE, LAYOUT, write=True, first=first), info, lock)
+        except BaseException:
+            lock.close()
+            raise
 
     @classmethod
     def open(cls, path: Path | str, *, writable: bool = False) -> Store:
@@ -119,25 +108,20 @@ class Store:
             InputError: it is no run, is of a later version of this package, or another program writes to it.
         """
         folder = _folder(path)
-        if not (folder / FILE).is_file():
+        if not cls.exists(folder):
             raise InputError(f"{path} is no run: there is no {FILE} in it.", hint=LAYOUT.hint)
         lock = _locked(folder) if writable else None
         try:
-            db = connect(folder / FILE, write=writable)
+            db = Database(folder / FILE, LAYOUT, write=writable)
             try:
-                check(db, LAYOUT, path)
-                found = db.execute("SELECT value FROM info WHERE key = 'run'").fetchone()
-                return cls(folder, db, RunInfo.from_json(found[0]), lock)
-            except BaseException:
+                (found,) = next(db.read("SELECT value FROM info WHERE key = 'run'"), ("nothing",))
+                return cls(folder, db, RunInfo.from_json(found), lock)
+            except DAMAGE as error:
                 db.close()
-                raise
-        except BaseException as error:
+                raise db.damaged(error, " where it says what was run") from None
+        except BaseException:
             if lock is not None:
                 lock.close()
-            if isinstance(error, sqlite3.Error):
-                raise InputError(f"{path} is no run: {error}.", hint=LAYOUT.hint) from None
-            if isinstance(error, DAMAGE) and not isinstance(error, InputError):
-                raise InputError(f"{path} is damaged: what was run is missing from {FILE}.") from None
             raise
 
     def close(self) -> None:
@@ -149,9 +133,7 @@ class Store:
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # -- writing -----------------------------------------------------------------------------------------------------
@@ -162,8 +144,8 @@ class Store:
         Raises:
             SetupError: the file cannot be written.
         """
-        with _writing(self.folder), transaction(self._db):
-            self._db.execute("INSERT OR REPLACE INTO info VALUES ('run', ?)", (info.to_json(),))
+        with self._db.writing() as db:
+            db.execute("INSERT OR REPLACE INTO info VALUES ('run', ?)", (info.to_json(),))
         self.info = info
 
     def end_session(self, pace: Pace) -> None:
@@ -172,8 +154,8 @@ class Store:
         Raises:
             SetupError: the file cannot be written.
         """
-        with _writing(self.folder), transaction(self._db):
-            self._db.execute(
+        with self._db.writing() as db:
+            db.execute(
                 "INSERT INTO info SELECT 'session ' || (1 + IFNULL(MAX(0 + SUBSTR(key, 9)), 0)), ? FROM info"
                 " WHERE key LIKE 'session %'",
                 (pace.to_json(),),
@@ -195,15 +177,15 @@ class Store:
             SetupError: the disk is full or the file cannot be written; what was added before is safe.
         """
         added = [row_values(row) for row in rows]
-        with _writing(self.folder), transaction(self._db):
+        with self._db.writing() as db:
             try:
-                self._db.execute(INSERT, example_values(example, place))
+                db.execute(INSERT, example_values(example, place))
             except sqlite3.IntegrityError:
                 raise InputError(
                     f"Place {place} of the run holds another question than {example.id}: the data set has changed.",
                     hint="Begin a new run.",
                 ) from None
-            self._db.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", added)
+            db.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", added)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -220,30 +202,30 @@ class Store:
     def counts(self) -> dict[tuple[Method, int], int]:
         """Returns how many rows there are of each method and repetition."""
         query = "SELECT method, repeat, COUNT(*) FROM rows GROUP BY method, repeat ORDER BY method, repeat"
-        return {(method, repeat): count for method, repeat, count in self._all(query)}
+        return {(method, repeat): count for method, repeat, count in self._db.read(query)}
 
     def __len__(self) -> int:
         """Returns the number of examples."""
-        return sum(count for (count,) in self._all("SELECT COUNT(*) FROM examples"))
+        return sum(count for (count,) in self._db.read("SELECT COUNT(*) FROM examples"))
 
     def pace(self) -> Pace | None:
         """Returns what the sessions took, as far as they came to say so; None where none did."""
-        found = self._all("SELECT value FROM info WHERE key LIKE 'session %'")
+        found = self._db.read("SELECT value FROM info WHERE key LIKE 'session %'")
         known = [self._made(lambda values: Pace.from_json(values[0]), one) for one in found]
-        return Pace.of(known) if known else None
+        return Pace(sum(one.questions for one in known), sum(one.seconds for one in known)) if known else None
 
     def examples(self) -> Iterator[Example]:
         """Yields the examples in the order of the data set, reading as it goes."""
         query = f"SELECT {EXAMPLE} FROM examples AS e ORDER BY e.place"
-        return (self._made(to_example, one) for one in self._all(query))
+        return (self._made(to_example, one) for one in self._db.read(query))
 
     def rows(self, method: Method, repeat: int = 0) -> Iterator[Row]:
         """Yields the rows of a method in the order of the data set."""
-        return (self._made(to_row, one) for one in self._all(f"SELECT {ROW} {JOIN}", method, repeat))
+        return (self._made(to_row, one) for one in self._db.read(f"SELECT {ROW} {JOIN}", method, repeat))
 
     def pairs(self, method: Method, repeat: int = 0) -> Iterator[tuple[Example, Row]]:
         """Yields each example with its row, in the order of the data set; examples without a row are left out."""
-        for one in self._all(f"SELECT {EXAMPLE}, {ROW} {JOIN}", method, repeat):
+        for one in self._db.read(f"SELECT {EXAMPLE}, {ROW} {JOIN}", method, repeat):
             yield self._made(to_example, one[:8]), self._made(to_row, one[8:])
 
     def row(self, id: str, method: Method, repeat: int = 0) -> Row | None:
@@ -252,37 +234,8 @@ class Store:
         found = self._one(query, id, method, repeat)
         return None if found is None else self._made(to_row, found)
 
-    def changed_picture(self, most: int = 100) -> str:
-        """Returns a picture that is not what it was when it was asked about; empty if none is found.
-
-        Pictures that could not be asked about may be mended.
-
-        Args:
-            most: examples whose pictures are looked at, spread over the run.
-        """
-        step = max(1, len(self) // most)
-        query = (
-            "SELECT images FROM (SELECT id, images, ROW_NUMBER() OVER (ORDER BY place) AS n FROM examples) AS e"
-            f" WHERE n % ? = 0 AND EXISTS (SELECT 1 FROM rows AS r WHERE r.id = e.id AND {_ASKED})"
-        )
-        found = (self._made(lambda values: changed_picture(values[0]), one) for one in self._all(query, step))
-        return next(filter(None, found), "")
-
-    def _all(self, query: str, *values: object) -> Iterator[tuple[Any, ...]]:
-        """Yields what a query finds.
-
-        Raises:
-            InputError: the file is damaged.
-        """
-        try:
-            # "yield from" would close the cursor, maybe after the file.
-            for found in self._db.execute(query, values):  # noqa: UP028
-                yield found
-        except sqlite3.Error as error:
-            raise self._damaged(error) from None
-
     def _one(self, query: str, *values: object) -> tuple[Any, ...] | None:
-        return next(self._all(query, *values), None)
+        return next(self._db.read(query, *values), None)
 
     def _made(self, make: Callable[[tuple[Any, ...]], _T], values: tuple[Any, ...]) -> _T:
         """Returns a row of a table as what it stands for.
@@ -293,13 +246,7 @@ class Store:
         try:
             return make(values)
         except DAMAGE as error:
-            raise self._damaged(error, f" at question {values[0]!r:.40}") from None
-
-    def _damaged(self, error: Exception, where: str = "") -> InputError:
-        return InputError(
-            f"The run {self.folder} is damaged{where}: {str(error)[:200]}.",
-            hint="Begin a new run, or go on from a copy of this one.",
-        )
+            raise self._db.damaged(error, f" at question {values[0]!r:.40}") from None
 
 
 def _folder(path: Path | str) -> Path:
@@ -325,19 +272,3 @@ def _locked(folder: Path) -> TextIO:
         file.close()
         raise InputError(f"Another program writes to {folder}.", hint="Wait for it, or choose another --out.") from None
     return file
-
-
-@contextmanager
-def _writing(folder: Path) -> Iterator[None]:
-    """Says in one line why a run cannot be written.
-
-    Raises:
-        SetupError: it cannot.
-    """
-    try:
-        yield
-    except (sqlite3.OperationalError, OSError) as error:
-        raise SetupError(
-            f"Cannot write the run {folder}: {getattr(error, 'strerror', None) or error}.",
-            hint="What was added before is safe: make room and --resume.",
-        ) from None
