@@ -151,13 +151,14 @@ class ActorPool:
         self._load[place] += 1
         try:
             reference = self._actors[place].ask.remote(asked, jobs)
-            return _known(await asyncio.wrap_future(reference.future()))
+            rows: list[Row] = _known(await asyncio.wrap_future(reference.future()))
         except self._ray.exceptions.RayTaskError:
             raise
         except self._ray.exceptions.RayError as error:
             raise SetupError(f"An engine of Ray's is gone: {_one_line(error)}.", hint="See /tmp/ray.") from None
         finally:
             self._load[place] -= 1
+        return rows
 
     def _place(self, cluster: str) -> int:
         """Returns which actor to ask: the one a cluster belongs to, unless another would run dry.

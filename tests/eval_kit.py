@@ -12,11 +12,11 @@ from PIL import Image
 
 from codevqa import CodeVQA, Models, QuerySettings, Settings, Writer, WriterSettings
 from codevqa.eval import Store
-from codevqa.eval.run.provenance import engine_info, run_info
-from codevqa.eval.run.request import EvalRequest
+from codevqa.eval.run.provenance import engine_info, with_data
+from codevqa.eval.run.run_info import RunInfo
 from codevqa.eval.run.runner import open_run
-from codevqa.eval.run.session import Status, run
-from codevqa.eval.task import Example, Job, PictureFile, Row
+from codevqa.eval.run.session import Session, Status
+from codevqa.eval.task import Example, Job, Method, PictureFile, Row
 from codevqa.models.base import GenerationRequest
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 from codevqa.prompts import load as load_prompts
@@ -108,8 +108,11 @@ def fake_engine(
 class Instant:
     """Answers at once, and counts how many examples are under way."""
 
-    def __init__(self) -> None:
+    def __init__(self, info: RunInfo, workers: int) -> None:
+        self.info, self.workers = info, workers
         self.now = self.most = self.total = 0
+
+    def close(self) -> None: ...
 
     async def __call__(self, example: Example, jobs: Sequence[Job]) -> list[Row]:
         self.now += 1
@@ -117,14 +120,19 @@ class Instant:
         await asyncio.sleep(0)
         self.now -= 1
         self.total += 1
-        return [Row(example.id, method, repeat, "yes", trace={"calls": []}) for method, repeat in jobs]
+        return [Row(example.id, job.method, job.repeat, "yes", trace={"calls": []}) for job in jobs]
+
+
+def asked_of(data: Numbered, *methods: Method) -> RunInfo:
+    """Describes a run of a fake engine that asks all of a data set."""
+    with fake_engine() as vqa:
+        return dataclasses.replace(with_data(engine_info(vqa), data), methods=methods)
 
 
 def peaks(folder: Path, count: int) -> tuple[int, int]:
     """Returns resident memory in KiB after a tenth of a run and at its end."""
     data = Numbered(folder, count)
-    with fake_engine() as vqa:
-        info = run_info(engine_info(vqa), data, EvalRequest())
+    info = asked_of(data, "codevqa", "pnpvqa")
     early = 0
 
     def resident() -> int:
@@ -136,7 +144,7 @@ def peaks(folder: Path, count: int) -> tuple[int, int]:
             early = resident()
 
     with open_run(folder / "run", info) as store:
-        run(store, data, Instant(), info, window=32, progress=progress)
+        Session(store, data, Instant(info, 32), info, progress).run()
     return early, resident()
 
 

@@ -25,7 +25,6 @@ from codevqa.core.settings import Limits, QuerySettings, Settings, WriterSetting
 from codevqa.eval import evaluate
 from codevqa.eval.run.choices import engine_for
 from codevqa.eval.run.provenance import weight_hashes
-from codevqa.eval.run.record import record_engine
 from codevqa.presets.back_ends import LOADERS, options_of
 from codevqa.presets.checkpoints import resolve
 from codevqa.presets.compat import RELEASE, compat_layer
@@ -387,7 +386,8 @@ def test_a_run_goes_on_whatever_is_told_of_its_parts(tmp_path: Path) -> None:
 
 def test_a_replay_takes_settings_in_place_of_those_recorded(tmp_path: Path) -> None:
     data = Numbered(tmp_path / "pictures", 1)
-    record_engine(tmp_path / "run", configure("mini", [said("seed=3", "limits.calls=7")])).close()
+    recorded = engine_for(data, "mini", [said("seed=3", "limits.calls=7")], record=tmp_path / "run")
+    evaluate(recorded, data, tmp_path / "run", methods=["pnpvqa"]).close()
     with engine_for(data, "mini", [said("limits.calls=5")], replay=tmp_path / "run")() as vqa:
         assert (vqa.settings.seed, vqa.settings.limits.calls, vqa.settings.workers) == (3, 5, 64)
 
@@ -406,5 +406,5 @@ def test_weights_are_told_apart_by_their_content(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs a file that cannot be read by anybody")
 def test_weights_that_cannot_be_read_are_one_line() -> None:
-    with pytest.raises(SetupError, match="Cannot read the weights /proc/self/mem"):
+    with pytest.raises(SetupError, match="Cannot read /proc/self/mem"):
         weight_hashes("blip:/proc/self/mem")

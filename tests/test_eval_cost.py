@@ -110,7 +110,6 @@ def test_every_row_says_what_it_cost_and_reading_is_counted_apart_from_writing(t
     cost = summary.methods["codevqa"].cost
     assert cost is not None and cost.rows == 4 and cost.calls == ours.calls
     assert pace is not None and pace.questions == 4 and pace.rate is not None
-    assert pace.peak_bytes is not None and pace.peak_bytes > 10 << 20 and pace.peak_gpu_bytes is None
 
 
 def test_one_model_that_writes_and_reads_has_its_calls_told_apart() -> None:

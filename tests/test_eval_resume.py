@@ -8,13 +8,12 @@ import signal
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from eval_kit import PROGRAM, Numbered, asked, environment, fake_engine, timeless
-from PIL import Image
+from eval_kit import PROGRAM, Numbered, asked, asked_of, environment, fake_engine, timeless
 
 from codevqa.core.errors import InputError, ServerError, SetupError
 from codevqa.eval import Store, evaluate
@@ -22,11 +21,10 @@ from codevqa.eval.datasets.files import Located
 from codevqa.eval.report.reading import summary_of
 from codevqa.eval.report.table import summary_lines
 from codevqa.eval.run.local import LocalAnswerer
-from codevqa.eval.run.provenance import data_hash, engine_info, prompt_hash, run_info
-from codevqa.eval.run.request import EvalRequest
-from codevqa.eval.run.runner import stream
-from codevqa.eval.run.session import Status
-from codevqa.eval.task import Example, PictureFile, _archive
+from codevqa.eval.run.provenance import data_hash, prompt_hash
+from codevqa.eval.run.runner import open_run
+from codevqa.eval.run.session import Session, Status
+from codevqa.eval.task import Example
 from codevqa.models.base import GenerationRequest
 
 
@@ -53,49 +51,6 @@ def test_a_server_that_goes_down_ends_the_run_and_resume_goes_on(tmp_path: Path)
         after = asked(store)
         assert len(after) == len(set(after)) == 80 and set(before) < set(after)
     assert len(calls) - done == 40 - sum(method == "codevqa" for _, method, _ in before)
-
-
-@dataclasses.dataclass
-class Pictures:
-    """One question about each of some pictures."""
-
-    files: list[PictureFile]
-    name, split, prompts = "gqa", "val", "gqa"
-
-    def __iter__(self) -> Iterator[Example]:
-        """Yields the questions."""
-        for number, file in enumerate(self.files):
-            yield Example(f"{number}", f"Is thing {number} red?", (file,), "image", ("yes",))
-
-
-@pytest.mark.parametrize("packed", [False, True])
-def test_a_run_does_not_go_on_with_other_pictures(packed: bool, tmp_path: Path) -> None:
-    names = [f"{number}.png" for number in range(4)]
-
-    def draw(colors: Sequence[str]) -> None:
-        for name, color in zip(names, colors, strict=True):
-            Image.new("RGB", (8, 8), color).save(tmp_path / name)
-        with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
-            for name in names:
-                archive.write(tmp_path / name, name)
-        _archive.cache_clear()
-
-    def pictures() -> Pictures:
-        files = [PictureFile(tmp_path / "all.zip", name) if packed else PictureFile(tmp_path / name) for name in names]
-        return Pictures(files)
-
-    colors = ["red", "green", "blue", "white"]
-    draw(colors)
-    with fake_engine() as vqa:
-        evaluate(vqa, pictures(), tmp_path / "run", limit=3).close()
-        draw([*colors[:3], "black"])  # the last was not asked about yet
-        evaluate(vqa, pictures(), tmp_path / "run", limit=4, resume=True).close()
-        draw(["red", "yellow", "blue", "black"])
-        with pytest.raises(InputError, match=r"1\.png has changed since it was asked about"):
-            evaluate(vqa, pictures(), tmp_path / "run", resume=True)
-        (tmp_path / "1.png").unlink()  # what lies elsewhere now is not judged
-        if not packed:
-            evaluate(vqa, pictures(), tmp_path / "run", resume=True).close()
 
 
 @pytest.mark.usefixtures("interruptible")
@@ -186,7 +141,6 @@ def test_an_id_that_comes_twice_is_asked_once(tmp_path: Path) -> None:
             assert store.counts() == {("codevqa", 0): 5, ("pnpvqa", 0): 5}
             assert not [line for line in summary_lines(store.info, summary_of(store)) if "not complete" in line]
     assert (seen[-1].total, seen[-1].examples) == (5, 5)
-    assert seen[-1].repeated == 5
 
 
 def test_a_data_set_that_breaks_off_keeps_what_came_before(tmp_path: Path) -> None:
@@ -199,9 +153,12 @@ def test_a_data_set_that_breaks_off_keeps_what_came_before(tmp_path: Path) -> No
     with fake_engine() as vqa:
         with pytest.raises(InputError, match=r"beyond record 150\. Download it again\.$"):  # before it begins
             evaluate(vqa, data, tmp_path / "run", methods=["pnpvqa"])
-        info = run_info(engine_info(vqa), data, EvalRequest(["pnpvqa"]))
-        with pytest.raises(InputError, match=r"beyond record 150.*Stopped with 150 rows"):
-            stream(tmp_path / "run", data, LocalAnswerer(vqa, (0,)), info, workers=4)
+        info = asked_of(data, "pnpvqa")
+        with (
+            open_run(tmp_path / "run", info) as store,
+            pytest.raises(InputError, match=r"beyond record 150.*Stopped with 150 rows"),
+        ):
+            Session(store, data, LocalAnswerer(vqa), info).run()
 
 
 RUN = """
@@ -227,7 +184,7 @@ def test_kill_9_loses_no_finished_row(tmp_path: Path) -> None:
     with Store.open(tmp_path / "run") as store:
         before = asked(store)
         assert len(before) == len(set(before)) and 2 * finished <= len(before) < 200
-        assert store._db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        assert list(store._db.read("PRAGMA integrity_check")) == [("ok",)]
     with fake_engine() as vqa:
         seen: list[int] = []
         options: Any = {"resume": True, "progress": lambda status: seen.append(status.rows)}

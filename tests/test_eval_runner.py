@@ -4,29 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import gc
 import hashlib
 import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from eval_kit import PROGRAM, Broken, Counted, Instant, Numbered, environment, fake_engine
-from PIL import Image
+from eval_kit import PROGRAM, Broken, Counted, Instant, Numbered, asked_of, environment, fake_engine
 
 from codevqa import CodeVQA
-from codevqa.core.errors import EngineClosedError, ImageError, InputError, ModelError
-from codevqa.core.images import ImageSource
+from codevqa.core.errors import EngineClosedError, InputError, ModelError
 from codevqa.eval import Store, evaluate
-from codevqa.eval.run.local import SharedPictures
-from codevqa.eval.run.provenance import engine_info, run_info
-from codevqa.eval.run.request import EvalRequest
 from codevqa.eval.run.runner import open_run
-from codevqa.eval.run.session import Status, run
-from codevqa.eval.task import DataSet, Example, Held, Method, PictureFile
+from codevqa.eval.run.session import Session, Status
+from codevqa.eval.task import DataSet, Method
 from codevqa.models.base import GenerationRequest
 
 
@@ -53,14 +46,6 @@ def test_both_methods_on_the_same_questions(tmp_path: Path) -> None:
     assert theirs.trace["baseline"][0]["captions"]
     assert (seen[-1].examples, seen[-1].rows, seen[-1].total, seen[-1].errors) == (9, 18, 9, 0)
     assert (info.dataset, info.prompts, info.models["writer"]) == ("gqa", "image: gqa, set: covr", "writer")
-
-
-def test_full_evidence_keeps_maps_and_prompts(tmp_path: Path) -> None:
-    with fake_engine() as vqa, evaluate(vqa, Numbered(tmp_path, 1), tmp_path / "run", evidence="full") as store:
-        (row,) = store.rows("codevqa")
-    (evidence,) = row.trace["calls"][1]["evidence"]
-    assert len(evidence["relevance"][0]) == 6 and evidence["prompt"].endswith("A:")
-    assert row.trace["written"]["prompt"].endswith("Is thing 0 red?")
 
 
 def test_a_program_that_fails_is_a_row_with_the_baseline_s_answer(tmp_path: Path) -> None:
@@ -163,45 +148,12 @@ def test_a_model_that_fails_for_one_question_is_that_question_s_row(tmp_path: Pa
         assert [row.error for row in store.rows("pnpvqa")] == [None] * 7 + ["ModelError"]
 
 
-def test_pictures_in_memory_and_a_running_loop(tmp_path: Path) -> None:
-    class InMemory(Numbered):
-        def __iter__(self) -> Iterator[Example]:
-            for example in super().__iter__():
-                yield dataclasses.replace(example, images=(Held("a row", Image.new("RGB", (9, 9))),))
-
+def test_a_run_may_be_made_within_a_running_loop(tmp_path: Path) -> None:
     async def main() -> dict[tuple[Method, int], int]:
-        with fake_engine() as vqa, evaluate(vqa, InMemory(tmp_path, 3), tmp_path / "run") as store:
+        with fake_engine() as vqa, evaluate(vqa, Numbered(tmp_path, 3), tmp_path / "run") as store:
             return dict(store.counts())
 
     assert asyncio.run(main()) == {("codevqa", 0): 3, ("pnpvqa", 0): 3}
-
-
-def test_a_picture_is_decoded_once_while_questions_are_about_it(tmp_path: Path) -> None:
-    decoded = []
-
-    class File(PictureFile):
-        def load(self) -> ImageSource:
-            decoded.append(self.path)
-            return super().load()
-
-    async def main() -> None:
-        pictures, late = SharedPictures(), File(tmp_path / "late.png")
-        file = File(Numbered(tmp_path, 1).picture)
-        held = await asyncio.gather(*(pictures.load(file) for _ in range(4)))
-        assert len({id(one) for one in [*held, await pictures.load(file)]}) == len(decoded) == 1
-        del held
-        await asyncio.sleep(0)  # the loop lets go of what it just handed over
-        gc.collect()
-        await pictures.load(file)
-        assert len(decoded) == 2  # what nobody holds is forgotten
-        with pytest.raises(ImageError):
-            await pictures.load(late)
-        Image.new("RGB", (8, 8)).save(late.path)
-        assert (await pictures.load(late)).pixels.size == (8, 8)  # a failure too
-        red, blue = [await pictures.load(Held("same", Image.new("RGB", (8, 8), color))) for color in ("red", "blue")]
-        assert red.key != blue.key
-
-    asyncio.run(main())
 
 
 def test_an_engine_that_is_made_here_is_closed_here(tmp_path: Path) -> None:
@@ -220,42 +172,17 @@ def test_an_engine_that_is_made_here_is_closed_here(tmp_path: Path) -> None:
 
 
 def test_the_window_bounds_what_is_under_way(tmp_path: Path) -> None:
-    data, ask, ahead = Counted(tmp_path, 300), Instant(), []
-    with fake_engine() as vqa:
-        info = run_info(engine_info(vqa), data, EvalRequest(("codevqa",)))
-    data.drawn = 0
+    data, ahead = Counted(tmp_path, 300), []
+    info = asked_of(data, "codevqa")
+    ask, data.drawn = Instant(info, 5), 0
 
     def progress(status: Status) -> None:
         ahead.append(data.drawn - status.examples)
 
     with open_run(tmp_path / "run", info) as store:
-        status = run(store, data, ask, info, window=5, progress=progress)
-    assert (status.examples, status.rows, ask.total, ask.most) == (300, 300, 300, 5)
-    assert max(ahead) <= 5
-
-
-def test_a_disk_that_fills_ends_the_run_with_one_clear_error(tmp_path: Path) -> None:
-    code = """
-import resource, sys
-from pathlib import Path
-from eval_kit import Numbered, fake_engine
-from codevqa.core.errors import SetupError
-from codevqa.eval import evaluate
-folder = Path(sys.argv[1])
-data = Numbered(folder, 100_000)
-with fake_engine() as vqa:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
-    try:
-        evaluate(vqa, data, folder / "run")
-    except SetupError as error:
-        print(error)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, env=environment()
-    )
-    assert done.stdout.startswith(f"Cannot write the run {tmp_path / 'run'}: ") and done.stdout.count("\n") == 1
-    with Store.open(tmp_path / "run") as store:
-        assert sum(store.counts().values()) >= 20
+        status = Session(store, data, ask, info, progress).run()
+    assert (status.examples, status.rows, ask.total, ask.most) == (300, 300, 300, 10)
+    assert max(ahead) <= 10
 
 
 MEMORY = """

@@ -88,7 +88,6 @@ def test_every_part_of_a_split_is_told_from_the_whole(tmp_path: Path) -> None:
         ({"questions": 9, "ends": True, "limit": 20}, ""),
         ({"questions": 9, "ends": False, "limit": 9}, "only questions 1 to 9"),
         ({"questions": 4, "ends": True, "offset": 5}, "only questions 6 to 9"),
-        ({"questions": 9, "ends": False, "limit": 9, "cut": (0, 2)}, "only questions 1 to 9; 2 groups cut"),
         ({"part": ("a sample",), "questions": 9, "ends": True}, "a sample"),
         ({"limit": 9}, "only questions from 1 on, 9 at most"),  # from before it was counted
     ],
@@ -101,7 +100,7 @@ def test_a_figure_of_a_part_says_so_wherever_it_stands(tmp_path: Path) -> None:
     data = dataclasses.replace(open_dataset("nlvr", statements(tmp_path / "nlvr"), "dev", permutations=2))
     with fake_engine() as vqa:
         evaluate(vqa, data, tmp_path / "run", methods=["pnpvqa"], limit=5).close()
-    said = "not the official split: 2 of 6 pictures a statement; only questions 1 to 5; 1 group cut"
+    said = "not the official split: 2 of 6 pictures a statement; only questions 1 to 5"
     with Store.open(tmp_path / "run") as store:
         assert summary_lines(store.info, summary_of(store))[1] == said
     shown = read(tmp_path / "run").text

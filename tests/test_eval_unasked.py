@@ -17,7 +17,7 @@ from codevqa import CodeVQA
 from codevqa.core.errors import InputError, ModelError
 from codevqa.eval import evaluate, open_dataset
 from codevqa.eval.report.reading import summary_of
-from codevqa.eval.run.selection import look_over
+from codevqa.eval.run.runner import look_over
 from codevqa.eval.task import Example, PictureFile
 from codevqa.models.base import GenerationRequest
 
@@ -35,20 +35,8 @@ class Lost(Numbered):
             yield dataclasses.replace(example, images=(PictureFile(self.folder / f"{number}.png"),))
 
 
-class Statements(Numbered):
-    """Three questions a group."""
-
-    def __iter__(self) -> Iterator[Example]:
-        for number, example in enumerate(super().__iter__()):
-            yield dataclasses.replace(example, record={"group": str(number // 3)})
-
-
 def no_models() -> CodeVQA:
     raise AssertionError("models were loaded")
-
-
-def everything(example: Example) -> bool:
-    return True
 
 
 # -- before models load ----------------------------------------------------------------------------------------------
@@ -90,21 +78,14 @@ def test_an_offset_past_the_end_and_a_limit_of_none_are_refused_before_models_lo
         evaluate(no_models, Numbered(tmp_path, 0), tmp_path / "run")
 
 
-def test_how_much_is_asked_and_which_groups_are_cut(tmp_path: Path) -> None:
-    def looked(offset: int, limit: int | None) -> tuple[int | None, bool | None, tuple[int, int]]:
-        found = look_over(Statements(tmp_path, 9), offset, limit, everything, pictures=True)
-        return found.questions, found.ends, found.cut
-
-    assert looked(0, None) == looked(0, 9) == looked(0, 10) == (9, True, (0, 0))
-    assert looked(0, 6) == (6, False, (0, 0))
-    assert looked(1, 6) == (6, False, (1, 1))
-    assert looked(8, None) == (1, True, (1, 0))
-
-
-def test_a_data_set_without_groups_is_read_no_further_than_it_is_asked(tmp_path: Path) -> None:
-    data = Counted(tmp_path, 50)
-    found = look_over(data, 3, 4, everything, pictures=True)
-    assert (found.questions, found.ends, data.drawn) == (4, False, 8)  # one more tells that there is more
+@pytest.mark.parametrize(
+    ("offset", "limit", "found"),
+    [(0, None, (9, True)), (0, 9, (9, True)), (0, 10, (9, True)), (1, 6, (6, False)), (8, None, (1, True))],
+)
+def test_how_much_is_asked(tmp_path: Path, offset: int, limit: int | None, found: tuple[int, bool]) -> None:
+    data = Counted(tmp_path, 9)
+    assert look_over(data, offset, limit, lambda _: True) == found
+    assert data.drawn <= offset + (limit or 9) + 1  # one more tells that there is more
 
 
 # -- rows ------------------------------------------------------------------------------------------------------------

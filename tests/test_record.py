@@ -25,7 +25,7 @@ from codevqa import Answer, CodeVQA, Models, QuerySettings, Question, Settings, 
 from codevqa.core.errors import InputError, ModelError, ReplayMissError, ServerError, SetupError
 from codevqa.core.images import load_picture
 from codevqa.eval.run.calls import CallStore
-from codevqa.eval.run.record import RecordedCodeVQA, record_engine, record_parts, recorded_settings, replay_engine
+from codevqa.eval.run.record import RecordedCodeVQA, record_engine, record_parts, replay_engine
 from codevqa.eval.run.recorded_model import RecordedModel
 from codevqa.miniworld.questions import sample_question
 from codevqa.miniworld.world import draw, sample_scene
@@ -41,7 +41,9 @@ from codevqa.models.base import (
     SimilarityRequest,
 )
 from codevqa.models.fakes import FakeCaptioner, FakeDetector, FakeMatcher, ScriptedLM
+from codevqa.presets.assembly import prompt_sets
 from codevqa.presets.configuration import configure
+from codevqa.presets.presets import preset
 from codevqa.prompts import load as load_prompts
 
 METHODS = ("codevqa", "pnpvqa")
@@ -51,7 +53,7 @@ ABOUT: dict[str, Any] = {"name": "m", "model": "m", "settings": {}}
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[CallStore]:
-    one = CallStore(tmp_path / "calls.sqlite")
+    one = CallStore(tmp_path)
     yield one
     one.close()
 
@@ -88,15 +90,20 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
             draw(scene).save(path)
         text = sample_question(rng, scenes if len(scenes) > 1 else scenes[0]).question
         questions.append(Question([str(path) for path in paths], text))
-    with record_engine(base / "RUN") as vqa:
+    with record_engine(base / "RUN", configure()) as vqa:
         answers = ask_all(vqa, questions)
     return Recorded(base / "RUN", questions, answers)
 
 
+def again(folder: Path, settings: Settings | None = None) -> RecordedCodeVQA:
+    """The engine of that run without its models."""
+    return replay_engine(folder, settings or configure().settings, prompt_sets(preset("mini"), None))
+
+
 @pytest.mark.parametrize(("workers", "max_batch"), [(1, 1), (5, 3)])
 def test_a_replay_equals_the_run_to_the_bit(run: Recorded, workers: int, max_batch: int) -> None:
-    settings = dataclasses.replace(recorded_settings(run.folder), workers=workers, max_batch=max_batch)
-    with replay_engine(run.folder, settings=settings) as vqa:
+    settings = dataclasses.replace(configure().settings, workers=workers, max_batch=max_batch)
+    with again(run.folder, settings) as vqa:
         replayed = ask_all(vqa, run.questions)
     assert digests(replayed) == digests(run.answers)
     assert replayed["codevqa"][0].models == run.answers["codevqa"][0].models
@@ -108,10 +115,11 @@ def test_a_replay_imports_no_model_library(run: Recorded) -> None:
 import json, sys
 from codevqa import Question
 from answer_kit import digest
-from codevqa.eval.run.record import replay_engine
+from pathlib import Path
+from test_record import again
 if __name__ == "__main__":
     folder, questions = sys.argv[1], [Question(images, text) for images, text in json.loads(sys.argv[2])]
-    with replay_engine(folder) as vqa:
+    with again(Path(folder)) as vqa:
         found = [digest(one) for one in vqa.ask_many(questions)]
     heavy = {"torch", "transformers", "sentence_transformers", "openai"} & set(sys.modules)
     print(json.dumps([found, sorted(heavy)]))
@@ -127,21 +135,21 @@ if __name__ == "__main__":
 
 
 def test_a_replay_with_another_limit_derives_the_answers_again(run: Recorded) -> None:
-    settings = recorded_settings(run.folder)
+    settings = configure().settings
     none = dataclasses.replace(settings, limits=dataclasses.replace(settings.limits, calls=0))
-    with replay_engine(run.folder, settings=none) as vqa:
+    with again(run.folder, none) as vqa:
         answers = vqa.ask_many(run.questions)
     called = [place for place, one in enumerate(run.answers["codevqa"]) if one.trace.calls]
     assert called
     for place in called:
-        again = answers[place]
-        assert again.fallback and again.error is not None and again.error.type == "ProgramLimitError"
-        assert again.text == run.answers["pnpvqa"][place].text
-        assert again.program == run.answers["codevqa"][place].program
+        found = answers[place]
+        assert found.fallback and found.error is not None and found.error.type == "ProgramLimitError"
+        assert found.text == run.answers["pnpvqa"][place].text
+        assert found.program == run.answers["codevqa"][place].program
 
 
 def test_a_call_that_was_not_recorded_is_no_fallback(run: Recorded) -> None:
-    with replay_engine(run.folder) as vqa:
+    with again(run.folder) as vqa:
         with pytest.raises(ReplayMissError, match=r"did not record the embed call of .*retriever for: Is .*--replay"):
             vqa.ask(RED, "Is this question new?")
         (missed,) = vqa.ask_many([Question(RED, run.questions[0].text)])
@@ -164,12 +172,12 @@ SETTINGS = Settings(query=QuerySettings(captions=2, patches=5), writer=WriterSet
 
 
 def recording(folder: Path, writer: Writer, models: Models, **settings: Any) -> RecordedCodeVQA:
-    store = CallStore(folder / "calls.sqlite")
+    store = CallStore(folder)
     return RecordedCodeVQA(*record_parts(store, writer, models, settings), SETTINGS, store)
 
 
 def replaying(folder: Path) -> RecordedCodeVQA:
-    return replay_engine(folder, settings=SETTINGS, prompts=load_prompts("gqa"))
+    return replay_engine(folder, SETTINGS, load_prompts("gqa"))
 
 
 def test_an_engine_of_ones_own_parts_and_its_detector(tmp_path: Path) -> None:
@@ -204,10 +212,10 @@ def test_a_failure_is_replayed_as_it_was_and_spoils_nothing_beside_it(tmp_path: 
         ("ModelError", "ZeroDivisionError: blue"),
     ]
     with replaying(tmp_path) as vqa:
-        again = vqa.ask_many(questions, method="pnpvqa")
+        replayed = vqa.ask_many(questions, method="pnpvqa")
         with pytest.raises(ModelError) as caught:
             vqa.ask(RED, "What is it?", method="pnpvqa")
-    assert list(map(digest, again)) == list(map(digest, first))
+    assert list(map(digest, replayed)) == list(map(digest, first))
     assert caught.value.retryable and caught.value.hint == "Take green."
     with recording(tmp_path, *parts()) as vqa:  # while recording it is asked again, and then stands
         better = vqa.ask_many(questions, method="pnpvqa")
@@ -360,7 +368,7 @@ def test_a_full_disk_is_said_and_loses_no_call(tmp_path: Path) -> None:
     code = """
 import resource, sys
 from test_record import ABOUT, RED, CallStore, CaptionRequest, FakeCaptioner, Path, RecordedModel, SetupError
-captioner = RecordedModel(CallStore(Path(sys.argv[1])), ABOUT, FakeCaptioner(lambda request: "x" * 10_000))
+captioner = RecordedModel(CallStore(Path(sys.argv[1]).parent), ABOUT, FakeCaptioner(lambda request: "x" * 10_000))
 resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
 try:
     for seed in range(1000):
@@ -378,7 +386,7 @@ except SetupError as error:
     )
     kept, _, message = done.stdout.partition(" ")
     assert message.startswith(f"Cannot write {path}: ") and int(kept) > 5, done.stderr
-    store = CallStore(path)
+    store = CallStore(path.parent)
     model = RecordedModel(store, ABOUT, FakeCaptioner("new"))  # there is room again
     requests = [CaptionRequest(RED, None, seed) for seed in range(int(kept) + 1)]
     assert model.caption(requests) == ["x" * 10_000] * int(kept) + ["new"]
@@ -389,7 +397,7 @@ def test_a_kill_loses_no_result_that_was_seen(tmp_path: Path) -> None:
     code = """
 import sys
 from test_record import ABOUT, RED, CallStore, CaptionRequest, FakeCaptioner, Path, RecordedModel
-captioner = RecordedModel(CallStore(Path(sys.argv[1])), ABOUT, FakeCaptioner(lambda r: f"c{r.seed}"))
+captioner = RecordedModel(CallStore(Path(sys.argv[1]).parent), ABOUT, FakeCaptioner(lambda r: f"c{r.seed}"))
 for seed in range(10**9):
     print(seed, *captioner.caption([CaptionRequest(RED, (1,), seed)]), flush=True)
 """
@@ -402,7 +410,7 @@ for seed in range(10**9):
         process.send_signal(signal.SIGKILL)
         seen += process.stdout.readlines()
     pairs = [line.split() for line in seen if line.endswith("\n")]
-    store = CallStore(path, read_only=True)
+    store = CallStore(path.parent, read_only=True)
     requests = [CaptionRequest(RED, (1,), int(seed)) for seed, _ in pairs]
     assert RecordedModel(store, ABOUT).caption(requests) == [caption for _, caption in pairs]
     store.close()
@@ -461,19 +469,11 @@ def test_no_key_or_password_gets_into_the_record(
     assert key.encode() not in stored and b"hunter2" not in stored
 
 
-def test_settings_that_there_are_no_more_do_not_hinder_a_replay(store: CallStore, tmp_path: Path) -> None:
-    old = {**dataclasses.asdict(SETTINGS), "gone": 1}
-    store.set_about("engine", {"preset": "mini", "prompts": None, "settings": old})
-    assert recorded_settings(tmp_path) == SETTINGS
-
-
 def test_files_that_cannot_be_used_are_told_from_one_another(tmp_path: Path) -> None:
     path = tmp_path / "calls.sqlite"
     with pytest.raises(InputError, match=f"{tmp_path} holds no recorded calls"):
-        replay_engine(tmp_path)
-    CallStore(path).close()
-    with pytest.raises(InputError, match="does not say which preset"):
-        recorded_settings(tmp_path)
+        replaying(tmp_path)
+    CallStore(tmp_path).close()
     with pytest.raises(InputError, match="records no models"):
         replaying(tmp_path)
     refused = {
@@ -482,9 +482,10 @@ def test_files_that_cannot_be_used_are_told_from_one_another(tmp_path: Path) -> 
         "trigger": "CREATE TRIGGER sly AFTER INSERT ON calls BEGIN UPDATE calls SET text = 'x'; END",
     }
     for words, change in refused.items():
-        copy = tmp_path / "copy.sqlite"
-        copy.write_bytes(path.read_bytes())
-        with sqlite3.connect(copy) as other:
+        copy = tmp_path / "copy"
+        copy.mkdir(exist_ok=True)
+        (copy / path.name).write_bytes(path.read_bytes())
+        with sqlite3.connect(copy / path.name) as other:
             other.execute(change)
         other.close()
         for read_only in (True, False):
@@ -492,7 +493,7 @@ def test_files_that_cannot_be_used_are_told_from_one_another(tmp_path: Path) -> 
                 CallStore(copy, read_only=read_only)
     path.write_text("Not a database, but long enough to be looked at as one by whoever opens it." * 20)
     with pytest.raises(InputError, match="is no record of calls"):
-        CallStore(path)
+        CallStore(tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(SetupError, match="Cannot open"):
-        CallStore(tmp_path / "file" / "calls.sqlite")
+        CallStore(tmp_path / "file")

@@ -22,8 +22,7 @@ from codevqa.eval.report.paper import DRAWN
 from codevqa.eval.report.reading import summary_of
 from codevqa.eval.report.report import write
 from codevqa.eval.run.run_info import RunInfo
-from codevqa.eval.run.store import Gone
-from codevqa.eval.task import Held, PictureFile, Row
+from codevqa.eval.task import PictureFile, Row
 from codevqa.miniworld.export import write as write_data
 
 EVIL = "</code></pre><script>alert('x')</script><img src=x onerror=alert(1)>"
@@ -36,7 +35,7 @@ def real(tmp_path_factory: pytest.TempPathFactory, mini: CodeVQA) -> Path:
     folder = tmp_path_factory.mktemp("real")
     write_data(folder / "data, drawn", images=4, splits=["val"])
     data = open_dataset("gqa", folder / "data, drawn", "val_balanced")
-    evaluate(mini, data, folder / "run", limit=8, preset="mini").close()
+    evaluate(mini, data, folder / "run", limit=8).close()
     return folder
 
 
@@ -73,7 +72,7 @@ def test_moved_data_is_found_with_data(real: Path, tmp_path: Path) -> None:
 
 def test_pictures_are_small_and_part_of_the_page(tmp_path: Path) -> None:
     (tmp_path / "torn.jpg").write_bytes(b"\xff\xd8\xff\xe0 torn")
-    images = (PictureFile(tmp_path / "torn.jpg"), Gone("a.jpg"), Held("held.png", Image.new("L", (999, 3))))
+    images = (PictureFile(tmp_path / "torn.jpg"), PictureFile(tmp_path / "a.jpg"))
     with Store.create(tmp_path / "run", RunInfo("gqa", "val", ("codevqa",))) as store:
         Image.new("RGB", (999, 30)).save(tmp_path / "real.png")
         real = PictureFile(tmp_path / "real.png")
@@ -95,7 +94,7 @@ def test_nothing_of_data_or_models_is_markup(tmp_path: Path) -> None:
                 number,
                 question=f"{EVIL} {URLS} {number}",
                 gold=(EVIL,),
-                images=(Gone(EVIL), PictureFile(Path(f"/x/{URLS}"))),
+                images=(PictureFile(Path(EVIL)), PictureFile(Path(f"/x/{URLS}"))),
                 groups={EVIL: f"{EVIL}{number}"},
             )
             error = {"error": EVIL, "message": URLS} if number % 2 else {}

@@ -183,7 +183,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("run")
     engine = fake_engine()
     with closing(engine):
-        calls = CallStore(folder / "run" / CALLS)
+        calls = CallStore(folder / "run")
         with RecordedCodeVQA(*record_parts(calls, engine.writer, engine.models), engine.settings, calls) as vqa:
             evaluate(vqa, Numbered(folder, 3), folder / "run", methods=get_args(Method)).close()
     return folder / "run"
@@ -220,7 +220,7 @@ def read_run(folder: Path) -> None:
 
 
 def replay(folder: Path, prompts: Any, settings: Any) -> None:
-    with typed_only(), replay_engine(folder, prompts=prompts, settings=settings) as vqa:
+    with typed_only(), replay_engine(folder, settings, prompts) as vqa:
         for method in get_args(Method):
             for example in Numbered(folder.parent, 1):
                 with typed_only():
