@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ActorPool", "connect"]
 
-RESTARTS = 6
+RESTARTS = 3
 """How often Ray replaces an actor that died, and asks again what was under way in it."""
 PLACING = 300.0
 """Seconds Ray may take to find room for the actors."""

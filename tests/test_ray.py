@@ -295,7 +295,7 @@ def attempt(count, **options):
     except CodeVQAError as error:
         return str(error)
 try:
-    print(json.dumps([attempt(3), attempt(4, actors=4), attempt(13, actors=13)]))
+    print(json.dumps([attempt(4, actors=4), attempt(13, actors=13)]))
 finally:
     nodes.shutdown()
 """
@@ -318,13 +318,12 @@ def gathered(folder: Path, count: int) -> CodeVQA:
     return fake_engine(read=place)
 
 
-def test_nodes_of_a_cluster_with_a_gpu_for_each_actor_or_shared(tmp_path: Path) -> None:
+def test_actors_share_the_gpus_of_a_cluster_s_nodes(tmp_path: Path) -> None:
     command = [sys.executable, "-c", NODES, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=500)
     assert done.stdout, done.stderr
-    (every, machine), (shared, _), more = json.loads(done.stdout)
-    places = [tuple(where.split()[:2]) for where in every]
-    assert len(set(places)) == len(every) == 3 and len({node for node, _ in places}) == 2
-    assert machine.endswith("Ray, 3 actors")
-    assert len(shared) == 4 and {tuple(where.split()[:2]) for where in shared} <= set(places)
+    (shared, machine), more = json.loads(done.stdout)
+    places = {tuple(where.split()[:2]) for where in shared}
+    assert len(shared) == 4 and len(places) <= 3, shared  # two share a GPU
+    assert machine.endswith("Ray, 4 actors")
     assert more == "There are 3 GPUs for 13 actors. 4 may share one: give fewer."
