@@ -8,12 +8,13 @@ import signal
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from eval_kit import PROGRAM, Numbered, asked, asked_of, environment, fake_engine, timeless
+from PIL import Image
 
 from codevqa.core.errors import InputError, ServerError, SetupError
 from codevqa.eval import Store, evaluate
@@ -24,7 +25,7 @@ from codevqa.eval.run.local import LocalAnswerer
 from codevqa.eval.run.provenance import data_hash, prompt_hash
 from codevqa.eval.run.runner import open_run
 from codevqa.eval.run.session import Session, Status
-from codevqa.eval.task import Example
+from codevqa.eval.task import Example, PictureFile, _archive
 from codevqa.models.base import GenerationRequest
 
 
@@ -51,6 +52,49 @@ def test_a_server_that_goes_down_ends_the_run_and_resume_goes_on(tmp_path: Path)
         after = asked(store)
         assert len(after) == len(set(after)) == 80 and set(before) < set(after)
     assert len(calls) - done == 40 - sum(method == "codevqa" for _, method, _ in before)
+
+
+@dataclasses.dataclass
+class Pictures:
+    """One question about each of some pictures."""
+
+    files: list[PictureFile]
+    name, split, prompts = "gqa", "val", "gqa"
+
+    def __iter__(self) -> Iterator[Example]:
+        """Yields the questions."""
+        for number, file in enumerate(self.files):
+            yield Example(f"{number}", f"Is thing {number} red?", (file,), "image", ("yes",))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_run_does_not_go_on_with_other_pictures(packed: bool, tmp_path: Path) -> None:
+    names = [f"{number}.png" for number in range(4)]
+
+    def draw(colors: Sequence[str]) -> None:
+        for name, color in zip(names, colors, strict=True):
+            Image.new("RGB", (8, 8), color).save(tmp_path / name)
+        with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+            for name in names:
+                archive.write(tmp_path / name, name)
+        _archive.cache_clear()
+
+    def pictures() -> Pictures:
+        files = [PictureFile(tmp_path / "all.zip", name) if packed else PictureFile(tmp_path / name) for name in names]
+        return Pictures(files)
+
+    colors = ["red", "green", "blue", "white"]
+    draw(colors)
+    with fake_engine() as vqa:
+        evaluate(vqa, pictures(), tmp_path / "run", limit=3).close()
+        draw([*colors[:3], "black"])  # the last was not asked about yet
+        evaluate(vqa, pictures(), tmp_path / "run", limit=4, resume=True).close()
+        draw(["red", "yellow", "blue", "black"])
+        with pytest.raises(InputError, match=r"1\.png has changed since it was asked about"):
+            evaluate(vqa, pictures(), tmp_path / "run", resume=True)
+        (tmp_path / "1.png").unlink()  # what lies elsewhere now is not judged
+        if not packed:
+            evaluate(vqa, pictures(), tmp_path / "run", resume=True).close()
 
 
 @pytest.mark.usefixtures("interruptible")

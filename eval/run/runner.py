@@ -119,7 +119,10 @@ def open_run(out: Path | str, info: RunInfo) -> Store:
     if not Store.exists(out):
         return Store.create(out, info)
     store = Store.open(out, writable=True)
-    if found := store.info.differences(info):
+    found = store.info.differences(info)
+    if not found and (picture := store.changed_picture()):
+        found = [f"{picture} has changed since it was asked about"]
+    if found:
         store.close()
         raise InputError(
             f"The run {out} cannot go on like this: {'; '.join(found)}.",

@@ -16,7 +16,7 @@ from ...core.errors import InputError, SetupError
 from ..task import UNASKED, Example, Method, Row
 from .database import DAMAGE, Database, Layout
 from .run_info import Pace, RunInfo
-from .store_values import example_values, row_values, to_example, to_row
+from .store_values import changed_picture, example_values, row_values, to_example, to_row
 
 __all__ = ["FILE", "RunInfo", "Store"]
 
@@ -233,6 +233,22 @@ class Store:
         query = f"SELECT {ROW} FROM rows AS r WHERE r.id = ? AND r.method = ? AND r.repeat = ?"
         found = self._one(query, id, method, repeat)
         return None if found is None else self._made(to_row, found)
+
+    def changed_picture(self, most: int = 100) -> str:
+        """Returns a picture that is not what it was when it was asked about; empty if none is found.
+
+        Pictures that could not be asked about may be mended.
+
+        Args:
+            most: examples whose pictures are looked at, spread over the run.
+        """
+        step = max(1, len(self) // most)
+        query = (
+            "SELECT images FROM (SELECT id, images, ROW_NUMBER() OVER (ORDER BY place) AS n FROM examples) AS e"
+            f" WHERE n % ? = 0 AND EXISTS (SELECT 1 FROM rows AS r WHERE r.id = e.id AND {_ASKED})"
+        )
+        found = (self._made(lambda values: changed_picture(values[0]), one) for one in self._db.read(query, step))
+        return next(filter(None, found), "")
 
     def _one(self, query: str, *values: object) -> tuple[Any, ...] | None:
         return next(self._db.read(query, *values), None)

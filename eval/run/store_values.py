@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from ..task import Example, PictureFile, Row
 
-__all__ = ["example_values", "row_values", "to_example", "to_row"]
+__all__ = ["changed_picture", "example_values", "row_values", "to_example", "to_row"]
 
 _EXAMPLE, _ROW = TypeAdapter(Example), TypeAdapter(Row)
 
@@ -34,12 +35,25 @@ def example_values(example: Example, place: int | None) -> tuple[Any, ...]:
 
 def _picture(image: PictureFile) -> dict[str, Any]:
     shown: dict[str, Any] = {"path": str(image.path.absolute()), "member": image.member, "crop": image.crop}
+    shown["digest"] = image.digest
     return {name: value for name, value in shown.items() if value}
 
 
 def _place(shown: Mapping[str, Any]) -> Mapping[str, Any]:
     """Returns where a picture is; older runs have pictures that were in memory, of which they kept the name alone."""
     return shown if "path" in shown else {"path": shown["name"]}
+
+
+def changed_picture(images: str) -> str:
+    """Returns the first picture of an example's that is not what it was when it was asked about; empty if none is.
+
+    One that cannot be read now is not judged: it may lie elsewhere.
+    """
+    for shown in json.loads(images):
+        before, now = shown.get("digest"), PictureFile(Path(_place(shown)["path"]), shown.get("member", ""))
+        if before and now.digest and now.digest != before:
+            return str(now.path / now.member)
+    return ""
 
 
 def to_example(values: tuple[Any, ...]) -> Example:
