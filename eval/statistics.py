@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr, stdtr, stdtrit
 
-__all__ = ["FEW_CLUSTERS", "Interval", "Paired", "compare", "holm", "mcnemar", "mean", "standard_error", "wilson"]
+__all__ = ["FEW_CLUSTERS", "Interval", "Paired", "compare", "holm", "mcnemar", "mean", "wilson"]
 
 FEW_CLUSTERS = 40
 """With fewer a report says so: the variance itself is then known badly, and the interval leans on Student's t."""
@@ -143,12 +143,6 @@ def mean(scores: Numbers, *, clusters: Clusters | None = None) -> Interval:
         return wilson(int(values.sum()), found.n)
     low, high = _score_interval(min(1.0, max(0.0, found.value)), found.counted, found.t(SIDE))
     return Interval(found.value, low, high, found.n, found.clusters)
-
-
-def standard_error(scores: Numbers, clusters: Clusters | None = None) -> tuple[float, float]:
-    """Returns the mean of some scores and its standard error, which is 0 for one question or one cluster."""
-    found = _Spread.of(np.asarray(scores, dtype=np.float64), clusters)
-    return found.value, found.error
 
 
 def _counted(values: NDArray[np.float64]) -> bool:

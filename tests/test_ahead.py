@@ -19,7 +19,7 @@ from PIL import Image as PILImage
 from codevqa import Answer, CodeVQA, Limits, Question
 from codevqa.core.errors import CodeVQAError, ModelError, ServerError
 from codevqa.models.base import GenerationRequest
-from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
+from codevqa.models.fakes import FakeMatcher, ScriptedLM
 from codevqa.primitives import Image, primitive
 from codevqa.primitives.visual import VISUAL
 from codevqa.sandbox import Sandbox
@@ -56,19 +56,6 @@ def reads(vqa: CodeVQA) -> ScriptedLM:
     reader = vqa.models.reader
     assert isinstance(reader, ScriptedLM)
     return reader
-
-
-def test_a_loop_over_five_images_costs_one_batch_of_each_model() -> None:
-    asked = {}
-    for ahead in (False, True):
-        with engine(LOOP, ahead=ahead) as vqa:
-            asked[ahead] = timeless(vqa.ask(PICTURES, "How many have a dog?"))
-            matcher, captioner = vqa.models.matcher, vqa.models.captioner
-            assert isinstance(matcher, FakeMatcher) and isinstance(captioner, FakeCaptioner)
-            batches = matcher.matches.batches, captioner.batches, reads(vqa).batches
-        assert batches == (([5], [10], [5]) if ahead else ([1] * 5, [2] * 5, [1] * 5))
-    assert asked[True] == asked[False]
-    assert len(asked[True].trace.calls) == 6 and asked[True].tokens > 0
 
 
 def test_what_is_only_likely_waits_for_the_program() -> None:

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-import pytest
-
 from codevqa.batching.batcher import Batcher
 from codevqa.core.errors import ModelError, ServerError
 
@@ -168,19 +166,6 @@ def test_requests_after_the_executor_was_shut_down_fail_instead_of_waiting() -> 
     results = asyncio.run(main())
     assert len(results) == 3
     assert all(isinstance(result, ModelError) and "shutdown" in str(result) for result in results)
-
-
-def test_a_loop_that_ends_while_a_batch_runs_leaves_no_noise(caplog: pytest.LogCaptureFixture) -> None:
-    model = Doubler(seconds=0.2)
-
-    async def main(batcher: Batcher[int, int]) -> None:
-        ask(batcher, 1)
-        await asyncio.sleep(0.1)
-
-    with ThreadPoolExecutor(1) as executor:
-        asyncio.run(main(Batcher(model, executor, max_wait=0.001)))
-    assert model.batches == [[1]]
-    assert caplog.records == []
 
 
 def test_the_first_request_waits_as_long_as_it_is_told_and_no_longer() -> None:

@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny import noise_picture, write_blip
 from tiny_lm import build_tiny_lm
 
-from codevqa.models.base import CaptionRequest, GenerationRequest, MatchRequest, SimilarityRequest
-from codevqa.models.blip import BlipCaptioner, BlipMatcher
+from codevqa.models.base import GenerationRequest
 from codevqa.models.causal_lm import TransformersLM
 from codevqa.models.cpu_threads import NetworkThread, computing
 
@@ -82,38 +80,3 @@ def test_with_one_core_no_thread_is_asked() -> None:
     network = NetworkThread(torch.nn.Linear(30, 10), 1, CPU)
     torch.set_num_threads(1)
     assert network.run(where) == (threading.current_thread().name, 1)
-
-
-def test_captions_maps_and_pictures_are_computed_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    captioner = BlipCaptioner.from_pretrained(write_blip(tmp_path / "captioner", "captioner"), device="cpu")
-    matcher = BlipMatcher.from_pretrained(write_blip(tmp_path / "matcher", "matcher"), device="cpu", block=1)
-    counts: list[tuple[str, int]] = []
-
-    def noted(owner: object, method: str) -> None:
-        function = getattr(owner, method)
-
-        def run(*args: object, **kwargs: object) -> object:
-            counts.append((method, torch.get_num_threads()))
-            return function(*args, **kwargs)
-
-        monkeypatch.setattr(owner, method, run)
-
-    for owner, method in (
-        (captioner._decoder, "write"),
-        (captioner._vision._encoder, "forward"),
-        (matcher._vision._encoder, "forward"),
-        (matcher._text, "gradcam"),
-        (matcher._text, "first_token"),
-    ):
-        noted(owner, method)
-    picture = noise_picture(0)
-    with computing():  # somebody else
-        captioner.caption([CaptionRequest(picture, (1, 2), 3)])
-        matcher.match([MatchRequest(picture, "a dog")])
-        matcher.token_maps([MatchRequest(picture, "a dog")])
-        matcher.similarity([SimilarityRequest(picture, "a dog")])
-    assert [method for method, _ in counts] == ["forward", "write", "forward", "gradcam", "gradcam", "first_token"]
-    assert {count for _, count in counts} == {1}
-    counts.clear()
-    captioner.caption([CaptionRequest(noise_picture(1), (1, 2), 3)])
-    assert counts == [("forward", 2), ("write", 1)]  # pictures are waited for

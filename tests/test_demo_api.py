@@ -15,7 +15,6 @@ from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 
 from codevqa import Answer
-from codevqa.demo import DemoLimits
 
 
 def test_the_example_of_the_documentation_runs(demo: str, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
@@ -27,20 +26,6 @@ def test_the_example_of_the_documentation_runs(demo: str, capsys: pytest.Capture
     expected = re.findall(r"print\(.*?\)  # (yes|no|\[.*?\])", example)
     assert [line for line in printed if line in ("yes", "no") or line.startswith("[")] == expected
     assert len(expected) == 3
-
-
-def test_the_documented_limits_are_the_defaults() -> None:
-    text = (ROOT / "docs" / "demo.md").read_text("utf-8")
-    limits = DemoLimits()
-    for words in (
-        f"{limits.upload_bytes >> 20} MB; {limits.pixels // 1_000_000} million pixels",
-        f"pictures of one question | {limits.pictures} |",
-        f"{limits.question}; {limits.program:,} characters",
-        f"| {limits.at_once}; {limits.queue} |",
-        f"| {limits.seconds:.0f} seconds |",
-        f"| {limits.keep_seconds // 60} minutes; {limits.stored_bytes >> 30} GB together |",
-    ):
-        assert words in text, words
 
 
 def test_only_two_endpoints_are_offered(client: Client) -> None:

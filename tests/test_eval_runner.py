@@ -12,13 +12,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from eval_kit import PROGRAM, Broken, Counted, Instant, Numbered, asked_of, environment, fake_engine
+from eval_kit import PROGRAM, Broken, Numbered, environment, fake_engine
 
 from codevqa import CodeVQA
 from codevqa.core.errors import EngineClosedError, InputError, ModelError
 from codevqa.eval import Store, evaluate
-from codevqa.eval.run.runner import open_run
-from codevqa.eval.run.session import Session, Status
+from codevqa.eval.run.session import Status
 from codevqa.eval.task import DataSet, Method
 from codevqa.models.base import GenerationRequest
 
@@ -169,20 +168,6 @@ def test_an_engine_that_is_made_here_is_closed_here(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is there already"):
         evaluate(make, Numbered(tmp_path, 2), tmp_path / "run")
     assert len(made) == 1  # no model is loaded for a run that cannot begin
-
-
-def test_the_window_bounds_what_is_under_way(tmp_path: Path) -> None:
-    data, ahead = Counted(tmp_path, 300), []
-    info = asked_of(data, "codevqa")
-    ask, data.drawn = Instant(info, 5), 0
-
-    def progress(status: Status) -> None:
-        ahead.append(data.drawn - status.examples)
-
-    with open_run(tmp_path / "run", info) as store:
-        status = Session(store, data, ask, info, progress).run()
-    assert (status.examples, status.rows, ask.total, ask.most) == (300, 300, 300, 10)
-    assert max(ahead) <= 10
 
 
 MEMORY = """

@@ -165,17 +165,6 @@ def test_what_is_no_run_is_one_clear_error(tmp_path: Path) -> None:
         Store.open(tmp_path)
 
 
-def test_a_run_that_was_killed_while_it_began_can_be_begun(tmp_path: Path) -> None:
-    db = sqlite3.connect(tmp_path / "run.sqlite", isolation_level=None)
-    db.execute("PRAGMA journal_mode = WAL")
-    db.close()
-    assert not Store.exists(tmp_path)
-    Store.create(tmp_path, INFO).close()
-    assert Store.exists(tmp_path)
-    with pytest.raises(InputError, match=r"is there already.*--resume"):
-        Store.create(tmp_path, INFO)
-
-
 def test_a_read_only_folder_can_be_read(tmp_path: Path) -> None:
     (example,) = Numbered(tmp_path, 1)
     with Store.create(tmp_path / "run", INFO) as store:

@@ -10,10 +10,8 @@ from codevqa.core.errors import ModelError
 from codevqa.core.images import Picture, load_picture
 from codevqa.models.base import (
     GenerationRequest,
-    LanguageModel,
     Matcher,
     MatchRequest,
-    Message,
     SimilarityRequest,
     cut_at_stop,
 )
@@ -37,16 +35,6 @@ def test_scripted_list_is_used_up_in_order() -> None:
     assert (lm.calls, lm.batches, [r.prompt for r in lm.requests][1]) == (2, [2, 1], "other")
     with pytest.raises(ModelError, match="3 completions"):
         lm.generate([ask()])
-
-
-def test_scripted_text_and_function() -> None:
-    lm: LanguageModel = ScriptedLM('answer = "yes"\n# Image 2: more')
-    texts = [c.text for c in lm.generate([ask(stop=("\n# Image", "\n")), ask()])]
-    assert texts == ['answer = "yes"', 'answer = "yes"\n# Image 2: more']
-    upper = ScriptedLM(lambda request: str(request.prompt).upper())
-    assert upper.generate([ask("abc")])[0].text == "ABC"
-    chat = GenerationRequest((Message("system", "a b"), Message("user", "c")), 4)
-    assert ScriptedLM("x").generate([chat])[0].prompt_tokens == 3
 
 
 def test_matcher_answers_depend_on_the_request_alone() -> None:

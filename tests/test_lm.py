@@ -153,16 +153,6 @@ def test_a_full_context_ends_a_text(way: str, make: Callable[[], Any]) -> None:
         lm.generate([GenerationRequest(longest * 2, 4)])
 
 
-def test_a_slot_left_far_behind_does_not_disturb_shorter_texts() -> None:
-    # The long text ends at once, its slot goes on moving past the places that are looked at for the others.
-    long, plain = "red ball box " * 30, build(llama, "generate")
-    stop = plain.generate(asked(long, most=4))[0].text[:1]
-    requests = [*asked("red", "box", most=40), GenerationRequest(long, 50, (stop,))]
-    quick = Schedule(steps=2, rounds_in_flight=1, prefill_tokens=10**6, least_saving=10**6, length_multiple=8)
-    lm = build(llama, "slots", schedule=quick, max_batch=4)
-    assert lm.generate(requests) == [plain.generate([request])[0] for request in requests]
-
-
 def test_tokenizers_that_drop_a_leading_space(tmp_path: Any) -> None:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
@@ -193,19 +183,6 @@ def test_a_beginning_that_is_kept_changes_no_text(lm: TransformersLM) -> None:
     joined = HEAD + "answer = "
     for shared in (3, len(HEAD) + 3, 10**6):
         assert lm.generate(asked(joined, shared=shared)) == lm.generate(asked(joined))
-
-
-@LOOPS
-def test_beginnings_that_prompts_share_are_computed_once(way: str) -> None:
-    lm = build(llama, way, schedule=EACH)
-    heads = [HEAD + "red ball box " * 4, HEAD + "answer = query( " * 4]
-    requests = asked(*(head + word for head in heads for word in ("red", "ball?", "left of")), most=2)
-    prompts = [lm.tokenizer.encode(str(request.prompt)) for request in requests]
-    distinct = {tuple(tokens[:end]) for tokens in prompts for end in range(1, len(tokens) + 1)}
-    lm.generate(requests)
-    # Beginnings too short to wait for may be computed by two at once.
-    assert len(distinct) <= lm.stats.prefilled_tokens <= len(distinct) + 16 * len(requests)
-    assert lm.stats.prefilled_tokens < sum(map(len, prompts)) / 2
 
 
 def test_kept_beginnings_stay_within_their_bytes() -> None:

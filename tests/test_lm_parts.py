@@ -93,34 +93,12 @@ def test_tree_forgets_the_least_recently_used_ends_first() -> None:
     assert found(tree, [3] * 13) == 0 and found(tree, [1, 2, 3, 4]) == 4
 
 
-def test_tree_stays_within_its_bytes() -> None:
-    draw = random.Random(2)
-    tree = PrefixCache(8 * 40)
-    for _ in range(500):
-        tokens = [draw.randrange(3) for _ in range(draw.randint(1, 20))]
-        found(tree, tokens)
-        tree.add(tokens, lambda start, tokens=tokens: bank(tokens, start))  # type: ignore[misc]
-        assert tree.size <= 8 * 40
-        assert found(tree, tokens) in (0, len(tokens)) or tree.size > 8 * 20
-
-
 def row(index: int, text: str, prefix: int = 0) -> TokenisedRequest:
     return TokenisedRequest(index, [ord(letter) for letter in text], prefix, 4, ())
 
 
 def shape(node: PrefixNode) -> Any:
     return ("".join(map(chr, node.tokens)), [r.index for r in node.requests], [shape(child) for child in node.children])
-
-
-def test_plan_is_a_tree_of_beginnings() -> None:
-    rows = [row(0, "abcdXX"), row(1, "abcdYYY"), row(2, "abZ"), row(3, "q"), row(4, "abcdXXcd"), row(5, "abZ")]
-    # Of two that are the same all but the last token is common.
-    assert [shape(node) for node in plan_prefixes(rows, 1)] == [
-        ("", [3], [("ab", [2, 5], [("abcd", [1], [("abcdX", [0, 4], [])])])])
-    ]
-    # Four share "ab" (6 tokens saved); "abcd" saves 4 more for three.
-    assert [shape(node) for node in plan_prefixes(rows, 5)] == [("", [3], [("ab", [2, 5, 0, 1, 4], [])])]
-    assert [shape(node) for node in plan_prefixes(rows, 100)] == [("", [3, 2, 5, 0, 1, 4], [])]
 
 
 def test_plan_holds_every_row_once_and_leaves_a_token() -> None:

@@ -118,16 +118,6 @@ def test_leaving_a_stream_ends_what_is_under_way() -> None:
     assert not {"Held 2?", "Held 3?"} & set(gate.questions), "they wait for the first two, and nobody for them"
 
 
-def test_answers_and_engines_are_one_line_each(vqa: CodeVQA) -> None:
-    answer = vqa.ask(RED, "Is it red?\nReally? " + "a" * 500)
-    for shown in (repr(answer), repr(vqa)):
-        assert "\n" not in shown and len(shown) < 300, shown
-    assert "'yes'" in repr(answer) and "Is it red" in repr(answer)
-    other = reading_yes()
-    other.close()
-    assert "closed" in repr(other) and "closed" not in repr(vqa)
-
-
 def test_streams_of_several_threads_share_an_engine(vqa: CodeVQA) -> None:
     found: list[list[str]] = []
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import pytest
@@ -99,16 +98,6 @@ def test_pictures_are_shrunk() -> None:
     assert len(html) < 200_000
 
 
-def test_the_time_line_adds_up() -> None:
-    page = Read(trace_page(answer(), PICTURES))
-    spans = page.all("span", cls="cv-span")
-    widths = [float(one.attributes["style"].removeprefix("width:").removesuffix("%")) for one in spans]
-    assert len(spans) == 10 and sum(widths) == pytest.approx(100, abs=0.1)
-    assert widths[0] == pytest.approx(100 * (3.5 - 2.1001) / 3.5, abs=0.01)  # everything else
-    assert spans[8].text == "8" and spans[1].text == ""  # a number only where it fits
-    assert widths[8] == pytest.approx(100 * 0.5 / 3.5, abs=0.01)
-
-
 # -- programs --------------------------------------------------------------------------------------------------------
 
 
@@ -181,27 +170,6 @@ def test_cards_say_their_state() -> None:
         assert ("'yes'" in card.text) == (state in ("computed", "remembered"))
         assert ("ValueError: it went wrong" in card.text) == (state == "failed")
         assert ("running" in card.text) == (state == "running")
-
-
-def test_a_call_that_had_begun_ahead_says_so_where_it_was_computed() -> None:
-    said = [
-        Read(call_html(call, PICTURES)).one(cls="cv-facts").text
-        for call in (asked(3, ahead=True), asked(3), asked(3, ahead=True, remembered=True))
-    ]
-    assert "begun ahead" in said[0] and "waited 250 ms" in said[0] and not re.search("ahead|waited", "".join(said[1:]))
-    calls = tuple(asked(n, ahead=n > 1, remembered=n > 3) for n in range(1, 6))
-    facts = Read(trace_page(answer(trace=Trace(calls)), PICTURES)).one(cls="cv-facts-row").text
-    assert "5, 2 from memory, 2 begun ahead" in facts
-
-
-def test_a_picture_s_file_stands_beside_the_name_the_program_has_for_it() -> None:
-    page = Read(trace_page(answer(), PICTURES))
-    assert page.all(cls="cv-value")[0].text == "image 1, first.png"
-    assert page.one(cls="cv-names").text == '"Image1.jpg" is the program\'s name for image 1, first.png.'
-    assert "open_image('Image1.jpg') → image 1, first.png" in page.one(cls="cv-times").text
-    several = Call(1, "open_images", {"path": "ImageSet1.jpg"}, [ImageRef(1), ImageRef(2), ImageRef(3)], 0.1, 1)
-    page = Read(program_html("images = open_images('ImageSet1.jpg')", (several,), None, PICTURES))
-    assert page.one(cls="cv-value").text == "images 1 to 3, first.png, second.png"
 
 
 def test_the_answer_without_a_program_stands_beside_with_whether_it_agrees() -> None:
@@ -303,15 +271,3 @@ def test_a_notebook_gets_one_piece_with_its_own_styles_and_no_names_to_clash() -
     assert not any("id" in one.attributes for one in page.elements)
     assert not page.all("a") and not page.all("script")
     assert page.one(cls="cv-answer").text == "no" and len(page.all(cls="cv-call")) == 9
-
-
-def test_regions_that_scroll_can_be_reached_and_have_names() -> None:
-    page = Read(trace_page(answer(), PICTURES))
-    for one in page.all("pre"):
-        assert one.attributes["tabindex"] == "0" and one.attributes["aria-label"], one.classes
-    assert page.one("html").attributes["lang"] == "en"
-    anchors = {one.attributes["href"].removeprefix("#") for one in page.all("a")}
-    assert anchors <= {one.attributes["id"] for one in page.elements if "id" in one.attributes}
-    assert "cv-call-8" in anchors
-    ids = [one.attributes["id"] for one in page.elements if "id" in one.attributes]
-    assert len(ids) == len(set(ids))

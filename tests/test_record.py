@@ -261,19 +261,6 @@ def test_a_server_that_is_down_fails_every_call_of_its_batch(store: CallStore) -
         replay.caption(requests[1:])
 
 
-def test_only_what_is_missing_goes_on_in_one_batch(store: CallStore) -> None:
-    captioner = FakeCaptioner(lambda request: f"thing {request.seed}")
-    captioner.batch = 7  # type: ignore[attr-defined]
-    recorded = RecordedModel(store, {**ABOUT, "grid": 24}, captioner)
-    assert (recorded.name, recorded.grid, recorded.batch) == ("m", 24, 7)
-    requests = [CaptionRequest(RED, (1, 2), seed) for seed in (0, 1, 1, 2)]
-    assert recorded.caption(requests[:2]) == ["thing 0", "thing 1"]
-    assert recorded.caption([*requests, requests[0]]) == ["thing 0", "thing 1", "thing 1", "thing 2", "thing 0"]
-    assert captioner.batches == [2, 1]
-    many = [CaptionRequest(RED, None, seed) for seed in range(1200)]
-    assert recorded.caption(many) == RecordedModel(store, ABOUT).caption(many)
-
-
 def test_results_come_back_to_the_bit(store: CallStore) -> None:
     relevance = np.random.default_rng(0).random((6, 6)).astype(np.float32)
     relevance[0, :3] = np.nan, -0.0, 1e-42
@@ -292,16 +279,6 @@ def test_results_come_back_to_the_bit(store: CallStore) -> None:
     chat = GenerationRequest((Message("system", "Be brief."), Message("user", "naïve \ud83d?")), 5)
     wrote = RecordedModel(store, ABOUT, ScriptedLM("one two\ud83d")).generate([chat])
     assert RecordedModel(store, ABOUT).generate([chat]) == wrote == [Completion("one two\ud83d", 4, 2)]
-
-
-def test_embeddings_come_back_to_the_bit(store: CallStore) -> None:
-    class Embedder:
-        def embed(self, sentences: Sequence[str]) -> Any:
-            return np.array([[len(one), 1 / (1 + len(one))] for one in sentences], np.float32)
-
-    first = RecordedModel(store, ABOUT, Embedder()).embed(["a", "bcd", "a"])
-    assert first.shape == (3, 2) and first.dtype == np.float32
-    assert RecordedModel(store, ABOUT).embed(["bcd", "a"]).tobytes() == first[1:].tobytes()
 
 
 CAPTION, TEXT, PAIR = CaptionRequest(RED, (1, 2), 3), GenerationRequest("p", 5, ("\n",), 1), MatchRequest(RED, "a", "a")

@@ -13,7 +13,6 @@ from browser_kit import CONTRAST, Visitor
 from PIL import Image
 
 from codevqa.eval import Store
-from codevqa.eval.report import rows
 from codevqa.eval.report.report import write
 from codevqa.eval.run.run_info import RunInfo
 from codevqa.eval.task import Example, PictureFile, Row
@@ -210,16 +209,6 @@ def test_the_policy_holds_where_escaping_would_not(tmp_path: Path, reader: Calla
     strict = reader(run / "report.html", innocent=False).page
     with pytest.raises(Exception, match="TrustedHTML"):  # nor may the page's own script make markup of texts
         strict.evaluate("document.querySelector('h1').innerHTML = 'x'")
-
-
-def test_of_a_long_run_every_so_manieth_question_is_listed(
-    tmp_path: Path, reader: Callable[..., Visitor], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rows, "MOST", 40)
-    seen = reader(write([make(tmp_path / "made")]).page).page
-    assert status(seen).startswith("40 questions")
-    assert seen.get_by_text(f"Of {COUNT} questions, one in 3 is listed here.").is_visible()
-    assert seen.locator("ol.rows .asked").nth(2).inner_text() == "Is thing 6 red?"
 
 
 @pytest.mark.slow

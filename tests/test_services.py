@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from codevqa.batching.call_cache import Memory
-from codevqa.batching.model_services import BATCH, ModelServices, Usage
+from codevqa.batching.model_services import ModelServices, Usage
 from codevqa.core.errors import ModelError, SetupError
 from codevqa.core.images import load_picture
 from codevqa.models.base import (
@@ -28,19 +28,6 @@ from codevqa.models.base import (
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 
 PICTURE = load_picture(Image.new("RGB", (4, 4)))
-
-
-def test_a_model_that_writes_and_reads_shares_its_batches() -> None:
-    async def main(reader: ScriptedLM, writer: ScriptedLM) -> None:
-        services = ModelServices(Models(reader, FakeMatcher(6), FakeCaptioner()), writer, max_batch=8, max_wait=0.05)
-        await asyncio.gather(services.write(GenerationRequest("a", 5)), services.read(GenerationRequest("b", 5)))
-        services.close()
-
-    one, reader, writer = ScriptedLM("x"), ScriptedLM("x"), ScriptedLM("x")
-    asyncio.run(main(one, one))
-    assert one.batches == [2]
-    asyncio.run(main(reader, writer))
-    assert (reader.batches, writer.batches) == ([1], [1])
 
 
 def test_the_methods_of_one_model_never_overlap() -> None:
@@ -74,25 +61,6 @@ def test_the_methods_of_one_model_never_overlap() -> None:
 
     asyncio.run(main())
     assert matcher.most == 1
-
-
-def test_a_model_may_say_how_many_requests_it_likes() -> None:
-    class Large(FakeCaptioner):
-        batch = BATCH + 20
-
-    def largest(captioner: FakeCaptioner, count: int, max_batch: int | None) -> int:
-        async def main() -> None:
-            lm = ScriptedLM("x")
-            services = ModelServices(Models(lm, FakeMatcher(6), captioner), lm, max_batch=max_batch, max_wait=0.05)
-            await services.caption.many([CaptionRequest(PICTURE, seed=seed) for seed in range(count)])
-            services.close()
-
-        asyncio.run(main())
-        return max(captioner.batches)
-
-    assert largest(FakeCaptioner(), 100, None) == BATCH
-    assert largest(Large(), 100, None) == BATCH + 20
-    assert largest(Large(), 100, 7) == 7  # what the user says holds
 
 
 def test_without_a_detector_detecting_says_what_to_do_and_closing_ends_every_thread() -> None:
@@ -244,24 +212,6 @@ def test_a_cancelled_caller_does_not_cancel_the_others_and_the_last_one_does() -
     assert [str(request.prompt) for request in reader.requests] == ["busy", "p"]
 
 
-def test_after_the_last_caller_is_cancelled_the_same_call_begins_anew() -> None:
-    reader = Held()
-
-    async def main() -> str:
-        services = services_of(reader)
-        doomed = asyncio.ensure_future(services.read(GenerationRequest("p", 5)))
-        await asyncio.to_thread(reader.entered.wait, 10)
-        doomed.cancel()  # the next call is made in the same turn of the loop
-        again = asyncio.ensure_future(services.read(GenerationRequest("p", 5)))
-        await asyncio.sleep(0.01)
-        reader.let_go.set()
-        text = (await asyncio.wait_for(again, 10)).text
-        services.close()
-        return text
-
-    assert asyncio.run(main()) == "yes" and len(reader.requests) == 2
-
-
 @pytest.mark.timing
 def test_a_question_asked_alone_waits_for_no_company_and_several_wait_for_one_another() -> None:
     async def ask(services: ModelServices, name: str, before: float = 0.0) -> None:
@@ -285,34 +235,6 @@ def test_a_question_asked_alone_waits_for_no_company_and_several_wait_for_one_an
     assert seconds < 1.5 and batches == [2]
     seconds, batches = asyncio.run(main(0.0, 3.0))  # but no longer than it is told
     assert seconds > 3.0 and batches == [1, 1]
-
-
-def test_the_place_of_a_question_that_ended_is_kept_for_the_next() -> None:
-    reader = ScriptedLM("x")
-
-    async def main() -> None:
-        services = services_of(reader, max_wait=1.0)
-
-        ended = asyncio.Event()
-
-        async def one_after_another() -> None:
-            with services.question():
-                await asyncio.sleep(0)
-            ended.set()
-            await asyncio.sleep(0.1)
-            with services.question():
-                await services.read(GenerationRequest("b", 5))
-
-        async def beside_it() -> None:
-            with services.question():
-                await ended.wait()
-                await services.read(GenerationRequest("a", 5))
-
-        await asyncio.gather(one_after_another(), beside_it())
-        services.close()
-
-    asyncio.run(main())
-    assert reader.batches == [2]
 
 
 def test_usage_counts_calls_and_those_from_memory() -> None:
@@ -355,37 +277,6 @@ def test_a_question_s_own_memory_holds_for_the_tasks_it_starts_and_not_after_it(
         services.close()
 
     asyncio.run(main())
-
-
-def test_all_who_wait_for_one_text_hear_it_being_written() -> None:
-    class Telling(Held):
-        def generate(self, requests: Sequence[GenerationRequest]) -> list[Completion]:
-            done = super().generate(requests)
-            for request in requests:
-                if request.on_text is not None:
-                    request.on_text("y")
-                    request.on_text("yes")
-            return done
-
-    reader, heard = Telling(), [list[str](), list[str](), list[str]()]
-
-    async def main() -> None:
-        services = services_of(reader)
-        asking = [
-            asyncio.ensure_future(services.write(GenerationRequest("p", 5, on_text=listener)))
-            for listener in (*(one.append for one in heard), None)
-        ]
-        await asyncio.to_thread(reader.entered.wait, 10)
-        asking[0].cancel()  # the one who began it hears no more, and the others do
-        await asyncio.wait(asking[:1])
-        reader.let_go.set()
-        assert [one.text for one in await asyncio.gather(*asking[1:])] == ["yes"] * 3
-        await services.write(GenerationRequest("p", 5, on_text=heard[0].append))  # remembered: nothing is written
-        assert not services._heard
-        services.close()
-
-    asyncio.run(main())
-    assert heard == [[], ["y", "yes"], ["y", "yes"]] and len(reader.requests) == 1
 
 
 def test_a_memory_bears_many_threads() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -59,16 +58,6 @@ def assert_grows(told: list[str], whole: str) -> None:
 )
 def test_what_is_certain_of_a_text(text: str, stop: tuple[str, ...], expected: str) -> None:
     assert certain(text, stop) == expected
-
-
-def test_a_stream_tells_no_text_twice_and_nothing_after_its_end() -> None:
-    heard: list[str] = []
-    stream = TextStream(heard.append, ("\n", ""))
-    for text in ("", "a", "a", "a\n"):
-        stream.tell(text)
-    stream.finish("ab")
-    stream.tell("abc")
-    assert heard == ["a", "ab"]
 
 
 # --- models of this process ------------------------------------------------------------------------------------------
@@ -192,19 +181,6 @@ def test_nobody_listens_nothing_is_streamed(serve: Serve, form: Any) -> None:
     assert "stream" not in server.seen[0][1] and "stream_options" not in server.seen[0][1]
 
 
-def test_a_piece_is_told_when_it_comes(serve: Serve) -> None:
-    heard = threading.Event()
-
-    def slowly() -> Iterator[str]:
-        yield event({"choices": [{"index": 0, "text": "one", "finish_reason": None}]})
-        # The server goes on only when the first piece has been told.
-        yield event({"choices": [{"index": 0, "text": str(heard.wait(10)), "finish_reason": "stop"}]})
-
-    server = serve(lambda path, body, n: (200, slowly(), {}))
-    request = GenerationRequest("Say", 5, on_text=lambda text: heard.set())
-    assert OpenAILM("m", base_url=server.url).generate([request])[0].text == "oneTrue"
-
-
 @FORMS
 @pytest.mark.parametrize("first", ["refused", "broken off"])
 def test_a_retry_begins_the_text_anew(serve: Serve, form: Any, first: str) -> None:
@@ -233,16 +209,6 @@ def test_servers_that_do_not_stream(serve: Serve, form: Any) -> None:
     lm = OpenAILM("m", base_url=server.url, form=form)
     (made,), (told,) = listened(lm, [GenerationRequest("Say", 5)])
     assert (made.text, told, len(server.seen)) == ("whole", ["whole"], 1)
-
-
-def test_a_last_piece_with_the_usage_alone_costs_no_answer(serve: Serve) -> None:
-    def pieces() -> Iterator[str]:
-        yield event({"choices": [{"index": 0, "delta": {"content": "one"}, "finish_reason": "stop"}]})
-        yield event({"usage": {"prompt_tokens": 7, "completion_tokens": "many"}})
-
-    server = serve(lambda path, body, n: (200, pieces(), {}))
-    (made,), (told,) = listened(OpenAILM("m", base_url=server.url, form="chat"), [GenerationRequest("Say", 5)])
-    assert (made, told) == (Completion("one", 7, 0), ["one"])
 
 
 def test_thoughts_are_not_told_and_halves_of_a_character_are_joined(serve: Serve) -> None:

@@ -13,12 +13,11 @@ import pytest
 from engine_kit import GREEN, RED, Gate
 from watch_kit import OPEN, THREE, Streaming, asked, begun, calls, engine, names, remembered
 
-from codevqa import Memory, QuerySettings
+from codevqa import Memory
 from codevqa.core.errors import InputError, ProgramRuntimeError, ServerError
 from codevqa.core.events import Answered, CallBegan, Failed, Prepared, Rejected, Writing, Wrote
 from codevqa.core.images import load_picture
 from codevqa.models.base import GenerationRequest
-from codevqa.prompts import load as load_prompts
 
 # -- what is told ----------------------------------------------------------------------------------------------------
 
@@ -149,21 +148,6 @@ def test_what_cannot_be_asked_is_told_and_not_raised(tmp_path: Path) -> None:
 # -- examples, seeds and forms ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shots", [0, 1, 83])
-def test_the_number_of_examples_of_one_question(shots: int) -> None:
-    bank = [one for one in load_prompts("gqa").examples if one.form == "image"]
-    assert len(bank) == 83
-    with engine(Streaming(OPEN + "answer = qury(1)", OPEN + "answer = 1")) as vqa:
-        prepared, *_, answered = vqa.watch(RED, "Is it red?", shots=shots)
-        assert isinstance(prepared, Prepared) and isinstance(answered, Answered)
-        assert len(prepared.examples) == shots == prepared.prompt.count("\n# Image") - 1
-        program = answered.answer.program
-        assert program is not None and len(program.examples) == shots
-        assert program.prompt.startswith(prepared.prompt), "the repair is shown the same examples"
-        assert vqa.prompt("Is it red?", shots=shots) == prepared.prompt
-        assert len(vqa.writer.request("Is it red?", "image")[1]) == 12
-
-
 @pytest.mark.parametrize("shots", [-1, 84])
 def test_more_examples_than_there_are_is_a_clear_error(shots: int) -> None:
     with engine("answer = 1") as vqa:
@@ -171,17 +155,6 @@ def test_more_examples_than_there_are_is_a_clear_error(shots: int) -> None:
             vqa.ask(RED, "Is it red?", shots=shots)
         with pytest.raises(InputError, match="Choose 0 to 83"):
             asyncio.run(vqa.ask_async(RED, "Is it red?", shots=shots))
-
-
-def test_seed_and_form_of_a_program_that_is_run() -> None:
-    source = 'images = open_images("ImageSet7.jpg")\nanswer = query(images[0], "a?")'
-
-    def captions(**options: Any) -> tuple[str, ...]:
-        return vqa.run([RED], source, **options).trace.calls[1].evidence[0].captions[0]
-
-    with engine(query=QuerySettings(patches=5)) as vqa:
-        assert captions(seed=1) == captions(seed=1) != captions(seed=2)
-        assert len(captions(form="set")) == 3 and len(captions()) == 7  # as the prompts of each form say
 
 
 # -- memories of one's own -------------------------------------------------------------------------------------------

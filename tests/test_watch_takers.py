@@ -80,18 +80,6 @@ def test_a_slow_consumer_holds_up_nothing_and_misses_nothing_but_old_text() -> N
     assert isinstance(events[1], Writing) and events[1].source == program
 
 
-def test_any_thread_may_take_the_events() -> None:
-    told: list[str] = []
-    with engine(Streaming(OPEN + "answer = query(img, 'a?')")) as vqa:
-        watch = vqa.watch(RED, "Is it red?")
-        threads = [threading.Thread(target=lambda: told.extend(names(watch))) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(20)
-    assert told.count("Answered") == told.count("Wrote") == 1 and told.count("CallEnded") == 2
-
-
 def test_any_event_loop_may_take_the_events() -> None:
     async def take(watch: Watch) -> list[Event]:
         return [event async for event in watch]
@@ -105,21 +93,3 @@ def test_any_event_loop_may_take_the_events() -> None:
         for events in asyncio.run(main(vqa)):
             told = [name for name in names(events) if name != "Writing"]
             assert told == ["Prepared", "Wrote", *["CallBegan", "CallEnded"] * 2, "Answered"]
-
-
-def test_a_task_that_stops_waiting_leaves_the_events_to_the_next() -> None:
-    gate = Gate()
-
-    async def main(vqa: CodeVQA) -> list[str]:
-        watch = vqa.watch_run(RED, OPEN + "answer = query(img, 'a?')")
-        seen = [type(await anext(watch)).__name__ for _ in range(4)]
-        assert await asyncio.to_thread(gate.entered.wait, 10)
-        impatient = asyncio.create_task(anext(watch))
-        await asyncio.sleep(0.05)
-        impatient.cancel()
-        await asyncio.wait([impatient])
-        gate.open.set()
-        return seen + [type(event).__name__ async for event in watch]
-
-    with engine(read=gate) as vqa:
-        assert asyncio.run(main(vqa)) == ["Wrote", *["CallBegan", "CallEnded"] * 2, "Answered"]

@@ -172,24 +172,6 @@ def test_shots_of_the_settings(selection: Literal["nearest", "random", "fixed"],
     assert len(Writer(ScriptedLM([]), bank(), WordRetriever(), settings).request("black cat", "image")[1]) == shots
 
 
-@pytest.mark.parametrize("form", ["completion", "chat"])
-def test_length_and_stop_of_every_request(form: Literal["completion", "chat"]) -> None:
-    model = ScriptedLM("\nanswer = 1")
-    writer = Writer(model, bank(), settings=WriterSettings(form=form, max_tokens=33, selection="fixed"))
-
-    async def generate(request: GenerationRequest) -> Completion:
-        return model.generate([request])[0]
-
-    async def main() -> None:
-        program = await writer.write("What is it?", "image", generate)
-        await writer.repair(program, ProgramTypeError("bad"), generate)
-
-    asyncio.run(main())
-    first, again = model.requests
-    assert (first.max_tokens, first.stop) == (again.max_tokens, again.stop) == (33, ("\n# Image",))
-    assert first.shared == again.shared > 0
-
-
 def test_nearest_selection_shares_the_preamble() -> None:
     writer = Writer(ScriptedLM([]), bank(), WordRetriever())
     request, _ = writer.request("What is it?", "image")
@@ -240,16 +222,6 @@ def test_chat_repair_shows_the_program_and_its_error() -> None:
 )
 def test_a_program_that_ends_without_setting_answer_takes_its_last_line(source: str, completed: str) -> None:
     assert with_answer(source) == completed
-
-
-def test_a_completion_that_goes_on_with_the_question_is_cut() -> None:
-    model = ScriptedLM(" there?\nanswer = 1")
-
-    async def generate(request: GenerationRequest) -> Completion:
-        return model.generate([request])[0]
-
-    program = asyncio.run(Writer(model, bank()).write("What is it?", "image", generate))
-    assert (program.source, program.completion) == ("answer = 1", " there?\nanswer = 1")
 
 
 def test_a_chat_says_what_kind_of_answer_each_question_wants() -> None:
