@@ -158,23 +158,6 @@ def test_no_work_is_done_twice() -> None:
         assert done(vqa, answers) == found
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("off", "seen"),
-    [
-        ({"cache_bytes": 0}, "vision forwards of the captioner"),
-        ({"remember": 0}, "pairs matched"),
-        ({"max_batch": 1}, "batches of matching"),
-    ],
-    ids=["features are not kept", "calls are not remembered", "no batches"],
-)
-def test_the_guard_fails_where_a_saving_is_off(off: dict[str, Any], seen: str) -> None:
-    with engine(**off) as vqa:
-        found = done(vqa, ask_all(vqa))
-    with pytest.raises(AssertionError, match=seen):
-        guard(found)
-
-
 @pytest.mark.parametrize(("ahead", "batches"), [(True, 1), (False, PICTURES)])
 def test_a_loop_over_a_set_is_one_batch_when_looked_ahead(ahead: bool, batches: int) -> None:
     with engine(ahead=ahead) as vqa:
