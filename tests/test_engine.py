@@ -118,22 +118,24 @@ def test_run_needs_no_question_and_remembers_the_form() -> None:
 
 def test_calls_of_a_program_that_is_rewritten_keep_their_lines_and_begin_ahead() -> None:
     source = """found = {
-    n: query(im, "a?")
-    for n, im in enumerate(images)
+    im: query(im, "a?")
+    for im in images
 }
-best = max(found, key={
-    0: 2, 1: 1
-}.get)
-answer = [query(images[0], "b?"), best]"""
+best = max(found, key=found.get)
+del found
+def asked(ims):
+    for im in ims:
+        yield query(im, "b?")
+answer = [*asked([best]), best == images[0]]"""
     with engine("") as vqa:
         answer = vqa.run([RED, GREEN], Program(source, form="set"))
         with pytest.raises(ProgramError) as caught:
-            vqa.run([RED, GREEN], Program(f"{source}\nanswer = 1 / 0", form="set"))
-    assert answer.value == ["yes", 0]
+            vqa.run([RED, GREEN], Program(f"{source}\nanswer = found", form="set"))
+    assert answer.value == ["yes", True]
     assert answer.program is not None and answer.program.source == source
     made = [(call.line, call.arguments["question"], call.ahead) for call in answer.trace.calls]
-    assert made == [(2, "a?", True), (2, "a?", True), (8, "b?", True)]
-    assert caught.value.line == 9
+    assert made == [(2, "a?", True), (2, "a?", True), (9, "b?", False)]
+    assert caught.value.line == 11
 
 
 def test_one_picture_may_be_a_set() -> None:

@@ -99,7 +99,7 @@ def in_sandbox(kit: Kit, source: str) -> tuple[object, str, Calls]:
 
 
 def test_programs_give_what_cpython_gives(kit: Kit) -> None:
-    assert len(PROGRAMS) >= 190
+    assert len(PROGRAMS) >= 250
     differ = []
     for source in PROGRAMS:
         ours, theirs = in_sandbox(kit, source), in_cpython(source)
@@ -126,12 +126,15 @@ def test_the_static_check_refuses_none_that_cpython_runs(kit: Kit) -> None:
 LEFT_OUT = {
     "class Thing(dict):\n    pass\nanswer = 1": "Write functions, and raise ValueError for an error of your own.",
     "class Thing:\n    @property\n    def name(self):\n        return 'cat'\nanswer = 1": "Write plain functions and methods.",
-    "def f():\n    yield 1\nanswer = list(f())": "Append to a list and return it.",
-    "x = {'a': 1}; del x['a']\nanswer = 2": "Write x.pop(key), or give the name another value.",
+    "def f():\n    x = yield 1\nanswer = list(f())": "Append to a list and return it.",
+    "class Thing:\n    def parts(self):\n        yield 1\nanswer = list(Thing().parts())": "Append to a list and return it.",
+    "def f():\n    while True:\n        yield 1\nanswer = next(f())": "return a list instead",
+    "x = 1; del x\nanswer = 2": "Write x.pop(key), or give the name another value.",
+    "class A:\n    pass\na = A()\na.x = 1\ndel a.x\nanswer = 2": "Write x.pop(key), or give the name another value.",
     "from math import *\nanswer = sqrt(4)": "Import each name that you use.",
     "import re\nanswer = re.sub('a', lambda m: 'b', 'aa')": "Join what re.split returns, or use str.replace.",
-    "images.sort(key=lambda im: query(im, 'a'))\nanswer = 1": "Call it before",
-    "found = {im: 1 for im in images}\nanswer = 1": "Keep each picture's place instead",
+    "from collections import defaultdict\nd = defaultdict(lambda: query(images[0], 'a'))\nanswer = d['b']": "Call it before",
+    "answer = {im: 1 for im in images}": "Use texts or numbers as keys.",
 }
 """Programs that CPython runs and the sandbox does not, and what the error says to write instead."""
 

@@ -132,8 +132,19 @@ def test_answer_must_be_plain_data(kit: Kit, source: str) -> None:
             4,
             "inside this builtin",
         ),
-        ("x = 1\nbest = max({}, key={\n}.get)\nanswer = [\n  1, int('two')]", ProgramRuntimeError, 2, "ValueError"),
-        ("best = max({1: 2}, key={\n1: 2}.get)\nanswer = [\n  1, int('two')]", ProgramRuntimeError, 4, "ValueError"),
+        (
+            "def f():\n    yield 1\nx = list(f())\ndel x\nanswer = [\n  1, int('two')]",
+            ProgramRuntimeError,
+            6,
+            "ValueError",
+        ),
+        (
+            "x = 1\ndel x\ny = {i: 1 for i in images}\nanswer = query(\n  images[0], 3)",
+            ProgramRuntimeError,
+            4,
+            "must be str",
+        ),
+        ("x = 1\ndel x\nyes = 1\nanswer = (1 +", ProgramSyntaxError, 4, ""),
         ("x = 1\nassert x == 2, 'no'", ProgramRuntimeError, 2, "AssertionError"),
     ],
 )

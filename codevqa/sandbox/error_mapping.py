@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pydantic_monty as monty
 
@@ -32,7 +33,9 @@ def crash(error: monty.MontyCrashedError) -> ProgramError:
     return ProgramRuntimeError("the process running the program died.", hint="Run it again.")
 
 
-def explain(error: monty.MontyError, limits: Limits, source: str, filename: str, *, before: int = 0) -> ProgramError:
+def explain(
+    error: monty.MontyError, limits: Limits, source: str, filename: str, *, line_of: Callable[[int], int] = int
+) -> ProgramError:
     """Maps an error of the interpreter to ours.
 
     Args:
@@ -40,11 +43,11 @@ def explain(error: monty.MontyError, limits: Limits, source: str, filename: str,
         limits: what the program may use.
         source: the program.
         filename: by which the interpreter knows it.
-        before: lines that the interpreter was fed before the program's first.
+        line_of: gives the line of the program for the line that the interpreter names.
     """
     if not isinstance(error, monty.MontySyntaxError | monty.MontyRuntimeError):
         return ProgramRuntimeError(one_line(str(error)))
-    lines = [frame.line - before for frame in error.traceback() if frame.filename == filename]
+    lines = [line_of(frame.line) for frame in error.traceback() if frame.filename == filename]
     line = lines[-1] if lines and lines[-1] > 0 else None
     text = one_line(error.display("msg"))
     if isinstance(error, monty.MontySyntaxError):

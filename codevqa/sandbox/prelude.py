@@ -3,15 +3,18 @@
 The interpreter can suspend a program at a primitive only when every frame above it is Python. ``sorted(images,
 key=lambda i: query(i, "..."))`` would call the primitive from inside a builtin, so the builtins that take a function
 are written here in Python and call it themselves. They keep the arguments, results and errors of the originals, except
-that ``map`` and ``filter`` return lists, like every generator expression in this interpreter.
+that ``map`` and ``filter`` return lists, like every generator expression in this interpreter; where a program keeps one
+of these, :mod:`.rewrite` makes an iterator of it, whose values are given once.
 """
 
 from __future__ import annotations
 
-__all__ = ["PRELUDE", "READ"]
+__all__ = ["PRELUDE", "READ", "READ_KEYED"]
 
 READ = """("", answer) if not (__wrong__ := __answer__(answer, Image)) else (__wrong__, None)"""
 """Expression that gives what is wrong with the value of ``answer``, empty text where nothing is, and the value."""
+READ_KEYED = "answer = vqa_out(answer)\n" + READ.replace("Image", "vqa_Handle")
+"""The same for a program that may keep pictures as keys."""
 
 PRELUDE = """
 def map(function, *iterables, strict=False):
@@ -79,19 +82,6 @@ def next(iterator, *default, __next=next):
     if default:
         return default[0]
     raise StopIteration
-
-
-def vqa_method(whole, name, call, hasattr=hasattr, getattr=getattr):
-    # Stands where a program names a method, as in key=counts.get.
-    if hasattr(whole, name):
-        return getattr(whole, name)
-    for kind in __kinds__:
-        if whole is kind:
-            return call
-    return lambda *args, **rest: call(whole, *args, **rest)
-
-
-__kinds__ = (str, list, dict, set, tuple, frozenset, int, float)
 
 
 def __answer__(value, Image, isinstance=isinstance, type=type, len=len, str=str):

@@ -25,8 +25,8 @@ from ..core.settings import Limits
 from ..primitives import CONSTANTS, Image, PrimitiveSet
 from .boundary import Handles, Plain, answer_value
 from .error_mapping import explain, one_line
-from .prelude import PRELUDE, READ
-from .rewrite import rewrite
+from .prelude import PRELUDE, READ, READ_KEYED
+from .rewrite import Rewritten, rewrite
 from .wall import Wall
 
 if TYPE_CHECKING:
@@ -142,6 +142,7 @@ class Run:
         """Program line of the call last made."""
         self._session = session
         self._source = source
+        self._program = Rewritten(source)
         self._encoded = b""
         self._host = host
         self._limits = limits
@@ -252,7 +253,7 @@ class Run:
             except monty.MontyCrashedError:
                 raise
             except monty.MontyError as error:
-                raise explain(error, self._limits, self._source, _FILE) from None
+                raise explain(error, self._limits, self._source, _FILE, line_of=self._program.line) from None
             except RuntimeError as error:  # what came over the pipe is no event of the interpreter's
                 raise nonsense() from error
             finally:
@@ -270,10 +271,15 @@ class Run:
                 raise gone()
         if self._wall is not None:
             self._wall.shut(self._pid)
-        program = rewrite(self._source)
-        self._encoded = program.encode()
-        self._session.feed_run(PRELUDE)
-        return self._session.feed_start(program, inputs=self._globals(images), print_callback=self._printed)
+        self._program = program = rewrite(self._source, self._primitives)
+        self._encoded = program.source.encode()
+        inputs = self._globals(images)
+        if program.keyed:
+            entered = "".join(f"{name} = vqa_in({name})\n" for name in inputs if name not in self._primitives)
+            self._session.feed_run(f"{PRELUDE}{program.before}{entered}", inputs=inputs)
+            return self._session.feed_start(program.source, print_callback=self._printed)
+        self._session.feed_run(PRELUDE + program.before)
+        return self._session.feed_start(program.source, inputs=inputs, print_callback=self._printed)
 
     def _give_back(self) -> None:
         with self._turn:
@@ -300,12 +306,16 @@ class Run:
     def _left(self) -> Plain:
         """Returns what the program left in ``answer``."""
         try:
-            read = self._session.feed_run(READ, print_callback=monty.CollectString(1024))
+            read = self._session.feed_run(
+                READ_KEYED if self._program.keyed else READ, print_callback=monty.CollectString(1024)
+            )
         except monty.MontyCrashedError:
             raise
         except monty.MontyError as error:
             raise _unreadable(error) from None
         wrong, value = read if type(read) is tuple and len(read) == 2 else ("", read)
+        if isinstance(wrong, str) and wrong.startswith("a Image,"):  # the handles in it were taken out before
+            raise ProgramAnswerError("answer has pictures as keys.", hint="Use texts or numbers as keys.")
         if isinstance(wrong, str) and wrong:
             raise ProgramAnswerError(f"answer holds {one_line(wrong[:200])}.")
         return answer_value(value)
@@ -313,7 +323,7 @@ class Run:
     def _line_of(self, position: monty.SourceRange) -> int | None:
         if position.filename != _FILE:
             return None
-        return self._encoded.count(b"\n", 0, position.start) + 1
+        return self._program.line(self._encoded.count(b"\n", 0, position.start) + 1)
 
 
 def gone() -> ProgramError:

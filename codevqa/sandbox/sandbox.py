@@ -300,20 +300,24 @@ class Sandbox:
 
     def _check_now(self, workers: _Workers, source: str, tries: int = CHECK_TRIES) -> ProgramError | None:
         """Checks a program, in a thread of the checkers."""
+        program = rewrite(source)
         try:
             with self._checkout(workers.pool, stubs(self.primitives)) as session:
                 if workers.wall is not None:
                     workers.wall.shut(session.worker_pid)
-                state = session.feed_start(PREFIX + rewrite(source), print_callback=monty.CollectString(0))
+                state = session.feed_start(PREFIX + program.source, print_callback=monty.CollectString(0))
                 while isinstance(state, monty.FunctionSnapshot) and state.is_os_function:
                     # The checker asks for the declarations of a module it does not know: there are none.
                     state = state.resume_not_handled()
         except monty.MontyTypingError as error:
-            found = finding(error.display(), source)
+            found = finding(error.display(), program, PREFIX.count("\n"))
             if found is not None:
                 return found
         except (monty.MontySyntaxError, monty.MontyRuntimeError) as error:
-            return explain(error, self.limits, source, "<python-input-0>", before=PREFIX.count("\n"))
+            offset = PREFIX.count("\n")
+            return explain(
+                error, self.limits, source, "<python-input-0>", line_of=lambda line: program.line(line - offset)
+            )
         except monty.MontyCrashedError as error:
             if tries > 1 and not error.timed_out:
                 return self._check_now(workers, source, tries - 1)

@@ -11,6 +11,8 @@ import re
 
 from ..core.errors import ProgramError, ProgramSyntaxError, ProgramTypeError
 from ..primitives import CONSTANTS, PrimitiveSet
+from .rewrite import Rewritten
+from .stand_ins import TYPES
 
 __all__ = ["CHECKED_AS", "PREFIX", "finding", "stubs"]
 
@@ -42,13 +44,12 @@ _UNION = re.compile(r" \| |in union |Literal\[[^\]]*, ")
 # What a list or a dict holds is only guessed from its first values, and one of several kinds is named as if all were.
 _HELD = re.compile(r"bound method `(?:dict|list|set|Mutable\w+)\.|subscript object of type `(?:int|float|bool|None)`")
 
-# What programs have, and the checker has not heard of or knows otherwise.
+# Builtins that programs have and the checker has not heard of.
 _BUILTINS = """\
 from typing import Any
 def map(function: Any, *iterables: Any, strict: bool = False) -> list[Any]: ...
 def filter(function: Any, iterable: Any) -> list[Any]: ...
-def next(iterator: Any, *default: Any) -> Any: ...
-def vqa_method(whole: Any, name: str, call: Any) -> Any: ...
+def callable(value: object) -> bool: ...
 def format(value: object, spec: str = "") -> str: ...
 def getattr(o: object, name: str, default: Any = None) -> Any: ...
 def hasattr(o: object, name: str) -> bool: ...
@@ -71,25 +72,27 @@ first of these lines."""
 
 def stubs(primitives: PrimitiveSet) -> str:
     """Returns the declarations the checker knows beside the program's own."""
-    return _BUILTINS + primitives.stubs({f"given_{name}": kind for name, kind in _GIVEN.items()})
+    return _BUILTINS + TYPES + primitives.stubs({f"given_{name}": kind for name, kind in _GIVEN.items()})
 
 
-def finding(report: str, source: str) -> ProgramError | None:
+def finding(report: str, program: Rewritten, offset: int) -> ProgramError | None:
     """Turns the checker's JSON report into an error.
 
     Args:
-        report: the diagnostics as JSON.
-        source: the program, which was checked after :data:`PREFIX`.
+        report: The diagnostics as JSON.
+        program: The program.
+        offset: Number of lines that were put before it.
 
     Returns:
         None when nothing in the report is certain to fail.
     """
-    last = source.count("\n") + 1
+    last = program.source.count("\n") + 1
     found: list[tuple[int, str, str]] = []
     for item in json.loads(report):
         code, message = str(item["code"]), str(item["message"])
+        line = program.line(min(max(int(item["location"]["row"]) - offset, 1), last))
         if item["severity"] == "error" and _counts(code, message):
-            found.append((min(max(int(item["location"]["row"]) - len(_GIVEN), 1), last), code, message))
+            found.append((line, code, message))
     if not found:
         return None
     found.sort(key=lambda each: (each[1] != "invalid-syntax", each[0]))

@@ -1,0 +1,210 @@
+"""Python that a program finds run already where :mod:`.rewrite` says that it needs it, by name.
+
+Each piece keeps the builtins it calls as defaults of its parameters, for the program may hide them.
+"""
+
+from __future__ import annotations
+
+__all__ = ["MODULES", "STAND_INS", "TYPES"]
+
+MODULES = {
+    "operator": "itemgetter",
+    "statistics": "fmean mean median mode multimode",
+    "string": "ascii_letters ascii_lowercase ascii_uppercase digits punctuation whitespace",
+}
+"""Modules that the interpreter lacks, and what stands in for them has."""
+
+STAND_INS = {
+    "method": """
+def vqa_method(whole, name, call, hasattr=hasattr, getattr=getattr):
+    if hasattr(whole, name):
+        return getattr(whole, name)
+    for kind in vqa_kinds:
+        if whole is kind:
+            return call
+    return lambda *args, **rest: call(whole, *args, **rest)
+
+
+vqa_kinds = (str, list, dict, set, tuple, frozenset, int, float)
+""",
+    "sort": """
+def vqa_sort(items, *, key=None, reverse=False, isinstance=isinstance, list=list, sorted=sorted):
+    if isinstance(items, list):
+        items[:] = sorted(items, key=key, reverse=reverse)
+    else:
+        items.sort(key=key, reverse=reverse)
+""",
+    "round": """
+def round(number, ndigits=None, __round=round, __float=float, __format=format, __isinstance=isinstance, __int=int):
+    # The interpreter multiplies, rounds and divides: 2.675 would be 2.68.
+    places = __isinstance(number, __float) and __isinstance(ndigits, __int) and 0 <= ndigits < 300
+    if not places or not -1e15 < number < 1e15:
+        return __round(number, ndigits)
+    return __float(__format(number, "." + f"{ndigits + 0}" + "f"))
+""",
+    "del": """
+def vqa_del(whole, place, isinstance=isinstance, slice=slice, list=list, dict=dict, len=len, range=range, set=set):
+    if isinstance(whole, list):
+        if isinstance(place, slice):
+            gone = set(range(len(whole))[place])
+            whole[:] = [whole[i] for i in range(len(whole)) if i not in gone]
+        elif not -len(whole) <= place < len(whole):
+            raise IndexError("list assignment index out of range")
+        else:
+            whole.pop(place)
+    elif isinstance(whole, dict):
+        whole.pop(place)
+    else:
+        whole.__delitem__(place)
+""",
+    "generator": """
+vqa_made = []
+
+
+def vqa_generator(function, iter=iter):
+    def generator(*args, **rest):
+        vqa_made.append([])
+        try:
+            function(*args, **rest)
+            return iter(vqa_made[-1])
+        finally:
+            vqa_made.pop()
+    return generator
+
+
+def vqa_yield(item, len=len):
+    vqa_made[-1].append(item)
+    if len(vqa_made[-1]) > 10000:
+        raise RuntimeError("a generator runs to its end at once here, and this one never ends: return a list instead")
+
+
+def vqa_yields(items):
+    for item in items:
+        vqa_yield(item)
+""",
+    "translate": """
+def vqa_maketrans(one, two=None, gone="", isinstance=isinstance, str=str, ord=ord, zip=zip, dict=dict):
+    if two is None:
+        return {ord(key) if isinstance(key, str) else key: value for key, value in one.items()}
+    table = {ord(key): ord(value) for key, value in zip(one, two, strict=True)}
+    table.update({ord(key): None for key in gone})
+    return table
+
+
+def vqa_translate(text, table, isinstance=isinstance, str=str, int=int, ord=ord, chr=chr):
+    if not isinstance(text, str):
+        return text.translate(table)
+    changed = [table.get(ord(letter), letter) for letter in text]
+    return "".join([chr(one) if isinstance(one, int) else one for one in changed if one is not None])
+""",
+    "callable": """
+def callable(value, __type=type, __hasattr=hasattr):
+    kinds = ("function", "builtin_function_or_method", "method", "type", "functools.partial", "partial")
+    return __type(value).__name__ in kinds or __hasattr(value, "__call__")
+""",
+    "operator": """
+class vqa_operator:
+    def itemgetter(*places, len=len, tuple=tuple):
+        if len(places) == 1:
+            return lambda whole: whole[places[0]]
+        return lambda whole: tuple([whole[place] for place in places])
+""",
+    "statistics": """
+from math import fsum as vqa_fsum
+
+
+def vqa_data(data, what, list=list, len=len):
+    data = list(data)
+    if len(data) == 0:
+        raise ValueError(what)
+    return data
+
+
+class vqa_statistics:
+    def mean(data, sum=sum, len=len, all=all, isinstance=isinstance, int=int):
+        data = vqa_data(data, "mean requires at least one data point")
+        if all([isinstance(value, int) for value in data]) and sum(data) % len(data) == 0:
+            return sum(data) // len(data)
+        return vqa_fsum(data) / len(data)
+
+    def fmean(data, len=len):
+        data = vqa_data(data, "fmean requires at least one data point")
+        return vqa_fsum(data) / len(data)
+
+    def median(data, sorted=sorted, len=len):
+        data = sorted(vqa_data(data, "no median for empty data"))
+        half = len(data) // 2
+        return data[half] if len(data) % 2 else (data[half - 1] + data[half]) / 2
+
+    def mode(data):
+        return vqa_statistics.multimode(vqa_data(data, "no mode for empty data"))[0]
+
+    def multimode(data, list=list, max=max):
+        counts = {}
+        for value in data:
+            counts[value] = counts.get(value, 0) + 1
+        most = max(list(counts.values()), default=0)
+        return [value for value, count in counts.items() if count == most]
+""",
+    "string": """
+class vqa_string:
+    ascii_lowercase = "abcdefghijklmnopqrstuvwxyz"
+    ascii_uppercase = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    ascii_letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    digits = "0123456789"
+    punctuation = "!\\"#$%&'()*+,-./:;<=>?@[\\\\]^_`{|}~"
+    whitespace = " \\t\\n\\r\\x0b\\x0c"
+""",
+    "pictures": """
+vqa_Handle = Image
+vqa_pictures = {}
+
+
+class Image:
+    def __init__(self, handle=None):
+        if not isinstance(handle, vqa_Handle):
+            raise TypeError("a program cannot make an Image")
+        self.handle = handle
+        self.index = handle.index
+        self.width = handle.width
+        self.height = handle.height
+
+    def __repr__(self):
+        return repr(self.handle)
+
+
+def vqa_in(value, Image=Image, isinstance=isinstance, list=list, tuple=tuple):
+    if isinstance(value, vqa_Handle):
+        if value.number not in vqa_pictures:
+            vqa_pictures[value.number] = Image(value)
+        return vqa_pictures[value.number]
+    if isinstance(value, list):
+        return [vqa_in(item) for item in value]
+    if isinstance(value, tuple):
+        return tuple([vqa_in(item) for item in value])
+    return value
+
+
+def vqa_out(value, Image=Image, isinstance=isinstance, list=list, tuple=tuple, dict=dict):
+    if isinstance(value, Image):
+        return value.handle
+    if isinstance(value, list):
+        return [vqa_out(item) for item in value]
+    if isinstance(value, tuple):
+        return tuple([vqa_out(item) for item in value])
+    if isinstance(value, dict):
+        return {key: vqa_out(item) for key, item in value.items()}
+    return value
+""",
+}
+"""The pieces by name. A program that may keep pictures as keys holds an Image of its own around each handle. Such an
+Image can be hashed, and only its handle leaves the program."""
+
+TYPES = "".join(
+    f"{name}: Any\n"
+    for name in (
+        *("vqa_method", "vqa_sort", "vqa_del", "vqa_generator", "vqa_yield", "vqa_yields", "vqa_maketrans"),
+        *("vqa_translate", *(f"vqa_{module}" for module in MODULES)),
+    )
+)
+"""How the static check knows them."""
