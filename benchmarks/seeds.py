@@ -35,16 +35,16 @@ from codevqa.eval.report.summary import summarize
 from codevqa.eval.run.choices import engine_for
 from codevqa.eval.statistics import Interval
 from codevqa.eval.task import METHODS, DataSet, Example, Method, Row
-from codevqa.miniworld import export_covr, export_gqa, export_nlvr2
+from codevqa.miniworld import export_gqa, export_nlvr2
 from codevqa.miniworld.export import ABOUT, write
 from codevqa.miniworld.export_draw import SPLITS
 
 Engines: TypeAlias = Callable[[DataSet], "CodeVQA | Callable[[], CodeVQA]"]
 """Returns the engine for a data set, or what makes it."""
 FILES: Mapping[str, Callable[[str], str]] = {
-    "gqa": lambda split: f"{export_gqa.FILES[split]}_balanced",
-    "covr": lambda split: export_covr.FILES[split],
-    "nlvr2": lambda split: export_nlvr2.FILES[split],
+    "gqa": lambda split: f"{export_gqa.file_name(split)}_balanced",
+    "covr": lambda split: split,
+    "nlvr2": export_nlvr2.file_name,
 }
 """Data sets, and what their files call a split of drawn data."""
 TITLES = {"gqa": "mini-GQA", "covr": "mini-COVR", "nlvr2": "mini-NLVR2"}

@@ -11,7 +11,7 @@ import pytest
 
 from codevqa.core.trace import Form
 from codevqa.miniworld.phrases import Phrase, parse_phrase
-from codevqa.miniworld.questions import Item, NoQuestionError, families, reworded, sample_question, sample_set
+from codevqa.miniworld.questions import TABLE, Item, NoQuestionError, reworded, sample_question, sample_set
 from codevqa.miniworld.truth import find_matching_image, get_pos, query, run_program
 from codevqa.miniworld.world import HELD_OUT, Scene, Thing, sample_scene
 from codevqa.prompts import load
@@ -71,7 +71,7 @@ def test_a_question_has_other_words(drawn: Drawn) -> None:
 @pytest.mark.parametrize("form", ["image", "set"])
 def test_a_family_can_be_asked_for(form: Form) -> None:
     rng = random.Random(1)
-    missing = set(families(form))
+    missing = set(TABLE[form])
     for _ in range(300):
         scenes = [sample_scene(rng, min_things=3)] if form == "image" else sample_set(rng)
         for name in sorted(missing):

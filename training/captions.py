@@ -103,11 +103,6 @@ def telling(scene: Scene, rng: random.Random, program: str) -> list[str] | None:
     return told
 
 
-def relation_caption(scene: Scene, rng: random.Random) -> str:
-    """Draws one true sentence on where two things lie; empty when no two can be told apart."""
-    return _relation(scene, scene.things, rng)
-
-
 def _noun(scene: Scene, thing: Thing, rng: random.Random) -> str:
     return "block" if scene.tower and rng.random() < 0.8 else thing.kind
 

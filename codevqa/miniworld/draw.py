@@ -27,252 +27,118 @@ PATTERNS: tuple[str, ...] = ("gradient", "horizon", "stripes", "checks", "dots")
 SUPERSAMPLING = 8
 
 
-def _polygon(*points: Point, fill: int = 1) -> Stroke:
-    return ("polygon", points, fill)
+def _stroke(text: str) -> Stroke:
+    """Reads a stroke such as ``-box 12,45 88,100``."""
+    name, *pairs = text.removeprefix("-").split()
+    points = [(int(x) / 100, int(y) / 100) for x, y in (pair.split(",") for pair in pairs)]
+    if name == "box":
+        (left, top), (right, bottom) = points
+        name, points = "polygon", [(left, top), (right, top), (right, bottom), (left, bottom)]
+    return (name, tuple(points), int(not text.startswith("-")))
 
 
-def _ellipse(left: float, top: float, right: float, bottom: float, fill: int = 1) -> Stroke:
-    return ("ellipse", ((left, top), (right, bottom)), fill)
-
-
-def _box(left: float, top: float, right: float, bottom: float, fill: int = 1) -> Stroke:
-    return _polygon((left, top), (right, top), (right, bottom), (left, bottom), fill=fill)
-
-
-def _star(points: int, inner: float) -> Stroke:
-    corners = []
-    for step in range(2 * points):
-        length = 0.54 if step % 2 == 0 else 0.54 * inner
-        angle = math.pi * step / points
-        corners.append((0.5 + length * math.sin(angle), 0.53 - length * math.cos(angle)))
-    return _polygon(*corners)
-
-
-def _regular(corners: int, turn: float) -> Stroke:
+def _around(corners: int, *lengths: float, turn: float = 0.0, y: float = 0.5) -> tuple[Point, ...]:
+    """Points around the middle, clockwise from the top; their distances from it take turns."""
     angles = [2 * math.pi * (step + turn) / corners for step in range(corners)]
-    return _polygon(*((0.5 + 0.5 * math.sin(angle), 0.5 - 0.5 * math.cos(angle)) for angle in angles))
+    reach = [(lengths[step % len(lengths)], angle) for step, angle in enumerate(angles)]
+    return tuple((0.5 + length * math.sin(angle), y - length * math.cos(angle)) for length, angle in reach)
 
 
 def _flower() -> tuple[Stroke, ...]:
-    petals = []
-    for step in range(5):
-        angle = 2 * math.pi * step / 5
-        x, y = 0.5 + 0.29 * math.sin(angle), 0.5 - 0.29 * math.cos(angle)
-        petals.append(_ellipse(x - 0.21, y - 0.21, x + 0.21, y + 0.21))
-    return (*petals, _ellipse(0.37, 0.37, 0.63, 0.63, fill=0))
+    petals = [((x - 0.21, y - 0.21), (x + 0.21, y + 0.21)) for x, y in _around(5, 0.29)]
+    return (*(("ellipse", petal, 1) for petal in petals), _stroke("-ellipse 37,37 63,63"))
 
 
-def _heart() -> Stroke:
+def _heart() -> tuple[Point, ...]:
     points = []
     for step in range(48):
         t = 2 * math.pi * step / 48
         x = 16 * math.sin(t) ** 3
         y = 13 * math.cos(t) - 5 * math.cos(2 * t) - 2 * math.cos(3 * t) - math.cos(4 * t)
         points.append((0.5 + x / 32, 0.44 - y / 30))
-    return _polygon(*points)
+    return tuple(points)
 
 
-SHAPES: dict[str, tuple[Stroke, ...]] = {
-    "circle": (_ellipse(0, 0, 1, 1),),
-    "square": (_box(0, 0, 1, 1),),
-    "triangle": (_polygon((0.5, 0), (1, 1), (0, 1)),),
-    "star": (_star(5, 0.42),),
-    "heart": (_heart(),),
-    "moon": (_ellipse(0.05, 0, 1.05, 1), _ellipse(0.38, -0.05, 1.2, 0.8, fill=0)),
-    "arrow": (_polygon((0, 0.33), (0.5, 0.33), (0.5, 0.02), (1, 0.5), (0.5, 0.98), (0.5, 0.67), (0, 0.67)),),
-    "cross": (_box(0.34, 0, 0.66, 1), _box(0, 0.34, 1, 0.66)),
-    "diamond": (_polygon((0.5, 0), (0.88, 0.5), (0.5, 1), (0.12, 0.5)),),
-    "ring": (_ellipse(0, 0, 1, 1), _ellipse(0.26, 0.26, 0.74, 0.74, fill=0)),
-    "hexagon": (_regular(6, 0.5),),
-    "house": (
-        _polygon((0.5, 0), (1, 0.45), (0, 0.45)),
-        _box(0.12, 0.45, 0.88, 1),
-        _box(0.4, 0.62, 0.62, 1, fill=0),
-    ),
-    "tree": (
-        _polygon((0.5, 0), (0.84, 0.42), (0.16, 0.42)),
-        _polygon((0.5, 0.22), (0.98, 0.78), (0.02, 0.78)),
-        _box(0.41, 0.78, 0.59, 1),
-    ),
+_KINDS: dict[str, str | tuple[Stroke, ...]] = {
+    "circle": "ellipse 0,0 100,100",
+    "square": "box 0,0 100,100",
+    "triangle": "polygon 50,0 100,100 0,100",
+    "star": (("polygon", _around(10, 0.54, 0.54 * 0.42, y=0.53), 1),),
+    "heart": (("polygon", _heart(), 1),),
+    "moon": "ellipse 5,0 105,100; -ellipse 38,-5 120,80",
+    "arrow": "polygon 0,33 50,33 50,2 100,50 50,98 50,67 0,67",
+    "cross": "box 34,0 66,100; box 0,34 100,66",
+    "diamond": "polygon 50,0 88,50 50,100 12,50",
+    "ring": "ellipse 0,0 100,100; -ellipse 26,26 74,74",
+    "hexagon": (("polygon", _around(6, 0.5, turn=0.5), 1),),
+    "house": "polygon 50,0 100,45 0,45; box 12,45 88,100; -box 40,62 62,100",
+    "tree": "polygon 50,0 84,42 16,42; polygon 50,22 98,78 2,78; box 41,78 59,100",
     "flower": _flower(),
-    "fish": (
-        _ellipse(0, 0.2, 0.74, 0.8),
-        _polygon((0.62, 0.5), (1, 0.16), (1, 0.84)),
-        _ellipse(0.14, 0.38, 0.27, 0.51, fill=0),
-    ),
-    "cup": (
-        _ellipse(0.5, 0.18, 1, 0.72),
-        _ellipse(0.62, 0.3, 0.88, 0.6, fill=0),
-        _polygon((0.02, 0.08), (0.72, 0.08), (0.64, 0.96), (0.1, 0.96)),
-    ),
-    "key": (
-        _ellipse(0, 0.26, 0.46, 0.74),
-        _ellipse(0.13, 0.4, 0.33, 0.6, fill=0),
-        _box(0.4, 0.43, 1, 0.57),
-        _box(0.64, 0.5, 0.75, 0.78),
-        _box(0.87, 0.5, 0.98, 0.82),
-    ),
-    "bell": (
-        _ellipse(0.2, 0.02, 0.8, 0.7),
-        _polygon((0.2, 0.36), (0.8, 0.36), (0.98, 0.8), (0.02, 0.8)),
-        _ellipse(0.38, 0.76, 0.62, 1),
-    ),
+    "fish": "ellipse 0,20 74,80; polygon 62,50 100,16 100,84; -ellipse 14,38 27,51",
+    "cup": "ellipse 50,18 100,72; -ellipse 62,30 88,60; polygon 2,8 72,8 64,96 10,96",
+    "key": "ellipse 0,26 46,74; -ellipse 13,40 33,60; box 40,43 100,57; box 64,50 75,78; box 87,50 98,82",
+    "bell": "ellipse 20,2 80,70; polygon 20,36 80,36 98,80 2,80; ellipse 38,76 62,100",
     "car": (
-        _polygon((0.2, 0.5), (0.32, 0.2), (0.68, 0.2), (0.84, 0.5)),
-        _box(0, 0.48, 1, 0.74),
-        _ellipse(0.1, 0.6, 0.38, 0.88),
-        _ellipse(0.62, 0.6, 0.9, 0.88),
-        _polygon((0.36, 0.46), (0.42, 0.29), (0.6, 0.29), (0.68, 0.46), fill=0),
+        "polygon 20,50 32,20 68,20 84,50; box 0,48 100,74; ellipse 10,60 38,88; ellipse 62,60 90,88; "
+        "-polygon 36,46 42,29 60,29 68,46"
     ),
-    "boat": (
-        _polygon((0, 0.68), (1, 0.68), (0.8, 1), (0.2, 1)),
-        _polygon((0.44, 0), (0.44, 0.6), (0.02, 0.6)),
-        _polygon((0.54, 0.12), (0.92, 0.6), (0.54, 0.6)),
-    ),
-    "umbrella": (
-        _ellipse(0, 0.02, 1, 0.98),
-        _box(0, 0.5, 1, 1, fill=0),
-        _box(0.45, 0.45, 0.55, 0.92),
-        _box(0.45, 0.86, 0.74, 0.98),
-    ),
-    "crown": (_polygon((0, 0.14), (0.27, 0.5), (0.5, 0.08), (0.73, 0.5), (1, 0.14), (0.9, 0.9), (0.1, 0.9)),),
-    "flag": (_box(0.1, 0, 0.22, 1), _polygon((0.22, 0.04), (1, 0.3), (0.22, 0.58))),
-    "cloud": (
-        _ellipse(0, 0.42, 0.46, 0.84),
-        _ellipse(0.22, 0.16, 0.72, 0.68),
-        _ellipse(0.56, 0.38, 1, 0.84),
-        _box(0.22, 0.56, 0.78, 0.84),
-    ),
-    "bolt": (_polygon((0.62, 0), (0.16, 0.56), (0.46, 0.56), (0.34, 1), (0.86, 0.4), (0.54, 0.4)),),
-    "mushroom": (
-        _ellipse(0, 0, 1, 1.1),
-        _box(0, 0.55, 1, 1.2, fill=0),
-        _box(0.35, 0.5, 0.65, 1),
-    ),
-    "hat": (_box(0, 0.72, 1, 0.88), _polygon((0.22, 0.12), (0.78, 0.12), (0.74, 0.74), (0.26, 0.74))),
-    "bottle": (
-        _box(0.4, 0, 0.6, 0.3),
-        _polygon((0.4, 0.24), (0.6, 0.24), (0.74, 0.44), (0.74, 1), (0.26, 1), (0.26, 0.44)),
-    ),
-    "apple": (
-        _ellipse(0.02, 0.26, 0.6, 1),
-        _ellipse(0.4, 0.26, 0.98, 1),
-        _polygon((0.46, 0.34), (0.5, 0.12), (0.64, 0), (0.82, 0), (0.74, 0.16), (0.56, 0.24), (0.54, 0.34)),
-    ),
+    "boat": "polygon 0,68 100,68 80,100 20,100; polygon 44,0 44,60 2,60; polygon 54,12 92,60 54,60",
+    "umbrella": "ellipse 0,2 100,98; -box 0,50 100,100; box 45,45 55,92; box 45,86 74,98",
+    "crown": "polygon 0,14 27,50 50,8 73,50 100,14 90,90 10,90",
+    "flag": "box 10,0 22,100; polygon 22,4 100,30 22,58",
+    "cloud": "ellipse 0,42 46,84; ellipse 22,16 72,68; ellipse 56,38 100,84; box 22,56 78,84",
+    "bolt": "polygon 62,0 16,56 46,56 34,100 86,40 54,40",
+    "mushroom": "ellipse 0,0 100,110; -box 0,55 100,120; box 35,50 65,100",
+    "hat": "box 0,72 100,88; polygon 22,12 78,12 74,74 26,74",
+    "bottle": "box 40,0 60,30; polygon 40,24 60,24 74,44 74,100 26,100 26,44",
+    "apple": "ellipse 2,26 60,100; ellipse 40,26 98,100; polygon 46,34 50,12 64,0 82,0 74,16 56,24 54,34",
     "anchor": (
-        _ellipse(0.02, 0.22, 0.98, 1),
-        _ellipse(0.17, 0.16, 0.83, 0.83, fill=0),
-        _box(0, 0, 1, 0.6, fill=0),
-        _polygon((0, 0.72), (0.1, 0.48), (0.3, 0.68)),
-        _polygon((1, 0.72), (0.9, 0.48), (0.7, 0.68)),
-        _ellipse(0.33, 0, 0.67, 0.34),
-        _ellipse(0.43, 0.1, 0.57, 0.24, fill=0),
-        _box(0.43, 0.3, 0.57, 0.94),
-        _box(0.22, 0.36, 0.78, 0.48),
+        "ellipse 2,22 98,100; -ellipse 17,16 83,83; -box 0,0 100,60; polygon 0,72 10,48 30,68; "
+        "polygon 100,72 90,48 70,68; ellipse 33,0 67,34; -ellipse 43,10 57,24; box 43,30 57,94; box 22,36 78,48"
     ),
-    "ladder": (
-        _box(0.14, 0, 0.27, 1),
-        _box(0.73, 0, 0.86, 1),
-        *(_box(0.2, top, 0.8, top + 0.11) for top in (0.09, 0.33, 0.57, 0.81)),
-    ),
+    "ladder": "box 14,0 27,100; box 73,0 86,100; box 20,9 80,20; box 20,33 80,44; box 20,57 80,68; box 20,81 80,92",
     "rocket": (
-        _ellipse(0.3, 0, 0.7, 0.9),
-        _box(0.3, 0.45, 0.7, 0.8),
-        _box(0.3, 0.8, 0.7, 1, fill=0),
-        _polygon((0.34, 0.5), (0.34, 0.8), (0.06, 0.94), (0.06, 0.76)),
-        _polygon((0.66, 0.5), (0.66, 0.8), (0.94, 0.94), (0.94, 0.76)),
-        _polygon((0.38, 0.84), (0.62, 0.84), (0.5, 1)),
-        _ellipse(0.4, 0.28, 0.6, 0.48, fill=0),
+        "ellipse 30,0 70,90; box 30,45 70,80; -box 30,80 70,100; polygon 34,50 34,80 6,94 6,76; "
+        "polygon 66,50 66,80 94,94 94,76; polygon 38,84 62,84 50,100; -ellipse 40,28 60,48"
     ),
-    "chair": (
-        _box(0.16, 0, 0.31, 1),
-        _box(0.16, 0.46, 0.86, 0.62),
-        _box(0.72, 0.5, 0.86, 1),
-    ),
-    "lamp": (
-        _polygon((0.32, 0), (0.68, 0), (0.94, 0.5), (0.06, 0.5)),
-        _box(0.44, 0.5, 0.56, 0.9),
-        _polygon((0.34, 0.86), (0.66, 0.86), (0.8, 1), (0.2, 1)),
-    ),
+    "chair": "box 16,0 31,100; box 16,46 86,62; box 72,50 86,100",
+    "lamp": "polygon 32,0 68,0 94,50 6,50; box 44,50 56,90; polygon 34,86 66,86 80,100 20,100",
     "clock": (
-        _polygon((0.2, 0.7), (0.34, 0.8), (0.2, 1), (0.06, 1)),
-        _polygon((0.8, 0.7), (0.66, 0.8), (0.8, 1), (0.94, 1)),
-        _ellipse(0, 0, 0.42, 0.38),
-        _ellipse(0.58, 0, 1, 0.38),
-        _ellipse(0.02, 0.06, 0.98, 0.98, fill=0),
-        _ellipse(0.08, 0.12, 0.92, 0.96),
-        _ellipse(0.22, 0.26, 0.78, 0.82, fill=0),
-        _box(0.44, 0.32, 0.56, 0.61),
-        _box(0.44, 0.49, 0.7, 0.61),
+        "polygon 20,70 34,80 20,100 6,100; polygon 80,70 66,80 80,100 94,100; ellipse 0,0 42,38; "
+        "ellipse 58,0 100,38; -ellipse 2,6 98,98; ellipse 8,12 92,96; -ellipse 22,26 78,82; box 44,32 56,61; "
+        "box 44,49 70,61"
     ),
-    "book": (
-        _polygon((0, 0.14), (0.46, 0.28), (0.46, 0.94), (0, 0.8)),
-        _polygon((1, 0.14), (0.54, 0.28), (0.54, 0.94), (1, 0.8)),
-    ),
+    "book": "polygon 0,14 46,28 46,94 0,80; polygon 100,14 54,28 54,94 100,80",
     "cat": (
-        _ellipse(0.03, 0.22, 0.97, 0.98),
-        _polygon((0.06, 0), (0.46, 0.3), (0.06, 0.6)),
-        _polygon((0.94, 0), (0.54, 0.3), (0.94, 0.6)),
-        _ellipse(0.22, 0.44, 0.38, 0.62, fill=0),
-        _ellipse(0.62, 0.44, 0.78, 0.62, fill=0),
-        _polygon((0.4, 0.7), (0.6, 0.7), (0.5, 0.82), fill=0),
+        "ellipse 3,22 97,98; polygon 6,0 46,30 6,60; polygon 94,0 54,30 94,60; -ellipse 22,44 38,62; "
+        "-ellipse 62,44 78,62; -polygon 40,70 60,70 50,82"
     ),
     "duck": (
-        _ellipse(0.14, 0.42, 0.94, 0.98),
-        _polygon((0.62, 0.56), (1, 0.34), (0.94, 0.76)),
-        _ellipse(0.16, 0.02, 0.6, 0.46),
-        _polygon((0.26, 0.36), (0.58, 0.3), (0.6, 0.6), (0.2, 0.64)),
-        _polygon((0.22, 0.16), (0, 0.3), (0.22, 0.38)),
-        _ellipse(0.28, 0.13, 0.41, 0.26, fill=0),
+        "ellipse 14,42 94,98; polygon 62,56 100,34 94,76; ellipse 16,2 60,46; polygon 26,36 58,30 60,60 20,64; "
+        "polygon 22,16 0,30 22,38; -ellipse 28,13 41,26"
     ),
     "ghost": (
-        _ellipse(0.08, 0, 0.92, 0.84),
-        _polygon(
-            (0.08, 0.42),
-            (0.92, 0.42),
-            (0.92, 1),
-            (0.78, 0.84),
-            (0.64, 1),
-            (0.5, 0.84),
-            (0.36, 1),
-            (0.22, 0.84),
-            (0.08, 1),
-        ),
-        _ellipse(0.24, 0.28, 0.42, 0.5, fill=0),
-        _ellipse(0.58, 0.28, 0.76, 0.5, fill=0),
+        "ellipse 8,0 92,84; polygon 8,42 92,42 92,100 78,84 64,100 50,84 36,100 22,84 8,100; -ellipse 24,28 42,50; "
+        "-ellipse 58,28 76,50"
     ),
-    "envelope": (
-        _box(0, 0.16, 1, 0.86),
-        _polygon((0, 0.2), (0.5, 0.54), (1, 0.2), (1, 0.33), (0.5, 0.67), (0, 0.33), fill=0),
-    ),
-    "hammer": (
-        _box(0.02, 0.04, 0.22, 0.42),
-        _box(0.2, 0.1, 0.66, 0.36),
-        _polygon((0.62, 0.1), (0.86, 0.14), (1, 0.44), (0.78, 0.36), (0.62, 0.36)),
-        _box(0.36, 0.3, 0.54, 1),
-    ),
-    "magnet": (
-        _ellipse(0.04, 0, 0.96, 0.92),
-        _box(0.04, 0.46, 0.96, 1),
-        _ellipse(0.34, 0.3, 0.66, 0.62, fill=0),
-        _box(0.34, 0.46, 0.66, 1, fill=0),
-        _box(0, 0.7, 1, 0.79, fill=0),
-    ),
+    "envelope": "box 0,16 100,86; -polygon 0,20 50,54 100,20 100,33 50,67 0,33",
+    "hammer": "box 2,4 22,42; box 20,10 66,36; polygon 62,10 86,14 100,44 78,36 62,36; box 36,30 54,100",
+    "magnet": "ellipse 4,0 96,92; box 4,46 96,100; -ellipse 34,30 66,62; -box 34,46 66,100; -box 0,70 100,79",
     "boot": (
-        _box(0.16, 0, 0.6, 0.84),
-        _ellipse(0.34, 0.48, 0.98, 1.1),
-        _box(0.34, 0.72, 0.6, 0.86),
-        _box(0, 0.84, 1, 1.2, fill=0),
-        _box(0.12, 0.84, 0.42, 1),
-        _box(0.12, 0.84, 1, 0.92),
+        "box 16,0 60,84; ellipse 34,48 98,110; box 34,72 60,86; -box 0,84 100,120; box 12,84 42,100; box 12,84 100,92"
     ),
     "plane": (
-        _ellipse(0.02, 0.41, 1, 0.59),
-        _polygon((0.7, 0.5), (0.36, 0), (0.22, 0), (0.38, 0.5), (0.22, 1), (0.36, 1)),
-        _polygon((0.24, 0.5), (0.12, 0.24), (0, 0.24), (0.08, 0.5), (0, 0.76), (0.12, 0.76)),
+        "ellipse 2,41 100,59; polygon 70,50 36,0 22,0 38,50 22,100 36,100; polygon 24,50 12,24 0,24 8,50 0,76 12,76"
     ),
 }
-"""The strokes of each kind; new kinds come last, because the pairs held out and the weights go by a kind's place."""
+"""What each kind is drawn with, in hundredths of its extent; a stroke with a minus erases. A polygon has its corners, a
+box and an ellipse their upper left and lower right. New kinds come last, because the pairs held out and the weights go
+by a kind's place."""
+
+SHAPES: dict[str, tuple[Stroke, ...]] = {
+    kind: tuple(map(_stroke, drawn.split("; "))) if isinstance(drawn, str) else drawn for kind, drawn in _KINDS.items()
+}
+"""The strokes of each kind."""
 
 
 @lru_cache(maxsize=1024)

@@ -6,19 +6,15 @@ operation "python" with our own program as its argument.
 
 from __future__ import annotations
 
-import json
 import random
 import re
 from pathlib import Path
 from typing import Any
 
-from .export_draw import Balance, ask, split_of_world, tries
+from .export_draw import Balance, ask, split_of_world, tries, write_lines
 from .phrases import Phrase
 from .questions import Item, reworded, sample_set
 from .world import save
-
-FILES = {split: split for split in ("train", "val", "test", "test_combinations", "test_wording")}
-"""Split to the name of its file."""
 
 _COMPARE = {">=": "geq", "==": "eq", ">": "gt", "<": "lt"}
 _PATTERNS = {
@@ -123,6 +119,5 @@ def write_split(root: Path, split: str, sets: int, seed: int, place: int) -> dic
             "answer": answer_of(item),
         }
         rows.append(row if split == "train" else {**row, "paraphrased": reworded(item) or item.question})
-    text = "".join(json.dumps(row) + "\n" for row in rows)
-    (root / f"{FILES[split]}.jsonl").write_text(text, encoding="utf-8")
-    return {f"covr/{FILES[split]}.jsonl": len(rows)}
+    write_lines(root / f"{split}.jsonl", rows)
+    return {f"covr/{split}.jsonl": len(rows)}

@@ -7,12 +7,15 @@ kind or number may become more common than its share.
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
+from ..core.errors import InputError
 from .questions import UNSEEN, Item, NoQuestionError, sample_question
 from .world import COLORS, HELD_OUT, KINDS, SIZES, Scene, plural
 
@@ -30,18 +33,19 @@ _MASKS = (
 )
 
 
-class Halt(Exception):
-    """No question could be found for a split."""
-
-
 def tries(limit: int, what: str) -> Iterator[int]:
     """Counts attempts.
 
     Raises:
-        Halt: there were too many.
+        InputError: there were too many.
     """
     yield from range(limit)
-    raise Halt(what)
+    raise InputError(f"Too few questions are left for {what}.", hint="Ask for fewer pictures.")
+
+
+def write_lines(path: Path, rows: Sequence[Any]) -> None:
+    """Writes a line of JSON for each row."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
 def split_of_world(split: str) -> Literal["train", "test"]:

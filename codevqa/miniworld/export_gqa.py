@@ -18,14 +18,6 @@ from .questions import Item
 from .slots import Slots
 from .world import COLORS, HELD_OUT, Scene, sample_scene, save
 
-FILES = {
-    "train": "train",
-    "val": "val",
-    "test": "testdev",
-    "test_combinations": "testdev_combinations",
-    "test_wording": "testdev_wording",
-}
-"""Split to the name it has in file names."""
 PER_IMAGE = 5
 TYPES = {
     "exist": ("verify", "obj", "exist"),
@@ -48,6 +40,11 @@ TYPES = {
     "different_color": ("compare", "attr", "twoDifferent"),
 }
 """Structural, semantic and detailed type of a kind; the detailed one ends in "C" where the answer is no."""
+
+
+def file_name(split: str) -> str:
+    """What GQA's files call a split."""
+    return split.replace("test", "testdev")
 
 
 def _types(item: Item, steps: list[Step]) -> dict[str, str]:
@@ -230,7 +227,7 @@ def write_split(root: Path, split: str, images: int, seed: int, place: int) -> d
             save(scene, root / "images" / f"{picture.id}.jpg")
             writer.graphs[picture.id] = picture.graph()
     balanced = {key: one for key, one in writer.questions.items() if one["isBalanced"]}
-    name = FILES[split]
+    name = file_name(split)
     if split == "train":  # the official file of all training questions is in pieces; ours has nothing more to say
         balanced = writer.questions
     else:

@@ -6,26 +6,22 @@ says nothing and consistency can be measured.
 
 from __future__ import annotations
 
-import json
 import random
 from pathlib import Path
 from typing import Any
 
-from .export_draw import ask, split_of_world, tries
+from .export_draw import ask, split_of_world, tries, write_lines
 from .questions import Item, like, sample_set
 from .truth import run_program
 from .world import Scene, save
 
-FILES = {
-    "train": "train",
-    "val": "dev",
-    "test": "test1",
-    "test_combinations": "test1_combinations",
-    "test_wording": "test1_wording",
-}
-"""Split to the name of its file, which is also the first part of its identifiers."""
 PAIRS = 4
 LABELS = {"yes": "True", "no": "False"}
+
+
+def file_name(split: str) -> str:
+    """What NLVR2 calls the file of a split; the first part of its identifiers."""
+    return split.replace("val", "dev").replace("test", "test1")
 
 
 def _pairs(rng: random.Random, item: Item, pair: list[Scene], split: str) -> list[tuple[list[Scene], str]] | None:
@@ -54,7 +50,7 @@ def _pairs(rng: random.Random, item: Item, pair: list[Scene], split: str) -> lis
 def write_split(root: Path, split: str, pairs: int, seed: int, place: int) -> dict[str, int]:
     """Writes the sentences and pictures of one split; arguments and result as for the GQA files, pairs for images."""
     rng = random.Random(f"nlvr2 {split} {seed}")
-    name, rows, seen = FILES[split], list[dict[str, Any]](), set[str]()
+    name, rows, seen = file_name(split), list[dict[str, Any]](), set[str]()
     sentences = max(1, pairs // PAIRS)
     for _ in tries(sentences * 100, f"nlvr2 {split}"):
         if len(seen) == sentences:
@@ -70,8 +66,7 @@ def write_split(root: Path, split: str, pairs: int, seed: int, place: int) -> di
                 save(scene, root / "images" / f"{stem}-img{side}.png")
             rows.append(_row(item.question, LABELS[answer], f"{stem}-0", split, len(seen)))
         seen.add(item.question)
-    text = "".join(json.dumps(row) + "\n" for row in rows)
-    (root / "data" / f"{name}.json").write_text(text, encoding="utf-8")
+    write_lines(root / "data" / f"{name}.json", rows)
     return {f"nlvr2/data/{name}.json": len(rows)}
 
 

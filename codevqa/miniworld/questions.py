@@ -108,13 +108,9 @@ class Kind:
             setattr(q, name, made)
         return q
 
-    def fill(self, template: str, q: Slots) -> str:
-        """Puts the slots into a wording or a program."""
-        return template.format(**vars(q))
-
     def question(self, place: int, q: Slots) -> str:
         """The question in one of the wordings."""
-        text = " ".join(self.fill(self.wordings[place].removeprefix(UNSEEN), q).split())
+        text = " ".join(self.wordings[place].removeprefix(UNSEEN).format(**vars(q)).split())
         return text[:1].upper() + text[1:]
 
 
@@ -164,7 +160,7 @@ def _condition(fits: Callable[[Kind], bool]) -> Maker:
         said = said[:1].lower() + said[1:]
         if any(isinstance(one, Condition) and one.said == said for one in vars(q).values()):
             return None
-        return Condition(kind.name, said, kind.fill(kind.program, slots), slots)
+        return Condition(kind.name, said, kind.program.format(**vars(slots)), slots)
 
     return make
 
@@ -177,11 +173,6 @@ _MAKERS: dict[str, Maker] = {
 }
 
 
-def families(form: Literal["image", "set"]) -> tuple[str, ...]:
-    """Returns the names of the kinds of one form."""
-    return tuple(TABLE[form])
-
-
 def draft(rng: random.Random, scenes: Sequence[Scene], kind: Kind, form: Literal["image", "set"]) -> Item | None:
     """Draws a question without its answer; None where its slots do not fit the scenes."""
     q = kind.draw(rng, scenes)
@@ -189,7 +180,7 @@ def draft(rng: random.Random, scenes: Sequence[Scene], kind: Kind, form: Literal
         return None
     place = rng.randrange(len(kind.wordings))
     wording = f"{kind.name}.{place}{UNSEEN if kind.wordings[place].startswith(UNSEEN) else ''}"
-    return Item(kind.question(place, q), "", kind.fill(kind.program, q), kind.name, form, wording, q)
+    return Item(kind.question(place, q), "", kind.program.format(**vars(q)), kind.name, form, wording, q)
 
 
 def sample_question(

@@ -236,42 +236,22 @@ def _side(both: bool) -> Maker:
     return make
 
 
-@dataclass(frozen=True)
-class Ordinal:
-    """A picture of a set by its place."""
-
-    word: str
-    other: str
-    place: int
-    sign: str
-    """How a program compares the first with the second where this one is to have more."""
-
-
-def _ordinal(q: Slots) -> Ordinal:
+def _ordinal(q: Slots) -> SimpleNamespace:
+    """A picture of a set by its place; ``sign`` is how the first compares with the second where this one has more."""
     count = len(q.scenes)
     words = q.rng.choice((("first", "second"), ("left", "right"))) if count == 2 else ("first", "second", "third")
     place = q.rng.randrange(min(count, len(words)))
-    return Ordinal(words[place], words[1 - place] if place < 2 else "", place, "<" if place else ">")
+    other = words[1 - place] if place < 2 else ""
+    return SimpleNamespace(word=words[place], other=other, place=place, sign="<" if place else ">")
 
 
-@dataclass(frozen=True)
-class Wall:
-    """A wall of a box."""
-
-    name: str
-    """As a program asks for it."""
-    said: str
-    free: str
-    """As what touches it not."""
-
-
-def _wall(q: Slots) -> Wall:
+def _wall(q: Slots) -> SimpleNamespace:
+    """A wall of a box: as programs ask for it, as it is said, and as what touches it not."""
     name = q.rng.choice(("wall", "wall", "wall", "wall", "bottom", "top", "left wall", "right wall"))
     if name != "wall":
-        return Wall(name, f"the {name}", f"the {name}")
-    return Wall(
-        name, q.rng.choice(("the wall", "the wall", "the edge")), q.rng.choice(("the wall", "any wall", "any edge"))
-    )
+        return SimpleNamespace(name=name, said=f"the {name}", free=f"the {name}")
+    said = q.rng.choice(("the wall", "the wall", "the edge"))
+    return SimpleNamespace(name=name, said=said, free=q.rng.choice(("the wall", "any wall", "any edge")))
 
 
 # Amounts
@@ -280,40 +260,8 @@ WORDS = {">=": "at least", "==": "exactly", ">": "more than", "<": "fewer than",
 RARE = {">=": "no fewer than", "==": "only", ">": "over", "<": "less than", "<=": "no more than"}
 
 
-@dataclass(frozen=True)
-class Amount:
-    """A number to hold a count against."""
-
-    sign: str
-    value: int
-    words: str
-    """Such as "at least two"."""
-    things: str
-    """Such as "red stars"; "red star" after one."""
-
-    @property
-    def said(self) -> str:
-        """Such as "at least two red stars"."""
-        return f"{self.words} {self.things}"
-
-    @property
-    def test(self) -> str:
-        """What a program compares a count with."""
-        return f"{self.sign} {self.value}"
-
-    @property
-    def be(self) -> str:
-        """The verb before it."""
-        return "is" if self.value == 1 else "are"
-
-    @property
-    def s(self) -> str:
-        """The ending of a verb after it."""
-        return "es" if self.value == 1 else ""
-
-
-def amount(q: Slots, question: str, *, plain: bool, total: bool) -> Amount | None:
-    """Draws an amount near the true answer of a question that counts.
+def amount(q: Slots, question: str, *, plain: bool, total: bool) -> SimpleNamespace | None:
+    """Draws an amount near the true answer of a question that counts: its words, and what a program compares with.
 
     Args:
         q: The slots; ``a`` is what is counted.
@@ -333,29 +281,12 @@ def amount(q: Slots, question: str, *, plain: bool, total: bool) -> Amount | Non
         words = RARE[sign]
     elif not plain and sign == "==" and value > 1 and q.rng.random() < 0.3:
         words = ""
-    return Amount(sign, value, f"{words} {number(q.rng, value)}".strip(), q.a.name if value == 1 else q.a.many)
+    said = f"{words} {number(q.rng, value)} {q.a.name if value == 1 else q.a.many}".strip()
+    be = "is" if value == 1 else "are"
+    return SimpleNamespace(sign=sign, value=value, said=said, test=f"{sign} {value}", be=be)
 
 
 # Pictures of a set
-
-
-@dataclass(frozen=True)
-class Nouns:
-    """What a picture of the set is called, and the verb that goes with it."""
-
-    one: str
-    has: str
-    have: str
-
-    @property
-    def many(self) -> str:
-        """The plural."""
-        return plural(self.one)
-
-    @property
-    def a(self) -> str:
-        """With its article."""
-        return with_article(self.one)
 
 
 _VERBS = {
@@ -372,31 +303,22 @@ def style_of(scenes: Sequence[Scene]) -> str:
     return "tower" if all(scene.tower for scene in scenes) else "box"
 
 
-def _nouns(q: Slots) -> Nouns:
+def _nouns(q: Slots) -> SimpleNamespace:
+    """What a picture of the set is called, and the verb that goes with it."""
     style = style_of(q.scenes)
-    return Nouns(q.rng.choice(("picture", "image")) if style == "plain" else style, *q.rng.choice(_VERBS[style]))
-
-
-@dataclass(frozen=True)
-class Several:
-    """So many pictures."""
-
-    value: int
-    word: str
-    pictures: str
-    has: str
-    be: str
-    do: str
-
-    def __str__(self) -> str:
-        return self.word
+    one = q.rng.choice(("picture", "image")) if style == "plain" else style
+    has, have = q.rng.choice(_VERBS[style])
+    return SimpleNamespace(one=one, many=plural(one), a=with_article(one), has=has, have=have)
 
 
 def _several(lowest: int) -> Maker:
-    def make(q: Slots) -> Several:
+    """So many pictures of the set."""
+
+    def make(q: Slots) -> SimpleNamespace:
         value = q.rng.randint(lowest, max(2, min(4, len(q.scenes))))
-        words = (q.n.one, q.n.has, "is", "does") if value == 1 else (q.n.many, q.n.have, "are", "do")
-        return Several(value, number(q.rng, value), *words)
+        pictures, has, be, do = (q.n.one, q.n.has, "is", "does") if value == 1 else (q.n.many, q.n.have, "are", "do")
+        word = number(q.rng, value)
+        return SimpleNamespace(value=value, word=word, pictures=pictures, has=has, be=be, do=do)
 
     return make
 

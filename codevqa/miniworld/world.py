@@ -336,8 +336,8 @@ def _apart(x: float, y: float, radius: float, other: Thing) -> bool:
 
 def _box_scene(rng: random.Random, fewest: int, most: int) -> Scene:
     if fewest <= 4 and rng.random() < 0.45:
-        places = [(40, 80 - 21 * level, 20) for level in range(rng.randint(fewest, min(most, 4)))]
-        return _boxed([(rng.choice(BOX_COLORS), "square", "medium", left, top) for left, top, _ in places])
+        tops = [80 - 21 * level for level in range(rng.randint(fewest, min(most, 4)))]
+        return _boxed([(rng.choice(BOX_COLORS), "square", "medium", 40, top) for top in tops])
     count = min(rng.randint(fewest, most), MOST_THINGS)
     colors = rng.choice((BOX_COLORS, BOX_COLORS, rng.sample(BOX_COLORS, 2), rng.sample(BOX_COLORS, 1)))
     kinds = rng.choice((BOX_KINDS, BOX_KINDS, rng.sample(BOX_KINDS, 2), rng.sample(BOX_KINDS, 1)))
