@@ -28,7 +28,6 @@ from codevqa.pages import (
     evidence_html,
     examples_html,
     program_html,
-    running_html,
     trace_page,
 )
 
@@ -159,7 +158,7 @@ def test_cards_say_their_state() -> None:
         "computed": call_html(asked(3), PICTURES),
         "remembered": call_html(asked(3, remembered=True), PICTURES),
         "failed": call_html(asked(3, error=error), PICTURES),
-        "running": running_html(CallBegan(3, "query", asked(3).arguments, 3), PICTURES),
+        "running": call_html(CallBegan(3, "query", asked(3).arguments, 3), PICTURES),
     }
     for state, html in states.items():
         card = Read(html).one(cls="cv-call")
@@ -204,7 +203,7 @@ def test_a_card_without_evidence_shows_the_pictures_it_is_about() -> None:
     page = Read(call_html(call, PICTURES))
     assert [one.attributes["alt"] for one in page.all("img")] == ["image 1, first.png", "image 3"]
     assert "images 1, 3" in page.one(cls="cv-call").text
-    page = Read(running_html(CallBegan(1, "query", {"img": ImageRef(2), "question": "?"}, 1), PICTURES))
+    page = Read(call_html(CallBegan(1, "query", {"img": ImageRef(2), "question": "?"}, 1), PICTURES))
     assert [one.attributes["alt"] for one in page.all("img")] == ["image 2, second.png"]
 
 

@@ -28,13 +28,14 @@ from codevqa.miniworld.phrases import Phrase
 from codevqa.miniworld.questions import Item
 from codevqa.miniworld.world import CANVAS, HELD_OUT, Scene, Thing, draw, sample_scene
 from codevqa.models.base import CaptionRequest, GenerationRequest, MatchRequest, SimilarityRequest
-from codevqa.primitives.pnpvqa import draw_patches, render_reading
+from codevqa.primitives.pnpvqa import render_reading
 from codevqa.writing.prompt_forms import extract_program
 
 from .captions import telling
+from .language_captions import read
 from .language_data import SPATIAL, draw_item, elementary
 from .language_words import rename
-from .vision_data import PATCHES, PROMPT
+from .vision_data import PROMPT
 from .vision_texts import Contrast, contrast, mentions, relation_pair
 from .vision_twins import crowded, twin
 
@@ -137,26 +138,18 @@ def named(scene: Scene, text: str) -> list[bool]:
 
 def captioning(vqa: CodeVQA, rng: random.Random, count: int, table: Table) -> None:
     """Captions of whole pictures, and of patches drawn for a question: are they true?"""
-    matcher, captioner = vqa.models.matcher, vqa.models.captioner
     for style in ("plain", "box"):
         drawn = list(scenes(rng, count, style=style))
-        whole = captioner.caption([CaptionRequest(picture) for _, picture in drawn])
+        whole = vqa.models.captioner.caption([CaptionRequest(picture) for _, picture in drawn])
         asked = [Phrase(thing.kind, thing.color).one for scene, _ in drawn for thing in [rng.choice(scene.things)]]
-        pairs = zip(drawn, asked, strict=True)
-        maps = matcher.match([MatchRequest(picture, f"is there {what}") for (_, picture), what in pairs])
-        seeds = [[rng.getrandbits(62) for _ in range(DRAWS)] for _ in drawn]
-        requests = [
-            CaptionRequest(picture, draw_patches(match.relevance, PATCHES, seed), seed)
-            for (_, picture), match, several in zip(drawn, maps, seeds, strict=True)
-            for seed in several
-        ]
-        shown = [scene for scene, _ in drawn]
-        repeated = [scene for scene in shown for _ in range(DRAWS)]
-        for name, of, texts in (
-            ("whole picture, greedy", shown, whole),
-            ("patches for a question", repeated, captioner.caption(requests)),
-        ):
-            there = [right for scene, text in zip(of, texts, strict=True) for right in named(scene, text)]
+        pairs = [(picture, f"is there {what}") for (_, picture), what in zip(drawn, asked, strict=True)]
+        told = {
+            "whole picture, greedy": [[text] for text in whole],
+            "patches for a question": read(vqa, pairs, DRAWS, rng),
+        }
+        for name, texts in told.items():
+            pairs_told = zip(drawn, texts, strict=True)
+            there = [right for (scene, _), several in pairs_told for text in several for right in named(scene, text)]
             table.add(f"caption, {name}, {style}: things named are there", there)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -37,6 +38,18 @@ def questions(task: tuple[int, int]) -> list[tuple[Question, list[Picture]]]:
     return [(one, [load_picture(draw(scene)) for scene in one.scenes]) for one in drawn]
 
 
+def read(vqa: CodeVQA, asked: Sequence[tuple[Picture, str]], draws: int, rng: random.Random) -> list[list[str]]:
+    """What the captioner says of each picture: so many captions of patches drawn for a text."""
+    matches = vqa.models.matcher.match([MatchRequest(picture, text) for picture, text in asked])
+    requests = [
+        CaptionRequest(picture, draw_patches(match.relevance, PATCHES, seed), seed)
+        for (picture, _), match in zip(asked, matches, strict=True)
+        for seed in [rng.getrandbits(62) for _ in range(draws)]
+    ]
+    texts = iter(vqa.models.captioner.caption(requests))
+    return [[next(texts) for _ in range(draws)] for _ in asked]
+
+
 def main() -> None:
     """Draws questions, captions their pictures, writes the lines."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -56,17 +69,10 @@ def main() -> None:
     with CodeVQA.from_preset("mini") as vqa, given.out.open("w", encoding="utf-8") as lines:
         for start in range(0, len(items), AT_ONCE):
             part = items[start : start + AT_ONCE]
-            pairs = [(picture, one.text) for one, pictures in part for picture in pictures]
-            matches = vqa.models.matcher.match(
-                [MatchRequest(picture, text.strip().rstrip("?").strip()) for picture, text in pairs]
-            )
-            requests = []
-            for (picture, _), match in zip(pairs, matches, strict=True):
-                for seed in [rng.getrandbits(62) for _ in range(DRAWS)]:
-                    requests.append(CaptionRequest(picture, draw_patches(match.relevance, PATCHES, seed), seed))
-            texts = iter(vqa.models.captioner.caption(requests))
+            asked = [(picture, one.text.strip().rstrip("?").strip()) for one, pictures in part for picture in pictures]
+            texts = iter(read(vqa, asked, DRAWS, rng))
             for one, pictures in part:
-                told = [[next(texts) for _ in range(DRAWS)] for _ in pictures]
+                told = [next(texts) for _ in pictures]
                 row = {"form": one.form, "text": one.text, "answer": one.answer, "told": told}
                 lines.write(json.dumps(row) + "\n")
 

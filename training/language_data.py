@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -228,23 +228,16 @@ def told(rng: random.Random, scene: Scene, question: str, *, noise: float, wante
         wanted: Captions kept at most.
     """
     weights = [_relevant(question, thing) for thing in scene.things]
-    kept: list[str] = []
-    for _ in range(wanted + 4):
+
+    def caption() -> str:
         source = corrupt(rng, scene) if rng.random() < noise else scene
+        focus = set(range(len(source.things)))
         if len(source.things) == len(weights):
             size = rng.choice((1, 1, 2, 2, 3, len(weights)))
             focus = set(rng.choices(range(len(weights)), weights, k=min(size, len(weights))))
-        else:
-            focus = set(range(len(source.things)))
-        try:
-            caption = captions(source, rng, 1, focus)[0]
-        except (IndexError, KeyError):
-            continue
-        if not any(caption in other for other in kept):
-            kept.append(caption)
-        if len(kept) == wanted:
-            break
-    return kept
+        return captions(source, rng, 1, focus)[0]
+
+    return distinct((caption() for _ in range(wanted + 4)), wanted)
 
 
 Reading = tuple[list[list[str]], str, str]
@@ -328,13 +321,15 @@ def read_question(rng: random.Random, question: Question) -> Reading:
     return contexts, text, question.answer
 
 
-def distinct(draws: Sequence[str], wanted: int) -> list[str]:
+def distinct(draws: Iterable[str], wanted: int) -> list[str]:
     """Keeps captions as PnP-VQA does: none that an earlier one contains."""
     kept: list[str] = []
     for caption in draws:
         if caption and not any(caption in other for other in kept):
             kept.append(caption)
-    return kept[:wanted]
+        if len(kept) == wanted:
+            break
+    return kept
 
 
 def load_questions(path: Path) -> list[Question]:

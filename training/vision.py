@@ -156,9 +156,7 @@ class Trainer:
         groups = [{"params": decayed, "weight_decay": 0.05}, {"params": kept, "weight_decay": 0.0}]
         self.rate = torch.tensor(plan.rate, device=self.device)
         on_gpu = self.device.type == "cuda"
-        self.optimizer = torch.optim.AdamW(
-            groups, lr=self.rate if on_gpu else plan.rate, betas=(0.9, 0.98), fused=on_gpu, capturable=on_gpu
-        )
+        self.optimizer = torch.optim.AdamW(groups, lr=self.rate, betas=(0.9, 0.98), fused=on_gpu, capturable=on_gpu)
         self.mapped = torch.zeros((), device=self.device)
         self.watched = torch.zeros(len(NAMES), device=self.device)
         if on_gpu:
@@ -239,9 +237,6 @@ class Trainer:
     def _set(self, rate: float, mapped: float) -> None:
         self.rate.fill_(rate)
         self.mapped.fill_(mapped)
-        if self.device.type == "cpu":
-            for group in self.optimizer.param_groups:
-                group["lr"] = rate
 
 
 def main() -> None:

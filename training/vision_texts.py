@@ -12,18 +12,18 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from codevqa.miniworld.phrases import Phrase
+from codevqa.miniworld import phrases
+from codevqa.miniworld.phrases import Phrase, parse_phrase
 from codevqa.miniworld.questions import TABLE, draft, expanded
 from codevqa.miniworld.slots import colors_of, kinds_of
-from codevqa.miniworld.world import COLORS, HELD_OUT, KINDS, SIZES, Scene, Thing, plural
+from codevqa.miniworld.world import COLORS, HELD_OUT, SIZES, Scene, Thing
 
 from .captions import NUMBERS, RELATIONS, captions, is_true, related
 from .vision_twins import twin
 
-GENERIC = ("object", "thing", "item", "shape")
-_SINGULAR = {plural(noun): noun for noun in (*KINDS, *GENERIC, "block")}
-_NOUN = "|".join(sorted({*KINDS, *GENERIC, "block", *_SINGULAR}, key=len, reverse=True))
-_MENTION = re.compile(rf"\b(?:({'|'.join(SIZES)}) )?(?:({'|'.join(COLORS)}) )?({_NOUN})\b")
+GENERIC = tuple(dict.fromkeys(phrases.GENERIC))
+_NOUN = "|".join(sorted(phrases.NOUNS, key=len, reverse=True))
+_MENTION = re.compile(rf"\b(?:(?:{'|'.join(SIZES)}) )?(?:(?:{'|'.join(COLORS)}) )?(?:{_NOUN})\b")
 
 # Wordings: a and b are things, c and d colors, s a size. "[one|another]" is a wording each.
 ONE = expanded("[|||the |the |a picture of |a picture of the ]{a.name}")
@@ -59,12 +59,7 @@ ALL += expanded("are [all objects {c}|there only {c} objects]")
 
 def mentions(text: str) -> list[Phrase]:
     """The things that a text speaks of."""
-    found = []
-    for size, color, word in _MENTION.findall(text):
-        noun = _SINGULAR.get(word, word)
-        kind = None if noun in GENERIC else "square" if noun == "block" else noun
-        found.append(Phrase(kind, color or None, size or None, "" if kind == noun else noun))
-    return found
+    return list(map(parse_phrase, _MENTION.findall(text)))
 
 
 def shows(scene: Scene, text: str) -> bool:

@@ -144,7 +144,7 @@ class LiveQuestion:
             self._examples_html(),
             pages.program_html(self._source, self._calls, self._rejected, self.pictures) if self._source else "",
             self._calls_html(),
-            pages.running_html(self._running) if self._running else "",
+            pages.call_html(self._running) if self._running else "",
             None if self._own or self._writing else self._source,
         )
 

@@ -9,7 +9,8 @@ from .world import COLORS, KINDS, SIZES, Scene, Thing, plural
 GENERIC = ("object", "object", "object", "thing", "item", "shape")
 """Nouns for things of any kind, the usual one more often."""
 _KINDS: dict[str, str | None] = {**{kind: kind for kind in KINDS}, "block": "square", **dict.fromkeys(GENERIC)}
-_NOUNS = {**{noun: noun for noun in _KINDS}, **{plural(noun): noun for noun in _KINDS}}
+NOUNS = {**{noun: noun for noun in _KINDS}, **{plural(noun): noun for noun in _KINDS}}
+"""Every noun that a phrase may have, singular or plural, with its singular."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def parse_phrase(text: str) -> Phrase:
         ValueError: a word is unknown.
     """
     words = text.removeprefix("a ").removeprefix("an ").split()
-    noun = _NOUNS.get(words.pop(), "") if words else ""
+    noun = NOUNS.get(words.pop(), "") if words else ""
     size = words.pop(0) if words and words[0] in SIZES else None
     color = words.pop(0) if words and words[0] in COLORS else None
     if words or not noun:

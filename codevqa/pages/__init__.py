@@ -13,7 +13,6 @@ from .render import (
     evidence_html,
     examples_html,
     program_html,
-    running_html,
     styles,
     trace_page,
 )
@@ -27,7 +26,6 @@ __all__ = [
     "evidence_html",
     "examples_html",
     "program_html",
-    "running_html",
     "styles",
     "trace_page",
 ]

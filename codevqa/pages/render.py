@@ -26,18 +26,6 @@ from .words import agreement, call_words, clean, images_in, seconds, value_words
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = [
-    "answer_fragment",
-    "call_html",
-    "comparisons_html",
-    "evidence_html",
-    "examples_html",
-    "program_html",
-    "running_html",
-    "styles",
-    "trace_page",
-]
-
 PICTURE_SIDE = 640
 """Longest side of a picture of the question on a page, in pixels."""
 THUMB = 160
@@ -89,25 +77,14 @@ def comparisons_html(
     return _part("comparisons", compared, pictures) if compared else ""
 
 
-def call_html(call: Call, pictures: Sequence[Picture], *, open: bool = True) -> str:
-    """Returns one call's card: what was asked, what came back, how long it took, and the evidence.
+def call_html(call: Call | CallBegan, pictures: Sequence[Picture] = ()) -> str:
+    """Returns the card of a call: what was asked, what came back, how long it took, and the evidence.
 
     Args:
-        call: the call.
+        call: the call; it may still be running.
         pictures: the pictures of the question, in order.
-        open: whether the evidence is unfolded.
     """
-    return _part("call", call, pictures, open=open)
-
-
-def running_html(began: CallBegan, pictures: Sequence[Picture] = ()) -> str:
-    """Returns the card of a call that is still running.
-
-    Args:
-        began: the call.
-        pictures: the pictures of the question; those that the call is about are shown.
-    """
-    return _part("call", began, pictures, open=False)
+    return _part("call", call, pictures)
 
 
 def evidence_html(evidence: Evidence, pictures: Sequence[Picture]) -> str:

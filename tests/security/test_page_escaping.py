@@ -15,7 +15,6 @@ from codevqa.pages import (
     evidence_html,
     examples_html,
     program_html,
-    running_html,
     trace_page,
 )
 
@@ -55,7 +54,7 @@ def test_nothing_breaks_out_of_the_fragments() -> None:
         answer_fragment(found, pictures),
         program_html(found.program.source, found.trace.calls, found.error),
         examples_html([Shown(HOSTILE, HOSTILE, HOSTILE)]),
-        running_html(CallBegan(1, HOSTILE, {HOSTILE: HOSTILE}, 1), pictures),
+        call_html(CallBegan(1, HOSTILE, {HOSTILE: HOSTILE}, 1), pictures),
         *(call_html(call, pictures) for call in found.trace.calls),
         *(evidence_html(one, pictures) for one in found.trace.calls[0].evidence),
     ]
