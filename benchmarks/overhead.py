@@ -3,11 +3,9 @@
     python benchmarks/overhead.py [--rounds 5]
 
 Questions differ in picture and words, programs in words, so that no finished call helps another. Reported for 1 and 64
-questions at once, for a program of four calls and for one more call of a primitive: wall time, and processor time of
-this process and of the sandbox's, which a busy machine changes less. Everything is measured once a round; what is
-printed is the median of the rounds, and the least. The first program of a shape pays for its static check, so programs
-that all differ in shape are reported apart. Takes less than a minute on two idle cores.
-Targets on two cores: 3 ms a program, 0.3 ms a call.
+questions at once, in milliseconds by the clock: a program of four calls, one of a new shape, whose static check is not
+remembered, and one more call of a primitive. Everything is measured once a round; what is printed is the median of the
+rounds, and the least. Takes less than a minute on two idle cores. Targets on two cores: 3 ms a program, 0.3 ms a call.
 """
 
 from __future__ import annotations
@@ -19,13 +17,10 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack
 from itertools import count, product
-from pathlib import Path
 
 import numpy as np
-import psutil
 from PIL import Image
 
 from codevqa import CodeVQA, Models, Settings, Writer, WriterSettings
@@ -99,35 +94,8 @@ def calls_of(name: str, calls: int) -> Callable[[str], str]:
 _WORDS = count()
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Milliseconds a program."""
-
-    wall: float
-    own: float
-    """Processor time of this process, all threads."""
-    sandbox: float
-    """Processor time of the sandbox's processes."""
-
-    @property
-    def processor(self) -> float:
-        """Processor time of all processes."""
-        return self.own + self.sandbox
-
-
-def spent() -> tuple[float, float, float]:
-    """Returns wall time, and processor time of this process and of its children, in seconds."""
-    wall, own = time.perf_counter(), time.process_time()
-    nanoseconds = 0
-    for child in psutil.Process().children():
-        for thread in Path(f"/proc/{child.pid}/task").glob("*/schedstat"):
-            with suppress(OSError):  # a thread may end while this looks at it
-                nanoseconds += int(thread.read_text().split()[0])
-    return wall, own, nanoseconds / 1e9
-
-
-async def ask(vqa: CodeVQA, questions: int, at_once: int, pictures: Sequence[Picture]) -> Cost:
-    """Asks so many questions, so many at once; returns what one costs."""
+async def ask(vqa: CodeVQA, questions: int, at_once: int, pictures: Sequence[Picture]) -> float:
+    """Asks so many questions, so many at once; returns the milliseconds that one costs."""
     slots = asyncio.Semaphore(at_once)
 
     async def one(number: int) -> None:
@@ -136,9 +104,9 @@ async def ask(vqa: CodeVQA, questions: int, at_once: int, pictures: Sequence[Pic
         if answer.fallback or answer.error:
             raise SystemExit(f"a program failed: {answer.error}")
 
-    before = spent()
+    began = time.perf_counter()
     await asyncio.gather(*(one(next(_WORDS)) for _ in range(questions)))
-    return Cost(*(1e3 * (now - then) / questions for now, then in zip(spent(), before, strict=True)))
+    return 1e3 * (time.perf_counter() - began) / questions
 
 
 def pictures() -> list[Picture]:
@@ -161,11 +129,11 @@ def shown(values: Sequence[float]) -> str:
 def report(at_once: int, rounds: int) -> dict[str, object]:
     """Measures everything with so many questions at once, each engine once a round."""
     questions, calls = (24 if at_once == 1 else at_once), ("get_pos", "query")
-    loaded, costs = pictures(), defaultdict[str, list[Cost]](list)
+    loaded, costs = pictures(), defaultdict[str, list[float]](list)
     with ExitStack() as engines:
         warm = {
             "program": (engine(gqa_like, at_once), 2 * questions),
-            "new shape": (engine(new_shapes, at_once), 8),
+            "program of a new shape": (engine(new_shapes, at_once), 8),
         }
         for name, several in product(calls, (2, 18)):
             warm[f"{name} {several}"] = (engine(calls_of(name, several), at_once), questions)
@@ -174,17 +142,10 @@ def report(at_once: int, rounds: int) -> dict[str, object]:
             asyncio.run(ask(vqa, at_once + 4, at_once, loaded))
         for _, (name, (vqa, asked)) in product(range(rounds), warm.items()):
             costs[name].append(asyncio.run(ask(vqa, asked, at_once, loaded)))
-    row: dict[str, object] = {
-        "ms a program, wall": shown([one.wall for one in costs["program"]]),
-        "ms a program, processor": shown([one.processor for one in costs["program"]]),
-        "of which the sandbox's processes": shown([one.sandbox for one in costs["program"]]),
-        "ms a program of a new shape, processor: engine": shown([one.own for one in costs["new shape"]]),
-        "ms a program of a new shape, processor: sandbox": shown([one.sandbox for one in costs["new shape"]]),
-    }
+    row: dict[str, object] = {f"ms a {name}": shown(costs[name]) for name in ("program", "program of a new shape")}
     for name in calls:
-        pairs = list(zip(costs[f"{name} 2"], costs[f"{name} 18"], strict=True))
-        row[f"ms a call of {name}, wall"] = shown([(many.wall - few.wall) / 16 for few, many in pairs])
-        row[f"ms a call of {name}, processor"] = shown([(many.processor - few.processor) / 16 for few, many in pairs])
+        pairs = zip(costs[f"{name} 2"], costs[f"{name} 18"], strict=True)
+        row[f"ms a call of {name}"] = shown([(many - few) / 16 for few, many in pairs])
     return row
 
 

@@ -20,13 +20,12 @@ from pages_kit import (
 )
 
 from codevqa.core.errors import ErrorRecord
-from codevqa.core.events import CallBegan, Shown
+from codevqa.core.events import CallBegan
 from codevqa.core.trace import Call, Evidence, ImageRef, Program, Trace
 from codevqa.pages import (
     answer_fragment,
     call_html,
     evidence_html,
-    examples_html,
     program_html,
     trace_page,
 )
@@ -254,13 +253,6 @@ def test_evidence_of_a_kind_of_the_users_own_is_shown_by_what_it_holds() -> None
     page = Read(evidence_html(ragged, PICTURES))
     assert "no relevance" in page.one(cls="cv-evidence").text and not page.all("img", cls="cv-heat")
     assert Read(evidence_html(Evidence("empty"), ())).one("h4").text == "empty"
-
-
-def test_examples_open_to_their_programs() -> None:
-    page = Read(examples_html([Shown("mini-1", "Is it red?", "answer = 1"), Shown("mini-2", "Two?", "x = 2\ny = 3")]))
-    assert [one.text.split()[0] for one in page.all("summary")] == ["Is", "Two?"]
-    assert [one.text for one in page.all("pre")] == ["answer = 1", "x = 2\ny = 3"]
-    assert [one.text for one in page.all(cls="cv-id")] == ["mini-1", "mini-2"]
 
 
 def test_a_notebook_gets_one_piece_with_its_own_styles_and_no_names_to_clash() -> None:

@@ -79,11 +79,6 @@ def test_patches_that_were_seen_stay_bright_in_an_outline_and_the_rest_is_dim() 
     assert (pixels(one.pixels) == before).all()
 
 
-def test_maps_and_patches_are_drawn_without_a_picture() -> None:
-    assert overlay(None, peaked(3, 3, 1, 1), 90).size == (90, 90)
-    assert patch_view(None, (1,), (3, 3), 30).size == (30, 30)
-
-
 # -- words -----------------------------------------------------------------------------------------------------------
 
 

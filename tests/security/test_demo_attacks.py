@@ -70,12 +70,6 @@ def test_the_server_fetches_nothing_for_a_visitor(demo: str) -> None:
     assert asked == []
 
 
-@pytest.mark.parametrize("meta", [{}, META])
-@pytest.mark.parametrize("path", [str(GARDEN), "/etc/passwd", "examples/pictures/garden.png", "../../etc/passwd", ""])
-def test_no_file_of_the_server_is_read_as_a_picture(demo: str, path: str, meta: dict[str, Any]) -> None:
-    assert raw(demo, "run", PROGRAM, [{"path": path, **meta}], "")[0] == "refused 400"
-
-
 def test_no_file_of_the_server_comes_back_through_a_result(demo: str) -> None:
     """Gradio copies out what a dict of this form names; here programs make such dicts, past the static check."""
     secret = ROOT / "setup.cfg"
