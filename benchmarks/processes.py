@@ -22,7 +22,8 @@ Found = dict[str, Any]
 _barrier: Any = None
 
 
-def _keep(barrier: Any) -> None:
+def keep(barrier: Any) -> None:
+    """Gives a process the barrier at which all meet."""
     global _barrier
     _barrier = barrier
 
@@ -44,7 +45,7 @@ def together(work: Sequence[Callable[[], Found]]) -> tuple[float, list[Found]]:
     """
     context = get_context("spawn")
     barrier = context.Barrier(len(work))
-    with ProcessPoolExecutor(len(work), context, _keep, (barrier,)) as pool:
+    with ProcessPoolExecutor(len(work), context, keep, (barrier,)) as pool:
         running = [pool.submit(one) for one in work]
         try:
             found = [one.result() for one in as_completed(running)]

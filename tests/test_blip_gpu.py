@@ -317,18 +317,6 @@ def test_tokens_are_drawn_as_on_the_cpu(dtype: torch.dtype, vocabulary: int) -> 
 
 
 @gpu
-@TYPES
-@pytest.mark.parametrize("width", [48, 768, 1024])
-def test_a_sum_is_normalised(dtype: torch.dtype, width: int) -> None:
-    hidden, more = noise(7, 5, width, dtype=dtype), noise(7, 5, width, dtype=dtype).flip(0)
-    weight, bias = noise(width, dtype=dtype), noise(width, dtype=dtype).flip(0)
-    total = hidden.double() + more.double()
-    expected = functional.layer_norm(total, (width,), weight.double(), bias.double(), 1e-6)
-    assert apart(kernels.add_norm(hidden, more, weight, bias, 1e-6), expected) < BOUND[dtype]
-    assert apart(hidden, total) < BOUND[dtype]
-
-
-@gpu
 def test_the_gpu_gives_the_numbers_of_the_cpu(tmp_path: Any) -> None:
     from blip_kit import PICTURES, requests_by_layout
 

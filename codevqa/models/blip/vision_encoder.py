@@ -62,18 +62,10 @@ class VisionEncoder:
         following = [block.layer_norm1 for block in blocks[1:]] + [tower.post_layernorm]
         normed: torch.Tensor = blocks[0].layer_norm1(hidden)
         for block, norm in zip(blocks, following, strict=True):
-            normed = self.added(hidden, _attend(block.self_attn, normed), block.layer_norm2)
-            normed = self.added(hidden, self.mlp(block.mlp, normed), norm)
+            hidden += _attend(block.self_attn, normed)
+            hidden += block.mlp(block.layer_norm2(hidden))
+            normed = norm(hidden)
         return normed
-
-    def mlp(self, mlp: Any, normed: torch.Tensor) -> torch.Tensor:
-        """A block's two wide layers."""
-        return mlp(normed)  # type: ignore[no-any-return]
-
-    def added(self, hidden: torch.Tensor, more: torch.Tensor, norm: Any) -> torch.Tensor:
-        """Adds to the residual in place, and returns its norm."""
-        hidden += more
-        return norm(hidden)  # type: ignore[no-any-return]
 
     def _embed(self, pixels: torch.Tensor) -> torch.Tensor:
         """Patches, row by row from the top left, after the CLS embedding; positions added."""

@@ -1,11 +1,10 @@
-"""GPU kernels for what PyTorch's own spend their time on in BLIP: one query's attention, norms.
+"""GPU kernels for what PyTorch's own spend their time on in BLIP: the attention of one query.
 
 Written in Triton, which comes with PyTorch for NVIDIA GPUs; where it is missing (:data:`HERE` is false) and for shapes
 that are not meant, the same is done with PyTorch's operators. Each function says what it stands for.
 
-- A caption's next token asks with a single query. Fused attention of PyTorch computes 128 queries at a time, whatever
-  there are; here a program answers one query of one head, so that little but memory is read.
-- A residual is added and normalised in one pass over memory.
+A caption's next token asks with a single query. Fused attention of PyTorch computes 128 queries at a time, whatever
+there are. Here a program answers one query of one head, so that little but memory is read.
 """
 
 # Triton reads the kernels' source, where only its own annotations are allowed.
@@ -86,21 +85,6 @@ def attend_seen(queries: torch.Tensor, seen: torch.Tensor, hidden: torch.Tensor 
     _seen_kernel[(rows * count, heads)](
         queries, seen, given, out, count, depth**-0.5, patches, heads, depth, block, hidden is not None, num_warps=2
     )
-    return out
-
-
-def add_norm(
-    hidden: torch.Tensor,
-    more: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor,
-    eps: float,
-) -> torch.Tensor:
-    """Returns the layer norm of ``hidden + more``, (..., width), both contiguous; puts the sum where ``hidden`` was."""
-    width = hidden.shape[-1]
-    out = torch.empty_like(hidden)
-    rows = hidden.numel() // width
-    _add_norm_kernel[(rows,)](hidden, more, weight, bias, out, eps, width, _power(width), num_warps=4)
     return out
 
 
@@ -193,28 +177,3 @@ def _seen_kernel(
         brought = brought * fading + tl.sum(shares[:, None] * values, 0)
         most = higher
     tl.store(out + at, (brought / total).to(out.dtype.element_ty))
-
-
-@_compiled()
-def _add_norm_kernel(
-    hidden,
-    more,
-    weight,
-    bias,
-    out,
-    eps,
-    WIDTH: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    row = tl.program_id(0).to(tl.int64) * WIDTH
-    places = tl.arange(0, BLOCK)
-    there = places < WIDTH
-    total = tl.load(hidden + row + places, mask=there, other=0.0).to(tl.float32)
-    total += tl.load(more + row + places, mask=there, other=0.0).to(tl.float32)
-    tl.store(hidden + row + places, total.to(hidden.dtype.element_ty), mask=there)
-    mean = tl.sum(total, 0) / WIDTH
-    apart = tl.where(there, total - mean, 0.0)
-    scale = 1 / tl.sqrt(tl.sum(apart * apart, 0) / WIDTH + eps)
-    weights = tl.load(weight + places, mask=there, other=0.0).to(tl.float32)
-    biases = tl.load(bias + places, mask=there, other=0.0).to(tl.float32)
-    tl.store(out + row + places, (apart * scale * weights + biases).to(out.dtype.element_ty), mask=there)

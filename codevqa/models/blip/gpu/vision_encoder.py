@@ -1,4 +1,4 @@
-"""The vision transformer on a GPU: residuals are added and normalised at once, and batches replayed as CUDA graphs."""
+"""The vision transformer on a GPU: small batches are replayed as CUDA graphs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,8 @@ from ...cuda_graphs import Recorded, Recorder, avoid_cudnn_attention, bucket, en
 from ...library_errors import first_line
 from ..picture_input import PictureReader
 from ..vision_encoder import VisionEncoder
-from . import kernels
 
 _log = logging.getLogger(__name__)
-
-_HALVES = (torch.bfloat16, torch.float16)
 
 _RECORDED_ROWS = (1, 2, 4, 8, 16)
 """Batches padded and replayed."""
@@ -34,10 +31,6 @@ class GpuVisionEncoder(VisionEncoder):
         self._graphs: dict[int, Recorded] = {}
         self._records = enabled(reader.device)
         self._record = Recorder(reader.device)
-        like = tower.embeddings.position_embedding
-        self._kernels = kernels.usable(like)
-        # GELU by its tanh within the matrix product: in 16 bits what that changes is lost in rounding.
-        self._gelu = self._kernels and like.dtype in _HALVES and tower.config.hidden_act == "gelu"
         avoid_cudnn_attention(reader.device)
 
     @property
@@ -80,17 +73,3 @@ class GpuVisionEncoder(VisionEncoder):
                 _log.warning("Small batches of pictures are not recorded as a CUDA graph: %s.", first_line(error))
                 self._records = False
         return graph
-
-    def mlp(self, mlp: Any, normed: torch.Tensor) -> torch.Tensor:
-        """A block's two wide layers."""
-        if not self._gelu:
-            return super().mlp(mlp, normed)
-        first = mlp.fc1
-        wide = torch._addmm_activation(first.bias, normed.flatten(0, 1), first.weight.t(), use_gelu=True)
-        return mlp.fc2(wide).view(normed.shape)  # type: ignore[no-any-return]
-
-    def added(self, hidden: torch.Tensor, more: torch.Tensor, norm: Any) -> torch.Tensor:
-        """Adds to the residual in place, and returns its norm."""
-        if not self._kernels:
-            return super().added(hidden, more, norm)
-        return kernels.add_norm(hidden, more, norm.weight, norm.bias, norm.eps)
