@@ -1,14 +1,15 @@
 """The word-level vocabulary of the mini vision models.
 
 Every word of captions and questions, common function words, and single characters as word pieces, so that any text has
-tokens. Written to a BERT vocabulary file; ``Encoder`` gives the same ids without loading a tokenizer.
+tokens. Written to a BERT vocabulary file; ``Encoder`` gives the same ids without that file.
 """
 
 from __future__ import annotations
 
-import re
 import string
 from pathlib import Path
+
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from codevqa.miniworld.world import COLORS, KINDS, SIZES, plural
 
@@ -58,30 +59,16 @@ def write_vocabulary(path: Path) -> None:
 
 
 class Encoder:
-    """Text to ids, as BERT's lower-casing word-piece tokenizer does it, for texts of known words."""
-
-    _split = re.compile(r"[a-z0-9]+|[^\sa-z0-9]")
+    """Text to ids, as BERT's lower-casing word-piece tokenizer does it."""
 
     def __init__(self) -> None:
-        self.ids = {word: place for place, word in enumerate(words())}
-        self._known: dict[str, list[int]] = {}
+        self._tokenizer = Tokenizer(
+            models.WordPiece({word: place for place, word in enumerate(words())}, unk_token="[UNK]")
+        )
+        self._tokenizer.normalizer = normalizers.BertNormalizer()
+        self._tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
 
     def pieces(self, text: str) -> list[int]:
         """Ids of a text without special tokens."""
-        found: list[int] = []
-        for word in self._split.findall(text.lower()):
-            ids = self._known.get(word)
-            if ids is None:
-                ids = self._known[word] = self._word(word)
-            found += ids
-        return found
-
-    def _word(self, word: str) -> list[int]:
-        # Longest piece first. Only single characters continue a word.
-        end = len(word)
-        while end > 0 and word[:end] not in self.ids:
-            end -= 1
-        if end == 0:
-            return [UNK]
-        rest = [self.ids.get(f"##{letter}") for letter in word[end:]]
-        return [UNK] if None in rest else [self.ids[word[:end]], *(piece for piece in rest if piece is not None)]
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return ids

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from markupsafe import Markup
 
@@ -127,7 +126,6 @@ def _answer_page(template: str, answer: Answer, pictures: Sequence[Picture], bas
             earlier=_earlier(answer),
             version=__version__,
             styles=Markup(styles()),  # ours alone: no data goes into it
-            answer_json=_script_json(answer.to_dict()),
         )
     )
     return clean(page)
@@ -140,6 +138,8 @@ def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True, undefined=StrictUndefined
     )
+    # Of the answer inside the page: text that is no valid Unicode is kept as escapes.
+    environment.policies["json.dumps_kwargs"] = {"ensure_ascii": True, "allow_nan": False}
     environment.globals |= {
         "call_words": call_words,
         "code_lines": code_lines,
@@ -240,14 +240,3 @@ def _earlier(answer: Answer) -> list[tuple[Program, ErrorRecord]]:
     if attempts and attempts[-1] == (answer.program, answer.error):
         attempts.pop()
     return attempts
-
-
-def _script_json(data: Any) -> Markup:
-    """Returns data as JSON that can stand inside a ``<script>`` element: nothing in it can end the element.
-
-    Text that is no valid Unicode is kept too, as escapes.
-    """
-    text = json.dumps(data, ensure_ascii=True, allow_nan=False)
-    for letter in "<>&":
-        text = text.replace(letter, f"\\u{ord(letter):04x}")
-    return Markup(text)
