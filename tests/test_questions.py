@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import random
 from collections import Counter, defaultdict
 from typing import Literal
@@ -13,7 +12,7 @@ from codevqa.core.trace import Form
 from codevqa.miniworld.phrases import Phrase, parse_phrase
 from codevqa.miniworld.questions import TABLE, Item, NoQuestionError, reworded, sample_question, sample_set
 from codevqa.miniworld.truth import find_matching_image, get_pos, query, run_program
-from codevqa.miniworld.world import HELD_OUT, Scene, Thing, sample_scene
+from codevqa.miniworld.world import Scene, Thing, sample_scene
 from codevqa.prompts import load
 
 Drawn = list[tuple[list[Scene], Item]]
@@ -32,15 +31,6 @@ def draw(count: int, seed: int = 0, split: Literal["train", "test"] = "train") -
 @pytest.fixture(scope="module")
 def drawn() -> Drawn:
     return draw(800)
-
-
-def test_every_program_reaches_the_answer_by_primitives_alone(drawn: Drawn) -> None:
-    known = {"query", "get_pos", "find_matching_image", "int", "str", "len", "min", "max"}
-    for scenes, item in drawn:
-        assert run_program(item.program, scenes, item.form) == item.answer, item
-        calls = [node.func for node in ast.walk(ast.parse(item.program)) if isinstance(node, ast.Call)]
-        assert {call.id for call in calls if isinstance(call, ast.Name)} <= known
-        assert ("images" in item.program) == (item.form == "set")
 
 
 def test_yes_and_no_are_equally_likely(drawn: Drawn) -> None:
@@ -82,15 +72,6 @@ def test_a_family_can_be_asked_for(form: Form) -> None:
             assert (item.form, item.type) == (form, name)
             missing.remove(name)
     assert not missing
-
-
-@pytest.mark.parametrize("split", ["train", "test"])
-def test_only_test_sets_show_held_out_pairs(split: Literal["train", "test"]) -> None:
-    rng = random.Random(2)
-    scenes = [scene for _ in range(200) for scene in sample_set(rng, style="plain", split=split)]
-    assert ({(one.color, one.kind) for scene in scenes for one in scene.things} & HELD_OUT != set()) == (
-        split == "test"
-    )
 
 
 def scene_of(*things: tuple[str, str, float, float]) -> Scene:

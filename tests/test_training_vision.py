@@ -207,4 +207,4 @@ def test_a_smoke_run_trains_and_saves(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=500, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "run.json").read_text())["steps"] == 2
-    assert (tmp_path / "matcher.safetensors").stat().st_size < 16_000_000
+    assert (tmp_path / "weights.safetensors").stat().st_size < 16_000_000

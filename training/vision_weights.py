@@ -4,27 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from safetensors.torch import load_file, save_file
-from torch import Tensor
+from safetensors.torch import load_model, save_model
 
 from .vision_data import GRID
 from .vision_model import Pair
 from .vision_words import words, write_vocabulary
 
 PARTS = ("matcher", "captioner")
+FILE = "weights.safetensors"
 
 
 def save(pair: Pair, folder: Path) -> None:
-    """Writes both networks in half precision with the vision tower once, in files under 16 MB."""
+    """Writes both networks in half precision with the vision tower once: a file under 16 MB."""
     folder.mkdir(parents=True, exist_ok=True)
-    state = {name: tensor.detach().half().cpu().contiguous() for name, tensor in pair.state_dict().items()}
-    for part in PARTS:
-        own = {name: one for name, one in state.items() if ("captioner" in name) == (part == "captioner")}
-        save_file({name: one for name, one in own.items() if not _repeated(name)}, folder / f"{part}.safetensors")
-
-
-def _repeated(name: str) -> bool:
-    return name.startswith("captioner.vision_model.") or name.endswith("predictions.decoder.weight")
+    half = Pair().half()
+    half.load_state_dict(pair.state_dict())
+    save_model(half, str(folder / FILE))
 
 
 def restore(pair: Pair, folder: Path) -> None:
@@ -34,13 +29,9 @@ def restore(pair: Pair, folder: Path) -> None:
         SystemExit: the folder holds no weights.
         RuntimeError: they are of other networks.
     """
-    state: dict[str, Tensor] = {}
-    for path in (folder / f"{part}.safetensors" for part in PARTS):
-        if not path.is_file():
-            raise SystemExit(f"There are no weights at {path}. Name a folder that a run wrote.")
-        state |= {name: tensor.float() for name, tensor in load_file(path).items()}
-    own = pair.state_dict()
-    pair.load_state_dict({name: own[name] for name in own if _repeated(name)} | state)
+    if not (folder / FILE).is_file():
+        raise SystemExit(f"There are no weights at {folder / FILE}. Name a folder that a run wrote.")
+    load_model(pair, folder / FILE)
 
 
 def export(pair: Pair, folder: Path) -> None:
