@@ -29,8 +29,8 @@ FEW_CLUSTERS = 40
 ASSUMED, ALIKE = 5.0, 0.3
 """Clusters that are assumed to be seen beside those with errors where all others are right, and how much alike right
 and wrong are within them."""
-SIDE, POWER = 0.975, 0.8
-"""Quantile of a two-sided 95 %, and the chance to find a difference that :attr:`Paired.detectable` stands for."""
+SIDE = 0.975
+"""Quantile of a two-sided 95 %."""
 
 Numbers: TypeAlias = Sequence[float] | NDArray[Any]
 Clusters: TypeAlias = Sequence[object] | NDArray[Any]
@@ -165,28 +165,10 @@ class Paired:
     """``McNemar`` (exact) where each question stands by itself and scores are 0 and 1, else ``t`` over clusters."""
     error: float
     """Standard error of the difference; 0 where all clusters gain alike."""
-    detectable: float | None
-    """The smallest true difference that would be found four times in five on as many questions; None where nothing
-    says how much differences vary."""
 
     def __str__(self) -> str:
         test = f"{self.test} p={self.p_value:.2g}"
         return f"{self.difference} (better {self.better}, worse {self.worse}, {test})"
-
-    def needed(self, gain: float) -> tuple[int, int] | None:
-        """Returns how many questions, in how many clusters, find a gain four times in five (two-sided, at 5 %).
-
-        Questions and clusters are taken to be like these, and differences to vary as much. None where nothing says
-        how much they do.
-        """
-        if not self.error:
-            return None
-        found, clusters = self.difference, math.inf
-        for _ in range(50):  # what t asks for depends on the number it leads to
-            reach = float(stdtrit(clusters - 1, SIDE) + stdtrit(clusters - 1, POWER))
-            clusters = max(2.0, (reach * self.error / gain) ** 2 * found.clusters)
-        whole = math.ceil(clusters - 1e-6)
-        return math.ceil(whole * found.n / found.clusters), whole
 
 
 def compare(first: Numbers, second: Numbers, *, clusters: Clusters | None = None) -> Paired:
@@ -214,8 +196,7 @@ def compare(first: Numbers, second: Numbers, *, clusters: Clusters | None = None
     half = found.t(SIDE) * found.error if found.error else _score_interval(0.0, found.units, found.t(SIDE))[1]
     low, high = max(-1.0, found.value - half), min(1.0, found.value + half)
     interval = Interval(found.value, low, high, found.n, found.clusters)
-    detectable = (found.t(SIDE) + found.t(POWER)) * found.error if found.error else None
-    return Paired(interval, better, worse, p_value, "McNemar" if alone else "t", found.error, detectable)
+    return Paired(interval, better, worse, p_value, "McNemar" if alone else "t", found.error)
 
 
 def _p_value(found: _Spread) -> float:

@@ -27,17 +27,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_plan_says_what_is_missing_and_asks_nothing(data: Path, tmp_path: Path, codevqa: CommandLine) -> None:
-    done = codevqa(
-        *("reproduce", "gqa", "--data", data, "--plan", "--lm", "openai-completion:some", "--out", tmp_path / "run")
-    )
-    assert done.returncode == 0, done.stderr
-    assert "the paper asked 12,578, of testdev_balanced" in done.stdout
-    assert "not downloaded yet: needs the network once  blip:https://" in done.stdout
-    assert "hours on one H200" in done.stdout
-    assert not (tmp_path / "run").exists()
-
-
 @pytest.fixture
 def release(tmp_path: Path) -> Path:
     """A folder laid out as a checkout of the release, with examples of our own."""
@@ -51,36 +40,31 @@ def release(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_plan_says_whose_prompts_are_shown(data: Path, release: Path, codevqa: CommandLine) -> None:
-    words = ["reproduce", "covr", "--data", data, "--plan", "--lm", "openai-completion:some"]
-    assert re.search(r"prompts: covr, \d+ programs, \d+ reading examples\n  not the release's", codevqa(*words).stdout)
-    told = codevqa(*words, "--release", release).stdout
-    assert "prompts: covr_programs_and_questions50b, 8 programs, 9 reading examples" in told
-    assert f"Programs and examples of {release}, the preamble of this project's set covr" in told
-    (release / "covr_preamble.py").write_text("query(img, question)")
-    detector = ["--set", "detector=zero-shot:some"]
-    told = codevqa(*words, "--release", release, *detector).stdout
-    assert "prompts: covr_programs_and_questions50b_find," in told and "the preamble of covr_preamble.py" in told
+def refused(data: Path, folder: Path) -> Path:
+    """A copy of the data whose COVR has no answers."""
+    shutil.copytree(data / "covr", folder / "covr")
+    file = folder / "covr" / "test.jsonl"
+    rows = map(json.loads, file.read_text().splitlines())
+    hidden = [{name: value for name, value in row.items() if name != "answer"} for row in rows]
+    file.write_text("\n".join(map(json.dumps, hidden)))
+    return folder
 
 
 def test_a_table_that_would_be_empty_is_refused_before_the_run(
-    data: Path, tmp_path: Path, codevqa: CommandLine
+    data: Path, release: Path, tmp_path: Path, codevqa: CommandLine
 ) -> None:
-    copy = tmp_path / "data"
-    shutil.copytree(data / "covr", copy / "covr")
-    rows = [json.loads(line) for line in (copy / "covr" / "test.jsonl").read_text().splitlines()]
-    hidden = [{name: value for name, value in row.items() if name != "answer"} for row in rows]
-    (copy / "covr" / "test.jsonl").write_text("\n".join(map(json.dumps, hidden)))
+    copy = refused(data, tmp_path / "data")
     words = ["reproduce", "covr", "--data", copy, "--lm", "openai-completion:some", "--out", tmp_path / "run"]
-    planned = codevqa(*words, "--plan")
-    assert planned.returncode == 0 and f"{len(rows)} questions have no answer" in planned.stdout
-    assert "put test_paraphrased.json of the paper's authors beside it" in planned.stdout
     done = codevqa(*words)
-    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and not (tmp_path / "run").exists()
+    assert done.returncode == 2 and not (tmp_path / "run").exists()
     assert "No question of covr test_paraphrased has an answer: the table would be empty." in done.stderr
-    answered = [{"question_id": row["qid"], **row} for row in rows]
-    (copy / "covr" / "test_paraphrased.json").write_text(json.dumps(answered))
-    assert "have no answer" not in codevqa(*words, "--plan").stdout
+    assert "put test_paraphrased.json of the paper's authors beside it" in done.stderr
+    assert "prompts: covr, of this project, not of the release" in done.stderr
+    told = codevqa(*words, "--release", release).stderr
+    assert f"Programs and examples of {release}, the preamble of this project's set covr" in told
+    (release / "covr_preamble.py").write_text("query(img, question)")
+    told = codevqa(*words, "--release", release, "--set", "detector=zero-shot:some").stderr
+    assert "prompts: covr_programs_and_questions50b_find," in told and "the preamble of covr_preamble.py" in told
 
 
 @pytest.mark.slow

@@ -143,7 +143,6 @@ def reproduce(
     release: Annotated[
         Path | None, Option(metavar="FOLDER", help="A checkout of the paper's release, for its prompts.")
     ] = None,
-    plan: Annotated[bool, Option("--plan", help="Only say what the run takes.")] = False,
     split: Annotated[str | None, Option(help="Another split than the paper's.")] = None,
     limit: Annotated[int | None, Option(min=1, help="Ask at most this many questions.")] = None,
     config: Config = None,
@@ -152,17 +151,16 @@ def reproduce(
 ) -> None:
     """Run the paper's evaluation and print both sets of figures.
 
-    Uses the preset paper with --compat release, and your language model. --release brings the release's prompts. Says
-    first what the run takes, continues a run that exists, and writes the report into it.
+    Uses the preset paper with --compat release, and your language model. --release brings the release's prompts.
+    Continues a run that exists, and writes the report into it.
     """
     from ..eval.datasets import open_dataset
     from ..eval.report.report import write
-    from ..eval.reproduce import SPLITS, plan_lines, require_answers, table_lines
-    from ..eval.reproduce import plan as look
+    from ..eval.reproduce import SPLITS, require_answers, table_lines
     from ..eval.run.choices import engine_for
     from ..eval.run.runner import evaluate
     from ..presets.assembly import whole
-    from ..prompts import find_pool
+    from ..prompts import find_pool, load
 
     if dataset not in SPLITS:
         raise UnknownNameError(f"The paper has no table of {dataset!r} to set up.", hint="gqa, covr or nlvr2.")
@@ -173,11 +171,11 @@ def reproduce(
     configuration = whole(choice.configure())
     opened = open_dataset(dataset, data, split or SPLITS[dataset])
     folder = out or Path("runs", f"paper-{dataset}")
-    found = look(opened, configuration, folder, limit)
-    print("\n".join(plan_lines(found)), flush=True)
-    if plan:
-        return
-    require_answers(found)
+    if not quiet:
+        found = load(configuration.settings.prompts or opened.prompts)
+        whose = found.about if found.wording == "release" else "of this project, not of the release"
+        warn(f"prompts: {found.name}, {whose}")
+    require_answers(opened, limit)
     engine = engine_for(opened, choice.preset, choice.layers)
     run = partial(evaluate, engine, opened, folder)
     with _asked(run, quiet, _again(), limit=limit, resume=True, variant="release") as store:

@@ -25,8 +25,8 @@ from .figures import RunFigures
 from .reading import metric_of, pairs_of
 from .rows import packed
 from .summary import summarize
-from .tables import DETECTABLE, about, breakdown, corpus, result, sentences
-from .view import METHOD_LABELS, calls_text, detectable, p_text, pace_text, percent, points
+from .tables import about, breakdown, corpus, result, sentences
+from .view import METHOD_LABELS, calls_text, p_text, pace_text, percent, points
 
 __all__ = ["Written", "write"]
 
@@ -78,7 +78,7 @@ def _html(runs: Sequence[RunFigures], data: str) -> str:
 
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
     environment.filters |= {"percent": percent, "calls": calls_text, "pace": pace_text, "settings": _flat}
-    words = (breakdown, corpus, detectable, p_text, points, sentences)
+    words = (breakdown, corpus, p_text, points, sentences)
     environment.globals |= {"labels": METHOD_LABELS, **{one.__name__: one for one in words}}
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -93,7 +93,6 @@ def _html(runs: Sequence[RunFigures], data: str) -> str:
         notes=tuple(_notes(runs)),
         result=result(runs),
         between=list(_between(runs)),
-        detectable_note=DETECTABLE,
         costed=[(run, *one) for run in runs for one in run.summary.methods.items() if one[1].cost],
         data=data,
         version=__version__,

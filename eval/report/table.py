@@ -8,7 +8,7 @@ from ..run.run_info import Pace, RunInfo
 from ..statistics import Interval
 from ..task import Method
 from .figures import MethodSummary, Summary
-from .view import calls_text, pace_text, power_text
+from .view import calls_text, pace_text
 
 __all__ = ["aligned", "summary_lines"]
 
@@ -31,7 +31,6 @@ def summary_lines(info: RunInfo, summary: Summary, pace: Pace | None = None) -> 
     lines += aligned(table)
     if summary.paired is not None:
         lines.append(f"difference  {summary.paired}")
-        lines += filter(None, [power_text(summary.paired)])
     lines += summary.notes[1:]
     for method, one in summary.methods.items():
         if seeds := one.repeats:

@@ -9,18 +9,14 @@ from ..run.run_info import RunInfo
 from ..statistics import FEW_CLUSTERS, Paired, holm
 from .figures import Group, RunFigures, Summary
 from .paper import DRAWN, NOTE, reported
-from .view import METHOD_LABELS, Table, detectable, p_text, percent, points, power_text
+from .view import METHOD_LABELS, Table, p_text, percent, points
 
-__all__ = ["DETECTABLE", "about", "breakdown", "corpus", "result", "sentences"]
+__all__ = ["about", "breakdown", "corpus", "result", "sentences"]
 
 FEW = 10
 """Groups of less say next to nothing: they stand apart, untested, and never beside the paper."""
 MOST_LINES = 30
 """Groups of one table; further ones are counted in its note."""
-DETECTABLE = (
-    "Detectable: the smallest true difference in points that as many questions would show four times in five, tested "
-    "on both sides at 5 %."
-)
 
 
 def about(runs: Sequence[RunFigures]) -> dict[str, list[str]]:
@@ -63,15 +59,15 @@ def result(runs: Sequence[RunFigures]) -> Table:
     for dataset in dict.fromkeys(run.info.dataset for run in runs):
         if paper := reported(dataset):
             shares = (f"{100 * paper.codevqa:.2f} %", f"{100 * paper.pnpvqa:.2f} %", f"{100 * paper.difference:+.2f}")
-            rows.append((f"paper: {dataset} {paper.split}", f"{paper.n:,}", *shares, "", "", ""))
-    note = [DETECTABLE]
+            rows.append((f"paper: {dataset} {paper.split}", f"{paper.n:,}", *shares, "", ""))
+    note = []
     for run in ordered:
         if run.info.unofficial:
             whose = f" in {run.name}" if len(runs) > 1 else ""
             note.append(f"Not the official split{whose}: {run.info.unofficial}.")
     if len(rows) > len(runs):
         note.append(f"In italics: {_paper_note(*(run.info for run in runs))}.")
-    head = ("", "Questions", "CodeVQA", "PnP-VQA", "Difference in points", "Better / worse", "p", "Detectable")
+    head = ("", "Questions", "CodeVQA", "PnP-VQA", "Difference in points", "Better / worse", "p")
     return Table(head, tuple(rows), note=" ".join(note), muted=frozenset(range(len(runs), len(rows))))
 
 
@@ -84,12 +80,12 @@ def _result(run: RunFigures, before: str) -> tuple[str, ...]:
     methods, paired = run.summary.methods, run.summary.paired
     shares = (percent(methods[method].accuracy) if method in methods else "–" for method in METHOD_LABELS)
     changed = f"{paired.better:,} / {paired.worse:,}" if paired else "–"
-    compared = (points(paired.difference if paired else None), changed, p_text(paired), detectable(paired))
+    compared = (points(paired.difference if paired else None), changed, p_text(paired))
     return (f"{before}{run.info.data_name} {run.info.split}", f"{run.summary.examples:,}", *shares, *compared)
 
 
 def sentences(run: RunFigures) -> Iterator[str]:
-    """What the difference says, how many questions a gain needs, and how far other seeds move the figures."""
+    """What the difference says, and how far other seeds move the figures."""
     if paired := run.summary.paired:
         difference = paired.difference
         way = "gains" if difference.value > 0 else "loses" if difference.value < 0 else "changes"
@@ -100,8 +96,6 @@ def sentences(run: RunFigures) -> Iterator[str]:
             f"is: {paired.better:,} of {difference.n:,} questions in {difference.clusters:,} clusters changed for the "
             f"better, {paired.worse:,} for the worse; {verdict}."
         )
-        if power := power_text(paired):
-            yield f"{power}."
     for method, found in run.summary.methods.items():
         if repeats := found.repeats:
             yield (
@@ -149,7 +143,7 @@ def _table(info: RunInfo, summary: Summary, key: str, groups: Mapping[str, Group
             cells += _tested(tested.get(label), adjusted.get(label))
         rows.append((label.replace("_", " "), *cells, *(paper(label) if label in many else ("–",) * len(titles))))
     head = ["", "n", *(METHOD_LABELS[method] for method in summary.methods)]
-    head += ["Clusters", "Difference in points", "p", "p after Holm", "Detectable"] if summary.paired else []
+    head += ["Clusters", "Difference in points", "p", "p after Holm"] if summary.paired else []
     note = " ".join(_notes(info, summary, key, len(groups), shown, bool(titles)))
     muted = frozenset(place for place, label in enumerate(shown) if label not in many)
     title = f"By {key.replace('_', ' ')}" if key else "Kinds of questions"
@@ -158,9 +152,9 @@ def _table(info: RunInfo, summary: Summary, key: str, groups: Mapping[str, Group
 
 def _tested(paired: Paired | None, p_value: float | None) -> tuple[str, ...]:
     if paired is None:
-        return ("–",) * 5
+        return ("–",) * 4
     after, difference = f"{p_value:.2g}", paired.difference
-    return f"{difference.clusters:,}", points(difference), p_text(paired), after, detectable(paired)
+    return f"{difference.clusters:,}", points(difference), p_text(paired), after
 
 
 def _beside(info: RunInfo, key: str, labels: set[str]) -> tuple[tuple[str, ...], Callable[[str], tuple[str, ...]]]:

@@ -13,12 +13,10 @@ __all__ = [
     "METHOD_LABELS",
     "Table",
     "calls_text",
-    "detectable",
     "p_text",
     "pace_text",
     "percent",
     "points",
-    "power_text",
 ]
 
 METHOD_LABELS: Mapping[Method, str] = {"codevqa": "CodeVQA", "pnpvqa": "PnP-VQA"}
@@ -58,23 +56,6 @@ def points(difference: Interval | None, digits: int = 1) -> str:
 def p_text(paired: Paired | None) -> str:
     """Writes a p-value with the test it is of; a dash where there is nothing."""
     return "–" if paired is None else f"{paired.p_value:.2g}{TIED}({paired.test})"
-
-
-def detectable(paired: Paired | None) -> str:
-    """Writes the smallest difference that as many questions would show, in points; a dash where nothing tells."""
-    return "–" if paired is None or paired.detectable is None else f"{100 * paired.detectable:.1f}"
-
-
-def power_text(paired: Paired) -> str:
-    """Says what difference as many questions would show, and how many a gain needs; empty where nothing tells."""
-    one, two = paired.needed(0.01), paired.needed(0.02)
-    if paired.detectable is None or one is None or two is None:
-        return ""
-    return (
-        f"Detectable four times in five on as many questions: {detectable(paired)} points; "
-        f"a gain of 1 point needs {one[0]:,} questions in {one[1]:,} clusters like these, "
-        f"2 points {two[0]:,} in {two[1]:,}"
-    )
 
 
 def calls_text(calls: Mapping[str, float]) -> str:
