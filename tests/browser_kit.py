@@ -264,11 +264,9 @@ class Visitor:
         found: str = self.page.evaluate(f"({look})(getComputedStyle(document.activeElement))")
         return found
 
-    def shot(self, name: str, *, whole: bool = True) -> Path:
+    def shot(self, name: str) -> None:
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-        path = SCREENSHOTS / f"{name}.png"
-        self.page.screenshot(path=path, full_page=whole)
-        return path
+        self.page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
 
     def overflow(self) -> int:
         """Pixels that the page is wider than the window."""

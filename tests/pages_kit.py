@@ -28,6 +28,9 @@ def picture(width: int = 40, height: int = 30, color: str = "#3366cc", name: str
     return Picture(made.pixels, made.key, name)
 
 
+PICTURES = (picture(60, 40, name="first.png"), picture(40, 40, "red", "second.png"), picture(30, 50, "green"))
+
+
 def peaked(rows: int, columns: int, row: int, column: int) -> tuple[tuple[float, ...], ...]:
     """A map with everything in one cell."""
     return tuple(tuple(float((r, c) == (row, column)) for c in range(columns)) for r in range(rows))

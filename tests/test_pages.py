@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from pages_kit import (
     MATCHED,
+    PICTURES,
     PLACED,
     READ,
     SOURCE,
@@ -29,9 +30,6 @@ from codevqa.pages import (
     program_html,
     trace_page,
 )
-
-PICTURES = (picture(60, 40, name="first.png"), picture(40, 40, "red", "second.png"), picture(30, 50, "green"))
-
 
 # -- everything is there ---------------------------------------------------------------------------------------------
 

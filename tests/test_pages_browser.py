@@ -77,9 +77,6 @@ def test_the_page_fits_and_its_text_has_contrast(reader: Callable[..., Visitor],
         seen.shot(f"trace-{name}-{width}-{scheme}")
 
 
-"""Everything that is wider than its box and cannot be scrolled to: cut, or over what stands beside it."""
-
-
 @pytest.mark.slow
 def test_a_page_around_decides_between_light_and_dark(reader: Callable[..., Visitor]) -> None:
     look = """marks => {

@@ -70,7 +70,7 @@ GENERAL = (
 )  # fmt: skip
 
 _VOWELS, _CONSONANTS = "aeiou", "bcdfghjklmnprstvwz"
-_FIXED_COLORS = ("verify", "choose_color", "verify_size", "color")
+_FIXED_COLORS = ("verify", "choose_color", "color")
 """Families where an unknown adjective would be no color at all: they keep colors."""
 
 
@@ -132,7 +132,7 @@ def rename(rng: random.Random, item: Item, *, nouns: float = 0.7, adjectives: fl
             words |= {many: more, kind: one}
     for color in COLORS:
         if color in used and rng.random() < adjectives:
-            word = adjective(rng, any(item.type == family for family in _FIXED_COLORS))
+            word = adjective(rng, item.type in _FIXED_COLORS)
             if word not in words.values() and word not in used:
                 words[color] = word
     if not words:

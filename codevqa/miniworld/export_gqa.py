@@ -60,28 +60,25 @@ def _types(item: Item, steps: list[Step]) -> dict[str, str]:
     return {"structural": structural, "semantic": about, "detailed": detailed}
 
 
+_WHOLE = {
+    **dict.fromkeys(("kind", "choose_kind"), "The {a.name} is {one}."),
+    "which_side": "The {a.name} is {how} the {b.name}.",
+    "half_choice": "The {a.name} is in the {answer} half of the picture.",
+    "which_thing": "It is the {answer}.",
+}
+"""Answers as sentences, where they are not yes or no."""
+
+
 def full_answer(item: Item) -> str:
     """The answer as a sentence."""
     what, answer = item.slots.a, item.answer
-    match item.type, answer:
-        case "exist", "yes":
-            return f"Yes, there is {what.one}."
-        case "exist", _:
-            return f"No, there is no {what.name}."
-        case _, "yes":
-            return "Yes, that is true."
-        case _, "no":
-            return "No, that is not true."
-        case "kind" | "choose_kind", _:
-            return f"The {what.name} is {with_article(answer)}."
-        case "which_side", _:
-            how = f"to the {answer} of" if answer in ("left", "right") else answer
-            return f"The {what.name} is {how} the {item.slots.b.name}."
-        case "half_choice", _:
-            return f"The {what.name} is in the {answer} half of the picture."
-        case "which_thing", _:
-            return f"It is the {answer}."
-    return f"The {what.name} is {answer}."
+    if answer in ("yes", "no"):
+        if item.type == "exist":
+            return f"Yes, there is {what.one}." if answer == "yes" else f"No, there is no {what.name}."
+        return "Yes, that is true." if answer == "yes" else "No, that is not true."
+    how = f"to the {answer} of" if answer in ("left", "right") else answer
+    whole = _WHOLE.get(item.type, "The {a.name} is {answer}.")
+    return whole.format(**vars(item.slots), answer=answer, one=with_article(answer), how=how)
 
 
 def _marks(picture: NamedScene, text: str, parts: list[Phrase]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from pages_kit import HOSTILE, MATCHED, Read, answer, hostile, picture
+from pages_kit import HOSTILE, MATCHED, PICTURES, Read, answer, hostile
 
 from codevqa.core.answer import Answer
 from codevqa.core.events import CallBegan, Shown
@@ -17,8 +17,6 @@ from codevqa.pages import (
     program_html,
     trace_page,
 )
-
-PICTURES = (picture(60, 40, name="first.png"), picture(40, 40, "red", "second.png"), picture(30, 50, "green"))
 
 STYLE = r"((left|top|width):-?[\d.]+%;?|(padding-left|text-indent):-?\d+ch;?)+"
 
