@@ -3,18 +3,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from codevqa.eval.metrics import metric_for
-from codevqa.eval.report.plain_pass import is_plain_pass
 from codevqa.eval.report.summary import summarize
 from codevqa.eval.statistics import Paired, wilson
 from codevqa.eval.task import Example, Method, Row
 
 QUESTION = "Is the dog to the left of the cat?"
-PLAIN = f'img = open_image("Image1.jpg")\nanswer = query(img, "{QUESTION}")'
-SPLIT = 'dog = get_pos(img, "dog")\nanswer = query(img, "Is the dog to the left of the cat?")'
 
 
 def example(id: str, gold: str = "yes", cluster: str = "", **groups: str) -> Example:
@@ -23,6 +21,10 @@ def example(id: str, gold: str = "yes", cluster: str = "", **groups: str) -> Exa
 
 def pair(one: Example, ours: str, theirs: str) -> tuple[Example, dict[Method, Row]]:
     return one, {"codevqa": Row(one.id, "codevqa", 0, ours), "pnpvqa": Row(one.id, "pnpvqa", 0, theirs)}
+
+
+def called(*calls: tuple[str, str | None]) -> dict[str, Any]:
+    return {"calls": [{"name": name, "arguments": {"question": text} if text else {}} for name, text in calls]}
 
 
 def outcomes(*said: str) -> Iterator[tuple[Example, dict[Method, Row]]]:
@@ -59,7 +61,8 @@ def test_shares_are_as_sure_as_their_clusters_not_as_their_questions() -> None:
     rows = []
     for place in range(200):
         one, both = pair(example(str(place), cluster=str(place // 10), kind="a"), "yes" if place < 100 else "no", "no")
-        both["codevqa"] = replace(both["codevqa"], fallback=place < 100, program=PLAIN if place < 100 else SPLIT)
+        trace = called(("query", QUESTION if place < 100 else "Is there a dog?"))
+        both["codevqa"] = replace(both["codevqa"], fallback=place < 100, program="answer = 1", trace=trace)
         rows.append((one, both))
     found = summarize(rows, metric_for("gqa"))
     ours = found.methods["codevqa"]
@@ -101,14 +104,15 @@ def test_nothing_at_all() -> None:
 
 def test_fallbacks_errors_and_cost() -> None:
     rows = list(outcomes("11", "11", "00", "11"))
-    ours = [
-        {"fallback": True, "error": "ProgramTypeError", "message": "line 2: no dogs", "program": SPLIT},
+    passed = called(("query", QUESTION))
+    ours: list[dict[str, Any]] = [
+        {"fallback": True, "error": "ProgramTypeError", "message": "line 2: no dogs", "program": "dogs"},
         {"fallback": True, "error": "ProgramTypeError", "message": "line 9: other"},
-        {"prediction": "", "error": "ServerError", "message": "down", "program": PLAIN},
-        {"program": PLAIN, "seconds": 3.0, "tokens": 90},
+        {"prediction": "", "error": "ServerError", "message": "down", "program": "a", "trace": passed},
+        {"program": "a", "trace": passed, "seconds": 3.0, "tokens": 90},
     ]
     for (_, pair_rows), changes in zip(rows, ours, strict=True):
-        pair_rows["codevqa"] = replace(pair_rows["codevqa"], **changes)  # type: ignore[arg-type]
+        pair_rows["codevqa"] = replace(pair_rows["codevqa"], **changes)
     found = summarize(rows, metric_for("gqa")).methods["codevqa"]
     assert found.fallback == wilson(2, 4) and found.unanswered == 1 and found.own == wilson(1, 1)
     assert [(line.type, line.count, line.share, line.fallback, line.accuracy) for line in found.errors] == [
@@ -182,24 +186,21 @@ def test_questions_with_few_accepted_answers_are_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "plain"),
+    ("calls", "plain"),
     [
-        (PLAIN, True),
-        (f'answer = query(img, "{QUESTION.upper()}")', True),
-        (f'answer = query(img=img, question="{QUESTION}")', True),
-        (f'answer = "yes" if query(images[0], "{QUESTION}").lower() == "yes" else str(len("no"))', True),
-        (f'def ask():\n    return query(img, "{QUESTION}")\nanswer = ask()', True),
-        (SPLIT, False),
-        (f'answer = query(img, "{QUESTION}")\nother = query(img, "{QUESTION}")', False),
-        ('answer = query(img, "Is there a dog?")', False),
-        (f'answer = knowledge_query("{QUESTION}")', False),
-        (f'answer = count_things(query(img, "{QUESTION}"))', False),
-        (f'q = "{QUESTION}"\nanswer = query(img, q)', True),
-        (f'q = "{QUESTION}"\nq = "Is there a cat?"\nanswer = query(img, q)', False),
-        (f'answer = query(img, "{QUESTION}"', False),
-        (f'answer = query("{QUESTION}")', False),
-        ("", False),
+        ([("query", QUESTION)], True),
+        ([("open_image", None), ("query", f" {QUESTION.upper()} ")], True),
+        ([("visual_query", "is the dog to the left of the cat")], True),
+        ([("query", QUESTION), ("get_pos", None)], False),
+        ([("query", "Is there a dog?")], False),
+        ([("knowledge_query", QUESTION)], False),
+        ([("open_image", None)], False),
+        ([], False),
     ],
 )
-def test_plain_pass(program: str, plain: bool) -> None:
-    assert is_plain_pass(program, QUESTION) is plain
+def test_a_plain_pass_asks_the_whole_question_and_nothing_else(
+    calls: list[tuple[str, str | None]], plain: bool
+) -> None:
+    one, rows = next(outcomes("11"))
+    rows["codevqa"] = replace(rows["codevqa"], program="answer = 1", trace=called(*calls))
+    assert summarize([(one, rows)], metric_for("gqa")).methods["codevqa"].plain == wilson(int(plain), 1)

@@ -38,7 +38,6 @@ from .loader import Loader, Picture, answer_text
 
 __all__ = ["GQA", "choices"]
 
-TIERS = ("testdev", "val", "train", "test", "challenge")
 KEPT = (
     *("imageId", "fullAnswer", "isBalanced", "groups", "entailed", "equivalent"),
     *("types", "semantic", "semanticStr"),

@@ -9,11 +9,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from ... import __version__
 from ...core.errors import InputError, SetupError
@@ -77,7 +76,7 @@ def _html(runs: Sequence[RunFigures], data: str) -> str:
     from markupsafe import Markup
 
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
-    environment.filters |= {"percent": percent, "calls": calls_text, "pace": pace_text, "settings": _flat}
+    environment.filters |= {"percent": percent, "calls": calls_text, "pace": pace_text, "json": json.dumps}
     words = (breakdown, corpus, p_text, points, sentences)
     environment.globals |= {"labels": METHOD_LABELS, **{one.__name__: one for one in words}}
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
@@ -99,14 +98,6 @@ def _html(runs: Sequence[RunFigures], data: str) -> str:
         script=Markup(script),  # ours alone
         policy=policy,
     )
-
-
-def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{before}{name}.")
-        else:
-            yield before + name, value if isinstance(value, str) else json.dumps(value)
 
 
 def _notes(runs: Sequence[RunFigures]) -> Iterator[str]:

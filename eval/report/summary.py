@@ -7,6 +7,7 @@ forgotten.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,13 +22,13 @@ from ..metrics.base import Metric, Tally
 from ..statistics import FEW_CLUSTERS, Interval, Paired, compare, mean
 from ..task import METHODS, Example, Method, Row
 from .figures import Coverage, ErrorLine, Group, MethodCost, MethodSummary, Repeats, Summary
-from .plain_pass import is_plain_pass
 
 __all__ = ["joined", "summarize"]
 
 MOST_VALUES = 200
 """Values of a group key that are told, the most frequent ones."""
 NOTHING = float("nan")
+_MARKS = re.compile(r"[\W_]+")
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -114,7 +115,7 @@ class _Table:
                 self.unasked.add(row.id)
                 self.reasons[str(row.error)] += 1
             score = self.metric.score(example, row.prediction)
-            plain = NOTHING if row.program is None else is_plain_pass(row.program, example.question)
+            plain = NOTHING if row.program is None else _is_plain_pass(row, example.question)
             slim = replace(row, program=None, trace={})
             kept = _Kept(place, NOTHING if score is None else score, plain, row.cost, slim)
             self.kept.setdefault(method, {}).setdefault(row.repeat, {})[example.id] = kept
@@ -187,6 +188,19 @@ class _Table:
                 f"{self.short:,} of {n:,} questions have fewer than the {self.metric.answers} accepted answers that "
                 f"{self.metric.name} is made for: they count as right where one of theirs is said (exact match)."
             )
+
+
+def _is_plain_pass(row: Row, question: str) -> bool:
+    """Says whether a program asked ``query`` the whole question and nothing else; case, spaces and marks aside."""
+    asked = [call for call in row.trace.get("calls", ()) if call.get("name") not in ("open_image", "open_images")]
+    if not asked or {call.get("name") for call in asked} - {"query", "visual_query"}:
+        return False
+    told = [call.get("arguments") for call in asked]
+    return all(isinstance(one, Mapping) and _letters(str(one.get("question"))) == _letters(question) for one in told)
+
+
+def _letters(text: str) -> str:
+    return _MARKS.sub(" ", text.lower()).strip()
 
 
 def _errors(kept: Sequence[_Kept]) -> tuple[ErrorLine, ...]:

@@ -40,6 +40,7 @@ class _Kind:
     """One kind of call: what its result depends on, and how that is stored."""
 
     name: str
+    """The method of a model."""
     content: Callable[[Any], Sequence[Any]]
     encode: Callable[[Any], Stored]
     decode: Callable[[Stored], Any]
@@ -72,37 +73,37 @@ class RecordedModel:
 
     def generate(self, requests: Sequence[GenerationRequest]) -> list[Completion]:
         """Continues each prompt."""
-        return self._ask(_GENERATE, requests, lambda some: self.model.generate(some))
+        return self._ask(_GENERATE, requests)
 
     def match(self, requests: Sequence[MatchRequest]) -> list[Match]:
         """Returns GradCAM relevance and the ITM logit of each pair."""
-        return self._ask(_MATCH, requests, lambda some: self.model.match(some))
+        return self._ask(_MATCH, requests)
 
     def similarity(self, requests: Sequence[SimilarityRequest]) -> list[float]:
         """Returns the ITC score of each pair."""
-        return self._ask(_SIMILARITY, requests, lambda some: self.model.similarity(some))
+        return self._ask(_SIMILARITY, requests)
 
     def caption(self, requests: Sequence[CaptionRequest]) -> list[str]:
         """Returns one caption a request."""
-        return self._ask(_CAPTION, requests, lambda some: self.model.caption(some))
+        return self._ask(_CAPTION, requests)
 
     def detect(self, requests: Sequence[DetectRequest]) -> list[tuple[Box, ...]]:
         """Returns the boxes found for each request."""
-        return self._ask(_DETECT, requests, lambda some: self.model.detect(some))
+        return self._ask(_DETECT, requests)
 
     def embed(self, sentences: Sequence[str]) -> npt.NDArray[np.float32]:
         """Returns one embedding a sentence, shape (sentences, width)."""
-        rows = self._ask(_EMBED, sentences, lambda some: self.model.embed(some))
+        rows = self._ask(_EMBED, sentences)
         return np.stack(rows) if rows else np.zeros((0, 0), np.float32)
 
-    def _ask(self, kind: _Kind, requests: Sequence[Any], run: Callable[[list[Any]], Sequence[Any]]) -> list[Any]:
+    def _ask(self, kind: _Kind, requests: Sequence[Any]) -> list[Any]:
         keys = [self._key(kind, request) for request in requests]
         asked = dict(zip(keys, requests, strict=True))
         found = self._store.get(list(asked))
         if self.model is not None:
             missing = {key: one for key, one in asked.items() if key not in found or found[key].state != State.FINAL}
             if missing:
-                found |= self._compute(kind, missing, run)
+                found |= self._compute(kind, missing)
         try:
             if self.model is None:
                 self._check_replay(kind, asked, found)
@@ -116,11 +117,9 @@ class RecordedModel:
         text = json.dumps(asked, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).digest()
 
-    def _compute(
-        self, kind: _Kind, missing: Mapping[bytes, Any], run: Callable[[list[Any]], Sequence[Any]]
-    ) -> dict[bytes, Stored]:
+    def _compute(self, kind: _Kind, missing: Mapping[bytes, Any]) -> dict[bytes, Stored]:
         try:
-            results = run(list(missing.values()))
+            results = getattr(self.model, kind.name)(list(missing.values()))
         except Exception as error:
             # Of several, one may be at fault, and each is tried alone next; a server that is down fails them all.
             if len(missing) == 1 or isinstance(error, ServerError):

@@ -152,19 +152,6 @@ class Pace:
     questions: int
     seconds: float
 
-    def to_json(self) -> str:
-        """Returns it as one line of JSON."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Pace:
-        """Reads what :meth:`to_json` wrote.
-
-        Raises:
-            ValueError: it is no such thing.
-        """
-        return TypeAdapter(cls).validate_json(text, strict=True)
-
     @property
     def rate(self) -> float | None:
         """Questions a second; None where nothing was asked."""

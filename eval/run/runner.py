@@ -7,11 +7,12 @@ answered in :mod:`.local`.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
-from dataclasses import replace
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from ...core.errors import InputError
 from ...engine.codevqa import CodeVQA
@@ -67,47 +68,67 @@ def evaluate(
         ModelError: a model fails for every question.
         SetupError: the disk is full, or the engine cannot serve this data set.
     """
-    if not methods or not set(methods) <= set(METHODS) or not seeds:
-        raise InputError("There is nothing to ask: give at least one method and one seed.")
-    if offset < 0 or (limit is not None and limit < 1):
-        raise InputError("An offset is not negative, and a limit at least 1.", hint="Leave it out to ask all.")
+    asked = _Asked(tuple(methods), seeds, offset, limit, variant)
     if retry_errors and not resume:
         raise InputError("There is nothing to ask again in a new run.", hint="Give --resume with --retry-errors.")
-    there = Store.exists(out)
-    if there and not resume:
-        Store.create(out, RunInfo(dataset.name, dataset.split, tuple(methods)))  # raises
-    repeats = range(seeds if isinstance(seeds, int) else len(seeds))
-    with Store.open(out) if there else nullcontext() as store:
-
-        def asks(example: Example) -> bool:
-            jobs = ((method, repeat) for method in methods for repeat in repeats)
-            return store is None or not all(store.has(example.id, *job, asked=retry_errors) for job in jobs)
-
-        questions, ends = look_over(dataset, offset, limit, asks if missing_pictures == "stop" else lambda _: False)
+    if Store.exists(out) and not resume:
+        Store.create(out, RunInfo(dataset.name, dataset.split, asked.methods))  # raises
+    questions, ends = asked.looked_over(dataset, out, retry_errors, missing_pictures)
     made = engine if isinstance(engine, CodeVQA) else engine()
     answerer = LocalAnswerer(made) if isinstance(made, CodeVQA) else made
     try:
-        first = answerer.info.settings["seed"]
-        info = replace(
-            with_data(answerer.info, dataset),
-            methods=tuple(methods),
-            seeds=tuple(first + repeat for repeat in repeats) if isinstance(seeds, int) else tuple(seeds),
-            offset=offset,
-            limit=limit,
-            questions=questions,
-            ends=ends,
-            variant=variant,
-        )
-        run = open_run(out, info)
-        try:
+        info = replace(asked.of(with_data(answerer.info, dataset)), questions=questions, ends=ends)
+        with ExitStack() as kept_open:
+            run = kept_open.enter_context(open_run(out, info))
             Session(run, dataset, answerer, info, progress, retry_errors).run()
-        except BaseException:
-            run.close()
-            raise
+            kept_open.pop_all()
         return run
     finally:
         if made is not engine:
             answerer.close()
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is asked of a data set."""
+
+    methods: tuple[Method, ...]
+    seeds: int | Sequence[int]
+    offset: int
+    limit: int | None
+    variant: str
+
+    def __post_init__(self) -> None:
+        """Refuses what makes no sense.
+
+        Raises:
+            InputError: there is nothing to ask.
+        """
+        if not self.methods or not set(self.methods) <= set(METHODS) or not self.seeds:
+            raise InputError("There is nothing to ask: give at least one method and one seed.")
+        if self.offset < 0 or (self.limit is not None and self.limit < 1):
+            raise InputError("An offset is not negative, and a limit at least 1.", hint="Leave it out to ask all.")
+
+    def of(self, info: RunInfo) -> RunInfo:
+        """Returns what identifies the run, of what identifies its engine and data."""
+        first, seeds = info.settings["seed"], self.seeds
+        seeds = range(first, first + seeds) if isinstance(seeds, int) else seeds
+        more: dict[str, Any] = {name: getattr(self, name) for name in ("methods", "offset", "limit", "variant")}
+        return replace(info, seeds=tuple(seeds), **more)
+
+    def looked_over(
+        self, dataset: DataSet, out: Path | str, retry_errors: bool, missing_pictures: str
+    ) -> tuple[int, bool]:
+        """Returns what :func:`look_over` does; only pictures of questions that the run lacks have to be there."""
+        repeats = range(self.seeds if isinstance(self.seeds, int) else len(self.seeds))
+        with Store.open(out) if Store.exists(out) else nullcontext() as store:
+
+            def asks(example: Example) -> bool:
+                jobs = itertools.product(self.methods, repeats)
+                return store is None or not all(store.has(example.id, *job, asked=retry_errors) for job in jobs)
+
+            checks = asks if missing_pictures == "stop" else lambda _: False
+            return look_over(dataset, self.offset, self.limit, checks)
 
 
 def open_run(out: Path | str, info: RunInfo) -> Store:

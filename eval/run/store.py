@@ -7,10 +7,14 @@ is pickled; every nested value is JSON.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
+
+from pydantic import TypeAdapter
 
 from ...core.errors import InputError, SetupError
 from ..task import UNASKED, Example, Method, Row
@@ -48,6 +52,7 @@ JOIN = "FROM examples AS e CROSS JOIN rows AS r ON r.id = e.id AND r.method = ? 
 """CROSS JOIN keeps the order of the loops: examples by place, each row by its key, so nothing is sorted in memory."""
 _ASKED = f"(prediction != '' OR fallback OR error IS NULL OR error NOT IN ({', '.join(map(repr, sorted(UNASKED)))}))"
 """The opposite of :attr:`Row.unasked`."""
+_PACE = TypeAdapter(Pace)
 _T = TypeVar("_T")
 
 
@@ -158,7 +163,7 @@ class Store:
             db.execute(
                 "INSERT INTO info SELECT 'session ' || (1 + IFNULL(MAX(0 + SUBSTR(key, 9)), 0)), ? FROM info"
                 " WHERE key LIKE 'session %'",
-                (pace.to_json(),),
+                (json.dumps(asdict(pace)),),
             )
 
     def add(self, example: Example, rows: Iterable[Row], *, place: int | None = None) -> None:
@@ -211,7 +216,7 @@ class Store:
     def pace(self) -> Pace | None:
         """Returns what the sessions took, as far as they came to say so; None where none did."""
         found = self._db.read("SELECT value FROM info WHERE key LIKE 'session %'")
-        known = [self._made(lambda values: Pace.from_json(values[0]), one) for one in found]
+        known = [self._made(lambda values: _PACE.validate_json(values[0], strict=True), one) for one in found]
         return Pace(sum(one.questions for one in known), sum(one.seconds for one in known)) if known else None
 
     def examples(self) -> Iterator[Example]:
