@@ -103,7 +103,7 @@ def build(make: Callable[[], Any], way: str = "packed", *, schedule: Schedule = 
     """A model that decodes in packed passes, in slots as on a GPU, or by ``generate``."""
     if way != "slots":
         return TransformersLM.from_pretrained(folder_of(make), device="cpu", loop=way == "packed", **given)
-    network, tokenizer, _ = load(folder_of(make), "cpu", None, whole=True)
+    network, tokenizer, _ = load(folder_of(make), "cpu", None)
     most = given.get("max_batch") or 16
     decoder = SlotDecoder(network, pad=0, max_batch=most, prefix_bytes=1 << 28, stats=LMStats(), schedule=schedule)
     return TransformersLM(network, tokenizer, name="tiny", decoder=decoder, **given)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from lm_kit import CONTEXT, HEAD, alone, build, gpt2, llama, mixed, sliding
+from lm_kit import CONTEXT, HEAD, alone, build, llama, mixed, qwen2, sliding
 
 from codevqa.batching.model_services import ModelServices
 from codevqa.core.errors import CodeVQAError, ModelError
@@ -38,7 +38,7 @@ def ask(lm: TransformersLM, requests: Sequence[GenerationRequest], gap: float = 
 
 
 @pytest.mark.parametrize("gap", [0.0, 0.004])
-@pytest.mark.parametrize("make", [llama, gpt2])
+@pytest.mark.parametrize("make", [llama, qwen2])
 def test_whoever_joins_reads_what_he_reads_alone(make: Callable[[], Any], gap: float) -> None:
     # The prompt that stands there twice is asked once, and one that cannot be asked is a failure of its own.
     requests = [*mixed(), GenerationRequest("red", 0)]

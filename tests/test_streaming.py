@@ -18,7 +18,7 @@ from tiny_lm import build_tiny_lm
 from codevqa.core.errors import ModelError, ServerError
 from codevqa.models.base import Completion, GenerationRequest, LanguageModel, Message
 from codevqa.models.causal_lm import TransformersLM
-from codevqa.models.causal_lm.cpu.network import LlamaNetwork
+from codevqa.models.causal_lm.network import LlamaNetwork
 from codevqa.models.openai_lm import OpenAILM
 from codevqa.models.text_stream import TextStream, certain
 

@@ -1,10 +1,12 @@
 """Loads a causal language model and its tokenizer; whatever is wrong is one typed error.
 
-Llama's layers in float32 on a CPU, and tokenizers that ``tokenizer.json`` says all of, are loaded without transformers.
+Llama's layers (on a GPU, and on a CPU in float32 or eight bits) and tokenizers that ``tokenizer.json`` says all of are
+loaded without transformers.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,10 +18,11 @@ import torch
 from ...core.errors import ModelNotFoundError, SetupError
 from ..library_errors import first_line, quiet, while_loading
 from ..weights import WEIGHTS, fill, hub_folder, read_json, read_weights
-from .cpu.network import LlamaConfig, LlamaNetwork
 from .int8_linear import available, quantise
+from .network import LlamaConfig, LlamaNetwork
 from .tokens import FolderTokenizer, Tokenizer, TransformersTokenizer
 
+_log = logging.getLogger(__name__)
 _POINTER = b"version https://git-lfs"
 _SMALL = (".jinja", ".json", ".model", ".txt")
 
@@ -56,9 +59,12 @@ def load(
             folder = hub_folder(str(model))
     _refuse_pointers(folder)
     source = str(folder) if local else str(model)
-    ours = place.type == "cpu" and (eight or number is torch.float32) and not whole
+    on_gpu = place.type == "cuda"
+    ours = (on_gpu or (place.type == "cpu" and (eight or number is torch.float32))) and not whole
     network = _own_network(source, folder, number) if ours else None
     if network is None:
+        if ours and on_gpu:
+            _log.warning("%s is decoded by generate: layers of its type are not among ours.", source)
         network = _by_transformers(source, folder, number)
     tokenizer = _tokenizer(source, folder)
     if eight:
@@ -100,6 +106,7 @@ def _own_network(source: str, folder: Path, dtype: torch.dtype) -> LlamaNetwork 
         own = folder / "generation_config.json"
         ends = read_json(own) if own.is_file() else settings
     _refuse_gaps(source, missing, unlike)
+    network.share()
     network.generation_config = SimpleNamespace(
         eos_token_id=ends.get("eos_token_id"), pad_token_id=ends.get("pad_token_id")
     )

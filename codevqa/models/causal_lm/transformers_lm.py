@@ -1,8 +1,8 @@
 """Any causal language model of transformers, run in this process: greedy, batched, shared prompt prefixes kept.
 
-Models of Llama's layers are decoded by a loop of our own: in packed passes with guesses on a CPU (:mod:`.cpu.decoder`,
-over :mod:`.cpu.network`), in slots on a GPU (:mod:`.gpu.decoder`, as are some other types). All others are decoded by
-``model.generate`` (:mod:`.generate`). All end each request at its own token limit and stop strings, and give the same
+Models of Llama's layers (:mod:`.network`) are decoded by loops of our own: in packed passes with guesses on a CPU
+(:mod:`.cpu.decoder`), in slots on a GPU (:mod:`.gpu.decoder`). All others are decoded by ``model.generate``
+(:mod:`.generate`). All end each request at its own token limit and stop strings, and give the same
 completions.
 """
 
@@ -24,9 +24,9 @@ from ..library_errors import first_line
 from ..text_stream import stream_of
 from ..turn import Turn
 from .cpu.decoder import PackedDecoder
-from .cpu.network import LlamaNetwork
 from .decoding_loop import DecodingLoop
 from .loading import load
+from .network import LlamaNetwork
 from .tokenised_request import CONTEXT, TokenisedRequest, common_prefix_length, control_tokens, find_end
 from .tokens import Tokenizer
 from .work import JoinedWork, LMStats, Work
@@ -66,7 +66,6 @@ class TransformersLM:
         name: id reported with answers.
         max_batch: most prompts decoded together; None takes 64 on a GPU and 16 elsewhere. Fewer where memory is short.
         prefix_cache_bytes: memory for prompt prefixes kept between calls; 0 keeps none.
-        loop: False decodes a model of transformers with ``model.generate`` whatever it is.
         decoder: decodes in the place of what would be chosen.
     """
 
@@ -78,7 +77,6 @@ class TransformersLM:
         name: str,
         max_batch: int | None = None,
         prefix_cache_bytes: int = 256 * 2**20,
-        loop: bool = True,
         decoder: Decoder | None = None,
     ) -> None:
         if max_batch is None:
@@ -106,7 +104,7 @@ class TransformersLM:
         else:
             self.context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
             self._vocabulary = model.get_input_embeddings().weight.shape[0]
-        self.decoder = decoder or self._decoder(pad, prefix_cache_bytes, loop)
+        self.decoder = decoder or self._decoder(pad, prefix_cache_bytes)
         """What decodes."""
         self._heads: LRUCache[str | tuple[Message, ...], list[int]] = LRUCache(64)
 
@@ -145,7 +143,6 @@ class TransformersLM:
             name=name or given,
             max_batch=max_batch,
             prefix_cache_bytes=prefix_cache_bytes,
-            loop=loop,
         )
 
     @property
@@ -208,17 +205,16 @@ class TransformersLM:
             with self._at_work(work.open.values()):
                 self.decoder.run(work)
 
-    def _decoder(self, pad: int, prefix_bytes: int, loop: bool) -> Decoder:
+    def _decoder(self, pad: int, prefix_bytes: int) -> Decoder:
         options: dict[str, Any] = {"max_batch": self.max_batch, "prefix_bytes": prefix_bytes, "stats": LMStats()}
         if isinstance(self.model, LlamaNetwork):
-            return PackedDecoder(self.model, **options)
+            if _device(self.model).type == "cpu":
+                return PackedDecoder(self.model, **options)
+            from .gpu.decoder import SlotDecoder
+
+            return SlotDecoder(self.model, pad=pad, **options)
         from .generate import GenerateDecoder
 
-        if loop and _device(self.model).type == "cuda":
-            from .gpu.decoder import SlotDecoder, suited
-
-            if suited(self.model):
-                return SlotDecoder(self.model, pad=pad, **options)
         ends = sorted(self._ends)
         return GenerateDecoder(self.model, pad=pad, ends=ends, context=self.context, **options)
 

@@ -21,10 +21,10 @@ import torch
 from ...cpu_threads import LARGE, compute_with
 from ..decoding_loop import DecodingLoop
 from ..int8_linear import weights
+from ..network import LlamaNetwork
 from ..tokenised_request import TokenisedRequest, common_prefix_length
 from ..work import LMStats, Work
 from .forward_pass import KeyValues, Pack, Part
-from .network import LlamaNetwork
 from .prefix_cache import PrefixCache
 from .speculation import Drafter
 
@@ -225,7 +225,7 @@ class PackedDecoder(DecodingLoop):
 
     def _forward(self, memory: KeyValues, parts: Sequence[Part], wanted: Sequence[int]) -> torch.Tensor:
         """Runs a pass; returns the logits of the last ``wanted`` tokens of each part, one after another."""
-        logits: torch.Tensor = self.model(Pack(memory, parts), wanted)
+        logits: torch.Tensor = self.model(Pack(memory, parts, wanted))
         return logits
 
     def _reserve(self, workers: int, count: int, length: int) -> list[KeyValues]:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import torch
 from torch.nn import functional
 
 from .prefix_cache import KeyValueBlock
-
-Pair: TypeAlias = "tuple[torch.Tensor, torch.Tensor]"
-"""Keys and values of one layer."""
 
 
 class KeyValues:
@@ -60,10 +56,16 @@ class Part:
 
 
 class Pack:
-    """A pass over parts of texts laid end to end as one row; each attends to its own text only."""
+    """A pass over parts of texts laid end to end as one row; each attends to its own text only.
 
-    def __init__(self, memory: KeyValues, parts: Sequence[Part]) -> None:
-        self.memory, self.parts = memory, parts
+    Args:
+        memory: keys and values.
+        parts: what is computed.
+        wanted: of how many last tokens of each part the logits are asked for.
+    """
+
+    def __init__(self, memory: KeyValues, parts: Sequence[Part], wanted: Sequence[int]) -> None:
+        self.memory, self.parts, self._wanted = memory, parts, wanted
         self.ids = torch.tensor([token for part in parts for token in part.tokens])
         self.positions = torch.tensor([at for part in parts for at in range(part.start, part.end)])
         self._slots = torch.tensor([part.slot for part in parts for _ in part.tokens])
@@ -71,41 +73,37 @@ class Pack:
         self._asked = [len(part.tokens) for part in parts]
         self._masks: list[torch.Tensor | None] = []
 
-    def narrow(self, wanted: Sequence[int]) -> torch.Tensor:
-        """Attends from now on for the last ``wanted`` tokens of each part only; returns where in the row they are."""
-        self._asked, self._masks = list(wanted), []
-        return self.last(wanted)
-
-    def last(self, wanted: Sequence[int]) -> torch.Tensor:
-        """Returns where in the row the last ``wanted`` tokens of each part are."""
+    def narrow(self) -> torch.Tensor:
+        """Attends from now on for the wanted tokens only; returns where in the row they are."""
+        self._asked, self._masks = list(self._wanted), []
         at = 0
         places: list[int] = []
-        for part, count in zip(self.parts, wanted, strict=True):
+        for part, count in zip(self.parts, self._wanted, strict=True):
             at += len(part.tokens)
             places += range(at - count, at)
         return torch.tensor(places, dtype=torch.long)
 
-    def update(self, key: torch.Tensor, value: torch.Tensor, layer: int) -> Pair:
-        """Puts new keys and values of a layer into their slots."""
+    def update(self, key: torch.Tensor, value: torch.Tensor, layer: int) -> None:
+        """Puts new keys and values of a layer, (tokens, heads, width), into their slots."""
         self._layer, places = layer, self.positions
-        self.memory.keys[layer][self._slots, :, places] = key[0].transpose(0, 1)
-        self.memory.values[layer][self._slots, :, places] = value[0].transpose(0, 1)
-        return key, value
+        self.memory.keys[layer][self._slots, :, places] = key
+        self.memory.values[layer][self._slots, :, places] = value
 
-    def attend(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float) -> torch.Tensor:
+    def attend(self, query: torch.Tensor, scale: float) -> torch.Tensor:
         """Causal attention of each part to its slot: heads that read the same keys are queries of one head."""
-        heads, width = key.shape[1], query.shape[3]
+        keys, values = self.memory.keys[self._layer], self.memory.values[self._layer]
+        heads, width = keys.shape[1], query.shape[2]
         many = query.shape[1] // heads
         if not self._masks:
             pairs = zip(self.parts, self._asked, strict=True)
             self._masks = [self._mask(part, count, many, query.dtype) for part, count in pairs]
-        keys, values = self.memory.keys[self._layer], self.memory.values[self._layer]
         read, at = [], 0
+        row = query.transpose(0, 1)[None]
         for part, count, mask in zip(self.parts, self._asked, self._masks, strict=True):
             if not count:
                 continue
             slot = part.slot
-            asked = query[:, :, at : at + count]
+            asked = row[:, :, at : at + count]
             if many > 1:
                 asked = asked.reshape(1, heads, many * count, width)
             found = functional.scaled_dot_product_attention(
@@ -115,10 +113,10 @@ class Pack:
                 attn_mask=mask,
                 scale=scale,
             )
-            read.append(found.reshape(1, heads * many, count, value.shape[3]).transpose(1, 2))
+            read.append(found.reshape(heads * many, count, width).transpose(0, 1))
             at += count
         # Token by token, as it is read next.
-        return torch.cat(read, 1).transpose(1, 2)
+        return torch.cat(read).flatten(1)
 
     def _mask(self, part: Part, count: int, many: int, dtype: torch.dtype) -> torch.Tensor | None:
         """Returns what the last ``count`` tokens of a part must not see."""

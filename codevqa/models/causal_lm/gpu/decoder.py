@@ -7,7 +7,6 @@ what it made is read a few tokens late, while the next ones are being made: what
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,20 +16,14 @@ import torch
 
 from ...cuda_graphs import free_cached_memory
 from ..decoding_loop import DecodingLoop
-from ..generate import MarkedPrefixes, needs_solitude, plain_cache
+from ..generate import MarkedPrefixes
+from ..network import LlamaNetwork
 from ..tokenised_request import TokenisedRequest
 from ..work import LMStats, Work
-from .phases import Past, Prefill, attend_in, replace_attention
+from .prefill import Past, Prefill
 from .prefix_plan import PrefixNode, plan_prefixes
 from .slots import Slots, bytes_a_token, to_device
 
-_log = logging.getLogger(__name__)
-
-COMPARED = (
-    *("gemma", "gpt2", "gpt_neox", "granite", "llama", "mistral", "olmo2"),
-    *("phi", "phi3", "qwen2", "qwen3", "smollm3", "stablelm", "starcoder2"),
-)
-"""Types of models whose texts tests compare with those of ``model.generate``."""
 _SHARE = 0.6
 """How much of the free memory of a GPU slots may take."""
 
@@ -81,10 +74,10 @@ class _Round:
 
 
 class SlotDecoder(DecodingLoop):
-    """Greedy decoding in slots, for models whose every layer is plain causal attention over the whole text.
+    """Greedy decoding in slots.
 
     Args:
-        model: a causal language model of transformers.
+        model: the network.
         pad: any token; fills up requests that are computed together.
         max_batch: slots at most; fewer where memory is short.
         prefix_bytes: memory for marked prefixes that are kept between calls.
@@ -95,12 +88,20 @@ class SlotDecoder(DecodingLoop):
     joins = True
 
     def __init__(
-        self, model: Any, *, pad: int, max_batch: int, prefix_bytes: int, stats: LMStats, schedule: Schedule = GPU
+        self,
+        model: LlamaNetwork,
+        *,
+        pad: int,
+        max_batch: int,
+        prefix_bytes: int,
+        stats: LMStats,
+        schedule: Schedule = GPU,
     ) -> None:
         super().__init__(max_batch=max_batch, stats=stats)
         self.model, self.pad, self.schedule = model, pad, schedule
-        self.device: torch.device = model.device
-        self._dtype: torch.dtype = model.dtype
+        weight = model.lm_head.weight
+        self.device, self._dtype = weight.device, weight.dtype
+        self._shape = (model.config.layers, model.config.key_heads, model.config.head_width)
         self.prefixes = MarkedPrefixes(prefix_bytes, _bytes)
         self.memory: Slots | None = None
         self._wanted = 0
@@ -118,10 +119,6 @@ class SlotDecoder(DecodingLoop):
         return self.memory.count if self.memory is not None else min(self.max_batch, requests)
 
     def _run(self, work: Work) -> None:
-        with replace_attention(self.model):
-            self._run_in_slots(work)
-
-    def _run_in_slots(self, work: Work) -> None:
         self._texts.clear()
         fresh: Sequence[TokenisedRequest] = list(work.open.values())
         memory = self._reserve(fresh, self.max_batch if work.joins else len(fresh))
@@ -145,13 +142,6 @@ class SlotDecoder(DecodingLoop):
             late = late or any(_length(request) > memory.length for request in fresh)
             fresh = [request for request in fresh if _length(request) <= memory.length]
 
-    def _shape(self) -> tuple[int, int, int]:
-        """Returns layers, heads and width of the keys, which are those of the values."""
-        config = self.model.config.get_text_config()
-        heads: int = config.num_attention_heads
-        width: int = getattr(config, "head_dim", None) or config.hidden_size // heads
-        return config.num_hidden_layers, getattr(config, "num_key_value_heads", None) or heads, width
-
     def _reserve(self, requests: Sequence[TokenisedRequest], texts: int) -> Slots:
         """Returns slots for the longest request; those of the last call where they suffice."""
         # A round can go on after a text has ended, but never past its limit.
@@ -167,8 +157,8 @@ class SlotDecoder(DecodingLoop):
         if self.device.type == "cuda":
             free_cached_memory()
             free = torch.cuda.mem_get_info(self.device)[0]
-            count = max(1, min(count, int(free * _SHARE) // (need * bytes_a_token(self._shape(), self._dtype))))
-        self.memory = Slots(self._shape(), count, need, self.schedule.steps, self._dtype, self.device)
+            count = max(1, min(count, int(free * _SHARE) // (need * bytes_a_token(self._shape, self._dtype))))
+        self.memory = Slots(self._shape, count, need, self.schedule.steps, self._dtype, self.device)
         return self.memory
 
     def _admit(self, memory: Slots, queue: deque[PrefixNode]) -> int:
@@ -195,7 +185,7 @@ class SlotDecoder(DecodingLoop):
         slots = to_device(free[: len(batch)], self.device)
         if width:
             ids = to_device([[*part, *[self.pad] * (width - len(part))] for part in parts], self.device)
-            self._forward(ids, head, Prefill(past, memory, slots))
+            self._forward(Prefill(ids, past, memory, slots))
         elif past is not None:
             for layer, pair in enumerate(past):
                 memory.write(layer, slots, pair)
@@ -218,7 +208,7 @@ class SlotDecoder(DecodingLoop):
             before = self._past(node.parent) if node.parent is not None else None
             head = len(node.parent.tokens) if node.parent is not None else 0
             ids = to_device([node.tokens[head:]], self.device)
-            node.past = self._forward(ids, head, Prefill(before))
+            node.past = self._forward(Prefill(ids, before))
             self.stats.prefix_misses += 1
             self.stats.prefilled_tokens += ids.shape[1]
             self.stats.reused_tokens += head
@@ -227,17 +217,11 @@ class SlotDecoder(DecodingLoop):
         past: Past = node.past
         return past
 
-    def _forward(self, ids: torch.Tensor, head: int, phase: Prefill) -> Past:
-        """Runs tokens that begin at position ``head`` through the layers, not the language model's head."""
-        with attend_in(phase):
-            self.model.base_model(
-                input_ids=ids, position_ids=self._positions(ids, head), past_key_values=phase, use_cache=True
-            )
+    def _forward(self, phase: Prefill) -> Past:
+        """Runs tokens through the layers; returns their keys and values, unless they went into slots."""
+        self.model(phase)
         self.stats.prefills += 1
         return phase.past
-
-    def _positions(self, ids: torch.Tensor, head: int) -> torch.Tensor:
-        return torch.arange(head, head + ids.shape[1], device=self.device).expand(len(ids), -1)
 
     def _launch(self, memory: Slots) -> _Round:
         """Starts a round of steps for all texts."""
@@ -283,20 +267,6 @@ class SlotDecoder(DecodingLoop):
             work.end(text.request, text.tokens[:end])
             if self._texts.get(text.slot) is text:
                 del self._texts[text.slot]
-
-
-def suited(model: Any) -> bool:
-    """Says whether a model of transformers can be decoded in slots; logs why not."""
-    kind, reason = model.config.model_type, None
-    if kind not in COMPARED:
-        reason = f"it was not compared with models of the type {kind}"
-    elif plain_cache(model) is None:
-        reason = "not every layer attends over the whole text"
-    elif needs_solitude(model):
-        reason = "its positions depend on the length of a text"
-    if reason is not None:
-        _log.warning("%s is decoded by generate, not by our own loop: %s.", type(model).__name__, reason)
-    return reason is None
 
 
 def _length(request: TokenisedRequest) -> int:

@@ -16,12 +16,13 @@ from torch.nn import functional
 
 from ...cuda_graphs import Recorder, avoid_cudnn_attention, enabled
 from ...library_errors import first_line
-from .phases import Pair, Past, Phase, attend_in
+from ..network import LlamaNetwork
+from .prefill import Pair, Past
 
 _log = logging.getLogger(__name__)
 
 
-class Step(Phase):
+class Step:
     """The pass that makes one token for each of the first ``count`` slots, reading ``length`` places of each.
 
     Args:
@@ -31,50 +32,43 @@ class Step(Phase):
     """
 
     def __init__(self, memory: Slots, count: int, length: int) -> None:
-        super().__init__()
         self.memory, self.count, self.length = memory, count, length
+        self.ids, self.positions = memory.tokens[:count], memory.positions[:count]
         self._places = torch.arange(length, device=memory.device)
-        self._bias: torch.Tensor | None = None
+        self._bias: torch.Tensor = self._places
         self._at: torch.Tensor = self._places
+        self._layer = 0
 
-    def run(self, model: Any) -> None:
+    def run(self, model: LlamaNetwork) -> None:
         """Makes one token for each slot and moves on; reads and writes memory only, so it can be recorded."""
         memory, count = self.memory, self.count
-        positions = memory.positions[:count]
         # A slot whose text has ended goes on moving until it is taken, and may be past what is looked at.
-        self._at = positions.clamp(max=self.length - 1).view(count, 1, 1, 1)
-        hidden = (self._places > positions[:, None]).view(count, 1, 1, self.length)
+        self._at = self.positions.clamp(max=self.length - 1).view(count, 1, 1, 1)
+        hidden = (self._places > self.positions[:, None]).view(count, 1, 1, self.length)
         self._bias = torch.zeros_like(hidden, dtype=memory.dtype).masked_fill_(hidden, float("-inf"))
-        with attend_in(self):
-            logits = model(
-                input_ids=memory.tokens[:count, None],
-                position_ids=positions[:, None],
-                past_key_values=self,
-                use_cache=True,
-            ).logits
-        made = logits[:, -1].argmax(-1)
+        made = model(self).argmax(-1)
         memory.made[:, :count].index_copy_(0, memory.tick, made[None])
         memory.tick.add_(1)
-        memory.tokens[:count].copy_(made)
-        positions.copy_(torch.minimum(positions + 1, memory.limits[:count]))
+        self.ids.copy_(made)
+        self.positions.copy_(torch.minimum(self.positions + 1, memory.limits[:count]))
 
-    def update(self, key_states: Any, value_states: Any, layer_idx: int, *_: object, **__: object) -> Pair:
-        """Puts one key and value of each slot into its place; returns views of all places looked at."""
-        pair = []
-        for kept, new in zip(self.memory.pairs[layer_idx], (key_states, value_states), strict=True):
-            seen = kept[: self.count, :, : self.length]
-            seen.scatter_(2, self._at.expand_as(new), new)
-            pair.append(seen)
-        return pair[0], pair[1]
+    def update(self, key: torch.Tensor, value: torch.Tensor, layer: int) -> None:
+        """Puts one key and value of each slot into its place."""
+        self._layer = layer
+        for kept, new in zip(self.memory.pairs[layer], (key, value), strict=True):
+            new = new[:, :, None]
+            kept[: self.count, :, : self.length].scatter_(2, self._at.expand_as(new), new)
 
-    def attend(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float | None) -> torch.Tensor:
+    def narrow(self) -> None:
+        """Asks for the logits of every token."""
+
+    def attend(self, query: torch.Tensor, scale: float) -> torch.Tensor:
         """Attention of one query a slot: heads that read the same keys are queries of one head."""
-        rows, heads, _, width = query.shape
-        many = heads // key.shape[1]
-        query = query.view(rows, key.shape[1], many, width)
-        bias = None if self._bias is None else self._bias.expand(-1, key.shape[1], many, -1)
-        read = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias, scale=scale)
-        return read.reshape(rows, heads, 1, value.shape[3])
+        key, value = (kept[: self.count, :, : self.length] for kept in self.memory.pairs[self._layer])
+        asked = query.view(self.count, key.shape[1], -1, query.shape[2])
+        bias = self._bias.expand(-1, key.shape[1], asked.shape[2], -1)
+        read = functional.scaled_dot_product_attention(asked, key, value, attn_mask=bias, scale=scale)
+        return read.reshape(self.count, -1)
 
 
 class Slots:
@@ -127,7 +121,7 @@ class Slots:
         for kept, new in ((self.tokens, tokens), (self.positions, positions), (self.limits, limits)):
             kept.index_copy_(0, slots, to_device(new, self.device))
 
-    def advance(self, model: Any, steps: int, count: int, length: int) -> torch.Tensor:
+    def advance(self, model: LlamaNetwork, steps: int, count: int, length: int) -> torch.Tensor:
         """Makes ``steps`` tokens for each of the first ``count`` slots; shape (steps, count), on the device."""
         self.tick.zero_()
         replay = self._replay(model, count, length) if self.recordable else None
@@ -138,7 +132,7 @@ class Slots:
                 Step(self, count, length).run(model)
         return self.made[:steps, :count]
 
-    def _replay(self, model: Any, count: int, length: int) -> Callable[[], None] | None:
+    def _replay(self, model: LlamaNetwork, count: int, length: int) -> Callable[[], None] | None:
         """Returns what replays a step, recorded now unless it has been; None where it cannot be."""
         if (count, length) not in self._replays:
             step = Step(self, count, length)
@@ -154,7 +148,6 @@ class Slots:
             except torch.OutOfMemoryError:
                 raise
             except RuntimeError as error:
-                # A model that looks at its own numbers on the way cannot be recorded.
                 self.recordable = False
                 _log.warning("Decoding steps are not recorded as CUDA graphs: %s.", first_line(error))
                 self._replays.clear()

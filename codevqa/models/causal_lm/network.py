@@ -1,24 +1,23 @@
-"""Llama's layers and those built like them, run over parts of many texts in fewer steps than transformers takes.
+"""Llama's layers and those built like them, on a CPU and on a GPU, in fewer steps than transformers takes.
 
-The last layer is computed only for the tokens whose logits are asked for: of the others nothing but keys and values is
-ever read. Weights have the names that checkpoints give them.
+The network computes layers. Which tokens stand in a pass, and what each of them attends to, the pass says
+(:class:`Pass`): packed texts on a CPU, slots on a GPU. The last layer is computed only for the tokens whose logits are
+asked for: of the others nothing but keys and values is ever read. Weights have the names that checkpoints give them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-from ...weights import Embedding, Linear, parameter
-from .forward_pass import Pack
+from ..weights import Embedding, Linear, parameter
 
-__all__ = ["LlamaConfig", "LlamaNetwork"]
+__all__ = ["LlamaConfig", "LlamaNetwork", "Pass"]
 
 _TYPES = ("llama", "mistral", "qwen2", "qwen3")
 _NEEDED = (
@@ -120,7 +119,9 @@ class _RMSNorm(nn.Module):
         self.weight, self._eps = parameter(width), eps
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
-        made: torch.Tensor = self.weight * (states * torch.rsqrt(states.pow(2).mean(-1, keepdim=True) + self._eps))
+        whole = states.float()
+        whole = whole * torch.rsqrt(whole.pow(2).mean(-1, keepdim=True) + self._eps)
+        made: torch.Tensor = self.weight * whole.to(states.dtype)
         return made
 
 
@@ -147,8 +148,26 @@ def _layer(config: LlamaConfig) -> nn.Module:
     return nn.ModuleDict({"self_attn": own, "mlp": mlp, **norms})
 
 
+class Pass(Protocol):
+    """Tokens of one or many texts, side by side, and what they attend to."""
+
+    ids: torch.Tensor
+    """The tokens, (tokens,)."""
+    positions: torch.Tensor
+    """Where each stands in its text, (tokens,)."""
+
+    def update(self, key: torch.Tensor, value: torch.Tensor, layer: int) -> None:
+        """Keeps the tokens' keys and values at a layer, each (tokens, heads, width)."""
+
+    def narrow(self) -> torch.Tensor | None:
+        """Returns the places of the tokens whose logits are asked for; None for all. Attends from now on for those."""
+
+    def attend(self, query: torch.Tensor, scale: float) -> torch.Tensor:
+        """Returns what queries, (tokens, heads, width), read at the layer kept last, (tokens, heads * width)."""
+
+
 class LlamaNetwork(nn.Module):
-    """The forward pass of one model, in float32 on a CPU.
+    """The forward pass of one model.
 
     Args:
         config: its sizes.
@@ -167,7 +186,8 @@ class LlamaNetwork(nn.Module):
         self.lm_head = Linear(config.width, config.vocabulary, bias=False)
         self.generation_config: Any = None
         """What the checkpoint says of how to generate: ``eos_token_id`` and ``pad_token_id``."""
-        self._turns = _frequencies(config.rope, config.head_width)
+        self._turns: torch.Tensor
+        self.register_buffer("_turns", _frequencies(config.rope, config.head_width), persistent=False)
 
     @property
     def blocks(self) -> nn.Module:
@@ -180,12 +200,18 @@ class LlamaNetwork(nn.Module):
         words = weights.get("model.embed_tokens.weight")
         return weights | {"lm_head.weight": words} if self.config.tied and words is not None else weights
 
-    def forward(self, phase: Pack, wanted: Sequence[int]) -> torch.Tensor:
-        """Runs a pass; returns the logits of the last ``wanted`` tokens of each part, one after another."""
+    def share(self) -> None:
+        """Makes one tensor of weights that are the same by the checkpoint's own word."""
+        if self.config.tied:
+            words: Any = self.model["embed_tokens"]
+            self.lm_head.weight = words.weight
+
+    def forward(self, phase: Pass) -> torch.Tensor:
+        """Runs a pass; returns the logits of the tokens that it asks for, (tokens, vocabulary)."""
         base: Any = self.model
         state = base.embed_tokens(phase.ids)
         angles = (phase.positions.float()[:, None] * self._turns).repeat(1, 2)
-        cos, sin = angles.cos()[:, None], angles.sin()[:, None]
+        cos, sin = angles.cos()[:, None].to(state.dtype), angles.sin()[:, None].to(state.dtype)
         half = cos.shape[-1] // 2
         # The halves change places; what comes from the second one changes its sign.
         turn = (cos, torch.cat([-sin[..., :half], sin[..., half:]], -1))
@@ -193,16 +219,13 @@ class LlamaNetwork(nn.Module):
         for index, layer in enumerate(base.layers):
             own = layer.self_attn
             seen = layer.input_layernorm(state)
-            key, value = self._heads(own, "k", seen, turn), self._heads(own, "v", seen, None)
-            pair = phase.update(key.transpose(0, 1)[None], value.transpose(0, 1)[None], index)
-            if index == last:
-                places = phase.narrow(wanted)
+            phase.update(self._heads(own, "k", seen, turn), self._heads(own, "v", seen, None), index)
+            if index == last and (places := phase.narrow()) is not None:
                 state, seen, turn = state[places], seen[places], (turn[0][places], turn[1][places])
                 if not len(places):
                     break
             query = self._heads(own, "q", seen, turn)
-            read = phase.attend(query.transpose(0, 1)[None], *pair, self.config.head_width**-0.5)
-            state = state + own.o_proj(read[0].transpose(0, 1).flatten(1))
+            state = state + own.o_proj(phase.attend(query, self.config.head_width**-0.5))
             seen, mlp = layer.post_attention_layernorm(state), layer.mlp
             gate = functional.silu(mlp.gate_proj(seen), inplace=True)
             state += mlp.down_proj(gate.mul_(mlp.up_proj(seen)))
