@@ -23,8 +23,9 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.data import DataLoader
 
-from .vision_data import CAPTIONS, PAIRS, PATCHES, Batch, loader
+from .vision_data import CAPTIONS, PAIRS, PATCHES, Batch, Batches
 from .vision_model import Pair, configuration
 from .vision_weights import export, restore, save
 from .vision_words import PAD
@@ -197,7 +198,11 @@ class Trainer:
         """Trains for the time planned, reporting as it goes."""
         plan, on_gpu = self.plan, self.device.type == "cuda"
         started = time.monotonic()
-        batches = loader(plan.batch, plan.seed, plan.workers, pin=on_gpu)
+        ahead = 3 if plan.workers else None
+        drawn = Batches(plan.batch, plan.seed)
+        batches = iter(
+            DataLoader(drawn, batch_size=None, num_workers=plan.workers, prefetch_factor=ahead, pin_memory=on_gpu)
+        )
         first = next(batches)
         self._set(1e-6, 0.0)
         run = self.captured(first) if on_gpu else self._plain

@@ -8,14 +8,14 @@ from typing import TypeAlias
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+from torch.utils.data import IterableDataset, get_worker_info
 
 from codevqa.miniworld.phrases import Phrase
-from codevqa.miniworld.world import CANVAS, COLORS, KINDS, SIZES, Scene, Thing, draw, sample_scene
+from codevqa.miniworld.world import CANVAS, COLORS, KINDS, MOST_THINGS, SIZES, Scene, Thing, draw, sample_scene
 
 from .captions import captions
 from .vision_texts import contrast, in_question, matching, query
-from .vision_twins import MOST, crowded, twin
+from .vision_twins import crowded, twin
 from .vision_words import CLS, DEC, ENC, SEP, Encoder
 
 Batch: TypeAlias = "dict[str, torch.Tensor]"
@@ -71,7 +71,7 @@ class Maker:
             "contrast": np.zeros((size, TEXT_LENGTH), np.int64),
             "specs": np.full((size, 2, 3), -1, np.int64),
             "bounds": np.tile(np.array([0, 9], np.int64), (size, 2, 1)),
-            "things": np.full((size, MOST, 3), -2, np.int64),
+            "things": np.full((size, MOST_THINGS, 3), -2, np.int64),
         }
         row = 0
         while row < size:
@@ -142,16 +142,3 @@ class Batches(IterableDataset):  # type: ignore[type-arg]
         maker = Maker(self.seed * 1000 + (info.id if info else 0))
         while True:
             yield maker.batch(self.size)
-
-
-def loader(size: int, seed: int, workers: int, *, pin: bool) -> Iterator[Batch]:
-    """Batches from worker processes, or from this one when ``workers`` is 0."""
-    return iter(
-        DataLoader(
-            Batches(size, seed),
-            batch_size=None,
-            num_workers=workers,
-            prefetch_factor=3 if workers else None,
-            pin_memory=pin,
-        )
-    )

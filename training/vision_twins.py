@@ -16,17 +16,17 @@ from codevqa.miniworld.world import (
     BOX_SIDES,
     CANVAS,
     COLORS,
-    GAP,
     HELD_OUT,
     KINDS,
+    MOST_THINGS,
     SCALE,
     Scene,
     Thing,
+    apart,
 )
 
 CHANGES = ("color", "kind", "count", "exchange")
 """What a twin may differ in: one thing's colour, its kind, one thing more or less, two things' colours exchanged."""
-MOST = 8
 
 
 def twin(rng: random.Random, scene: Scene, change: str | None = None, *, train: bool = True) -> Scene | None:
@@ -54,7 +54,7 @@ def twin(rng: random.Random, scene: Scene, change: str | None = None, *, train: 
         things[place] = replace(thing, color=things[other].color)
         things[other] = replace(things[other], color=thing.color)
     elif change == "count":
-        if len(things) > 1 and (len(things) >= MOST or rng.random() < 0.5):
+        if len(things) > 1 and (len(things) >= MOST_THINGS or rng.random() < 0.5):
             things.remove(scene.tower[-1] if scene.tower else thing)
         else:
             more = _another(rng, scene, thing)
@@ -80,12 +80,12 @@ def _another(rng: random.Random, scene: Scene, thing: Thing) -> Thing | None:
         if box:
             room = BOX_SIDE - BOX_SIDES[thing.size]
             x, y = (rng.randint(0, room) * SCALE + radius for _ in range(2))
+            reach = radius + SCALE
+            free = all(max(abs(x - one.x), abs(y - one.y)) >= reach + one.radius for one in scene.things)
         else:
             x, y = (float(rng.randint(round(radius), round(CANVAS - radius))) for _ in range(2))
-        spots = [(abs(x - other.x), abs(y - other.y), radius + other.radius) for other in scene.things]
-        if box and all(max(across, down) >= reach + SCALE for across, down, reach in spots):
-            return replace(thing, x=x, y=y)
-        if not box and all(min(across, down) >= GAP and max(across, down) > reach for across, down, reach in spots):
+            free = all(apart(x, y, radius, one) for one in scene.things)
+        if free:
             return replace(thing, x=x, y=y)
     return None
 

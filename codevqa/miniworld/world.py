@@ -281,7 +281,7 @@ def _scatter(rng: random.Random, looks: list[tuple[str, str]], sizes: list[str])
         radius = RADII[sizes[len(things)]]
         x, y = rng.randint(radius, CANVAS - radius), rng.randint(radius, CANVAS - radius)
         tries += 1
-        if all(_apart(x, y, radius, other) for other in things):
+        if all(apart(x, y, radius, other) for other in things):
             things.append(Thing(kind, color, sizes[len(things)], float(x), float(y), float(radius)))
         elif tries % 60 == 0:
             things.clear()
@@ -302,7 +302,7 @@ def _spread(rng: random.Random, looks: list[tuple[str, str]], sizes: list[str]) 
         things = []
         for (color, kind), size, radius, x, y in zip(looks, sizes, radii, across, down, strict=True):
             inside = radius <= min(x, y) and max(x, y) <= CANVAS - radius
-            if not inside or not all(_apart(x, y, radius, other) for other in things):
+            if not inside or not all(apart(x, y, radius, other) for other in things):
                 break
             things.append(Thing(kind, color, size, float(x), float(y), float(radius)))
         tries += 1
@@ -329,7 +329,8 @@ def _spaced(rng: random.Random, radii: list[int]) -> list[int]:
     return found
 
 
-def _apart(x: float, y: float, radius: float, other: Thing) -> bool:
+def apart(x: float, y: float, radius: float, other: Thing) -> bool:
+    """Whether something lies far enough from a thing of a plain scene."""
     across, down = abs(x - other.x), abs(y - other.y)
     return across >= GAP and down >= GAP and max(across, down) > radius + other.radius
 

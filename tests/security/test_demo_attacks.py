@@ -21,7 +21,7 @@ import pytest
 
 pytest.importorskip("gradio", reason="the demo needs Gradio: pip install 'codevqa[demo]'")
 
-from demo_kit import GARDEN, LIMITS, PROGRAM, ROOT, Server, demo_server, garden, raw, upload
+from demo_kit import GARDEN, LIMITS, PROGRAM, ROOT, Server, demo_server, raw, upload
 from gradio_client import Client, handle_file
 from gradio_client.utils import QueueError
 
@@ -146,13 +146,6 @@ def test_other_sites_other_names_and_other_machines_are_refused(demo: str) -> No
     assert place.host == "127.0.0.1" and httpx.get(demo).status_code == 200
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.2", place.port or 0), timeout=10)
-
-
-def test_a_program_cannot_leave_the_sandbox(client: Client) -> None:
-    for source in ("import os\nanswer = os.listdir('/')", "answer = open('/etc/passwd').read()", "while True: pass"):
-        text, details = client.predict(program=source, images=[garden()], api_name="/run")
-        assert text == "" and json.loads(details)["error"] is not None
-        assert "root:" not in details
 
 
 def test_events_of_the_page_hold_to_the_limits_too(demo: str) -> None:
