@@ -2,15 +2,24 @@
 
 import sys
 
+from .cli.waiting import begin, end
+
+_LONG = ("ask", "run", "eval", "demo")
+"""Commands that import much before they say anything."""
+
 
 def main() -> None:
     """Runs the command line; an interrupt while it is imported ends it without a word, as later ones do."""
     try:
+        if sys.argv[1:2] and sys.argv[1] in _LONG and "--quiet" not in sys.argv and "--help" not in sys.argv:
+            begin("starting")
         from .cli.main import main as run
 
         run()
     except KeyboardInterrupt:
         sys.exit(130)
+    finally:
+        end()
 
 
 if __name__ == "__main__":

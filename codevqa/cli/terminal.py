@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from ..core.errors import InputError
 from ..core.text import visible
+from . import waiting
 
 if TYPE_CHECKING:
     from ..core.answer import Answer
@@ -28,6 +29,7 @@ STDIN = "-"
 
 def warn(message: str) -> None:
     """Says something on standard error."""
+    waiting.end()
     print(visible(f"codevqa: {message}"), file=sys.stderr, flush=True)
 
 
@@ -76,6 +78,7 @@ def open_engine(choice: Chosen, quiet: bool) -> Iterator[CodeVQA]:
     if not quiet:
         tell_compat(configuration)
         warn(f"loading {choice.preset} ({named.about}) ...")
+        waiting.begin("loading models")
     started = time.perf_counter()
     from ..engine.codevqa import CodeVQA
 
@@ -115,6 +118,7 @@ def tell_compat(configuration: Configuration) -> None:
 
 def print_answer(answer: Answer, *, json: bool, evidence: bool, quiet: bool) -> None:
     """Prints the answer on standard output; the program, its calls and what it printed on standard error."""
+    waiting.end()
     if answer.fallback and answer.error is not None and not quiet:
         warn(f"the program failed ({answer.error.message}); plain PnP-VQA answered instead")
     for warning in answer.warnings:
@@ -206,6 +210,7 @@ class Bar:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
+        waiting.end()
         if self._last is not None and not self.quiet:
             self._show(self._last)
             if self.live:
@@ -213,6 +218,7 @@ class Bar:
 
     def _show(self, status: Status) -> None:
         self._shown = time.monotonic()
+        waiting.end()
         if self.live:
             width = shutil.get_terminal_size().columns - 1
             print(f"\r{visible(line(status))[:width]:<{width}}", end="", file=sys.stderr, flush=True)

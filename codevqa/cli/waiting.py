@@ -1,0 +1,46 @@
+"""A line on the terminal that moves while nothing else is said. It needs next to no imports, so it comes at once."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+
+_EVERY_S = 0.1
+_FRAMES = "|/-\\"
+_ERASE = "\r\033[K"
+_over: threading.Event | None = None
+_thread: threading.Thread | None = None
+
+
+def begin(doing: str) -> None:
+    """Shows on standard error what is being done, and for how long, until :func:`end`; nothing off a terminal."""
+    global _over, _thread
+    end()
+    if not sys.stderr.isatty():
+        return
+    _over = threading.Event()
+    _thread = threading.Thread(target=_move, args=(doing, _over), daemon=True)
+    _thread.start()
+
+
+def end() -> None:
+    """Takes the line away; does nothing where there is none."""
+    global _over, _thread
+    if _over is None or _thread is None:
+        return
+    _over.set()
+    _thread.join()
+    _over = _thread = None
+    sys.stderr.write(_ERASE)
+    sys.stderr.flush()
+
+
+def _move(doing: str, over: threading.Event) -> None:
+    started, number = time.monotonic(), 0
+    while not over.is_set():
+        seconds = time.monotonic() - started
+        sys.stderr.write(f"{_ERASE}codevqa: {doing} {_FRAMES[number % 4]}{f' {seconds:.0f} s' if seconds >= 1 else ''}")
+        sys.stderr.flush()
+        number += 1
+        over.wait(_EVERY_S)
