@@ -32,6 +32,9 @@ Prompts = Annotated[
     str | None, Option("--prompts", "--dataset", help="Prompt set: gqa, nlvr2, ..., a folder or a file.")
 ]
 PromptForm = Annotated[str | None, Option(help="Form of prompts: auto, chat, or completion (the paper's).")]
+Programs = Annotated[
+    int | None, Option(min=1, max=16, help="Programs to write for each question; the best of them is run.")
+]
 Sets = Annotated[
     list[str] | None,
     Option("--set", metavar="NAME=VALUE", help="Set one value that 'codevqa config' lists; repeatable."),
@@ -56,12 +59,14 @@ _CHOOSING: Mapping[str, Any] = {
     "language_model": LanguageModel,
     "prompts": Prompts,
     "form": PromptForm,
+    "programs": Programs,
     "sets": Sets,
 }
 _SETS: Mapping[str, tuple[str, ...]] = {
     "language_model": ("language_model",),
     "form": ("writer.form", "query.form"),
     "prompts": ("prompts",),
+    "programs": ("writer.programs",),
     "selection": ("writer.selection",),
     "seed": ("seed",),
     "workers": ("workers",),

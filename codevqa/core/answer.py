@@ -90,6 +90,7 @@ class Answer:
             printed=self.trace.printed,
             attempts=tuple(Attempt(*one) for one in self.trace.attempts),
             baseline=self.trace.baseline,
+            drafts=self.trace.drafts,
         )
         return dump(full, evidence=evidence)
 
@@ -110,7 +111,7 @@ class Answer:
             question=full.question,
             text=full.answer,
             program=full.written,
-            trace=Trace(full.calls, full.printed, attempts, full.baseline),
+            trace=Trace(full.calls, full.printed, attempts, full.baseline, full.drafts),
             value=full.value,
             method=full.method,
             fallback=full.fallback,

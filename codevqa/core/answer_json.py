@@ -14,7 +14,20 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from .errors import ErrorRecord, InputError
-from .trace import Call, Cost, DomainWarning, Evidence, ImageRef, Method, Number, Plain, Program, json_number, number
+from .trace import (
+    Call,
+    Cost,
+    DomainWarning,
+    Draft,
+    Evidence,
+    ImageRef,
+    Method,
+    Number,
+    Plain,
+    Program,
+    json_number,
+    number,
+)
 
 __all__ = ["Attempt", "FullAnswer", "dump", "read"]
 
@@ -54,6 +67,8 @@ class FullAnswer:
     printed: str
     attempts: tuple[Attempt, ...]
     baseline: tuple[Evidence, ...]
+    drafts: tuple[Draft, ...] = ()
+    """Left out where one program was written."""
 
 
 _FULL = TypeAdapter(FullAnswer)
@@ -75,6 +90,8 @@ def dump(answer: FullAnswer, *, evidence: bool) -> dict[str, Any]:
     for program in (shown["written"], *(one["program"] for one in shown["attempts"])):
         if program and not program["mended"]:
             del program["mended"]
+    if not shown["drafts"]:
+        del shown["drafts"]
     return shown | _value("value", answer.value)
 
 

@@ -100,10 +100,16 @@ class WriterSettings(_Table):
     prompt set's: banks of ours show statements as they stand."""
     selection: Literal["nearest", "random", "fixed"] = "nearest"
     """In-context examples: nearest by sentence embedding, random for each question, or the first of the bank."""
+    retrieval: Literal["words", "structure", "both"] = "words"
+    """What makes an example near: its question's words; its structure, in which all but function words, numbers and
+    places are one "thing"; or the sum of both."""
     shots: _From0 | None = None
     """In-context examples; None takes the prompt set's number (12 GQA, 6 COVR and NLVR2)."""
     most_shots: _From0 | None = None
     """In-context examples at most where the prompt set says how many: a processor reads each for a second or two."""
+    programs: Annotated[int, Field(ge=1, le=16)] = 1
+    """Programs that are written for a question, from different subsets of its nearest examples. The one that agrees
+    most with the others in random worlds is run."""
     max_tokens: _From1 = 512
     """Length of a program in tokens."""
     repairs: _From0 = 1

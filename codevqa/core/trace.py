@@ -11,7 +11,19 @@ from pydantic import PlainSerializer, PlainValidator
 
 from .errors import ErrorRecord
 
-__all__ = ["Call", "Cost", "DomainWarning", "Evidence", "Form", "ImageRef", "Method", "Plain", "Program", "Trace"]
+__all__ = [
+    "Call",
+    "Cost",
+    "DomainWarning",
+    "Draft",
+    "Evidence",
+    "Form",
+    "ImageRef",
+    "Method",
+    "Plain",
+    "Program",
+    "Trace",
+]
 
 Form: TypeAlias = Literal["image", "set"]
 """Whether a program opens one image (``open_image``) or a set of them (``open_images``)."""
@@ -152,6 +164,22 @@ class Call:
 
 
 @dataclass(frozen=True)
+class Draft:
+    """One of several programs that were written for a question, and how it did in random worlds."""
+
+    source: str
+    examples: tuple[str, ...]
+    """Ids of the in-context examples shown."""
+    agreement: Number
+    """How often it answers as the other drafts do: from 0 to 1."""
+    cluster: int
+    """Drafts with one number behave alike; counted from 1."""
+    fault: Literal["fails", "blind"] | None = None
+    """It never runs to an answer, or its answer is the same in all worlds and depends on no picture."""
+    chosen: bool = False
+
+
+@dataclass(frozen=True)
 class Trace:
     """Everything one question did."""
 
@@ -162,6 +190,8 @@ class Trace:
     """Programs that were written but failed, each with its error, oldest first."""
     baseline: tuple[Evidence, ...] = ()
     """Evidence of plain PnP-VQA, where it gave the answer."""
+    drafts: tuple[Draft, ...] = ()
+    """The programs that the answer's was chosen from, where several were written."""
 
 
 def _show(value: Plain) -> str:

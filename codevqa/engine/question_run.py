@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -36,7 +36,7 @@ from ..core.images import Held, Picture, load_pictures
 from ..core.question_kind import question_kind
 from ..core.settings import Settings
 from ..core.text import spaced
-from ..core.trace import Cost, DomainWarning, Evidence, Form, ImageRef, Plain, Program, Trace
+from ..core.trace import Cost, DomainWarning, Draft, Evidence, Form, ImageRef, Plain, Program, Trace
 from ..models.domain import Domain
 from ..presets.assembly import domain_of, names_of
 from ..presets.configuration import Configuration
@@ -45,6 +45,8 @@ from ..primitives.kinds import Image
 from ..primitives.pnpvqa import PnPVQA, Reading
 from ..primitives.signature import PrimitiveSet
 from ..sandbox.sandbox import Sandbox
+from ..writing.choice import write_best
+from ..writing.worlds import Behaviour, behaviours
 from ..writing.writer import Writer
 from .answer_text import answer_text, fitted_answer, plain, release_text
 from .call_plan import plan_calls
@@ -200,6 +202,7 @@ class QuestionRun:
         self.calls = self._new_calls()
         self.program_seconds = 0.0
         self.attempts: list[tuple[Program, ErrorRecord]] = []
+        self.drafts: tuple[Draft, ...] = ()
 
     async def finish(self) -> Answer:
         """Answers; the steps in order."""
@@ -253,9 +256,23 @@ class QuestionRun:
         return strict and _unanswerable(self.warnings)
 
     async def _write(self) -> Program:
-        return await self.parts.writer.write(
-            self.question, self.form, self.parts.services.write, shots=self.request.shots, tell=self.listener
+        writer, generate, shots = self.parts.writer, self.parts.services.write, self.request.shots
+        if writer.settings.programs == 1:
+            return await writer.write(self.question, self.form, generate, shots=shots, tell=self.listener)
+        program, self.drafts = await write_best(
+            writer, self.question, self.form, generate, self._behaviours, shots=shots, tell=self.listener
         )
+        return program
+
+    async def _behaviours(self, programs: Sequence[str]) -> list[Behaviour]:
+        """Runs programs in random worlds, where their answers are held to the question as real ones are."""
+        kind = question_kind(self.question) if self.parts.writer.settings.fit else None
+
+        def said(value: Plain) -> str:
+            text = answer_text(value)
+            return fitted_answer(text, kind) if kind else text
+
+        return await behaviours(programs, self.parts.sandbox, self.images, said, self.parts.settings.seed)
 
     async def _execute(self, program: Program) -> Answer:
         """Checks and runs a program; one that the model wrote and that fails goes back to it first."""
@@ -368,7 +385,7 @@ class QuestionRun:
             self.question,
             text,
             self.program,
-            Trace(tuple(self.calls.made), printed, tuple(self.attempts), baseline),
+            Trace(tuple(self.calls.made), printed, tuple(self.attempts), baseline, self.drafts),
             value,
             seconds=time.perf_counter() - self.started,
             models=dict(self.parts.models),

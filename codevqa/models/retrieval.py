@@ -7,7 +7,7 @@ import contextlib
 import json
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol
@@ -164,13 +164,22 @@ if hasattr(os, "register_at_fork"):
 
 
 class ExampleIndex:
-    """The questions of a bank, each embedded once, as are those asked."""
+    """The questions of a bank, each embedded once, as are those asked.
 
-    def __init__(self, retriever: Retriever, questions: Sequence[str]) -> None:
+    Args:
+        retriever: embeds them.
+        questions: of the bank.
+        views: what is embedded of a question; the similarities of several are added up.
+    """
+
+    def __init__(
+        self, retriever: Retriever, questions: Sequence[str], views: Sequence[Callable[[str], str]] = (str,)
+    ) -> None:
         self._retriever = retriever
         self._turn = turn_of(retriever)
         self._questions = list(questions)
-        self._embeddings: npt.NDArray[np.float64] | None = None
+        self._views = views
+        self._embeddings: list[npt.NDArray[np.float64]] = []
         self._orders: LRUCache[str, npt.NDArray[np.intp]] = LRUCache(4096)
         self._waiting: list[str] = []
         self._lock = threading.Lock()
@@ -210,13 +219,14 @@ class ExampleIndex:
             self._learn([question])
 
     def _learn(self, asked: list[str]) -> list[npt.NDArray[np.intp]]:
-        if self._embeddings is None:
-            self._embeddings = self._embed(self._questions)
+        if not self._embeddings:
+            self._embeddings = [self._embed([view(one) for one in self._questions]) for view in self._views]
         together = getattr(self._retriever, "batches", False)
         parts = [asked] if together else [[question] for question in asked]
         # In double precision the order of near neighbours does not depend on a machine's way of summing.
-        vectors = np.concatenate([self._embed(part) for part in parts])
-        orders = [np.argsort(-(self._embeddings @ vector), kind="stable") for vector in vectors]
+        vectors = [np.concatenate([self._embed([*map(view, part)]) for part in parts]) for view in self._views]
+        likeness = [[bank @ vector for vector in found] for bank, found in zip(self._embeddings, vectors, strict=True)]
+        orders = [np.argsort(-sum(one), kind="stable") for one in zip(*likeness, strict=True)]
         with self._lock:
             self._orders.update(zip(asked, orders, strict=True))
         return orders

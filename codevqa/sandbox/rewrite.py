@@ -18,7 +18,7 @@ from ..core.program_tree import parse
 from ..primitives import PrimitiveSet
 from .stand_ins import MODULES, STAND_INS
 
-__all__ = ["Rewritten", "rewrite"]
+__all__ = ["Rewritten", "bound_names", "rewrite"]
 
 _KINDS = (str, list, dict, set, tuple, frozenset, int, float)
 _METHODS = frozenset(
@@ -79,7 +79,7 @@ def rewrite(source: str, primitives: PrimitiveSet | None = None) -> Rewritten:
     if tree is None:
         return Rewritten(source)
     try:
-        bound = set(_bound(tree))
+        bound = set(bound_names(tree))
         keyed = keyed and primitives is not None and bound.isdisjoint(primitives.names)
         edits = _Edits(source, tree, bound, frozenset(primitives.names if keyed and primitives else ()))
         edits.walk(tree)
@@ -99,7 +99,7 @@ def _has_forms(source: str) -> bool:
     )
 
 
-def _bound(tree: ast.AST) -> Iterator[str]:
+def bound_names(tree: ast.AST) -> Iterator[str]:
     """Yields every name that the program gives a meaning of its own."""
     for node in ast.walk(tree):
         match node:

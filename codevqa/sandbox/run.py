@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     Suspended: TypeAlias = FunctionSnapshot | monty.NameLookupSnapshot | monty.FutureSnapshot
 
-__all__ = ["Host", "Outcome", "Run", "gone", "in_thread", "nonsense"]
+__all__ = ["Host", "Outcome", "Run", "given", "gone", "in_thread", "nonsense", "raised", "refused"]
 
 Result = TypeVar("Result")
 
@@ -227,12 +227,7 @@ class Run:
             value = await self._host(str(state.function_name), state.args, state.kwargs, self.line)
             return {"return_value": self._handles.enter(value)}
         except (TypeError, ValueError, LookupError) as error:
-            # Under its plain name: a program has no use for subclasses, and they may hold anything.
-            kinds = ((TypeError, "TypeError"), (ValueError, "ValueError"), (LookupError, "LookupError"))
-            kind = next(text for real, text in kinds if isinstance(error, real))
-            # A long one would look like too much memory, and half a surrogate pair does not cross.
-            said = str(error.args[0] if error.args else error)[:500]
-            return {"exc_type": kind, "message": said.encode(errors="replace").decode()}
+            return raised(error)
 
     # -- in a thread -------------------------------------------------------------------------------------------------
 
@@ -247,7 +242,7 @@ class Run:
                     if isinstance(state, monty.FunctionSnapshot) and self._is_call(state):
                         waiting = True
                         return state
-                    state = _refused(state)
+                    state = refused(state)
                 left = self._left()
                 return Outcome(left, self._printed.output, self._seconds + time.perf_counter() - begun)
             except monty.MontyCrashedError:
@@ -273,7 +268,7 @@ class Run:
             self._wall.shut(self._pid)
         self._program = program = rewrite(self._source, self._primitives)
         self._encoded = program.source.encode()
-        inputs = self._globals(images)
+        inputs = given(self._handles, images, self._primitives)
         if program.keyed:
             entered = "".join(f"{name} = vqa_in({name})\n" for name in inputs if name not in self._primitives)
             self._session.feed_run(f"{PRELUDE}{program.before}{entered}", inputs=inputs)
@@ -291,14 +286,6 @@ class Run:
             with self._lock:
                 self._pid = None  # from now on it may be another program's
             self._session.__exit__(None, None, None)
-
-    def _globals(self, images: Sequence[Image]) -> dict[str, object]:
-        entered = self._handles.enter_all(images)
-        inputs: dict[str, object] = {"Image": self._handles.image_type, **CONSTANTS, "images": entered}
-        if len(entered) == 1:
-            inputs["img"] = entered[0]
-        inputs.update({name: _placeholder(name) for name in self._primitives.names})
-        return inputs
 
     def _is_call(self, state: FunctionSnapshot) -> bool:
         return not state.is_os_function and state.object_id is None and state.function_name in self._primitives
@@ -336,13 +323,33 @@ def nonsense() -> ProgramError:
     return ProgramRuntimeError("the process running the program answered what cannot be read.", hint="Run it again.")
 
 
+def given(handles: Handles, images: Sequence[Image], primitives: PrimitiveSet) -> dict[str, object]:
+    """Returns the globals of a program."""
+    entered = handles.enter_all(images)
+    inputs: dict[str, object] = {"Image": handles.image_type, **CONSTANTS, "images": entered}
+    if len(entered) == 1:
+        inputs["img"] = entered[0]
+    inputs.update({name: _placeholder(name) for name in primitives.names})
+    return inputs
+
+
+def raised(error: Exception) -> Any:
+    """Returns a TypeError, ValueError or LookupError as the interpreter raises it where a primitive was called."""
+    # Under its plain name: a program has no use for subclasses, and they may hold anything.
+    kinds = ((TypeError, "TypeError"), (ValueError, "ValueError"), (LookupError, "LookupError"))
+    kind = next(text for real, text in kinds if isinstance(error, real))
+    # A long one would look like too much memory, and half a surrogate pair does not cross.
+    said = str(error.args[0] if error.args else error)[:500]
+    return {"exc_type": kind, "message": said.encode(errors="replace").decode()}
+
+
 def _unreadable(error: monty.MontyError) -> ProgramError:
     if isinstance(error.exception(), NameError):
         return UnsetAnswerError("the program ended without setting answer.")
     return ProgramAnswerError("what the program left in answer is too large to read.")
 
 
-def _refused(state: Suspended) -> SyncSnapshot:
+def refused(state: Suspended) -> SyncSnapshot:
     """Goes on from where a program asked for what it cannot have."""
     if isinstance(state, monty.NameLookupSnapshot):
         return state.resume()  # NameError, or AttributeError on a handle

@@ -21,7 +21,7 @@ import unicodedata
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pydantic_monty as monty
 from cachetools import LRUCache
@@ -35,6 +35,7 @@ from .rewrite import rewrite
 from .run import Host, Outcome, Run, gone, in_thread, nonsense
 from .static_check import CHECKED_AS, PREFIX, finding, stubs
 from .wall import Wall, open_pool
+from .worlds_run import Ask, run_in_worlds
 
 if TYPE_CHECKING:
     from pydantic_monty import MontySession
@@ -245,6 +246,21 @@ class Sandbox:
             self.pools.runs.discard(run)
             run.end(workers.slots.release)
 
+    async def run_in_worlds(self, source: str, ask: Ask, images: Sequence[Image], worlds: int) -> list[Any]:
+        """Runs a program many times over, with the limits of one run for all.
+
+        Args:
+            source: The program.
+            ask: Answers each of its calls in all worlds at once; called in a thread.
+            images: The question's pictures.
+            worlds: How many there are.
+
+        Returns:
+            What it left in ``answer`` in each world; None where it failed.
+        """
+        workers = await self.pools.get("checkers")
+        return await in_thread(workers.threads, self._in_worlds_now, workers, source, ask, images, worlds)
+
     # -- parts -------------------------------------------------------------------------------------------------------
 
     async def _verdict(self, source: str) -> ProgramError | None:
@@ -280,6 +296,18 @@ class Sandbox:
             type_check_stubs=stub_source,
             type_check_format="json",
         )
+
+    def _in_worlds_now(
+        self, workers: _Workers, source: str, ask: Ask, images: Sequence[Image], worlds: int
+    ) -> list[Any]:
+        try:
+            with self._checkout(workers.pool) as session:
+                if workers.wall is not None:
+                    workers.wall.shut(session.worker_pid)
+                source = self._readable(source)
+                return run_in_worlds(session, source, ask, images, worlds, self.primitives, self.limits)
+        except (monty.MontyError, ProgramError, RuntimeError):  # a run will tell what is wrong with it
+            return [None] * worlds
 
     def _readable(self, source: str) -> str:
         source = source.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")

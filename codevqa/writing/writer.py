@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, Protocol
 
@@ -30,12 +30,19 @@ from .prompt_forms import (
     render_chat,
     render_completion,
 )
+from .skeleton import skeleton
 
 __all__ = ["Writer", "by_form"]
 
 _OPENERS = ("open_image", "open_images")
 _VALUES_SHOWN = 6
 """Calls whose values a repair is shown."""
+_VIEWS: Mapping[str, Sequence[Callable[[str], str]]] = {
+    "words": (str,),
+    "structure": (skeleton,),
+    "both": (str, skeleton),
+}
+"""What of a question is compared, by the way of retrieval."""
 
 
 class Generate(Protocol):
@@ -143,13 +150,14 @@ class Writer:
             raise SetupError(f"The prompt set {names} has no examples about {kind}.", hint="Choose another.")
         return self.prompts[form]
 
-    def select(self, question: str, form: Form, shots: int | None = None) -> list[Example]:
+    def select(self, question: str, form: Form, shots: int | None = None, draft: int = 0) -> list[Example]:
         """Returns the in-context examples for a question, in the order they are shown.
 
         Args:
             question: what they are to be like.
             form: of which form they are.
             shots: how many; None takes the settings' number, or the prompt set's.
+            draft: 0 is the nearest; each other number a subset of twice as many, drawn for the question.
 
         Raises:
             InputError: there are not so many.
@@ -167,12 +175,18 @@ class Writer:
                 f"{shots} examples were asked for; the prompt set {prompts.name} has {len(pool)} about {kind}.",
                 hint=f"Choose 0 to {len(pool)}.",
             )
+        looked_at = min(2 * shots, len(pool)) if draft else shots
         index = self._index(form)
         if index is not None:
-            return [pool[place] for place in index.nearest(self._put(question, form), shots)]
-        if self.settings.selection == "random":
-            return random.Random(f"{self.seed}:{question}").sample(pool, shots)
-        return pool[:shots]
+            near = [pool[place] for place in index.nearest(self._put(question, form), looked_at)]
+        elif self.settings.selection == "random":
+            near = random.Random(f"{self.seed}:{question}").sample(pool, looked_at)
+        else:
+            near = pool[:looked_at]
+        if not draft:
+            return near
+        places = random.Random(f"{self.seed}:{draft}:{question}").sample(range(looked_at), shots)
+        return [near[place] for place in sorted(places)]
 
     def _put(self, question: str, form: Form) -> str:
         """Returns a question as models are shown it."""
@@ -189,7 +203,7 @@ class Writer:
             questions = [one.question for one in self._bank(form)]
             if not questions:
                 return None
-            self._indexes[form] = ExampleIndex(self.retriever, questions)
+            self._indexes[form] = ExampleIndex(self.retriever, questions, _VIEWS[self.settings.retrieval])
         return self._indexes[form]
 
     def request(self, question: str, form: Form, shots: int | None = None) -> tuple[GenerationRequest, tuple[str, ...]]:
@@ -212,8 +226,21 @@ class Writer:
         shared = prompt.rfind("\n# Image") if self.settings.selection == "fixed" else len(preamble.rstrip("\n"))
         return GenerationRequest(prompt, self.settings.max_tokens, STOP, max(shared, 0))
 
+    async def prepare(self, question: str, form: Form) -> None:
+        """Embeds a question in a thread: its examples are found at once then."""
+        index = self._index(form)
+        if index is not None:
+            await index.prepare(self._put(question, form))
+
     async def write(
-        self, question: str, form: Form, generate: Generate, *, shots: int | None = None, tell: Tell | None = None
+        self,
+        question: str,
+        form: Form,
+        generate: Generate,
+        *,
+        shots: int | None = None,
+        draft: int = 0,
+        tell: Tell | None = None,
     ) -> Program:
         """Asks the model for a program.
 
@@ -222,16 +249,15 @@ class Writer:
             form: whether it is about one image or a set.
             generate: asks the model.
             shots: how many examples are shown; None takes the settings' number, or the prompt set's.
+            draft: which of several; each is shown other examples (:meth:`select`).
             tell: told of the prompt and, from the model's thread, of the program as far as it is written.
 
         Raises:
             InputError: there are not so many examples.
             ModelError: the model failed.
         """
-        index = self._index(form)
-        if index is not None:
-            await index.prepare(self._put(question, form))
-        examples = self.select(question, form, shots)
+        await self.prepare(question, form)
+        examples = self.select(question, form, shots, draft)
         request = self._request(question, form, examples)
         if tell is not None:
             tell(Prepared(_shown(examples), prompt_text(request.prompt)))
@@ -259,7 +285,9 @@ class Writer:
         Raises:
             ModelError: the model failed.
         """
-        request, ids = self.request(failed.question, failed.form, len(failed.examples))
+        ids = failed.examples
+        known = {example.id: example for example in self._bank(failed.form)}
+        request = self._request(failed.question, failed.form, [known[one] for one in ids])
         values = "; ".join(dict.fromkeys(str(call) for call in calls[-_VALUES_SHOWN:]))
         # What captions and answers said comes back in both.
         complaint = one_line(f"That program fails: {error}" + (f" Until then: {values}." if values else ""))

@@ -1,0 +1,82 @@
+"""Chooses among several programs for one question: the one that does most often what the others do."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from ..core.events import Tell
+from ..core.together import together
+from ..core.trace import Draft, Form, Program
+from .worlds import WORLDS, Behaviour
+from .writer import Generate, Writer
+
+__all__ = ["judged", "write_best"]
+
+FIRST = 3
+"""Drafts that are written first. Where they agree in all worlds, no more are written."""
+
+
+async def write_best(
+    writer: Writer,
+    question: str,
+    form: Form,
+    generate: Generate,
+    behave: Callable[[Sequence[str]], Awaitable[Sequence[Behaviour]]],
+    *,
+    shots: int | None = None,
+    tell: Tell | None = None,
+) -> tuple[Program, tuple[Draft, ...]]:
+    """Has as many programs written as the writer's settings say, and returns the best with all of them.
+
+    Args:
+        writer: writes them.
+        question: the question.
+        form: whether it is about one image or a set.
+        generate: asks the model; drafts are decoded together.
+        behave: runs sources in the same random worlds.
+        shots: how many examples are shown; None takes the settings' number, or the prompt set's.
+        tell: told of the first draft as it is written.
+
+    Raises:
+        InputError: there are not so many examples.
+        ModelError: the model failed.
+    """
+    most = writer.settings.programs
+    programs: list[Program] = []
+    drafts: tuple[Draft, ...] = ()
+    await writer.prepare(question, form)
+    while len(programs) < most and not (drafts and all(draft.agreement == 1 for draft in drafts)):
+        numbers = range(len(programs), most if programs else min(FIRST, most))
+        programs += await together(
+            writer.write(question, form, generate, shots=shots, draft=number, tell=None if number else tell)
+            for number in numbers
+        )
+        drafts = judged(programs, await behave([program.source for program in programs]))
+    best = next(number for number, draft in enumerate(drafts) if draft.chosen)
+    return programs[best], drafts
+
+
+def judged(programs: Sequence[Program], behaviours: Sequence[Behaviour]) -> tuple[Draft, ...]:
+    """Returns programs as drafts, of which the first of those that agree most with the others is chosen."""
+    clusters = list(dict.fromkeys(behaviours))
+    most = max(len(programs) - 1, 1) * WORLDS
+    runs = [_alike(one, one) for one in behaviours]
+    shared = [sum(_alike(one, other) for other in behaviours) - own for one, own in zip(behaviours, runs, strict=True)]
+    ranks = list(zip(shared, runs, strict=True))
+    best = ranks.index(max(ranks))
+    return tuple(
+        Draft(
+            program.source,
+            program.examples,
+            shared[number] / most,
+            clusters.index(one) + 1,
+            "fails" if not runs[number] else "blind" if len({*one}) == 1 else None,
+            number == best,
+        )
+        for number, (program, one) in enumerate(zip(programs, behaviours, strict=True))
+    )
+
+
+def _alike(one: Behaviour, other: Behaviour) -> int:
+    """Returns in how many worlds two programs give the same answer."""
+    return sum(a is not None and a == b for a, b in zip(one, other, strict=True))

@@ -1,0 +1,187 @@
+"""Random worlds in which programs run without models, to be told apart by what they do.
+
+In a world every primitive has an answer to everything. Answers are drawn, and they are consistent: the same pictures
+asked with the same content words have one count, one word and one place, in every draft and however the question is
+put. So "Is there a cup?" is yes just where "How many cups are there?" is not 0.
+"""
+
+from __future__ import annotations
+
+import ast
+import random
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from snowballstemmer import stemmer  # type: ignore[import-untyped, unused-ignore]
+
+from ..core.errors import ProgramError
+from ..core.program_tree import parse
+from ..core.question_kind import question_kind
+from ..core.together import together
+from ..primitives import GRID, Image, PrimitiveSet
+from ..primitives.visual import opened, opened_set
+from ..sandbox.sandbox import Sandbox
+
+__all__ = ["WORLDS", "Behaviour", "Worlds", "behaviours", "content"]
+
+WORLDS = 30
+"""Worlds in which programs are compared."""
+WORDS = ("red", "blue", "table", "wood", "man")
+"""What an open question may be answered with, beside the words that the programs compare answers with."""
+COUNTS = (1, 2, 3)
+"""How many there may be where there are any, beside the numbers that the programs compare with."""
+
+MOST = 50
+"""Greatest number that is taken for a count."""
+
+Value = TypeVar("Value")
+Behaviour = tuple[str | None, ...]
+"""What a program answers in each world; None where it fails."""
+
+_EMPTY = """
+a an any are at be can count do does find how image in is it many number of on photo picture see some that the there
+this to was were with you
+"""
+"""Words that tell no question from another."""
+_stemmer = stemmer("english")
+
+
+async def behaviours(
+    programs: Sequence[str], sandbox: Sandbox, images: Sequence[Image], said: Callable[[Any], str], seed: int = 0
+) -> list[Behaviour]:
+    """Runs programs in the same worlds.
+
+    Args:
+        programs: their sources; equal ones run once.
+        sandbox: where they run.
+        images: the question's pictures, which nobody looks at.
+        said: gives the answer for what a program left, or raises a ProgramError where that is none.
+        seed: seed of the worlds.
+    """
+    worlds = Worlds(sandbox.primitives, images, programs, seed)
+    once = list(dict.fromkeys(programs))
+    found = await together(sandbox.run_in_worlds(source, worlds.ask, images, WORLDS) for source in once)
+    known = {source: tuple(_said(value, said) for value in left) for source, left in zip(once, found, strict=True)}
+    return [known[source] for source in programs]
+
+
+def _said(value: object, said: Callable[[Any], str]) -> str | None:
+    try:
+        return None if value is None else said(value).lower()
+    except ProgramError:
+        return None
+
+
+class Worlds:
+    """Answers to the calls of several programs about one question, in all worlds at once.
+
+    Args:
+        primitives: what the programs may call.
+        images: the question's pictures.
+        programs: their sources. A comparison in any of them can hold, and can fail to.
+        seed: other seeds make other worlds.
+    """
+
+    def __init__(self, primitives: PrimitiveSet, images: Sequence[Image], programs: Sequence[str], seed: int) -> None:
+        self._primitives = primitives
+        self._images = images
+        self._seed = seed
+        compared = {value for source in programs for value in _compared(source)}
+        words = sorted(value for value in compared if isinstance(value, str) and _may_be_read(value))
+        self._pools = [WORDS, words] if words else [WORDS]
+        numbers = {value for value in compared if type(value) is int and 0 <= value <= MOST}
+        self._counts = sorted({*COUNTS, *(near for one in numbers for near in (one - 1, one, one + 1) if near > 0)})
+
+    def ask(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """Answers a call in every world.
+
+        Raises:
+            TypeError, ValueError, LookupError: no primitive takes such arguments.
+        """
+        given = self._primitives.bind(name, args, kwargs)
+        if name == "open_image":
+            return [opened(self._images, str(given["path"]))] * WORLDS
+        if name == "open_images":
+            return [opened_set(self._images, str(given["path"]))] * WORLDS
+        if any(value == [] or (isinstance(value, str) and not value.strip()) for value in given.values()):
+            raise ValueError(f"{name}() needs more than an empty argument")
+        listed = [item for value in given.values() for item in (value if isinstance(value, list) else [value])]
+        pictures = [item for item in listed if isinstance(item, Image)]
+        text = " ".join(item for item in listed if isinstance(item, str))
+        about = (content(text), *sorted(image.index for image in pictures))
+        returns = ast.parse(self._primitives.get(name).returns, mode="eval").body
+        return self._values(returns, about, text, pictures or self._images)
+
+    def _values(self, kind: ast.AST, about: tuple[Any, ...], text: str, pictures: Sequence[Image]) -> list[Any]:
+        """Returns a value of a declared kind for each world."""
+
+        def of(inner: ast.AST, *place: int) -> list[Any]:
+            return self._values(inner, (*about, *place), text, pictures)
+
+        counts = self._drawn("count", about, lambda chance: chance.choice((0, chance.choice(self._counts))))
+        match kind:
+            case ast.Name("str"):
+                return self._read(about, text, counts)
+            case ast.Name("bool"):
+                return [count > 0 for count in counts]
+            case ast.Name("int"):
+                return counts
+            case ast.Name("float"):
+                return self._drawn("place", about, lambda chance: chance.randrange(GRID) + 0.5)
+            case ast.Name("Image"):
+                scores = [self._drawn("score", (about[0], one.index), random.Random.random) for one in pictures]
+                return [pictures[column.index(max(column))] for column in zip(*scores, strict=True)]
+            case ast.BinOp(inner):  # or None
+                return [value if count else None for value, count in zip(of(inner), counts, strict=True)]
+            case ast.Subscript(ast.Name("tuple"), ast.Tuple(items)) if not isinstance(items[-1], ast.Constant):
+                return list(zip(*(of(item, place) for place, item in enumerate(items)), strict=True))
+            case ast.Subscript(ast.Name(name), inner):  # as many as there are
+                inner = inner.elts[0] if isinstance(inner, ast.Tuple) else inner
+                columns = [of(inner, place) for place in range(max(counts))]
+                made = tuple if name == "tuple" else list
+                return [made(column[world] for column in columns[:count]) for world, count in enumerate(counts)]
+        raise ValueError(f"no world knows {ast.dump(kind)}")
+
+    def _read(self, about: tuple[Any, ...], text: str, counts: Sequence[int]) -> list[str]:
+        """Returns answers of the kind that a text asks for."""
+        kind = question_kind(text)
+        if kind.kind == "yes_no":
+            return ["yes" if count else "no" for count in counts]
+        if kind.kind == "number":
+            return list(map(str, counts))
+        if kind.choices:
+            return self._drawn("choice", about, lambda chance: chance.choice(kind.choices))
+        return self._drawn("word", about, lambda chance: chance.choice(chance.choice(self._pools)))
+
+    def _drawn(self, what: str, about: tuple[Any, ...], draw: Callable[[random.Random], Value]) -> list[Value]:
+        chance = random.Random(f"{self._seed}:{what}:{about}")
+        return [draw(chance) for _ in range(WORLDS)]
+
+
+def content(text: str) -> str:
+    """Returns the stems of the words that tell a question from another, in the order of the alphabet.
+
+    >>> content("Are there any red cups?"), content("Do you see a red cup?")
+    ('cup red', 'cup red')
+    """
+    words = set(re.findall(r"[a-z0-9]+", text.lower())) - {*_EMPTY.split()}
+    return " ".join(sorted(set(_stemmer.stemWords(sorted(words)))))
+
+
+def _may_be_read(word: str) -> bool:
+    """Whether a reader may answer an open question with a word."""
+    return word == word.strip().lower() and 0 < len(word) <= 40 and not word.isdigit() and word not in ("yes", "no")
+
+
+def _compared(source: str) -> Iterator[object]:
+    """Yields the constants that a program compares with or lists."""
+    tree = parse(source)
+    for node in ast.walk(tree) if tree is not None else ():
+        parts: Sequence[ast.expr | None] = ()
+        match node:
+            case ast.Compare(left, _, others):
+                parts = [left, *others]
+            case ast.List(parts) | ast.Set(parts) | ast.Tuple(parts) | ast.Dict(parts):
+                pass
+        yield from (part.value for part in parts if isinstance(part, ast.Constant))
