@@ -12,7 +12,7 @@ from PIL import Image
 from codevqa.core.answer import Answer
 from codevqa.core.errors import ErrorRecord
 from codevqa.core.images import Picture, load_picture
-from codevqa.core.trace import Call, Evidence, ImageRef, Program, Trace
+from codevqa.core.trace import Call, Draft, Evidence, ImageRef, Program, Trace
 
 HOSTILE = '</script></style></title></textarea><img src=x onerror="alert(1)">\'"`{{7*7}}<!--<b>&amp;]]>'
 SOURCE = """img = open_image("Image1.jpg")
@@ -109,7 +109,7 @@ def hostile() -> tuple[Answer, tuple[Picture, ...]]:
         Call(2, bad, {}, None, 0.5, 3, (), ErrorRecord(bad, bad)),
     )
     attempts = ((Program(bad, bad, prompt=bad, completion=bad), ErrorRecord(bad, bad)), (program, error))
-    trace = Trace(calls, bad, attempts, (read,))
+    trace = Trace(calls, bad, attempts, (read,), (Draft(bad, (bad,), 0.5, 1, "fails", True),))
     found = Answer(bad, bad, program, trace, bad, fallback=True, error=error, seconds=2.0, models={bad: bad})
     return found, (picture(name=bad), picture(color="red", name=bad + ".png"))
 

@@ -11,7 +11,7 @@ import pytest
 
 from codevqa.core.answer import Answer
 from codevqa.core.errors import ErrorRecord, InputError
-from codevqa.core.trace import Call, Cost, DomainWarning, Evidence, ImageRef, Program, Trace
+from codevqa.core.trace import Call, Cost, DomainWarning, Draft, Evidence, ImageRef, Program, Trace
 
 EVIDENCE = Evidence(
     kind="pnpvqa",
@@ -39,6 +39,7 @@ FULL = Answer(
         printed="out\n",
         attempts=((dataclasses.replace(PROGRAM, source="answer = "), ERROR),),
         baseline=(EVIDENCE,),
+        drafts=(Draft("answer = 1", ("a", "b"), 1 / 3, 1, None, True), Draft("", (), 0.0, 2, "fails")),
     ),
     value=[ImageRef(1), {"n": (1, 2)}],
     method="pnpvqa",

@@ -128,6 +128,7 @@ def test_a_word_of_the_command_line_is_read_as_its_field_wants(word: str, value:
         ("query.captions=x", "query.captions must be a whole number of at least 1 or none, not 'x'."),
         ("query.captions=true", "query.captions must be a whole number of at least 1 or none, not 'true'."),
         ("query.captions=3\nseed=1", "query.captions must be a whole number of at least 1 or none, not '3\\nseed=1'."),
+        ("writer.programs=0", "writer.programs must be a whole number from 1 to 16, not '0'."),
         ("limits.seconds=nan", "limits.seconds must be a number above 0, not 'nan'."),
         ("writer.form=talk", "writer.form must be auto, completion or chat, not 'talk'."),
         ("writer.form=none", "writer.form must be auto, completion or chat, not None."),

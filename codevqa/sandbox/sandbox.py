@@ -30,12 +30,12 @@ from ..core.errors import ProgramError, ProgramLimitError, ProgramSyntaxError, S
 from ..core.settings import Limits
 from ..primitives import Image, PrimitiveSet
 from .error_mapping import crash, explain
+from .many_runs import Ask, ManyRuns
 from .program_shape import shape
 from .rewrite import rewrite
 from .run import Host, Outcome, Run, gone, in_thread, nonsense
 from .static_check import CHECKED_AS, PREFIX, finding, stubs
 from .wall import Wall, open_pool
-from .worlds_run import Ask, run_in_worlds
 
 if TYPE_CHECKING:
     from pydantic_monty import MontySession
@@ -247,7 +247,7 @@ class Sandbox:
             run.end(workers.slots.release)
 
     async def run_in_worlds(self, source: str, ask: Ask, images: Sequence[Image], worlds: int) -> list[Any]:
-        """Runs a program many times over, with the limits of one run for all.
+        """Runs a program many times over, all of them within the time of one run.
 
         Args:
             source: The program.
@@ -258,8 +258,13 @@ class Sandbox:
         Returns:
             What it left in ``answer`` in each world; None where it failed.
         """
+        try:
+            source = self._readable(source)
+        except ProgramError:
+            return [None] * worlds
         workers = await self.pools.get("checkers")
-        return await in_thread(workers.threads, self._in_worlds_now, workers, source, ask, images, worlds)
+        many = ManyRuns(source, ask, images, self.primitives, self.limits)
+        return await in_thread(workers.threads, many.outcomes, self._checkout(workers.pool), workers.wall, worlds)
 
     # -- parts -------------------------------------------------------------------------------------------------------
 
@@ -296,18 +301,6 @@ class Sandbox:
             type_check_stubs=stub_source,
             type_check_format="json",
         )
-
-    def _in_worlds_now(
-        self, workers: _Workers, source: str, ask: Ask, images: Sequence[Image], worlds: int
-    ) -> list[Any]:
-        try:
-            with self._checkout(workers.pool) as session:
-                if workers.wall is not None:
-                    workers.wall.shut(session.worker_pid)
-                source = self._readable(source)
-                return run_in_worlds(session, source, ask, images, worlds, self.primitives, self.limits)
-        except (monty.MontyError, ProgramError, RuntimeError):  # a run will tell what is wrong with it
-            return [None] * worlds
 
     def _readable(self, source: str) -> str:
         source = source.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")

@@ -29,13 +29,8 @@ async def write_best(
     """Has as many programs written as the writer's settings say, and returns the best with all of them.
 
     Args:
-        writer: writes them.
-        question: the question.
-        form: whether it is about one image or a set.
-        generate: asks the model; drafts are decoded together.
+        writer, question, form, generate, shots, tell: as for :meth:`Writer.write`; the first draft alone is told of.
         behave: runs sources in the same random worlds.
-        shots: how many examples are shown; None takes the settings' number, or the prompt set's.
-        tell: told of the first draft as it is written.
 
     Raises:
         InputError: there are not so many examples.

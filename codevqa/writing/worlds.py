@@ -31,10 +31,8 @@ WORDS = ("red", "blue", "table", "wood", "man")
 """What an open question may be answered with, beside the words that the programs compare answers with."""
 COUNTS = (1, 2, 3)
 """How many there may be where there are any, beside the numbers that the programs compare with."""
-
-MOST = 50
+MOST = 10
 """Greatest number that is taken for a count."""
-
 Value = TypeVar("Value")
 Behaviour = tuple[str | None, ...]
 """What a program answers in each world; None where it fails."""
@@ -56,8 +54,8 @@ async def behaviours(
         programs: their sources; equal ones run once.
         sandbox: where they run.
         images: the question's pictures, which nobody looks at.
-        said: gives the answer for what a program left, or raises a ProgramError where that is none.
-        seed: seed of the worlds.
+        said: gives the answer for what a program left, or raises a ProgramError.
+        seed: other seeds make other worlds.
     """
     worlds = Worlds(sandbox.primitives, images, programs, seed)
     once = list(dict.fromkeys(programs))
@@ -88,10 +86,10 @@ class Worlds:
         self._images = images
         self._seed = seed
         compared = {value for source in programs for value in _compared(source)}
-        words = sorted(value for value in compared if isinstance(value, str) and _may_be_read(value))
+        words = sorted(value for value in compared if isinstance(value, str) and value not in ("", "yes", "no"))
         self._pools = [WORDS, words] if words else [WORDS]
-        numbers = {value for value in compared if type(value) is int and 0 <= value <= MOST}
-        self._counts = sorted({*COUNTS, *(near for one in numbers for near in (one - 1, one, one + 1) if near > 0)})
+        numbers = [value for value in compared if type(value) is int and 0 < value <= MOST]
+        self._counts = sorted({*COUNTS, *(near for one in numbers for near in (one - 1, one, one + 1))} - {0})
 
     def ask(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """Answers a call in every world.
@@ -167,11 +165,6 @@ def content(text: str) -> str:
     """
     words = set(re.findall(r"[a-z0-9]+", text.lower())) - {*_EMPTY.split()}
     return " ".join(sorted(set(_stemmer.stemWords(sorted(words)))))
-
-
-def _may_be_read(word: str) -> bool:
-    """Whether a reader may answer an open question with a word."""
-    return word == word.strip().lower() and 0 < len(word) <= 40 and not word.isdigit() and word not in ("yes", "no")
 
 
 def _compared(source: str) -> Iterator[object]:

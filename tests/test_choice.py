@@ -1,0 +1,166 @@
+"""Several programs for one question: random worlds, and the choice among them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from engine_kit import RED, engine
+from sandbox_kit import IMAGES
+
+from codevqa import Answer, QuerySettings, Settings, WriterSettings
+from codevqa.core.errors import InputError
+from codevqa.models.fakes import ScriptedLM
+from codevqa.primitives import Image, primitive
+from codevqa.primitives.visual import VISUAL, find_object
+from codevqa.prompts import load
+from codevqa.sandbox import Limits, Sandbox
+from codevqa.writing.worlds import Behaviour, behaviours
+from codevqa.writing.writer import Writer
+
+
+@primitive
+def how_sure(img: Image, phrase: str) -> float | None:
+    """Says how sure it is of a phrase."""
+    raise AssertionError("no world runs a primitive")
+
+
+@primitive
+def sorted_out(images: list[Image], phrase: str) -> list[tuple[Image, bool]]:
+    """Sorts pictures."""
+    raise AssertionError("no world runs a primitive")
+
+
+def lived(*programs: str, images: Sequence[Image] = IMAGES, seed: int = 0) -> list[Behaviour]:
+    async def run() -> list[Behaviour]:
+        limits = Limits(seconds=1)
+        async with Sandbox(VISUAL.extend([find_object, how_sure, sorted_out]), limits, workers=2) as sandbox:
+            return await behaviours(programs, sandbox, images, str, seed)
+
+    return asyncio.run(run())
+
+
+def test_worlds_are_the_same_for_equal_wordings_and_differ_by_picture_and_seed() -> None:
+    asked = ("Is there a red cup?", "Are there any red cups?", "do you see the red cup?", "Is there a blue cup?")
+    programs = [f"answer = query(images[0], {question!r})" for question in asked]
+    counted = "answer = 'yes' if int(query(images[0], 'How many red cups are there?')) > 0 else 'no'"
+    boxed = "answer = 'yes' if find_object(images[0], 'red cup') else 'no'"
+    elsewhere = programs[0].replace("[0]", "[1]")
+    found = lived(*programs, counted, boxed, elsewhere, programs[0])
+    assert len(set(found)) == 3 and len({*found[:3], *found[4:6], found[7]}) == 1
+    assert {*found[0]} == {"yes", "no"}
+    assert found == lived(*programs, counted, boxed, elsewhere, programs[0])
+    assert found[0] != lived(programs[0], seed=1)[0]
+
+
+def test_a_world_answers_in_the_kind_that_is_asked_for() -> None:
+    color, number, side, best, place, plug, pairs = lived(
+        'answer = query(images[0], "What color is the cup?") == "purple"',
+        'answer = query(images[0], "How many cups are there?")',
+        'answer = query(images[0], "Is the cup red or blue?")',
+        'answer = find_matching_image(images, "a cup").index == find_matching_image(images[:2], "cup").index',
+        'answer = [0 < one < 24 for one in get_pos(images[0], "cup")]',
+        'answer = how_sure(images[2], "cup") is None',
+        'answer = all([type(pair[1]) is bool and pair[0] in images for pair in sorted_out(images, "cup")])',
+    )
+    assert {*color} == {*best} == {*plug} == {"true", "false"}, "what programs compare with can hold"
+    assert {*number} <= {*"0123"} and {*side} == {"red", "blue"}
+    assert {*place} == {"[true, true]"} and {*pairs} == {"true"}
+
+
+OPENED = 'open_images("ImageSet1.jpg")'
+
+
+def test_each_world_begins_afresh_and_a_failure_is_one_world_s() -> None:
+    begun = time.monotonic()
+    yes, left, kept, max_, keyed, wrong, endless, unread = lived(
+        'answer = query(images[0], "Is there a cup?")',
+        'if query(images[0], "Is there a cup?") == "yes":\n    answer = "yes"',
+        f"images.pop()\n{OPENED}.pop()\nanswer = len(images) + len({OPENED})",
+        "max = max(1, 2)\nquery = str(max)\nanswer = query",
+        'seen = {image: query(image, "Is there a cup?") for image in images}\nanswer = seen[images[0]]',
+        'answer = query("cup")',
+        "while True: pass",
+        "answer = (",
+    )
+    assert time.monotonic() < begun + 10, "one that never ends has the time of one run"
+    assert left == tuple("yes" if one == "yes" else None for one in yes)
+    assert keyed == yes and {*kept} == {"5"} and {*max_} == {"2"}
+    assert {*wrong, *endless, *unread} == {None}
+
+
+CUP = 'answer = query(img, "Is there a cup?")'
+ALIKE = "answer = 'yes' if int(query(img, 'How many cups are there?')) else 'no'"
+OTHER = 'answer = query(img, "Is it red?")'
+NO = 'answer = "no"'
+
+
+def asked(programs: Sequence[str], k: int, **settings: object) -> tuple[Answer, ScriptedLM]:
+    writer = replace(WriterSettings(selection="random", repairs=0, programs=k), **settings)  # type: ignore[arg-type]
+    model = ScriptedLM(programs)
+    with engine(model, settings=Settings(writer=writer, query=QuerySettings(captions=1, patches=5))) as vqa:
+        return vqa.ask(RED, "Is there a cup?"), model
+
+
+def test_the_program_that_does_what_most_do_is_run() -> None:
+    answer, model = asked([OTHER, CUP, NO, "answer = (", ALIKE], 5)
+    drafts = answer.trace.drafts
+    assert answer.program is not None and answer.program.source == CUP and answer.text == "yes"
+    assert [draft.chosen for draft in drafts] == [False, True, False, False, False]
+    assert [draft.cluster for draft in drafts] == [1, 2, 3, 4, 2]
+    assert [draft.fault for draft in drafts] == [None, None, "blind", "fails", None]
+    assert drafts[1].agreement == drafts[4].agreement > drafts[0].agreement > drafts[3].agreement == 0
+    assert len({draft.examples for draft in drafts}) == 5 and answer.program.examples == drafts[1].examples
+    assert model.batches == [3, 2], "drafts share batches"
+    assert Answer.from_json(answer.to_json()) == answer
+
+
+def test_no_more_are_written_where_the_first_three_agree() -> None:
+    answer, model = asked([CUP, ALIKE, CUP], 16)
+    assert model.batches == [3] and [draft.agreement for draft in answer.trace.drafts] == [1, 1, 1]
+    assert answer.program is not None and answer.program.source == CUP
+
+
+def test_where_all_drafts_fail_the_baseline_answers() -> None:
+    answer, _ = asked(["answer = ("] * 4, 4)
+    assert answer.fallback and answer.error is not None and answer.error.type == "ProgramSyntaxError"
+    assert {draft.fault for draft in answer.trace.drafts} == {"fails"} and answer.trace.drafts[0].chosen
+
+
+def test_one_program_leaves_no_drafts_behind() -> None:
+    answer, model = asked([CUP], 1)
+    assert answer.trace.drafts == () and "drafts" not in answer.to_dict()
+    writer = Writer(model, load("gqa"), settings=WriterSettings(selection="random", repairs=0))
+    assert model.requests == [writer.request("Is there a cup?", "image")[0]]
+
+
+@pytest.mark.parametrize("k", [0, 17, 1000])
+def test_a_number_of_programs_out_of_bounds_is_one_line(k: int) -> None:
+    with pytest.raises(InputError, match=r"^writer\.programs must be .*\.$"):
+        WriterSettings(programs=k)
+
+
+class Letters:
+    """Embeds by words, each a place of its own."""
+
+    name = "words"
+
+    def embed(self, sentences: Sequence[str]) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+        known = ["dog", "dogs", "left", "exactly", "thing", "both"]
+        return np.array([[text.lower().split().count(word) for word in known] for text in sentences], np.float32)
+
+
+def test_examples_may_be_near_in_structure() -> None:
+    bank = load("nlvr2")
+    questions = {"dog": "A dog lies.", "two": "the left image shows exactly 2 birds", "all": "both left dogs"}
+    examples = [replace(bank.examples[0], id=name, question=text) for name, text in questions.items()]
+    near = {}
+    for way in ("words", "structure", "both"):
+        settings = WriterSettings(retrieval=way, shots=2)
+        writer = Writer(ScriptedLM(""), bank.with_bank(examples), Letters(), settings)
+        near[way] = [one.id for one in writer.select("The left dog has exactly 2 dog ears", "set")]
+    assert near == {"words": ["dog", "two"], "structure": ["two", "all"], "both": ["two", "dog"]}
