@@ -87,7 +87,7 @@ def test_each_world_begins_afresh_and_a_failure_is_one_world_s() -> None:
         "while True: pass",
         "answer = (",
     )
-    assert time.monotonic() < begun + 10, "one that never ends has the time of one run"
+    assert time.monotonic() < begun + 10, "one that never ends is run once"
     assert left == tuple("yes" if one == "yes" else None for one in yes)
     assert keyed == yes and {*kept} == {"5"} and {*max_} == {"2"}
     assert {*wrong, *endless, *unread} == {None}
@@ -129,6 +129,14 @@ def test_where_all_drafts_fail_the_baseline_answers() -> None:
     answer, _ = asked(["answer = ("] * 4, 4)
     assert answer.fallback and answer.error is not None and answer.error.type == "ProgramSyntaxError"
     assert {draft.fault for draft in answer.trace.drafts} == {"fails"} and answer.trace.drafts[0].chosen
+
+
+def test_the_program_that_is_chosen_is_repaired_after_its_own_examples() -> None:
+    unknown = f"{CUP} if img else qury(img)"
+    answer, model = asked([NO, unknown, unknown, CUP], 3, repairs=1)
+    assert answer.program is not None and answer.program.source == CUP and answer.text == "yes"
+    assert [error.type for _, error in answer.trace.attempts] == ["ProgramTypeError"]
+    assert str(model.requests[3].prompt).startswith(str(model.requests[1].prompt))
 
 
 def test_one_program_leaves_no_drafts_behind() -> None:

@@ -247,7 +247,7 @@ class Sandbox:
             run.end(workers.slots.release)
 
     async def run_in_worlds(self, source: str, ask: Ask, images: Sequence[Image], worlds: int) -> list[Any]:
-        """Runs a program many times over, all of them within the time of one run.
+        """Runs a program many times over, in one worker.
 
         Args:
             source: The program.
