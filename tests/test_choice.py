@@ -58,8 +58,9 @@ def test_worlds_are_the_same_for_equal_wordings_and_differ_by_picture_and_seed()
 
 
 def test_a_world_answers_in_the_kind_that_is_asked_for() -> None:
-    color, number, side, best, place, plug, pairs = lived(
+    color, every, number, side, best, place, plug, pairs = lived(
         'answer = query(images[0], "What color is the cup?") == "purple"',
+        'answer = all([query(image, "How many cups are there?") in ("2", "two") for image in images])',
         'answer = query(images[0], "How many cups are there?")',
         'answer = query(images[0], "Is the cup red or blue?")',
         'answer = find_matching_image(images, "a cup").index == find_matching_image(images[:2], "cup").index',
@@ -67,7 +68,7 @@ def test_a_world_answers_in_the_kind_that_is_asked_for() -> None:
         'answer = how_sure(images[2], "cup") is None',
         'answer = all([type(pair[1]) is bool and pair[0] in images for pair in sorted_out(images, "cup")])',
     )
-    assert {*color} == {*best} == {*plug} == {"true", "false"}, "what programs compare with can hold"
+    assert {*color} == {*every} == {*best} == {*plug} == {"true", "false"}, "what programs compare with can hold"
     assert {*number} <= {*"0123"} and {*side} == {"red", "blue"}
     assert {*place} == {"[true, true]"} and {*pairs} == {"true"}
 

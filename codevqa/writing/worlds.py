@@ -27,6 +27,11 @@ __all__ = ["WORLDS", "Behaviour", "Worlds", "behaviours", "content"]
 
 WORLDS = 30
 """Worlds in which programs are compared."""
+RATES = (0.15, 0.5, 0.85)
+"""How often a thing is there, by turns of the worlds: where most are, "every picture" can hold; where few are, "any
+picture" can fail."""
+FAVOURITE = 0.8
+"""How often a world's own count or word is drawn, so that several pictures can have the same."""
 WORDS = ("red", "blue", "table", "wood", "man")
 """What an open question may be answered with, beside the words that the programs compare answers with."""
 COUNTS = (1, 2, 3)
@@ -87,8 +92,8 @@ class Worlds:
         self._seed = seed
         compared = {value for source in programs for value in _compared(source)}
         words = sorted(value for value in compared if isinstance(value, str) and value not in ("", "yes", "no"))
-        self._pools = [WORDS, words] if words else [WORDS]
-        numbers = [value for value in compared if type(value) is int and 0 < value <= MOST]
+        self._words = words or WORDS
+        numbers = [number for number in range(1, MOST + 1) if not compared.isdisjoint((number, str(number)))]
         self._counts = sorted({*COUNTS, *(near for one in numbers for near in (one - 1, one, one + 1))} - {0})
 
     def ask(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
@@ -117,7 +122,7 @@ class Worlds:
         def of(inner: ast.AST, *place: int) -> list[Any]:
             return self._values(inner, (*about, *place), text, pictures)
 
-        counts = self._drawn("count", about, lambda chance: chance.choice((0, chance.choice(self._counts))))
+        counts = self._drawn("count", about, lambda chance, world: self._picked(chance, world, (0,), self._counts))
         match kind:
             case ast.Name("str"):
                 return self._read(about, text, counts)
@@ -126,9 +131,11 @@ class Worlds:
             case ast.Name("int"):
                 return counts
             case ast.Name("float"):
-                return self._drawn("place", about, lambda chance: chance.randrange(GRID) + 0.5)
+                return self._drawn("place", about, lambda chance, _: chance.randrange(GRID) + 0.5)
             case ast.Name("Image"):
-                scores = [self._drawn("score", (about[0], one.index), random.Random.random) for one in pictures]
+                scores = [
+                    self._drawn("score", (about[0], one.index), lambda chance, _: chance.random()) for one in pictures
+                ]
                 return [pictures[column.index(max(column))] for column in zip(*scores, strict=True)]
             case ast.BinOp(inner):  # or None
                 return [value if count else None for value, count in zip(of(inner), counts, strict=True)]
@@ -149,12 +156,18 @@ class Worlds:
         if kind.kind == "number":
             return list(map(str, counts))
         if kind.choices:
-            return self._drawn("choice", about, lambda chance: chance.choice(kind.choices))
-        return self._drawn("word", about, lambda chance: chance.choice(chance.choice(self._pools)))
+            return self._drawn("choice", about, lambda chance, _: chance.choice(kind.choices))
+        return self._drawn("word", about, lambda chance, world: self._picked(chance, world, WORDS, self._words))
 
-    def _drawn(self, what: str, about: tuple[Any, ...], draw: Callable[[random.Random], Value]) -> list[Value]:
+    def _drawn(self, what: str, about: tuple[Any, ...], draw: Callable[[random.Random, int], Value]) -> list[Value]:
         chance = random.Random(f"{self._seed}:{what}:{about}")
-        return [draw(chance) for _ in range(WORLDS)]
+        return [draw(chance, world) for world in range(WORLDS)]
+
+    def _picked(self, chance: random.Random, world: int, rest: Sequence[Value], likely: Sequence[Value]) -> Value:
+        """Draws one of the likely as often as the world's rate says, else one of the rest."""
+        turn, rate = divmod(world, len(RATES))
+        pool = likely if chance.random() < RATES[rate] else rest
+        return pool[turn % len(pool)] if chance.random() < FAVOURITE else chance.choice(pool)
 
 
 def content(text: str) -> str:
