@@ -332,6 +332,9 @@ def test_vqa_files_of_other_data_sets_are_refused(tmp_path: Path) -> None:
     vqa(tmp_path, "v2_", stemmed=True)
     with pytest.raises(InputError, match="OK-VQA"):
         open_dataset("vqav2", tmp_path, "val")
+    vqa(tmp_path, "")
+    with pytest.raises(InputError, match="with one more digit, not three"):
+        open_dataset("okvqa", tmp_path, "val")
     asked = [{"image_id": 1, "question": "What?", "question_id": number} for number in range(9_010)]
     dump(tmp_path / "OpenEnded_mscoco_val2014_questions.json", {"questions": asked})
     with pytest.raises(InputError, match="more than 9,009"):

@@ -134,19 +134,6 @@ def test_a_model_that_fails_for_every_question_ends_the_run_without_rows(tmp_pat
             assert store.counts() == {}
 
 
-def test_a_model_that_fails_for_one_question_is_that_question_s_row(tmp_path: Path) -> None:
-    def read(request: GenerationRequest) -> str:
-        if "Is thing 7 red?" in str(request.prompt):
-            raise ModelError("Too long.")
-        return "yes"
-
-    with (
-        fake_engine(read=read) as vqa,
-        evaluate(vqa, Numbered(tmp_path, 8), tmp_path / "run", methods=["pnpvqa"]) as store,
-    ):
-        assert [row.error for row in store.rows("pnpvqa")] == [None] * 7 + ["ModelError"]
-
-
 def test_a_run_may_be_made_within_a_running_loop(tmp_path: Path) -> None:
     async def main() -> dict[tuple[Method, int], int]:
         with fake_engine() as vqa, evaluate(vqa, Numbered(tmp_path, 3), tmp_path / "run") as store:

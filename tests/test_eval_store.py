@@ -271,6 +271,7 @@ def test_a_run_may_grow_and_its_pace_may_change() -> None:
         "UPDATE rows SET trace = 'no json'",
         "UPDATE rows SET trace = '[]'",
         "UPDATE rows SET trace = '{\"calls\": true}'",
+        'UPDATE rows SET trace = \'{"cost": {"prompt_tokens": "many"}}\'',
         f"UPDATE rows SET trace = '{'[' * 100_000}'",
         "UPDATE rows SET seconds = 'soon'",
         "UPDATE rows SET tokens = x'00'",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from data_files import BOX, PHONES, SUIT, dump, paint
+from data_files import BOX, SUIT, dump, paint
 from eval_kit import Numbered, fake_engine
 from report_kit import read
 
@@ -19,7 +19,6 @@ from codevqa.eval.datasets.sample import sample
 from codevqa.eval.report.reading import summary_of
 from codevqa.eval.report.table import summary_lines
 from codevqa.eval.run.run_info import RunInfo
-from codevqa.eval.task import Example
 
 
 def statements(folder: Path, count: int = 8) -> Path:
@@ -125,34 +124,3 @@ def test_gqa_s_choices_are_found_beside_the_questions(tmp_path: Path, inside: st
             corpus = summary_of(store).methods["pnpvqa"].corpus  # every answer is yes
     assert [str(corpus[name])[:5] for name in ("validity", "plausibility")] == ["1.000", "0.000"]
     assert "validity 100.00" in read(tmp_path / "run").text
-
-
-# -- files of other data sets ----------------------------------------------------------------------------------------
-
-
-def vqav2() -> dict[str, Any]:
-    return {"questions": [{"image_id": 458752, "question": "What?", "question_id": 458752000 + k} for k in range(3)]}
-
-
-@pytest.mark.parametrize(
-    ("name", "split", "file", "content", "says"),
-    [
-        ("gqa", "val_balanced", "val_balanced_questions.json", json.dumps(PHONES), "is another data set's"),
-        ("gqa", "val_balanced", "val_balanced_questions.json", json.dumps([PHONES]), "not one of GQA: it has no"),
-        ("okvqa", "val2014", "OpenEnded_mscoco_val2014_questions.json", json.dumps(vqav2()), "is not OK-VQA's"),
-    ],
-)
-def test_a_file_of_another_data_set_is_one_clear_line(
-    name: str, split: str, file: str, content: str, says: str, tmp_path: Path
-) -> None:
-    (tmp_path / file).write_text(content)
-    with pytest.raises(InputError, match=says) as caught:
-        open_dataset(name, tmp_path, split)
-    assert "\n" not in str(caught.value)
-
-
-def test_ids_of_ok_vqa_are_no_ids_of_vqav2(tmp_path: Path) -> None:
-    questions = {"questions": [{"image_id": 297147, "question": "What sport?", "question_id": 2971475}]}
-    dump(tmp_path / "OpenEnded_mscoco_val2014_questions.json", questions)
-    found: list[Example] = list(open_dataset("okvqa", tmp_path, "val2014", pictures=False))
-    assert [example.id for example in found] == ["2971475"]

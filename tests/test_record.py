@@ -10,15 +10,14 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from answer_kit import digest
+from openai_kit import Reply, Serve, completion, failure
 from PIL import Image as PILImage
 
 from codevqa import Answer, CodeVQA, Models, QuerySettings, Question, Settings, Writer, WriterSettings
@@ -340,36 +339,6 @@ def test_a_damaged_call_is_an_error_of_ours(store: CallStore, change: str) -> No
         RecordedModel(store, ABOUT).match([MatchRequest(RED, "a")])
 
 
-def test_a_full_disk_is_said_and_loses_no_call(tmp_path: Path) -> None:
-    """A file size limit stands for the full disk: SQLite's writes fail in the same places."""
-    code = """
-import resource, sys
-from test_record import ABOUT, RED, CallStore, CaptionRequest, FakeCaptioner, Path, RecordedModel, SetupError
-captioner = RecordedModel(CallStore(Path(sys.argv[1]).parent), ABOUT, FakeCaptioner(lambda request: "x" * 10_000))
-resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
-try:
-    for seed in range(1000):
-        captioner.caption([CaptionRequest(RED, None, seed)])
-except SetupError as error:
-    print(seed, error)
-"""
-    here = Path(__file__).parent
-    path = tmp_path / "calls.sqlite"
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(path)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(here)},
-    )
-    kept, _, message = done.stdout.partition(" ")
-    assert message.startswith(f"Cannot write {path}: ") and int(kept) > 5, done.stderr
-    store = CallStore(path.parent)
-    model = RecordedModel(store, ABOUT, FakeCaptioner("new"))  # there is room again
-    requests = [CaptionRequest(RED, None, seed) for seed in range(int(kept) + 1)]
-    assert model.caption(requests) == ["x" * 10_000] * int(kept) + ["new"]
-    store.close()
-
-
 def test_a_kill_loses_no_result_that_was_seen(tmp_path: Path) -> None:
     code = """
 import sys
@@ -393,82 +362,42 @@ for seed in range(10**9):
     store.close()
 
 
-class _Server(BaseHTTPRequestHandler):
-    """A model server that says its own address and the key it was given, as a careless one may."""
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        status = 401 if "refuse" in body["prompt"] else 200
-        if status == 200:
-            reply: dict[str, Any] = {
-                "id": "c", "object": "text_completion", "created": 0, "model": "m",
-                "choices": [{"index": 0, "text": "answer = 'yes'", "finish_reason": "stop", "logprobs": None}],
-            }  # fmt: skip
-        else:
-            given = self.headers["Authorization"].removeprefix("Bearer ")
-            reply = {"error": {"message": f"bad key {given}", "type": "error"}}
-        data = json.dumps(reply).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 @pytest.mark.parametrize(("user", "query"), [("", ""), ("user:hu@hunter2@", "?api_key=hunter2hunter2")])
 def test_no_key_or_password_gets_into_the_record(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: str, query: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serve: Serve, user: str, query: str
 ) -> None:
     from codevqa.presets import presets
 
     key = "sk-verysecretkey0123456789"
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Server)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+
+    def reply(path: str, body: dict[str, Any], number: int) -> Reply:
+        """Refuses with the key that it was given, as a careless server may."""
+        given = server.seen[-1][2]["authorization"].removeprefix("Bearer ")
+        return failure(401, f"bad key {given}") if "refuse" in body["prompt"] else completion("answer = 'yes'")
+
+    server = serve(reply)
     address = f"http://{user}127.0.0.1:{server.server_port}/v1{query}"
     mini = presets.PRESETS["mini"]
     options = {**mini.options, "language_model": {"api_key": key, "base_url": address, "max_retries": 0}}
     served = dataclasses.replace(mini, name="served", language_model="openai-completion:some-model", options=options)
     monkeypatch.setattr(presets, "PRESETS", {**presets.PRESETS, "served": served})
-    try:
-        with record_engine(tmp_path, configure("served")) as vqa:
-            assert vqa.ask(RED, "Is it red?").text == "yes"
-            (refused,) = vqa.ask_many([Question(RED, "Does it refuse?")])
-            assert refused.error is not None and "bad key" in refused.error.message
-            vqa.writer.language_model.model.close()  # type: ignore[attr-defined]
-            stored = b"".join(file.read_bytes() for file in tmp_path.iterdir())
-    finally:
-        server.shutdown()
-        server.server_close()
+    with record_engine(tmp_path, configure("served")) as vqa:
+        assert vqa.ask(RED, "Is it red?").text == "yes"
+        (refused,) = vqa.ask_many([Question(RED, "Does it refuse?")])
+        assert refused.error is not None and "bad key" in refused.error.message
+        vqa.writer.language_model.model.close()  # type: ignore[attr-defined]
+        stored = b"".join(file.read_bytes() for file in tmp_path.iterdir())
     assert b"some-model" in stored and b"bad key" in stored and str(server.server_port).encode() in stored
     assert key.encode() not in stored and b"hunter2" not in stored
 
 
 def test_files_that_cannot_be_used_are_told_from_one_another(tmp_path: Path) -> None:
-    path = tmp_path / "calls.sqlite"
     with pytest.raises(InputError, match=f"{tmp_path} holds no recorded calls"):
         replaying(tmp_path)
     CallStore(tmp_path).close()
     with pytest.raises(InputError, match="records no models"):
         replaying(tmp_path)
-    refused = {
-        "later version of codevqa": "PRAGMA user_version = 2",
-        "is no record of calls": "PRAGMA application_id = 3",
-        "trigger": "CREATE TRIGGER sly AFTER INSERT ON calls BEGIN UPDATE calls SET text = 'x'; END",
-    }
-    for words, change in refused.items():
-        copy = tmp_path / "copy"
-        copy.mkdir(exist_ok=True)
-        (copy / path.name).write_bytes(path.read_bytes())
-        with sqlite3.connect(copy / path.name) as other:
-            other.execute(change)
-        other.close()
-        for read_only in (True, False):
-            with pytest.raises(InputError, match=words):
-                CallStore(copy, read_only=read_only)
-    path.write_text("Not a database, but long enough to be looked at as one by whoever opens it." * 20)
+    (tmp_path / "calls.sqlite").write_text("Not a database, but long enough to be looked at as one by a reader." * 20)
     with pytest.raises(InputError, match="is no record of calls"):
         CallStore(tmp_path)
     (tmp_path / "file").write_text("")
