@@ -76,12 +76,14 @@ def spoil(folder: Path, how: str) -> None:
         (folder / "config.json").write_text(json.dumps({**config, "hidden_size": 32}))
     else:
         config = json.loads((folder / "config.json").read_text())
-        (folder / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 3}))
+        (folder / "config.json").write_text(
+            json.dumps({**config, "num_hidden_layers": 3 if how == "more layers" else 1})
+        )
 
 
 HOWS = {
     "no weights": "no file named model.safetensors",
-    "cut weights": "incomplete",
+    "cut weights": "model.safetensors is damaged, or half of it is missing",
     "no config": "config.json",
     "bad config": "not a valid JSON",
     "unknown architecture": "abacus",
@@ -93,6 +95,7 @@ HOWS = {
     "pointer tokenizer.json": "tokenizer.json is a pointer of Git LFS, .* Run git lfs pull",
     "another width": "not of the shape",
     "more layers": "9 weights are missing",
+    "fewer layers": "config.json has no place for 9 of its weights, e.g. model.layers.1",
 }
 
 

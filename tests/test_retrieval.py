@@ -151,6 +151,16 @@ def test_a_folder_that_is_missing_or_holds_no_model_is_one_clear_line(tmp_path: 
         assert str(path) in str(caught.value) and "\n" not in str(caught.value)
 
 
+def test_a_tokenizer_of_another_matrix_is_one_clear_line(folder: Path, tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(folder, tmp_path / "short")
+    weights = load_file(folder / "model.safetensors")["embedding.weight"]
+    save_file({"embedding.weight": weights[:-1].clone()}, tmp_path / "short" / "model.safetensors")
+    with pytest.raises(ModelNotFoundError, match=r"tokenizer\.json has \d+ tokens, and embedding\.weight \d+ rows"):
+        SentenceRetriever.from_pretrained(tmp_path / "short")
+
+
 def test_a_static_model_is_loaded_without_sentence_transformers_and_gives_its_numbers(folder: Path) -> None:
     from sentence_transformers import SentenceTransformer
 

@@ -57,10 +57,13 @@ class StaticEmbedding:
 
         weights = read_weights(folder)
         if set(weights) != {"embedding.weight"} or weights["embedding.weight"].ndim != 2:
-            raise ValueError("its weights are not those of a static embedding")
+            raise ValueError(f"its weights are not embedding.weight alone, but {', '.join(sorted(weights)) or 'none'}")
         self._vectors = weights["embedding.weight"]
         self.dtype = str(self._vectors.dtype)
         self._tokenizer: Any = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        rows, tokens = len(self._vectors), self._tokenizer.get_vocab_size()
+        if tokens > rows:
+            raise ValueError(f"tokenizer.json has {tokens} tokens, and embedding.weight {rows} rows")
         self._tokenizer.no_padding()
         self._normalise = normalise
 

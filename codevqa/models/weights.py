@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
 
@@ -97,7 +98,7 @@ def read_weights(folder: Path) -> dict[str, torch.Tensor]:
     """Reads all weights of a checkpoint, safetensors or pickled tensors, in one file or several.
 
     Raises:
-        OSError, ValueError, RuntimeError, SafetensorError, UnpicklingError: they cannot be read.
+        OSError, ValueError, RuntimeError, UnpicklingError: they cannot be read.
     """
     first = weights_file(folder)
     files = [first]
@@ -113,9 +114,17 @@ def read_weights(folder: Path) -> dict[str, torch.Tensor]:
     return weights
 
 
+def unknown(network: nn.Module, weights: Mapping[str, torch.Tensor]) -> list[str]:
+    """Returns weights that a network has no place for; angles that old checkpoints store are computed anyway."""
+    return sorted(name for name in weights.keys() - network.state_dict().keys() if "rotary_emb" not in name)
+
+
 def _read(file: Path) -> Mapping[str, torch.Tensor]:
     if file.suffix == ".safetensors":
-        return dict(load_file(file))
+        try:
+            return dict(load_file(file))
+        except SafetensorError as error:
+            raise ValueError(f"{file.name} is damaged, or half of it is missing: {error}") from None
     found = torch.load(file, map_location="cpu", weights_only=True)
     if not isinstance(found, dict) or not all(isinstance(one, torch.Tensor) for one in found.values()):
         raise ValueError(f"{file} holds something else than weights")

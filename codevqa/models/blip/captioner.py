@@ -6,6 +6,7 @@ CLS, starts from "a picture of", and samples among the likeliest tokens.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Unpack, cast
@@ -68,7 +69,12 @@ class BlipCaptioner:
 
     @classmethod
     def from_pretrained(
-        cls, name: str, *, device: str | None = None, dtype: DType = None, **options: Unpack[CaptionerOptions]
+        cls,
+        name: str | os.PathLike[str],
+        *,
+        device: str | None = None,
+        dtype: DType = None,
+        **options: Unpack[CaptionerOptions],
     ) -> BlipCaptioner:
         """Loads a captioner, e.g. ``Salesforce/blip-image-captioning-base``.
 

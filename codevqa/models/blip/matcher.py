@@ -7,6 +7,7 @@ the "match" logit. LAVIS's callers strip a question's trailing "?" first; texts 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, Unpack, cast
 
@@ -67,7 +68,12 @@ class BlipMatcher:
 
     @classmethod
     def from_pretrained(
-        cls, name: str, *, device: str | None = None, dtype: DType = None, **options: Unpack[MatcherOptions]
+        cls,
+        name: str | os.PathLike[str],
+        *,
+        device: str | None = None,
+        dtype: DType = None,
+        **options: Unpack[MatcherOptions],
     ) -> BlipMatcher:
         """Loads a matcher, e.g. ``Salesforce/blip-itm-base-coco``.
 

@@ -17,7 +17,7 @@ import torch
 
 from ...core.errors import ModelNotFoundError, SetupError
 from ..library_errors import first_line, quiet, while_loading
-from ..weights import WEIGHTS, fill, hub_folder, read_json, read_weights
+from ..weights import WEIGHTS, fill, hub_folder, read_json, read_weights, unknown
 from .int8_linear import available, quantise
 from .network import LlamaConfig, LlamaNetwork
 from .tokens import FolderTokenizer, Tokenizer, TransformersTokenizer
@@ -102,10 +102,14 @@ def _own_network(source: str, folder: Path, dtype: torch.dtype) -> LlamaNetwork 
         if config is None:
             return None
         network = LlamaNetwork(config)
-        missing, unlike = fill(network, network.complete(read_weights(folder)), dtype)
+        weights = network.complete(read_weights(folder))
+        missing, unlike = fill(network, weights, dtype)
+        more = unknown(network, weights)
         own = folder / "generation_config.json"
         ends = read_json(own) if own.is_file() else settings
     _refuse_gaps(source, missing, unlike)
+    if more:  # as of more layers than its configuration says
+        raise _unloadable(source, f"config.json has no place for {len(more)} of its weights, e.g. {more[0]}")
     network.share()
     network.generation_config = SimpleNamespace(
         eos_token_id=ends.get("eos_token_id"), pad_token_id=ends.get("pad_token_id")
