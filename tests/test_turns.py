@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import lm_kit
 import pytest
 from engine_kit import BLUE, GREEN, RED, forked
-from lm_kit import HEAD, gpt2, llama, mixed
+from lm_kit import HEAD, llama, mixed, qwen2
 from openai_kit import Reply, Serve, completion
 from tiny import GRID, noise_picture, write_blip
 
@@ -80,7 +80,7 @@ def test_engines_over_one_set_of_models_answer_as_each_alone(mini: CodeVQA) -> N
     assert len({program for answered in expected for _, program, _ in answered}) > 5
 
 
-@pytest.mark.parametrize("make", [llama, gpt2])
+@pytest.mark.parametrize("make", [llama, qwen2])
 @pytest.mark.parametrize("way", ["packed", "slots", "generate"])
 def test_threads_read_what_each_reads_alone(way: str, make: Callable[[], Any]) -> None:
     lm = lm_kit.build(make, way)

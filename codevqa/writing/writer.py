@@ -285,9 +285,10 @@ class Writer:
         Raises:
             ModelError: the model failed.
         """
-        ids = failed.examples
-        known = {example.id: example for example in self._bank(failed.form)}
-        request = self._request(failed.question, failed.form, [known[one] for one in ids])
+        shown = [example for example in self._bank(failed.form) if example.id in failed.examples]
+        shown.sort(key=lambda example: failed.examples.index(example.id))
+        ids = tuple(example.id for example in shown)
+        request = self._request(failed.question, failed.form, shown)
         values = "; ".join(dict.fromkeys(str(call) for call in calls[-_VALUES_SHOWN:]))
         # What captions and answers said comes back in both.
         complaint = one_line(f"That program fails: {error}" + (f" Until then: {values}." if values else ""))
