@@ -54,7 +54,7 @@ def page() -> float:
             time.sleep(0.05)
         times = [one.cpu_times() for one in (process, *process.children(recursive=True))]
         server.terminate()
-    return sum(one.user + one.system for one in times)
+    return float(sum(one.user + one.system for one in times))
 
 
 def peak() -> float:
