@@ -10,6 +10,7 @@ from typing import Any, NoReturn, Protocol
 
 from tokenizers import AddedToken
 from tokenizers import Tokenizer as Backend
+from tokenizers.normalizers import NFC
 
 from ..weights import read_json
 
@@ -40,6 +41,8 @@ class Tokenizer(Protocol):
 
 _TYPES, _CLASSES = ("llama", "mistral"), ("PreTrainedTokenizerFast", "TokenizersBackend")
 """Types of models and classes of tokenizers with which transformers does what ``tokenizer.json`` says."""
+_QWEN_TYPES, _QWEN = ("qwen2", "qwen3"), ("Qwen2Tokenizer", "Qwen2TokenizerFast")
+"""The same, but for the normal form of letters, which their class sets whatever the file says."""
 _NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 _CHANGES = ("auto_map", "add_eos_token", "add_prefix_space", "split_special_tokens")
 """Settings with which transformers does something else."""
@@ -82,10 +85,14 @@ class FolderTokenizer:
             return None
         settings = read_json(folder / "tokenizer_config.json")
         kind, template = settings.get("tokenizer_class"), settings.get("chat_template")
-        plain = kind in _CLASSES and read_json(folder / "config.json").get("model_type") in _TYPES
-        if not plain or "add_bos_token" in settings or any(settings.get(name) for name in _CHANGES):
+        model = read_json(folder / "config.json").get("model_type")
+        qwen = kind in _QWEN and model in _QWEN_TYPES
+        opens = settings.get("add_bos_token") if qwen else "add_bos_token" in settings
+        if not (qwen or (kind in _CLASSES and model in _TYPES)) or opens or any(map(settings.get, _CHANGES)):
             return None
         made = cls(folder, settings)
+        if qwen:
+            made._backend.normalizer = NFC()
         cleaned = settings.get("clean_up_tokenization_spaces") and type(made._backend.model).__name__ != "BPE"
         known = {token.content: token.special for token in made._backend.get_added_tokens_decoder().values()}
         listed = (settings.get("added_tokens_decoder") or {}).values()
