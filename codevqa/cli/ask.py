@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +17,8 @@ from .options import AsSet, Chosen, Evidence, Images, Json, Method, Quiet, Shots
 from .terminal import (
     STDIN,
     check_place,
+    checked,
+    import_ahead,
     open_engine,
     print_answer,
     print_printed,
@@ -79,8 +83,12 @@ def ask(
     if question is None:
         from .conversation import Conversation
 
-        with open_engine(choice, quiet) as vqa:
-            talk = Conversation(pictures, lambda about, asked: shown(vqa.ask(about, asked, **options)), quiet)
+        configuration = checked(choice, quiet)
+        import_ahead()
+        with ExitStack() as stack:
+            # Opened for the first question: who types it waits for no import.
+            engine = cache(lambda: stack.enter_context(open_engine(choice, quiet, configuration)))
+            talk = Conversation(pictures, lambda about, asked: shown(engine().ask(about, asked, **options)), quiet)
             raise Exit(talk.hold())
     answer = _declined(pictures, question, options, choice)
     if answer is None:

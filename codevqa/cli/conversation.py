@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..core.errors import CodeVQAError, InputError
 from ..core.images import load_pictures
+from . import waiting
 from .terminal import check_place, source, warn, write_trace
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Conversation:
             InputError: a script says nothing: a question was forgotten.
         """
         typed, told, failed = sys.stdin.isatty(), False, False
+        waiting.end()
         if typed and not self.quiet:
             print(HELP, file=sys.stderr, flush=True)
         with suppress(ImportError):  # Windows

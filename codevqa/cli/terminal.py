@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -61,13 +63,29 @@ def source(word: str, folder: Path = Path()) -> Path:
 
 
 @contextmanager
-def open_engine(choice: Chosen, quiet: bool) -> Iterator[CodeVQA]:
-    """Opens an engine, saying how long it took."""
+def open_engine(choice: Chosen, quiet: bool, configuration: Configuration | None = None) -> Iterator[CodeVQA]:
+    """Opens an engine, saying how long it took; ``configuration`` is what :func:`checked` returned, if it was asked."""
+    from ..presets.presets import preset
+
+    configuration = configuration or checked(choice, quiet)
+    if not quiet:
+        warn(f"loading {choice.preset} ({preset(configuration.preset).about}) ...")
+        waiting.begin("loading models")
+    started = time.perf_counter()
+    from ..engine.codevqa import CodeVQA
+
+    with CodeVQA.from_configuration(configuration) as vqa:
+        if not quiet:
+            warn(f"ready in {time.perf_counter() - started:.1f} s")
+        yield vqa
+
+
+def checked(choice: Chosen, quiet: bool) -> Configuration:
+    """Returns what was chosen, all of it fetched. A mistake is told before anything heavy is imported, or fetched."""
     from ..presets.assembly import check_server, prompt_sets, whole
     from ..presets.fetching import fetch
     from ..presets.presets import preset
 
-    # A mistake is told before anything heavy is imported, or fetched.
     configuration = choice.configure()
     named = preset(configuration.preset)
     prompt_sets(named, configuration.settings.prompts)
@@ -77,15 +95,13 @@ def open_engine(choice: Chosen, quiet: bool) -> Iterator[CodeVQA]:
     check_server(configuration)
     if not quiet:
         tell_compat(configuration)
-        warn(f"loading {choice.preset} ({named.about}) ...")
-        waiting.begin("loading models")
-    started = time.perf_counter()
-    from ..engine.codevqa import CodeVQA
+    return configuration
 
-    with CodeVQA.from_configuration(configuration) as vqa:
-        if not quiet:
-            warn(f"ready in {time.perf_counter() - started:.1f} s")
-        yield vqa
+
+def import_ahead() -> None:
+    """Begins to import what every engine needs, in a thread: while somebody types, nobody waits for it."""
+    names = ("codevqa.engine.codevqa", "codevqa.models.blip", "codevqa.models.causal_lm")
+    threading.Thread(target=lambda: [import_module(name) for name in names]).start()
 
 
 def hush() -> None:
