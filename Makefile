@@ -9,6 +9,9 @@ PYTEST_WORKERS ?= 2
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
+# Without bytecode every start takes twice as long, and programs started later read what these commands wrote.
+unexport PYTHONDONTWRITEBYTECODE
+
 # requirements/ holds exact versions and the hashes of their files; what it does not name is not installed.
 # -P: the egg-info of this folder is no installed package.
 PIP_INSTALL = -P -m pip install --quiet --disable-pip-version-check --no-deps
