@@ -148,9 +148,6 @@ class Pictures:
         for base in self._bases:
             for name in names:
                 if (base / name).is_file():
-                    # The next one is there too: a network's disk is asked once for it.
-                    self._bases.remove(base)
-                    self._bases.insert(0, base)
                     return PictureFile(base / name)
         packed = self.folder.packed(*names)
         if packed is not None:

@@ -204,20 +204,13 @@ class OKVQA(VQA):
         "Get val2014.zip or train2014.zip from http://images.cocodataset.org/zips/ into that folder, unpacked or not."
     )
     hub: ClassVar = {}
-    most = 9_009
-    """Questions of its largest split."""
 
     def check(self, source: Located, thousands: bool) -> None:
-        """Files of the first VQA and of VQAv2 may bear its names."""
+        """Files of VQAv2 may have its names."""
         if thousands:
             raise InputError(
                 f"{source} is not OK-VQA's: the id of a question there is the image's with one more digit, not three.",
                 hint="VQAv2 has such; get OK-VQA's from https://okvqa.allenai.org/download.html.",
-            )
-        if sum(1 for _ in islice(stream_records(source, within=self.within), self.most + 1)) > self.most:
-            raise InputError(
-                f"{source} is not OK-VQA's: it has more than {self.most:,} questions.",
-                hint="VQA v1 has files of the same name; get OK-VQA's from https://okvqa.allenai.org/download.html.",
             )
 
     def from_table(self, row: JsonRecord) -> tuple[str, JsonRecord]:
