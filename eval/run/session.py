@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import TypeAlias
 
@@ -100,8 +100,6 @@ class Session:
         self.answered = any(store.counts().values())
         self.under_way: dict[str, str] = {}
         """Question by id."""
-        self.repeated = False
-        """Whether an id came twice."""
         end = None if info.limit is None else info.offset + info.limit
         self.source = enumerate(islice(dataset, info.offset, end), info.offset)
 
@@ -136,16 +134,18 @@ class Session:
         self._settle()
         if self.stopped is not None:
             raise self._explained(self.stopped)
-        if self.repeated and self.store.info.questions is not None:
-            self.store.update(replace(self.store.info, questions=self.status.total))
 
     async def _worker(self) -> None:
         """Answers examples until there are none, or something ends the run; others then finish theirs."""
         try:
-            for place, example, jobs in self._wanted():
+            for place, example in self.source:
+                if self.stopped is not None:
+                    return
+                jobs = self._wanted(place, example)
                 if not jobs:
                     await asyncio.sleep(0)  # lets an interrupt in while millions are skipped
                     continue
+                self.under_way[example.id] = example.question
                 try:
                     rows = await self.ask(example, jobs)
                 finally:
@@ -154,36 +154,30 @@ class Session:
         except (InputError, ReplayMissError, ServerError, SetupError) as error:
             self.stopped = self.stopped or error
 
-    def _wanted(self) -> Iterator[tuple[int, Example, list[Job]]]:
-        """Yields examples with what is to be asked of them; now and then nothing, so that the caller may pause."""
-        for place, example in self.source:
-            if self.stopped is not None:
-                return
-            known = self.store.known(example.id)
-            asked = known[1] if known is not None else self.under_way.get(example.id)
-            if asked not in (None, example.question):
-                raise InputError(
-                    f"Question {example.id} reads {example.question!r} in the data set and {asked!r} in the run: the"
-                    " data have changed, or use an id twice."
-                )
-            if example.id in self.under_way or (known is not None and known[0] != place):
-                self.repeated = True
-                if self.status.total is not None:
-                    self.status.total -= 1
-                continue
-            jobs = self.jobs
-            if known is not None:
-                jobs = [
-                    job for job in self.jobs if not self.store.has(example.id, job.method, job.repeat, asked=self.retry)
-                ]
-            if jobs:
-                self.under_way[example.id] = example.question
-                yield place, example, jobs
-                continue
+    def _wanted(self, place: int, example: Example) -> list[Job]:
+        """Returns what is to be asked of an example; nothing where it is finished, or its id came before.
+
+        Raises:
+            InputError: the run has another question of that id.
+        """
+        known = self.store.known(example.id)
+        asked = known[1] if known is not None else self.under_way.get(example.id)
+        if asked not in (None, example.question):
+            raise InputError(
+                f"Question {example.id} reads {example.question!r} in the data set and {asked!r} in the run: the"
+                " data have changed, or use an id twice."
+            )
+        if example.id in self.under_way or (known is not None and known[0] != place):
+            return []
+        found = [
+            job
+            for job in self.jobs
+            if known is None or not self.store.has(example.id, job.method, job.repeat, asked=self.retry)
+        ]
+        if not found:
             self.status.skipped += 1
             self._told(1)
-            if self.status.skipped % 256 == 0:
-                yield place, example, []
+        return found
 
     def _keep(self, place: int, example: Example, rows: list[Row]) -> None:
         if rows and all(row.error in _MODEL_FAILED and not row.fallback for row in rows):
