@@ -98,22 +98,12 @@ class VQA(Loader):
     def read(self, sources: tuple[Located, ...], picture: Picture) -> Iterator[Example]:
         """Yields the questions with their annotations."""
         source, *others = sources
-        told = enumerate((row for one in others for _, row in stream_records(one, within="annotations")), 1)
-        waiting: dict[str, JsonRecord] = {}
-
-        def annotation(key: str) -> JsonRecord:
-            """Reads on to that of a question: both files have the same order, so few wait."""
-            if key not in waiting:
-                for count, row in told:
-                    if "question_id" not in row:
-                        raise self.foreign(others[0], count, KeyError("question_id"))
-                    waiting[str(row["question_id"])] = row
-                    if str(row["question_id"]) == key:
-                        break
-            return waiting.pop(key, {})
-
+        told = {
+            str(row.get("question_id")): row for one in others for _, row in stream_records(one, within="annotations")
+        }
         asked = stream_records(source, within=self.within)
-        yield from self.made(source, ((_, row | annotation(str(row.get("question_id")))) for _, row in asked), picture)
+        rows = ((key, row | told.get(str(row.get("question_id")), {})) for key, row in asked)
+        yield from self.made(source, rows, picture)
 
     def example(self, row: JsonRecord, picture: Picture, gold: tuple[str, ...], **more: object) -> Example:
         """Returns the example of a question with what only one of the data sets keeps in its record."""
