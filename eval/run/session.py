@@ -34,7 +34,7 @@ __all__ = ["Progress", "Session", "Status"]
 Progress: TypeAlias = "Callable[[Status], None]"
 _MODEL_FAILED = (ModelError.__name__, EmptyReadingError.__name__)
 PATIENCE = 16
-"""Model failures in a row, with no answer between them, that end a run; more where the window is larger."""
+"""Examples in a row for which a model fails that end a run; more where the window is larger."""
 
 
 @dataclass
@@ -95,9 +95,8 @@ class Session:
         self.status = Status(total=info.questions)
         self.begun = time.monotonic()
         self.stopped: CodeVQAError | None = None
-        self.suspects: list[tuple[int, Example, list[Row]]] = []
-        """Examples whose every row is a ModelError, held back until another is answered."""
-        self.answered = any(store.counts().values())
+        self.failures = 0
+        """Examples in a row for which a model failed."""
         self.under_way: dict[str, str] = {}
         """Question by id."""
         end = None if info.limit is None else info.offset + info.limit
@@ -108,7 +107,7 @@ class Session:
 
         Raises:
             ServerError: a model server went down.
-            ModelError: a model failed for as many questions as the window holds, and answered none.
+            ModelError: a model failed for as many questions in a row as the window holds.
             SetupError: the disk is full, or nothing can be answered on this machine.
             InputError: the data set holds other questions than the run.
         """
@@ -131,9 +130,9 @@ class Session:
             for task in work:
                 task.cancel()
             await asyncio.gather(*work, return_exceptions=True)
-        self._settle()
-        if self.stopped is not None:
-            raise self._explained(self.stopped)
+        if (error := self.stopped) is not None:
+            kept, retry = sum(self.store.counts().values()), " --retry-errors" * (type(error) is ModelError)
+            raise type(error)(str(error), hint=f"Stopped with {kept:,} rows kept; --resume{retry} goes on.")
 
     async def _worker(self) -> None:
         """Answers examples until there are none, or something ends the run; others then finish theirs."""
@@ -176,45 +175,21 @@ class Session:
         ]
         if not found:
             self.status.skipped += 1
-            self._told(1)
+            self._told()
         return found
 
     def _keep(self, place: int, example: Example, rows: list[Row]) -> None:
-        if rows and all(row.error in _MODEL_FAILED and not row.fallback for row in rows):
-            self.suspects.append((place, example, rows))
-            if len(self.suspects) >= max(PATIENCE, self.window):
-                self.stopped = self.stopped or ModelError(rows[0].message)
-            return
-        self.answered = True
-        self._release()
-        self._save(place, example, rows)
-
-    def _release(self) -> None:
-        for held in self.suspects:
-            self._save(*held)
-        self.suspects.clear()
-
-    def _save(self, place: int, example: Example, rows: list[Row]) -> None:
         self.store.add(example, rows, place=place)
         self.status.rows += len(rows)
         self.status.errors += sum(row.error is not None for row in rows)
-        self._told(1)
+        self._told()
+        failed = all(row.error in _MODEL_FAILED and not row.fallback for row in rows)
+        self.failures = self.failures + 1 if failed else 0
+        if self.failures >= max(PATIENCE, self.window):
+            self.stopped = self.stopped or ModelError(rows[0].message)
 
-    def _settle(self) -> None:
-        """The last failures are the questions' where others were answered; else the model's, and the run's."""
-        if not self.suspects or self.stopped is not None:
-            return
-        if self.answered:
-            self._release()
-        else:
-            self.stopped = ModelError(self.suspects[0][2][0].message)
-
-    def _explained(self, error: CodeVQAError) -> CodeVQAError:
-        kept = sum(self.store.counts().values())
-        return type(error)(str(error), hint=f"Stopped with {kept:,} rows kept; --resume goes on.")
-
-    def _told(self, examples: int) -> None:
-        self.status.examples += examples
+    def _told(self) -> None:
+        self.status.examples += 1
         self.status.seconds = time.monotonic() - self.begun
         if self.progress is not None:
             self.progress(self.status)
