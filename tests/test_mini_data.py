@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
 import subprocess
 import sys
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cli_kit import CommandLine
-from data_programs import Interpreter, covr_run, spoken
 from PIL import Image
 
 from codevqa.core.errors import InputError, SetupError
@@ -86,46 +86,24 @@ def nlvr2(data: Path) -> list[dict[str, Any]]:
     return lines(data, *(f"nlvr2/data/{name}.json" for name in NLVR2))
 
 
-def test_functional_programs_reach_the_answer_over_the_scene_graph(data: Path) -> None:
-    operations: Counter[str] = Counter()
-    for name in GQA:
-        shown = graphs(data, name)
-        for key, one in gqa(data, f"{name}_balanced" if name == "train" else f"{name}_all").items():
-            assert spoken(Interpreter(shown[one["imageId"]]).run(one["semantic"])) == one["answer"], (key, one)
-            operations.update(step["operation"] for step in one["semantic"])
-    assert {"select", "filter color", "relate", "exist", "query", "and", "or", "verify color"} <= set(operations)
-    assert {"choose rel", "choose color", "choose name", "choose higher", "same color"} <= set(operations)
+def test_the_files_of_a_seed_stay_what_they_are(data: Path) -> None:
+    # Figures of the mini models are of these questions, so a change of any of them is a change of the figures.
+    whole = hashlib.sha256()
+    for path in sorted(data.rglob("*.json*")):
+        whole.update(path.relative_to(data).as_posix().encode() + path.read_bytes())
+    assert whole.hexdigest()[:16] == "61782c01727c13b6"
 
 
 def test_gqa_records_have_every_field(data: Path) -> None:
     every = {"imageId", "question", "answer", "fullAnswer", "isBalanced", "groups", "entailed", "equivalent"}
     every |= {"types", "semantic", "semanticStr", "annotations"}
-    structural: set[str] = set()
     for name in GQA[1:]:
         shown, balanced, all_of = graphs(data, name), gqa(data, f"{name}_balanced"), gqa(data, f"{name}_all")
-        assert len(balanced) > IMAGES * 2
-        assert balanced.items() <= all_of.items()
+        assert len(balanced) > IMAGES * 2 and balanced.items() <= all_of.items()
         for key, one in all_of.items():
-            assert re.fullmatch(r"\d{8}", key)
-            assert set(one) == every
-            assert re.fullmatch(r"n?\d+", one["imageId"])
-            assert one["fullAnswer"].endswith(".")
+            assert re.fullmatch(r"\d{8}", key) and set(one) == every and one["imageId"] in shown
             assert one["isBalanced"] is (key in balanced)
-            assert (one["groups"]["global"] is not None) == (one["types"]["structural"] == "query")
-            assert key in one["equivalent"]
-            assert set(one["equivalent"]) <= set(one["entailed"]) <= set(all_of)
-            structural.add(one["types"]["structural"])
-            objects = shown[one["imageId"]]["objects"]
-            for part in ("question", "answer", "fullAnswer"):
-                words = one[part].lower().rstrip(".?").replace(",", "").replace("'s", "").split()
-                for place, thing in one["annotations"][part].items():
-                    start, _, end = place.partition(":")
-                    named = set(words[int(start) : int(end or int(start) + 1)])
-                    assert named & {objects[thing]["name"], "object", "thing", "item", "shape"}
-            for step in one["semantic"]:
-                found = re.search(r"\(([\d,]+)\)$", step["argument"])
-                assert not found or set(found[1].split(",")) <= set(objects)
-    assert structural == {"query", "verify", "choose", "logical", "compare"}
+            assert key in one["equivalent"] and set(one["equivalent"]) <= set(one["entailed"]) <= set(all_of)
 
 
 def test_every_picture_is_there_and_opens(data: Path) -> None:
@@ -141,7 +119,7 @@ def test_every_picture_is_there_and_opens(data: Path) -> None:
 
 
 def test_covr_rows_have_the_official_fields_and_true_answers(data: Path, known: Known) -> None:
-    rows, operations = covr(data), Counter[str]()
+    rows = covr(data)
     for row in rows:
         fields = {"qid", "utterance", "scenes", "properties", "pattern_name", "program", "answer"}
         assert set(row) - {"paraphrased"} == fields
@@ -150,13 +128,7 @@ def test_covr_rows_have_the_official_fields_and_true_answers(data: Path, known: 
         truth = run_program(known.items[row["utterance"]].program, scenes, "set")
         true: bool | int | str = truth == "yes" if truth in ("yes", "no") else int(truth) if truth.isdigit() else truth
         assert (row["answer"], type(row["answer"])) == (true, type(true)), row
-        assert covr_run(row["program"], scenes) in (None, true), row
-        assert not re.search(r"\b(first|second|left|right)\b", row["utterance"])
-        operations.update(step["operation"] for step in row["program"])
     assert {type(row["answer"]) for row in rows} == {bool, int, str}
-    assert {"python", "find", "filter", "count", "unique_images", "geq"} <= set(operations)
-    other = [row for row in rows if row.get("paraphrased", row["utterance"]) != row["utterance"]]
-    assert len(other) > 0.9 * IMAGES * 4
 
 
 def test_nlvr2_sentences_come_with_two_true_and_two_false_pairs(data: Path, known: Known) -> None:
@@ -190,20 +162,6 @@ def test_new_combinations_and_wordings_stay_out_of_the_other_splits(data: Path, 
         for one in gqa(data, f"{name}_balanced").values():
             named = any(f"{color} {kind}" in one["question"] for color, kind in HELD_OUT)
             assert name == "testdev_combinations" or not named
-
-
-def test_answers_are_even(data: Path) -> None:
-    for name in GQA:
-        questions = gqa(data, f"{name}_balanced").values()
-        for last in ("exist", "and", "or", "verify color", "same color"):
-            told = Counter(one["answer"] for one in questions if one["semantic"][-1]["operation"] == last)
-            assert abs(told["yes"] - told["no"]) <= (4 if last == "exist" else 1), (name, last, told)
-        colors = Counter(one["answer"] for one in questions if one["groups"]["global"] == "color")
-        assert max(colors.values()) <= colors.total() / 8 + 3, (name, colors)
-        picks = [one["semantic"][-1] | one for one in questions if one["types"]["detailed"] == "chooseAttr"]
-        assert abs(sum(one["argument"].startswith(one["answer"]) for one in picks) - len(picks) / 2) <= 1
-    told = Counter(row["answer"] for row in covr(data) if row["pattern_name"] == "verify_count")
-    assert abs(told[True] - told[False]) <= len(SPLITS)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
