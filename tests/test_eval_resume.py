@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from eval_kit import PROGRAM, Numbered, asked, asked_of, environment, fake_engine, timeless
+from eval_kit import PROGRAM, Numbered, asked, environment, fake_engine, timeless
 from PIL import Image
 
 from codevqa.core.errors import InputError, ServerError, SetupError
@@ -21,10 +21,8 @@ from codevqa.eval import Store, evaluate
 from codevqa.eval.datasets.files import Located
 from codevqa.eval.report.reading import summary_of
 from codevqa.eval.report.table import summary_lines
-from codevqa.eval.run.local import LocalAnswerer
 from codevqa.eval.run.provenance import data_hash, prompt_hash
-from codevqa.eval.run.runner import open_run
-from codevqa.eval.run.session import Session, Status
+from codevqa.eval.run.session import Status
 from codevqa.eval.task import Example, PictureFile, _archive
 from codevqa.models.base import GenerationRequest
 
@@ -185,24 +183,6 @@ def test_an_id_that_comes_twice_is_asked_once(tmp_path: Path) -> None:
             assert store.counts() == {("codevqa", 0): 5, ("pnpvqa", 0): 5}
             assert not [line for line in summary_lines(store.info, summary_of(store)) if "not complete" in line]
     assert (seen[-1].total, seen[-1].examples) == (5, 5)
-
-
-def test_a_data_set_that_breaks_off_keeps_what_came_before(tmp_path: Path) -> None:
-    class Cut(Numbered):
-        def __iter__(self) -> Iterator[Example]:
-            yield from super().__iter__()
-            raise InputError("Cannot read x.json beyond record 150.", hint="Download it again.")
-
-    data = Cut(tmp_path, 150)
-    with fake_engine() as vqa:
-        with pytest.raises(InputError, match=r"beyond record 150\. Download it again\.$"):  # before it begins
-            evaluate(vqa, data, tmp_path / "run", methods=["pnpvqa"])
-        info = asked_of(data, "pnpvqa")
-        with (
-            open_run(tmp_path / "run", info) as store,
-            pytest.raises(InputError, match=r"beyond record 150.*Stopped with 150 rows"),
-        ):
-            Session(store, data, LocalAnswerer(vqa), info).run()
 
 
 RUN = """

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import hashlib
 import json
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from eval_kit import PROGRAM, Broken, Numbered, environment, fake_engine
+from eval_kit import PROGRAM, Broken, Numbered, fake_engine
 
 from codevqa import CodeVQA
 from codevqa.core.errors import EngineClosedError, InputError, ModelError
@@ -86,35 +82,6 @@ def test_what_cannot_be_asked_is_a_row_with_its_error(tmp_path: Path) -> None:
         assert "missing.png" in rows[1].message and "\n" not in rows[1].message
 
 
-def test_of_many_questions_exactly_those_fail_whose_model_fails(tmp_path: Path) -> None:
-    def number(request: GenerationRequest) -> str:
-        return str(re.findall(r"Is thing (\d+) red", str(request.prompt))[-1])
-
-    def fails(part: str, number: str) -> bool:
-        return hashlib.sha256(f"{part} {number}".encode()).digest()[0] < 8  # one in 32
-
-    def write(request: GenerationRequest) -> str:
-        if fails("writer", number(request)):
-            raise ModelError("Out of memory.")
-        return f'img = open_image("Image3.jpg")\nanswer = query(img, "Is thing {number(request)} red?")'
-
-    def read(request: GenerationRequest) -> str:
-        if fails("reader", number(request)):
-            raise ModelError("Out of memory.")
-        return " yes\n"
-
-    count = 400
-    with (
-        fake_engine(write, read, workers=32) as vqa,
-        evaluate(vqa, Numbered(tmp_path, count), tmp_path / "run", methods=("codevqa",)) as store,
-    ):
-        rows = list(store.rows("codevqa"))
-    failed = {row.id for row in rows if row.error is not None}
-    assert len(rows) == count and all((row.prediction == "yes") is (row.id not in failed) for row in rows)
-    assert failed == {f"{n:06}" for n in range(count) if fails("writer", str(n)) or fails("reader", str(n))}
-    assert 10 < len(failed) < 50 and {row.error for row in rows if row.error} == {"ModelError"}
-
-
 def test_a_model_that_fails_for_every_question_ends_the_run_which_may_go_on(tmp_path: Path) -> None:
     def read(request: GenerationRequest) -> str:
         if fails:
@@ -155,26 +122,7 @@ def test_an_engine_that_is_made_here_is_closed_here(tmp_path: Path) -> None:
     assert len(made) == 1  # no model is loaded for a run that cannot begin
 
 
-MEMORY = """
-import resource, sys
-from pathlib import Path
-from eval_kit import peaks
-folder, count = Path(sys.argv[1]), int(sys.argv[2])
-print(*peaks(folder, count))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc to read resident memory")
-def test_memory_does_not_grow_with_the_data_set(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", MEMORY, str(tmp_path), "20000"]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=500)
-    early, late = map(int, done.stdout.split())
-    # Kept, 18,000 examples and rows would take over 16,000.
-    assert late - early < 8_000, f"{early} KiB after 2,000 examples, {late} KiB after 20,000"
-
-
-@pytest.mark.parametrize("wrong", [{"methods": []}, {"seeds": 0}, {"seeds": ()}, {"offset": -1}, {"limit": -1}])
+@pytest.mark.parametrize("wrong", [{"methods": []}, {"seeds": 0}, {"offset": -1}, {"limit": 0}])
 def test_what_makes_no_sense_is_refused(tmp_path: Path, wrong: dict[str, object]) -> None:
     data: DataSet = Numbered(tmp_path, 1)
     with pytest.raises(InputError):
