@@ -190,19 +190,13 @@ def test_what_cannot_be_written_is_one_clear_line(tmp_path: Path, words: list[st
     assert list(tmp_path.iterdir()) == []
 
 
-def test_force_replaces_only_what_was_written_before(tmp_path: Path) -> None:
+def test_nothing_is_written_over(tmp_path: Path) -> None:
     (tmp_path / "kept.txt").write_text("mine")
-    for force in (False, True):
-        with pytest.raises(InputError):
-            write(tmp_path, images=4, splits=["val"], force=force)
-    with pytest.raises(InputError, match="is not a folder"):
-        write(tmp_path / "kept.txt", images=4, splits=["val"])
-    out = tmp_path / "out"
-    write(out, images=4, splits=["val"])
-    with pytest.raises(InputError, match="is not empty"):
-        write(out, images=4, seed=1, splits=["val"])
-    write(out, images=4, seed=1, splits=["val"], force=True)
-    assert json.loads((out / export.ABOUT).read_text())["seed"] == 1
+    for out in (tmp_path, tmp_path / "kept.txt"):
+        with pytest.raises(InputError, match="is not an empty folder"):
+            write(out, images=4, splits=["val"])
+    (tmp_path / "out").mkdir()
+    write(tmp_path / "out", images=4, splits=["val"])
     assert {one.name for one in tmp_path.iterdir()} == {"out", "kept.txt"}
 
 

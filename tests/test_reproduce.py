@@ -23,7 +23,7 @@ PARTS = [
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("drawn") / "data"
-    write(folder, images=4, seed=3, splits=["test"], force=False, progress=lambda line: None)
+    write(folder, images=4, seed=3, splits=["test"])
     return folder
 
 
