@@ -48,16 +48,6 @@ def test_pictures_that_are_missing_end_the_run_before_models_load(tmp_path: Path
     assert not (tmp_path / "run").exists()
 
 
-def test_only_the_pictures_of_what_is_asked_are_looked_at(tmp_path: Path) -> None:
-    data, out = Lost(tmp_path, 8), tmp_path / "run"
-    with fake_engine() as vqa:
-        evaluate(vqa, data, out, offset=2, limit=1).close()
-        (tmp_path / "2.png").unlink()  # what was asked before need not be there any more
-        evaluate(vqa, data, out, offset=2, limit=1, resume=True).close()
-        with pytest.raises(InputError, match="1 of 1 pictures are missing"):
-            evaluate(vqa, data, out, offset=2, limit=1, resume=True, seeds=2)
-
-
 def test_a_file_that_is_no_picture_is_found_in_folders_and_archives(tmp_path: Path) -> None:
     Image.new("RGB", (8, 8)).save(tmp_path / "good.png")
     (tmp_path / "text.png").write_text("no picture")
@@ -84,7 +74,7 @@ def test_an_offset_past_the_end_and_a_limit_of_none_are_refused_before_models_lo
 )
 def test_how_much_is_asked(tmp_path: Path, offset: int, limit: int | None, found: tuple[int, bool]) -> None:
     data = Counted(tmp_path, 9)
-    assert look_over(data, offset, limit, lambda _: True) == found
+    assert look_over(data, offset, limit, pictures=True) == found
     assert data.drawn <= offset + (limit or 9) + 1  # one more tells that there is more
 
 

@@ -7,16 +7,15 @@ answered in :mod:`.local`.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from ...core.errors import InputError
 from ...engine.codevqa import CodeVQA
-from ..task import METHODS, DataSet, Example, Method
+from ..task import METHODS, DataSet, Method
 from .local import Answerer, LocalAnswerer
 from .provenance import with_data
 from .run_info import RunInfo
@@ -77,14 +76,7 @@ def evaluate(
         raise InputError("There is nothing to ask again in a new run.", hint="Give --resume with --retry-errors.")
     if Store.exists(out) and not resume:
         Store.create(out, RunInfo(dataset.name, dataset.split, methods))  # raises
-    jobs = list(itertools.product(methods, range(seeds if isinstance(seeds, int) else len(seeds))))
-    with Store.open(out) if Store.exists(out) else nullcontext() as known:
-
-        def asks(example: Example) -> bool:
-            return known is None or not all(known.has(example.id, *job, asked=retry_errors) for job in jobs)
-
-        checks = asks if missing_pictures == "stop" else lambda _: False
-        questions, ends = look_over(dataset, offset, limit, checks)
+    questions, ends = look_over(dataset, offset, limit, pictures=missing_pictures == "stop")
     made = engine if isinstance(engine, CodeVQA) else engine()
     answerer = LocalAnswerer(made) if isinstance(made, CodeVQA) else made
     try:
@@ -125,14 +117,14 @@ def open_run(out: Path | str, info: RunInfo) -> Store:
     return store
 
 
-def look_over(dataset: DataSet, offset: int, limit: int | None, checks: Callable[[Example], bool]) -> tuple[int, bool]:
+def look_over(dataset: DataSet, offset: int, limit: int | None, *, pictures: bool) -> tuple[int, bool]:
     """Reads through what will be asked, before a model is loaded.
 
     Args:
         dataset: the data set.
         offset: examples left out at the start.
         limit: examples at most after those.
-        checks: whether the pictures of an example have to be there.
+        pictures: whether the pictures have to be there.
 
     Returns:
         How many ids there are to ask about, and whether the data set ends with them.
@@ -149,8 +141,8 @@ def look_over(dataset: DataSet, offset: int, limit: int | None, checks: Callable
             break
         if count > offset and example.id not in ids:
             ids.add(example.id)
-            pictures = {(image.path, image.member): image for image in example.images if checks(example)}
-            checked |= {key: image.wrong for key, image in pictures.items() if key not in checked}
+            asked = {(image.path, image.member): image for image in example.images if pictures}
+            checked |= {key: image.wrong for key, image in asked.items() if key not in checked}
     if not count:
         raise InputError(f"{dataset.name} {dataset.split} has no questions.", hint="Check its files.")
     if count <= offset:
