@@ -65,20 +65,6 @@ def test_rows_are_those_of_the_local_engine_which_may_go_on(ray: Any, tmp_path: 
     assert len({row.error for row in local}) == 4  # the broken ones too
 
 
-def test_questions_about_one_picture_go_to_one_actor(ray: Any, tmp_path: Path) -> None:
-    found: dict[str, set[str]] = {}
-    factory = make(fake_engine, read=own_process, workers=40)
-    with ray_evaluate(factory, Numbered(tmp_path, 40), tmp_path / "run", methods=["pnpvqa"]) as store:
-        for example, row in store.pairs("pnpvqa"):
-            found.setdefault(example.cluster, set()).add(row.prediction)  # two questions about each
-    assert all(len(one) == 1 for one in found.values()) and len(found) == 20
-    assert len(set.union(*found.values())) == 2  # both have something to do
-
-
-def own_process(request: GenerationRequest) -> str:
-    return f" {os.getpid()}\n"
-
-
 # -- actors and models that fail -------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from codevqa.miniworld.draw import PATTERNS
 from codevqa.miniworld.world import (
     BOX_COLORS,
     BOX_KINDS,
@@ -42,7 +41,7 @@ def test_kinds_and_their_held_out_pairs_stay() -> None:
     assert 0.08 < len(HELD_OUT) / len(KINDS) / len(COLORS) < 0.12
 
 
-@pytest.mark.parametrize(("style", "fewest"), [("plain", 1), ("plain", 7), ("box", 1)])
+@pytest.mark.parametrize(("style", "fewest"), [("plain", 7), ("box", 1)])
 def test_things_stay_inside_and_apart(style: str, fewest: int) -> None:
     for scene in scenes(200, style=style, min_things=fewest, max_things=8):
         for place, one in enumerate(scene.things):
@@ -52,19 +51,6 @@ def test_things_stay_inside_and_apart(style: str, fewest: int) -> None:
                 apart = sorted((abs(one.x - other.x), abs(one.y - other.y)))
                 assert apart[1] > one.radius + other.radius - 1e-6, (one, other)
                 assert style == "box" or apart[0] >= GAP
-
-
-def test_grounds_vary_and_hide_nothing() -> None:
-    drawn = scenes(800, style="plain")
-    assert {scene.ground for scene in drawn} == {"flat", *PATTERNS}
-    seen = {(scene.ground, scene.scale): scene for scene in drawn}
-    assert len(seen) > 15
-    for (ground, _), scene in seen.items():
-        colors = np.unique(pixels(replace(scene, things=())).reshape(-1, 3), axis=0)
-        for clear in ((255, 255, 255), (250, 214, 24)):  # the palest and the most yellow thing
-            assert np.abs(colors - np.array(clear)).sum(-1).min() > 90, scene
-        assert len(colors) == 1 if ground == "flat" else len(colors) > 1
-    assert {scene.ground for scene in scenes(200, style="box")} == {"flat"}
 
 
 def test_held_out_pairs_appear_in_test_only() -> None:
