@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from ...core.errors import InputError
 from ..task import Example, PictureFile
-from .files import Folder, Located, Pictures
+from .files import Folder, Located
 from .json_stream import JsonRecord, stream_records
 
 __all__ = ["Loader", "Picture", "Split", "answer_text", "truth"]
@@ -127,13 +127,15 @@ class Loader(ABC):
             SetupError: they or the pictures are not there.
         """
         sources = self.sources(folder)
-        finder = Pictures(folder, *(place.format(split=self.split) for place in self.places))
-        start = partial(self.read, sources, finder.find)
+        places = [place.format(split=self.split) for place in self.places]
+        start = partial(self.read, sources, partial(folder.picture, places))
         first = list(islice(start(), LOOKED_AT))
         if not first:
             raise InputError(f"{sources[0]} has no questions.", hint=self.questions)
-        if pictures:
-            finder.check([image for example in first for image in example.images], self.pictures)
+        shown = [image.path for example in first for image in example.images]
+        if pictures and shown and not any(path.is_file() for path in shown):
+            looked = [f"{place}/{shown[0].name}".lstrip("/") for place in places]
+            raise folder.lacks("pictures", looked, self.pictures)
         return Split(self.name, self.split, self.name, sources, start, self.notes(sources, first[0]), self.part())
 
     def read(self, sources: tuple[Located, ...], picture: Picture) -> Iterator[Example]:
