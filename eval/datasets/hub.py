@@ -71,7 +71,7 @@ def open_hub(loader: Loader, address: str) -> Split:
         there = ", ".join(table.removesuffix(_APART[0]) for table in tables if not table.endswith(_APART[1]))
         message = f"{name} has no {loader.title} of the split {loader.split!r}."
         raise SetupError(message, hint=f"There are: {there or 'no tables'}.")
-    pictures = _Pictures(index.parent / loader.split, _rows(known, tables.get(split + _APART[1], [])))
+    pictures = _Pictures(index.parent / commit / loader.split, _rows(known, tables.get(split + _APART[1], [])))
 
     def examples() -> Iterator[Example]:
         def rows() -> Iterator[tuple[str, JsonRecord]]:
@@ -176,7 +176,7 @@ def _indexed(address: str) -> Path:
         raise InputError(f"{address!r} is no address on the hub.", hint="Give hf://OWNER/NAME or .../NAME@REVISION.")
     name, revision = found[1], found[2] or "main"
     place = cached_assets_path("codevqa", namespace="datasets", subfolder=name)
-    newest = place / (re.sub(r"[^\w.-]", "--", revision) + ".commit")
+    index = place / (re.sub(r"[^\w.-]", "--", revision) + ".json")
     try:
         about = HfApi().dataset_info(name, revision=revision, files_metadata=True, timeout=10)
     except HFValidationError:
@@ -187,16 +187,14 @@ def _indexed(address: str) -> Path:
                 f"The hub has no data set {name} at {revision} to give: {error.response.status_code}.",
                 hint="Check its name; one that is gated or private wants hf auth login.",
             ) from None
-        if newest.is_file() and (index := place / newest.read_text(encoding="utf-8") / "files.json").is_file():
+        if index.is_file():
             return index
         hint = "Connect once; what was read then can be read without the network."
         raise SetupError(f"{name} is not on this machine: {first_line(error)}.", hint=hint) from None
     tables = (one for one in about.siblings or () if one.rfilename.endswith(".parquet"))
     files = {one.rfilename: one.lfs.sha256 if one.lfs else "" for one in tables}
-    commit = about.sha or revision
-    index = place / commit / "files.json"
-    _write(index, json.dumps({"repository": name, "commit": commit, "files": files}, indent=1).encode())
-    _write(newest, commit.encode())
+    told = {"repository": name, "commit": about.sha or revision, "files": files}
+    _write(index, json.dumps(told, indent=1).encode())
     return index
 
 
