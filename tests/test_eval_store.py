@@ -39,32 +39,12 @@ def row(id: str, method: str = "codevqa", repeat: int = 0, prediction: str = "ye
 
 
 def test_what_goes_in_comes_out(tmp_path: Path) -> None:
-    example = Example(
-        id="02763807",
-        question="Wie groß ist der “Hund”?",
-        images=(
-            PictureFile(tmp_path / "a.png"),
-            PictureFile(tmp_path / "b.zip", "deep/b.png", (1, 2, 30, 40)),
-        ),
-        form="set",
-        gold=("yes", "yes", "no"),
-        groups={"structural": "query", "images": "3"},
-        cluster="c",
-        record={"types": {"detailed": "exist"}, "list": [1, 2.5, None, True]},
-    )
-    full = Row(
-        id="02763807",
-        method="pnpvqa",
-        repeat=1,
-        prediction="ja\x00\nnein",
-        fallback=True,
-        error="ProgramSyntaxError",
-        message="line 1: …",
-        program="answer = 'é'",
-        trace={"calls": [{"value": [1, 2.5]}], "printed": "x"},
-        seconds=1.25,
-        tokens=77,
-    )
+    images = (PictureFile(tmp_path / "a.png"), PictureFile(tmp_path / "b.zip", "deep/b.png", (1, 2, 30, 40)))
+    groups, record = {"structural": "query"}, {"types": {"detailed": "exist"}, "list": [1, 2.5, None, True]}
+    example = Example("02763807", "Wie groß ist der “Hund”?", images, "set", ("yes", "no"), groups, "c", record)
+    trace = {"calls": [{"value": [1, 2.5]}], "printed": "x"}
+    error = ("ProgramSyntaxError", "line 1: …", "answer = 'é'")
+    full = Row("02763807", "pnpvqa", 1, "ja\x00\nnein", True, *error, trace, seconds=1.25, tokens=77)
     with Store.create(tmp_path / "run", INFO) as store:
         store.add(example, [full])
     with Store.open(tmp_path / "run") as store:
