@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from pathlib import Path
 
 import pytest
 from cli_kit import CommandLine
+from data_files import PHONES, dump, lines, paint
 
 from codevqa.eval.run.store import Store
 from codevqa.miniworld.export import write
@@ -40,21 +40,12 @@ def release(tmp_path: Path) -> Path:
     return folder
 
 
-def refused(data: Path, folder: Path) -> Path:
-    """A copy of the data whose COVR has no answers."""
-    shutil.copytree(data / "covr", folder / "covr")
-    file = folder / "covr" / "test.jsonl"
-    rows = map(json.loads, file.read_text().splitlines())
-    hidden = [{name: value for name, value in row.items() if name != "answer"} for row in rows]
-    file.write_text("\n".join(map(json.dumps, hidden)))
-    return folder
-
-
 def test_a_table_that_would_be_empty_is_refused_before_the_run(
-    data: Path, release: Path, tmp_path: Path, codevqa: CommandLine
+    release: Path, tmp_path: Path, codevqa: CommandLine
 ) -> None:
-    copy = refused(data, tmp_path / "data")
-    words = ["reproduce", "covr", "--data", copy, "--lm", "openai-completion:some", "--out", tmp_path / "run"]
+    dump(tmp_path / "covr" / "test.jsonl", lines(PHONES | {"answer": None}))
+    paint(tmp_path / "covr" / "images" / "VG_100K" / "7.jpg")
+    words = ["reproduce", "covr", "--data", tmp_path, "--lm", "openai-completion:some", "--out", tmp_path / "run"]
     done = codevqa(*words)
     assert done.returncode == 2 and not (tmp_path / "run").exists()
     assert "No question of covr test_paraphrased has an answer: the table would be empty." in done.stderr

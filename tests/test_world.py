@@ -11,8 +11,6 @@ import numpy.typing as npt
 import pytest
 
 from codevqa.miniworld.world import (
-    BOX_COLORS,
-    BOX_KINDS,
     CANVAS,
     COLORS,
     GAP,
@@ -20,7 +18,6 @@ from codevqa.miniworld.world import (
     KINDS,
     RADII,
     Scene,
-    Thing,
     draw,
     sample_scene,
 )
@@ -70,19 +67,3 @@ def test_a_picture_shows_each_thing_in_its_place() -> None:
             assert changed[top:bottom, left:right].mean() > 0.1, one
             changed[top:bottom, left:right] = False
         assert not changed.any()
-
-
-def test_a_box_is_drawn_like_the_corpus() -> None:
-    things = (
-        Thing("square", "yellow", "small", (0 + 5) * 1.28, (40 + 5) * 1.28, 6.4),
-        Thing("circle", "blue", "large", (70 + 15) * 1.28, (70 + 15) * 1.28, 19.2),
-    )
-    shown = pixels(Scene(things, "box", (211, 211, 211)), 100)
-    assert shown.shape == (100, 100, 3)
-    assert shown[45, 0].tolist() == shown[49, 9].tolist() == [255, 255, 0]
-    assert shown[45, 10].tolist() == shown[39, 5].tolist() == shown[71, 71].tolist() == [211, 211, 211]
-    assert shown[85, 85].tolist() == [0, 153, 255]
-    assert [one.walls for one in things] == [{"left"}, {"right", "bottom"}]
-    assert things[0].touches("left wall") and things[1].touches("wall") and not things[0].touches("top")
-    for drawn in scenes(100, style="box"):
-        assert {(one.color, one.kind) for one in drawn.things} <= {(c, k) for c in BOX_COLORS for k in BOX_KINDS}
