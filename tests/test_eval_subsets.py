@@ -82,7 +82,7 @@ def test_every_part_of_a_split_is_told_from_the_whole(tmp_path: Path) -> None:
         ({"questions": 9, "ends": False, "limit": 9}, "only questions 1 to 9"),
         ({"questions": 4, "ends": True, "offset": 5}, "only questions 6 to 9"),
         ({"part": ("a sample",), "questions": 9, "ends": True}, "a sample"),
-        ({"limit": 9}, "only questions from 1 on, 9 at most"),  # from before it was counted
+        ({"limit": 9}, "only questions 1 and some after it"),  # from before it was counted
     ],
 )
 def test_why_figures_are_not_the_official_split_s(values: dict[str, Any], said: str) -> None:

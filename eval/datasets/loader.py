@@ -105,8 +105,8 @@ class Loader(ABC):
         """
         return (self.need(folder, *(name.format(split=self.split) for name in self.files)),)
 
-    def notes(self, sources: tuple[Located, ...], first: Example) -> tuple[str, ...]:
-        """Returns what a user should be told of these files, whose first example is given."""
+    def notes(self, first: Example) -> tuple[str, ...]:
+        """Returns what a user should be told of a split, whose first example is given."""
         return ()
 
     def part(self) -> tuple[str, ...]:
@@ -136,7 +136,7 @@ class Loader(ABC):
         if pictures and shown and not any(path.is_file() for path in shown):
             looked = [f"{place}/{shown[0].name}".lstrip("/") for place in places]
             raise folder.lacks("pictures", looked, self.pictures)
-        return Split(self.name, self.split, self.name, sources, start, self.notes(sources, first[0]), self.part())
+        return Split(self.name, self.split, self.name, sources, start, self.notes(first[0]), self.part())
 
     def read(self, sources: tuple[Located, ...], picture: Picture) -> Iterator[Example]:
         """Yields the examples of some files, one file after another."""
@@ -153,15 +153,10 @@ class Loader(ABC):
             try:
                 found = list(self.examples(key, row, picture))
             except (AttributeError, KeyError, TypeError, ValueError) as error:
-                raise self.foreign(source, count, error) from None
+                why = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+                message = f"Record {count} of {source} is not one of {self.title}: {why}."
+                raise InputError(message, hint="Check that it is the right file.") from None
             yield from found
-
-    def foreign(self, source: object, count: int, error: Exception) -> InputError:
-        """Returns the error for a record that is not this data set's."""
-        why = f"it has no {error}" if isinstance(error, KeyError) else str(error)
-        return InputError(
-            f"Record {count} of {source} is not one of {self.title}: {why}.", hint="Check that it is the right file."
-        )
 
     def need(self, folder: Folder, *names: str) -> Located:
         """Returns the first of some files that is there.

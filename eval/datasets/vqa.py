@@ -72,7 +72,7 @@ class VQA(Loader):
     def _annotations(self) -> str:
         return f"{self.prefix}mscoco_{self.split}_annotations.json"
 
-    def notes(self, sources: tuple[Located, ...], first: Example) -> tuple[str, ...]:
+    def notes(self, first: Example) -> tuple[str, ...]:
         """Returns that there are no answers, where there should be some."""
         if first.gold or self.split.startswith("test"):
             return ()

@@ -85,12 +85,8 @@ class RunInfo:
         """Why its figures are not those of the official split; empty where they are, as far as that is known."""
         found = list(self.part)
         if self.offset or self.ends is False or (self.ends is None and self.limit is not None):
-            first, most = self.offset + 1, "" if self.limit is None else f", {self.limit:,} at most"
-            found.append(
-                f"only questions {first:,} to {self.offset + self.questions:,}"
-                if self.questions is not None
-                else f"only questions from {first:,} on{most}"
-            )
+            last = "" if self.questions is None else f" to {self.offset + self.questions:,}"
+            found.append(f"only questions {self.offset + 1:,}{last or ' and some after it'}")
         return "; ".join(found)
 
     @property
