@@ -240,3 +240,5 @@ def test_actors_share_the_gpus_of_a_cluster_s_nodes() -> None:
     }
     with pytest.raises(InputError, match=r"There are 3 GPUs for 13 actors\. 4 may share one: give fewer\."):
         find_room(Nodes(), 13)
+    with pytest.raises(InputError, match="0 actors cannot work"):
+        ActorPool(fake_engine, actors=0)
