@@ -47,6 +47,7 @@ def stream_records(source: Located, *, within: str = "", keyed: bool = False) ->
             if error.msg != "Extra data":
                 raise
             whole = [parse_json(line, shown, number) for number, line in read_lines(text)]
+    del text
     if within and isinstance(whole, dict):
         whole = whole.get(within)
         if not isinstance(whole, list):

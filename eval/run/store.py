@@ -63,12 +63,12 @@ class Store:
     run while one writer goes on with it.
     """
 
-    def __init__(self, folder: Path, db: Database, info: RunInfo, held: ExitStack) -> None:
+    def __init__(self, folder: Path, db: Database, info: RunInfo) -> None:
         self.folder = folder
         self.path = folder / FILE
         self.info = info
         """What was run; :meth:`update` replaces it."""
-        self._db, self._held = db, held
+        self._db, self._held = db, ExitStack()
 
     # -- opening -----------------------------------------------------------------------------------------------------
 
@@ -120,10 +120,11 @@ class Store:
                     known = RunInfo.from_json(found)
                 except DAMAGE as error:
                     raise db.damaged(error, " where it says what was run") from None
-            store = cls(folder, db, known, held.pop_all())
-        if info is not None:
-            store.update(info)
-        return store
+            store = cls(folder, db, known)
+            if info is not None:
+                store.update(info)
+            store._held = held.pop_all()
+            return store
 
     def close(self) -> None:
         """Closes the file. Safe to call twice."""
