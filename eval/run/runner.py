@@ -33,7 +33,7 @@ def evaluate(
     methods: Sequence[Method] = METHODS,
     limit: int | None = None,
     offset: int = 0,
-    seeds: int | Sequence[int] = 1,
+    seeds: int = 1,
     resume: bool = False,
     variant: str = "",
     progress: Progress | None = None,
@@ -49,7 +49,7 @@ def evaluate(
         methods: what is asked of each example; ``codevqa`` and the baseline ``pnpvqa``.
         limit: examples at most; None asks all of them.
         offset: examples left out at the start.
-        seeds: how often to ask, with the engine's seed and those after it; or the seed of each repetition.
+        seeds: how often to ask, with the engine's seed and those after it.
         resume: go on with the run that is there, or begin it where there is none.
         variant: variant of the metric, for the record.
         progress: told how far the run is, after each example.
@@ -68,7 +68,7 @@ def evaluate(
         SetupError: the disk is full, or the engine cannot serve this data set.
     """
     methods = tuple(methods)
-    if not methods or not set(methods) <= set(METHODS) or not seeds:
+    if not methods or not set(methods) <= set(METHODS) or seeds < 1:
         raise InputError("There is nothing to ask: give at least one method and one seed.")
     if offset < 0 or (limit is not None and limit < 1):
         raise InputError("An offset is not negative, and a limit at least 1.", hint="Leave it out to ask all.")
@@ -82,9 +82,8 @@ def evaluate(
     try:
         info = with_data(answerer.info, dataset)
         first = info.settings["seed"]
-        seeds = tuple(range(first, first + seeds) if isinstance(seeds, int) else seeds)
-        info = replace(info, methods=methods, seeds=seeds, offset=offset, limit=limit, variant=variant)
-        info = replace(info, questions=questions, ends=ends)
+        info = replace(info, methods=methods, seeds=tuple(range(first, first + seeds)), variant=variant)
+        info = replace(info, offset=offset, limit=limit, questions=questions, ends=ends)
         with ExitStack() as kept_open:
             run = kept_open.enter_context(open_run(out, info))
             Session(run, dataset, answerer, info, progress, retry_errors).run()

@@ -234,15 +234,12 @@ class Store:
         found = self._one(query, id, method, repeat)
         return None if found is None else self._made(to_row, found)
 
-    def changed_picture(self, most: int = 100) -> str:
+    def changed_picture(self) -> str:
         """Returns a picture that is not what it was when it was asked about; empty if none is found.
 
-        Pictures that could not be asked about may be mended.
-
-        Args:
-            most: examples whose pictures are looked at, spread over the run.
+        Looks at those of a hundred examples, spread over the run. Pictures that could not be asked about may be mended.
         """
-        step = max(1, len(self) // most)
+        step = max(1, len(self) // 100)
         query = (
             "SELECT images FROM (SELECT id, images, ROW_NUMBER() OVER (ORDER BY place) AS n FROM examples) AS e"
             f" WHERE n % ? = 0 AND EXISTS (SELECT 1 FROM rows AS r WHERE r.id = e.id AND {_ASKED})"
