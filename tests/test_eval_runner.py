@@ -13,6 +13,7 @@ from eval_kit import PROGRAM, Broken, Numbered, fake_engine
 from codevqa import CodeVQA
 from codevqa.core.errors import EngineClosedError, InputError, ModelError
 from codevqa.eval import Store, evaluate
+from codevqa.eval.report.reading import summary_of
 from codevqa.eval.run.session import Status
 from codevqa.eval.task import DataSet, Method
 from codevqa.models.base import GenerationRequest
@@ -66,20 +67,17 @@ def test_seeds_repeat_the_sampling_of_captions(tmp_path: Path) -> None:
         assert captions(store, "codevqa", 0) == second  # a repetition is a run with that seed
 
 
-def test_what_cannot_be_asked_is_a_row_with_its_error(tmp_path: Path) -> None:
+def test_what_cannot_be_asked_is_a_row_with_its_error_and_counted_apart_from_what_went_wrong(tmp_path: Path) -> None:
     with fake_engine() as vqa, evaluate(vqa, Broken(tmp_path, 6), tmp_path / "run", missing_pictures="skip") as store:
         for method in ("codevqa", "pnpvqa"):
             rows = list(store.rows(method))
-            assert [row.error for row in rows] == [
-                None,
-                "ImageError",
-                "ImageError",
-                "QuestionError",
-                "InputError",
-                None,
-            ]
+            errors = [None, "ImageError", "ImageError", "QuestionError", "InputError", None]
+            assert [row.error for row in rows] == errors
             assert [row.prediction for row in rows] == ["yes", "", "", "", "", "yes"]
-        assert "missing.png" in rows[1].message and "\n" not in rows[1].message
+        found = summary_of(store).coverage
+    # Two pictures; an empty question and two pictures for one are the data set's.
+    assert (found.questions, found.unasked, found.reasons) == (6, 2, {"ImageError": 4})
+    assert str(found) == "2 of 6 could not be asked (ImageError 4)" and found.share == 1 / 3
 
 
 def test_a_model_that_fails_for_every_question_ends_the_run_which_may_go_on(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from cli_kit import CommandLine
-from eval_kit import Broken, Counted, Numbered, fake_engine
+from eval_kit import Counted, Numbered, fake_engine
 from PIL import Image
 
 from codevqa import CodeVQA
@@ -79,17 +79,6 @@ def test_how_much_is_asked(tmp_path: Path, offset: int, limit: int | None, found
 
 
 # -- rows ------------------------------------------------------------------------------------------------------------
-
-
-def test_what_could_not_be_asked_is_counted_apart_from_what_went_wrong(tmp_path: Path) -> None:
-    with (
-        fake_engine() as vqa,
-        evaluate(vqa, Broken(tmp_path, 6), tmp_path / "run", missing_pictures="skip") as store,
-    ):
-        found = summary_of(store).coverage
-    # Two pictures; an empty question and two pictures for one are the data set's.
-    assert (found.questions, found.unasked, found.reasons) == (6, 2, {"ImageError": 4})
-    assert str(found) == "2 of 6 could not be asked (ImageError 4)" and found.share == 1 / 3
 
 
 @pytest.mark.parametrize("variant", ["", "lmms"])
