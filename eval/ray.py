@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from ..core.errors import CodeVQAError, InputError, SetupError
+from ..core.errors import InputError, SetupError
 from .run.local import LocalAnswerer
 from .run.run_info import RunInfo
 from .task import Example, Job, Row
@@ -49,7 +49,7 @@ SAME_PACKAGES = "Install the same packages on every machine."
 
 
 class Worker:
-    """One engine, as Ray runs it. What we know as an error is returned, for Ray would wrap it."""
+    """One engine, as Ray runs it."""
 
     def __init__(self, factory: Callable[[], CodeVQA], folder: str) -> None:
         with suppress(OSError):  # another machine may not have it; then pictures with relative paths are missed
@@ -59,19 +59,13 @@ class Worker:
         self._factory, self._lock = factory, asyncio.Lock()
         self._answerer: LocalAnswerer | None = None
 
-    async def info(self) -> RunInfo | CodeVQAError:
+    async def info(self) -> RunInfo:
         """Returns what identifies a run with this engine."""
-        try:
-            return (await self._made()).info
-        except CodeVQAError as error:
-            return error
+        return (await self._made()).info
 
-    async def ask(self, example: Example, jobs: Sequence[Job]) -> list[Row] | CodeVQAError:
+    async def ask(self, example: Example, jobs: Sequence[Job]) -> list[Row]:
         """Answers an example as :class:`~codevqa.eval.run.local.LocalAnswerer` does."""
-        try:
-            return await (await self._made())(example, jobs)
-        except CodeVQAError as error:
-            return error
+        return await (await self._made())(example, jobs)
 
     async def _made(self) -> LocalAnswerer:
         """Returns the engine; one that Ray has just put in the place of another makes it first."""
@@ -122,12 +116,13 @@ class ActorPool:
         """Waits until every actor has its engine, and returns what these are."""
         try:
             self._ray.get([one.__ray_ready__.remote() for one in self._actors], timeout=PLACING)
-            return [_known(one) for one in self._ray.get([one.info.remote() for one in self._actors])]
+            found: list[RunInfo] = self._ray.get([one.info.remote() for one in self._actors])
+            return found
         except self._ray.exceptions.GetTimeoutError:
             hint = "Is the cluster in use? Give fewer actors."
             raise SetupError("Ray found no room for an engine.", hint=hint) from None
-        except self._ray.exceptions.RayTaskError:
-            raise  # our own code, or the factory's
+        except self._ray.exceptions.RayTaskError as error:
+            raise error.cause from error  # what our own code raised there, or the factory's
         except self._ray.exceptions.RayError as error:
             raise SetupError(f"Ray has no engine: {_one_line(error)}.", hint=SAME_PACKAGES) from None
 
@@ -151,9 +146,9 @@ class ActorPool:
         self._load[place] += 1
         try:
             reference = self._actors[place].ask.remote(asked, jobs)
-            rows: list[Row] = _known(await asyncio.wrap_future(reference.future()))
-        except self._ray.exceptions.RayTaskError:
-            raise
+            rows: list[Row] = await asyncio.wrap_future(reference.future())
+        except self._ray.exceptions.RayTaskError as error:
+            raise error.cause from error
         except self._ray.exceptions.RayError as error:
             raise SetupError(f"An engine of Ray's is gone: {_one_line(error)}.", hint="See /tmp/ray.") from None
         finally:
@@ -205,13 +200,6 @@ def connect(address: str | None) -> tuple[Any, bool]:
                 hint = "Its own words are in /tmp/ray." if address is None else "Give HOST:PORT of its head, or auto."
                 raise SetupError(f"{what}: {_one_line(error)}.", hint=hint) from None
     return ray, True
-
-
-def _known(found: Any) -> Any:
-    """Returns what an actor returned; raises an error that it returned."""
-    if isinstance(found, CodeVQAError):
-        raise found
-    return found
 
 
 def _one_line(error: Exception) -> str:

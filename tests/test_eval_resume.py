@@ -8,12 +8,12 @@ import signal
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from eval_kit import PROGRAM, Numbered, asked, asked_of, environment, fake_engine, timeless
+from eval_kit import PROGRAM, Numbered, asked, environment, fake_engine, timeless
 from PIL import Image
 
 from codevqa.core.errors import InputError, ServerError, SetupError
@@ -21,10 +21,8 @@ from codevqa.eval import Store, evaluate
 from codevqa.eval.datasets.files import Located
 from codevqa.eval.report.reading import summary_of
 from codevqa.eval.report.table import summary_lines
-from codevqa.eval.run.local import LocalAnswerer
 from codevqa.eval.run.provenance import data_hash, prompt_hash
-from codevqa.eval.run.runner import open_run
-from codevqa.eval.run.session import Session, Status
+from codevqa.eval.run.session import Status
 from codevqa.eval.task import Example, PictureFile, _archive
 from codevqa.models.base import GenerationRequest
 
@@ -54,47 +52,27 @@ def test_a_server_that_goes_down_ends_the_run_and_resume_goes_on(tmp_path: Path)
     assert len(calls) - done == 40 - sum(method == "codevqa" for _, method, _ in before)
 
 
-@dataclasses.dataclass
-class Pictures:
-    """One question about each of some pictures."""
-
-    files: list[PictureFile]
-    name, split, prompts = "gqa", "val", "gqa"
-
-    def __iter__(self) -> Iterator[Example]:
-        """Yields the questions."""
-        for number, file in enumerate(self.files):
-            yield Example(f"{number}", f"Is thing {number} red?", (file,), "image", ("yes",))
-
-
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_run_does_not_go_on_with_other_pictures(packed: bool, tmp_path: Path) -> None:
-    names = [f"{number}.png" for number in range(4)]
+    class Pictures(Numbered):
+        def __iter__(self) -> Iterator[Example]:
+            for number, example in enumerate(super().__iter__()):
+                place = (tmp_path / "all.zip", f"{number}.png") if packed else (tmp_path / f"{number}.png",)
+                yield dataclasses.replace(example, images=(PictureFile(*place),))
 
-    def draw(colors: Sequence[str]) -> None:
-        for name, color in zip(names, colors, strict=True):
-            Image.new("RGB", (8, 8), color).save(tmp_path / name)
+    def drawn(*colors: str) -> Pictures:
         with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
-            for name in names:
-                archive.write(tmp_path / name, name)
+            for number, color in enumerate(colors):
+                Image.new("RGB", (8, 8), color).save(tmp_path / f"{number}.png")
+                archive.write(tmp_path / f"{number}.png", f"{number}.png")
         _archive.cache_clear()
+        return Pictures(tmp_path, len(colors))
 
-    def pictures() -> Pictures:
-        files = [PictureFile(tmp_path / "all.zip", name) if packed else PictureFile(tmp_path / name) for name in names]
-        return Pictures(files)
-
-    colors = ["red", "green", "blue", "white"]
-    draw(colors)
     with fake_engine() as vqa:
-        evaluate(vqa, pictures(), tmp_path / "run", limit=3).close()
-        draw([*colors[:3], "black"])  # the last was not asked about yet
-        evaluate(vqa, pictures(), tmp_path / "run", limit=4, resume=True).close()
-        draw(["red", "yellow", "blue", "black"])
+        evaluate(vqa, drawn("red", "green", "blue"), tmp_path / "run", limit=2).close()
+        evaluate(vqa, drawn("red", "green", "black"), tmp_path / "run", resume=True).close()  # not asked about yet
         with pytest.raises(InputError, match=r"1\.png has changed since it was asked about"):
-            evaluate(vqa, pictures(), tmp_path / "run", resume=True)
-        (tmp_path / "1.png").unlink()  # what lies elsewhere now is not judged
-        if not packed:
-            evaluate(vqa, pictures(), tmp_path / "run", resume=True).close()
+            evaluate(vqa, drawn("red", "yellow", "black"), tmp_path / "run", resume=True)
 
 
 @pytest.mark.usefixtures("interruptible")
@@ -103,22 +81,15 @@ def test_interrupted_anywhere_the_rows_are_those_of_an_unbroken_run(tmp_path: Pa
         whole = timeless(store)
 
     def interrupt(status: Status) -> None:
-        if status.examples - status.skipped == 7:
+        if status.examples - status.skipped == 2:
             os.kill(os.getpid(), signal.SIGINT)
 
-    rounds = 0
-    while True:
-        rounds += 1
-        try:
-            with fake_engine() as vqa:
-                store = evaluate(vqa, Numbered(tmp_path, 30), tmp_path / "run", resume=True, progress=interrupt)
-        except KeyboardInterrupt:
-            assert rounds < 10
-            continue
-        break
-    with store:
-        assert timeless(store) == whole
-    assert rounds >= 2
+    with fake_engine() as vqa:
+        for _ in range(3):
+            with pytest.raises(KeyboardInterrupt):
+                evaluate(vqa, Numbered(tmp_path, 30), tmp_path / "run", resume=True, progress=interrupt)
+        with evaluate(vqa, Numbered(tmp_path, 30), tmp_path / "run", resume=True) as store:
+            assert timeless(store) == whole
 
 
 def test_a_limit_may_grow_and_other_methods_and_seeds_may_follow(tmp_path: Path) -> None:
@@ -128,19 +99,15 @@ def test_a_limit_may_grow_and_other_methods_and_seeds_may_follow(tmp_path: Path)
         with evaluate(vqa, data, out, methods=["codevqa"], limit=6, offset=2, resume=True) as store:
             assert [row.id for row in store.rows("codevqa")] == [f"{n:06}" for n in range(2, 8)]
             assert (store.info.limit, store.info.questions, store.info.ends) == (6, 6, False)
-        seen: list[Status] = []
-        with evaluate(vqa, data, out, limit=3, offset=2, seeds=2, resume=True, progress=seen.append) as store:
+        with evaluate(vqa, data, out, limit=3, offset=2, seeds=2, resume=True) as store:
             assert store.counts() == {("codevqa", 0): 6, ("codevqa", 1): 3, ("pnpvqa", 0): 3, ("pnpvqa", 1): 3}
             assert (store.info.limit, store.info.seeds, store.info.methods) == (6, (0, 1), ("codevqa", "pnpvqa"))
-            assert store.info.questions == 6
 
 
 def test_other_settings_are_refused_with_their_names(tmp_path: Path) -> None:
     out = tmp_path / "run"
     with fake_engine() as vqa:
         evaluate(vqa, Numbered(tmp_path, 3), out).close()
-        with pytest.raises(InputError, match="is there already"):
-            evaluate(vqa, Numbered(tmp_path, 3), out)
         with pytest.raises(InputError, match="offset was 0, now 1"):
             evaluate(vqa, Numbered(tmp_path, 3), out, offset=1, resume=True)
         with pytest.raises(InputError, match="data_hash was"):
@@ -185,24 +152,6 @@ def test_an_id_that_comes_twice_is_asked_once(tmp_path: Path) -> None:
             assert store.counts() == {("codevqa", 0): 5, ("pnpvqa", 0): 5}
             assert not [line for line in summary_lines(store.info, summary_of(store)) if "not complete" in line]
     assert (seen[-1].total, seen[-1].examples) == (5, 5)
-
-
-def test_a_data_set_that_breaks_off_keeps_what_came_before(tmp_path: Path) -> None:
-    class Cut(Numbered):
-        def __iter__(self) -> Iterator[Example]:
-            yield from super().__iter__()
-            raise InputError("Cannot read x.json beyond record 150.", hint="Download it again.")
-
-    data = Cut(tmp_path, 150)
-    with fake_engine() as vqa:
-        with pytest.raises(InputError, match=r"beyond record 150\. Download it again\.$"):  # before it begins
-            evaluate(vqa, data, tmp_path / "run", methods=["pnpvqa"])
-        info = asked_of(data, "pnpvqa")
-        with (
-            open_run(tmp_path / "run", info) as store,
-            pytest.raises(InputError, match=r"beyond record 150.*Stopped with 150 rows"),
-        ):
-            Session(store, data, LocalAnswerer(vqa), info).run()
 
 
 RUN = """

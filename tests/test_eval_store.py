@@ -8,6 +8,7 @@ import random
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -38,32 +39,12 @@ def row(id: str, method: str = "codevqa", repeat: int = 0, prediction: str = "ye
 
 
 def test_what_goes_in_comes_out(tmp_path: Path) -> None:
-    example = Example(
-        id="02763807",
-        question="Wie groß ist der “Hund”?",
-        images=(
-            PictureFile(tmp_path / "a.png"),
-            PictureFile(tmp_path / "b.zip", "deep/b.png", (1, 2, 30, 40)),
-        ),
-        form="set",
-        gold=("yes", "yes", "no"),
-        groups={"structural": "query", "images": "3"},
-        cluster="c",
-        record={"types": {"detailed": "exist"}, "list": [1, 2.5, None, True]},
-    )
-    full = Row(
-        id="02763807",
-        method="pnpvqa",
-        repeat=1,
-        prediction="ja\x00\nnein",
-        fallback=True,
-        error="ProgramSyntaxError",
-        message="line 1: …",
-        program="answer = 'é'",
-        trace={"calls": [{"value": [1, 2.5]}], "printed": "x"},
-        seconds=1.25,
-        tokens=77,
-    )
+    images = (PictureFile(tmp_path / "a.png"), PictureFile(tmp_path / "b.zip", "deep/b.png", (1, 2, 30, 40)))
+    groups, record = {"structural": "query"}, {"types": {"detailed": "exist"}, "list": [1, 2.5, None, True]}
+    example = Example("02763807", "Wie groß ist der “Hund”?", images, "set", ("yes", "no"), groups, "c", record)
+    trace = {"calls": [{"value": [1, 2.5]}], "printed": "x"}
+    error = ("ProgramSyntaxError", "line 1: …", "answer = 'é'")
+    full = Row("02763807", "pnpvqa", 1, "ja\x00\nnein", True, *error, trace, seconds=1.25, tokens=77)
     with Store.create(tmp_path / "run", INFO) as store:
         store.add(example, [full])
     with Store.open(tmp_path / "run") as store:
@@ -81,24 +62,15 @@ def test_examples_come_in_the_order_of_the_data_set_however_they_finish(tmp_path
     with Store.create(tmp_path / "run", INFO) as store:
         for place in order:
             store.add(examples[place], [row(examples[place].id)], place=place)
-            if place % 3 == 0:
+            if place % 3 == 0:  # a row of the same key is replaced
+                store.add(examples[place], [row(examples[place].id, "pnpvqa", prediction="no")], place=place)
                 store.add(examples[place], [row(examples[place].id, "pnpvqa")], place=place)
         assert [one.id for one in store.examples()] == [one.id for one in examples]
         assert [one.id for one in store.rows("codevqa")] == [one.id for one in examples]
         assert [(one.id, of.id) for one, of in store.pairs("pnpvqa")] == [(one.id, one.id) for one in examples[::3]]
         assert store.counts() == {("codevqa", 0): 20, ("pnpvqa", 0): 7} and len(store) == 20
-
-
-def test_a_row_of_the_same_key_is_replaced_and_never_twice(tmp_path: Path) -> None:
-    (example,) = Numbered(tmp_path, 1)
-    with Store.create(tmp_path / "run", INFO) as store:
-        assert not store.has(example.id, "codevqa")
-        store.add(example, [row(example.id)], place=0)
-        store.add(example, [row(example.id, prediction="no"), row(example.id, repeat=1)], place=0)
-        assert store.has(example.id, "codevqa") and store.has(example.id, "codevqa", 1)
-        assert not store.has(example.id, "pnpvqa")
-        assert [one.prediction for one in store.rows("codevqa")] == ["no"]
-        assert len(store) == 1
+        assert {one.prediction for one in store.rows("pnpvqa")} == {"yes"}
+        assert store.has("000000", "pnpvqa") and not store.has("000001", "pnpvqa")
 
 
 def test_one_place_holds_one_question(tmp_path: Path) -> None:
@@ -148,21 +120,18 @@ def test_what_is_no_run_is_one_clear_error(tmp_path: Path) -> None:
     db.close()
     with pytest.raises(InputError, match=r"later version of codevqa.*version 2.*Update"):
         Store.open(tmp_path)
-    for content, words in ((b"not a database" * 100, "no run"), (b"", "no run")):
-        (tmp_path / "run.sqlite").write_bytes(content)
-        with pytest.raises(InputError, match=words):
-            Store.open(tmp_path)
-        with pytest.raises(InputError, match=words):
-            Store.open(tmp_path, writable=True)
-    (tmp_path / "run.sqlite").write_bytes(b"not a database" * 100)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "run.sqlite").write_bytes(b"not a database" * 100)
+    with pytest.raises(InputError, match="no run"):
+        Store.open(other)
     with pytest.raises(InputError, match="is there already"):
-        Store.create(tmp_path, INFO)
-    (tmp_path / "run.sqlite").unlink()
-    other = sqlite3.connect(tmp_path / "run.sqlite")
-    other.execute("CREATE TABLE rows (id)")
-    other.close()
+        Store.create(other, INFO)
+    (other / "run.sqlite").unlink()
+    with closing(sqlite3.connect(other / "run.sqlite")) as db:
+        db.execute("CREATE TABLE rows (id)")
     with pytest.raises(InputError, match="of another kind"):
-        Store.open(tmp_path)
+        Store.open(other)
 
 
 def test_a_read_only_folder_can_be_read(tmp_path: Path) -> None:
@@ -186,38 +155,15 @@ def test_a_read_only_folder_can_be_read(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_one_clear_error_and_loses_nothing(tmp_path: Path) -> None:
-    """A file size limit stands for the full disk: SQLite's writes fail in the same places."""
-    code = """
-import resource, sys
-from pathlib import Path
-from eval_kit import Numbered
-from test_eval_store import INFO, row
-from codevqa.core.errors import SetupError
-from codevqa.eval.run.store import Store
-folder = Path(sys.argv[1])
-resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
-acknowledged = 0
-try:
-    with Store.create(folder / "run", INFO) as store:
-        for example in Numbered(folder, 100_000):
-            store.add(example, [row(example.id)])
-            acknowledged += 1
-except SetupError as error:
-    print(acknowledged, error)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        cwd=Path(__file__).parent,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
-    )
-    acknowledged, _, message = done.stdout.partition(" ")
-    assert message.startswith(f"Cannot write {tmp_path / 'run' / 'run.sqlite'}: "), done.stderr
-    assert "What was added before is safe" in message and int(acknowledged) > 5
+    kept = 0
+    with Store.create(tmp_path / "run", INFO) as store:
+        store._db._db.execute("PRAGMA max_page_count = 40")  # SQLite fails beyond it as on a full disk
+        with pytest.raises(SetupError, match=r"Cannot write .*full.* What was added before is safe"):
+            for kept, example in enumerate(Numbered(tmp_path, 1_000)):  # noqa: B007 - the last is told
+                store.add(example, [row(example.id)])
     with Store.open(tmp_path / "run", writable=True) as store:
-        assert store.counts() == {("codevqa", 0): int(acknowledged)}
-        assert [one.id for one in store.examples()] == [f"{n:06}" for n in range(int(acknowledged))]
+        assert [one.id for one in store.examples()] == [f"{n:06}" for n in range(kept)] and kept > 5
+        assert store.counts() == {("codevqa", 0): kept}
         store.add(Example("new", "?", (), "image"), [row("new")])  # there is room again
 
 
@@ -225,19 +171,14 @@ except SetupError as error:
     ("change", "words"),
     [
         ({"dataset": "covr"}, "dataset was 'gqa', now 'covr'"),
-        ({"split": "test"}, "split was"),
-        ({"preset": "base"}, "preset was"),
         ({"models": {"writer": "x"}}, "models was"),
         ({"settings": {"seed": 0, "query": {"captions": 3}}}, "settings.query.captions was 7, now 3"),
-        ({"prompts": "covr"}, "prompts was"),
         ({"prompt_hash": "1"}, "prompt_hash was"),
         ({"seeds": (1, 2)}, "seeds were [0, 1], now [1, 2]"),
         ({"offset": 3}, "offset was 0, now 3"),
-        ({"data_hash": "d"}, "data_hash was"),
         ({"version": "9"}, "codevqa was '1', now '9'"),
         ({"packages": {"torch": "3"}}, "torch was '2', now '3'"),
         ({"parts": {"reader": {"computes": "bfloat16 on cpu"}}}, "reader.computes was 'float32 on cpu', now 'bf"),
-        ({"parts": {"reader": {"computes": "float32 on cuda:0"}}}, "reader.computes was 'float32 on cpu', now 'fl"),
         ({"parts": {"reader": {"weights": {"a.bin": "12"}}}}, "reader.weights a.bin was '11', now '12'"),
     ],
 )
@@ -261,7 +202,6 @@ def test_a_run_may_grow_and_its_pace_may_change() -> None:
     grown = INFO.grown(asked)
     assert (grown.limit, grown.seeds, grown.methods) == (None, (0, 1, 2), ("codevqa", "pnpvqa"))
     assert INFO.grown(dataclasses.replace(INFO, limit=3)).limit == 10
-    assert dataclasses.replace(INFO, variant="official").grown(INFO).variant == ""
     assert RunInfo.from_json(INFO.to_json()) == INFO
 
 
@@ -269,18 +209,13 @@ def test_a_run_may_grow_and_its_pace_may_change() -> None:
     "change",
     [
         "UPDATE rows SET trace = 'no json'",
-        "UPDATE rows SET trace = '[]'",
         "UPDATE rows SET trace = '{\"calls\": true}'",
         'UPDATE rows SET trace = \'{"cost": {"prompt_tokens": "many"}}\'',
         f"UPDATE rows SET trace = '{'[' * 100_000}'",
         "UPDATE rows SET seconds = 'soon'",
-        "UPDATE rows SET tokens = x'00'",
         "UPDATE rows SET prediction = x'ff'",
-        "UPDATE examples SET images = '[{}]'",
         "UPDATE examples SET images = '[{\"path\": 3}]'",
-        "UPDATE examples SET gold = '{}'",
         "UPDATE examples SET groups = '{\"a\": []}'",
-        "UPDATE examples SET record = '3'",
         "DROP TABLE examples",
     ],
 )
@@ -314,10 +249,3 @@ def test_a_run_whose_file_computes_what_is_read_is_refused(change: str, what: st
     for writable in (False, True):
         with pytest.raises(InputError, match=what):
             Store.open(tmp_path / "run", writable=writable)
-
-
-def test_a_row_of_no_method_is_damage(tmp_path: Path) -> None:
-    with Store.create(tmp_path / "run", INFO) as store:
-        store.add(Example("a", "Is it?", (), "image", ("yes",)), [row("a", "magic")])
-        with pytest.raises(InputError, match="is damaged"):
-            store.row("a", "magic")  # type: ignore[arg-type]

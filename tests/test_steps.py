@@ -267,7 +267,7 @@ def test_found_beside_the_questions_and_in_an_archive(tmp_path: Path) -> None:
         ('{"1": {"width": 4, "height": 5}}', "image 1 lacks something"),
         ('{"1": {"width": 4, "height": 5, "objects": {"2": {"name": "x"}}}}', "image 1 lacks something"),
         ('{"1": {"width": 0, "height": 5, "objects": {}}}', "image 1 lacks something"),
-        ('{"1": 7}', "maps ids to records"),
+        ('{"1": 7}', "record 1 is not an object"),
         ('{"1": {"width": 4, "hei', "val_sceneGraphs.json"),
     ],
 )

@@ -10,10 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from codevqa.miniworld.draw import PATTERNS
 from codevqa.miniworld.world import (
-    BOX_COLORS,
-    BOX_KINDS,
     CANVAS,
     COLORS,
     GAP,
@@ -21,7 +18,6 @@ from codevqa.miniworld.world import (
     KINDS,
     RADII,
     Scene,
-    Thing,
     draw,
     sample_scene,
 )
@@ -42,7 +38,7 @@ def test_kinds_and_their_held_out_pairs_stay() -> None:
     assert 0.08 < len(HELD_OUT) / len(KINDS) / len(COLORS) < 0.12
 
 
-@pytest.mark.parametrize(("style", "fewest"), [("plain", 1), ("plain", 7), ("box", 1)])
+@pytest.mark.parametrize(("style", "fewest"), [("plain", 7), ("box", 1)])
 def test_things_stay_inside_and_apart(style: str, fewest: int) -> None:
     for scene in scenes(200, style=style, min_things=fewest, max_things=8):
         for place, one in enumerate(scene.things):
@@ -52,19 +48,6 @@ def test_things_stay_inside_and_apart(style: str, fewest: int) -> None:
                 apart = sorted((abs(one.x - other.x), abs(one.y - other.y)))
                 assert apart[1] > one.radius + other.radius - 1e-6, (one, other)
                 assert style == "box" or apart[0] >= GAP
-
-
-def test_grounds_vary_and_hide_nothing() -> None:
-    drawn = scenes(800, style="plain")
-    assert {scene.ground for scene in drawn} == {"flat", *PATTERNS}
-    seen = {(scene.ground, scene.scale): scene for scene in drawn}
-    assert len(seen) > 15
-    for (ground, _), scene in seen.items():
-        colors = np.unique(pixels(replace(scene, things=())).reshape(-1, 3), axis=0)
-        for clear in ((255, 255, 255), (250, 214, 24)):  # the palest and the most yellow thing
-            assert np.abs(colors - np.array(clear)).sum(-1).min() > 90, scene
-        assert len(colors) == 1 if ground == "flat" else len(colors) > 1
-    assert {scene.ground for scene in scenes(200, style="box")} == {"flat"}
 
 
 def test_held_out_pairs_appear_in_test_only() -> None:
@@ -84,19 +67,3 @@ def test_a_picture_shows_each_thing_in_its_place() -> None:
             assert changed[top:bottom, left:right].mean() > 0.1, one
             changed[top:bottom, left:right] = False
         assert not changed.any()
-
-
-def test_a_box_is_drawn_like_the_corpus() -> None:
-    things = (
-        Thing("square", "yellow", "small", (0 + 5) * 1.28, (40 + 5) * 1.28, 6.4),
-        Thing("circle", "blue", "large", (70 + 15) * 1.28, (70 + 15) * 1.28, 19.2),
-    )
-    shown = pixels(Scene(things, "box", (211, 211, 211)), 100)
-    assert shown.shape == (100, 100, 3)
-    assert shown[45, 0].tolist() == shown[49, 9].tolist() == [255, 255, 0]
-    assert shown[45, 10].tolist() == shown[39, 5].tolist() == shown[71, 71].tolist() == [211, 211, 211]
-    assert shown[85, 85].tolist() == [0, 153, 255]
-    assert [one.walls for one in things] == [{"left"}, {"right", "bottom"}]
-    assert things[0].touches("left wall") and things[1].touches("wall") and not things[0].touches("top")
-    for drawn in scenes(100, style="box"):
-        assert {(one.color, one.kind) for one in drawn.things} <= {(c, k) for c in BOX_COLORS for k in BOX_KINDS}

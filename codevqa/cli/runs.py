@@ -19,13 +19,12 @@ def mini_data(
     images: Annotated[int, Option(help="Pictures of each split; train has twice as many.")] = 120,
     seed: Annotated[int, Option(help="The same seed gives the same bytes.")] = 0,
     splits: Annotated[str, Option(help="With commas between.")] = "train,val,test,test_combinations,test_wording",
-    force: Annotated[bool, Option("--force", help="Replace a folder of this command.")] = False,
 ) -> None:
     """Write drawn data sets in the formats of GQA, COVR and NLVR2."""
     from ..miniworld.export import write
 
     wanted = [split.strip() for split in splits.split(",") if split.strip()]
-    counts = write(out, images=images, seed=seed, splits=wanted, force=force, progress=warn)
+    counts = write(out, images=images, seed=seed, splits=wanted, progress=warn)
     for name, count in counts.items():
         print(f"{count:>7} {name}")
 

@@ -30,7 +30,6 @@ def write(
     images: int = 120,
     seed: int = 0,
     splits: Sequence[str] = SPLITS,
-    force: bool = False,
     progress: Callable[[str], None] = lambda line: None,
 ) -> dict[str, int]:
     """Writes the data sets.
@@ -41,7 +40,6 @@ def write(
             many.
         seed: The same seed gives the same bytes, whichever splits are asked for.
         splits: Some of ``SPLITS``.
-        force: Replace a folder that this function wrote before.
         progress: Told what is being written.
 
     Returns:
@@ -58,30 +56,16 @@ def write(
         raise InputError(f"{images} pictures a split.", hint=f"From 4 to {LARGEST} can be drawn.")
     out = Path(os.path.abspath(out))  # noqa: PTH100 - a link stays a link
     try:
-        _check(out, force)
+        if os.path.lexists(out) and (not out.is_dir() or out.is_symlink() or any(out.iterdir())):
+            raise InputError(f"{out} is not an empty folder.", hint="Give a folder that does not exist yet.")
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as held:
             made = Path(held) / "new"
             counts = _fill(made, images, seed, [one for one in SPLITS if one in splits], progress)
-            if out.exists():
-                out.rename(Path(held) / "old")
             made.rename(out)
     except OSError as error:
         raise SetupError(f"Cannot write {out}: {error.strerror or error}.", hint="Give another folder.") from error
     return counts
-
-
-def _check(out: Path, force: bool) -> None:
-    if not os.path.lexists(out):
-        return
-    if not out.is_dir() or out.is_symlink():
-        raise InputError(f"{out} is not a folder.", hint="Give a folder that does not exist yet.")
-    if any(out.iterdir()) and not force:
-        raise InputError(f"{out} is not empty.", hint="Give another folder, or --force to replace data written before.")
-    if any(out.iterdir()) and not (out / ABOUT).is_file():
-        raise InputError(
-            f"{out} was not written by mini-data.", hint="Give another folder: --force replaces only its own."
-        )
 
 
 def _fill(root: Path, images: int, seed: int, splits: Sequence[str], progress: Callable[[str], None]) -> dict[str, int]:

@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import IO
 
@@ -20,7 +21,7 @@ from ...core.errors import SetupError
 from ...core.given_files import open_file
 from ..task import PictureFile
 
-__all__ = ["Folder", "Located", "Pictures", "plain"]
+__all__ = ["Folder", "Located", "plain"]
 
 DEPTH = ("*.zip", "*/*.zip")
 """Where archives are looked for."""
@@ -84,7 +85,6 @@ class Folder:
         self.roots = (root, *sorted(one for one in root.iterdir() if plain(one.name) in wanted and one.is_dir()))
         self.damaged: list[Path] = []
         """Archives that could not be read."""
-        self._archives: list[tuple[Path, dict[str, list[str]]]] | None = None
 
     def find(self, *relatives: str) -> Located | None:
         """Returns the first of some files that is there, unpacked ones before those in archives."""
@@ -92,17 +92,19 @@ class Folder:
             for relative in relatives:
                 if (root / relative).is_file():
                     return Located(root / relative)
-        return self.packed(*relatives)
-
-    def packed(self, *relatives: str) -> Located | None:
-        """Returns the first of some files that an archive has, in whatever folder it lies there."""
-        for relative in relatives:
-            name = relative.rpartition("/")[2]
-            for path, members in self.archives():
-                for member in members.get(name, ()):
-                    if member == relative or member.endswith(f"/{relative}"):
-                        return Located(path, member)
+        for relative in relatives:  # in whatever folder of an archive
+            for one in self._packed.get(relative.rpartition("/")[2], ()):
+                if one.member == relative or one.member.endswith(f"/{relative}"):
+                    return one
         return None
+
+    def picture(self, places: Sequence[str], *names: str) -> PictureFile:
+        """Returns the first of some pictures that is in one of these folders; ``""`` is the data set's own.
+
+        Where none is, the first name in the first place is returned, whose loading says that it is missing.
+        """
+        found = self.find(*(f"{place}/{name}".lstrip("/") for place in places for name in names))
+        return PictureFile(found.path, found.member) if found else PictureFile(self.root / places[0] / names[0])
 
     def lacks(self, what: str, names: Iterable[str], hint: str) -> SetupError:
         """Returns the error for files that are not there; it says what was looked for."""
@@ -111,61 +113,19 @@ class Folder:
         message = f"No {what} of {self.title} in {self.root}: looked for {looked}, also in zip archives{broken}."
         return SetupError(message, hint=hint)
 
-    def archives(self) -> list[tuple[Path, dict[str, list[str]]]]:
-        """The archives that can be read, with their members by file name; listed when first asked for."""
-        if self._archives is None:
-            self._archives = []
-            for path in sorted({path for root in self.roots for depth in DEPTH for path in root.glob(depth)}):
-                try:
-                    self._archives.append((path, _members(path)))
-                except (OSError, zipfile.BadZipFile):
-                    self.damaged.append(path)
-        return self._archives
-
-
-def _members(path: Path) -> dict[str, list[str]]:
-    members: dict[str, list[str]] = defaultdict(list)
-    with zipfile.ZipFile(path) as archive:
-        for name in archive.namelist():
-            if not name.endswith("/") and not name.startswith("__MACOSX/"):
-                members[name.rpartition("/")[2]].append(name)
-    return dict(members)
-
-
-class Pictures:
-    """Finds pictures by name."""
-
-    def __init__(self, folder: Folder, *places: str) -> None:
-        """Looks in these folders, relative to the data set's; ``""`` is that folder itself."""
-        self.folder, self.places = folder, places
-        self._bases = [base for root in folder.roots for place in places if (base := root / place).is_dir()]
-
-    def find(self, *names: str) -> PictureFile:
-        """Returns the first of some files that is there.
-
-        Where none is, the first name in the first place is returned, whose loading says that it is missing.
-        """
-        for base in self._bases:
-            for name in names:
-                if (base / name).is_file():
-                    # The next one is there too: a network's disk is asked once for it.
-                    self._bases.remove(base)
-                    self._bases.insert(0, base)
-                    return PictureFile(base / name)
-        packed = self.folder.packed(*names)
-        if packed is not None:
-            return PictureFile(packed.path, packed.member)
-        return PictureFile(self.folder.root / self.places[0] / names[0])
-
-    def check(self, pictures: Sequence[PictureFile], hint: str) -> None:
-        """Checks that some pictures of a data set are there.
-
-        Raises:
-            SetupError: none of them is.
-        """
-        if pictures and not any(one.path.is_file() for one in pictures):
-            name = pictures[0].path.name
-            raise self.folder.lacks("pictures", [f"{place}/{name}".lstrip("/") for place in self.places], hint)
+    @cached_property
+    def _packed(self) -> dict[str, list[Located]]:
+        """What the archives hold, by file name."""
+        found: dict[str, list[Located]] = defaultdict(list)
+        for path in sorted({path for root in self.roots for depth in DEPTH for path in root.glob(depth)}):
+            try:
+                with zipfile.ZipFile(path) as archive:
+                    for name in archive.namelist():
+                        if not name.endswith("/") and not name.startswith("__MACOSX/"):
+                            found[name.rpartition("/")[2]].append(Located(path, name))
+            except (OSError, zipfile.BadZipFile):
+                self.damaged.append(path)
+        return found
 
 
 def plain(name: str) -> str:

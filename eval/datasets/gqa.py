@@ -3,7 +3,7 @@
 https://cs.stanford.edu/people/dorarad/gqa. Licence: CC BY 4.0 for the questions as the site says, MIT as the copy on
 the Hugging Face hub says; the photographs are Visual Genome's, COCO's and Flickr's. ::
 
-    questions1.2/ or questions/  testdev_balanced_questions.json, …, train_all_questions/train_all_questions_0.json …
+    questions1.2/ or questions/  testdev_balanced_questions.json, …
     images/                      2383860.jpg …
     eval/val_choices.json, sceneGraphs/val_sceneGraphs.json
 
@@ -29,9 +29,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from ...core.errors import InputError
 from ..task import Example
-from .files import Folder, Located
+from .files import Folder
 from .gqa_groups import groups
 from .json_stream import JsonRecord, stream_records
 from .loader import Loader, Picture, answer_text
@@ -43,8 +42,6 @@ KEPT = (
     *("types", "semantic", "semanticStr"),
 )
 """What metrics need of a record."""
-CHUNKS = 10
-"""Into how many files the official train_all is cut."""
 
 
 class GQA(Loader):
@@ -53,12 +50,8 @@ class GQA(Loader):
     name = "gqa"
     title = "GQA"
     splits = (
-        *(
-            f"{tier}_{part}"
-            for tier in ("testdev", "val", "train", "test", "challenge")
-            for part in ("balanced", "all")
-        ),
-        "submission_all",
+        *("testdev_balanced", "testdev_all", "val_balanced", "val_all", "train_balanced"),
+        *("test_balanced", "test_all", "challenge_balanced", "challenge_all", "submission_all"),
     )
     folders = ("gqa",)
     files = tuple(
@@ -66,7 +59,6 @@ class GQA(Loader):
         for end in ("_questions", "")
         for base in ("questions1.2/", "questions/", "annotations/", "")
     )
-    chunks = tuple(f"{base}{{split}}_questions/{{split}}_questions" for base in ("questions1.2/", "questions/", ""))
     keyed = True
     places = ("images", "allImages/images", "")
     questions = "Get https://downloads.cs.stanford.edu/nlp/data/gqa/questions1.2.zip into that folder, unpacked or not."
@@ -79,19 +71,6 @@ class GQA(Loader):
             if isinstance(row.get(name), str):
                 row[name] = re.findall(r"\d+", row[name])
         return str(row["id"]), row
-
-    def sources(self, folder: Folder) -> tuple[Located, ...]:
-        """Returns the file of the split, or the chunks of one."""
-        single = [name.format(split=self.split) for name in self.files]
-        if found := folder.find(*single):
-            return (found,)
-        chunked = [stem.format(split=self.split) for stem in self.chunks]
-        return _chunks(folder, chunked) or (self.need(folder, *single[:4], f"{chunked[0]}_0.json"),)
-
-    def notes(self, sources: tuple[Located, ...], first: Example) -> tuple[str, ...]:
-        """Returns how many chunks there are where some are missing."""
-        some = self.split == "train_all" and 1 < len(sources) < CHUNKS
-        return (f"train_all has {len(sources)} of its {CHUNKS} files here.",) if some else ()
 
     def examples(self, key: str, row: JsonRecord, picture: Picture) -> Iterator[Example]:
         """Turns a record into an example; without a key, its id is the record's own."""
@@ -124,23 +103,7 @@ def choices(root: Path, split: str) -> Iterator[tuple[str, JsonRecord]]:
     tier = split.removesuffix("_balanced").removesuffix("_all")
     single = [f"{base}{tier}_choices.json" for base in ("eval/", "")]
     found = folder.find(*single)
-    sources = (found,) if found else _chunks(folder, [f"eval/{tier}_choices/{tier}_all_questions"])
-    if not sources:
-        hint = "Get https://nlp.stanford.edu/data/gqa/eval.zip into that folder; it has choices for train and val only."
+    if found is None:
+        hint = "Get https://nlp.stanford.edu/data/gqa/eval.zip into that folder; it has choices for val only."
         raise folder.lacks("choices", single, hint)
-    for source in sources:
-        yield from stream_records(source, keyed=True)
-
-
-def _chunks(folder: Folder, stems: list[str]) -> tuple[Located, ...]:
-    """The numbered files that there are, in order.
-
-    Raises:
-        InputError: one before the last is missing.
-    """
-    found = [folder.find(*(f"{stem}_{number}.json" for stem in stems)) for number in range(CHUNKS)]
-    there = tuple(one for one in found if one)
-    if None in found[: len(there)]:
-        missing = f"{stems[0]}_{found.index(None)}.json"
-        raise InputError(f"{missing} is missing in {folder.root}, though {there[-1]} is there.", hint=GQA.questions)
-    return there
+    yield from stream_records(found, keyed=True)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from ...core.errors import InputError
 from ..task import Example, PictureFile
-from .files import Folder, Located, Pictures
+from .files import Folder, Located
 from .json_stream import JsonRecord, stream_records
 
 __all__ = ["Loader", "Picture", "Split", "answer_text", "truth"]
@@ -105,8 +105,8 @@ class Loader(ABC):
         """
         return (self.need(folder, *(name.format(split=self.split) for name in self.files)),)
 
-    def notes(self, sources: tuple[Located, ...], first: Example) -> tuple[str, ...]:
-        """Returns what a user should be told of these files, whose first example is given."""
+    def notes(self, first: Example) -> tuple[str, ...]:
+        """Returns what a user should be told of a split, whose first example is given."""
         return ()
 
     def part(self) -> tuple[str, ...]:
@@ -127,14 +127,16 @@ class Loader(ABC):
             SetupError: they or the pictures are not there.
         """
         sources = self.sources(folder)
-        finder = Pictures(folder, *(place.format(split=self.split) for place in self.places))
-        start = partial(self.read, sources, finder.find)
+        places = [place.format(split=self.split) for place in self.places]
+        start = partial(self.read, sources, partial(folder.picture, places))
         first = list(islice(start(), LOOKED_AT))
         if not first:
             raise InputError(f"{sources[0]} has no questions.", hint=self.questions)
-        if pictures:
-            finder.check([image for example in first for image in example.images], self.pictures)
-        return Split(self.name, self.split, self.name, sources, start, self.notes(sources, first[0]), self.part())
+        shown = [image.path for example in first for image in example.images]
+        if pictures and shown and not any(path.is_file() for path in shown):
+            looked = [f"{place}/{shown[0].name}".lstrip("/") for place in places]
+            raise folder.lacks("pictures", looked, self.pictures)
+        return Split(self.name, self.split, self.name, sources, start, self.notes(first[0]), self.part())
 
     def read(self, sources: tuple[Located, ...], picture: Picture) -> Iterator[Example]:
         """Yields the examples of some files, one file after another."""
@@ -151,15 +153,10 @@ class Loader(ABC):
             try:
                 found = list(self.examples(key, row, picture))
             except (AttributeError, KeyError, TypeError, ValueError) as error:
-                raise self.foreign(source, count, error) from None
+                why = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+                message = f"Record {count} of {source} is not one of {self.title}: {why}."
+                raise InputError(message, hint="Check that it is the right file.") from None
             yield from found
-
-    def foreign(self, source: object, count: int, error: Exception) -> InputError:
-        """Returns the error for a record that is not this data set's."""
-        why = f"it has no {error}" if isinstance(error, KeyError) else str(error)
-        return InputError(
-            f"Record {count} of {source} is not one of {self.title}: {why}.", hint="Check that it is the right file."
-        )
 
     def need(self, folder: Folder, *names: str) -> Located:
         """Returns the first of some files that is there.

@@ -27,12 +27,9 @@ in train with ``answer``.
 from __future__ import annotations
 
 import re
-from abc import abstractmethod
 from collections.abc import Iterator
-from itertools import islice
 from typing import Any, ClassVar
 
-from ...core.errors import InputError
 from ..task import Example
 from .files import Folder, Located
 from .json_stream import JsonRecord, stream_records
@@ -52,68 +49,44 @@ class VQA(Loader):
     places = ("", "images", "coco/images", "coco", "Images", "Images/mscoco")
     aliases: ClassVar[dict[str, str]]
     """Short names of splits."""
-    prefixes: ClassVar[tuple[str, ...]] = ("",)
-    """What names of official files may begin with."""
+    prefix: ClassVar[str] = ""
+    """What names of official files begin with."""
     shorter: ClassVar[str]
     """What names of files in list format begin with."""
 
     def __init__(self, split: str, permutations: int | None = None) -> None:
         super().__init__(self.aliases.get(split, split), permutations)
 
-    @abstractmethod
-    def check(self, source: Located, thousands: bool) -> None:
-        """Checks that a file is this data set's; told whether its ids are VQAv2's, image_id * 1000 + k.
-
-        Raises:
-            InputError: it is another's.
-        """
-
     def sources(self, folder: Folder) -> tuple[Located, ...]:
         """Returns the questions, and the annotations where there are any."""
         split, either = self.split, ("", self.shorter)
-        official = [f"{start}OpenEnded_mscoco_{split}_questions.json" for start in self.prefixes]
-        named = [*official, *(f"{start}{split}_questions.json" for start in either)]
+        official = f"{self.prefix}OpenEnded_mscoco_{split}_questions.json"
+        named = [official, *(f"{start}{split}_questions.json" for start in either)]
         lists = [f"{start}{split}{end}.json" for end in ("", "_eval") for start in either]
-        source = folder.find(*_everywhere(named + lists)) or self.need(folder, *official, lists[0])
-        for _, row in islice(stream_records(source, within=self.within), 1):
-            try:
-                thousands = "image_id" in row and int(row["question_id"]) // 1000 == int(row["image_id"])
-            except (KeyError, TypeError, ValueError) as error:
-                raise self.foreign(source, 1, error) from None
-            self.check(source, thousands)
-        known = [*self._annotations, *(f"{start}{split}_annotations.json" for start in either)]
+        source = folder.find(*_everywhere(named + lists)) or self.need(folder, official, lists[0])
+        known = [self._annotations, *(f"{start}{split}_annotations.json" for start in either)]
         gold = folder.find(*_everywhere(known))
         return (source, gold) if gold else (source,)
 
     @property
-    def _annotations(self) -> list[str]:
-        return [f"{start}mscoco_{self.split}_annotations.json" for start in self.prefixes]
+    def _annotations(self) -> str:
+        return f"{self.prefix}mscoco_{self.split}_annotations.json"
 
-    def notes(self, sources: tuple[Located, ...], first: Example) -> tuple[str, ...]:
+    def notes(self, first: Example) -> tuple[str, ...]:
         """Returns that there are no answers, where there should be some."""
         if first.gold or self.split.startswith("test"):
             return ()
-        return (f"No answers: looked for {self._annotations[0]}. Questions are answered but cannot be scored.",)
+        return (f"No answers: looked for {self._annotations}. Questions are answered but cannot be scored.",)
 
     def read(self, sources: tuple[Located, ...], picture: Picture) -> Iterator[Example]:
         """Yields the questions with their annotations."""
         source, *others = sources
-        told = enumerate((row for one in others for _, row in stream_records(one, within="annotations")), 1)
-        waiting: dict[str, JsonRecord] = {}
-
-        def annotation(key: str) -> JsonRecord:
-            """Reads on to that of a question: both files have the same order, so few wait."""
-            if key not in waiting:
-                for count, row in told:
-                    if "question_id" not in row:
-                        raise self.foreign(others[0], count, KeyError("question_id"))
-                    waiting[str(row["question_id"])] = row
-                    if str(row["question_id"]) == key:
-                        break
-            return waiting.pop(key, {})
-
+        told = {
+            str(row.get("question_id")): row for one in others for _, row in stream_records(one, within="annotations")
+        }
         asked = stream_records(source, within=self.within)
-        yield from self.made(source, ((_, row | annotation(str(row.get("question_id")))) for _, row in asked), picture)
+        rows = ((key, row | told.get(str(row.get("question_id")), {})) for key, row in asked)
+        yield from self.made(source, rows, picture)
 
     def example(self, row: JsonRecord, picture: Picture, gold: tuple[str, ...], **more: object) -> Example:
         """Returns the example of a question with what only one of the data sets keeps in its record."""
@@ -151,7 +124,7 @@ class VQAv2(VQA):
     title = "VQAv2"
     splits = ("val2014", "train2014", "test2015", "test-dev2015")
     folders = ("vqav2", "vqa", "vqa2", "vqa_v2")
-    prefixes = ("v2_", "")
+    prefix = "v2_"
     aliases: ClassVar = {"val": "val2014", "train": "train2014", "test": "test2015", "test-dev": "test-dev2015"}
     shorter = "vqa_"
     questions = (
@@ -168,15 +141,6 @@ class VQAv2(VQA):
         "test2015": "test",
         "test-dev2015": "testdev",
     }
-
-    def check(self, source: Located, thousands: bool) -> None:
-        """Files without the prefix v2_ are named alike in the first VQA and in OK-VQA, whose ids end in one digit."""
-        name = (source.member or source.path.name).rpartition("/")[2]
-        if name.startswith("OpenEnded") and not thousands:
-            raise InputError(
-                f"{source} is not VQAv2's: the id of a question there is the image's with three more digits.",
-                hint="VQA v1 and OK-VQA have files of the same name; VQAv2's begin with v2_.",
-            )
 
     def examples(self, key: str, row: JsonRecord, picture: Picture) -> Iterator[Example]:
         """Turns a question into an example."""
@@ -204,21 +168,6 @@ class OKVQA(VQA):
         "Get val2014.zip or train2014.zip from http://images.cocodataset.org/zips/ into that folder, unpacked or not."
     )
     hub: ClassVar = {}
-    most = 9_009
-    """Questions of its largest split."""
-
-    def check(self, source: Located, thousands: bool) -> None:
-        """Files of the first VQA and of VQAv2 may bear its names."""
-        if thousands:
-            raise InputError(
-                f"{source} is not OK-VQA's: the id of a question there is the image's with one more digit, not three.",
-                hint="VQAv2 has such; get OK-VQA's from https://okvqa.allenai.org/download.html.",
-            )
-        if sum(1 for _ in islice(stream_records(source, within=self.within), self.most + 1)) > self.most:
-            raise InputError(
-                f"{source} is not OK-VQA's: it has more than {self.most:,} questions.",
-                hint="VQA v1 has files of the same name; get OK-VQA's from https://okvqa.allenai.org/download.html.",
-            )
 
     def from_table(self, row: JsonRecord) -> tuple[str, JsonRecord]:
         """Returns the record. The table does not say which picture it is: each question is taken to have its own."""

@@ -6,8 +6,8 @@ What is committed survives the death of the process at any moment: write-ahead m
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,14 +44,13 @@ class Database:
         path: the file; made by one that writes where it is absent.
         layout: what it has to be.
         write: whether it is written.
-        first: a statement and its values that belong to the making of the file.
 
     Raises:
         InputError: it is another kind of file, of a later version, or one that computes what is read from it.
         SetupError: it cannot be opened or made.
     """
 
-    def __init__(self, path: Path, layout: Layout, *, write: bool, first: Sequence[str] = ()) -> None:
+    def __init__(self, path: Path, layout: Layout, *, write: bool) -> None:
         self.path, self.layout = path, layout
         try:
             self._db = _connect(path, write=write)
@@ -60,7 +59,7 @@ class Database:
                     self._db.execute("PRAGMA journal_mode = WAL")
                     with self.writing():
                         if not _has_tables(self._db):
-                            self._make(first)
+                            self._make()
                 self._check()
             except BaseException:
                 self._db.close()
@@ -69,17 +68,6 @@ class Database:
             raise SetupError(f"Cannot open {path}: {error}.", hint="Check the folder and its rights.") from None
         except sqlite3.DatabaseError as error:
             raise InputError(f"{path} is no {layout.what}: {error}.", hint=layout.hint) from None
-
-    @staticmethod
-    def begun(path: Path) -> bool:
-        """Whether a file is there that is more than what a program leaves that is killed while it makes one."""
-        if not path.is_file():
-            return False
-        try:
-            with closing(_connect(path, write=False)) as db:
-                return _has_tables(db)
-        except sqlite3.Error:
-            return True
 
     def close(self) -> None:
         """Closes the file; the write-ahead log is merged into it. Safe to call twice."""
@@ -117,11 +105,9 @@ class Database:
         said = " ".join(str(error)[:200].split())
         return InputError(f"{self.path} is damaged{where}: {said}.", hint=self.layout.hint)
 
-    def _make(self, first: Sequence[str]) -> None:
+    def _make(self) -> None:
         for statement in self.layout.tables.split(";"):
             self._db.execute(statement)
-        if first:
-            self._db.execute(first[0], first[1:])
         self._db.execute(f"PRAGMA application_id = {self.layout.application}")
         self._db.execute(f"PRAGMA user_version = {self.layout.version}")
 
@@ -143,20 +129,25 @@ class Database:
 
 def _connect(file: Path, *, write: bool) -> sqlite3.Connection:
     """Opens a file; on a disk that cannot be written, it is read as one that nobody changes."""
-    for mode in ("rwc",) if write else ("ro", "ro&immutable=1"):
+
+    def opened(mode: str) -> sqlite3.Connection:
         address = f"{file.resolve().as_uri()}?mode={mode}"
         db = sqlite3.connect(address, uri=True, isolation_level=None, timeout=60, check_same_thread=False)
         try:
             _has_tables(db)
             db.execute("PRAGMA synchronous = NORMAL")
             db.execute("PRAGMA cache_size = -16000")  # KiB
-            return db
-        except sqlite3.Error as error:
+        except sqlite3.Error:
             db.close()
-            last = write or "immutable" in mode or file.with_name(f"{file.name}-wal").exists()
-            if last or not isinstance(error, sqlite3.OperationalError):
-                raise
-    raise AssertionError  # the last round returns or raises
+            raise
+        return db
+
+    try:
+        return opened("rwc" if write else "ro")
+    except sqlite3.OperationalError:
+        if write or file.with_name(f"{file.name}-wal").exists():
+            raise
+        return opened("ro&immutable=1")
 
 
 def _has_tables(db: sqlite3.Connection) -> bool:

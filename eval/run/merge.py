@@ -44,17 +44,24 @@ def merge(runs: Sequence[Path], out: Path) -> int:
                     hint="Merge what was asked alike.",
                 )
         _refuse_overlap(stores)
-        info = _whole([store.info for store in stores])
-        merged = stack.enter_context(Store.create(out, info))
+        merged = stack.enter_context(Store.create(out, _whole([store.info for store in stores])))
         for store in stores:
-            _copy(store, merged)
+            if (pace := store.pace()) is not None:
+                merged.end_session(pace)
+            for method, repeat in store.counts():
+                number = merged.info.seeds.index(store.info.seeds[repeat])
+                for example, row in store.pairs(method, repeat):
+                    known = store.known(example.id)
+                    merged.add(example, [replace(row, repeat=number)], place=known[0] if known else None)
         return sum(merged.counts().values())
 
 
 def _comparable(info: RunInfo) -> RunInfo:
     """Returns a run without what its parts may differ in."""
-    drawn = dict(info.settings.get("writer", {})).get("selection") == "random"  # examples of programs, by the seed too
-    return replace(info, seeds=(), offset=0) if drawn else replace(info.seedless, offset=0)
+    settings = dict(info.settings)
+    if dict(settings.get("writer", {})).get("selection") != "random":  # that draws examples of programs by the seed
+        settings.pop("seed", None)
+    return replace(info, seeds=(), offset=0, settings=settings)
 
 
 def _refuse_overlap(stores: Sequence[Store]) -> None:
@@ -73,29 +80,13 @@ def _refuse_overlap(stores: Sequence[Store]) -> None:
 
 def _whole(infos: Sequence[RunInfo]) -> RunInfo:
     """Returns what the runs are together."""
-    first, last = infos[0], max(infos, key=_end)
-    end = _end(last)
+    first, last = infos[0], max(infos, key=lambda info: info.offset + (info.questions or 0))
     return replace(
         first,
         methods=tuple(dict.fromkeys(method for info in infos for method in info.methods)),
         seeds=tuple(dict.fromkeys(seed for info in infos for seed in info.seeds)),
         limit=None if last.limit is None else last.offset + last.limit - first.offset,
-        questions=None if end == float("inf") else int(end) - first.offset,
+        questions=None if last.questions is None else last.offset + last.questions - first.offset,
         ends=last.ends,
         started=min(info.started for info in infos),
     )
-
-
-def _end(info: RunInfo) -> float:
-    """Returns where a run ends in its data set; far off where that was not counted."""
-    return float("inf") if info.questions is None else info.offset + info.questions
-
-
-def _copy(store: Store, merged: Store) -> None:
-    if (pace := store.pace()) is not None:
-        merged.end_session(pace)
-    for method, repeat in store.counts():
-        number = merged.info.seeds.index(store.info.seeds[repeat])
-        for example, row in store.pairs(method, repeat):
-            known = store.known(example.id)
-            merged.add(example, [replace(row, repeat=number)], place=None if known is None else known[0])

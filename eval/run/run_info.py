@@ -85,12 +85,8 @@ class RunInfo:
         """Why its figures are not those of the official split; empty where they are, as far as that is known."""
         found = list(self.part)
         if self.offset or self.ends is False or (self.ends is None and self.limit is not None):
-            first, most = self.offset + 1, "" if self.limit is None else f", {self.limit:,} at most"
-            found.append(
-                f"only questions {first:,} to {self.offset + self.questions:,}"
-                if self.questions is not None
-                else f"only questions from {first:,} on{most}"
-            )
+            last = "" if self.questions is None else f" to {self.offset + self.questions:,}"
+            found.append(f"only questions {self.offset + 1:,}{last or ' and some after it'}")
         return "; ".join(found)
 
     @property
@@ -98,29 +94,31 @@ class RunInfo:
         """The settings under dotted names, such as ``query.captions``."""
         return _flat(self.settings)
 
-    @property
-    def seedless(self) -> RunInfo:
-        """The same without its seeds: equal in runs that are repetitions of one another."""
-        settings = {name: value for name, value in self.settings.items() if name != "seed"}
-        return replace(self, seeds=(), settings=settings)
-
     def differences(self, asked: RunInfo) -> list[str]:
         """Says what keeps ``asked`` from going on with this run; empty where nothing does.
 
         Limits, methods and seeds may grow; the metric's variant, the machine and settings that only change the pace
         may differ. What is unknown of either, as of runs from before it was noted, is no difference.
         """
-        pairs = [(name, getattr(self, name), getattr(asked, name)) for name in DECIDING]
-        flat, theirs = self.flat_settings, asked.flat_settings
-        names = [name for name in flat if name in theirs and name not in PACE | NAMED]
-        pairs += [(f"settings.{name}", flat.get(name), theirs.get(name)) for name in names]
-        known, now = _made(self), _made(asked)
-        pairs += [(name, known[name], now[name]) for name in known if name in now]
-        found = [f"{name} was {_short(old)}, now {_short(new)}" for name, old, new in pairs if old != new]
-        shared = min(len(self.seeds), len(asked.seeds))
-        if self.seeds[:shared] != asked.seeds[:shared]:
+        was, now = self._deciding(), asked._deciding()
+        shared = [(name, was[name], now[name]) for name in was if name in now]
+        found = [f"{name} was {_short(old)}, now {_short(new)}" for name, old, new in shared if old != new]
+        if any(old != new for old, new in zip(self.seeds, asked.seeds, strict=False)):
             found.append(f"seeds were {list(self.seeds)}, now {list(asked.seeds)}")
         return found
+
+    def _deciding(self) -> dict[str, Any]:
+        """Returns what decides what a run finds, as far as it is known: choices, versions, precision, weights."""
+        made: dict[str, Any] = {"codevqa": self.version, **self.packages}
+        for role, part in self.parts.items():
+            made[f"{role}.computes"] = str(part.get("computes", "")).partition(":")[0]  # whichever GPU it is
+            made |= {f"{role}.weights {file}": digest for file, digest in part.get("weights", {}).items()}
+        settings = {name: value for name, value in self.flat_settings.items() if name not in PACE | NAMED}
+        return {
+            **{name: getattr(self, name) for name in DECIDING},
+            **{f"settings.{name}": value for name, value in settings.items()},
+            **{name: value for name, value in made.items() if value},
+        }
 
     def grown(self, asked: RunInfo) -> RunInfo:
         """Returns this run with what ``asked`` adds to it: examples, methods and repetitions."""
@@ -156,15 +154,6 @@ class Pace:
     def rate(self) -> float | None:
         """Questions a second; None where nothing was asked."""
         return self.questions / self.seconds if self.questions and self.seconds else None
-
-
-def _made(info: RunInfo) -> dict[str, Any]:
-    """Returns what computed the answers, as far as it is known: versions, precision, kind of device, weights."""
-    made: dict[str, Any] = {"codevqa": info.version, **info.packages}
-    for role, part in info.parts.items():
-        made[f"{role}.computes"] = str(part.get("computes", "")).partition(":")[0]  # whichever GPU it is
-        made |= {f"{role}.weights {file}": digest for file, digest in part.get("weights", {}).items()}
-    return {name: value for name, value in made.items() if value}
 
 
 def _flat(settings: Mapping[str, Any], before: str = "") -> dict[str, Any]:

@@ -7,16 +7,15 @@ answered in :mod:`.local`.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from ...core.errors import InputError
 from ...engine.codevqa import CodeVQA
-from ..task import METHODS, DataSet, Example, Method
+from ..task import METHODS, DataSet, Method
 from .local import Answerer, LocalAnswerer
 from .provenance import with_data
 from .run_info import RunInfo
@@ -34,7 +33,7 @@ def evaluate(
     methods: Sequence[Method] = METHODS,
     limit: int | None = None,
     offset: int = 0,
-    seeds: int | Sequence[int] = 1,
+    seeds: int = 1,
     resume: bool = False,
     variant: str = "",
     progress: Progress | None = None,
@@ -50,7 +49,7 @@ def evaluate(
         methods: what is asked of each example; ``codevqa`` and the baseline ``pnpvqa``.
         limit: examples at most; None asks all of them.
         offset: examples left out at the start.
-        seeds: how often to ask, with the engine's seed and those after it; or the seed of each repetition.
+        seeds: how often to ask, with the engine's seed and those after it.
         resume: go on with the run that is there, or begin it where there is none.
         variant: variant of the metric, for the record.
         progress: told how far the run is, after each example.
@@ -68,16 +67,23 @@ def evaluate(
         ModelError: a model fails for every question.
         SetupError: the disk is full, or the engine cannot serve this data set.
     """
-    asked = _Asked(tuple(methods), seeds, offset, limit, variant)
+    methods = tuple(methods)
+    if not methods or not set(methods) <= set(METHODS) or seeds < 1:
+        raise InputError("There is nothing to ask: give at least one method and one seed.")
+    if offset < 0 or (limit is not None and limit < 1):
+        raise InputError("An offset is not negative, and a limit at least 1.", hint="Leave it out to ask all.")
     if retry_errors and not resume:
         raise InputError("There is nothing to ask again in a new run.", hint="Give --resume with --retry-errors.")
     if Store.exists(out) and not resume:
-        Store.create(out, RunInfo(dataset.name, dataset.split, asked.methods))  # raises
-    questions, ends = asked.looked_over(dataset, out, retry_errors, missing_pictures)
+        Store.create(out, RunInfo(dataset.name, dataset.split, methods))  # raises
+    questions, ends = look_over(dataset, offset, limit, pictures=missing_pictures == "stop")
     made = engine if isinstance(engine, CodeVQA) else engine()
     answerer = LocalAnswerer(made) if isinstance(made, CodeVQA) else made
     try:
-        info = replace(asked.of(with_data(answerer.info, dataset)), questions=questions, ends=ends)
+        info = with_data(answerer.info, dataset)
+        first = info.settings["seed"]
+        info = replace(info, methods=methods, seeds=tuple(range(first, first + seeds)), variant=variant)
+        info = replace(info, offset=offset, limit=limit, questions=questions, ends=ends)
         with ExitStack() as kept_open:
             run = kept_open.enter_context(open_run(out, info))
             Session(run, dataset, answerer, info, progress, retry_errors).run()
@@ -86,49 +92,6 @@ def evaluate(
     finally:
         if made is not engine:
             answerer.close()
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """What is asked of a data set."""
-
-    methods: tuple[Method, ...]
-    seeds: int | Sequence[int]
-    offset: int
-    limit: int | None
-    variant: str
-
-    def __post_init__(self) -> None:
-        """Refuses what makes no sense.
-
-        Raises:
-            InputError: there is nothing to ask.
-        """
-        if not self.methods or not set(self.methods) <= set(METHODS) or not self.seeds:
-            raise InputError("There is nothing to ask: give at least one method and one seed.")
-        if self.offset < 0 or (self.limit is not None and self.limit < 1):
-            raise InputError("An offset is not negative, and a limit at least 1.", hint="Leave it out to ask all.")
-
-    def of(self, info: RunInfo) -> RunInfo:
-        """Returns what identifies the run, of what identifies its engine and data."""
-        first, seeds = info.settings["seed"], self.seeds
-        seeds = range(first, first + seeds) if isinstance(seeds, int) else seeds
-        more: dict[str, Any] = {name: getattr(self, name) for name in ("methods", "offset", "limit", "variant")}
-        return replace(info, seeds=tuple(seeds), **more)
-
-    def looked_over(
-        self, dataset: DataSet, out: Path | str, retry_errors: bool, missing_pictures: str
-    ) -> tuple[int, bool]:
-        """Returns what :func:`look_over` does; only pictures of questions that the run lacks have to be there."""
-        repeats = range(self.seeds if isinstance(self.seeds, int) else len(self.seeds))
-        with Store.open(out) if Store.exists(out) else nullcontext() as store:
-
-            def asks(example: Example) -> bool:
-                jobs = itertools.product(self.methods, repeats)
-                return store is None or not all(store.has(example.id, *job, asked=retry_errors) for job in jobs)
-
-            checks = asks if missing_pictures == "stop" else lambda _: False
-            return look_over(dataset, self.offset, self.limit, checks)
 
 
 def open_run(out: Path | str, info: RunInfo) -> Store:
@@ -153,31 +116,32 @@ def open_run(out: Path | str, info: RunInfo) -> Store:
     return store
 
 
-def look_over(dataset: DataSet, offset: int, limit: int | None, checks: Callable[[Example], bool]) -> tuple[int, bool]:
+def look_over(dataset: DataSet, offset: int, limit: int | None, *, pictures: bool) -> tuple[int, bool]:
     """Reads through what will be asked, before a model is loaded.
 
     Args:
         dataset: the data set.
         offset: examples left out at the start.
         limit: examples at most after those.
-        checks: whether the pictures of an example have to be there.
+        pictures: whether the pictures have to be there.
 
     Returns:
-        How many examples there are to ask, and whether the data set ends with them.
+        How many ids there are to ask about, and whether the data set ends with them.
 
     Raises:
         InputError: there is nothing to ask, or pictures are missing or unreadable.
     """
     end = None if limit is None else offset + limit
     checked: dict[tuple[Path, str], str] = {}
+    ids: set[str] = set()
     count = 0
     for count, example in enumerate(dataset, 1):
         if end is not None and count > end:
             break
-        if count > offset and checks(example):
-            for image in example.images:
-                if (image.path, image.member) not in checked:
-                    checked[image.path, image.member] = image.wrong
+        if count > offset and example.id not in ids:
+            ids.add(example.id)
+            asked = {(image.path, image.member): image for image in example.images if pictures}
+            checked |= {key: image.wrong for key, image in asked.items() if key not in checked}
     if not count:
         raise InputError(f"{dataset.name} {dataset.split} has no questions.", hint="Check its files.")
     if count <= offset:
@@ -189,4 +153,4 @@ def look_over(dataset: DataSet, offset: int, limit: int | None, checks: Callable
             f"{len(bad):,} of {len(checked):,} pictures are {how}, first: {f'{member} in {path}' if member else path}.",
             hint="Put them there, or ask the rest with --missing-pictures skip.",
         )
-    return min(count, end or count) - offset, end is None or count <= end
+    return len(ids), end is None or count <= end

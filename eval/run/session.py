@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import TypeAlias
 
@@ -34,7 +34,7 @@ __all__ = ["Progress", "Session", "Status"]
 Progress: TypeAlias = "Callable[[Status], None]"
 _MODEL_FAILED = (ModelError.__name__, EmptyReadingError.__name__)
 PATIENCE = 16
-"""Model failures in a row, with no answer between them, that end a run; more where the window is larger."""
+"""Examples in a row for which a model fails that end a run; more where the window is larger."""
 
 
 @dataclass
@@ -95,13 +95,10 @@ class Session:
         self.status = Status(total=info.questions)
         self.begun = time.monotonic()
         self.stopped: CodeVQAError | None = None
-        self.suspects: list[tuple[int, Example, list[Row]]] = []
-        """Examples whose every row is a ModelError, held back until another is answered."""
-        self.answered = any(store.counts().values())
+        self.failures = 0
+        """Examples in a row for which a model failed."""
         self.under_way: dict[str, str] = {}
         """Question by id."""
-        self.repeated = False
-        """Whether an id came twice."""
         end = None if info.limit is None else info.offset + info.limit
         self.source = enumerate(islice(dataset, info.offset, end), info.offset)
 
@@ -110,7 +107,7 @@ class Session:
 
         Raises:
             ServerError: a model server went down.
-            ModelError: a model failed for as many questions as the window holds, and answered none.
+            ModelError: a model failed for as many questions in a row as the window holds.
             SetupError: the disk is full, or nothing can be answered on this machine.
             InputError: the data set holds other questions than the run.
         """
@@ -133,19 +130,21 @@ class Session:
             for task in work:
                 task.cancel()
             await asyncio.gather(*work, return_exceptions=True)
-        self._settle()
-        if self.stopped is not None:
-            raise self._explained(self.stopped)
-        if self.repeated and self.store.info.questions is not None:
-            self.store.update(replace(self.store.info, questions=self.status.total))
+        if (error := self.stopped) is not None:
+            kept, retry = sum(self.store.counts().values()), " --retry-errors" * (type(error) is ModelError)
+            raise type(error)(str(error), hint=f"Stopped with {kept:,} rows kept; --resume{retry} goes on.")
 
     async def _worker(self) -> None:
         """Answers examples until there are none, or something ends the run; others then finish theirs."""
         try:
-            for place, example, jobs in self._wanted():
+            for place, example in self.source:
+                if self.stopped is not None:
+                    return
+                jobs = self._wanted(place, example)
                 if not jobs:
                     await asyncio.sleep(0)  # lets an interrupt in while millions are skipped
                     continue
+                self.under_way[example.id] = example.question
                 try:
                     rows = await self.ask(example, jobs)
                 finally:
@@ -154,73 +153,43 @@ class Session:
         except (InputError, ReplayMissError, ServerError, SetupError) as error:
             self.stopped = self.stopped or error
 
-    def _wanted(self) -> Iterator[tuple[int, Example, list[Job]]]:
-        """Yields examples with what is to be asked of them; now and then nothing, so that the caller may pause."""
-        for place, example in self.source:
-            if self.stopped is not None:
-                return
-            known = self.store.known(example.id)
-            asked = known[1] if known is not None else self.under_way.get(example.id)
-            if asked not in (None, example.question):
-                raise InputError(
-                    f"Question {example.id} reads {example.question!r} in the data set and {asked!r} in the run: the"
-                    " data have changed, or use an id twice."
-                )
-            if example.id in self.under_way or (known is not None and known[0] != place):
-                self.repeated = True
-                if self.status.total is not None:
-                    self.status.total -= 1
-                continue
-            jobs = self.jobs
-            if known is not None:
-                jobs = [
-                    job for job in self.jobs if not self.store.has(example.id, job.method, job.repeat, asked=self.retry)
-                ]
-            if jobs:
-                self.under_way[example.id] = example.question
-                yield place, example, jobs
-                continue
+    def _wanted(self, place: int, example: Example) -> list[Job]:
+        """Returns what is to be asked of an example; nothing where it is finished, or its id came before.
+
+        Raises:
+            InputError: the run has another question of that id.
+        """
+        known = self.store.known(example.id)
+        asked = known[1] if known is not None else self.under_way.get(example.id)
+        if asked not in (None, example.question):
+            raise InputError(
+                f"Question {example.id} reads {example.question!r} in the data set and {asked!r} in the run: the"
+                " data have changed, or use an id twice."
+            )
+        if example.id in self.under_way or (known is not None and known[0] != place):
+            return []
+        found = [
+            job
+            for job in self.jobs
+            if known is None or not self.store.has(example.id, job.method, job.repeat, asked=self.retry)
+        ]
+        if not found:
             self.status.skipped += 1
-            self._told(1)
-            if self.status.skipped % 256 == 0:
-                yield place, example, []
+            self._told()
+        return found
 
     def _keep(self, place: int, example: Example, rows: list[Row]) -> None:
-        if rows and all(row.error in _MODEL_FAILED and not row.fallback for row in rows):
-            self.suspects.append((place, example, rows))
-            if len(self.suspects) >= max(PATIENCE, self.window):
-                self.stopped = self.stopped or ModelError(rows[0].message)
-            return
-        self.answered = True
-        self._release()
-        self._save(place, example, rows)
-
-    def _release(self) -> None:
-        for held in self.suspects:
-            self._save(*held)
-        self.suspects.clear()
-
-    def _save(self, place: int, example: Example, rows: list[Row]) -> None:
         self.store.add(example, rows, place=place)
         self.status.rows += len(rows)
         self.status.errors += sum(row.error is not None for row in rows)
-        self._told(1)
+        self._told()
+        failed = all(row.error in _MODEL_FAILED and not row.fallback for row in rows)
+        self.failures = self.failures + 1 if failed else 0
+        if self.failures >= max(PATIENCE, self.window):
+            self.stopped = self.stopped or ModelError(rows[0].message)
 
-    def _settle(self) -> None:
-        """The last failures are the questions' where others were answered; else the model's, and the run's."""
-        if not self.suspects or self.stopped is not None:
-            return
-        if self.answered:
-            self._release()
-        else:
-            self.stopped = ModelError(self.suspects[0][2][0].message)
-
-    def _explained(self, error: CodeVQAError) -> CodeVQAError:
-        kept = sum(self.store.counts().values())
-        return type(error)(str(error), hint=f"Stopped with {kept:,} rows kept; --resume goes on.")
-
-    def _told(self, examples: int) -> None:
-        self.status.examples += examples
+    def _told(self) -> None:
+        self.status.examples += 1
         self.status.seconds = time.monotonic() - self.begun
         if self.progress is not None:
             self.progress(self.status)

@@ -7,10 +7,9 @@ is pickled; every nested value is JSON.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
@@ -20,7 +19,7 @@ from ...core.errors import InputError, SetupError
 from ..task import UNASKED, Example, Method, Row
 from .database import DAMAGE, Database, Layout
 from .run_info import Pace, RunInfo
-from .store_values import changed_picture, example_values, row_values, to_example, to_row
+from .store_values import EXAMPLE, ROW, changed_picture, example_values, row_values, to_example, to_row
 
 __all__ = ["FILE", "RunInfo", "Store"]
 
@@ -42,12 +41,13 @@ CREATE TABLE rows (
     "Make one with codevqa eval.",
     "What was added before is safe: make room and --resume.",
 )
-INSERT = (
-    "INSERT INTO examples VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET images = excluded.images"
+_EXAMPLE, _ROW = (", ".join(f"{table}.{one}" for one in names) for table, names in (("e", EXAMPLE), ("r", ROW)))
+_ADD_EXAMPLE = (
+    f"INSERT INTO examples (place, {', '.join(EXAMPLE)}) VALUES (:place, :{', :'.join(EXAMPLE)})"
+    # Where its pictures are may change: one that was missing has come.
+    " ON CONFLICT (id) DO UPDATE SET images = excluded.images"
 )
-"""Where its pictures are may change: one that was missing has come."""
-EXAMPLE = "e.id, e.question, e.form, e.images, e.gold, e.groups, e.cluster, e.record"
-ROW = "r.id, r.method, r.repeat, r.prediction, r.fallback, r.error, r.message, r.program, r.trace, r.seconds, r.tokens"
+_ADD_ROW = f"INSERT OR REPLACE INTO rows ({', '.join(ROW)}) VALUES (:{', :'.join(ROW)})"
 JOIN = "FROM examples AS e CROSS JOIN rows AS r ON r.id = e.id AND r.method = ? AND r.repeat = ? ORDER BY e.place"
 """CROSS JOIN keeps the order of the loops: examples by place, each row by its key, so nothing is sorted in memory."""
 _ASKED = f"(prediction != '' OR fallback OR error IS NULL OR error NOT IN ({', '.join(map(repr, sorted(UNASKED)))}))"
@@ -63,20 +63,20 @@ class Store:
     run while one writer goes on with it.
     """
 
-    def __init__(self, folder: Path, db: Database, info: RunInfo, lock: TextIO | None) -> None:
+    def __init__(self, folder: Path, db: Database, info: RunInfo) -> None:
         self.folder = folder
         self.path = folder / FILE
         self.info = info
         """What was run; :meth:`update` replaces it."""
-        self._db = db
-        self._lock = lock
+        self._db, self._held = db, ExitStack()
 
     # -- opening -----------------------------------------------------------------------------------------------------
 
     @staticmethod
     def exists(path: Path | str) -> bool:
-        """Whether something is there that :meth:`create` would refuse. A program killed while it began left nothing."""
-        return Database.begun(_folder(path) / FILE)
+        """Whether something is there that :meth:`create` would refuse."""
+        file = _folder(path) / FILE
+        return file.is_file() and file.stat().st_size > 0
 
     @classmethod
     def create(cls, path: Path | str, info: RunInfo) -> Store:
@@ -89,17 +89,7 @@ class Store:
         folder = _folder(path)
         if cls.exists(folder):
             raise InputError(f"{folder / FILE} is there already.", hint="Go on with --resume, or choose another --out.")
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            lock = _locked(folder)
-        except OSError as error:
-            raise SetupError(f"Cannot write the run {folder}: {error.strerror}.", hint="Check its rights.") from None
-        try:
-            first = ("INSERT INTO info VALUES ('run', ?)", info.to_json())
-            return cls(folder, Database(folder / FILE, LAYOUT, write=True, first=first), info, lock)
-        except BaseException:
-            lock.close()
-            raise
+        return cls._opened(folder, info, write=True)
 
     @classmethod
     def open(cls, path: Path | str, *, writable: bool = False) -> Store:
@@ -115,25 +105,30 @@ class Store:
         folder = _folder(path)
         if not cls.exists(folder):
             raise InputError(f"{path} is no run: there is no {FILE} in it.", hint=LAYOUT.hint)
-        lock = _locked(folder) if writable else None
-        try:
-            db = Database(folder / FILE, LAYOUT, write=writable)
-            try:
+        return cls._opened(folder, None, write=writable)
+
+    @classmethod
+    def _opened(cls, folder: Path, info: RunInfo | None, *, write: bool) -> Store:
+        with ExitStack() as held:
+            if write:
+                held.enter_context(_locked(folder))
+            db = held.enter_context(closing(Database(folder / FILE, LAYOUT, write=write)))
+            known = info
+            if known is None:
                 (found,) = next(db.read("SELECT value FROM info WHERE key = 'run'"), ("nothing",))
-                return cls(folder, db, RunInfo.from_json(found), lock)
-            except DAMAGE as error:
-                db.close()
-                raise db.damaged(error, " where it says what was run") from None
-        except BaseException:
-            if lock is not None:
-                lock.close()
-            raise
+                try:
+                    known = RunInfo.from_json(found)
+                except DAMAGE as error:
+                    raise db.damaged(error, " where it says what was run") from None
+            store = cls(folder, db, known)
+            if info is not None:
+                store.update(info)
+            store._held = held.pop_all()
+            return store
 
     def close(self) -> None:
         """Closes the file. Safe to call twice."""
-        self._db.close()
-        if self._lock is not None:
-            self._lock.close()
+        self._held.close()
 
     def __enter__(self) -> Store:
         return self
@@ -163,7 +158,7 @@ class Store:
             db.execute(
                 "INSERT INTO info SELECT 'session ' || (1 + IFNULL(MAX(0 + SUBSTR(key, 9)), 0)), ? FROM info"
                 " WHERE key LIKE 'session %'",
-                (json.dumps(asdict(pace)),),
+                (_PACE.dump_json(pace).decode(),),
             )
 
     def add(self, example: Example, rows: Iterable[Row], *, place: int | None = None) -> None:
@@ -184,13 +179,13 @@ class Store:
         added = [row_values(row) for row in rows]
         with self._db.writing() as db:
             try:
-                db.execute(INSERT, example_values(example, place))
+                db.execute(_ADD_EXAMPLE, {"place": place, **example_values(example)})
             except sqlite3.IntegrityError:
                 raise InputError(
                     f"Place {place} of the run holds another question than {example.id}: the data set has changed.",
                     hint="Begin a new run.",
                 ) from None
-            db.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", added)
+            db.executemany(_ADD_ROW, added)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -221,33 +216,30 @@ class Store:
 
     def examples(self) -> Iterator[Example]:
         """Yields the examples in the order of the data set, reading as it goes."""
-        query = f"SELECT {EXAMPLE} FROM examples AS e ORDER BY e.place"
+        query = f"SELECT {_EXAMPLE} FROM examples AS e ORDER BY e.place"
         return (self._made(to_example, one) for one in self._db.read(query))
 
     def rows(self, method: Method, repeat: int = 0) -> Iterator[Row]:
         """Yields the rows of a method in the order of the data set."""
-        return (self._made(to_row, one) for one in self._db.read(f"SELECT {ROW} {JOIN}", method, repeat))
+        return (self._made(to_row, one) for one in self._db.read(f"SELECT {_ROW} {JOIN}", method, repeat))
 
     def pairs(self, method: Method, repeat: int = 0) -> Iterator[tuple[Example, Row]]:
         """Yields each example with its row, in the order of the data set; examples without a row are left out."""
-        for one in self._db.read(f"SELECT {EXAMPLE}, {ROW} {JOIN}", method, repeat):
-            yield self._made(to_example, one[:8]), self._made(to_row, one[8:])
+        for one in self._db.read(f"SELECT {_EXAMPLE}, {_ROW} {JOIN}", method, repeat):
+            yield self._made(to_example, one[: len(EXAMPLE)]), self._made(to_row, one[len(EXAMPLE) :])
 
     def row(self, id: str, method: Method, repeat: int = 0) -> Row | None:
         """Returns one row, or None."""
-        query = f"SELECT {ROW} FROM rows AS r WHERE r.id = ? AND r.method = ? AND r.repeat = ?"
+        query = f"SELECT {_ROW} FROM rows AS r WHERE r.id = ? AND r.method = ? AND r.repeat = ?"
         found = self._one(query, id, method, repeat)
         return None if found is None else self._made(to_row, found)
 
-    def changed_picture(self, most: int = 100) -> str:
+    def changed_picture(self) -> str:
         """Returns a picture that is not what it was when it was asked about; empty if none is found.
 
-        Pictures that could not be asked about may be mended.
-
-        Args:
-            most: examples whose pictures are looked at, spread over the run.
+        Looks at those of a hundred examples, spread over the run. Pictures that could not be asked about may be mended.
         """
-        step = max(1, len(self) // most)
+        step = max(1, len(self) // 100)
         query = (
             "SELECT images FROM (SELECT id, images, ROW_NUMBER() OVER (ORDER BY place) AS n FROM examples) AS e"
             f" WHERE n % ? = 0 AND EXISTS (SELECT 1 FROM rows AS r WHERE r.id = e.id AND {_ASKED})"
@@ -281,8 +273,13 @@ def _locked(folder: Path) -> TextIO:
 
     Raises:
         InputError: another program holds it.
+        SetupError: the folder cannot be written.
     """
-    file = (folder / "run.lock").open("a")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / "run.lock").open("a")
+    except OSError as error:
+        raise SetupError(f"Cannot write the run {folder}: {error.strerror}.", hint="Check its rights.") from None
     try:
         import fcntl
 

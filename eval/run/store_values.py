@@ -1,9 +1,9 @@
-"""Between examples and rows as data, and as values of the store's tables."""
+"""Examples and rows as columns of the store's tables, and back."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -12,36 +12,38 @@ from pydantic import TypeAdapter
 
 from ..task import Example, PictureFile, Row
 
-__all__ = ["changed_picture", "example_values", "row_values", "to_example", "to_row"]
+__all__ = ["EXAMPLE", "ROW", "changed_picture", "example_values", "row_values", "to_example", "to_row"]
 
-_EXAMPLE, _ROW = TypeAdapter(Example), TypeAdapter(Row)
-
-
-def _clean(text: str) -> str:
-    """Returns text that UTF-8 can hold: half a surrogate pair, which JSON can smuggle in, becomes a question mark."""
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
-def _json(value: Any) -> str:
-    return _clean(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+EXAMPLE = ("id", "question", "form", "images", "gold", "groups", "cluster", "record")
+ROW = tuple(one.name for one in fields(Row))
+_NESTED = frozenset(("images", "gold", "groups", "record", "trace"))
+"""Columns that hold JSON."""
+_TO_EXAMPLE, _TO_ROW = TypeAdapter(Example), TypeAdapter(Row)
 
 
-def example_values(example: Example, place: int | None) -> tuple[Any, ...]:
+def _columns(names: Sequence[str], told: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns values as SQLite holds them; half a surrogate pair, which JSON can hold, becomes a question mark."""
+    found = {name: told[name] for name in names}
+    for name, value in found.items():
+        if name in _NESTED:
+            value = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=dict)
+        found[name] = value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else value
+    return found
+
+
+def _plain(names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
+    told = zip(names, values, strict=True)
+    return {name: json.loads(value) if name in _NESTED else value for name, value in told}
+
+
+def example_values(example: Example) -> dict[str, Any]:
     """Returns an example as a row of its table."""
-    images = _json([_picture(image) for image in example.images])
-    gold, groups, record = _json(list(example.gold)), _json(dict(example.groups)), _json(dict(example.record))
-    return (place, example.id, _clean(example.question), example.form, images, gold, groups, example.cluster, record)
+    return _columns(EXAMPLE, {**vars(example), "images": [_picture(image) for image in example.images]})
 
 
 def _picture(image: PictureFile) -> dict[str, Any]:
-    shown: dict[str, Any] = {"path": str(image.path.absolute()), "member": image.member, "crop": image.crop}
-    shown["digest"] = image.digest
+    shown = {"path": str(image.path.absolute()), "member": image.member, "crop": image.crop, "digest": image.digest}
     return {name: value for name, value in shown.items() if value}
-
-
-def _place(shown: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns where a picture is; older runs have pictures that were in memory, of which they kept the name alone."""
-    return shown if "path" in shown else {"path": shown["name"]}
 
 
 def changed_picture(images: str) -> str:
@@ -50,39 +52,33 @@ def changed_picture(images: str) -> str:
     One that cannot be read now is not judged: it may lie elsewhere.
     """
     for shown in json.loads(images):
-        before, now = shown.get("digest"), PictureFile(Path(_place(shown)["path"]), shown.get("member", ""))
+        before, now = shown.get("digest"), PictureFile(Path(shown["path"]), shown.get("member", ""))
         if before and now.digest and now.digest != before:
             return str(now.path / now.member)
     return ""
 
 
-def to_example(values: tuple[Any, ...]) -> Example:
+def to_example(values: Sequence[Any]) -> Example:
     """Returns an example as it was.
 
     Raises:
         ValueError: that is no example, somebody else wrote it; or another error of ``DAMAGE``.
     """
-    names = ("id", "question", "form", "images", "gold", "groups", "cluster", "record")
-    told = dict(zip(names, values, strict=True))
-    told |= {name: json.loads(told[name]) for name in ("images", "gold", "groups", "record")}
-    return _EXAMPLE.validate_python({**told, "images": [_place(one) for one in told["images"]]})
+    return _TO_EXAMPLE.validate_python(_plain(EXAMPLE, values))
 
 
-def row_values(row: Row) -> tuple[Any, ...]:
+def row_values(row: Row) -> dict[str, Any]:
     """Returns a row as a row of its table."""
-    program = None if row.program is None else _clean(row.program)
-    head = (row.id, row.method, row.repeat, _clean(row.prediction), int(row.fallback), row.error, _clean(row.message))
-    return (*head, program, _json(dict(row.trace)), row.seconds, row.tokens)
+    return _columns(ROW, vars(row))
 
 
-def to_row(values: tuple[Any, ...]) -> Row:
+def to_row(values: Sequence[Any]) -> Row:
     """Returns a row as it was.
 
     Raises:
         ValueError: that is no row, somebody else wrote it; or another error of ``DAMAGE``.
     """
-    told = dict(zip((one.name for one in fields(Row)), values, strict=True))
-    row = _ROW.validate_python({**told, "fallback": bool(told["fallback"]), "trace": json.loads(told["trace"])})
+    row = _TO_ROW.validate_python(_plain(ROW, values))
     calls = row.trace.get("calls", [])
     if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
         raise TypeError("calls are no list")
