@@ -54,25 +54,20 @@ class Picture:
     """File name it came from, for messages; may be empty."""
 
 
-@dataclass(frozen=True, eq=False)
-class Held:
-    """A picture that its owner may change or close, copied; :func:`load_picture` makes the rest of it."""
-
-    content: bytes | PILImage.Image | ImageError
-    """The file of an opened picture that is not decoded yet; an upright copy; or why it cannot be used."""
-    name: str = ""
+Held: TypeAlias = "str | os.PathLike[str] | bytes | Picture | ImageError"
+"""A source that its owner cannot change any more, or why it cannot be used."""
 
 
-def hold(sources: ImageSource | Held | Sequence[ImageSource | Held]) -> tuple[ImageSource | Held, ...]:
-    """Copies pictures that may change: arrays, PIL images and bytearrays. Paths and bytes stay as they are.
+def hold(sources: ImageSource | Held | Sequence[ImageSource | Held]) -> tuple[Held, ...]:
+    """Reads pictures that may change: arrays, PIL images and bytearrays. Paths and bytes stay as they are.
 
-    Call it in the thread that was given them, before that thread goes on. It never raises: what is wrong with a
-    picture, or with their number, is raised when it is loaded.
+    Call it in the thread that was given them, before that thread goes on. It never raises: an error is raised when
+    its picture is loaded.
     """
-    given = each(sources)
+    given = sources if isinstance(sources, list | tuple) else (sources,)
     if len(given) > MAX_PICTURES:
         hint = f"The limit is {MAX_PICTURES:,} a question: ask several."
-        return (Held(ImageError(f"These are {len(given):,} pictures.", hint=hint)),)
+        return (ImageError(f"These are {len(given):,} pictures.", hint=hint),)
     return tuple(map(_held, given))
 
 
@@ -83,10 +78,10 @@ def load_picture(source: ImageSource | Held) -> Picture:
         ImageError: it is missing, not a picture, truncated, animated or too large.
     """
     source = _held(source)
+    if isinstance(source, ImageError):
+        raise source
     if isinstance(source, Picture):
         return source
-    if isinstance(source, Held):
-        return _of_held(source)
     if isinstance(source, bytes):
         return decode_picture(source, "the given bytes")
     if not isinstance(source, str | os.PathLike):
@@ -136,60 +131,36 @@ def load_pictures(sources: ImageSource | Held | Sequence[ImageSource | Held]) ->
     return tuple(map(load_picture, given))
 
 
-def each(sources: ImageSource | Held | Sequence[ImageSource | Held]) -> tuple[ImageSource | Held, ...]:
-    """Returns one source or several as several."""
-    if isinstance(sources, list | tuple):
-        return tuple(sources)
-    return (sources,)  # type: ignore[return-value]
-
-
-def _held(source: ImageSource | Held) -> ImageSource | Held:
+def _held(source: ImageSource | Held) -> Held:
     try:
         if isinstance(source, PILImage.Image):
-            path = os.fsdecode(getattr(source, "filename", ""))
-            return Held(_copied(source, _shown(path) if path else "The given picture"), Path(path).name)
+            return _of_opened(source)
         if isinstance(source, bytearray):
             _check_bytes(len(source), "the given bytes")
             return bytes(source)
-        return Held(_of_array(source)) if hasattr(source, "__array_interface__") else source
+        return _of_array(source) if hasattr(source, "__array_interface__") else source  # type: ignore[return-value]
     except ImageError as error:
-        return Held(error)
+        return error
 
 
-def _copied(image: PILImage.Image, shown: str) -> bytes | PILImage.Image:
-    if getattr(image, "tile", None) and getattr(image, "format", None) not in (*FORMATS, "MPO"):  # not decoded yet
+def _of_opened(image: PILImage.Image) -> Picture:
+    path = os.fsdecode(getattr(image, "filename", ""))
+    shown = _shown(path) if path else "The given picture"
+    # A file that was opened is not decoded yet, and any format may have been.
+    if getattr(image, "tile", None) and getattr(image, "format", None) not in (*FORMATS, "MPO"):
         raise ImageError(f"{shown} is {image.format}.", hint=_READABLE)
-    _check_size(image.size, shown)
     try:
+        _check_size(image.size, shown)
         with _OPENED:
             _check_still(image, shown)
-            return _file_of(image) or ImageOps.exif_transpose(image)
+            return _in_rgb(ImageOps.exif_transpose(image), shown, Path(path).name)
     except ImageError:
         raise
     except Exception as error:  # noqa: BLE001 - as in _decode; Pillow reads an open file only now
-        raise ImageError(f"{shown} cannot be read: {_said(error)}.", hint="Open it again.") from None
+        raise ImageError(f"{shown} cannot be read: {_said(error)}.", hint="Convert it to RGB.") from None
 
 
-def _file_of(image: PILImage.Image) -> bytes | None:
-    """Returns the file of a picture that was opened and not decoded, so that its owner need not wait for that.
-
-    None where the file is too long, or would be decoded to something else, such as another frame, or a draft.
-    """
-    file = getattr(image, "fp", None)
-    if file is None or not getattr(image, "tile", None):
-        return None
-    place = file.tell()
-    file.seek(0)
-    content: bytes = file.read(MAX_BYTES + 1)
-    file.seek(place)
-    if len(content) > MAX_BYTES:
-        return None
-    with PILImage.open(io.BytesIO(content), formats=FORMATS) as again:
-        same = all(getattr(again, name) == getattr(image, name) for name in ("tile", "info", "_exif"))
-    return content if same else None
-
-
-def _of_array(array: Any) -> PILImage.Image:
+def _of_array(array: Any) -> Picture:
     shape, kind = tuple(getattr(array, "shape", ())), str(getattr(array, "dtype", type(array).__name__))
     if kind != "uint8" or 0 in shape or not (len(shape) == 2 or (len(shape) == 3 and shape[2] in (3, 4))):
         raise ImageError(
@@ -197,22 +168,7 @@ def _of_array(array: Any) -> PILImage.Image:
             hint="Give uint8 from 0 to 255: height and width, and 3 colours or 4 with transparency as the last axis.",
         )
     _check_size((shape[1], shape[0]), "The given array")
-    image = PILImage.fromarray(array)
-    return image.copy() if image.readonly else image  # Pillow lays some over the array's own memory
-
-
-def _of_held(held: Held) -> Picture:
-    if isinstance(held.content, ImageError):
-        raise held.content
-    shown = held.name or "The given picture"
-    if isinstance(held.content, bytes):
-        return _decode(io.BytesIO(held.content), shown, held.name)
-    try:
-        return _in_rgb(held.content, shown, held.name)
-    except ImageError:
-        raise
-    except Exception as error:  # noqa: BLE001 - Pillow cannot convert every mode
-        raise ImageError(f"{shown} cannot be read: {_said(error)}.", hint="Convert it to RGB.") from None
+    return _in_rgb(PILImage.fromarray(array.copy()), "The given array", "")  # Pillow lays some over the array's memory
 
 
 def _decode(file: IO[bytes], shown: str, name: str) -> Picture:

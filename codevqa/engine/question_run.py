@@ -23,6 +23,7 @@ from ..core.errors import (
     EmptyReadingError,
     EngineClosedError,
     ErrorRecord,
+    ImageError,
     InputError,
     InternalError,
     MisreadError,
@@ -32,7 +33,7 @@ from ..core.errors import (
     UnsetAnswerError,
 )
 from ..core.events import Answered, Event, Failed, Rejected, Tell, Wrote
-from ..core.images import Held, Picture, load_pictures
+from ..core.images import Picture, load_pictures
 from ..core.question_kind import question_kind
 from ..core.settings import Settings
 from ..core.text import spaced
@@ -398,8 +399,5 @@ class QuestionRun:
                 dict(sorted(usage.kinds.items())),
             ),
             warnings=self.warnings,
-            sources=tuple(
-                image.picture if isinstance(given, Held) else given
-                for image, given in zip(self.images, self.request.images, strict=True)
-            ),
+            sources=tuple(given for given in self.request.images if not isinstance(given, ImageError)),
         )

@@ -44,7 +44,7 @@ class AskOptions(RunOptions, total=False):
 class Request:
     """A question to answer, or a program of the user's to run."""
 
-    images: tuple[ImageSource | Held, ...]
+    images: tuple[Held, ...]
     """The pictures, held: nothing that the user does later changes them."""
     question: str
     form: Form | None = None

@@ -47,7 +47,7 @@ class State(IntEnum):
     BLANK = 1
     """A text model said nothing: replayed, but asked again while recording, as an unrecorded engine would."""
     FAILED = 2
-    """The model failed: the same error when replayed, but asked again while recording."""
+    """In records of earlier versions: the model failed. It is asked again."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,8 @@ class CallStore:
         found: dict[bytes, Stored] = {}
         for start in range(0, len(keys), _MANY):
             some = keys[start : start + _MANY]
-            query = f"SELECT key, text, data, state FROM calls WHERE key IN ({','.join('?' * len(some))})"
+            places = ",".join("?" * len(some))
+            query = f"SELECT key, text, data, state FROM calls WHERE key IN ({places}) AND state != {State.FAILED:d}"
             with self._lock:
                 rows = list(self._db.read(query, *some))
             try:

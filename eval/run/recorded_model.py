@@ -10,14 +10,13 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ...batching.model_services import BATCH
-from ...core import errors
-from ...core.errors import CodeVQAError, ModelError, ReplayMissError, ServerError
+from ...core.errors import ModelError, ReplayMissError
 from ...models.base import (
     Box,
     CaptionRequest,
@@ -49,8 +48,8 @@ class _Kind:
 class RecordedModel:
     """A model of any role on record; implements all protocols of :mod:`codevqa.models.base`, and the retriever's.
 
-    Every call raises ReplayMissError where a replay was asked what is not on record, else what the model behind it
-    raises, or raised when it was recorded.
+    Every call raises what the model behind it raises. Only results are recorded, so a replay raises ReplayMissError for
+    a call that failed or was never made.
 
     Args:
         store: where the calls are.
@@ -100,13 +99,13 @@ class RecordedModel:
         keys = [self._key(kind, request) for request in requests]
         asked = dict(zip(keys, requests, strict=True))
         found = self._store.get(list(asked))
+        missing = {key: one for key, one in asked.items() if key not in found}
+        if self.model is None and missing:
+            raise self._missed(kind, next(iter(missing.values())))
         if self.model is not None:
-            missing = {key: one for key, one in asked.items() if key not in found or found[key].state != State.FINAL}
-            if missing:
-                found |= self._compute(kind, missing)
+            missing |= {key: asked[key] for key, stored in found.items() if stored.state != State.FINAL}
+            found |= self._compute(kind, missing) if missing else {}
         try:
-            if self.model is None:
-                self._check_replay(kind, asked, found)
             return [kind.decode(found[key]) for key in keys]
         except DAMAGE as error:
             raise self._store.damaged(error, f" at a {kind.name} call") from None
@@ -118,35 +117,20 @@ class RecordedModel:
         return hashlib.sha256(text.encode()).digest()
 
     def _compute(self, kind: _Kind, missing: Mapping[bytes, Any]) -> dict[bytes, Stored]:
-        try:
-            results = getattr(self.model, kind.name)(list(missing.values()))
-        except Exception as error:
-            # Of several, one may be at fault, and each is tried alone next; a server that is down fails them all.
-            if len(missing) == 1 or isinstance(error, ServerError):
-                self._store.put(kind.name, dict.fromkeys(missing, _failure(error)))
-            raise
+        results = getattr(self.model, kind.name)(list(missing.values()))
         if len(results) != len(missing):
             raise ModelError(f"A model returned {len(results)} results for {len(missing)} requests.")
         stored = dict(zip(missing, map(kind.encode, results), strict=True))
         self._store.put(kind.name, stored)
         return stored
 
-    def _check_replay(self, kind: _Kind, asked: Mapping[bytes, Any], found: Mapping[bytes, Stored]) -> None:
-        """Raises what a replay cannot answer, and what the model raised when it was recorded."""
-        for key, request in asked.items():
-            if key not in found:
-                words = " ".join(" ".join(map(str, kind.content(request))).split())
-                shown = words if len(words) <= 120 else f"{words[:40]} ... {words[-75:]}"
-                raise ReplayMissError(
-                    f"This run did not record the {kind.name} call of {self.name} for: {shown}.",
-                    hint="Run without --replay to compute it.",
-                )
-        failed = [stored for stored in found.values() if stored.state == State.FAILED]
-        if failed and len(asked) > 1:
-            # Not its own error: a server's would end the calls beside it, which are on record.
-            raise ModelError("One call of a batch is on record as failed: ask each alone.")
-        if failed:
-            _raise_failure(failed[0])
+    def _missed(self, kind: _Kind, request: Any) -> ReplayMissError:
+        words = " ".join(" ".join(map(str, kind.content(request))).split())
+        shown = words if len(words) <= 120 else f"{words[:40]} ... {words[-75:]}"
+        return ReplayMissError(
+            f"This run did not record the {kind.name} call of {self.name} for: {shown}.",
+            hint="Run without --replay to compute it.",
+        )
 
 
 # -- results as they are stored ----------------------------------------------------------------------------------------
@@ -220,22 +204,3 @@ _DETECT = _Kind(
     lambda stored: tuple(Box(*map(float, row)) for row in json.loads(stored.text)),
 )
 _EMBED = _Kind("embed", lambda sentence: [sentence], _array, lambda stored: _read_array(stored)[0].reshape(-1))
-
-
-def _failure(error: Exception) -> Stored:
-    """What is kept of an error: what an answer would say of it."""
-    if isinstance(error, CodeVQAError):
-        about = [type(error).__name__, error.message, error.hint, getattr(error, "retryable", False)]
-    else:
-        about = ["ModelError", f"{type(error).__name__}: {error}", "", False]
-    return Stored(json.dumps(about), state=State.FAILED)
-
-
-def _raise_failure(stored: Stored) -> NoReturn:
-    name, message, hint, retryable = json.loads(stored.text)
-    kind = getattr(errors, _text(name), ModelError)
-    if not (isinstance(kind, type) and issubclass(kind, CodeVQAError)):
-        raise ValueError(f"there is no error {name!r:.40}")
-    if issubclass(kind, ModelError):
-        raise kind(_text(message), hint=_text(hint), retryable=retryable)
-    raise kind(_text(message), hint=_text(hint))
