@@ -11,9 +11,8 @@ import ast
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Any, TypeVar
-
-from snowballstemmer import stemmer  # type: ignore[import-untyped, unused-ignore]
 
 from ..core.errors import ProgramError
 from ..core.program_tree import parse
@@ -47,7 +46,6 @@ a an any are at be can count do does find how image in is it many number of on p
 this to was were with you
 """
 """Words that tell no question from another."""
-_stemmer = stemmer("english")
 
 
 async def behaviours(
@@ -177,7 +175,14 @@ def content(text: str) -> str:
     ('cup red', 'cup red')
     """
     words = set(re.findall(r"[a-z0-9]+", text.lower())) - {*_EMPTY.split()}
-    return " ".join(sorted(set(_stemmer.stemWords(sorted(words)))))
+    return " ".join(sorted(set(_stemmer().stemWords(sorted(words)))))
+
+
+@cache
+def _stemmer() -> Any:
+    from snowballstemmer import stemmer  # type: ignore[import-untyped, unused-ignore]  # all its languages come with it
+
+    return stemmer("english")
 
 
 def _compared(source: str) -> Iterator[object]:
