@@ -20,7 +20,7 @@ from PIL import ImageDraw
 from ..core.images import Picture
 from ..primitives.signature import GRID
 
-__all__ = ["fitted", "heat_gradient", "overlay", "patch_view", "peak_place", "relevance_grid"]
+__all__ = ["fitted", "heat_gradient", "overlay", "patch_view", "peak_place", "place_words", "relevance_grid"]
 
 Relevance = Sequence[Sequence[float]] | npt.NDArray[np.floating]
 
@@ -132,8 +132,13 @@ def peak_place(relevance: Relevance) -> str:
     if grid is None:
         return ""
     row, column = divmod(int(np.argmax(grid)), grid.shape[1])
-    up = _third(row, grid.shape[0], ("upper", "", "lower"))
-    side = _third(column, grid.shape[1], ("left", "", "right"))
+    return place_words((column + 0.5) / grid.shape[1], (row + 0.5) / grid.shape[0])
+
+
+def place_words(across: float, down: float) -> str:
+    """Says which third of a picture a point is in, such as ``the upper left``; places in shares of the picture."""
+    side = "left" if across < 1 / 3 else "right" if across >= 2 / 3 else ""
+    up = "upper" if down < 1 / 3 else "lower" if down >= 2 / 3 else ""
     if up and side:
         return f"the {up} {side}"
     return {"upper": "the top", "lower": "the bottom"}.get(up) or (f"the {side}" if side else "the middle")
@@ -157,10 +162,6 @@ def fitted(picture: Picture, size: int, *, enlarge: bool = False) -> PILImage.Im
     if scale > 1:
         return full.resize(fitting, PILImage.Resampling.BICUBIC)
     return full.resize(fitting, PILImage.Resampling.LANCZOS, reducing_gap=3.0)
-
-
-def _third(index: int, count: int, names: tuple[str, str, str]) -> str:
-    return names[min(2, int(3 * (index + 0.5) / count))]
 
 
 def _blended(ground: PILImage.Image, grid: npt.NDArray[np.float64]) -> PILImage.Image:

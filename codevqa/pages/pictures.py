@@ -6,7 +6,7 @@ import base64
 import io
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from cachetools import LRUCache, cached
 from PIL import Image as PILImage
@@ -23,13 +23,11 @@ _KEPT = 128
 """Shrunk pictures kept ready: the demo shows the same ones at every call."""
 
 
-@dataclass(frozen=True)
-class PictureView:
+class PictureView(NamedTuple):
     """One picture on a page; ``uri`` is empty where the picture is not at hand."""
 
     uri: str
     alt: str
-    label: str
 
 
 def picture_of(ref: ImageRef, pictures: Sequence[Picture]) -> Picture | None:
@@ -46,7 +44,7 @@ def picture_name(ref: ImageRef, pictures: Sequence[Picture]) -> str:
 def picture_view(ref: ImageRef, pictures: Sequence[Picture], size: int) -> PictureView:
     """Returns one picture, at most ``size`` pixels a side."""
     picture = picture_of(ref, pictures)
-    return PictureView(_uri(picture, size) if picture else "", picture_name(ref, pictures), f"image {ref.index}")
+    return PictureView(_uri(picture, size) if picture else "", picture_name(ref, pictures))
 
 
 def named_words(value: Plain, pictures: Sequence[Picture], most: int = MOST) -> str:
