@@ -29,10 +29,7 @@ def value(figure: Figure) -> float | None:
 
 
 def corpus(metric: Metric, pairs: Iterable[tuple[Example, str]]) -> dict[str, Figure]:
-    tally = metric.tally()
-    for one, prediction in pairs:
-        tally.add(one, prediction)
-    return tally.result()
+    return metric.corpus(pairs)
 
 
 def score(dataset: str, variant: str, prediction: str, *gold: str) -> float | None:

@@ -81,10 +81,10 @@ def test_several_runs_are_one_table_the_best_first(tmp_path: Path) -> None:
     changed = make(tmp_path / "d", [RIGHT] * 4 + [WRONG], info={"data_hash": "2"})
     text = read(first, second, other, changed, out=tmp_path / "all").text
     result = text.partition(" Result ")[2].partition(" Between the runs ")[0]
-    assert re.findall(r"/(\w+): (\S+ \S+) (\d+) (\d+)\.\d %", result) == [
-        ("run", "gqa val", "10", "90"),
+    assert re.findall(r"(\S+): (\S+ \S+) (\d+) (\d+)\.\d %", result) == [
+        ("b/run", "gqa val", "10", "90"),
         ("d", "gqa val", "5", "80"),
-        ("run", "gqa val", "10", "60"),
+        ("a/run", "gqa val", "10", "60"),
         ("c", "nlvr2 dev", "1", "100"),
     ]
     assert "b/run − a/run CodeVQA 10 +30.0" in text and "3 / 0" in text

@@ -13,7 +13,7 @@ from codevqa.core.errors import InputError
 from codevqa.eval.datasets import open_dataset
 from codevqa.eval.datasets.files import Located
 from codevqa.eval.metrics.scene_graphs import SceneGraphs, find_scene_graphs, load_scene_graphs, singular
-from codevqa.eval.metrics.steps import StepJudge, image_id, summarize_steps
+from codevqa.eval.metrics.steps import image_id, judge_steps, summarize_steps
 from codevqa.eval.metrics.truth import SceneJudge
 from codevqa.eval.task import Example, PictureFile, Row
 from codevqa.miniworld.export import write
@@ -147,7 +147,7 @@ def test_a_position_may_be_any_of_several() -> None:
 
 
 def test_steps_of_a_trace() -> None:
-    judge = StepJudge(graphs(street=STREET))
+    judge = graphs(street=STREET)
     trace = {
         "calls": [
             call("open_image", {"image": 1}, path="Image1.jpg"),
@@ -158,16 +158,16 @@ def test_steps_of_a_trace() -> None:
             call("own", 3, n=1),
         ]
     }
-    steps = judge.steps(example("street"), trace)
+    steps = judge_steps(judge, example("street"), trace)
     assert [(step.index, step.right) for step in steps] == [(2, False), (3, True), (4, None)]
     assert (steps[0].name, steps[0].truth) == ("query", "red")
 
 
 @pytest.mark.parametrize("image", [{"image": 3}, {"image": 0}, None, "image 1", {"image": "1"}])
 def test_a_picture_without_a_graph_is_not_judged(image: Any) -> None:
-    judge = StepJudge(graphs(street=STREET))
+    judge = graphs(street=STREET)
     trace = {"calls": [call("query", "no", img=image, question="Is there a car?")]}
-    (step,) = judge.steps(example("street", "unknown"), trace)
+    (step,) = judge_steps(judge, example("street", "unknown"), trace)
     assert step.right is None
 
 
@@ -177,7 +177,7 @@ def test_a_part_of_a_picture_has_no_graph() -> None:
 
 
 def test_summary() -> None:
-    judge = StepJudge(graphs(street=STREET))
+    judge = graphs(street=STREET)
     true = call("query", "yes", img={"image": 1}, question="Is there a car?")
     false = call("get_pos", [20.0, 1.0], img={"image": 1}, object="car")
     unknown = call("query", "x", img={"image": 1}, question="Why?")

@@ -23,7 +23,7 @@ from ...core.errors import InputError
 from ..datasets.files import Folder, Located
 from ..datasets.json_stream import stream_records
 
-__all__ = ["ObjectPhrase", "SceneGraph", "SceneGraphs", "SceneObject", "find_scene_graphs", "load_scene_graphs"]
+__all__ = ["SceneGraph", "SceneGraphs", "SceneObject", "find_scene_graphs", "load_scene_graphs"]
 
 _COLORS = """
 red orange yellow green blue purple violet pink brown black white gray silver gold tan beige maroon teal turquoise
@@ -68,14 +68,6 @@ def singular(name: str) -> str:
         word = re.sub(r"(?<=..)ies$", "y", word) if word.endswith("ies") else word
         word = re.sub(r"(?<=ch|sh|ss)es$|(?<=x)es$|(?<=..)s$", "", word)
     return f"{head} {word}".strip()
-
-
-@dataclass(frozen=True)
-class ObjectPhrase:
-    """``large red stars``: a noun in the singular with attributes in their canonical spelling."""
-
-    noun: str
-    attributes: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -131,14 +123,14 @@ class SceneGraphs(dict[str, SceneGraph]):
         if keep:
             self[key] = graph
 
-    def parse(self, text: str) -> ObjectPhrase | None:
-        """Reads ``the large red stars``, in lower case; None where a word is not in the vocabulary."""
+    def parse(self, text: str) -> tuple[str, frozenset[str]] | None:
+        """Reads ``the large red stars`` as noun and attributes; None where a word is not in the vocabulary."""
         words = re.sub(r"^(?:an?|the|any|some)\s+", "", text.lower().strip(" ?.")).split()
         for cut in range(len(words)):
             noun = singular(" ".join(words[cut:]))
             if noun in self.names or noun in GENERIC:
                 attributes = frozenset(map(canonical, words[:cut]))
-                return ObjectPhrase(noun, attributes) if all(map(self.knows, attributes)) else None
+                return (noun, attributes) if all(map(self.knows, attributes)) else None
         return None
 
     def knows(self, attribute: str) -> bool:

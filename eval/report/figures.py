@@ -8,7 +8,8 @@ from typing import Any
 
 from ..metrics import Metric
 from ..metrics.base import Figure
-from ..metrics.steps import StepJudge, StepSummary
+from ..metrics.scene_graphs import SceneGraphs
+from ..metrics.steps import StepSummary
 from ..run.run_info import Pace, RunInfo
 from ..run.store import Store
 from ..statistics import Interval, Paired
@@ -81,10 +82,8 @@ class MethodSummary:
     """Rows without any answer; they score as wrong."""
     own: Interval | None
     """Accuracy of the rows that are no fallback and have an answer."""
-    programs: int
-    """Rows with a program."""
     plain: Interval | None
-    """Share of those whose program merely passes the question to one ``query``."""
+    """Share of the rows with a program whose program merely passes the question to one ``query``."""
     errors: tuple[ErrorLine, ...]
     """Most frequent first."""
     seconds: Mapping[str, float]
@@ -167,5 +166,5 @@ class RunFigures:
     pace: Pace | None
     metric: Metric
     summary: Summary
-    judge: StepJudge | None = None
+    graphs: SceneGraphs | None = None
     steps: StepSummary | None = None

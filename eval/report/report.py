@@ -9,15 +9,16 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from ... import __version__
 from ...core.errors import InputError, SetupError
-from ..metrics.scene_graphs import find_scene_graphs, load_scene_graphs
-from ..metrics.steps import StepJudge, image_id, summarize_steps
+from ..metrics.scene_graphs import SceneGraphs, find_scene_graphs, load_scene_graphs
+from ..metrics.steps import image_id, summarize_steps
 from ..run.store import Store
 from .diff import Difference, compare_runs
 from .figures import RunFigures
@@ -32,8 +33,7 @@ __all__ = ["Written", "write"]
 TEMPLATES = Path(__file__).parent / "templates"
 
 
-@dataclass(frozen=True)
-class Written:
+class Written(NamedTuple):
     """A report that was written."""
 
     page: Path
@@ -57,7 +57,12 @@ def write(runs: Sequence[Path], out: Path | None = None, *, data: Path | None = 
         raise InputError("A report on several runs needs a folder to go to.", hint="Give --out DIR.")
     with ExitStack() as open_runs:
         stores = [open_runs.enter_context(Store.open(path)) for path in runs]
-        found = [_figures(name, store, data) for name, store in zip(_names(runs), stores, strict=True)]
+        folders = [store.folder.resolve() for store in stores]
+        names = [folder.name for folder in folders]
+        if len(set(names)) < len(set(folders)):  # as much of each path as tells them apart
+            parts = [folder.parts for folder in folders]
+            names = ["/".join(one[len(os.path.commonprefix(parts)) :]) for one in parts]
+        found = [_figures(name, store, data) for name, store in zip(names, stores, strict=True)]
         page = (stores[0].folder if out is None else out) / "report.html"
         html = _html(found, packed(found, data))
         try:
@@ -123,36 +128,17 @@ def _figures(name: str, store: Store, data: Path | None) -> RunFigures:
         raise InputError(f"{store.folder} has no answers yet.", hint="Go on with it: codevqa eval ... --resume.")
     metric = metric_of(store.info, data=data)
     summary = summarize(pairs_of(store), metric)
-    judge = _judge(store, data) if "codevqa" in summary.methods else None
-    found = RunFigures(name, store, store.info, store.pace(), metric, summary, judge)
-    if judge is None:
-        return found
-
-    def right(score: float | None) -> bool | None:
-        return None if score is None else score >= 0.5
-
-    answered = ((example, row, right(metric.score(example, row.prediction))) for example, row in store.pairs("codevqa"))
-    return replace(found, steps=summarize_steps(judge, answered))
+    graphs = _graphs(store, data) if "codevqa" in summary.methods else None
+    judged = ((example, row, metric.right(example, row.prediction)) for example, row in store.pairs("codevqa"))
+    steps = summarize_steps(graphs, judged) if graphs else None
+    return RunFigures(name, store, store.info, store.pace(), metric, summary, graphs, steps)
 
 
-def _judge(store: Store, data: Path | None) -> StepJudge | None:
-    """Returns the judge of a run's steps, or None where there are no scene graphs."""
+def _graphs(store: Store, data: Path | None) -> SceneGraphs | None:
+    """Returns the scene graphs of a run's pictures, or None where there are none."""
     near = (folder for source in store.info.sources for folder in list(source.parents)[:2] if folder.is_dir())
     found = (find_scene_graphs(folder, store.info.split) for folder in ((data,) if data is not None else near))
     file = next((one for one in found if one), None)
     if file is None:
         return None
-    wanted = {image_id(image.name) for example in store.examples() for image in example.images}
-    graphs = load_scene_graphs(file, wanted)
-    return StepJudge(graphs) if graphs else None
-
-
-def _names(runs: Sequence[Path]) -> list[str]:
-    """The runs' folder names, with as much of the path as tells them apart."""
-    folders = [path.parent if path.name == "run.sqlite" else path for path in runs]
-    parts = [folder.resolve().parts for folder in folders]
-    for length in range(1, max(map(len, parts)) + 1):
-        names = ["/".join(one[-length:]) for one in parts]
-        if len(set(names)) == len(set(parts)):
-            break
-    return names
+    return load_scene_graphs(file, {image_id(image.name) for one in store.examples() for image in one.images}) or None

@@ -18,7 +18,8 @@ from ...pages.heat import fitted
 from ...pages.pictures import data_uri
 from ...pages.words import clean, seconds
 from ..metrics import Metric
-from ..metrics.steps import StepJudge
+from ..metrics.scene_graphs import SceneGraphs
+from ..metrics.steps import judge_steps
 from ..run.store import Store
 from ..task import METHODS, Example, Method, PictureFile, Row
 from .figures import RunFigures
@@ -54,7 +55,7 @@ def packed(runs: Sequence[RunFigures], here: Path | None = None) -> str:
             keys |= dict.fromkeys(example.groups)
             told = {
                 "pictures": [[one.name, album.place(one)] for one in example.images],
-                "methods": [_told(run.judge, example, row) for row in rows.values()],
+                "methods": [_told(run.graphs, example, row) for row in rows.values()],
             }
             line = {
                 "run": place,
@@ -89,8 +90,8 @@ def _line(run: RunFigures, example: Example, rows: Mapping[Method, Row]) -> dict
     """Returns what is searched and filtered of a question."""
     ours = rows.get("codevqa")
     false: list[str] | None = None
-    if run.judge is not None and ours is not None and not ours.error:
-        judged = [step for step in run.judge.steps(example, ours.trace) if step.right is not None]
+    if run.graphs is not None and ours is not None and not ours.error:
+        judged = [step for step in judge_steps(run.graphs, example, ours.trace) if step.right is not None]
         false = list(dict.fromkeys(step.name for step in judged if not step.right)) if judged else None
     return {
         "id": example.id,
@@ -105,16 +106,15 @@ def _line(run: RunFigures, example: Example, rows: Mapping[Method, Row]) -> dict
 def _answer(metric: Metric, example: Example, row: Row | None) -> dict[str, Any] | None:
     if row is None:
         return None
-    score = metric.score(example, row.prediction)
-    right = None if score is None else score >= 0.5
+    right = metric.right(example, row.prediction)
     return {"said": _cut(row.prediction), "right": right, "fallback": row.fallback, "error": row.error or ""}
 
 
 # -- a trace -----------------------------------------------------------------------------------------------------------
 
 
-def _told(judge: StepJudge | None, example: Example, row: Row) -> dict[str, Any]:
-    verdicts = {step.index: step for step in judge.steps(example, row.trace)} if judge else {}
+def _told(graphs: SceneGraphs | None, example: Example, row: Row) -> dict[str, Any]:
+    verdicts = {step.index: step for step in judge_steps(graphs, example, row.trace)} if graphs else {}
     calls = []
     for index, call in enumerate(row.trace.get("calls") or (), 1):
         if str(call.get("name")).startswith("open_image"):

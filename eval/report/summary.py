@@ -10,7 +10,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import fmean, stdev
 from typing import NamedTuple
 
@@ -18,20 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.trace import Cost
-from ..metrics.base import Metric, Tally
+from ..metrics.base import Metric
 from ..statistics import FEW_CLUSTERS, Interval, Paired, compare, mean
 from ..task import METHODS, Example, Method, Row
 from .figures import Coverage, ErrorLine, Group, MethodCost, MethodSummary, Repeats, Summary
 
 __all__ = ["joined", "summarize"]
 
-MOST_VALUES = 200
-"""Values of a group key that are told, the most frequent ones."""
 NOTHING = float("nan")
 _MARKS = re.compile(r"[\W_]+")
-
-Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
 
 
 def joined(
@@ -96,7 +91,8 @@ class _Table:
         self.metric = metric
         self.kept: dict[Method, dict[int, dict[str, _Kept]]] = {}
         """By method, repetition and question."""
-        self.tallies: dict[Method, Tally] = {}
+        self.answered: dict[Method, list[tuple[Example, str]]] = {}
+        """What figures about the whole run need, where the metric has any."""
         self.clusters: list[int] = []
         """The number of each example's cluster."""
         self.numbers: dict[str | tuple[int], int] = {}
@@ -119,8 +115,8 @@ class _Table:
             slim = replace(row, program=None, trace={})
             kept = _Kept(place, NOTHING if score is None else score, plain, row.cost, slim)
             self.kept.setdefault(method, {}).setdefault(row.repeat, {})[example.id] = kept
-            if row.repeat == 0:
-                self.tallies.setdefault(method, self.metric.tally()).add(example, row.prediction)
+            if row.repeat == 0 and self.metric.reasons:
+                self.answered.setdefault(method, []).append((example, row.prediction))
         if any(row.repeat == 0 for row in rows.values()):
             self.clusters.append(self.numbers.setdefault(example.cluster or (place,), len(self.numbers)))
             self.hidden += not example.gold
@@ -130,59 +126,64 @@ class _Table:
 
     def summary(self) -> Summary:
         n = len(self.clusters)
-        clusters = np.array(self.clusters, dtype=np.int64)
-        methods = [method for method in METHODS if method in self.tallies]
-        scores = {method: np.full(n, np.nan) for method in methods}
-        for method in methods:
-            for one in self.kept[method][0].values():
-                scores[method][one.place] = one.score
-        slices = _Slices(scores, clusters)
+        slices = _Slices({}, np.array(self.clusters, dtype=np.int64))
+        for method in METHODS:
+            if 0 in self.kept.get(method, ()):
+                slices.scores[method] = np.full(n, np.nan)
+                for one in self.kept[method][0].values():
+                    slices.scores[method][one.place] = one.score
         return Summary(
             metric=self.metric.name,
             examples=n,
             hidden=self.hidden,
-            methods={method: self._method(method, clusters) for method in methods},
+            methods={method: self._method(method, slices.clusters) for method in slices.scores},
             paired=slices.paired(range(n)),
             clusters=len(self.numbers),
-            breakdown={key: _breakdown(key, values, slices) for key, values in self.groups.items()},
+            breakdown={key: slices.breakdown(key, values) for key, values in self.groups.items()},
             coverage=Coverage(n, len(self.unasked), dict(self.reasons.most_common())),
-            notes=(*_notes(n, len(self.numbers)), *self._few_answers(n)),
+            notes=tuple(self._notes(n, len(self.numbers))),
         )
 
-    def _method(self, method: Method, clusters: Codes) -> MethodSummary:
+    def _method(self, method: Method, clusters: NDArray[np.int64]) -> MethodSummary:
         repetitions = [one for _, one in sorted(self.kept[method].items())]
         kept = list(self.kept[method][0].values())
         mine = clusters[[one.place for one in kept]]
-        scores, plain, seconds, own = (
-            np.array(values, dtype=np.float64)
-            for values in zip(
-                *((one.score, one.plain, one.row.seconds, not (one.row.fallback or one.silent)) for one in kept),
-                strict=True,
-            )
-        )
-        corpus = self.tallies[method].result()
+        seconds = [one.row.seconds for one in kept]
+        own = [NOTHING if one.row.fallback or one.silent else one.score for one in kept]
+        corpus = self.metric.corpus(self.answered.get(method, ()))
         return MethodSummary(
             rows=len(kept),
-            accuracy=_accuracy(scores, mine),
+            accuracy=_known_mean([one.score for one in kept], mine),
             fallback=mean([one.row.fallback for one in kept], clusters=mine),
             unanswered=sum(one.silent for one in kept),
-            own=_accuracy(np.where(own == 1, scores, np.nan), mine),
-            programs=int((~np.isnan(plain)).sum()),
-            plain=_accuracy(plain, mine),
+            own=_known_mean(own, mine),
+            plain=_known_mean([one.plain for one in kept], mine),
             errors=_errors(kept),
             seconds={
-                "mean": float(seconds.mean()),
+                "mean": fmean(seconds),
                 "median": float(np.median(seconds)),
                 "p95": float(np.percentile(seconds, 95)),
             },
             tokens=fmean(one.row.tokens for one in kept),
             corpus=corpus,
-            reasons={name: self.metric.reasons.get(name, "") for name, figure in corpus.items() if figure is None},
+            reasons={name: self.metric.reasons[name] for name, figure in corpus.items() if figure is None},
             repeats=_repeats(repetitions, clusters) if len(repetitions) > 1 else None,
             cost=_cost([one.cost for one in kept if one.cost is not None]),
         )
 
-    def _few_answers(self, n: int) -> Iterator[str]:
+    def _notes(self, n: int, clusters: int) -> Iterator[str]:
+        if clusters == n:
+            yield "Intervals are 95 %: Wilson's for shares, Student's t for differences, each question by itself."
+        else:
+            yield (
+                f"Intervals are 95 % and tests by Student's t over the {clusters:,} clusters, the variance by leaving "
+                "out one at a time; shares in Wilson's form."
+            )
+            if clusters < FEW_CLUSTERS:
+                yield (
+                    f"There are only {clusters:,} clusters, fewer than {FEW_CLUSTERS}: how much they vary is itself "
+                    "known badly, and figures hold for others only if these few are like them."
+                )
         if self.short:
             yield (
                 f"{self.short:,} of {n:,} questions have fewer than the {self.metric.answers} accepted answers that "
@@ -228,7 +229,7 @@ def _cost(costs: Sequence[Cost]) -> MethodCost | None:
     return MethodCost(rows=len(costs), calls=calls, **means)
 
 
-def _repeats(found: Sequence[Mapping[str, _Kept]], clusters: Codes) -> Repeats | None:
+def _repeats(found: Sequence[Mapping[str, _Kept]], clusters: NDArray[np.int64]) -> Repeats | None:
     """Figures on the questions that every repetition answered; None where there are none, or no answers to them."""
     scored = [{id for id, one in each.items() if not math.isnan(one.score)} for each in found]
     shared = [id for id in found[0] if all(id in one for one in scored)]
@@ -240,29 +241,27 @@ def _repeats(found: Sequence[Mapping[str, _Kept]], clusters: Codes) -> Repeats |
     return Repeats(values, fmean(values), stdev(values), share, len(shared))
 
 
-def _breakdown(key: str, values: Mapping[str, Sequence[int]], slices: _Slices) -> tuple[Group, ...]:
-    shown = sorted(values, key=lambda value: -len(values[value]))[:MOST_VALUES]
-    if all(value.isdecimal() for value in values):
-        shown.sort(key=int)
-    lines = (slices.group(key, value, values[value]) for value in shown)
-    return tuple(line for line in lines if line.n)
-
-
-@dataclass(frozen=True)
-class _Slices:
+class _Slices(NamedTuple):
     """Figures of some of the examples."""
 
-    scores: Mapping[Method, Floats]
+    scores: dict[Method, NDArray[np.float64]]
     """One score an example, NaN where there is none."""
-    clusters: Codes
+    clusters: NDArray[np.int64]
 
-    def group(self, key: str, value: str, places: Sequence[int]) -> Group:
-        """Figures of one line of a breakdown."""
-        found = {method: scores[places] for method, scores in self.scores.items()}
-        n = int((~np.isnan(list(found.values()))).any(axis=0).sum())
-        accuracy = {method: _accuracy(scores, self.clusters[places]) for method, scores in found.items()}
-        shown = {method: interval for method, interval in accuracy.items() if interval is not None}
-        return Group(key, value, n, shown, self.paired(places))
+    def breakdown(self, key: str, values: Mapping[str, Sequence[int]]) -> tuple[Group, ...]:
+        """Figures by the values of one key: numbers in their order, other values the most frequent first."""
+        numbers = all(value.isdecimal() for value in values)
+        ordered = sorted(values, key=int if numbers else lambda value: -len(values[value]))
+        groups = []
+        for value in ordered:
+            places = values[value]
+            found = {method: scores[places] for method, scores in self.scores.items()}
+            n = int((~np.isnan(list(found.values()))).any(axis=0).sum())
+            means = {method: _known_mean(scores, self.clusters[places]) for method, scores in found.items()}
+            accuracy = {method: one for method, one in means.items() if one is not None}
+            if n:
+                groups.append(Group(key, value, n, accuracy, self.paired(places)))
+        return tuple(groups)
 
     def paired(self, places: Sequence[int]) -> Paired | None:
         """CodeVQA against PnP-VQA where both have a score; None where they never do."""
@@ -275,22 +274,8 @@ class _Slices:
         return compare(ours[both], theirs[both], clusters=self.clusters[places][both])
 
 
-def _accuracy(scores: Floats, clusters: Codes) -> Interval | None:
-    """None where nothing is scored."""
-    known = ~np.isnan(scores)
-    return mean(scores[known], clusters=clusters[known]) if known.any() else None
-
-
-def _notes(n: int, clusters: int) -> Iterator[str]:
-    if clusters == n:
-        yield "Intervals are 95 %: Wilson's for shares, Student's t for differences, each question by itself."
-        return
-    yield (
-        f"Intervals are 95 % and tests by Student's t over the {clusters:,} clusters, the variance by leaving out one "
-        "at a time; shares in Wilson's form."
-    )
-    if clusters < FEW_CLUSTERS:
-        yield (
-            f"There are only {clusters:,} clusters, fewer than {FEW_CLUSTERS}: how much they vary is itself known "
-            "badly, and figures hold for others only if these few are like them."
-        )
+def _known_mean(scores: Sequence[float] | NDArray[np.float64], clusters: NDArray[np.int64]) -> Interval | None:
+    """Mean of what is no NaN; None where nothing is."""
+    values = np.asarray(scores, dtype=np.float64)
+    known = ~np.isnan(values)
+    return mean(values[known], clusters=clusters[known]) if known.any() else None
