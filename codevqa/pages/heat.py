@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from cachetools import LRUCache, cached
 from PIL import Image as PILImage
-from PIL import ImageDraw
+from PIL import ImageColor, ImageDraw
 
 from ..core.images import Picture
 from ..primitives.signature import GRID
@@ -24,17 +24,7 @@ __all__ = ["fitted", "heat_gradient", "overlay", "patch_view", "peak_place", "pl
 
 Relevance = Sequence[Sequence[float]] | npt.NDArray[np.floating]
 
-_HEAT: tuple[tuple[int, int, int], ...] = (
-    (0, 0, 4),
-    (31, 12, 72),
-    (85, 15, 109),
-    (136, 34, 106),
-    (186, 54, 85),
-    (227, 89, 51),
-    (249, 140, 10),
-    (249, 201, 50),
-    (252, 255, 164),
-)
+_HEAT = ["#000004", "#1f0c48", "#550f6d", "#88226a", "#ba3655", "#e35933", "#f98c0a", "#f9c932", "#fcffa4"]
 """Evenly spaced colors of matplotlib's inferno (public domain, CC0): lightness rises evenly, also without red-green."""
 _COLORED = 0.6
 """How much of the picture's own color stays under a heat map: a gray ground keeps the scale readable."""
@@ -51,7 +41,7 @@ _KEPT = 32
 
 def heat_gradient() -> str:
     """Returns the heat scale as a CSS gradient, least on the left."""
-    return "linear-gradient(to right, " + ", ".join(f"rgb({r},{g},{b})" for r, g, b in _HEAT) + ")"
+    return f"linear-gradient(to right, {', '.join(_HEAT)})"
 
 
 def relevance_grid(relevance: Relevance) -> npt.NDArray[np.float64] | None:
@@ -177,9 +167,10 @@ def _blended(ground: PILImage.Image, grid: npt.NDArray[np.float64]) -> PILImage.
 
 @cache
 def _palette() -> bytes:
-    steps, scale = np.linspace(0, 255, len(_HEAT)), np.asarray(_HEAT, dtype=np.float64)
-    channels = [np.interp(np.arange(256), steps, scale[:, channel]) for channel in range(3)]
-    return bytes(np.stack(channels, axis=-1).round().astype(np.uint8).tobytes())
+    steps = np.linspace(0, 255, len(_HEAT))
+    channels = np.array([ImageColor.getrgb(color) for color in _HEAT], dtype=np.float64).T
+    found = np.stack([np.interp(np.arange(256), steps, channel) for channel in channels], axis=-1)
+    return bytes(found.round().astype(np.uint8).tobytes())
 
 
 def _mark(ground: PILImage.Image, position: tuple[float, float]) -> None:

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from cachetools import LRUCache, cached
 from PIL import Image as PILImage
-from PIL import features
 
 from ..core.images import Picture
 from ..core.trace import ImageRef, Plain
@@ -58,15 +57,10 @@ def named_words(value: Plain, pictures: Sequence[Picture], most: int = MOST) -> 
 
 
 def data_uri(image: PILImage.Image, quality: int = 82) -> str:
-    """Returns a picture as a data URI: WebP, or PNG where this Pillow cannot write WebP."""
+    """Returns a picture as a data URI."""
     data = io.BytesIO()
-    if features.check("webp"):
-        image.save(data, "WEBP", quality=quality, method=0)  # the fastest: somebody waits for the page
-        kind = "webp"
-    else:
-        image.save(data, "PNG", optimize=True)
-        kind = "png"
-    return f"data:image/{kind};base64,{base64.b64encode(data.getvalue()).decode('ascii')}"
+    image.save(data, "WEBP", quality=quality, method=0)  # the fastest: somebody waits for the page
+    return f"data:image/webp;base64,{base64.b64encode(data.getvalue()).decode('ascii')}"
 
 
 # By the key alone: the full picture is not held here.

@@ -61,7 +61,8 @@ def write(runs: Sequence[Path], out: Path | None = None, *, data: Path | None = 
         names = [folder.name for folder in folders]
         if len(set(names)) < len(set(folders)):  # as much of each path as tells them apart
             parts = [folder.parts for folder in folders]
-            names = ["/".join(one[len(os.path.commonprefix(parts)) :]) for one in parts]
+            shared = len(os.path.commonprefix(parts))  # noqa: RUF071 - of tuples, not of texts
+            names = ["/".join(one[shared:]) for one in parts]
         found = [_figures(name, store, data) for name, store in zip(names, stores, strict=True)]
         page = (stores[0].folder if out is None else out) / "report.html"
         html = _html(found, packed(found, data))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ..metrics.base import Figure
 from ..run.run_info import RunInfo
 from ..statistics import FEW_CLUSTERS, Paired, holm
 from .figures import Group, RunFigures, Summary
-from .paper import DRAWN, NOTE, reported
+from .paper import DRAWN, NOTE, PAPER
 from .view import METHOD_LABELS, Table, p_text, percent, points
 
 __all__ = ["about", "breakdown", "corpus", "result", "sentences"]
@@ -57,8 +57,12 @@ def result(runs: Sequence[RunFigures]) -> Table:
     ordered = sorted(runs, key=lambda run: (run.info.data_name, run.info.split, run.summary.metric, -_accuracy(run)))
     rows = [_result(run, f"{run.name}: " if len(runs) > 1 else "") for run in ordered]
     for dataset in dict.fromkeys(run.info.dataset for run in runs):
-        if paper := reported(dataset):
-            shares = (f"{100 * paper.codevqa:.2f} %", f"{100 * paper.pnpvqa:.2f} %", f"{100 * paper.difference:+.2f}")
+        if paper := PAPER.get(dataset):
+            shares = (
+                f"{100 * paper.codevqa:.2f} %",
+                f"{100 * paper.pnpvqa:.2f} %",
+                f"{100 * (paper.codevqa - paper.pnpvqa):+.2f}",
+            )
             rows.append((f"paper: {dataset} {paper.split}", f"{paper.n:,}", *shares, "", ""))
     note = []
     for run in ordered:
@@ -135,19 +139,22 @@ def _table(info: RunInfo, summary: Summary, key: str, groups: Mapping[str, Group
     many = {label for label, group in shown.items() if group.n >= FEW}
     tested = {label: group.paired for label, group in shown.items() if label in many and group.paired is not None}
     adjusted = dict(zip(tested, holm([one.p_value for one in tested.values()]), strict=True))
-    titles, paper = _beside(info, key, many)
+    paper = PAPER.get(info.dataset)
+    beside = paper.groups if paper and paper.key == key else {}
+    columns = paper.columns if paper and beside.keys() & many else ()
     rows = []
     for label, group in shown.items():
         cells = [f"{group.n:,}", *(percent(group.accuracy.get(method)) for method in summary.methods)]
         if summary.paired is not None:
             cells += _tested(tested.get(label), adjusted.get(label))
-        rows.append((label.replace("_", " "), *cells, *(paper(label) if label in many else ("–",) * len(titles))))
+        theirs = beside.get(label) if label in many else None
+        rows.append((label.replace("_", " "), *cells, *(columns and (theirs or "–" * len(columns)))))
     head = ["", "n", *(METHOD_LABELS[method] for method in summary.methods)]
     head += ["Clusters", "Difference in points", "p", "p after Holm"] if summary.paired else []
-    note = " ".join(_notes(info, summary, key, len(groups), shown, bool(titles)))
+    note = " ".join(_notes(info, summary, key, len(groups), shown, bool(columns)))
     muted = frozenset(place for place, label in enumerate(shown) if label not in many)
     title = f"By {key.replace('_', ' ')}" if key else "Kinds of questions"
-    return Table((*head, *titles), tuple(rows), title, note, muted)
+    return Table((*head, *columns), tuple(rows), title, note, muted)
 
 
 def _tested(paired: Paired | None, p_value: float | None) -> tuple[str, ...]:
@@ -155,23 +162,6 @@ def _tested(paired: Paired | None, p_value: float | None) -> tuple[str, ...]:
         return ("–",) * 4
     after, difference = f"{p_value:.2g}", paired.difference
     return f"{difference.clusters:,}", points(difference), p_text(paired), after
-
-
-def _beside(info: RunInfo, key: str, labels: set[str]) -> tuple[tuple[str, ...], Callable[[str], tuple[str, ...]]]:
-    """Returns the paper's columns, where it reports one of these groups, and what gives their cells."""
-    paper = reported(info.dataset)
-    groups = paper.groups.get(key, {}) if paper else {}
-    gains = paper.gains if paper and not key else {}
-    if groups.keys() & labels:
-
-        def shares(label: str) -> tuple[str, ...]:
-            pnpvqa, codevqa = groups.get(label, (None, None))
-            return tuple("–" if one is None else f"{100 * one:.1f} %" for one in (codevqa, pnpvqa))
-
-        return ("Paper's CodeVQA", "Paper's PnP-VQA"), shares
-    if gains.keys() & labels:
-        return ("Paper's gain, about",), lambda label: (f"{100 * gains[label]:+.0f}" if label in gains else "–",)
-    return (), lambda label: ()
 
 
 def _notes(
