@@ -175,28 +175,21 @@ def _palette() -> bytes:
 
 def _mark(ground: PILImage.Image, position: tuple[float, float]) -> None:
     """Draws a ring with a cross through it, white in a dark edge: seen on any ground, by any eye."""
-    x, y = position
-    if not (math.isfinite(x) and math.isfinite(y)):
+    if not all(map(math.isfinite, position)):
         return
-    width, height = ground.size
-    center = (min(max(x / GRID, 0.0), 1.0) * width, (1 - min(max(y / GRID, 0.0), 1.0)) * height)
-    unit = max(width, height) / 100
-    reach = math.ceil(7.5 * unit)
-    corner = (math.floor(center[0]) - reach, math.floor(center[1]) - reach)
-    side = (2 * reach + 1) * _SMOOTH
-    tile = PILImage.new("RGBA", (side, side), (0, 0, 0, 0))
-    _ring(tile, ((center[0] - corner[0]) * _SMOOTH, (center[1] - corner[1]) * _SMOOTH), unit * _SMOOTH)
-    tile = tile.resize((2 * reach + 1, 2 * reach + 1), PILImage.Resampling.BOX)
-    ground.paste(tile, corner, tile)
-
-
-def _ring(tile: PILImage.Image, at: tuple[float, float], unit: float) -> None:
+    across, up = (min(max(place / GRID, 0.0), 1.0) for place in position)
+    reach = math.ceil(0.075 * max(ground.size))
+    side = 2 * reach + 1
+    tile = PILImage.new("RGBA", (side * _SMOOTH, side * _SMOOTH), (0, 0, 0, 0))
     draw = ImageDraw.Draw(tile)
-    for color, thick in (((0, 0, 0, 255), 2.0), ((255, 255, 255, 255), 0.8)):
-        radius, line, grow = 3.2 * unit, max(1, round(thick * unit)), thick * unit / 2
-        box = (at[0] - radius - grow, at[1] - radius - grow, at[0] + radius + grow, at[1] + radius + grow)
-        draw.ellipse(box, outline=color, width=line)
+    unit, at = _SMOOTH * max(ground.size) / 100, side * _SMOOTH / 2
+    for color, thick in (("black", 2.0), ("white", 0.8)):
+        line, grow = max(1, round(thick * unit)), thick * unit / 2
+        radius = 3.2 * unit + grow
+        draw.ellipse((at - radius, at - radius, at + radius, at + radius), outline=color, width=line)
         for step in (-1, 1):
-            near, far = step * 2.0 * unit, step * (5.6 * unit + grow)
-            draw.line((at[0] + near, at[1], at[0] + far, at[1]), fill=color, width=line)
-            draw.line((at[0], at[1] + near, at[0], at[1] + far), fill=color, width=line)
+            near, far = at + step * 2.0 * unit, at + step * (5.6 * unit + grow)
+            draw.line((near, at, far, at), fill=color, width=line)
+            draw.line((at, near, at, far), fill=color, width=line)
+    tile = tile.resize((side, side), PILImage.Resampling.BOX)
+    ground.paste(tile, (int(across * ground.width) - reach, int((1 - up) * ground.height) - reach), tile)

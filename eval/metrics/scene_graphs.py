@@ -17,7 +17,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...core.errors import InputError
 from ..datasets.files import Folder, Located
@@ -38,8 +38,6 @@ FAMILIES: Mapping[str, frozenset[str]] = {
     "size": frozenset(("small", "medium", "large")),
 }
 """Attributes of which one excludes the others, for want of which a thing cannot be judged."""
-GENERIC = frozenset(("object", "thing", "item"))
-"""Nouns that name anything."""
 BROAD = frozenset(_BROAD.split())
 """Nouns for which an object may be meant that the graph calls by a narrower name."""
 
@@ -87,8 +85,7 @@ class SceneObject:
         return False if self.attributes & family(attribute) else None
 
 
-@dataclass(frozen=True)
-class SceneGraph:
+class SceneGraph(NamedTuple):
     """What is in one picture."""
 
     width: int
@@ -117,7 +114,7 @@ class SceneGraphs(dict[str, SceneGraph]):
                 raise ValueError("a size")
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise InputError(f"The scene graph of image {key} lacks something: {error!r}.") from None
-        for one in objects:
+        for one in graph.objects:
             self.names.add(one.name)
             self.attributes |= one.attributes
         if keep:
@@ -128,7 +125,7 @@ class SceneGraphs(dict[str, SceneGraph]):
         words = re.sub(r"^(?:an?|the|any|some)\s+", "", text.lower().strip(" ?.")).split()
         for cut in range(len(words)):
             noun = singular(" ".join(words[cut:]))
-            if noun in self.names or noun in GENERIC:
+            if noun in self.names:
                 attributes = frozenset(map(canonical, words[:cut]))
                 return (noun, attributes) if all(map(self.knows, attributes)) else None
         return None

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from .scene_graphs import BROAD, FAMILIES, GENERIC, SceneGraph, SceneGraphs, SceneObject, canonical
+from .scene_graphs import BROAD, FAMILIES, SceneGraph, SceneGraphs, SceneObject, canonical
 
 __all__ = ["SceneJudge", "Truth"]
 
@@ -87,11 +87,11 @@ class SceneJudge(NamedTuple):
     # -- small parts --------------------------------------------------------------------------------------------------
 
     def _called(self, text: str, *, narrowly: bool = False) -> list[tuple[SceneObject, bool | None]]:
-        """Objects that a phrase's noun names, each with whether it has the attributes; none for a broad noun if so."""
+        """Objects that a phrase's noun names, each with whether it has the attributes; ``narrowly`` no broad noun."""
         noun, attributes = self.words.parse(text) or ("", frozenset())
         found: list[tuple[SceneObject, bool | None]] = []
-        for one in () if narrowly and noun in GENERIC | BROAD else self.graph.objects:
-            if noun in GENERIC or one.name == noun:
+        for one in self.graph.objects:
+            if one.name == noun and not (narrowly and noun in BROAD):
                 shown = [one.shows(attribute) for attribute in attributes]
                 found.append((one, False if False in shown else None if None in shown else True))
         return found

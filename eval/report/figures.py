@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..metrics import Metric
@@ -166,5 +166,6 @@ class RunFigures:
     pace: Pace | None
     metric: Metric
     summary: Summary
-    graphs: SceneGraphs | None = None
+    graphs: SceneGraphs = field(default_factory=SceneGraphs)
+    """Of its pictures, as far as there are any."""
     steps: StepSummary | None = None

@@ -129,17 +129,16 @@ def _figures(name: str, store: Store, data: Path | None) -> RunFigures:
         raise InputError(f"{store.folder} has no answers yet.", hint="Go on with it: codevqa eval ... --resume.")
     metric = metric_of(store.info, data=data)
     summary = summarize(pairs_of(store), metric)
-    graphs = _graphs(store, data) if "codevqa" in summary.methods else None
+    graphs = _graphs(store, data) if "codevqa" in summary.methods else SceneGraphs()
     judged = ((example, row, metric.right(example, row.prediction)) for example, row in store.pairs("codevqa"))
     steps = summarize_steps(graphs, judged) if graphs else None
     return RunFigures(name, store, store.info, store.pace(), metric, summary, graphs, steps)
 
 
-def _graphs(store: Store, data: Path | None) -> SceneGraphs | None:
-    """Returns the scene graphs of a run's pictures, or None where there are none."""
+def _graphs(store: Store, data: Path | None) -> SceneGraphs:
+    """Returns the scene graphs of a run's pictures, as far as there are any."""
     near = (folder for source in store.info.sources for folder in list(source.parents)[:2] if folder.is_dir())
     found = (find_scene_graphs(folder, store.info.split) for folder in ((data,) if data is not None else near))
     file = next((one for one in found if one), None)
-    if file is None:
-        return None
-    return load_scene_graphs(file, {image_id(image.name) for one in store.examples() for image in one.images}) or None
+    wanted = {image_id(image.name) for one in store.examples() for image in one.images}
+    return load_scene_graphs(file, wanted) if file else SceneGraphs()
