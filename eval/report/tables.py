@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ..metrics.base import Figure
 from ..run.run_info import RunInfo
-from ..statistics import FEW_CLUSTERS, Paired, holm
+from ..statistics import FEW_CLUSTERS, holm
 from .figures import Group, RunFigures, Summary
 from .paper import DRAWN, NOTE, PAPER
 from .view import METHOD_LABELS, Table, p_text, percent, points
@@ -55,15 +55,19 @@ def _about(info: RunInfo, summary: Summary) -> Iterator[tuple[str, str]]:
 def result(runs: Sequence[RunFigures]) -> Table:
     """Both methods, one line a run: those of one data set together, the best first, then the paper's numbers."""
     ordered = sorted(runs, key=lambda run: (run.info.data_name, run.info.split, run.summary.metric, -_accuracy(run)))
-    rows = [_result(run, f"{run.name}: " if len(runs) > 1 else "") for run in ordered]
+    rows: list[tuple[str, ...]] = []
+    for run in ordered:
+        methods, paired = run.summary.methods, run.summary.paired
+        name = f"{run.name}: " if len(runs) > 1 else ""
+        shares = [percent(methods[method].accuracy) if method in methods else "–" for method in METHOD_LABELS]
+        changed = f"{paired.better:,} / {paired.worse:,}" if paired else "–"
+        shares += [points(paired.difference if paired else None), changed, p_text(paired)]
+        rows.append((f"{name}{run.info.data_name} {run.info.split}", f"{run.summary.examples:,}", *shares))
     for dataset in dict.fromkeys(run.info.dataset for run in runs):
         if paper := PAPER.get(dataset):
-            shares = (
-                f"{100 * paper.codevqa:.2f} %",
-                f"{100 * paper.pnpvqa:.2f} %",
-                f"{100 * (paper.codevqa - paper.pnpvqa):+.2f}",
-            )
-            rows.append((f"paper: {dataset} {paper.split}", f"{paper.n:,}", *shares, "", ""))
+            theirs = (f"{100 * share:.2f} %" for share in (paper.codevqa, paper.pnpvqa))
+            gain = f"{100 * (paper.codevqa - paper.pnpvqa):+.2f}"
+            rows.append((f"paper: {dataset} {paper.split}", f"{paper.n:,}", *theirs, gain, "", ""))
     note = []
     for run in ordered:
         if run.info.unofficial:
@@ -78,14 +82,6 @@ def result(runs: Sequence[RunFigures]) -> Table:
 def _accuracy(run: RunFigures) -> float:
     found = run.summary.methods.get("codevqa") or run.summary.methods["pnpvqa"]
     return found.accuracy.value if found.accuracy else 0.0
-
-
-def _result(run: RunFigures, before: str) -> tuple[str, ...]:
-    methods, paired = run.summary.methods, run.summary.paired
-    shares = (percent(methods[method].accuracy) if method in methods else "–" for method in METHOD_LABELS)
-    changed = f"{paired.better:,} / {paired.worse:,}" if paired else "–"
-    compared = (points(paired.difference if paired else None), changed, p_text(paired))
-    return (f"{before}{run.info.data_name} {run.info.split}", f"{run.summary.examples:,}", *shares, *compared)
 
 
 def sentences(run: RunFigures) -> Iterator[str]:
@@ -146,7 +142,9 @@ def _table(info: RunInfo, summary: Summary, key: str, groups: Mapping[str, Group
     for label, group in shown.items():
         cells = [f"{group.n:,}", *(percent(group.accuracy.get(method)) for method in summary.methods)]
         if summary.paired is not None:
-            cells += _tested(tested.get(label), adjusted.get(label))
+            gain = tested[label].difference if label in tested else None
+            cells += [f"{gain.clusters:,}" if gain else "–", points(gain), p_text(tested.get(label))]
+            cells.append(f"{adjusted[label]:.2g}" if gain else "–")
         theirs = beside.get(label) if label in many else None
         rows.append((label.replace("_", " "), *cells, *(columns and (theirs or "–" * len(columns)))))
     head = ["", "n", *(METHOD_LABELS[method] for method in summary.methods)]
@@ -155,13 +153,6 @@ def _table(info: RunInfo, summary: Summary, key: str, groups: Mapping[str, Group
     muted = frozenset(place for place, label in enumerate(shown) if label not in many)
     title = f"By {key.replace('_', ' ')}" if key else "Kinds of questions"
     return Table((*head, *columns), tuple(rows), title, note, muted)
-
-
-def _tested(paired: Paired | None, p_value: float | None) -> tuple[str, ...]:
-    if paired is None:
-        return ("–",) * 4
-    after, difference = f"{p_value:.2g}", paired.difference
-    return f"{difference.clusters:,}", points(difference), p_text(paired), after
 
 
 def _notes(
@@ -187,15 +178,12 @@ def _notes(
 def corpus(summary: Summary) -> Table | None:
     """Figures about the whole run, such as consistency; None where the metric has none."""
     methods = summary.methods
-    names = dict.fromkeys(name for found in methods.values() for name in found.corpus)
-    if not names:
-        return None
-    rows = [
-        (name.replace("_", " "), *(_figure(found.corpus.get(name)) for found in methods.values())) for name in names
-    ]
-    reasons = {name: why for name in names for found in methods.values() if (why := found.reasons.get(name))}
+    names = next((found.corpus for found in methods.values()), {})
+    rows = [(name.replace("_", " "), *(_figure(found.corpus[name]) for found in methods.values())) for name in names]
+    reasons = {name: why for found in methods.values() for name, why in found.reasons.items()}
     note = " ".join(f"No {name}: {why}." for name, why in reasons.items())
-    return Table(("", *(METHOD_LABELS[method] for method in methods)), tuple(rows), note=note)
+    head = ("", *(METHOD_LABELS[method] for method in methods))
+    return Table(head, tuple(rows), note=note) if rows else None
 
 
 def _figure(value: Figure) -> str:
