@@ -32,10 +32,9 @@ def score(dataset: str, variant: str, prediction: str, *gold: str) -> float | No
 
 
 def test_unknown_names() -> None:
-    with pytest.raises(UnknownNameError, match=r"'clevr'\. Known: gqa, covr"):
-        metric_for("clevr")
-    with pytest.raises(UnknownNameError, match=r"gqa has no variant 'lavis'\. Known: \"\", official"):
-        metric_for("gqa", "lavis")
+    for names in (("clevr",), ("gqa", "lavis")):
+        with pytest.raises(UnknownNameError):
+            metric_for(*names)
 
 
 @pytest.mark.parametrize(("dataset", "variant"), [(name, one) for name, all in VARIANTS.items() for one in all])

@@ -87,8 +87,7 @@ def test_a_page_around_decides_between_light_and_dark(reader: Callable[..., Visi
     colors = {}
     for scheme in ("light", "dark"):
         page = reader(html, color_scheme=scheme).page
-        for marks in ("", "dark", "vscode-light", "vscode-dark"):
-            colors[scheme, marks] = page.evaluate(look, marks)
+        colors |= {(scheme, marks): page.evaluate(look, marks) for marks in ("", "dark", "vscode-light", "vscode-dark")}
         page.evaluate("document.querySelector('#around').className = 'gradio-container'")
         colors[scheme, "gradio"] = page.evaluate(look, "")
     light, dark = colors["light", ""], colors["dark", ""]

@@ -20,8 +20,7 @@ def pixels(image: object) -> npt.NDArray[np.int64]:
     return np.asarray(image, dtype=np.int64)
 
 
-@pytest.mark.parametrize("size", [(300, 100), (60, 90), (4000, 30)])
-@pytest.mark.parametrize("grid", [(24, 24), (5, 9)])
+@pytest.mark.parametrize(("size", "grid"), [((300, 100), (24, 24)), ((60, 90), (5, 9)), ((4000, 30), (24, 24))])
 def test_the_map_is_brightest_over_the_most_relevant_patch(size: tuple[int, int], grid: tuple[int, int]) -> None:
     rows, columns = grid
     row, column = rows - 2, 1
@@ -77,9 +76,6 @@ def test_patches_that_were_seen_stay_bright_in_an_outline_and_the_rest_is_dim() 
     outline = (drawn == (255, 214, 74)).all(axis=2)
     assert outline[40, 45] and outline[45, 40] and not outline[42:78, 42:78].any()
     assert (pixels(one.pixels) == before).all()
-
-
-# -- words -----------------------------------------------------------------------------------------------------------
 
 
 def test_places_times_and_values_in_words() -> None:
