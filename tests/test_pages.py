@@ -115,7 +115,7 @@ def test_a_program_reads_as_it_is(source: str) -> None:
 
 
 def test_cards_say_their_state() -> None:
-    states = {
+    states: dict[str, Call | CallBegan] = {
         "computed": asked(3),
         "remembered": asked(3, remembered=True),
         "failed": asked(3, error=ErrorRecord("ValueError", "it went wrong")),
