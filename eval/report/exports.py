@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from ...core.errors import InputError, SetupError, UnknownNameError
@@ -76,25 +77,18 @@ def export(store: Store, format: str, out: Path | str, *, method: Method | None 
 
 
 def _jsonl(example: Example, row: Row, metric: Metric | None) -> str:
+    told = asdict(replace(row, trace={}))
+    del told["id"], told["trace"]
     shown = {
         "question_id": example.id,
         "image_ids": [image.name for image in example.images],
         "question": example.question,
         "target": list(example.gold),
-        "method": row.method,
-        "repeat": row.repeat,
-        "prediction": row.prediction,
         "score": metric.score(example, row.prediction) if metric else None,
-        "fallback": row.fallback,
-        "error": row.error,
-        "message": row.message,
-        "program": row.program,
         "groups": dict(example.groups),
         "cluster": example.cluster,
-        "seconds": row.seconds,
-        "tokens": row.tokens,
     }
-    return json.dumps(shown, ensure_ascii=False)
+    return json.dumps(shown | told, ensure_ascii=False)
 
 
 def _gqa(example: Example, row: Row, metric: Metric | None) -> str:

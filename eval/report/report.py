@@ -25,8 +25,8 @@ from .figures import RunFigures
 from .reading import metric_of, pairs_of
 from .rows import packed
 from .summary import summarize
-from .tables import about, breakdown, corpus, result, sentences
-from .view import METHOD_LABELS, calls_text, p_text, pace_text, percent, points
+from .table import calls_text, pace_text
+from .tables import METHOD_LABELS, about, breakdown, corpus, p_text, percent, points, result, sentences
 
 __all__ = ["Written", "write"]
 
@@ -120,8 +120,7 @@ def _between(runs: Sequence[RunFigures]) -> Iterator[tuple[str, Difference]]:
         first = firsts.setdefault((run.info.dataset, run.info.split, run.info.data_hash), run)
         for method in run.summary.methods:
             if first is not run and method in first.summary.methods:
-                found = compare_runs(first.store, run.store, method=method, metric=first.metric)
-                yield f"{run.name} − {first.name}", found
+                yield f"{run.name} − {first.name}", compare_runs(first.store, run.store, method=method)
 
 
 def _figures(name: str, store: Store, data: Path | None) -> RunFigures:

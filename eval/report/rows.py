@@ -23,7 +23,7 @@ from ..metrics.steps import JudgedStep, judge_steps
 from ..task import METHODS, Example, Method, PictureFile, Row
 from .figures import RunFigures
 from .reading import first_pairs
-from .view import METHOD_LABELS
+from .tables import METHOD_LABELS
 
 __all__ = ["packed"]
 

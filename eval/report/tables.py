@@ -3,20 +3,69 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from ..metrics.base import Figure
 from ..run.run_info import RunInfo
-from ..statistics import FEW_CLUSTERS, holm
+from ..statistics import FEW_CLUSTERS, Interval, Paired, holm
+from ..task import Method
 from .figures import Group, RunFigures, Summary
 from .paper import DRAWN, NOTE, PAPER
-from .view import METHOD_LABELS, Table, p_text, percent, points
 
-__all__ = ["about", "breakdown", "corpus", "result", "sentences"]
+__all__ = [
+    "METHOD_LABELS",
+    "Table",
+    "about",
+    "breakdown",
+    "corpus",
+    "p_text",
+    "percent",
+    "points",
+    "result",
+    "sentences",
+]
 
 FEW = 10
 """Groups of less say next to nothing: they stand apart, untested, and never beside the paper."""
 MOST_LINES = 30
 """Groups of one table; further ones are counted in its note."""
+METHOD_LABELS: Mapping[Method, str] = {"codevqa": "CodeVQA", "pnpvqa": "PnP-VQA"}
+"""What a reader sees of a method."""
+TIED = "\N{NO-BREAK SPACE}"
+"""Keeps a figure and its interval on one line."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of texts; the first column names the row."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    title: str = ""
+    note: str = ""
+    muted: frozenset[int] = frozenset()
+    """Rows that stand apart, such as the paper's."""
+
+
+def percent(share: Interval | None, digits: int = 1) -> str:
+    """Writes ``49.0 % (45.9 to 52.1)``; a dash where there is nothing."""
+    if share is None:
+        return "–"
+    value, low, high = (f"{100 * one:.{digits}f}" for one in (share.value, share.low, share.high))
+    return f"{value} % ({low} to {high})".replace(" ", TIED)
+
+
+def points(difference: Interval | None) -> str:
+    """Writes ``+2.5 (+0.9 to +4.1)`` in percentage points; a dash where there is nothing."""
+    if difference is None:
+        return "–"
+    value, low, high = (f"{100 * one:+.1f}" for one in (difference.value, difference.low, difference.high))
+    return f"{value} ({low} to {high})".replace("-", "−").replace(" ", TIED)
+
+
+def p_text(paired: Paired | None) -> str:
+    """Writes a p-value with the test it is of; a dash where there is nothing."""
+    return "–" if paired is None else f"{paired.p_value:.2g}{TIED}({paired.test})"
 
 
 def about(runs: Sequence[RunFigures]) -> dict[str, list[str]]:
