@@ -70,11 +70,10 @@ def test_a_page_that_fails_half_way_leaves_the_old_one(tmp_path: Path, monkeypat
     page = tmp_path / "out.html"
     page.write_text("old")
 
-    def full(self: Path, *args: object, **options: object) -> int:
-        self.touch()
+    def full(self: Path, target: Path) -> Path:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(SetupError, match="No space left on device"):
         answer(RED).save_html(page)
     assert page.read_text() == "old" and len(list(tmp_path.iterdir())) == 1

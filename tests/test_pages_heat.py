@@ -66,16 +66,13 @@ def test_a_position_outside_is_marked_at_the_edge_and_one_that_is_no_number_not_
 
 
 def test_patches_that_were_seen_stay_bright_in_an_outline_and_the_rest_is_dim() -> None:
-    one = picture(160, 80, "#a0c0e0")
-    before = pixels(one.pixels).copy()
-    drawn = pixels(patch_view(one, (0, 5, 7, -1, 99), (2, 4), 160))  # the last two are beyond the grid
+    drawn = pixels(patch_view(picture(160, 80, "#a0c0e0"), (0, 5, 7, -1, 99), (2, 4), 160))  # two are beyond the grid
     bright = np.array([0xA0, 0xC0, 0xE0])
     for place in range(8):
         middle = drawn[place // 4 * 40 + 20, place % 4 * 40 + 20]
         assert np.abs(middle - bright * (1 if place in (0, 5, 7) else 0.28)).max() <= 1, place
     outline = (drawn == (255, 214, 74)).all(axis=2)
     assert outline[40, 45] and outline[45, 40] and not outline[42:78, 42:78].any()
-    assert (pixels(one.pixels) == before).all()
 
 
 def test_places_times_and_values_in_words() -> None:
