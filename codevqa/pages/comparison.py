@@ -73,22 +73,12 @@ class Comparison:
     axis: int
     """0 for x, 1 for y."""
     sides: tuple[Side, ...]
-    signs: tuple[str, ...]
+    source: str
+    """As the program writes it."""
+    values: str
+    """The same in numbers."""
     holds: bool
     image: ImageRef
-
-    @property
-    def source(self) -> str:
-        """As the program writes it."""
-        return self._joined([side.source for side in self.sides])
-
-    @property
-    def values(self) -> str:
-        """The same in numbers."""
-        return self._joined([f"{side.value:g}" for side in self.sides])
-
-    def _joined(self, sides: Sequence[str]) -> str:
-        return " ".join([sides[0], *(f"{sign} {side}" for sign, side in zip(self.signs, sides[1:], strict=True))])
 
 
 def comparisons(source: str, calls: Sequence[Call], error: ErrorRecord | None = None) -> tuple[Comparison, ...]:
@@ -172,7 +162,8 @@ class _Reading:
         holds = all(
             says(one.value, other.value) for (_, says), (one, other) in zip(signs, pairwise(sides), strict=True)
         )
-        return Comparison(node.lineno, axis, tuple(sides), tuple(sign for sign, _ in signs), holds, image)
+        values = " ".join(f"{side.value:g} {sign}" for side, (sign, _) in zip(sides, [*signs, ("", None)], strict=True))
+        return Comparison(node.lineno, axis, tuple(sides), ast.unparse(node), values.rstrip(), holds, image)
 
     def skipped(self, tree: ast.Module) -> Iterator[ast.AST]:
         """Yields what a program did not come to, as far as comparisons that can be told decided it."""

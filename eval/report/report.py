@@ -62,7 +62,7 @@ def write(runs: Sequence[Path], out: Path | None = None, *, data: Path | None = 
         if len(set(names)) < len(set(folders)):  # as much of each path as tells them apart
             parts = [folder.parts for folder in folders]
             shared = len(os.path.commonprefix(parts))  # noqa: RUF071 - of tuples, not of texts
-            names = ["/".join(one[shared:]) for one in parts]
+            names = ["/".join(one[shared:]) or one[-1] for one in parts]
         found = [_figures(name, store, data) for name, store in zip(names, stores, strict=True)]
         page = (stores[0].folder if out is None else out) / "report.html"
         html = _html(found, packed(found, data))
@@ -95,7 +95,6 @@ def _html(runs: Sequence[RunFigures], data: str) -> str:
         title="CodeVQA on " + ", ".join(dict.fromkeys(f"{run.info.data_name} {run.info.split}" for run in runs)),
         runs=runs,
         about=about(runs),
-        notes=tuple(_notes(runs)),
         result=result(runs),
         between=list(_between(runs)),
         costed=[(run, *one) for run in runs for one in run.summary.methods.items() if one[1].cost],
@@ -104,13 +103,6 @@ def _html(runs: Sequence[RunFigures], data: str) -> str:
         script=Markup(script),  # ours alone
         policy=policy,
     )
-
-
-def _notes(runs: Sequence[RunFigures]) -> Iterator[str]:
-    """What to know of the figures, once for the runs that it holds for; these are named where it is not all of them."""
-    for note in dict.fromkeys(note for run in runs for note in run.summary.notes):
-        whose = [run.name for run in runs if note in run.summary.notes]
-        yield note if len(whose) == len(runs) else f"{', '.join(whose)}: {note}"
 
 
 def _between(runs: Sequence[RunFigures]) -> Iterator[tuple[str, Difference]]:

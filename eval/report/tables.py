@@ -88,6 +88,7 @@ def _about(info: RunInfo, summary: Summary) -> Iterator[tuple[str, str]]:
     if summary.coverage.unasked:
         yield "coverage", f"{summary.coverage}; they count as wrong"
     yield "metric", summary.metric
+    yield "notes", " ".join(summary.notes)
     if info.preset:
         yield "preset", info.preset
     yield from info.models.items()
