@@ -22,14 +22,13 @@ THUMB = 160
 MOST_CAPTIONS = 24
 """Captions of one picture that are shown with their patches; further ones are shown as text."""
 
-_LOGITS = ("gradcam", "itm")
-"""Kinds whose scores are the logit of a match, and read as its probability."""
-_MODELS_NAMES = {
-    "gradcam": "image-text matching (ITM), logit",
-    "itm": "image-text matching (ITM), logit",
-    "itc": "image-text contrast (ITC), cosine",
-    "detection": "score of each box",
+_SCORES = {
+    "gradcam": ("match", "image-text matching (ITM), logit"),
+    "itm": ("match", "image-text matching (ITM), logit"),
+    "itc": ("match", "image-text contrast (ITC), cosine"),
+    "detection": ("confidence in each box", "score of each box"),
 }
+"""What the scores of a kind are to a reader, and to the models."""
 
 
 def evidence_view(evidence: Evidence, pictures: Sequence[Picture]) -> dict[str, Any]:
@@ -43,7 +42,9 @@ def evidence_view(evidence: Evidence, pictures: Sequence[Picture]) -> dict[str, 
         scale = "100 is the closest match, −100 the farthest" if evidence.kind == "itc" else ""
         return {"looks": (), "bars": _bars(evidence, pictures), "scores": scale, "title": ""}
     looks = [_look(evidence, place, ref, pictures) for place, ref in enumerate(evidence.images)]
-    return {"looks": looks, "bars": (), "scores": _scores(evidence), "title": _raw(evidence.kind, scores)}
+    label = _SCORES.get(evidence.kind, ("scores", ""))[0]
+    said = f"{label}: {_scores(evidence.kind, scores)}" if scores else ""
+    return {"looks": looks, "bars": (), "scores": said, "title": _raw(evidence.kind, scores)}
 
 
 def _look(evidence: Evidence, place: int, ref: ImageRef, pictures: Sequence[Picture]) -> dict[str, Any]:
@@ -108,7 +109,7 @@ def _bars(evidence: Evidence, pictures: Sequence[Picture]) -> list[dict[str, Any
         drawn = score if math.isfinite(score) else 0.0
         bar = {
             "label": picture_name(ref, pictures),
-            "shown": _shown(evidence.kind, score),
+            "shown": f"{_SCORES.get(evidence.kind, ('', ''))[0]} {_scores(evidence.kind, [score])}".strip(),
             "title": _raw(evidence.kind, [score]),
             "left": round(100 * (min(0.0, drawn) - low) / reach, 2),
             "width": round(100 * abs(drawn) / reach, 2),
@@ -119,26 +120,14 @@ def _bars(evidence: Evidence, pictures: Sequence[Picture]) -> list[dict[str, Any
     return bars
 
 
-def _scores(evidence: Evidence) -> str:
-    if not evidence.scores:
-        return ""
-    if evidence.kind == "detection":
-        return f"confidence in each box: {', '.join(map(chance, evidence.scores))}"
-    if evidence.kind in _LOGITS:
-        return f"match: {', '.join(chance(_probability(score)) for score in evidence.scores)}"
-    return f"scores: {', '.join(map(number, evidence.scores))}"
-
-
-def _shown(kind: str, score: float) -> str:
-    """A score as visitors read it."""
+def _scores(kind: str, scores: Sequence[float]) -> str:
+    """Scores as visitors read them: a logit as the probability of a match."""
+    if kind in ("gradcam", "itm"):
+        scores = [1 / (1 + math.exp(-min(max(one, -50.0), 50.0))) if math.isfinite(one) else one for one in scores]
     if kind == "itc":
-        return f"match {100 * score:.1f}".replace("-", "−")
-    return f"match {chance(_probability(score))}" if kind in _LOGITS else f"{score:.4f}"
+        return ", ".join(f"{100 * one:.1f}" for one in scores).replace("-", "−")
+    return ", ".join(map(chance if kind in _SCORES else number, scores))
 
 
 def _raw(kind: str, scores: Sequence[float]) -> str:
-    return f"{_MODELS_NAMES[kind]}: {', '.join(f'{score:.4f}' for score in scores)}" if kind in _MODELS_NAMES else ""
-
-
-def _probability(logit: float) -> float:
-    return 1 / (1 + math.exp(-min(max(logit, -50.0), 50.0))) if math.isfinite(logit) else logit
+    return f"{_SCORES[kind][1]}: {', '.join(f'{score:.4f}' for score in scores)}" if kind in _SCORES else ""

@@ -11,9 +11,6 @@ from .figures import MethodSummary, Summary
 
 __all__ = ["aligned", "calls_text", "pace_text", "summary_lines"]
 
-MOST_ERRORS = 8
-"""Types of error that are shown by themselves."""
-
 
 def summary_lines(info: RunInfo, summary: Summary, pace: Pace | None = None) -> list[str]:
     """Returns the main figures of a run: accuracy of each method, their difference, errors."""
@@ -40,7 +37,7 @@ def summary_lines(info: RunInfo, summary: Summary, pace: Pace | None = None) -> 
         for name, figure in one.corpus.items():
             if figure is not None:
                 lines.append(f"{method} {name}  {figure if isinstance(figure, Interval) else f'{figure:.4f}'}")
-        for error in one.errors[:MOST_ERRORS]:
+        for error in one.errors:
             lines.append(
                 f"{method} {error.type}  {error.count:,} ({error.share:.1%}), first {error.id}: {error.message}"
             )
