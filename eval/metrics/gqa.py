@@ -77,7 +77,7 @@ class GQAMetric(ExactMatch):
             record, cluster = example.record, example.cluster or example.id
             balanced = bool(record.get("isBalanced", True))
             found, score = self.prediction(prediction), self.score(example, prediction)
-            if balanced:
+            if balanced and self.choices:
                 common = "Common" in str((record.get("types") or {}).get("detailed", ""))
                 said[example.id] = found, common, cluster
             if score is None:

@@ -70,7 +70,7 @@ def judge_steps(graphs: SceneGraphs, example: Example, trace: Mapping[str, Any])
         trace: what came of it.
     """
     found = []
-    for index, call in enumerate(trace.get("calls") or (), 1):
+    for index, call in enumerate((graphs and trace.get("calls")) or (), 1):
         name, arguments = call.get("name"), call.get("arguments") or {}
         if name in STEPS and not call.get("error"):
             truth = None

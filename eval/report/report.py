@@ -131,5 +131,6 @@ def _graphs(store: Store, data: Path | None) -> SceneGraphs:
     near = (folder for source in store.info.sources for folder in list(source.parents)[:2] if folder.is_dir())
     found = (find_scene_graphs(folder, store.info.split) for folder in ((data,) if data is not None else near))
     file = next((one for one in found if one), None)
-    wanted = {image_id(image.name) for one in store.examples() for image in one.images}
-    return load_scene_graphs(file, wanted) if file else SceneGraphs()
+    if file is None:
+        return SceneGraphs()
+    return load_scene_graphs(file, {image_id(image.name) for one in store.examples() for image in one.images})

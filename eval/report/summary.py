@@ -52,7 +52,7 @@ def summarize(pairs: Iterable[tuple[Example, Mapping[Method, Row]]], metric: Met
             if row.repeat == 0 and metric.reasons:
                 answered.setdefault(method, []).append((example, row.prediction))
         if any(row.repeat == 0 for row in rows.values()):
-            examples.append(replace(example, record={}))
+            examples.append(replace(example, record={}) if example.record else example)
     n = len(examples)
     labels = [example.cluster or f"\0{place}" for place, example in enumerate(examples)]
     names, clusters = np.unique(labels, return_inverse=True)
