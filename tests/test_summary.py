@@ -153,7 +153,6 @@ def test_questions_with_few_accepted_answers_are_told() -> None:
         ([("visual_query", "is the dog to the left of the cat")], True),
         ([("query", QUESTION), ("get_pos", None)], False),
         ([("query", "Is there a dog?")], False),
-        ([("open_image", None)], False),
     ],
 )
 def test_a_plain_pass_asks_the_whole_question_and_nothing_else(
