@@ -135,18 +135,9 @@ def _environment() -> Environment:
     )
     # Of the answer inside the page: text that is no valid Unicode is kept as escapes.
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": True, "allow_nan": False}
-    environment.globals |= {
-        "call_words": call_words,
-        "code_lines": code_lines,
-        "comparison_view": comparison_view,
-        "evidence_view": evidence_view,
-        "named_words": named_words,
-        "seconds": seconds,
-        "stands_for": _stands_for,
-        "state": _state,
-        "thumbs": _thumbs,
-        "value_words": value_words,
-    }
+    views = (comparison_view, evidence_view, _stands_for, _state, _thumbs)
+    words = (call_words, code_lines, named_words, seconds, value_words)
+    environment.globals |= {one.__name__.lstrip("_"): one for one in (*views, *words)}
     return environment
 
 
