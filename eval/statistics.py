@@ -14,7 +14,7 @@ Everything takes plain lists or numpy arrays, is vectorised, and draws nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr, stdtr, stdtrit
 
-__all__ = ["FEW_CLUSTERS", "Interval", "Paired", "compare", "holm", "mcnemar", "mean", "wilson"]
+__all__ = ["FEW_CLUSTERS", "Interval", "Paired", "compare", "holm", "mcnemar", "mean", "mean_of", "wilson"]
 
 FEW_CLUSTERS = 40
 """With fewer a report says so: the variance itself is then known badly, and the interval leans on Student's t."""
@@ -143,6 +143,12 @@ def mean(scores: Numbers, *, clusters: Clusters | None = None) -> Interval:
         return wilson(int(values.sum()), found.n)
     low, high = _score_interval(min(1.0, max(0.0, found.value)), found.counted, found.t(SIDE))
     return Interval(found.value, low, high, found.n, found.clusters)
+
+
+def mean_of(scores: Iterable[tuple[float, object]]) -> Interval | None:
+    """Returns :func:`mean` of scores that each come with their cluster; None of nothing."""
+    found = list(scores)
+    return mean([score for score, _ in found], clusters=[cluster for _, cluster in found]) if found else None
 
 
 def _counted(values: NDArray[np.float64]) -> bool:

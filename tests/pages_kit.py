@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import base64
 import io
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from browser_kit import Visitor
 from PIL import Image
 
 from codevqa.core.answer import Answer
 from codevqa.core.errors import ErrorRecord
 from codevqa.core.images import Picture, load_picture
 from codevqa.core.trace import Call, Draft, Evidence, ImageRef, Program, Trace
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 HOSTILE = '</script></style></title></textarea><img src=x onerror="alert(1)">\'"`{{7*7}}<!--<b>&amp;]]>'
 SOURCE = """img = open_image("Image1.jpg")
@@ -186,3 +194,21 @@ def opened(uri: str) -> Image.Image:
     head, data = uri.split(",", 1)
     assert head.startswith("data:image/") and head.endswith(";base64")
     return Image.open(io.BytesIO(base64.b64decode(data)))
+
+
+@contextmanager
+def visiting(browser: Browser) -> Iterator[Callable[..., Visitor]]:
+    """Opens pages that are files; afterwards none may have asked for anything or complained, but for the guilty."""
+    made: list[tuple[Visitor, str]] = []
+
+    def visit(page: Path, *, state: str = "", innocent: bool = True, **options: Any) -> Visitor:
+        visitor = Visitor(browser.new_context(**{"viewport": {"width": 1280, "height": 900}} | options), None)
+        made.append((visitor, page.as_uri() if innocent else ""))
+        visitor.page.goto(f"{page.as_uri()}{state}")
+        return visitor
+
+    yield visit
+    for visitor, page in made:
+        visitor.context.close()
+        asked = [url for url in visitor.requests if not url.startswith((page, "data:", "blob:"))]
+        assert not page or (asked, visitor.complaints) == ([], [])

@@ -55,9 +55,8 @@ def digest(script: str) -> str:
 
 
 def policy_of(html: str) -> str:
-    found = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html)
-    assert found is not None
-    policy = unescape(found[1])
+    (found,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html)
+    policy = unescape(found)
     assert policy.startswith("default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-")
     return policy
 

@@ -9,8 +9,7 @@ import pytest
 
 from codevqa.core.errors import UnknownNameError
 from codevqa.eval.datasets import open_dataset
-from codevqa.eval.datasets.nlvr2 import group
-from codevqa.eval.metrics import VARIANTS, Metric, metric_for
+from codevqa.eval.metrics import VARIANTS, metric_for
 from codevqa.eval.metrics import text as rewriting
 from codevqa.eval.metrics.base import Figure
 from codevqa.eval.metrics.vqa import leave_one_out
@@ -28,22 +27,14 @@ def value(figure: Figure) -> float | None:
     return figure.value if isinstance(figure, Interval) else figure
 
 
-def corpus(metric: Metric, pairs: Iterable[tuple[Example, str]]) -> dict[str, Figure]:
-    tally = metric.tally()
-    for one, prediction in pairs:
-        tally.add(one, prediction)
-    return tally.result()
-
-
 def score(dataset: str, variant: str, prediction: str, *gold: str) -> float | None:
     return metric_for(dataset, variant).score(example("1", *gold), prediction)
 
 
 def test_unknown_names() -> None:
-    with pytest.raises(UnknownNameError, match=r"'clevr'\. Known: gqa, covr"):
-        metric_for("clevr")
-    with pytest.raises(UnknownNameError, match=r"gqa has no variant 'lavis'\. Known: \"\", official"):
-        metric_for("gqa", "lavis")
+    for names in (("clevr",), ("gqa", "lavis")):
+        with pytest.raises(UnknownNameError):
+            metric_for(*names)
 
 
 @pytest.mark.parametrize(("dataset", "variant"), [(name, one) for name, all in VARIANTS.items() for one in all])
@@ -53,25 +44,21 @@ def test_every_variant_has_a_name_scores_and_takes_an_empty_prediction_for_wrong
     assert [metric.score(example("1", *["the"] * 10), said) for said in ("", " \n")] == [0, 0]
     assert metric.score(example("1", *["yes"] * 10), "yes") == 1
     assert metric.score(example("1", *["yes"] * 10), "cat") == 0
-    figures = corpus(metric, [(example("dev-1-0-0"), "yes")])
+    figures = metric.corpus([(example("dev-1-0-0"), "yes")])
     assert set(figures.values()) <= {None} and set(figures) <= set(metric.reasons)
 
 
 @pytest.mark.parametrize(
     ("prediction", "gold", "default", "official", "lmms", "release"),
     [
-        ("suit", "suit", 1, 1, 1, 1),
         ("Suit. ", "suit", 1, 0, 0, 1),
         ("Suit.", "suit", 1, 0, 1, 1),
         ("a suit", "suit", 0, 0, 0, 1),
         ("t-shirt", "t-shirt", 1, 1, 1, 0),
         ("tshirt", "t-shirt", 0, 0, 1, 0),
         ("two", "2", 0, 0, 0, 1),
-        ("none", "0", 0, 0, 0, 1),
         ("True", "yes", 0, 0, 0, 0),
-        ("true", "true", 1, 1, 1, 1),
         ("yes.", "Yes", 1, 0, 1, 0),
-        ("", "no", 0, 0, 0, 0),
     ],
 )
 def test_gqa_exact_match(prediction: str, gold: str, default: int, official: int, lmms: int, release: int) -> None:
@@ -98,17 +85,12 @@ def test_gqa_consistency_by_hand() -> None:
         (question("f", "cat", ["zzz"]), "dog"),
         (question("g", "cat", ["g"]), "cat"),
     ]
-    figures = corpus(metric_for("gqa"), pairs)
+    figures = metric_for("gqa").corpus(pairs)
     assert value(figures["consistency"]) == pytest.approx((1 / 2 + 1) / 2)
     assert value(figures["balanced"]) == pytest.approx(4 / 6)
-    assert corpus(metric_for("gqa"), reversed(pairs)) == figures  # entailed questions may come first or last
-
-
-def test_gqa_consistency_needs_all_entailed_questions() -> None:
-    metric = metric_for("gqa")
-    figures = corpus(metric, [(question("a", "yes", ["b"]), "yes"), (question("c", "no"), "no")])
-    assert figures["consistency"] is None and "every question entailed" in metric.reasons["consistency"]
-    assert corpus(metric, [(question("a", "yes"), "yes")])["consistency"] is None
+    assert metric_for("gqa").corpus(reversed(pairs)) == figures  # entailed questions may come first or last
+    for some in ([(question("a", "yes", ["b"]), "yes")], [(question("a", "yes"), "yes")]):  # not all are there, or any
+        assert metric_for("gqa").corpus(some)["consistency"] is None
 
 
 def test_gqa_distribution_by_hand() -> None:
@@ -119,7 +101,7 @@ def test_gqa_distribution_by_hand() -> None:
     pairs = [(question(str(i), gold[i], group="furniture"), said[i]) for i in range(4)]
     pairs += [(question(f"c{i}", "red", group="color"), "Blue.") for i in range(2)]
     pairs += [(question("n", "yes"), "no"), (question("u", "red", balanced=False, group="color"), "red")]
-    found = corpus(metric_for("gqa"), pairs)["distribution"]
+    found = metric_for("gqa").corpus(pairs)["distribution"]
     assert found == pytest.approx((4 / 3 * 4 + 2 * 2) / 6 / 100)
 
 
@@ -137,43 +119,28 @@ def test_gqa_validity_and_plausibility() -> None:
         (question("c", "color", types={"detailed": "twoCommon"}), "color"),
         (question("u", "red", balanced=False), "red"),
     ]
-    figures = corpus(metric, pairs)
+    figures = metric.corpus(pairs)
     assert value(figures["validity"]) == pytest.approx(2 / 3) and value(figures["plausibility"]) == pytest.approx(1 / 3)
-    assert corpus(metric, [(example("a", isBalanced=True), "red")])["validity"] == wilson(1, 1)  # needs no gold answer
+    assert metric.corpus([(example("a", isBalanced=True), "red")])["validity"] == wilson(1, 1)  # needs no gold answer
     for some, asked in [(metric_for("gqa"), pairs), (metric, [(question("z", "x"), "x")])]:
-        assert corpus(some, asked)["validity"] is None and "train and val" in some.reasons["validity"]
+        assert some.corpus(asked)["validity"] is None and "train and val" in some.reasons["validity"]
 
 
 @pytest.mark.parametrize(
-    ("prediction", "gold", "default", "release"),
+    ("dataset", "prediction", "gold", "default", "release"),
     [
-        ("yes", "yes", 1, 1),
-        ("True", "yes", 1, 0),
-        ("yes", "True", 1, 1),
-        ("No.", "False", 1, 1),
-        ("", "no", 0, 0),
-        ("two", "2", 1, 1),
-        ("2", "2", 1, 1),
-        ("none", "0", 0, 1),
-        ("t-shirt", "t-shirt", 1, 0),
-        ("the dog", "dog", 0, 1),
+        ("covr", "True", "yes", 1, 0),
+        ("covr", "No.", "False", 1, 1),
+        ("covr", "two", "2", 1, 1),
+        ("covr", "none", "0", 0, 1),
+        ("covr", "t-shirt", "t-shirt", 1, 0),
+        ("covr", "the dog", "dog", 0, 1),
+        ("nlvr", "TRUE", "yes", 1, 0),
+        ("nlvr2", "yes", "true", 1, 1),
     ],
 )
-def test_covr_exact_match(prediction: str, gold: str, default: int, release: int) -> None:
-    assert [score("covr", variant, prediction, gold) for variant in ("", "release")] == [default, release]
-
-
-@pytest.mark.parametrize("dataset", ["nlvr", "nlvr2"])
-def test_truth_in_any_words(dataset: str) -> None:
-    for prediction, gold, default, release in [
-        ("true", "True", 1, 0),
-        ("TRUE", "yes", 1, 0),
-        ("yes", "true", 1, 1),
-        ("no", "True", 0, 0),
-        ("", "False", 0, 0),
-        ("", "True", 0, 0),
-    ]:
-        assert [score(dataset, one, prediction, gold) for one in ("", "release")] == [default, release], prediction
+def test_exact_match_of_statements(dataset: str, prediction: str, gold: str, default: int, release: int) -> None:
+    assert [score(dataset, variant, prediction, gold) for variant in ("", "release")] == [default, release]
 
 
 @pytest.mark.parametrize("dataset", ["nlvr", "nlvr2"])
@@ -181,30 +148,18 @@ def test_consistency_needs_every_row_of_a_sentence(dataset: str) -> None:
     rows = [("a", "yes"), ("a", "yes"), ("b", "yes"), ("b", "no"), ("c", "yes")]
     pairs = [(example(str(k), "True", group=name), said) for k, (name, said) in enumerate(rows)]
     for ordered in (pairs, reversed(pairs)):
-        assert corpus(metric_for(dataset), ordered) == {"consistency": wilson(2, 3)}
-    assert corpus(metric_for(dataset), [*pairs, (example("17", "yes"), "yes")]) == {"consistency": None}
+        assert metric_for(dataset).corpus(ordered) == {"consistency": wilson(2, 3)}
+    assert metric_for(dataset).corpus([*pairs, (example("17", "yes"), "yes")]) == {"consistency": None}
 
 
 def test_figures_of_a_whole_run_cluster_as_questions_do() -> None:
     choices = {str(k): {"valid": ["yes"] * (k < 60), "plausible": ["yes"]} for k in range(120)}
-    gqa = [
-        (replace(question(str(k), "yes", [str(k - k % 2)]), cluster=str(k // 20)), "yes" if k % 40 < 30 else "no")
-        for k in range(120)
-    ]
-    nlvr2 = [(replace(example(str(k), "yes", group=str(k // 4)), cluster=str(k // 8)), "yes") for k in range(64)]
-    shares = corpus(metric_for("gqa", choices=choices.items), gqa)
-    shares["groups"] = corpus(metric_for("nlvr2"), nlvr2)["consistency"]
+    asked = [replace(question(str(k), "yes", [str(k - k % 2)], group="g"), cluster=str(k // 20)) for k in range(120)]
+    shares = metric_for("gqa", choices=choices.items).corpus((one, "yes") for one in asked)
+    statements = [(replace(example(str(k), "yes", group=str(k // 4)), cluster=str(k // 8)), "yes") for k in range(64)]
+    shares |= {"groups": metric_for("nlvr2").corpus(statements)["consistency"]}
     found = {name: one.clusters for name, one in shares.items() if isinstance(one, Interval)}
     assert found == {"balanced": 6, "consistency": 6, "validity": 6, "plausibility": 6, "groups": 8}
-    valid = shares["validity"]
-    assert isinstance(valid, Interval) and valid.n == 120 and valid.high - valid.low > 0.7
-
-
-def test_groups_of_nlvr2_are_set_and_sentence() -> None:
-    assert group("test1-0-1-0") == group("test1-0-3-0") != group("test1-0-1-1")
-    assert group("testdev_wording-0-1-0") != group("test1-0-1-0")
-    with pytest.raises(ValueError, match="not split-set-pair-sentence"):
-        group("0-1-0")
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the real NLVR and NLVR2 files are not beside the checkout")
@@ -222,7 +177,7 @@ def test_all_true_on_the_real_dev_files_as_the_official_scripts_score_it(
     metric = metric_for(dataset)
     assert (len(data), len({one.cluster for one in data})) == (rows, clusters)
     assert sum(metric.score(one, "true") or 0.0 for one in data) / rows == accuracy
-    assert value(corpus(metric, [(one, "true") for one in data])["consistency"]) == consistency
+    assert value(metric.corpus([(one, "true") for one in data])["consistency"]) == consistency
 
 
 @pytest.mark.parametrize(
@@ -230,34 +185,21 @@ def test_all_true_on_the_real_dev_files_as_the_official_scripts_score_it(
     [
         ("T-Shirt.", "t shirt"),
         ("1,000", "1000"),
-        ("1, 000", "1 000"),
         ("mt. fuji", "mt fuji"),
-        ("no.1", "no.1"),
         ("3.5", "3.5"),
-        ("7.", "7"),
-        ("grey/black", "grey black"),
         ("The dog", "dog"),
-        ("A", ""),
-        ("an", ""),
         ("12:30", "12:30"),
         ("dont", "don't"),
         ("two", "2"),
-        ("None", "0"),
-        ("True", "true"),
         ("t-shirt", "t shirt"),
-        ("red - blue", "red blue"),
         ("- red-blue", "redblue"),  # a mark beside one space anywhere is deleted everywhere
         ("x-y/-z", "x y z"),  # beside a space of the original, that is
-        ("x-/y-z", "x y z"),
         ("1,000-2,000", "10002000"),  # and all marks are where a number has a comma
         ("somebody'd", "somebodyd"),
         ("couldnt've", "couldn't've"),
         ("couldn'tve", "couldn't've"),
         ("couldntve", "couldntve"),
         ("ow's'at", "'ow's'at"),
-        ("let's", "let's"),
-        ("im", "im"),
-        ("Im", "im"),
         ("$5 & 10%", "$5 & 10%"),
         ("a\tcat\n", "cat"),
         ("." * 40, "." * 8),  # the scripts delete 32 full stops at most
@@ -277,9 +219,6 @@ def test_how_lmms_eval_rewrites() -> None:
 def test_leave_one_out_by_number_of_matches(agree: int, accuracy: float) -> None:
     golds = ["cat"] * agree + [f"other {k}" for k in range(10 - agree)]
     assert leave_one_out("cat", golds) == pytest.approx(accuracy)
-    # As the scripts put it: the mean over each answer left out.
-    by_hand = [min(1, sum(gold == "cat" for j, gold in enumerate(golds) if j != i) / 3) for i in range(10)]
-    assert leave_one_out("cat", golds) == pytest.approx(sum(by_hand) / 10)
 
 
 @pytest.mark.parametrize(
@@ -304,9 +243,8 @@ def test_vqa_accuracy_in_its_variants(
     assert score("vqav2", "release", prediction, *golds) == pytest.approx(lavis)
 
 
-@pytest.mark.parametrize("count", [1, 3, 9])
-def test_of_fewer_than_ten_answers_one_that_is_said_is_right(count: int) -> None:
-    golds = [*["cat"] * (count - 1), "dog"]
+def test_of_fewer_than_ten_answers_one_that_is_said_is_right() -> None:
+    golds = [*["cat"] * 8, "dog"]
     for dataset in ("vqav2", "okvqa"):
         for variant in VARIANTS[dataset]:
             assert [score(dataset, variant, said, *golds) for said in ("dog", "bird")] == [1, 0], variant

@@ -1,48 +1,26 @@
-"""Pages of answers: everything is there, nothing can break out, and eyes of all kinds can read it."""
+"""Pages of answers: everything is there, and it says what it is."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
-from pages_kit import (
-    MATCHED,
-    PICTURES,
-    PLACED,
-    READ,
-    SOURCE,
-    SYNTAX,
-    TYPE,
-    Read,
-    answer,
-    asked,
-    opened,
-    picture,
-)
+from pages_kit import MATCHED, PICTURES, PLACED, READ, SOURCE, SYNTAX, TYPE, Read, answer, asked, opened, picture
 
 from codevqa.core.errors import ErrorRecord
 from codevqa.core.events import CallBegan
 from codevqa.core.trace import Call, Evidence, ImageRef, Program, Trace
-from codevqa.pages import (
-    answer_fragment,
-    call_html,
-    evidence_html,
-    program_html,
-    trace_page,
-)
+from codevqa.pages import answer_fragment, call_html, evidence_html, program_html, trace_page
 
-# -- everything is there ---------------------------------------------------------------------------------------------
+SHOWN = """Is it there?|a cat on a mat|Context: A red cat.|THE PROMPT|THE COMPLETION|mini-7|it printed this|first try
+|ProgramSyntaxError: line 1: '(' was never closed|writing-model|1,234|3.50 s|250 ms|everything else
+|x = 20.5, y = 18.5|the upper right|match: 96 %|first.png|answer = 'no'"""
 
 
 def test_the_page_shows_everything_an_answer_rests_on() -> None:
     page = Read(trace_page(answer(), PICTURES))
     text = page.one("body").text
-    wanted = (
-        "Is it there?|a cat on a mat|Context: A red cat.|THE PROMPT|THE COMPLETION|mini-7|it printed this|first try"
-    )
-    wanted += "|ProgramSyntaxError: line 1: '(' was never closed|writing-model|reading-model|1,234|3.50 s|250 ms"
-    wanted += "|x = 20.5, y = 18.5|match: 96 %|first.png|answer = 'no'"
-    assert [words for words in wanted.split("|") if words not in text] == []
+    assert [words for words in SHOWN.replace("\n", "").split("|") if words not in text] == []
     assert [one.attributes["data-index"] for one in page.all(cls="cv-call")] == [str(n) for n in range(1, 10)]
     assert page.one(cls="cv-answer").text == "no"
     assert page.one(cls="cv-answer").attributes["data-outcome"] == "answered"
@@ -51,13 +29,12 @@ def test_the_page_shows_everything_an_answer_rests_on() -> None:
 
 
 def test_a_fallback_is_marked_with_its_typed_error_and_its_evidence() -> None:
-    failed = answer(fallback=True, error=TYPE, text="perhaps", trace=Trace((), "", ((Program(SOURCE), TYPE),), (READ,)))
-    failed = replace(failed, trace=replace(failed.trace, attempts=((failed.program, TYPE),)))  # type: ignore[arg-type]
-    page = Read(trace_page(failed, PICTURES))
-    assert page.one(cls="cv-answer").attributes["data-outcome"] == "fallback"
-    assert page.one(cls="cv-answer").text == "perhaps"
-    note = page.one(cls="cv-fallback").text
-    assert "The program failed" in note and "ProgramTypeError: line 4: no name 'cat'" in note
+    program = Program(SOURCE)
+    trace = Trace((), "", ((program, TYPE),), (READ,))
+    page = Read(trace_page(answer(fallback=True, error=TYPE, text="perhaps", program=program, trace=trace), PICTURES))
+    said = page.one(cls="cv-answer")
+    assert (said.attributes["data-outcome"], said.text) == ("fallback", "perhaps")
+    assert "ProgramTypeError: line 4: no name 'cat'" in page.one(cls="cv-fallback").text
     assert page.one(cls="cv-failing").attributes["data-line"] == "4"
     text = page.one("body").text
     assert "What was read instead, without a program" in text and "a cat on a mat" in text
@@ -65,33 +42,38 @@ def test_a_fallback_is_marked_with_its_typed_error_and_its_evidence() -> None:
 
 
 def test_no_answer_and_the_baseline_say_what_they_are() -> None:
-    failed = answer(text="", error=ErrorRecord("ProgramLimitError", "too many calls"))
-    page = Read(trace_page(failed, PICTURES))
+    page = Read(trace_page(answer(text="", error=ErrorRecord("ProgramLimitError", "too many calls")), PICTURES))
     assert page.one(cls="cv-answer").attributes["data-outcome"] == "failed"
     assert "ProgramLimitError: too many calls" in page.one(cls="cv-verdict").text
-    plain = answer(program=None, method="pnpvqa", trace=Trace(baseline=(READ,)))
-    page = Read(trace_page(plain, PICTURES))
+    page = Read(trace_page(answer(program=None, method="pnpvqa", trace=Trace(baseline=(READ,))), PICTURES))
     assert "Found without a program" in page.one(cls="cv-verdict").text and not page.all(cls="cv-program")
-    assert page.all("img", cls="cv-heat") and not page.all(cls="cv-call")
     assert page.one(id="cv-program").tag == "section"  # the skip link leads somewhere
-    by_hand = answer(program=Program(SOURCE))
-    assert "written by hand" in Read(trace_page(by_hand, PICTURES)).one(cls="cv-verdict").text
-    assert "written for the question" in Read(trace_page(answer(), PICTURES)).one(cls="cv-verdict").text
 
 
-def test_what_is_not_at_hand_is_named() -> None:
+def test_pictures_are_shrunk_and_named_where_they_are_not_at_hand() -> None:
+    html = trace_page(answer(), (picture(3000, 2000, name="large.png"), *PICTURES[1:]))
+    sizes = [opened(one.attributes["src"]).size for one in Read(html).all("img")]
+    assert max(max(size) for size in sizes) == 640 and (640, 427) in sizes and len(html) < 200_000
     page = Read(trace_page(answer(), ()))
     assert [one.text for one in page.all(cls="cv-absent")][:3] == ["image 1", "image 2", "image 3"]
     assert len(page.all("img", cls="cv-heat")) == 7  # the maps are still drawn
-    assert "not at hand" in page.one("body").text
 
 
-def test_pictures_are_shrunk() -> None:
-    large = picture(3000, 2000, name="large.png")
-    html = trace_page(answer(), (large, *PICTURES[1:]))
-    sizes = [opened(one.attributes["src"]).size for one in Read(html).all("img")]
-    assert max(max(size) for size in sizes) == 640 and (640, 427) in sizes and (480, 320) in sizes
-    assert len(html) < 200_000
+def test_the_answer_without_a_program_stands_beside_with_whether_it_agrees() -> None:
+    for text, word in (("No", "agrees"), ("yes", "disagrees")):
+        baseline = answer(text=text, program=None, method="pnpvqa", trace=Trace())
+        beside = Read(trace_page(answer(), PICTURES, baseline)).one(cls="cv-beside")
+        assert beside.text == f"Without a program: {text} {word}"
+    fallen = answer(fallback=True, error=SYNTAX)  # it is an answer without a program, too: nothing agrees with it
+    assert Read(trace_page(fallen, PICTURES, baseline)).one(cls="cv-beside").text == "Without a program: yes"
+
+
+def test_a_notebook_gets_one_piece_with_its_own_styles_and_no_names_to_clash() -> None:
+    page = Read(answer_fragment(answer(), PICTURES))
+    assert page.elements[0].tag == "div" and all(one.inside[0] is page.elements[0] for one in page.elements)
+    assert len(page.all("style")) == 1 and not page.all("a") and not page.all("script")
+    assert not any("id" in one.attributes for one in page.elements)
+    assert page.one(cls="cv-answer").text == "no" and len(page.all(cls="cv-call")) == 9
 
 
 # -- programs --------------------------------------------------------------------------------------------------------
@@ -99,19 +81,9 @@ def test_pictures_are_shrunk() -> None:
 
 def test_values_stand_beside_their_lines_a_few_and_then_a_count() -> None:
     page = Read(program_html(SOURCE, answer().trace.calls))
-    lines = page.all("tr", cls="cv-line")
-    values = {
-        one.attributes["data-line"]: [v.text for v in page.all(cls="cv-value") if one in v.inside] for one in lines
-    }
-    assert values == {
-        "1": ["image 1"],
-        "2": [],
-        "3": ["'yes'", "'no'", "'red'", "'two'"],
-        "4": ["(20.5, 18.5)"],
-        "5": [],
-    }
-    assert page.one(cls="cv-more").text == "and 2 more"
-    assert not page.all(cls="cv-failing")
+    values = [[v.text for v in page.all(cls="cv-value") if one in v.inside] for one in page.all("tr", cls="cv-line")]
+    assert values == [["image 1"], [], ["'yes'", "'no'", "'red'", "'two'"], ["(20.5, 18.5)"], []]
+    assert page.one(cls="cv-more").text == "and 2 more" and not page.all(cls="cv-failing")
 
 
 def test_a_failed_call_and_a_failing_line_are_marked() -> None:
@@ -122,110 +94,58 @@ def test_a_failed_call_and_a_failing_line_are_marked() -> None:
     assert page.one(cls="cv-why").text.strip() == "line 3: <oh>"
     assert [one.text for one in page.all(cls="cv-value")] == ["'yes'", "'yes'", "failed", "failed"]
     assert page.one(cls="cv-more").text == "and 3 more, 3 of them failed"
-
-
-def test_an_error_without_a_line_of_the_program_is_still_said() -> None:
-    for line in (None, 99):
-        page = Read(program_html("answer = 1", (), ErrorRecord("ProgramLimitError", "too slow", line)))
-        assert not page.all(cls="cv-failing") and "too slow" in page.one(cls="cv-error").text
+    page = Read(program_html("answer = 1", (), ErrorRecord("ProgramLimitError", "too slow", 99)))
+    assert not page.all(cls="cv-failing") and "too slow" in page.one(cls="cv-error").text
 
 
 @pytest.mark.parametrize(
     "source",
     [
-        SOURCE,
         "answer = '''two\nlines <b>''' if x else \"it's # no comment\" # 'a comment'\nreturned = 3.5e-2",
         'x = \'never closed\ny = """nor this\nz = 1',
-        "half = quer",
-        "",
-        "\n\nx = 1",
+        "\n\nhalf = quer",
     ],
 )
 def test_a_program_reads_as_it_is(source: str) -> None:
     page = Read(program_html(source + "\n\n"))
-    assert "\n".join(one.text for one in page.all("td", cls="cv-source")) == source.rstrip("\n")
+    assert "\n".join(one.text for one in page.all("td", cls="cv-source")) == source
 
 
 # -- calls and evidence ----------------------------------------------------------------------------------------------
 
 
 def test_cards_say_their_state() -> None:
-    error = ErrorRecord("ValueError", "it went wrong")
-    states = {
-        "computed": call_html(asked(3), PICTURES),
-        "remembered": call_html(asked(3, remembered=True), PICTURES),
-        "failed": call_html(asked(3, error=error), PICTURES),
-        "running": call_html(CallBegan(3, "query", asked(3).arguments, 3), PICTURES),
+    states: dict[str, Call | CallBegan] = {
+        "computed": asked(3),
+        "remembered": asked(3, remembered=True),
+        "failed": asked(3, error=ErrorRecord("ValueError", "it went wrong")),
+        "running": CallBegan(3, "query", asked(3).arguments, 3),
     }
-    for state, html in states.items():
-        card = Read(html).one(cls="cv-call")
-        assert (card.attributes["data-index"], card.attributes["data-name"]) == ("3", "query")
-        assert card.attributes["data-state"] == state
+    for state, call in states.items():
+        card = Read(call_html(call, PICTURES)).one(cls="cv-call")
+        assert [card.attributes[f"data-{name}"] for name in ("index", "name", "state")] == ["3", "query", state]
         assert "query(image 1, 'Is there a 3?')" in card.text
-        assert ("from memory" in card.text) == (state == "remembered")
         assert ("'yes'" in card.text) == (state in ("computed", "remembered"))
         assert ("ValueError: it went wrong" in card.text) == (state == "failed")
-        assert ("running" in card.text) == (state == "running")
-
-
-def test_the_answer_without_a_program_stands_beside_with_whether_it_agrees() -> None:
-    for text, word in (("No", "agrees"), ("yes", "disagrees")):
-        baseline = answer(text=text, program=None, method="pnpvqa", trace=Trace())
-        beside = Read(trace_page(answer(), PICTURES, baseline)).one(cls="cv-beside")
-        assert beside.text == f"Without a program: {text} {word}"
-    fallen = answer(fallback=True, error=SYNTAX)  # it is an answer without a program, too: nothing agrees with it
-    beside = Read(trace_page(fallen, PICTURES, baseline)).one(cls="cv-beside")
-    assert beside.text == "Without a program: yes"
-    assert not Read(trace_page(answer(), PICTURES)).all(cls="cv-beside")
-
-
-@pytest.mark.parametrize(
-    ("kind", "score", "said", "title"),
-    [
-        ("gradcam", 14.82, "match: over 99 %", "image-text matching (ITM), logit: 14.8200"),
-        ("gradcam", float("-inf"), "match: -inf", "image-text matching (ITM), logit: -inf"),
-        ("detection", 0.004, "confidence in each box: under 1 %", "score of each box: 0.0040"),
-        ("own", 0.004, "scores: 0.004", None),
-    ],
-)
-def test_scores_are_words_and_the_models_numbers_their_titles(
-    kind: str, score: float, said: str, title: str | None
-) -> None:
-    shown = Read(evidence_html(Evidence(kind, (), "cat", scores=(score,)), PICTURES)).one(cls="cv-scores")
-    assert (shown.text, shown.attributes.get("title")) == (said, title)
 
 
 def test_a_card_without_evidence_shows_the_pictures_it_is_about() -> None:
     call = Call(1, "open_images", {"path": "ImageSet1.jpg"}, [ImageRef(1), ImageRef(3)], 0.1, 1)
     page = Read(call_html(call, PICTURES))
     assert [one.attributes["alt"] for one in page.all("img")] == ["image 1, first.png", "image 3"]
-    assert "images 1, 3" in page.one(cls="cv-call").text
-    page = Read(call_html(CallBegan(1, "query", {"img": ImageRef(2), "question": "?"}, 1), PICTURES))
-    assert [one.attributes["alt"] for one in page.all("img")] == ["image 2, second.png"]
 
 
-def test_captions_stand_beside_the_patches_they_saw() -> None:
+def test_captions_stand_beside_the_patches_they_saw_and_positions_are_marked() -> None:
     page = Read(evidence_html(READ, PICTURES))
     items = [one for one in page.all("li") if any("cv-captions" in around.classes for around in one.inside)]
     assert [one.text for one in items] == ["a red cat", "a cat on a mat"]
     seen = page.all("img", cls="cv-patches")
-    assert [one.attributes["alt"] for one in seen] == [
-        f"The {count} of 256 patches of image 1, first.png it was drawn from" for count in (3, 2)
-    ]
-    assert seen[0].attributes["src"] != seen[1].attributes["src"]
+    alts = [f"The {count} of 256 patches of image 1, first.png it was drawn from" for count in (3, 2)]
+    assert [one.attributes["alt"] for one in seen] == alts and seen[0].attributes["src"] != seen[1].attributes["src"]
     heat = page.one("img", cls="cv-heat").attributes["alt"]
     assert heat == "Heat map over image 1, first.png for “Is there a cat?”: most relevant at the upper left"
-    assert "less relevant" in page.one(cls="cv-scale").text
-
-
-def test_a_position_is_told_and_marked() -> None:
-    page = Read(evidence_html(PLACED, PICTURES))
-    said = page.one(cls="cv-position").text
-    assert "x = 20.5, y = 18.5" in said and "upper right" in said
-    unmarked = Read(evidence_html(replace(PLACED, position=None), PICTURES))
-    assert not unmarked.all(cls="cv-position")
-    marked_uri, plain_uri = (one.one("img", cls="cv-heat").attributes["src"] for one in (page, unmarked))
-    assert marked_uri != plain_uri
+    marked, plain = (Read(evidence_html(one, PICTURES)) for one in (PLACED, replace(PLACED, position=None)))
+    assert len({one.one("img", cls="cv-heat").attributes["src"] for one in (marked, plain)}) == 2
 
 
 def test_scores_of_all_pictures_stand_as_bars_and_the_first_of_the_best_is_marked() -> None:
@@ -233,30 +153,18 @@ def test_scores_of_all_pictures_stand_as_bars_and_the_first_of_the_best_is_marke
     bars = page.all("li", cls="cv-bar")
     assert ["cv-best" in one.classes for one in bars] == [False, True, False]  # as find_matching_image picks
     assert [one.text for one in page.all(cls="cv-bar-score")] == ["match \u221210.0", "match 30.0", "match 30.0"]
-    titles = [one.attributes["title"] for one in page.all(cls="cv-bar-score")]
-    assert titles == [f"image-text contrast (ITC), cosine: {score}" for score in ("-0.1000", "0.3000", "0.3000")]
     places = [one.attributes["style"] for one in page.all("i") if any("cv-bar" in a.classes for a in one.inside)]
     assert places == ["left:0.0%;width:25.0%", "left:25.0%;width:75.0%", "left:25.0%;width:75.0%"]
-    assert len(page.all("img", cls="cv-thumb")) == 3
     odd = Read(evidence_html(replace(MATCHED, scores=(float("nan"), float("-inf"), -2.0)), PICTURES))
     assert ["cv-best" in one.classes for one in odd.all("li", cls="cv-bar")] == [False, False, True]
 
 
-def test_evidence_of_a_kind_of_the_users_own_is_shown_by_what_it_holds() -> None:
+def test_evidence_is_shown_by_what_it_holds() -> None:
     own = Evidence("depth", (ImageRef(2),), "how far", scores=(0.5, 0.25), completion="near")
-    page = Read(evidence_html(own, PICTURES))
-    text = page.one(cls="cv-evidence").text
-    assert all(word in text for word in ("depth", "how far", "0.5, 0.25", "near", "image 2, second.png"))
+    text = Read(evidence_html(own, PICTURES)).one(cls="cv-evidence").text
+    assert all(word in text for word in ("depth", "how far", "scores: 0.5, 0.25", "near", "image 2, second.png"))
+    boxes = Evidence("detection", (), "cat", scores=(0.004, 0.5))
+    assert "confidence in each box: under 1 %, 50 %" in Read(evidence_html(boxes, ())).text
     ragged = Evidence("own", (ImageRef(1),), relevance=(((1.0,), (1.0, 2.0)),), patches=(((1,),),), captions=(("x",),))
     page = Read(evidence_html(ragged, PICTURES))
     assert "no relevance" in page.one(cls="cv-evidence").text and not page.all("img", cls="cv-heat")
-    assert Read(evidence_html(Evidence("empty"), ())).one("h4").text == "empty"
-
-
-def test_a_notebook_gets_one_piece_with_its_own_styles_and_no_names_to_clash() -> None:
-    page = Read(answer_fragment(answer(), PICTURES))
-    assert page.elements[0].tag == "div" and all(one.inside[0] is page.elements[0] for one in page.elements)
-    assert len(page.all("style")) == 1
-    assert not any("id" in one.attributes for one in page.elements)
-    assert not page.all("a") and not page.all("script")
-    assert page.one(cls="cv-answer").text == "no" and len(page.all(cls="cv-call")) == 9

@@ -36,7 +36,6 @@ def told(source: str, calls: tuple[Call, ...] = CALLS) -> list[str]:
     ("line", "said"),
     [
         ('answer = "yes" if x1 < x2 else "no"', ["x1 < x2: 6.75 < 15.75 is True"]),
-        ("answer = y1 <= y2", ["y1 <= y2: 11.25 <= 9.75 is False"]),
         ("answer = x1 < x2 and y1 >= y2", ["x1 < x2: 6.75 < 15.75 is True", "y1 >= y2: 11.25 >= 9.75 is True"]),
         ("answer = x1 < x2 or y1 >= y2", ["x1 < x2: 6.75 < 15.75 is True"]),
         ('answer = "left" if x1 < x2 else "top" if y1 < y2 else "no"', ["x1 < x2: 6.75 < 15.75 is True"]),
@@ -46,16 +45,10 @@ def told(source: str, calls: tuple[Call, ...] = CALLS) -> list[str]:
         ),
         ("answer = x1 < (LEFT + RIGHT) / 2", ["x1 < (LEFT + RIGHT) / 2: 6.75 < 12 is True"]),
         ("answer = x1 < 12 < x2", ["x1 < 12 < x2: 6.75 < 12 < 15.75 is True"]),
-        ("a = x1\nif a < x2:\n    answer = 1", ["a < x2: 6.75 < 15.75 is True"]),
     ],
 )
 def test_a_comparison_of_positions_is_read_with_what_it_says(line: str, said: list[str]) -> None:
     assert told(OPEN + line) == said
-
-
-def test_a_position_may_keep_its_two_numbers_together() -> None:
-    source = 'img = 1\na = get_pos(img, "red house")\nb = get_pos(img, "green tree")[0]\nanswer = a[0] < b'
-    assert told(source) == ["a[0] < b: 6.75 < 15.75 is True"]
 
 
 @pytest.mark.parametrize(
@@ -63,8 +56,6 @@ def test_a_position_may_keep_its_two_numbers_together() -> None:
     [
         "x1 = 20\nanswer = x1 < x2",  # set twice: which one it was cannot be told
         "answer = x1 < y2",
-        "answer = x1 == x2",
-        "answer = x1 < z",
         "answer = x1 < 3 / 0",
         "answer = x1 <",
         "answer = x1 < " + "(" * 300 + "x2" + ")" * 300,
@@ -78,14 +69,15 @@ def test_only_points_of_one_picture_that_are_sure_to_be_meant_are_compared() -> 
     source = OPEN + "answer = x1 < x2"
     assert told(source, (*CALLS[:2], placed(3, 3, "green tree", TREE, image=2))) == []
     assert told(source, (*CALLS, placed(4, 3, "green tree", EMPTY))) == []  # a line that ran twice
-    assert told(source, (*CALLS[:2], placed(3, 3, "green tree", None, error=ErrorRecord("ValueError", "no")))) == []
-    for line, count in ((3, 0), (4, 1), (None, 1)):
+    for line, count in ((3, 0), (4, 1), (None, 1)):  # where the program failed
         assert len(comparisons(source, CALLS, ErrorRecord("ProgramRuntimeError", "no", line))) == count
+    kept = 'img = 1\na = get_pos(img, "red house")\nb = get_pos(img, "green tree")[0]\nanswer = a[0] < b'
+    assert told(kept) == ["a[0] < b: 6.75 < 15.75 is True"]
 
 
-def page(line: str, *, error: ErrorRecord | None = None) -> Read:
+def page(line: str) -> Read:
     program = Program(OPEN + line, "Is it?", prompt="p")
-    return Read(trace_page(answer(program=program, trace=Trace(CALLS), error=error), PICTURES))
+    return Read(trace_page(answer(program=program, trace=Trace(CALLS)), PICTURES))
 
 
 def test_both_points_are_named_on_one_picture_with_what_was_said_of_them() -> None:
@@ -99,38 +91,29 @@ def test_both_points_are_named_on_one_picture_with_what_was_said_of_them() -> No
     assert [one.attributes["style"] for one in inside if one.tag == "i"] == ["left:28.12%", "left:65.62%"]
     (drawn,) = [one for one in inside if one.tag == "img"]
     assert drawn.attributes["alt"] == "Positions of “red house” and “green tree” in image 1, garden.png"
-    seen = np.asarray(opened(drawn.attributes["src"]).convert("RGB"))
-
-    def marked(point: tuple[float, float]) -> bool:
-        x, y = round(20 * point[0]), round(480 - 20 * point[1])
-        return bool((seen[y - 30 : y + 30, x - 30 : x + 30] > 240).all(axis=2).any())  # white, on a blue picture
-
-    assert [marked(point) for point in (HOUSE, TREE, EMPTY)] == [True, True, False]
-    assert "Line 4 compares" in figure.text and "6.75 < 15.75 is true" in figure.text
     assert "“red house” is farther left than “green tree”." in figure.text
+    seen = np.asarray(opened(drawn.attributes["src"]).convert("RGB"))
+    for (x, y), marked in ((HOUSE, True), (TREE, True), (EMPTY, False)):
+        around = seen[round(480 - 20 * y) - 30 :, round(20 * x) - 30 :][:60, :60]
+        assert bool((around > 240).all(axis=2).any()) is marked  # white, on a blue picture
 
 
 def test_what_is_false_says_so_and_height_reads_as_height() -> None:
     figure = page("answer = y1 < y2").one(cls="cv-compare")
     assert "11.25 < 9.75 is false" in figure.text and "“red house” is higher than “green tree”." in figure.text
-    level = [one.attributes["style"] for one in page("answer = y1 < y2").all(cls="cv-level")]
-    assert level == ["top:53.12%", "top:59.38%"]
     middle = page("answer = x1 < RIGHT / 2").one(cls="cv-compare")
     assert "farther" not in middle.text and "6.75 < 12 is true" in middle.text
 
 
 def test_the_line_of_a_comparison_leads_to_its_figure() -> None:
     shown = page("answer = x1 < x2 and y1 > y2")
-    chips = [one for one in shown.all("a", cls="cv-value") if one.attributes["href"].startswith("#cv-compare")]
-    assert [one.text for one in chips] == ["6.75 < 15.75 is true", "11.25 > 9.75 is true"]
-    assert [one.attributes["id"] for one in shown.all(cls="cv-compare")] == ["cv-compare-1", "cv-compare-2"]
-    assert page("answer = x1").all(cls="cv-compare") == []
+    chips = [one.attributes["href"] for one in shown.all("a", cls="cv-value") if " is " in one.text]
+    assert chips == [f"#{one.attributes['id']}" for one in shown.all(cls="cv-compare")] != []
 
 
 def test_a_notebook_and_the_demo_get_the_figures_too() -> None:
     program = Program(OPEN + "answer = x1 < x2")
-    found = answer(program=program, trace=Trace(CALLS))
-    assert Read(answer_fragment(found, PICTURES)).one(cls="cv-compare")
+    assert Read(answer_fragment(answer(program=program, trace=Trace(CALLS)), PICTURES)).one(cls="cv-compare")
     assert "6.75 < 15.75 is true" in Read(program_html(program.source, CALLS, None, PICTURES)).one("table").text
-    assert "6.75 < 15.75 is true" in Read(comparisons_html(program.source, CALLS, PICTURES)).one(cls="cv-compare").text
+    assert Read(comparisons_html(program.source, CALLS, PICTURES)).one(cls="cv-compare")
     assert comparisons_html(OPEN, CALLS, PICTURES) == ""

@@ -10,7 +10,7 @@ from pages_kit import peaked, picture
 from codevqa.core.trace import ImageRef
 from codevqa.models.base import Match
 from codevqa.pages.heat import overlay, patch_view, peak_place, relevance_grid
-from codevqa.pages.words import call_words, number, seconds, value_words
+from codevqa.pages.words import seconds, value_words
 from codevqa.primitives.visual import peak
 
 GRAY = "#808080"
@@ -20,8 +20,7 @@ def pixels(image: object) -> npt.NDArray[np.int64]:
     return np.asarray(image, dtype=np.int64)
 
 
-@pytest.mark.parametrize("size", [(300, 100), (60, 90), (4000, 30)])
-@pytest.mark.parametrize("grid", [(24, 24), (5, 9)])
+@pytest.mark.parametrize(("size", "grid"), [((300, 100), (24, 24)), ((60, 90), (5, 9)), ((4000, 30), (24, 24))])
 def test_the_map_is_brightest_over_the_most_relevant_patch(size: tuple[int, int], grid: tuple[int, int]) -> None:
     rows, columns = grid
     row, column = rows - 2, 1
@@ -67,19 +66,13 @@ def test_a_position_outside_is_marked_at_the_edge_and_one_that_is_no_number_not_
 
 
 def test_patches_that_were_seen_stay_bright_in_an_outline_and_the_rest_is_dim() -> None:
-    one = picture(160, 80, "#a0c0e0")
-    before = pixels(one.pixels).copy()
-    drawn = pixels(patch_view(one, (0, 5, 7, -1, 99), (2, 4), 160))  # the last two are beyond the grid
+    drawn = pixels(patch_view(picture(160, 80, "#a0c0e0"), (0, 5, 7, -1, 99), (2, 4), 160))  # two are beyond the grid
     bright = np.array([0xA0, 0xC0, 0xE0])
     for place in range(8):
         middle = drawn[place // 4 * 40 + 20, place % 4 * 40 + 20]
         assert np.abs(middle - bright * (1 if place in (0, 5, 7) else 0.28)).max() <= 1, place
     outline = (drawn == (255, 214, 74)).all(axis=2)
     assert outline[40, 45] and outline[45, 40] and not outline[42:78, 42:78].any()
-    assert (pixels(one.pixels) == before).all()
-
-
-# -- words -----------------------------------------------------------------------------------------------------------
 
 
 def test_places_times_and_values_in_words() -> None:
@@ -89,8 +82,5 @@ def test_places_times_and_values_in_words() -> None:
     assert [*map(seconds, times)] == ["0 s", "0 s", "50 µs", "4.2 ms", "1.00 s", "1 min 0 s", "3 min 7 s"]
     images = [ImageRef(1), ImageRef(2), ImageRef(3)]
     assert value_words(images) == "images 1 to 3" and value_words([images[0], images[2]]) == "images 1, 3"
-    assert value_words((1, 2.5, "x", None, True)) == "(1, 2.5, 'x', None, True)" and value_words((1,)) == "(1,)"
-    assert value_words({"a": [ImageRef(1)], 2: 0.1}) == "{'a': [image 1], 2: 0.1}"
+    assert value_words({"a": [ImageRef(1)], 2: (0.1,)}) == "{'a': [image 1], 2: (0.1,)}"
     assert len(value_words("x" * 1000)) == 200 and value_words("x" * 1000).endswith("…")
-    assert call_words("query", {"img": ImageRef(1), "question": "Is it?"}) == "query(image 1, 'Is it?')"
-    assert number(3.14159265) == "3.142" and number(float("nan")) == "nan"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import re
 import shutil
 import webbrowser
 from pathlib import Path
@@ -13,11 +14,12 @@ from typing import Any
 import pytest
 from cli_kit import CommandLine, assert_one_clear_line
 from PIL import Image
-from report_kit import BETTER, RIGHT, WRONG, assert_safe, example, listed, make, read
+from report_kit import BETTER, FAILED, RIGHT, WORSE, WRONG, assert_safe, example, listed, make, read
 
 from codevqa import CodeVQA
 from codevqa.eval import Store, evaluate
 from codevqa.eval.datasets import open_dataset
+from codevqa.eval.report.diff import compare_runs
 from codevqa.eval.report.paper import DRAWN
 from codevqa.eval.report.reading import summary_of
 from codevqa.eval.report.report import write
@@ -47,12 +49,9 @@ def test_a_real_run(real: Path) -> None:
     with Store.open(real / "run") as store:
         ours, info = summary_of(store).methods["codevqa"].accuracy, store.info
     assert ours is not None and f"{100 * ours.value:.1f} % ({100 * ours.low:.1f} to" in page.text
-    for words in ("mini-GQA (drawn), split val_balanced", info.prompt_hash[:16], info.machine, "mini", "seeds"):
+    for words in ("mini-GQA (drawn), split val_balanced", info.prompt_hash[:16], "Right for the right reason"):
         assert words in page.text, words
-    assert (
-        page.text.startswith("CodeVQA on mini-GQA (drawn) val_balanced") and "Right for the right reason" in page.text
-    )
-    assert "with other models" in page.text and DRAWN in page.text.split("46.56 %")[1][:1200]
+    assert DRAWN in page.text.split("46.56 %")[1][:1200]
     assert html == write([real / "run"]).page.read_text(encoding="utf-8"), "the same run gives the same page"
 
 
@@ -72,12 +71,11 @@ def test_moved_data_is_found_with_data(real: Path, tmp_path: Path) -> None:
 
 def test_pictures_are_small_and_part_of_the_page(tmp_path: Path) -> None:
     (tmp_path / "torn.jpg").write_bytes(b"\xff\xd8\xff\xe0 torn")
-    images = (PictureFile(tmp_path / "torn.jpg"), PictureFile(tmp_path / "a.jpg"))
+    Image.new("RGB", (999, 30)).save(tmp_path / "real.png")
+    images = tuple(PictureFile(tmp_path / name) for name in ("torn.jpg", "a.jpg", "real.png"))
     with Store.create(tmp_path / "run", RunInfo("gqa", "val", ("codevqa",))) as store:
-        Image.new("RGB", (999, 30)).save(tmp_path / "real.png")
-        real = PictureFile(tmp_path / "real.png")
         for number in range(2):
-            store.add(example(number, images=(*images[:2], real)), [Row(f"{number:04}", "codevqa", 0, "yes")])
+            store.add(example(number, images=images), [Row(f"{number:04}", "codevqa", 0, "yes")])
     data = listed(write([tmp_path / "run"]).page)
     for row in data["rows"]:
         assert json.loads(row["trace"])["pictures"] == [["torn.jpg", None], ["a.jpg", None], ["real.png", 0]]
@@ -106,56 +104,97 @@ def test_nothing_of_data_or_models_is_markup(tmp_path: Path) -> None:
     assert "alert('x')" in shown.text and "{{ 7*7 }}" in shown.text and "49 {%" not in shown.text
 
 
-def test_calls_are_listed_as_a_program_writes_them(tmp_path: Path) -> None:
-    asked = {"img": {"image": 1}, "question": "Is there a car?"}
-    calls: list[dict[str, Any]] = [
-        {"name": "query", "arguments": asked, "value": "yes", "error": None},
-        {"name": "get_pos", "arguments": {}, "value": [1.0, 2.25]},
-        {"name": "open_image", "arguments": {}},
-        {"name": "f", "arguments": {}, "value": None, "error": {"message": "no"}},
-        {},
-    ]
-    with Store.create(tmp_path / "run", RunInfo("gqa", "val", ("codevqa",))) as store:
-        store.add(example(0), [Row("0000", "codevqa", 0, "yes", trace={"calls": calls})])
-    (row,) = listed(write([tmp_path / "run"]).page)["rows"]
-    told = [one["text"] for one in json.loads(row["trace"])["methods"][0]["calls"]]
-    assert told == [
-        "query(image 1, 'Is there a car?') → 'yes'",
-        "get_pos() → [1, 2.25]",
-        "f() → failed: no",
-        "None() → None",
-    ]
+# -- numbers -----------------------------------------------------------------------------------------------------------
 
 
-def test_reports_from_the_command_line(tmp_path: Path, codevqa: CommandLine) -> None:
+def test_accuracy_difference_fallbacks_and_errors(tmp_path: Path) -> None:
+    run = make(tmp_path / "run", [RIGHT] * 5 + [BETTER] * 3 + [WORSE] * 1 + [WRONG] * 2 + [FAILED] * 1, alone=True)
+    text = read(run).text
+    assert "gqa val 12 66.7 % (39.1 to 86.2) 50.0 % (25.4 to 74.6)" in text  # 8 of 12, and 6
+    assert "3 of 12 questions in 12 clusters changed for the better, 1 for the worse; the interval includes" in text
+    assert "CodeVQA 8.3 % (1.5 to 35.4) 72.7 %" in text  # one fallback, and 8 of 11 without it
+    assert "ProgramTypeError CodeVQA 1 (8.3 %) 1 0.0 % 0011: line 1: no" in text
+
+
+def test_groups_that_say_next_to_nothing_are_apart_untested_and_never_beside_the_paper(tmp_path: Path) -> None:
+    with Store.create(tmp_path / "run", RunInfo("covr", "val", ("codevqa", "pnpvqa"))) as store:
+        for number in range(24):
+            one = example(number, groups={"images": "1" if number < 10 else "2" if number < 15 else "3"})
+            store.add(one, [Row(one.id, "codevqa", 0, "yes"), Row(one.id, "pnpvqa", 0, "no")])
+    html = write([tmp_path / "run"]).page.read_text(encoding="utf-8")
+    rows = re.findall(r'<tr( class="muted")?>\s*<th scope="row">([^<]*)</th><td>(\d+)</td>(.*?)</tr>', html)
+    found = {name: (bool(muted), n, rest.count("<td>–</td>")) for muted, name, n, rest in rows if name in "123"}
+    assert found == {"1": (False, "10", 0), "2": (True, "5", 6), "3": (True, "9", 6)}
+    text = assert_safe(html).text
+    assert "paper: covr test_paraphrased 7,024 54.11 % 49.06 % +5.05" in text and DRAWN not in text
+    assert re.search(r"By images .*? 1 10 100\.0 % .*? 75\.0 % 91\.7 % ", text)
+
+
+def test_hidden_answers_still_make_a_page(tmp_path: Path) -> None:
+    with Store.create(tmp_path / "run", RunInfo("covr", "test", ("codevqa",))) as store:
+        for number in range(3):
+            store.add(example(number, gold=()), [Row(f"{number:04}", "codevqa", 0, "yes")])
+    text = read(tmp_path / "run").text
+    assert "3 of them without an answer to compare with" in text and "covr test 3 – – – – –" in text
+
+
+def test_repetitions_over_seeds(tmp_path: Path) -> None:
+    with Store.create(tmp_path / "run", RunInfo("gqa", "val", ("codevqa",), seeds=(0, 1))) as store:
+        for number in range(4):
+            rows = [Row(f"{number:04}", "codevqa", n, "yes" if number >= n else "no") for n in (0, 1)]
+            store.add(example(number), rows)
+    text = read(tmp_path / "run").text
+    assert "over 2 sampling seeds: 87.50 % on average, standard deviation 17.68 points" in text
+    assert "the answer changes on 25.0 %" in text
+
+
+def test_few_clusters_are_not_said_or_groups_tested_as_if_each_were_alone(tmp_path: Path) -> None:
+    answers = [BETTER, RIGHT, RIGHT, WRONG, BETTER, WORSE, BETTER, RIGHT] * 6
+    run = make(tmp_path / "run", answers)
+    text = read(run).text
+    assert "There are only 24 clusters, fewer than 40" in text and "Of fewer than 40 clusters: spatial" in text
+    found = re.findall(r"(?:query|verify) 24 .*? 24 [+−].*? ([\d.e-]+) \(McNemar\) ([\d.e-]+) ", text)
+    alone, together = ([float(one[at]) for one in found] for at in (0, 1))
+    assert len(found) == 2 and max(together) <= 1 and min(together) == pytest.approx(2 * min(alone), rel=0.05)
+
+
+def test_several_runs_are_one_table_the_best_first(tmp_path: Path) -> None:
+    first = make(tmp_path / "a" / "run", [RIGHT] * 6 + [WRONG] * 4)
+    second = make(tmp_path / "b" / "run", [RIGHT] * 9 + [WRONG] * 1, info={"prompt_hash": "cd"})
+    other = make(tmp_path / "c", [RIGHT], info={"dataset": "nlvr2", "split": "dev"})
+    changed = make(tmp_path / "d", [RIGHT] * 4 + [WRONG], info={"data_hash": "2"})
+    text = read(first, second, other, changed, out=tmp_path / "all").text
+    result = text.partition(" Result ")[2].partition(" Between the runs ")[0]
+    assert re.findall(r"(\S+): (\S+ \S+) (\d+) (\d+)\.\d %", result) == [
+        ("b/run", "gqa val", "10", "90"),
+        ("d", "gqa val", "5", "80"),
+        ("a/run", "gqa val", "10", "60"),
+        ("c", "nlvr2 dev", "1", "100"),
+    ]
+    assert "b/run − a/run CodeVQA 10 +30.0" in text and "3 / 0" in text
+    assert "c − " not in text and "d − " not in text  # other data
+    assert "annotations SHA-256 1 SHA-256 1 SHA-256 1 SHA-256 2" in text
+
+
+# -- the command line --------------------------------------------------------------------------------------------------
+
+
+def test_reports_from_the_command_line(tmp_path: Path, codevqa: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
     first, second = make(tmp_path / "a", [RIGHT, WRONG]), make(tmp_path / "b", [RIGHT, BETTER], info={"preset": "x"})
     page = tmp_path / "out" / "report.html"
-    done = codevqa("report", first, second, "--out", page.parent)
-    assert (done.returncode, done.stderr) == (0, "")
+    done = codevqa("report", first, second, "--out", page.parent, "--open")
+    assert (done.returncode, done.stderr, opened) == (0, "", [page.as_uri()])
     lines = done.stdout.splitlines()
     assert lines[-1] == str(page) and "b" in lines and any(line.startswith("codevqa  0.500 [") for line in lines)
-    assert_safe(page.read_text(encoding="utf-8"))
     found = json.loads(codevqa("report", first, second, "--out", page.parent, "--json").stdout)
     assert found["page"] == str(page) and [one["run"] for one in found["runs"]] == ["a", "b"]
     assert [one["methods"]["codevqa"]["accuracy"]["value"] for one in found["runs"]] == [0.5, 1.0]
-
-
-def test_the_report_of_a_run_as_it_is_now_is_opened(
-    tmp_path: Path, codevqa: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened: list[str] = []
-    monkeypatch.setattr(webbrowser, "open", opened.append)
-    run = make(tmp_path / "a run", [RIGHT, WRONG])
-    page = run / "report.html"
-    done = codevqa("report", run, "--open")
-    assert (done.returncode, done.stdout.splitlines()[-1], done.stderr) == (0, str(page), "") and opened == [
-        page.as_uri()
-    ]
-    assert len(listed(page)["rows"]) == 2
-    with Store.open(run, writable=True) as store:
+    with Store.open(first, writable=True) as store:  # a run can be under way
         store.add(example(2), [Row("0002", "codevqa", 0, "yes")])
-    assert codevqa("report", run).returncode == 0
-    assert len(listed(page)["rows"]) == 3 and len(opened) == 1
+    assert codevqa("report", first).returncode == 0 and len(opened) == 1
+    assert len(listed(first / "report.html")["rows"]) == 3
 
 
 def test_mistakes_are_one_clear_line(tmp_path: Path, codevqa: CommandLine) -> None:
@@ -164,10 +203,36 @@ def test_mistakes_are_one_clear_line(tmp_path: Path, codevqa: CommandLine) -> No
     Store.create(tmp_path / "empty", RunInfo("gqa", "val", ("codevqa",))).close()
     for words, said in (
         (("report", tmp_path / "empty"), "no answers yet"),
-        (("report", tmp_path / "none"), "is no run"),
         (("report", run, run), "Give --out DIR"),
         (("report", run, "--out", tmp_path / "file"), "Write it elsewhere: codevqa report RUN --out DIR"),
         (("diff", run, tmp_path / "none"), "is no run"),
-        (("diff", run, run, "--method", "guess"), "'guess' is not one of"),
+        (("diff", run, make(tmp_path / "b", [RIGHT], info={"dataset": "nlvr2"})), "gqa val and nlvr2 val"),
+        (("diff", run, make(tmp_path / "c", [RIGHT], info={"data_hash": "2"})), "annotations differ"),
     ):
         assert_one_clear_line(codevqa(*words), said)
+
+
+def test_what_two_runs_do_otherwise(tmp_path: Path, codevqa: CommandLine) -> None:
+    first = make(tmp_path / "a", [BETTER] * 6 + [WRONG] * 4, info={"settings": {"seed": 0}})
+    answers = [BETTER] * 4 + [("maybe", "no")] * 2 + [BETTER] * 3 + [("never", "no"), BETTER]
+    second = make(tmp_path / "b", answers, info={"settings": {"seed": 1}}, program='answer = query(img, "y")')
+    with Store.open(first) as one, Store.open(second) as two:
+        found = compare_runs(one, two)
+        baseline = compare_runs(one, two, method="pnpvqa")
+    assert (found.questions, found.only_first, found.only_second) == (10, 0, 1)
+    assert (found.changed_answers, found.changed_programs) == (6, 10)
+    assert [one.value for one in (found.first, found.second) if one] == [0.6, 0.7]
+    assert found.paired is not None and (found.paired.better, found.paired.worse) == (3, 2)
+    assert found.settings == ["settings.seed was 0, now 1"]
+    assert baseline.changed_answers == 0 and baseline.paired is not None and baseline.paired.p_value == 1.0
+    assert "+10.0" in codevqa("diff", first, second).stdout
+    told = json.loads(codevqa("diff", first, second, "--json", "--method", "codevqa").stdout)
+    assert told["changed_answers"] == 6 and told["paired"]["better"] == 3
+
+
+def test_a_difference_between_runs_is_tested_by_cluster(tmp_path: Path) -> None:
+    """Twelve questions that all gain, in six pictures: McNemar's test would count twelve."""
+    first, second = (make(tmp_path / name, [one] * 12) for name, one in (("a", WRONG), ("b", RIGHT)))
+    with Store.open(first) as one, Store.open(second) as two:
+        grouped = compare_runs(one, two).paired
+    assert grouped is not None and (grouped.test, grouped.p_value) == ("t", 2 / 2**6)

@@ -13,7 +13,7 @@ from codevqa.core.errors import InputError
 from codevqa.eval.datasets import open_dataset
 from codevqa.eval.datasets.files import Located
 from codevqa.eval.metrics.scene_graphs import SceneGraphs, find_scene_graphs, load_scene_graphs, singular
-from codevqa.eval.metrics.steps import StepJudge, image_id, summarize_steps
+from codevqa.eval.metrics.steps import image_id, judge_steps, summarize_steps
 from codevqa.eval.metrics.truth import SceneJudge
 from codevqa.eval.task import Example, PictureFile, Row
 from codevqa.miniworld.export import write
@@ -60,94 +60,47 @@ def call(name: str, value: Any, **arguments: Any) -> dict[str, Any]:
     return {"name": name, "arguments": arguments, "value": value, "error": None}
 
 
-# -- what can be told -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("question", "truth", "wrong"),
     [
         ("Is there a car?", "yes", "no"),
-        ("Is there a red car in this photograph?", "yes", "no"),
         ("Are there any windows here?", "yes", "no"),
         ("Does the picture show a large window?", "yes", "no"),
-        ("Can you see the glasses?", "yes", "no"),
         ("What color is the car?", "red", "blue"),
-        ("What is the color of the suit?", "grey", "red"),
         ("Which color does the suit have?", "black", "brown"),
-        ("Is the car red?", "yes", "no"),
         ("Is the car blue?", "no", "yes"),
-        ("Is the car parked?", "yes", "no"),
+        ("Is there a dog?", None, ""),  # not in the vocabulary
+        ("Is there a horse?", None, ""),  # nobody lists everything
+        ("Is there a blue car?", None, ""),  # there may be another
+        ("Is there a person?", None, ""),  # the man is one
+        ("What color is the man?", None, ""),  # not annotated
+        ("What size is the window?", None, ""),  # which one?
+        ("Is the car wooden?", None, ""),
+        ("Is the car to the left of the man?", None, ""),  # relations are not read
     ],
 )
-def test_what_a_graph_tells(question: str, truth: str, wrong: str) -> None:
+def test_what_a_graph_tells(question: str, truth: str | None, wrong: str) -> None:
     found = street().question(question)
-    assert found is not None, "could not be judged"
-    assert found.holds(truth) and not found.holds(wrong) and not found.holds("")
+    assert (found is None) == (truth is None)
+    if found is not None:
+        assert found.holds(truth) and not any(map(found.holds, (wrong, "", f"{wrong} and {truth}")))
 
 
-@pytest.mark.parametrize(
-    "question",
-    [
-        "Is there a dog?",  # not in the vocabulary
-        "Is there a horse?",  # nobody lists everything
-        "Is there a blue car?",  # there may be another
-        "Is there a person?",  # the man is one
-        "What color is the man?",  # not annotated
-        "What size is the window?",  # which one?
-        "What color is the clothing?",  # which one?
-        "Is the man tired?",
-        "Is the car wooden?",
-        "How many windows are there?",
-        "What is the red object?",
-        "What is the man doing?",
-        "Is the car red or blue?",  # choices and relations are not read
-        "Is the car to the left of the man?",
-        "",
-    ],
-)
-def test_what_it_does_not_tell(question: str) -> None:
-    assert street().question(question) is None
-
-
-def test_an_answer_that_says_two_things_is_not_right() -> None:
-    color = street().question("What color is the car?")
-    assert color is not None and color.holds("dark red") and not color.holds("red and blue")
-
-
-# -- positions --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("x", "y", "right"),
-    [
-        (3, 9, True),  # the car spans x 0..6 and y 6..12 on the grid, counted upwards
-        (6.9, 12.9, True),  # within a patch of it
-        (7.1, 9, False),
-        (3, 13.1, False),
-        (3, 15, False),  # where it would be, were y counted downwards
-    ],
-)
-def test_position(x: float, y: float, right: bool) -> None:
+def test_position() -> None:
     found = street().position("red car")
-    assert found is not None and found.holds([x, y]) is right
-    assert not found.holds(None) and not found.holds("left")
+    assert found is not None
+    # The car spans x 0..6 and y 6..12 on the grid, counted upwards; within a patch of it is right.
+    assert found.holds([3, 9]) and found.holds([6.9, 12.9])
+    assert not any(map(found.holds, ([7.1, 9], [3, 13.1], [3, 15], None, "left")))
 
 
-def test_a_position_of_nothing_cannot_be_told() -> None:
-    for phrase in ("horse", "blue car", "person", "object", "man on the left"):
-        assert street().position(phrase) is None, phrase
-
-
-def test_a_position_may_be_any_of_several() -> None:
+def test_a_position_of_nothing_cannot_be_told_and_one_of_several_may_be_any() -> None:
+    assert all(street().position(phrase) is None for phrase in ("horse", "blue car", "person", "man on the left"))
     found = street().position("windows")
     assert found is not None and found.holds([1, 22]) and found.holds([4, 22]) and not found.holds([10, 10])
 
 
-# -- steps and outcomes -----------------------------------------------------------------------------------------------
-
-
 def test_steps_of_a_trace() -> None:
-    judge = StepJudge(graphs(street=STREET))
     trace = {
         "calls": [
             call("open_image", {"image": 1}, path="Image1.jpg"),
@@ -158,26 +111,21 @@ def test_steps_of_a_trace() -> None:
             call("own", 3, n=1),
         ]
     }
-    steps = judge.steps(example("street"), trace)
+    steps = judge_steps(graphs(street=STREET), example("street"), trace)
     assert [(step.index, step.right) for step in steps] == [(2, False), (3, True), (4, None)]
     assert (steps[0].name, steps[0].truth) == ("query", "red")
 
 
 @pytest.mark.parametrize("image", [{"image": 3}, {"image": 0}, None, "image 1", {"image": "1"}])
 def test_a_picture_without_a_graph_is_not_judged(image: Any) -> None:
-    judge = StepJudge(graphs(street=STREET))
     trace = {"calls": [call("query", "no", img=image, question="Is there a car?")]}
-    (step,) = judge.steps(example("street", "unknown"), trace)
+    (step,) = judge_steps(graphs(street=STREET), example("street", "unknown"), trace)
     assert step.right is None
-
-
-def test_a_part_of_a_picture_has_no_graph() -> None:
-    assert image_id("2383860.jpg") == "2383860"
-    assert image_id(PictureFile(Path("a/2383860.jpg"), crop=(0, 0, 5, 5)).name) == ""
+    part = PictureFile(Path("a/2383860.jpg"), crop=(0, 0, 5, 5))
+    assert (image_id("2383860.jpg"), image_id(part.name)) == ("2383860", "")
 
 
 def test_summary() -> None:
-    judge = StepJudge(graphs(street=STREET))
     true = call("query", "yes", img={"image": 1}, question="Is there a car?")
     false = call("get_pos", [20.0, 1.0], img={"image": 1}, object="car")
     unknown = call("query", "x", img={"image": 1}, question="Why?")
@@ -196,25 +144,14 @@ def test_summary() -> None:
         (row(false), None),
     ]
     rows = ((example("street", id=str(n)), one, right) for n, (one, right) in enumerate(asked))
-    found = summarize_steps(judge, rows)
+    found = summarize_steps(graphs(street=STREET), rows)
     assert (found.questions, found.failed, found.judged) == (6, 1, 5)
-    assert found.outcomes == {
-        "right, steps right": 2,
-        "right, a step wrong": 1,
-        "wrong, steps right": 1,
-        "wrong, a step wrong": 1,
-    }
+    assert [found.outcomes[f"right, {one}"] for one in ("steps right", "a step wrong")] == [2, 1]
+    assert [found.outcomes[f"wrong, {one}"] for one in ("steps right", "a step wrong")] == [1, 1]
     assert found.calls == {"query": 6, "get_pos": 2}
     shares = {name: (share.value, share.n, share.clusters) for name, share in found.shares.items()}
-    assert shares == {
-        "query": (1, 5, 4),
-        "get_pos": (0, 2, 2),
-        "all": (5 / 7, 7, 5),  # calls of one question go together
-        "wrong reason": (1 / 3, 3, 3),
-    }
-
-
-# -- against the drawn world ------------------------------------------------------------------------------------------
+    assert (shares["query"], shares["get_pos"], shares["wrong reason"]) == ((1, 5, 4), (0, 2, 2), (1 / 3, 3, 3))
+    assert shares["all"] == (5 / 7, 7, 5)  # calls of one question go together
 
 
 def test_agrees_with_the_answers_of_the_drawn_data_set(tmp_path: Path) -> None:
@@ -230,41 +167,26 @@ def test_agrees_with_the_answers_of_the_drawn_data_set(tmp_path: Path) -> None:
     assert told >= 30
 
 
-# -- files ------------------------------------------------------------------------------------------------------------
-
-
-def written(folder: Path) -> Path:
-    path = folder / "sceneGraphs" / "val_sceneGraphs.json"
+def test_graphs_are_found_beside_the_questions_and_in_an_archive(tmp_path: Path) -> None:
+    path = tmp_path / "gqa" / "sceneGraphs" / "val_sceneGraphs.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"street": STREET, "farm": FARM, "other": FARM}))
-    return path
-
-
-def test_loading_keeps_what_is_wanted_and_the_vocabulary_of_all(tmp_path: Path) -> None:
-    path = written(tmp_path)
-    found = load_scene_graphs(Located(path), {"street", "elsewhere"})
-    assert list(found) == ["street"] and {"horse", "car"} <= found.names and "brown" in found.attributes
-    assert len(load_scene_graphs(Located(path))) == 3
-
-
-def test_found_beside_the_questions_and_in_an_archive(tmp_path: Path) -> None:
-    path = written(tmp_path / "gqa")
-    for folder in (tmp_path, tmp_path / "gqa"):
-        for split in ("val_balanced", "val_all", "val"):
-            assert find_scene_graphs(folder, split) == Located(path)
+    for folder, split in ((tmp_path, "val_balanced"), (tmp_path / "gqa", "val_all"), (tmp_path, "val")):
+        assert find_scene_graphs(folder, split) == Located(path)
     assert find_scene_graphs(tmp_path, "testdev_balanced") is None
     packed = tmp_path / "packed"
     packed.mkdir()
     with zipfile.ZipFile(packed / "sceneGraphs.zip", "w") as archive:
         archive.write(path, "val_sceneGraphs.json")
-    found = find_scene_graphs(packed, "val_balanced")
-    assert found is not None and len(load_scene_graphs(found)) == 3
+    file = find_scene_graphs(packed, "val_balanced")
+    assert file is not None
+    found = load_scene_graphs(file, {"street", "elsewhere"})  # the vocabulary is that of all
+    assert list(found) == ["street"] and {"horse", "car"} <= found.names and "brown" in found.attributes
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('{"1": {"width": 4, "height": 5}}', "image 1 lacks something"),
         ('{"1": {"width": 4, "height": 5, "objects": {"2": {"name": "x"}}}}', "image 1 lacks something"),
         ('{"1": {"width": 0, "height": 5, "objects": {}}}', "image 1 lacks something"),
         ('{"1": 7}', "record 1 is not an object"),
@@ -280,7 +202,6 @@ def test_a_damaged_file_is_one_clear_line(tmp_path: Path, text: str, words: str)
 
 
 def test_singular() -> None:
-    plurals = {"stars": "star", "boxes": "box", "benches": "bench", "cherries": "cherry", "men": "man", "buses": "bus"}
-    more = {"traffic lights": "traffic light", "dresses": "dress", "crosses": "cross", "cross": "cross", "bus": "bus"}
-    for many, one in (plurals | more | {"glass": "glass", "glasses": "glasses"}).items():
-        assert singular(many) == one
+    pairs = "boxes box benches bench cherries cherry men man buses bus dresses dress cross cross glasses glasses"
+    plurals, singulars = pairs.split()[::2], pairs.split()[1::2]
+    assert [singular(f"red {one}") for one in plurals] == [f"red {one}" for one in singulars]

@@ -9,10 +9,11 @@ import pytest
 
 from codevqa.eval.metrics import metric_for
 from codevqa.eval.report.summary import summarize
-from codevqa.eval.statistics import Paired, wilson
+from codevqa.eval.statistics import wilson
 from codevqa.eval.task import Example, Method, Row
 
 QUESTION = "Is the dog to the left of the cat?"
+GQA = metric_for("gqa")
 
 
 def example(id: str, gold: str = "yes", cluster: str = "", **groups: str) -> Example:
@@ -34,72 +35,49 @@ def outcomes(*said: str) -> Iterator[tuple[Example, dict[Method, Row]]]:
 
 
 def test_accuracy_and_comparison_by_hand() -> None:
-    found = summarize(outcomes(*["10"] * 8, *["01"] * 2, *["11"] * 50, *["00"] * 40), metric_for("gqa"))
+    found = summarize(outcomes(*["10"] * 8, *["01"] * 2, *["11"] * 50, *["00"] * 40), GQA)
     assert (found.metric, found.examples, found.hidden, found.clusters) == ("exact match", 100, 0, 100)
-    assert list(found.methods) == ["codevqa", "pnpvqa"]
-    assert found.methods["codevqa"].accuracy == wilson(58, 100)
-    assert found.methods["pnpvqa"].accuracy == wilson(52, 100)
+    assert [one.accuracy for one in found.methods.values()] == [wilson(58, 100), wilson(52, 100)]
     assert found.paired is not None and (found.paired.better, found.paired.worse) == (8, 2)
-    assert found.paired.difference.value == pytest.approx(0.06)
-    assert found.paired.difference.low == pytest.approx(0.06 - 0.061, abs=0.01)
     assert found.paired.p_value == pytest.approx(2 * (1 + 10 + 45) / 1024)
-    assert "Wilson" in found.notes[0] and len(found.notes) == 1
 
 
-def test_differences_are_as_sure_as_their_clusters() -> None:
-    def questions(size: int) -> Iterator[tuple[Example, dict[Method, Row]]]:
-        for place in range(200):
-            right = place // 10 % 2 == 0
-            yield pair(example(str(place), cluster=str(place // size)), "yes" if right else "no", "no")
-
-    alone, grouped = (summarize(questions(size), metric_for("gqa")) for size in (1, 10))
-    assert (alone.clusters, grouped.clusters) == (200, 20)
-    assert width(grouped.paired) > 2 * width(alone.paired)
-
-
-def test_shares_are_as_sure_as_their_clusters_not_as_their_questions() -> None:
+def test_figures_are_as_sure_as_their_clusters_not_as_their_questions() -> None:
     rows = []
     for place in range(200):
         one, both = pair(example(str(place), cluster=str(place // 10), kind="a"), "yes" if place < 100 else "no", "no")
         trace = called(("query", QUESTION if place < 100 else "Is there a dog?"))
         both["codevqa"] = replace(both["codevqa"], fallback=place < 100, program="answer = 1", trace=trace)
         rows.append((one, both))
-    found = summarize(rows, metric_for("gqa"))
+    found = summarize(rows, GQA)
     ours = found.methods["codevqa"]
     for share in (ours.accuracy, ours.fallback, ours.plain, found.breakdown["kind"][0].accuracy["codevqa"]):
         assert share is not None and (share.n, share.clusters, share.few) == (200, 20, True)
         assert share.high - share.low > 0.4  # 20 pictures, each all or nothing; of 200 questions alone it were .14
     assert ours.own is not None and (ours.own.n, ours.own.clusters) == (100, 10)
+    assert found.paired is not None and (found.paired.test, found.paired.difference.clusters) == ("t", 20)
     assert "only 20 clusters, fewer than 40" in found.notes[1]
-
-
-def width(paired: Paired | None) -> float:
-    assert paired is not None
-    return paired.difference.high - paired.difference.low
 
 
 def test_only_questions_both_answered_are_compared() -> None:
     rows = list(outcomes("10", "10", "01", "11"))
     del rows[0][1]["pnpvqa"], rows[2][1]["codevqa"]
-    found = summarize(rows, metric_for("gqa"))
-    assert found.examples == 4 and found.methods["codevqa"].rows == 3 and found.methods["pnpvqa"].rows == 3
+    found = summarize(rows, GQA)
+    assert found.examples == 4 and [one.rows for one in found.methods.values()] == [3, 3]
     paired = found.paired
     assert paired is not None and (paired.difference.n, paired.better, paired.worse) == (2, 1, 0)
 
 
 def test_hidden_answers_count_but_do_not_score() -> None:
     rows = [pair(example("a", ""), "yes", "no"), pair(example("b"), "yes", "no")]
-    found = summarize(rows, metric_for("gqa"))
+    found = summarize(rows, GQA)
     assert (found.examples, found.hidden) == (2, 1)
     assert found.methods["codevqa"].rows == 2 and found.methods["codevqa"].accuracy == wilson(1, 1)
-    blind = summarize(rows[:1], metric_for("gqa"))
+    blind = summarize(rows[:1], GQA)
     assert blind.methods["codevqa"].accuracy is None and blind.paired is None
     json.dumps(blind.to_dict(), allow_nan=False)
-
-
-def test_nothing_at_all() -> None:
-    found = summarize([], metric_for("gqa"))
-    assert (found.examples, found.clusters, dict(found.methods), found.paired) == (0, 0, {}, None)
+    empty = summarize([], GQA)
+    assert (empty.examples, empty.clusters, dict(empty.methods), empty.paired) == (0, 0, {}, None)
 
 
 def test_fallbacks_errors_and_cost() -> None:
@@ -113,89 +91,68 @@ def test_fallbacks_errors_and_cost() -> None:
     ]
     for (_, pair_rows), changes in zip(rows, ours, strict=True):
         pair_rows["codevqa"] = replace(pair_rows["codevqa"], **changes)
-    found = summarize(rows, metric_for("gqa")).methods["codevqa"]
+    found = summarize(rows, GQA).methods["codevqa"]
     assert found.fallback == wilson(2, 4) and found.unanswered == 1 and found.own == wilson(1, 1)
     assert [(line.type, line.count, line.share, line.fallback, line.accuracy) for line in found.errors] == [
         ("ProgramTypeError", 2, 0.5, 2, 1.0),
         ("ServerError", 1, 0.25, 0, 0.0),
     ]
     assert (found.errors[0].id, found.errors[0].message) == ("0", "line 2: no dogs")
-    assert found.programs == 3 and found.plain == wilson(2, 3)
-    assert found.seconds["mean"] == pytest.approx(0.75) and found.seconds["median"] == 0 and found.tokens == 22.5
-    assert found.seconds["p95"] == pytest.approx(2.55)
-    other = summarize(rows, metric_for("gqa")).methods["pnpvqa"]
-    assert (other.errors, other.programs, other.plain, other.fallback.value) == ((), 0, None, 0)
+    assert (found.plain, found.seconds["mean"], found.tokens) == (wilson(2, 3), 0.75, 22.5)
 
 
 def test_breakdown_by_group() -> None:
     rows = [pair(example(str(k), steps=str(k % 3 + 9), structural="query"), "yes", "no") for k in range(9)]
     rows += [pair(example("w", steps="2", structural="verify"), "no", "yes"), pair(example("x"), "no", "yes")]
     rows += [pair(example("h", "", steps="2", structural="compare"), "no", "yes")]
-    found = summarize(rows, metric_for("gqa")).breakdown
-    assert list(found) == ["steps", "structural"]
+    found = summarize(rows, GQA).breakdown
     assert [(line.value, line.n) for line in found["steps"]] == [("2", 1), ("9", 3), ("10", 3), ("11", 3)]
     query, verify = found["structural"]  # compare has no gold answer
     assert (query.value, query.n, verify.value, verify.n) == ("query", 9, "verify", 1)
     assert query.accuracy == {"codevqa": wilson(9, 9), "pnpvqa": wilson(0, 9)}
     assert query.paired is not None and (query.paired.better, query.paired.worse) == (9, 0)
-    assert verify.paired is not None and verify.paired.difference.value == -1
 
 
 def test_figures_about_the_whole_run() -> None:
     grouped = [(replace(example(name), record={"group": "g"}), said) for name, said in (("1", "yes"), ("2", "no"))]
     rows = [pair(one, "yes", said) for one, said in grouped]
     found = summarize(rows, metric_for("nlvr2")).methods
-    assert found["codevqa"].corpus == {"consistency": wilson(1, 1)}
-    assert found["pnpvqa"].corpus == {"consistency": wilson(0, 1)}
-    assert found["codevqa"].reasons == {}
-    gqa = summarize(rows, metric_for("gqa")).methods["codevqa"]
+    assert [one.corpus["consistency"] for one in found.values()] == [wilson(1, 1), wilson(0, 1)]
+    gqa = summarize(rows, GQA).methods["codevqa"]
     assert gqa.corpus["validity"] is None and "choices" in gqa.reasons["validity"]
 
 
-def test_repeats_over_seeds() -> None:
-    rows = list(outcomes("11", "10", "00", "01"))
+def test_repetitions_are_averaged_over_the_questions_that_all_of_them_answered() -> None:
+    rows = list(outcomes("11", "10", "00", "01", "11"))
     again = [
         (one, {method: replace(row, repeat=repeat, prediction=said) for method, row in both.items()})
         for repeat, said in [(2, "no"), (1, "yes")]
-        for one, both in rows
+        for one, both in rows[:4]
     ]
-    found = summarize([*rows, *again], metric_for("gqa"))
-    assert found.examples == 4 and found.methods["codevqa"].rows == 4
-    assert found.methods["codevqa"].accuracy == wilson(2, 4)
+    found = summarize([*rows, *again], GQA)
+    assert found.examples == 5 and found.methods["codevqa"].accuracy == wilson(3, 5)
     repeats = found.methods["codevqa"].repeats
     assert repeats is not None and repeats.values == (0.5, 1.0, 0.0)
     assert (repeats.mean, repeats.spread, repeats.changed, repeats.n) == (0.5, 0.5, wilson(4, 4), 4)
-    assert summarize(rows, metric_for("gqa")).methods["codevqa"].repeats is None
-
-
-def test_repetitions_are_averaged_over_the_questions_that_all_of_them_answered() -> None:
-    rows = list(outcomes(*["11"] * 4, *["00"] * 3, *["11"] * 5))
-    again = [(one, {method: replace(row, repeat=1) for method, row in both.items()}) for one, both in rows[:5]]
-    repeats = summarize([*rows, *reversed(again)], metric_for("gqa")).methods["codevqa"].repeats
-    assert repeats is not None and (repeats.values, repeats.n, repeats.spread) == ((0.8, 0.8), 5, 0)
-    assert repeats.changed == wilson(0, 5)
+    assert summarize(rows, GQA).methods["codevqa"].repeats is None
     hidden = [(replace(one, gold=()), both) for one, both in (*rows, *again)]
-    assert summarize(hidden, metric_for("gqa")).methods["codevqa"].repeats is None
+    assert summarize(hidden, GQA).methods["codevqa"].repeats is None
 
 
 def test_questions_with_few_accepted_answers_are_told() -> None:
     rows = [pair(replace(example(str(k)), gold=("yes",) * (1 if k < 3 else 10)), "yes", "no") for k in range(5)]
-    assert summarize(rows, metric_for("vqav2")).methods["codevqa"].accuracy == wilson(5, 5)
-    assert "3 of 5 questions have fewer than the 10 accepted answers" in summarize(rows, metric_for("vqav2")).notes[-1]
-    assert len(summarize(rows, metric_for("gqa")).notes) == 1
+    found = summarize(rows, metric_for("vqav2"))
+    assert found.methods["codevqa"].accuracy == wilson(5, 5) and found.notes[-1].startswith("3 of 5 questions")
+    assert len(summarize(rows, GQA).notes) == 1
 
 
 @pytest.mark.parametrize(
     ("calls", "plain"),
     [
-        ([("query", QUESTION)], True),
         ([("open_image", None), ("query", f" {QUESTION.upper()} ")], True),
         ([("visual_query", "is the dog to the left of the cat")], True),
         ([("query", QUESTION), ("get_pos", None)], False),
         ([("query", "Is there a dog?")], False),
-        ([("knowledge_query", QUESTION)], False),
-        ([("open_image", None)], False),
-        ([], False),
     ],
 )
 def test_a_plain_pass_asks_the_whole_question_and_nothing_else(
@@ -203,4 +160,4 @@ def test_a_plain_pass_asks_the_whole_question_and_nothing_else(
 ) -> None:
     one, rows = next(outcomes("11"))
     rows["codevqa"] = replace(rows["codevqa"], program="answer = 1", trace=called(*calls))
-    assert summarize([(one, rows)], metric_for("gqa")).methods["codevqa"].plain == wilson(int(plain), 1)
+    assert summarize([(one, rows)], GQA).methods["codevqa"].plain == wilson(int(plain), 1)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..core.answer import Answer
 from ..core.errors import CodeVQAError, InputError, SetupError
 from ..core.images import ImageSource, Picture, load_pictures
 from .render import answer_fragment, trace_page
-from .words import images_in
+from .words import images_of
 
 __all__ = ["fragment", "pictures_of", "save"]
 
@@ -58,19 +58,10 @@ def pictures_of(answer: Answer, images: ImageSource | Sequence[ImageSource] | No
             "This answer has no pictures with it: they are not part of its JSON.", hint="Give them as images=[...]."
         )
     pictures = load_pictures(answer.sources if images is None else images)
-    needed = max(_numbers(answer), default=0)
+    needed = max(images_of(answer), default=0)
     if needed > len(pictures):
         raise InputError(
             f"This answer is about {needed} images or more, and {len(pictures)} were given.",
             hint="Give all of them, in the order of the question.",
         )
     return pictures
-
-
-def _numbers(answer: Answer) -> Iterator[int]:
-    """Yields the number of every picture an answer speaks of."""
-    trace = answer.trace
-    for evidence in (*trace.baseline, *(one for call in trace.calls for one in call.evidence)):
-        yield from (image.index for image in evidence.images)
-    for call in trace.calls:
-        yield from images_in([call.value, call.arguments])

@@ -11,8 +11,10 @@ import math
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any, TypeAlias, TypeVar
 
 from ..core.errors import ErrorRecord
 from ..core.images import Picture
@@ -35,6 +37,7 @@ EDGE = 30
 MOST_NAME = 60
 """Characters of a name that are shown on the picture."""
 
+T = TypeVar("T")
 _SAID: Mapping[type[ast.cmpop], tuple[str, Callable[[float, float], bool]]] = {
     ast.Lt: ("<", operator.lt),
     ast.LtE: ("<=", operator.le),
@@ -70,22 +73,12 @@ class Comparison:
     axis: int
     """0 for x, 1 for y."""
     sides: tuple[Side, ...]
-    signs: tuple[str, ...]
+    source: str
+    """As the program writes it."""
+    values: str
+    """The same in numbers."""
     holds: bool
     image: ImageRef
-
-    @property
-    def source(self) -> str:
-        """As the program writes it."""
-        return self._joined([side.source for side in self.sides])
-
-    @property
-    def values(self) -> str:
-        """The same in numbers."""
-        return self._joined([f"{side.value:g}" for side in self.sides])
-
-    def _joined(self, sides: Sequence[str]) -> str:
-        return " ".join([sides[0], *(f"{sign} {side}" for sign, side in zip(self.signs, sides[1:], strict=True))])
 
 
 def comparisons(source: str, calls: Sequence[Call], error: ErrorRecord | None = None) -> tuple[Comparison, ...]:
@@ -98,21 +91,16 @@ def comparisons(source: str, calls: Sequence[Call], error: ErrorRecord | None = 
         reading = _Reading(tree, found)
         last = error.line if error and error.line is not None else math.inf
         skipped = set(reading.skipped(tree))
-        nodes = [
-            node
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Compare) and node.lineno <= last and node not in skipped
-        ]
-        read = [reading.comparison(node) for node in sorted(nodes, key=lambda node: (node.lineno, node.col_offset))]
+        nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Compare) and node not in skipped]
+        nodes.sort(key=lambda node: (node.lineno, node.col_offset))
+        read = [reading.comparison(node) for node in nodes if node.lineno <= last]
     except RecursionError:
         return ()
     return tuple({(one.line, one.source): one for one in read if one is not None}.values())[:MOST]
 
 
-@dataclass(frozen=True)
-class _Coordinate:
-    call: Call
-    axis: int
+_Held: TypeAlias = Call | tuple[Call, int] | float
+"""What a name stands for: a position, one of its coordinates with its axis, or a number."""
 
 
 class _Reading:
@@ -121,25 +109,20 @@ class _Reading:
     def __init__(self, tree: ast.Module, calls: Sequence[Call]) -> None:
         on_line = Counter(call.line for call in calls)
         self._calls = {call.line: call for call in calls if on_line[call.line] == 1}
-        stored = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
-        self._set = Counter(stored)
-        self._names: dict[str, Call | _Coordinate | float] = {
+        nodes = list(ast.walk(tree))
+        self._set = Counter(one.id for one in nodes if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
+        self._names: dict[str, _Held] = {
             name: float(value) for name, value in CONSTANTS.items() if name not in self._set
         }
-        given = [node for node in ast.walk(tree) if isinstance(node, ast.Assign)]
-        for node in sorted(given, key=lambda node: node.lineno):
-            self._assign(node)
+        for node in sorted((one for one in nodes if isinstance(one, ast.Assign)), key=lambda one: one.lineno):
+            held = self._value(node.value)
+            match node.targets:
+                case [ast.Name(name)] if held is not None and self._set[name] == 1:
+                    self._names[name] = held
+                case [ast.Tuple([ast.Name(x), ast.Name(y)])] if isinstance(held, Call):
+                    self._names |= {name: (held, axis) for axis, name in enumerate((x, y)) if self._set[name] == 1}
 
-    def _assign(self, node: ast.Assign) -> None:
-        held = self._value(node.value)
-        match node.targets:
-            case [ast.Name(name)] if held is not None and self._set[name] == 1:
-                self._names[name] = held
-            case [ast.Tuple([ast.Name(x), ast.Name(y)])] if isinstance(held, Call):
-                pairs = {name: _Coordinate(held, axis) for axis, name in enumerate((x, y)) if self._set[name] == 1}
-                self._names.update(pairs)
-
-    def _value(self, node: ast.expr) -> Call | _Coordinate | float | None:
+    def _value(self, node: ast.expr) -> _Held | None:
         match node:
             case ast.Name(name):
                 return self._names.get(name)
@@ -149,28 +132,28 @@ class _Reading:
                 return self._calls.get(node.lineno)
             case ast.Subscript(whole, ast.Constant(place)) if place in (0, 1):
                 held = self._value(whole)
-                return _Coordinate(held, 1 if place else 0) if isinstance(held, Call) else None
-            case ast.BinOp(left, sign, right):
-                one, other, total = self._value(left), self._value(right), _SUMS.get(type(sign))
-                if total is None or not isinstance(one, float) or not isinstance(other, float):
-                    return None
-                return None if total is operator.truediv and not other else total(one, other)
+                return (held, 1 if place else 0) if isinstance(held, Call) else None
+            case ast.BinOp(left, sign, right) if type(sign) in _SUMS:
+                one, other = self._value(left), self._value(right)
+                with suppress(ZeroDivisionError):
+                    if isinstance(one, float) and isinstance(other, float):
+                        return _SUMS[type(sign)](one, other)
         return None
 
     def comparison(self, node: ast.Compare) -> Comparison | None:
         """Returns what a comparison says; None where it compares anything but coordinates of one picture."""
         parts = [node.left, *node.comparators]
         signs = [_SAID[type(sign)] for sign in node.ops if type(sign) in _SAID]
-        sides, places = [], []
+        sides: list[Side] = []
+        about: set[tuple[ImageRef | None, int]] = set()
         for part in parts:
             match self._value(part):
-                case _Coordinate(call, axis) as place:
-                    places.append(place)
+                case (Call() as call, int() as axis):
+                    about.add((_first(call, ImageRef), axis))
                     x, y = call.value
-                    sides.append(Side(ast.unparse(part), (x, y)[axis], (x, y), _name(call)))
+                    sides.append(Side(ast.unparse(part), (x, y)[axis], (x, y), _first(call, str) or ""))
                 case float() as number:
                     sides.append(Side(ast.unparse(part), number))
-        about = {(_image(place.call), place.axis) for place in places}
         if len(sides) != len(parts) or len(signs) != len(node.ops) or len(about) != 1:
             return None
         image, axis = about.pop()
@@ -179,7 +162,8 @@ class _Reading:
         holds = all(
             says(one.value, other.value) for (_, says), (one, other) in zip(signs, pairwise(sides), strict=True)
         )
-        return Comparison(node.lineno, axis, tuple(sides), tuple(sign for sign, _ in signs), holds, image)
+        values = " ".join(f"{side.value:g} {sign}" for side, (sign, _) in zip(sides, [*signs, ("", None)], strict=True))
+        return Comparison(node.lineno, axis, tuple(sides), ast.unparse(node), values.rstrip(), holds, image)
 
     def skipped(self, tree: ast.Module) -> Iterator[ast.AST]:
         """Yields what a program did not come to, as far as comparisons that can be told decided it."""
@@ -189,16 +173,12 @@ class _Reading:
                 case ast.BoolOp(sign, values):
                     ends = [self._holds(value) is isinstance(sign, ast.Or) for value in values]
                     passed = values[ends.index(True) + 1 :] if any(ends) else ()
-                case ast.If(test, body, other):
-                    passed = self._left_out(test, body, other)
-                case ast.IfExp(test, one, two):
-                    passed = self._left_out(test, [one], [two])
+                case ast.If(test, body, other) if (holds := self._holds(test)) is not None:
+                    passed = other if holds else body
+                case ast.IfExp(test, one, two) if (holds := self._holds(test)) is not None:
+                    passed = [two if holds else one]
             for part in passed:
                 yield from ast.walk(part)
-
-    def _left_out(self, test: ast.expr, body: Sequence[ast.AST], other: Sequence[ast.AST]) -> Sequence[ast.AST]:
-        holds = self._holds(test)
-        return () if holds is None else other if holds else body
 
     def _holds(self, node: ast.expr) -> bool | None:
         said = self.comparison(node) if isinstance(node, ast.Compare) else None
@@ -211,68 +191,41 @@ def _position(call: Call) -> bool:
     return isinstance(value, list | tuple) and len(value) == 2 and all(type(one) in (int, float) for one in value)
 
 
-def _name(call: Call) -> str:
-    return next((value for value in call.arguments.values() if isinstance(value, str)), "")
-
-
-def _image(call: Call) -> ImageRef | None:
-    return next((value for value in call.arguments.values() if isinstance(value, ImageRef)), None)
+def _first(call: Call, kind: type[T]) -> T | None:
+    """Returns a call's first argument of a kind."""
+    return next((value for value in call.arguments.values() if isinstance(value, kind)), None)
 
 
 # -- on the picture ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Mark:
-    """The name of one point; places in percent of the picture."""
+def comparison_view(found: Comparison, pictures: Sequence[Picture]) -> dict[str, Any]:
+    """Returns what a template shows of one comparison: its points on their picture, places in percent of it.
 
-    name: str
-    coordinate: str
-    left: float
-    top: float
-    below: bool
-    """Whether its name stands below it: the lowest one's does, so that two names do not meet."""
-
-
-@dataclass(frozen=True)
-class ComparisonView:
-    """What is drawn of one comparison."""
-
-    words: str
-    """What the points say, in words; empty where there are more than two things to say it of."""
-    lines: tuple[float, ...]
-    """Where lines go through what is compared, in percent."""
-    marks: tuple[Mark, ...]
-    over: bool
-    """Whether a name reaches over the upper edge of the picture."""
-    under: bool
-    picture: PictureView
-
-
-def comparison_view(found: Comparison, pictures: Sequence[Picture]) -> ComparisonView:
-    """Returns one comparison with its picture."""
+    The name of the lowest point stands below it, so that two names do not meet.
+    """
     points = {side.point: side for side in found.sides if side.point is not None}
-    drawn = overlay(picture_of(found.image, pictures), (), SIDE, positions=list(points))
     label = picture_name(found.image, pictures)
     names = " and ".join(f"“{side.name}”" for side in points.values())
+    drawn = overlay(picture_of(found.image, pictures), (), SIDE, positions=list(points))
     lowest = min(points, key=lambda point: point[1]) if len(points) > 1 else None
     across = [100 * side.value / GRID for side in found.sides]
-    marks = tuple(_mark(side, point, point == lowest) for point, side in points.items())
-    return ComparisonView(
-        words=_words(found),
-        lines=tuple(round(place if found.axis == 0 else 100 - place, 2) for place in across if 0 <= place <= 100),
-        marks=marks,
-        over=any(mark.top < EDGE and not mark.below for mark in marks),
-        under=any(mark.top > 100 - EDGE and mark.below for mark in marks),
-        picture=PictureView(data_uri(drawn), f"Positions of {names} in {label}", label),
-    )
-
-
-def _mark(side: Side, point: tuple[float, float], below: bool) -> Mark:
-    left = min(max(100 * point[0] / GRID - LABEL / 2, 0.0), 100.0 - LABEL)
-    top = min(max(100 - 100 * point[1] / GRID, 0.0), 100.0)
-    name = side.name if len(side.name) <= MOST_NAME else f"{side.name[: MOST_NAME - 1]}…"
-    return Mark(name, f"{side.source} = {side.value:g}", round(left, 2), round(top, 2), below)
+    marks: list[dict[str, Any]] = []
+    for (x, y), side in points.items():
+        left = min(max(100 * x / GRID - LABEL / 2, 0.0), 100.0 - LABEL)
+        top = min(max(100 - 100 * y / GRID, 0.0), 100.0)
+        name = side.name if len(side.name) <= MOST_NAME else f"{side.name[: MOST_NAME - 1]}…"
+        places = {"left": round(left, 2), "top": round(top, 2), "below": (x, y) == lowest}
+        marks.append({"name": name, "coordinate": f"{side.source} = {side.value:g}", **places})
+    return {
+        "words": _words(found),
+        "lines": [round(place if found.axis == 0 else 100 - place, 2) for place in across if 0 <= place <= 100],
+        "marks": marks,
+        "over": any(mark["top"] < EDGE and not mark["below"] for mark in marks),
+        "under": any(mark["top"] > 100 - EDGE and mark["below"] for mark in marks),
+        "picture": PictureView(data_uri(drawn), f"Positions of {names} in {label}"),
+        "label": label,
+    }
 
 
 def _words(found: Comparison) -> str:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
 from ..core.images import Picture
-from ..core.trace import Evidence
+from ..core.trace import Evidence, ImageRef
 from ..primitives.signature import GRID
-from .heat import overlay, patch_view, peak_place, relevance_grid
+from .heat import overlay, patch_view, peak_place, place_words, relevance_grid
 from .pictures import PictureView, data_uri, picture_name, picture_of, picture_view
 from .words import chance, number
 
-__all__ = ["EvidenceView", "evidence_view"]
+__all__ = ["evidence_view"]
 
 HEAT_SIDE = 480
 """Longest side of a heat map, in pixels."""
@@ -22,134 +22,83 @@ THUMB = 160
 MOST_CAPTIONS = 24
 """Captions of one picture that are shown with their patches; further ones are shown as text."""
 
-_LOGITS = ("gradcam", "itm")
-"""Kinds whose scores are the logit of a match, and read as its probability."""
-_MODELS_NAMES = {
-    "gradcam": "image-text matching (ITM), logit",
-    "itm": "image-text matching (ITM), logit",
-    "itc": "image-text contrast (ITC), cosine",
-    "detection": "score of each box",
+_SCORES = {
+    "gradcam": ("match", "image-text matching (ITM), logit"),
+    "itm": ("match", "image-text matching (ITM), logit"),
+    "itc": ("match", "image-text contrast (ITC), cosine"),
+    "detection": ("confidence in each box", "score of each box"),
 }
-_SCALES = {"itc": "100 is the closest match, −100 the farthest"}
+"""What the scores of a kind are to a reader, and to the models."""
 
 
-@dataclass(frozen=True)
-class Caption:
-    """One caption, and the patches that its captioner saw."""
+def evidence_view(evidence: Evidence, pictures: Sequence[Picture]) -> dict[str, Any]:
+    """Returns what a template shows of one piece of evidence.
 
-    text: str
-    patches: PictureView | None
-
-
-@dataclass(frozen=True)
-class Look:
-    """One picture with what was seen in it."""
-
-    label: str
-    picture: PictureView
-    captions: tuple[Caption, ...]
-    note: str
-    position: str = ""
-    place: str = ""
-    """The position in words."""
-    drawn: bool = False
-    """Whether a map or a position is drawn on it."""
-    mapped: bool = False
-    """Whether it carries a heat map, which then needs its scale."""
+    Where each picture has a score, these are ``bars``. Elsewhere each picture is one of ``looks``, and the scores are a
+    line of text. Titles hold the scores as the models give them. A kind that is not known is shown by what it holds.
+    """
+    scores = evidence.scores
+    if scores and len(scores) == len(evidence.images) and not evidence.relevance:
+        scale = "100 is the closest match, −100 the farthest" if evidence.kind == "itc" else ""
+        return {"looks": (), "bars": _bars(evidence, pictures), "scores": scale, "title": ""}
+    looks = [_look(evidence, place, ref, pictures) for place, ref in enumerate(evidence.images)]
+    label = _SCORES.get(evidence.kind, ("scores", ""))[0]
+    said = f"{label}: {_scores(evidence.kind, scores)}" if scores else ""
+    return {"looks": looks, "bars": (), "scores": said, "title": _raw(evidence.kind, scores)}
 
 
-@dataclass(frozen=True)
-class ScoreBar:
-    """One score as a bar; places in percent of the track."""
-
-    label: str
-    shown: str
-    title: str
-    """The score as the model gives it."""
-    left: float
-    width: float
-    best: bool
-    picture: PictureView | None
-
-
-@dataclass(frozen=True)
-class EvidenceView:
-    """What is drawn of one piece of evidence."""
-
-    looks: tuple[Look, ...]
-    bars: tuple[ScoreBar, ...]
-    scores: str
-    scores_title: str
-    """The same as the models give it."""
-
-
-def evidence_view(evidence: Evidence, pictures: Sequence[Picture]) -> EvidenceView:
-    """Returns one piece of evidence; a kind that is not known is shown by what it holds."""
-    scored = bool(evidence.scores) and len(evidence.scores) == len(evidence.images) and not evidence.relevance
-    looks = tuple(_look(evidence, place, pictures) for place in range(len(evidence.images)))
-    return EvidenceView(
-        looks=() if scored else looks,
-        bars=_bars(evidence, pictures) if scored else (),
-        scores=_SCALES.get(evidence.kind, "") if scored else _scores(evidence),
-        scores_title="" if scored else _raw(evidence.kind, evidence.scores),
-    )
-
-
-def _look(evidence: Evidence, place: int, pictures: Sequence[Picture]) -> Look:
-    ref = evidence.images[place]
-    picture = picture_of(ref, pictures)
+def _look(evidence: Evidence, place: int, ref: ImageRef, pictures: Sequence[Picture]) -> dict[str, Any]:
+    """Returns one picture, its map or position drawn on it, with the captions read from it."""
     relevance = evidence.relevance[place] if place < len(evidence.relevance) else ()
     position = evidence.position if place == 0 else None
     grid = relevance_grid(relevance)
-    label = picture_name(ref, pictures)
-    captions = _captions(evidence, place, picture, None if grid is None else (grid.shape[0], grid.shape[1]), label)
-    if grid is None and position is None:
-        flat = "The map shows no relevance anywhere." if relevance else ""
-        return Look(label, picture_view(ref, pictures, HEAT_SIDE), captions, flat)
-    drawn = data_uri(overlay(picture, relevance, HEAT_SIDE, positions=[position] if position else []))
-    about = f" for “{evidence.text}”" if evidence.text else ""
-    alt = f"Heat map over {label}{about}: most relevant at {peak_place(relevance)}"
-    if grid is None:
-        alt = f"Position marked in {label}{about}"
-    return Look(
-        label,
-        PictureView(drawn, alt, label),
-        captions,
-        "" if picture else "The picture itself is not at hand: the map alone.",
-        f"x = {number(position[0])}, y = {number(position[1])}" if position else "",
-        _place(position) if position else "",
-        drawn=True,
-        mapped=grid is not None,
-    )
-
-
-def _place(position: tuple[float, float]) -> str:
-    x, y = position
-    across = "left" if x < GRID / 3 else "right" if x > 2 * GRID / 3 else "middle"
-    up = "lower" if y < GRID / 3 else "upper" if y > 2 * GRID / 3 else "middle"
-    where = "the middle" if across == up else f"{up} {across}"
-    return f"{where}, on a {GRID}×{GRID} grid counted from the bottom left"
+    label, note, where = picture_name(ref, pictures), "", ("", "")
+    view = picture_view(ref, pictures, HEAT_SIDE)
+    if grid is not None or position is not None:
+        picture = picture_of(ref, pictures)
+        note = "" if picture else "The picture itself is not at hand: the map alone."
+        about = f"{label} for “{evidence.text}”" if evidence.text else label
+        alt = f"Heat map over {about}: most relevant at {peak_place(relevance)}"
+        if grid is None:
+            alt = f"Position marked in {about}"
+        drawn = overlay(picture, relevance, HEAT_SIDE, positions=[position] if position else [])
+        view = PictureView(data_uri(drawn), alt)
+    elif relevance:
+        note = "The map shows no relevance anywhere."
+    if position is not None:
+        x, y = position
+        counted = f"{place_words(x / GRID, 1 - y / GRID)}, on a {GRID}×{GRID} grid counted from the bottom left"
+        where = f"x = {number(x)}, y = {number(y)}", counted
+    return {
+        "label": label,
+        "picture": view,
+        "note": note,
+        "position": where,
+        "mapped": grid is not None,
+        "captions": _captions(evidence, place, ref, pictures, None if grid is None else (grid.shape[0], grid.shape[1])),
+    }
 
 
 def _captions(
-    evidence: Evidence, place: int, picture: Picture | None, grid: tuple[int, int] | None, label: str
-) -> tuple[Caption, ...]:
+    evidence: Evidence, place: int, ref: ImageRef, pictures: Sequence[Picture], grid: tuple[int, int] | None
+) -> list[tuple[str, PictureView | None]]:
+    """Returns the captions of one picture, each with the patches that its captioner saw."""
     captions = evidence.captions[place] if place < len(evidence.captions) else ()
     subsets = evidence.patches[place] if place < len(evidence.patches) else ()
-    found = []
+    found: list[tuple[str, PictureView | None]] = []
     for index, text in enumerate(captions):
-        subset = subsets[index] if index < len(subsets) else ()
+        subset = subsets[index] if index < min(len(subsets), MOST_CAPTIONS) else ()
         view = None
-        if grid and subset and index < MOST_CAPTIONS:
-            drawn = data_uri(patch_view(picture, subset, grid, PATCH_SIDE), quality=70)
-            view = PictureView(
-                drawn, f"The {len(subset)} of {grid[0] * grid[1]} patches of {label} it was drawn from", ""
-            )
-        found.append(Caption(text, view))
-    return tuple(found)
+        if grid and subset:
+            name = picture_name(ref, pictures)
+            drawn = data_uri(patch_view(picture_of(ref, pictures), subset, grid, PATCH_SIDE), quality=70)
+            view = PictureView(drawn, f"The {len(subset)} of {math.prod(grid)} patches of {name} it was drawn from")
+        found.append((text, view))
+    return found
 
 
-def _bars(evidence: Evidence, pictures: Sequence[Picture]) -> tuple[ScoreBar, ...]:
+def _bars(evidence: Evidence, pictures: Sequence[Picture]) -> list[dict[str, Any]]:
+    """Returns one bar a picture, in percent of the track."""
     known = [score for score in evidence.scores if math.isfinite(score)]
     low, high = min([0.0, *known]), max([0.0, *known])
     reach = (high - low) or 1.0
@@ -158,41 +107,27 @@ def _bars(evidence: Evidence, pictures: Sequence[Picture]) -> tuple[ScoreBar, ..
     bars = []
     for place, (ref, score) in enumerate(zip(evidence.images, evidence.scores, strict=True)):
         drawn = score if math.isfinite(score) else 0.0
-        small = picture_view(ref, pictures, THUMB)
-        bars.append(
-            ScoreBar(
-                picture_name(ref, pictures),
-                _shown(evidence.kind, score),
-                _raw(evidence.kind, [score]),
-                round(100 * (min(0.0, drawn) - low) / reach, 2),
-                round(100 * abs(drawn) / reach, 2),
-                place == best,
-                small if small.uri else None,
-            )
-        )
-    return tuple(bars)
+        bar = {
+            "label": picture_name(ref, pictures),
+            "shown": f"{_SCORES.get(evidence.kind, ('', ''))[0]} {_scores(evidence.kind, [score])}".strip(),
+            "title": _raw(evidence.kind, [score]),
+            "left": round(100 * (min(0.0, drawn) - low) / reach, 2),
+            "width": round(100 * abs(drawn) / reach, 2),
+            "best": place == best,
+            "picture": picture_view(ref, pictures, THUMB),
+        }
+        bars.append(bar)
+    return bars
 
 
-def _scores(evidence: Evidence) -> str:
-    if not evidence.scores:
-        return ""
-    if evidence.kind == "detection":
-        return f"confidence in each box: {', '.join(map(chance, evidence.scores))}"
-    if evidence.kind in _LOGITS:
-        return f"match: {', '.join(chance(_probability(score)) for score in evidence.scores)}"
-    return f"scores: {', '.join(map(number, evidence.scores))}"
-
-
-def _shown(kind: str, score: float) -> str:
-    """A score as visitors read it."""
+def _scores(kind: str, scores: Sequence[float]) -> str:
+    """Scores as visitors read them: a logit as the probability of a match."""
+    if kind in ("gradcam", "itm"):
+        scores = [1 / (1 + math.exp(-min(max(one, -50.0), 50.0))) if math.isfinite(one) else one for one in scores]
     if kind == "itc":
-        return f"match {100 * score:.1f}".replace("-", "−")
-    return f"match {chance(_probability(score))}" if kind in _LOGITS else f"{score:.4f}"
+        return ", ".join(f"{100 * one:.1f}" for one in scores).replace("-", "−")
+    return ", ".join(map(chance if kind in _SCORES else number, scores))
 
 
 def _raw(kind: str, scores: Sequence[float]) -> str:
-    return f"{_MODELS_NAMES[kind]}: {', '.join(f'{score:.4f}' for score in scores)}" if kind in _MODELS_NAMES else ""
-
-
-def _probability(logit: float) -> float:
-    return 1 / (1 + math.exp(-min(max(logit, -50.0), 50.0))) if math.isfinite(logit) else logit
+    return f"{_SCORES[kind][1]}: {', '.join(f'{score:.4f}' for score in scores)}" if kind in _SCORES else ""

@@ -15,26 +15,16 @@ import numpy as np
 import numpy.typing as npt
 from cachetools import LRUCache, cached
 from PIL import Image as PILImage
-from PIL import ImageDraw
+from PIL import ImageColor, ImageDraw
 
 from ..core.images import Picture
 from ..primitives.signature import GRID
 
-__all__ = ["fitted", "heat_gradient", "overlay", "patch_view", "peak_place", "relevance_grid"]
+__all__ = ["fitted", "heat_gradient", "overlay", "patch_view", "peak_place", "place_words", "relevance_grid"]
 
 Relevance = Sequence[Sequence[float]] | npt.NDArray[np.floating]
 
-_HEAT: tuple[tuple[int, int, int], ...] = (
-    (0, 0, 4),
-    (31, 12, 72),
-    (85, 15, 109),
-    (136, 34, 106),
-    (186, 54, 85),
-    (227, 89, 51),
-    (249, 140, 10),
-    (249, 201, 50),
-    (252, 255, 164),
-)
+_HEAT = ["#000004", "#1f0c48", "#550f6d", "#88226a", "#ba3655", "#e35933", "#f98c0a", "#f9c932", "#fcffa4"]
 """Evenly spaced colors of matplotlib's inferno (public domain, CC0): lightness rises evenly, also without red-green."""
 _COLORED = 0.6
 """How much of the picture's own color stays under a heat map: a gray ground keeps the scale readable."""
@@ -51,7 +41,7 @@ _KEPT = 32
 
 def heat_gradient() -> str:
     """Returns the heat scale as a CSS gradient, least on the left."""
-    return "linear-gradient(to right, " + ", ".join(f"rgb({r},{g},{b})" for r, g, b in _HEAT) + ")"
+    return f"linear-gradient(to right, {', '.join(_HEAT)})"
 
 
 def relevance_grid(relevance: Relevance) -> npt.NDArray[np.float64] | None:
@@ -132,8 +122,13 @@ def peak_place(relevance: Relevance) -> str:
     if grid is None:
         return ""
     row, column = divmod(int(np.argmax(grid)), grid.shape[1])
-    up = _third(row, grid.shape[0], ("upper", "", "lower"))
-    side = _third(column, grid.shape[1], ("left", "", "right"))
+    return place_words((column + 0.5) / grid.shape[1], (row + 0.5) / grid.shape[0])
+
+
+def place_words(across: float, down: float) -> str:
+    """Says which third of a picture a point is in, such as ``the upper left``; places in shares of the picture."""
+    side = "left" if across < 1 / 3 else "right" if across >= 2 / 3 else ""
+    up = "upper" if down < 1 / 3 else "lower" if down >= 2 / 3 else ""
     if up and side:
         return f"the {up} {side}"
     return {"upper": "the top", "lower": "the bottom"}.get(up) or (f"the {side}" if side else "the middle")
@@ -159,10 +154,6 @@ def fitted(picture: Picture, size: int, *, enlarge: bool = False) -> PILImage.Im
     return full.resize(fitting, PILImage.Resampling.LANCZOS, reducing_gap=3.0)
 
 
-def _third(index: int, count: int, names: tuple[str, str, str]) -> str:
-    return names[min(2, int(3 * (index + 0.5) / count))]
-
-
 def _blended(ground: PILImage.Image, grid: npt.NDArray[np.float64]) -> PILImage.Image:
     # All in Pillow's own loops: this is done for every call while somebody watches.
     cells = PILImage.fromarray((255 * grid).round().astype(np.uint8))
@@ -176,35 +167,29 @@ def _blended(ground: PILImage.Image, grid: npt.NDArray[np.float64]) -> PILImage.
 
 @cache
 def _palette() -> bytes:
-    steps, scale = np.linspace(0, 255, len(_HEAT)), np.asarray(_HEAT, dtype=np.float64)
-    channels = [np.interp(np.arange(256), steps, scale[:, channel]) for channel in range(3)]
-    return bytes(np.stack(channels, axis=-1).round().astype(np.uint8).tobytes())
+    steps = np.linspace(0, 255, len(_HEAT))
+    channels = np.array([ImageColor.getrgb(color) for color in _HEAT], dtype=np.float64).T
+    found = np.stack([np.interp(np.arange(256), steps, channel) for channel in channels], axis=-1)
+    return bytes(found.round().astype(np.uint8).tobytes())
 
 
 def _mark(ground: PILImage.Image, position: tuple[float, float]) -> None:
     """Draws a ring with a cross through it, white in a dark edge: seen on any ground, by any eye."""
-    x, y = position
-    if not (math.isfinite(x) and math.isfinite(y)):
+    if not all(map(math.isfinite, position)):
         return
-    width, height = ground.size
-    center = (min(max(x / GRID, 0.0), 1.0) * width, (1 - min(max(y / GRID, 0.0), 1.0)) * height)
-    unit = max(width, height) / 100
-    reach = math.ceil(7.5 * unit)
-    corner = (math.floor(center[0]) - reach, math.floor(center[1]) - reach)
-    side = (2 * reach + 1) * _SMOOTH
-    tile = PILImage.new("RGBA", (side, side), (0, 0, 0, 0))
-    _ring(tile, ((center[0] - corner[0]) * _SMOOTH, (center[1] - corner[1]) * _SMOOTH), unit * _SMOOTH)
-    tile = tile.resize((2 * reach + 1, 2 * reach + 1), PILImage.Resampling.BOX)
-    ground.paste(tile, corner, tile)
-
-
-def _ring(tile: PILImage.Image, at: tuple[float, float], unit: float) -> None:
+    across, up = (min(max(place / GRID, 0.0), 1.0) for place in position)
+    reach = math.ceil(0.075 * max(ground.size))
+    side = 2 * reach + 1
+    tile = PILImage.new("RGBA", (side * _SMOOTH, side * _SMOOTH), (0, 0, 0, 0))
     draw = ImageDraw.Draw(tile)
-    for color, thick in (((0, 0, 0, 255), 2.0), ((255, 255, 255, 255), 0.8)):
-        radius, line, grow = 3.2 * unit, max(1, round(thick * unit)), thick * unit / 2
-        box = (at[0] - radius - grow, at[1] - radius - grow, at[0] + radius + grow, at[1] + radius + grow)
-        draw.ellipse(box, outline=color, width=line)
+    unit, at = _SMOOTH * max(ground.size) / 100, side * _SMOOTH / 2
+    for color, thick in (("black", 2.0), ("white", 0.8)):
+        line, grow = max(1, round(thick * unit)), thick * unit / 2
+        radius = 3.2 * unit + grow
+        draw.ellipse((at - radius, at - radius, at + radius, at + radius), outline=color, width=line)
         for step in (-1, 1):
-            near, far = step * 2.0 * unit, step * (5.6 * unit + grow)
-            draw.line((at[0] + near, at[1], at[0] + far, at[1]), fill=color, width=line)
-            draw.line((at[0], at[1] + near, at[0], at[1] + far), fill=color, width=line)
+            near, far = at + step * 2.0 * unit, at + step * (5.6 * unit + grow)
+            draw.line((near, at, far, at), fill=color, width=line)
+            draw.line((at, near, at, far), fill=color, width=line)
+    tile = tile.resize((side, side), PILImage.Resampling.BOX)
+    ground.paste(tile, (int(across * ground.width) - reach, int((1 - up) * ground.height) - reach), tile)

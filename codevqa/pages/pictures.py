@@ -6,11 +6,10 @@ import base64
 import io
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from cachetools import LRUCache, cached
 from PIL import Image as PILImage
-from PIL import features
 
 from ..core.images import Picture
 from ..core.trace import ImageRef, Plain
@@ -23,13 +22,11 @@ _KEPT = 128
 """Shrunk pictures kept ready: the demo shows the same ones at every call."""
 
 
-@dataclass(frozen=True)
-class PictureView:
+class PictureView(NamedTuple):
     """One picture on a page; ``uri`` is empty where the picture is not at hand."""
 
     uri: str
     alt: str
-    label: str
 
 
 def picture_of(ref: ImageRef, pictures: Sequence[Picture]) -> Picture | None:
@@ -46,7 +43,7 @@ def picture_name(ref: ImageRef, pictures: Sequence[Picture]) -> str:
 def picture_view(ref: ImageRef, pictures: Sequence[Picture], size: int) -> PictureView:
     """Returns one picture, at most ``size`` pixels a side."""
     picture = picture_of(ref, pictures)
-    return PictureView(_uri(picture, size) if picture else "", picture_name(ref, pictures), f"image {ref.index}")
+    return PictureView(_uri(picture, size) if picture else "", picture_name(ref, pictures))
 
 
 def named_words(value: Plain, pictures: Sequence[Picture], most: int = MOST) -> str:
@@ -60,15 +57,10 @@ def named_words(value: Plain, pictures: Sequence[Picture], most: int = MOST) -> 
 
 
 def data_uri(image: PILImage.Image, quality: int = 82) -> str:
-    """Returns a picture as a data URI: WebP, or PNG where this Pillow cannot write WebP."""
+    """Returns a picture as a data URI."""
     data = io.BytesIO()
-    if features.check("webp"):
-        image.save(data, "WEBP", quality=quality, method=0)  # the fastest: somebody waits for the page
-        kind = "webp"
-    else:
-        image.save(data, "PNG", optimize=True)
-        kind = "png"
-    return f"data:image/{kind};base64,{base64.b64encode(data.getvalue()).decode('ascii')}"
+    image.save(data, "WEBP", quality=quality, method=0)  # the fastest: somebody waits for the page
+    return f"data:image/webp;base64,{base64.b64encode(data.getvalue()).decode('ascii')}"
 
 
 # By the key alone: the full picture is not held here.

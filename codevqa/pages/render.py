@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from markupsafe import Markup
 
@@ -20,7 +20,7 @@ from .comparison import comparison_view, comparisons
 from .evidence_view import evidence_view
 from .heat import heat_gradient
 from .pictures import PictureView, named_words, picture_view
-from .words import agreement, call_words, clean, images_in, seconds, value_words
+from .words import agreement, call_words, clean, images_in, images_of, seconds, value_words
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -107,28 +107,23 @@ def _part(kind: str, one: object, pictures: Sequence[Picture] = (), **values: ob
 
 
 def _answer_page(template: str, answer: Answer, pictures: Sequence[Picture], baseline: Answer | None) -> str:
-    program, calls = answer.program, answer.trace.calls
-    evidence = [one for call in calls for one in call.evidence] + list(answer.trace.baseline)
-    # Pictures that evidence is about are named also where they are not at hand.
-    count = max([len(pictures), *(ref.index for one in evidence for ref in one.images)])
-    page = (
-        _environment()
-        .get_template(template)
-        .render(
-            answer=answer,
-            pictures=pictures,
-            beside=(baseline.text, agreement(answer, baseline)) if baseline and answer.text else None,
-            outcome=_outcome(answer),
-            gallery=[picture_view(ImageRef(index), pictures, PICTURE_SIDE) for index in range(1, count + 1)],
-            compared=comparisons(program.source, calls, answer.error) if program else (),
-            facts=_facts(answer),
-            spans=_spans(answer, pictures),
-            earlier=_earlier(answer),
-            version=__version__,
-            styles=Markup(styles()),  # ours alone: no data goes into it
-        )
-    )
-    return clean(page)
+    program = answer.program
+    count = max([len(pictures), *images_of(answer)])  # those that are not at hand are named
+    page = _environment().get_template(template)
+    values = {
+        "answer": answer,
+        "pictures": pictures,
+        "beside": (baseline.text, agreement(answer, baseline)) if baseline and answer.text else None,
+        "outcome": _outcome(answer),
+        "gallery": [picture_view(ImageRef(index), pictures, PICTURE_SIDE) for index in range(1, count + 1)],
+        "compared": comparisons(program.source, answer.trace.calls, answer.error) if program else (),
+        "facts": _facts(answer),
+        "spans": _spans(answer, pictures),
+        "earlier": _earlier(answer),
+        "version": __version__,
+        "styles": Markup(styles()),  # ours alone: no data goes into it
+    }
+    return clean(page.render(values))
 
 
 @cache
@@ -140,18 +135,9 @@ def _environment() -> Environment:
     )
     # Of the answer inside the page: text that is no valid Unicode is kept as escapes.
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": True, "allow_nan": False}
-    environment.globals |= {
-        "call_words": call_words,
-        "code_lines": code_lines,
-        "comparison_view": comparison_view,
-        "evidence_view": evidence_view,
-        "named_words": named_words,
-        "seconds": seconds,
-        "stands_for": _stands_for,
-        "state": _state,
-        "thumbs": _thumbs,
-        "value_words": value_words,
-    }
+    views = (comparison_view, evidence_view, _stands_for, _state, _thumbs)
+    words = (call_words, code_lines, named_words, seconds, value_words)
+    environment.globals |= {one.__name__.lstrip("_"): one for one in (*views, *words)}
     return environment
 
 
@@ -200,38 +186,23 @@ def _facts(answer: Answer) -> list[tuple[str, str]]:
     return facts
 
 
-class _Span(NamedTuple):
-    """A part of the time line, in percent of the whole; ``number`` is the call's, 0 for everything else."""
-
-    number: int
-    width: float
-    label: str
-    time: str
-
-
-def _spans(answer: Answer, pictures: Sequence[Picture]) -> list[_Span]:
+def _spans(answer: Answer, pictures: Sequence[Picture]) -> list[dict[str, Any]]:
+    """The parts of the time line, in percent of the whole; ``number`` is the call's, 0 for everything else."""
     calls = answer.trace.calls
     in_calls = sum(call.seconds for call in calls)
     whole = max(answer.seconds, in_calls)
     if not calls or whole <= 0:
         return []
-    rest = whole - in_calls
-    spans = [_Span(0, round(100 * rest / whole, 3), _else(answer), seconds(rest))] if rest > 0 else []
+    parts = [(0, "everything else", whole - in_calls)] if whole > in_calls else []
     for call in calls:
         label = call_words(call.name, call.arguments, 60)
         if any(images_in(call.value)):
             label += f" → {named_words(call.value, pictures, 60)}"
-        spans.append(_Span(call.index, round(100 * call.seconds / whole, 3), label, seconds(call.seconds)))
-    return spans
-
-
-def _else(answer: Answer) -> str:
-    """What an answer spends its time on beside calls."""
-    parts = ["the pictures"]
-    if answer.program is not None:
-        parts += ["writing the program", "checking it"] if answer.program.prompt else ["checking the program"]
-    parts += ["reading captions"] if answer.trace.baseline else []
-    return f"everything else: {', '.join(parts)}"
+        parts.append((call.index, label, call.seconds))
+    return [
+        {"number": number, "width": round(100 * took / whole, 3), "label": label, "time": seconds(took)}
+        for number, label, took in parts
+    ]
 
 
 def _earlier(answer: Answer) -> list[tuple[Program, ErrorRecord]]:

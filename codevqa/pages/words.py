@@ -10,7 +10,7 @@ from typing import Literal
 from ..core.answer import Answer
 from ..core.trace import ImageRef, Plain
 
-__all__ = ["MOST", "agreement", "call_words", "chance", "clean", "images_in", "number", "seconds", "value_words"]
+__all__ = ["agreement", "call_words", "chance", "clean", "images_in", "images_of", "number", "seconds", "value_words"]
 
 MOST = 200
 """Characters of a value before the rest is cut off."""
@@ -44,6 +44,15 @@ def images_in(value: Plain) -> Iterator[int]:
     elif isinstance(value, Mapping):
         for item in value.values():
             yield from images_in(item)
+
+
+def images_of(answer: Answer) -> Iterator[int]:
+    """Yields the number of every picture that an answer speaks of."""
+    calls = answer.trace.calls
+    for evidence in (*answer.trace.baseline, *(one for call in calls for one in call.evidence)):
+        yield from images_in(evidence.images)
+    for call in calls:
+        yield from images_in([call.value, call.arguments])
 
 
 def number(value: float) -> str:

@@ -8,12 +8,12 @@ from types import MappingProxyType
 from typing import Any
 
 from ...core.errors import UnknownNameError
-from .base import ExactMatch, Metric, Tally
+from .base import ExactMatch, Metric
 from .gqa import GQA_VARIANTS, Choices, GQAMetric
 from .statements import COVR_VARIANTS, TRUTH_VARIANTS, GroupMetric
 from .vqa import OKVQA_VARIANTS, VQAV2_VARIANTS, VQAMetric
 
-__all__ = ["VARIANTS", "Metric", "Tally", "metric_for"]
+__all__ = ["VARIANTS", "Metric", "metric_for"]
 
 _METRICS: dict[str, tuple[Callable[..., Metric], Mapping[str, Any]]] = {
     "gqa": (GQAMetric, GQA_VARIANTS),

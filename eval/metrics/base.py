@@ -1,41 +1,21 @@
-"""What every metric can do: score one answer, and tally a whole run."""
+"""What every metric can do: score one answer, and tell figures about a whole run."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from ..statistics import Interval
 from ..task import Example
 
-__all__ = ["ExactMatch", "Figure", "Metric", "Readings", "Tally"]
+__all__ = ["ExactMatch", "Figure", "Metric", "Readings"]
 
 Figure: TypeAlias = Interval | float | None
 """About a whole run: a share with its interval, another number, or None where an input of it is missing."""
 Readings: TypeAlias = Mapping[str, tuple[str, Callable[[str], str], Callable[[str], str]]]
 """Variant of exact match to its name, how a prediction is read, and how an accepted answer is."""
-
-
-class Tally(Protocol):
-    """Gathers, one pass over a run, what figures about all of it need."""
-
-    def add(self, example: Example, prediction: str) -> None:
-        """Takes one answered example."""
-        ...
-
-    def result(self) -> dict[str, Figure]:
-        """Returns the figures so far, such as consistency."""
-        ...
-
-
-class _Nothing:
-    def add(self, example: Example, prediction: str) -> None:
-        pass
-
-    def result(self) -> dict[str, Figure]:
-        return {}
 
 
 class Metric(ABC):
@@ -44,7 +24,7 @@ class Metric(ABC):
     name: str
     """What a report prints, such as ``VQA accuracy (official 2021)``."""
     reasons: Mapping[str, str] = MappingProxyType({})
-    """Why a figure of a tally may be None, by its name."""
+    """The figures about a whole run, each with why it may be None."""
     answers: int = 1
     """Accepted answers that a question needs to be scored as the name says; with fewer, by exact match."""
 
@@ -54,13 +34,18 @@ class Metric(ABC):
             return None
         return self.agreement(example, prediction) if prediction.strip() else 0.0
 
+    def right(self, example: Example, prediction: str) -> bool | None:
+        """Whether a prediction scores a half or more; None where the split hides the answer."""
+        score = self.score(example, prediction)
+        return None if score is None else score >= 0.5
+
     @abstractmethod
     def agreement(self, example: Example, prediction: str) -> float:
         """Returns 0 to 1 for a prediction that says something, about an example with accepted answers."""
 
-    def tally(self) -> Tally:
-        """Returns a new tally."""
-        return _Nothing()
+    def corpus(self, answered: Iterable[tuple[Example, str]]) -> dict[str, Figure]:
+        """Returns the figures named in ``reasons``, of examples with their predictions."""
+        return {}
 
 
 class ExactMatch(Metric):

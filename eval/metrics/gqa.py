@@ -8,11 +8,11 @@ it stops, or prints 0 %; here the figure is None and ``reasons`` says why.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from ..statistics import Interval, mean
+from ..statistics import Interval, mean_of
 from ..task import Example
 from . import text
 from .base import ExactMatch, Figure, Readings
@@ -62,86 +62,63 @@ class GQAMetric(ExactMatch):
         super().__init__(variant, GQA_VARIANTS)
         self.choices = choices
 
-    def tally(self) -> GQATally:
-        """Returns a new tally."""
-        return GQATally(self)
-
-
-class GQATally:
-    """Gathers what GQA's figures need."""
-
-    def __init__(self, metric: GQAMetric) -> None:
-        self._metric = metric
-        self._right: dict[str, bool] = {}
-        self._hits: list[tuple[bool, str]] = []
-        """Of balanced questions, each with its cluster."""
-        self._entailed: list[tuple[list[str], str]] = []
-        """By a right answer, with its cluster."""
-        self._said: dict[str, tuple[str, bool, str]] = {}
-        """Prediction, whether a common attribute is asked for, and the cluster."""
-        self._gold: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        self._found: defaultdict[str, Counter[str]] = defaultdict(Counter)
-
-    def add(self, example: Example, prediction: str) -> None:
-        """Takes one answered question; questions without a gold answer count towards validity only."""
-        record, cluster = example.record, example.cluster or example.id
-        balanced = bool(record.get("isBalanced", True))
-        found = self._metric.prediction(prediction)
-        if balanced and self._metric.choices is not None:
-            common = "Common" in str((record.get("types") or {}).get("detailed", ""))
-            self._said[example.id] = (found, common, cluster)
-        score = self._metric.score(example, prediction)
-        if score is None:
-            return
-        self._right[example.id] = score == 1
-        if not balanced:
-            return
-        self._hits.append((score == 1, cluster))
-        group = (record.get("groups") or {}).get("global")
-        if group is not None:
-            self._gold[group][self._metric.gold(example.gold[0])] += 1
-            self._found[group][found] += 1
-        others = [id for id in record.get("entailed") or () if id != example.id]
-        if score and others:
-            self._entailed.append((others, cluster))
-
-    def result(self) -> dict[str, Figure]:
+    def corpus(self, answered: Iterable[tuple[Example, str]]) -> dict[str, Figure]:
         """Returns accuracy on balanced questions, consistency, validity, plausibility and distribution.
 
-        All are shares of 1 but the distribution, which is a chi-square score where lower is better.
+        All are shares of 1 but the distribution, which is a chi-square score where lower is better. Questions without
+        a gold answer count towards validity and plausibility only.
         """
-        validity, plausibility = self._judged()
+        right: dict[str, bool] = {}
+        hits: list[tuple[bool, str]] = []  # of balanced questions, each with its cluster
+        entailed: list[tuple[list[str], str]] = []  # by a right answer, with its cluster
+        said: dict[str, tuple[str, bool, str]] = {}  # prediction, whether a common attribute is asked for, cluster
+        golds, finds = defaultdict[str, Counter[str]](Counter), defaultdict[str, Counter[str]](Counter)
+        for example, prediction in answered:
+            record, cluster = example.record, example.cluster or example.id
+            balanced = bool(record.get("isBalanced", True))
+            found, score = self.prediction(prediction), self.score(example, prediction)
+            if balanced and self.choices:
+                common = "Common" in str((record.get("types") or {}).get("detailed", ""))
+                said[example.id] = found, common, cluster
+            if score is None:
+                continue
+            right[example.id] = score == 1
+            if not balanced:
+                continue
+            hits.append((score == 1, cluster))
+            group = (record.get("groups") or {}).get("global")
+            if group is not None:
+                golds[group][self.gold(example.gold[0])] += 1
+                finds[group][found] += 1
+            others = [id for id in record.get("entailed") or () if id != example.id]
+            if score and others:
+                entailed.append((others, cluster))
+        validity, plausibility = self._judged(said)
         return {
-            "balanced": _share(self._hits),
-            "consistency": self._consistency(),
+            "balanced": mean_of(hits),
+            "consistency": _consistency(right, entailed),
             "validity": validity,
             "plausibility": plausibility,
-            "distribution": _chi_square(self._gold, self._found),
+            "distribution": _chi_square(golds, finds),
         }
 
-    def _judged(self) -> tuple[Interval | None, Interval | None]:
+    def _judged(self, said: Mapping[str, tuple[str, bool, str]]) -> tuple[Interval | None, Interval | None]:
         """Shares of answers that are valid, and that are plausible; None where any question has no choices."""
         valid: list[tuple[bool, str]] = []
         plausible: list[tuple[bool, str]] = []
-        for id, record in self._metric.choices() if self._metric.choices and self._said else ():
-            if id in self._said:
-                found, common, cluster = self._said[id]
+        for id, record in self.choices() if self.choices and said else ():
+            if id in said:
+                found, common, cluster = said[id]
                 valid.append((found in (_COMMON if common else record.get("valid", ())), cluster))
                 plausible.append((found in (_COMMON if common else record.get("plausible", ())), cluster))
-        return (_share(valid), _share(plausible)) if len(valid) == len(self._said) else (None, None)
-
-    def _consistency(self) -> Interval | None:
-        """Mean, over balanced questions answered right that entail others, of the share of those answered right."""
-        shares = []
-        for others, cluster in self._entailed:
-            if not all(one in self._right for one in others):
-                return None
-            shares.append((sum(self._right[one] for one in others) / len(others), cluster))
-        return _share(shares)
+        return (mean_of(valid), mean_of(plausible)) if len(valid) == len(said) else (None, None)
 
 
-def _share(found: list[tuple[float, str]] | list[tuple[bool, str]]) -> Interval | None:
-    return mean([one for one, _ in found], clusters=[cluster for _, cluster in found]) if found else None
+def _consistency(right: Mapping[str, bool], entailed: Sequence[tuple[list[str], str]]) -> Interval | None:
+    """Mean, over balanced questions answered right that entail others, of the share of those answered right."""
+    if not all(one in right for others, _ in entailed for one in others):
+        return None
+    return mean_of((sum(right[one] for one in others) / len(others), cluster) for others, cluster in entailed)
 
 
 def _chi_square(gold: Mapping[str, Counter[str]], found: Mapping[str, Counter[str]]) -> float | None:

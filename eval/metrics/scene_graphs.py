@@ -17,13 +17,13 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...core.errors import InputError
 from ..datasets.files import Folder, Located
 from ..datasets.json_stream import stream_records
 
-__all__ = ["ObjectPhrase", "SceneGraph", "SceneGraphs", "SceneObject", "find_scene_graphs", "load_scene_graphs"]
+__all__ = ["SceneGraph", "SceneGraphs", "SceneObject", "find_scene_graphs", "load_scene_graphs"]
 
 _COLORS = """
 red orange yellow green blue purple violet pink brown black white gray silver gold tan beige maroon teal turquoise
@@ -38,8 +38,6 @@ FAMILIES: Mapping[str, frozenset[str]] = {
     "size": frozenset(("small", "medium", "large")),
 }
 """Attributes of which one excludes the others, for want of which a thing cannot be judged."""
-GENERIC = frozenset(("object", "thing", "item"))
-"""Nouns that name anything."""
 BROAD = frozenset(_BROAD.split())
 """Nouns for which an object may be meant that the graph calls by a narrower name."""
 
@@ -71,14 +69,6 @@ def singular(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class ObjectPhrase:
-    """``large red stars``: a noun in the singular with attributes in their canonical spelling."""
-
-    noun: str
-    attributes: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True)
 class SceneObject:
     """One annotated object."""
 
@@ -95,8 +85,7 @@ class SceneObject:
         return False if self.attributes & family(attribute) else None
 
 
-@dataclass(frozen=True)
-class SceneGraph:
+class SceneGraph(NamedTuple):
     """What is in one picture."""
 
     width: int
@@ -125,20 +114,20 @@ class SceneGraphs(dict[str, SceneGraph]):
                 raise ValueError("a size")
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise InputError(f"The scene graph of image {key} lacks something: {error!r}.") from None
-        for one in objects:
+        for one in graph.objects:
             self.names.add(one.name)
             self.attributes |= one.attributes
         if keep:
             self[key] = graph
 
-    def parse(self, text: str) -> ObjectPhrase | None:
-        """Reads ``the large red stars``, in lower case; None where a word is not in the vocabulary."""
+    def parse(self, text: str) -> tuple[str, frozenset[str]] | None:
+        """Reads ``the large red stars`` as noun and attributes; None where a word is not in the vocabulary."""
         words = re.sub(r"^(?:an?|the|any|some)\s+", "", text.lower().strip(" ?.")).split()
         for cut in range(len(words)):
             noun = singular(" ".join(words[cut:]))
-            if noun in self.names or noun in GENERIC:
+            if noun in self.names:
                 attributes = frozenset(map(canonical, words[:cut]))
-                return ObjectPhrase(noun, attributes) if all(map(self.knows, attributes)) else None
+                return (noun, attributes) if all(map(self.knows, attributes)) else None
         return None
 
     def knows(self, attribute: str) -> bool:

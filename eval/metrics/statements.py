@@ -7,9 +7,10 @@ as yes and no, and does not read them in predictions.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import MappingProxyType
 
-from ..statistics import mean
+from ..statistics import mean_of
 from ..task import Example
 from . import text
 from .base import ExactMatch, Figure, Readings
@@ -45,29 +46,12 @@ class GroupMetric(ExactMatch):
         {"consistency": "needs gold labels, and the official identifiers, which say what belongs together"}
     )
 
-    def tally(self) -> GroupTally:
-        """Returns a new tally."""
-        return GroupTally(self)
-
-
-class GroupTally:
-    """Gathers, group by group, whether every row of it was right."""
-
-    def __init__(self, metric: GroupMetric) -> None:
-        self._metric = metric
-        self._right: dict[str, tuple[bool, str]] = {}
-        """By group: whether all is right so far, and the cluster."""
-
-    def add(self, example: Example, prediction: str) -> None:
-        """Takes one row; rows without a gold answer are left out."""
-        score = self._metric.score(example, prediction)
-        if score is not None:
-            right, cluster = self._right.get(example.group, (True, example.cluster or example.group))
-            self._right[example.group] = right and score == 1, cluster
-
-    def result(self) -> dict[str, Figure]:
+    def corpus(self, answered: Iterable[tuple[Example, str]]) -> dict[str, Figure]:
         """Returns the share of groups in which every row was right; None where rows do not name their group."""
-        if not self._right or "" in self._right:
-            return {"consistency": None}
-        right, clusters = zip(*self._right.values(), strict=True)
-        return {"consistency": mean(right, clusters=clusters)}
+        groups: dict[str, tuple[bool, str]] = {}  # whether all of it is right so far, and the cluster
+        for example, prediction in answered:
+            score = self.score(example, prediction)
+            if score is not None:
+                right, cluster = groups.get(example.group, (True, example.cluster or example.group))
+                groups[example.group] = right and score == 1, cluster
+        return {"consistency": None if "" in groups else mean_of(groups.values())}

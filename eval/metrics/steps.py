@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
-from ..statistics import Interval, mean
+from ..statistics import Interval, mean_of
 from ..task import Example, Row
 from .scene_graphs import SceneGraphs
 from .truth import SceneJudge
 
-__all__ = ["STEPS", "JudgedStep", "StepJudge", "StepSummary", "image_id", "summarize_steps"]
+__all__ = ["STEPS", "JudgedStep", "StepSummary", "image_id", "judge_steps", "summarize_steps"]
 
 STEPS = ("query", "get_pos")
 """Primitives whose values are judged."""
@@ -61,38 +61,33 @@ class StepSummary:
         return self.outcomes.total()
 
 
-class StepJudge:
-    """Judges the calls of programs by scene graphs.
+def judge_steps(graphs: SceneGraphs, example: Example, trace: Mapping[str, Any]) -> list[JudgedStep]:
+    """Judges the calls of a trace, as :meth:`codevqa.Answer.to_dict` writes them; others are left out.
 
     Args:
         graphs: graphs by image id. The id of a picture is its file's name without the ending.
+        example: what was asked.
+        trace: what came of it.
     """
+    found = []
+    for index, call in enumerate((graphs and trace.get("calls")) or (), 1):
+        name, arguments = call.get("name"), call.get("arguments") or {}
+        if name in STEPS and not call.get("error"):
+            truth = None
+            if scene := _scene(graphs, example, arguments.get("img")):
+                read, asked = (scene.question, "question") if name == "query" else (scene.position, "object")
+                truth = read(str(arguments.get(asked, "")))
+            verdict = (truth.text, truth.holds(call.get("value"))) if truth else ("", None)
+            found.append(JudgedStep(index, name, *verdict))
+    return found
 
-    def __init__(self, graphs: SceneGraphs) -> None:
-        self.graphs = graphs
 
-    def steps(self, example: Example, trace: Mapping[str, Any]) -> list[JudgedStep]:
-        """Judges the calls of a trace, as :meth:`codevqa.Answer.to_dict` writes them; others are left out."""
-        found = []
-        for index, call in enumerate(trace.get("calls") or (), 1):
-            name, arguments = call.get("name"), call.get("arguments") or {}
-            if name in STEPS and not call.get("error"):
-                scene = self._scene(example, arguments.get("img"))
-                truth = None
-                if scene is not None and name == "query":
-                    truth = scene.question(str(arguments.get("question", "")))
-                elif scene is not None:
-                    truth = scene.position(str(arguments.get("object", "")))
-                verdict = (truth.text, truth.holds(call.get("value"))) if truth else ("", None)
-                found.append(JudgedStep(index, name, *verdict))
-        return found
-
-    def _scene(self, example: Example, reference: Any) -> SceneJudge | None:
-        number = reference.get("image") if isinstance(reference, Mapping) else None
-        if not isinstance(number, int) or not 1 <= number <= len(example.images):
-            return None
-        graph = self.graphs.get(image_id(example.images[number - 1].name))
-        return SceneJudge(graph, self.graphs) if graph else None
+def _scene(graphs: SceneGraphs, example: Example, reference: Any) -> SceneJudge | None:
+    number = reference.get("image") if isinstance(reference, Mapping) else None
+    if not isinstance(number, int) or not 1 <= number <= len(example.images):
+        return None
+    graph = graphs.get(image_id(example.images[number - 1].name))
+    return SceneJudge(graph, graphs) if graph else None
 
 
 def image_id(name: str) -> str:
@@ -100,11 +95,11 @@ def image_id(name: str) -> str:
     return "" if "@" in name else PurePath(name).stem
 
 
-def summarize_steps(judge: StepJudge, answered: Iterable[tuple[Example, Row, bool | None]]) -> StepSummary:
+def summarize_steps(graphs: SceneGraphs, answered: Iterable[tuple[Example, Row, bool | None]]) -> StepSummary:
     """Judges the programs of a run.
 
     Args:
-        judge: the judge.
+        graphs: what is true.
         answered: each example with its row and whether the answer is right; None where the gold answer is hidden.
     """
     questions = failed = 0
@@ -119,7 +114,7 @@ def summarize_steps(judge: StepJudge, answered: Iterable[tuple[Example, Row, boo
         questions += 1
         cluster = example.cluster or example.id
         known = []
-        for step in judge.steps(example, row.trace):
+        for step in judge_steps(graphs, example, row.trace):
             calls[step.name] += 1
             if step.right is not None:
                 known.append(step.right)
@@ -129,8 +124,5 @@ def summarize_steps(judge: StepJudge, answered: Iterable[tuple[Example, Row, boo
             outcomes[f"{'right' if right else 'wrong'}, {'steps right' if all(known) else 'a step wrong'}"] += 1
             if right:
                 verdicts["wrong reason"].append((not all(known), cluster))
-    shares = {
-        name: mean([right for right, _ in found], clusters=[cluster for _, cluster in found])
-        for name, found in verdicts.items()
-    }
+    shares = {name: share for name, found in verdicts.items() if (share := mean_of(found))}
     return StepSummary(questions, failed, outcomes, {name: calls[name] for name in STEPS if calls[name]}, shares)

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from .scene_graphs import BROAD, FAMILIES, GENERIC, ObjectPhrase, SceneGraph, SceneGraphs, SceneObject, canonical
+from .scene_graphs import BROAD, FAMILIES, SceneGraph, SceneGraphs, SceneObject, canonical
 
 __all__ = ["SceneJudge", "Truth"]
 
@@ -21,16 +20,14 @@ GRID = 24
 """Positions count in patches of a 24x24 grid, y upwards."""
 
 
-@dataclass(frozen=True)
-class Truth:
+class Truth(NamedTuple):
     """What is true, in words, and the test of a value against it."""
 
     text: str
     holds: Callable[[Any], bool]
 
 
-@dataclass(frozen=True)
-class SceneJudge:
+class SceneJudge(NamedTuple):
     """One picture's graph with what is needed to read questions about it."""
 
     graph: SceneGraph
@@ -48,13 +45,13 @@ class SceneJudge:
 
     def position(self, text: str) -> Truth | None:
         """Returns where something is: inside its box, or within a patch of it."""
-        phrase = self.words.parse(text)
-        if phrase is None or phrase.noun in GENERIC | BROAD or not self._shows(phrase):
+        called = self._called(text, narrowly=True)
+        if not any(fits for _, fits in called):
             return None
         across, up = GRID / self.graph.width, GRID / self.graph.height
         grown = [
             (left * across - 1, right * across + 1, GRID - bottom * up - 1, GRID - top * up + 1)
-            for left, top, right, bottom in (one.box for one, fits in self._called(phrase) if fits is not False)
+            for left, top, right, bottom in (one.box for one, fits in called if fits is not False)
         ]
 
         def holds(value: Any) -> bool:
@@ -68,8 +65,7 @@ class SceneJudge:
     # -- one kind of question each ------------------------------------------------------------------------------------
 
     def _exists(self, what: str) -> Truth | None:
-        phrase = self.words.parse(what)
-        return _yes_no(True) if phrase and self._shows(phrase) else None
+        return _yes_no(True) if any(fits for _, fits in self._called(what)) else None
 
     def _attribute(self, kind: str, what: str) -> Truth | None:
         options = FAMILIES["color" if kind == "color" else "size"]
@@ -90,23 +86,19 @@ class SceneJudge:
 
     # -- small parts --------------------------------------------------------------------------------------------------
 
-    def _shows(self, phrase: ObjectPhrase) -> bool:
-        """Whether the graph lists what a phrase describes."""
-        return any(fits for _, fits in self._called(phrase))
-
-    def _called(self, phrase: ObjectPhrase) -> list[tuple[SceneObject, bool | None]]:
-        """Objects that the phrase's noun names, each with whether it has the attributes."""
+    def _called(self, text: str, *, narrowly: bool = False) -> list[tuple[SceneObject, bool | None]]:
+        """Objects that a phrase's noun names, each with whether it has the attributes; ``narrowly`` no broad noun."""
+        noun, attributes = self.words.parse(text) or ("", frozenset())
         found: list[tuple[SceneObject, bool | None]] = []
         for one in self.graph.objects:
-            if phrase.noun in GENERIC or one.name == phrase.noun:
-                shown = [one.shows(attribute) for attribute in phrase.attributes]
+            if one.name == noun and not (narrowly and noun in BROAD):
+                shown = [one.shows(attribute) for attribute in attributes]
                 found.append((one, False if False in shown else None if None in shown else True))
         return found
 
     def _named(self, text: str) -> list[SceneObject]:
         """Objects that a phrase certainly describes; none where others might be meant."""
-        phrase = self.words.parse(text)
-        called = [] if phrase is None or phrase.noun in GENERIC | BROAD else self._called(phrase)
+        called = self._called(text, narrowly=True)
         return [] if None in [fits for _, fits in called] else [one for one, fits in called if fits]
 
 

@@ -7,8 +7,8 @@ the prediction is held against the other nine and scores min(1, matches / 3); th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
+from typing import TypeAlias
 
 from ..task import Example
 from . import text
@@ -16,7 +16,7 @@ from .base import Metric
 
 __all__ = ["OKVQA_VARIANTS", "VQAV2_VARIANTS", "VQAMetric", "leave_one_out"]
 
-Reader = Callable[[str, Sequence[str]], tuple[str, Sequence[str]]]
+Reader: TypeAlias = Callable[[str, Sequence[str]], tuple[str, Sequence[str]]]
 """Takes a prediction and the accepted answers and returns both as they are compared."""
 
 
@@ -52,27 +52,22 @@ def _both(rewrite: Callable[[str], str]) -> Reader:
     return lambda found, golds: (rewrite(found), [rewrite(gold) for gold in golds])
 
 
-@dataclass(frozen=True)
-class _Variant:
-    name: str
-    read: Reader
-    stemmed: bool = False
-
-
-VQAV2_VARIANTS: Mapping[str, _Variant] = MappingProxyType(
+Variants: TypeAlias = Mapping[str, tuple[str, Reader]]
+"""Name and reader by variant."""
+VQAV2_VARIANTS: Variants = MappingProxyType(
     {
-        "": _Variant("VQA accuracy (official 2021, lower-cased)", _lower),
-        "official": _Variant("VQA accuracy (official 2021)", _official),
-        "lavis": _Variant("VQA accuracy (LAVIS)", _lavis),
-        "lmms": _Variant("VQA accuracy (lmms-eval)", _both(text.lmms_vqa)),
-        "release": _Variant("VQA accuracy (paper's release)", _lavis),
+        "": ("VQA accuracy (official 2021, lower-cased)", _lower),
+        "official": ("VQA accuracy (official 2021)", _official),
+        "lavis": ("VQA accuracy (LAVIS)", _lavis),
+        "lmms": ("VQA accuracy (lmms-eval)", _both(text.lmms_vqa)),
+        "release": ("VQA accuracy (paper's release)", _lavis),
     }
 )
-OKVQA_VARIANTS: Mapping[str, _Variant] = MappingProxyType(
+OKVQA_VARIANTS: Variants = MappingProxyType(
     {
         **VQAV2_VARIANTS,
-        "lmms": _Variant("VQA accuracy (lmms-eval, EvalAI)", _both(text.evalai)),
-        "stem": _Variant("VQA accuracy (prediction and answers stemmed)", _prediction, stemmed=True),
+        "lmms": ("VQA accuracy (lmms-eval, EvalAI)", _both(text.evalai)),
+        "stem": ("VQA accuracy (prediction and answers stemmed)", _prediction),
     }
 )
 
@@ -91,11 +86,9 @@ class VQAMetric(Metric):
 
     answers = 10
 
-    def __init__(self, variant: str, variants: Mapping[str, _Variant]) -> None:
-        chosen = variants[variant]
-        self.name = chosen.name
-        self._read = chosen.read
-        self._stem = text.porter() if chosen.stemmed else None
+    def __init__(self, variant: str, variants: Variants) -> None:
+        self.name, self._read = variants[variant]
+        self._stem = text.porter() if variant == "stem" else None
 
     def agreement(self, example: Example, prediction: str) -> float:
         """Returns 0 to 1, as :func:`leave_one_out`; of fewer than ten answers, 1 where one of them is said, else 0."""

@@ -10,11 +10,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ...core.errors import InputError
-from ..metrics import Metric, metric_for
+from ..metrics import metric_for
 from ..run.store import Store
 from ..statistics import Interval, Paired, compare, mean
 from ..task import Method
-from .view import p_text, percent, points
+from .tables import p_text, percent, points
 
 __all__ = ["Difference", "compare_runs", "describe"]
 
@@ -48,16 +48,13 @@ class Difference:
         return asdict(self)
 
 
-def compare_runs(
-    first: Store, second: Store, *, method: Method = "codevqa", metric: Metric | None = None
-) -> Difference:
+def compare_runs(first: Store, second: Store, *, method: Method = "codevqa") -> Difference:
     """Compares two runs question by question.
 
     Args:
         first: the run compared with.
         second: the run that is judged.
         method: which method's answers.
-        metric: the metric for both; None takes the first run's.
 
     Raises:
         InputError: the runs are not on the same data, or share no question.
@@ -69,7 +66,7 @@ def compare_runs(
             + ("." if (info.dataset, info.split) != (other.dataset, other.split) else ", whose annotations differ."),
             hint="Compare runs on the same files and split.",
         )
-    metric = metric or metric_for(info.dataset, info.variant)
+    metric = metric_for(info.dataset, info.variant)  # for both
     differences = info.differences(other)
     found = Difference(info.dataset, info.split, info.data_name, method, metric.name, differences)
     scores: list[tuple[float, float, str]] = []

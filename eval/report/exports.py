@@ -14,8 +14,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TypeAlias
 
 from ...core.errors import InputError, SetupError, UnknownNameError
 from ..metrics import Metric
@@ -53,16 +53,20 @@ def export(store: Store, format: str, out: Path | str, *, method: Method | None 
         raise InputError(f"The run {store.folder} has no rows of {method}.", hint=f"There are those of {jobs[0][0]}.")
     if method is not None or format != "jsonl":
         jobs = [(method or ("codevqa" if ("codevqa", 0) in jobs else jobs[0][0]), 0)]
-    before, between, line = FORMATS[format]
-    metric, count, target = _metric(store), 0, Path(out)
+    line, array = FORMATS[format], format in ("gqa", "vqa")
+    metric: Metric | None = None
+    with suppress(UnknownNameError):  # rows of a data set of the user's own are written without scores
+        metric = metric_of(store.info)
+    count, target = 0, Path(out)
     partial = target.with_name(f".{target.name}.partial")
     try:
         with partial.open("w", encoding="utf-8", newline="\n") as file:
+            file.write("[\n" if array else "")
             for name, repeat in jobs:
                 for example, row in store.pairs(name, repeat):
-                    file.write((between if count else before) + line(example, row, metric))
+                    file.write((",\n" if array else "\n") * bool(count) + line(example, row, metric))
                     count += 1
-            file.write("\n]\n" if before else "\n")
+            file.write("\n]\n" if array else "\n")
         partial.replace(target)
     except OSError as error:
         raise SetupError(f"Cannot write {target}: {error.strerror or error}.", hint="Give another --out.") from None
@@ -72,37 +76,19 @@ def export(store: Store, format: str, out: Path | str, *, method: Method | None 
     return count
 
 
-def _metric(store: Store) -> Metric | None:
-    """Returns the run's metric; None for a data set of the user's own, whose rows are written without scores."""
-    try:
-        return metric_of(store.info)
-    except UnknownNameError:
-        return None
-
-
-Line: TypeAlias = Callable[[Example, Row, Metric | None], str]
-
-
 def _jsonl(example: Example, row: Row, metric: Metric | None) -> str:
+    told = asdict(replace(row, trace={}))
+    del told["id"], told["trace"]
     shown = {
         "question_id": example.id,
         "image_ids": [image.name for image in example.images],
         "question": example.question,
         "target": list(example.gold),
-        "method": row.method,
-        "repeat": row.repeat,
-        "prediction": row.prediction,
         "score": metric.score(example, row.prediction) if metric else None,
-        "fallback": row.fallback,
-        "error": row.error,
-        "message": row.message,
-        "program": row.program,
         "groups": dict(example.groups),
         "cluster": example.cluster,
-        "seconds": row.seconds,
-        "tokens": row.tokens,
     }
-    return json.dumps(shown, ensure_ascii=False)
+    return json.dumps(shown | told, ensure_ascii=False)
 
 
 def _gqa(example: Example, row: Row, metric: Metric | None) -> str:
@@ -130,11 +116,11 @@ def _judgement(row: Row) -> str:
     return {"yes": "true", "no": "false"}.get(said, said or "none")
 
 
-FORMATS: Mapping[str, tuple[str, str, Line]] = {
-    "jsonl": ("", "\n", _jsonl),
-    "gqa": ("[\n", ",\n", _gqa),
-    "vqa": ("[\n", ",\n", _vqa),
-    "nlvr": ("", "\n", _nlvr),
-    "nlvr2": ("", "\n", _nlvr2),
+FORMATS: Mapping[str, Callable[[Example, Row, Metric | None], str]] = {
+    "jsonl": _jsonl,
+    "gqa": _gqa,
+    "vqa": _vqa,
+    "nlvr": _nlvr,
+    "nlvr2": _nlvr2,
 }
-"""What stands before the first answer and between two, and what writes an answer, by format."""
+"""What writes an answer, by format."""

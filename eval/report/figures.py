@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..metrics import Metric
 from ..metrics.base import Figure
-from ..metrics.steps import StepJudge, StepSummary
+from ..metrics.scene_graphs import SceneGraphs
+from ..metrics.steps import StepSummary
 from ..run.run_info import Pace, RunInfo
 from ..run.store import Store
 from ..statistics import Interval, Paired
@@ -81,10 +82,8 @@ class MethodSummary:
     """Rows without any answer; they score as wrong."""
     own: Interval | None
     """Accuracy of the rows that are no fallback and have an answer."""
-    programs: int
-    """Rows with a program."""
     plain: Interval | None
-    """Share of those whose program merely passes the question to one ``query``."""
+    """Share of the rows with a program whose program merely passes the question to one ``query``."""
     errors: tuple[ErrorLine, ...]
     """Most frequent first."""
     seconds: Mapping[str, float]
@@ -167,5 +166,6 @@ class RunFigures:
     pace: Pace | None
     metric: Metric
     summary: Summary
-    judge: StepJudge | None = None
+    graphs: SceneGraphs = field(default_factory=SceneGraphs)
+    """Of its pictures, as far as there are any."""
     steps: StepSummary | None = None

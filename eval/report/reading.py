@@ -14,9 +14,9 @@ from ..run.run_info import RunInfo
 from ..run.store import Store
 from ..task import Example, Method, Row
 from .figures import Summary
-from .summary import joined, summarize
+from .summary import summarize
 
-__all__ = ["metric_of", "pairs_of", "summary_of"]
+__all__ = ["first_pairs", "metric_of", "pairs_of", "summary_of"]
 
 
 def summary_of(store: Store) -> Summary:
@@ -30,12 +30,22 @@ def summary_of(store: Store) -> Summary:
 
 def pairs_of(store: Store) -> Iterator[tuple[Example, Mapping[Method, Row]]]:
     """Yields what :func:`.summary.summarize` takes: each example with its rows, then later repetitions."""
-    counts = store.counts()
-    yield from joined(store.examples(), {method: store.rows(method) for method, repeat in counts if repeat == 0})
-    for method, repeat in counts:
+    yield from first_pairs(store)
+    for method, repeat in store.counts():
         if repeat:
             for example, row in store.pairs(method, repeat):
                 yield example, {method: row}
+
+
+def first_pairs(store: Store) -> Iterator[tuple[Example, dict[Method, Row]]]:
+    """Yields each example with its row of each method, of the first repetition; a broken-off run lacks some."""
+    rows = {method: store.rows(method) for method, repeat in store.counts() if repeat == 0}
+    heads = {method: next(source, None) for method, source in rows.items()}
+    for example in store.examples():  # in the order of the rows
+        found = {method: head for method, head in heads.items() if head is not None and head.id == example.id}
+        heads |= {method: next(rows[method], None) for method in found}
+        if found:
+            yield example, found
 
 
 def metric_of(info: RunInfo, data: Path | None = None) -> Metric:

@@ -9,31 +9,31 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from ... import __version__
 from ...core.errors import InputError, SetupError
-from ..metrics.scene_graphs import find_scene_graphs, load_scene_graphs
-from ..metrics.steps import StepJudge, image_id, summarize_steps
+from ..metrics.scene_graphs import SceneGraphs, find_scene_graphs, load_scene_graphs
+from ..metrics.steps import image_id, summarize_steps
 from ..run.store import Store
 from .diff import Difference, compare_runs
 from .figures import RunFigures
 from .reading import metric_of, pairs_of
 from .rows import packed
 from .summary import summarize
-from .tables import about, breakdown, corpus, result, sentences
-from .view import METHOD_LABELS, calls_text, p_text, pace_text, percent, points
+from .table import calls_text, pace_text
+from .tables import METHOD_LABELS, about, breakdown, corpus, p_text, percent, points, result, sentences
 
 __all__ = ["Written", "write"]
 
 TEMPLATES = Path(__file__).parent / "templates"
 
 
-@dataclass(frozen=True)
-class Written:
+class Written(NamedTuple):
     """A report that was written."""
 
     page: Path
@@ -57,7 +57,13 @@ def write(runs: Sequence[Path], out: Path | None = None, *, data: Path | None = 
         raise InputError("A report on several runs needs a folder to go to.", hint="Give --out DIR.")
     with ExitStack() as open_runs:
         stores = [open_runs.enter_context(Store.open(path)) for path in runs]
-        found = [_figures(name, store, data) for name, store in zip(_names(runs), stores, strict=True)]
+        folders = [store.folder.resolve() for store in stores]
+        names = [folder.name for folder in folders]
+        if len(set(names)) < len(set(folders)):  # as much of each path as tells them apart
+            parts = [folder.parts for folder in folders]
+            shared = len(os.path.commonprefix(parts))  # noqa: RUF071 - of tuples, not of texts
+            names = ["/".join(one[shared:]) or one[-1] for one in parts]
+        found = [_figures(name, store, data) for name, store in zip(names, stores, strict=True)]
         page = (stores[0].folder if out is None else out) / "report.html"
         html = _html(found, packed(found, data))
         try:
@@ -89,7 +95,6 @@ def _html(runs: Sequence[RunFigures], data: str) -> str:
         title="CodeVQA on " + ", ".join(dict.fromkeys(f"{run.info.data_name} {run.info.split}" for run in runs)),
         runs=runs,
         about=about(runs),
-        notes=tuple(_notes(runs)),
         result=result(runs),
         between=list(_between(runs)),
         costed=[(run, *one) for run in runs for one in run.summary.methods.items() if one[1].cost],
@@ -100,13 +105,6 @@ def _html(runs: Sequence[RunFigures], data: str) -> str:
     )
 
 
-def _notes(runs: Sequence[RunFigures]) -> Iterator[str]:
-    """What to know of the figures, once for the runs that it holds for; these are named where it is not all of them."""
-    for note in dict.fromkeys(note for run in runs for note in run.summary.notes):
-        whose = [run.name for run in runs if note in run.summary.notes]
-        yield note if len(whose) == len(runs) else f"{', '.join(whose)}: {note}"
-
-
 def _between(runs: Sequence[RunFigures]) -> Iterator[tuple[str, Difference]]:
     """Each later run against the first one on the same data."""
     firsts: dict[tuple[str, str, str], RunFigures] = {}
@@ -114,8 +112,7 @@ def _between(runs: Sequence[RunFigures]) -> Iterator[tuple[str, Difference]]:
         first = firsts.setdefault((run.info.dataset, run.info.split, run.info.data_hash), run)
         for method in run.summary.methods:
             if first is not run and method in first.summary.methods:
-                found = compare_runs(first.store, run.store, method=method, metric=first.metric)
-                yield f"{run.name} − {first.name}", found
+                yield f"{run.name} − {first.name}", compare_runs(first.store, run.store, method=method)
 
 
 def _figures(name: str, store: Store, data: Path | None) -> RunFigures:
@@ -123,36 +120,17 @@ def _figures(name: str, store: Store, data: Path | None) -> RunFigures:
         raise InputError(f"{store.folder} has no answers yet.", hint="Go on with it: codevqa eval ... --resume.")
     metric = metric_of(store.info, data=data)
     summary = summarize(pairs_of(store), metric)
-    judge = _judge(store, data) if "codevqa" in summary.methods else None
-    found = RunFigures(name, store, store.info, store.pace(), metric, summary, judge)
-    if judge is None:
-        return found
-
-    def right(score: float | None) -> bool | None:
-        return None if score is None else score >= 0.5
-
-    answered = ((example, row, right(metric.score(example, row.prediction))) for example, row in store.pairs("codevqa"))
-    return replace(found, steps=summarize_steps(judge, answered))
+    graphs = _graphs(store, data) if "codevqa" in summary.methods else SceneGraphs()
+    judged = ((example, row, metric.right(example, row.prediction)) for example, row in store.pairs("codevqa"))
+    steps = summarize_steps(graphs, judged) if graphs else None
+    return RunFigures(name, store, store.info, store.pace(), metric, summary, graphs, steps)
 
 
-def _judge(store: Store, data: Path | None) -> StepJudge | None:
-    """Returns the judge of a run's steps, or None where there are no scene graphs."""
+def _graphs(store: Store, data: Path | None) -> SceneGraphs:
+    """Returns the scene graphs of a run's pictures, as far as there are any."""
     near = (folder for source in store.info.sources for folder in list(source.parents)[:2] if folder.is_dir())
     found = (find_scene_graphs(folder, store.info.split) for folder in ((data,) if data is not None else near))
     file = next((one for one in found if one), None)
     if file is None:
-        return None
-    wanted = {image_id(image.name) for example in store.examples() for image in example.images}
-    graphs = load_scene_graphs(file, wanted)
-    return StepJudge(graphs) if graphs else None
-
-
-def _names(runs: Sequence[Path]) -> list[str]:
-    """The runs' folder names, with as much of the path as tells them apart."""
-    folders = [path.parent if path.name == "run.sqlite" else path for path in runs]
-    parts = [folder.resolve().parts for folder in folders]
-    for length in range(1, max(map(len, parts)) + 1):
-        names = ["/".join(one[-length:]) for one in parts]
-        if len(set(names)) == len(set(parts)):
-            break
-    return names
+        return SceneGraphs()
+    return load_scene_graphs(file, {image_id(image.name) for one in store.examples() for image in one.images})

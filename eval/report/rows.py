@@ -6,8 +6,9 @@ import base64
 import gzip
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,11 @@ from ...pages.heat import fitted
 from ...pages.pictures import data_uri
 from ...pages.words import clean, seconds
 from ..metrics import Metric
-from ..metrics.steps import StepJudge
-from ..run.store import Store
+from ..metrics.steps import JudgedStep, judge_steps
 from ..task import METHODS, Example, Method, PictureFile, Row
 from .figures import RunFigures
-from .summary import joined
-from .view import METHOD_LABELS
+from .reading import first_pairs
+from .tables import METHOD_LABELS
 
 __all__ = ["packed"]
 
@@ -46,19 +46,20 @@ def packed(runs: Sequence[RunFigures], here: Path | None = None) -> str:
     """
     total = sum(len(one.store) for one in runs)
     step = max(1, -(-total // MOST))
-    asked = ((place, one, *question) for place, one in enumerate(runs) for question in _questions(one.store))
+    asked = ((place, one, *found) for place, one in enumerate(runs) for found in first_pairs(one.store))
     album, keys, data = _Album(here), dict[str, None](), io.BytesIO()
     with gzip.GzipFile(fileobj=data, mode="wb", compresslevel=6, mtime=0) as file:
         file.write(b'{"rows":[')
         for number, (place, run, example, rows) in enumerate(islice(asked, 0, None, step)):
             keys |= dict.fromkeys(example.groups)
+            steps = {method: judge_steps(run.graphs, example, row.trace) for method, row in rows.items()}
             told = {
                 "pictures": [[one.name, album.place(one)] for one in example.images],
-                "methods": [_told(run.judge, example, row) for row in rows.values()],
+                "methods": [_told(row, steps[method]) for method, row in rows.items()],
             }
             line = {
                 "run": place,
-                **_line(run, example, rows),
+                **_line(run.metric, example, rows, steps.get("codevqa", ())),
                 "groups": [example.groups.get(key) for key in keys],
                 "trace": _json(told),  # read when it is opened
             }
@@ -75,53 +76,43 @@ def packed(runs: Sequence[RunFigures], here: Path | None = None) -> str:
     return base64.b64encode(data.getvalue()).decode()
 
 
-def _questions(store: Store) -> Iterator[tuple[Example, Mapping[Method, Row]]]:
-    """Yields each example with its row of each method, of the first repetition."""
-    return joined(store.examples(), {method: store.rows(method) for method, repeat in store.counts() if repeat == 0})
-
-
 def _json(data: Any) -> str:
     """Returns data as JSON; characters that deceive the eye are replaced, as on the pages of answers."""
     return clean(json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
 
 
-def _line(run: RunFigures, example: Example, rows: Mapping[Method, Row]) -> dict[str, Any]:
+def _line(metric: Metric, example: Example, rows: Mapping[Method, Row], steps: Iterable[JudgedStep]) -> dict[str, Any]:
     """Returns what is searched and filtered of a question."""
     ours = rows.get("codevqa")
-    false: list[str] | None = None
-    if run.judge is not None and ours is not None and not ours.error:
-        judged = [step for step in run.judge.steps(example, ours.trace) if step.right is not None]
-        false = list(dict.fromkeys(step.name for step in judged if not step.right)) if judged else None
+    judged = [step for step in steps if step.right is not None and ours and not ours.error]
     return {
         "id": example.id,
         "question": example.question,
         "gold": ", ".join(dict.fromkeys(example.gold)),
-        "answers": [_answer(run.metric, example, rows.get(method)) for method in METHODS],
+        "answers": [_answer(metric, example, rows.get(method)) for method in METHODS],
         "program": _cut(ours.program or "" if ours else ""),
-        "false": false,
+        "false": list(dict.fromkeys(step.name for step in judged if not step.right)) if judged else None,
     }
 
 
 def _answer(metric: Metric, example: Example, row: Row | None) -> dict[str, Any] | None:
     if row is None:
         return None
-    score = metric.score(example, row.prediction)
-    right = None if score is None else score >= 0.5
+    right = metric.right(example, row.prediction)
     return {"said": _cut(row.prediction), "right": right, "fallback": row.fallback, "error": row.error or ""}
 
 
 # -- a trace -----------------------------------------------------------------------------------------------------------
 
 
-def _told(judge: StepJudge | None, example: Example, row: Row) -> dict[str, Any]:
-    verdicts = {step.index: step for step in judge.steps(example, row.trace)} if judge else {}
+def _told(row: Row, steps: Iterable[JudgedStep]) -> dict[str, Any]:
+    verdicts = {step.index: step for step in steps if step.right is not None}
     calls = []
     for index, call in enumerate(row.trace.get("calls") or (), 1):
         if str(call.get("name")).startswith("open_image"):
             continue
         shown: dict[str, Any] = {"text": _call_text(call), "evidence": [*map(_evidence, _items(call.get("evidence")))]}
-        verdict = verdicts.get(index)
-        if verdict is not None and verdict.right is not None:
+        if verdict := verdicts.get(index):
             shown |= {"right": verdict.right, "truth": verdict.truth}
         calls.append(shown)
     return {
@@ -192,22 +183,19 @@ def _evidence(evidence: Mapping[str, Any]) -> dict[str, Any]:
 # -- pictures ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass
 class _Album:
     """The first pictures asked about, small."""
 
-    here: Path | None
-    pictures: list[str] = field(default_factory=list)
-    places: dict[PictureFile, int | None] = field(default_factory=dict)
+    def __init__(self, here: Path | None) -> None:
+        self.here, self.pictures = here, list[str]()
+        self.places: dict[PictureFile, int | None] = {}
 
     def place(self, image: PictureFile) -> int | None:
         """Returns where a picture is in ``pictures``; None where it is not."""
         if image not in self.places and len(self.places) < PICTURES:
-            try:
+            self.places[image] = None
+            with suppress(ImageError):
                 picture = load_picture(self._found(image).load())
-            except ImageError:
-                self.places[image] = None
-            else:
                 self.places[image] = len(self.pictures)
                 self.pictures.append(data_uri(fitted(picture, SIDE), quality=80))
         return self.places.get(image)

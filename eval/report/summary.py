@@ -10,7 +10,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import fmean, stdev
 from typing import NamedTuple
 
@@ -18,42 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.trace import Cost
-from ..metrics.base import Metric, Tally
+from ..metrics.base import Metric
 from ..statistics import FEW_CLUSTERS, Interval, Paired, compare, mean
 from ..task import METHODS, Example, Method, Row
 from .figures import Coverage, ErrorLine, Group, MethodCost, MethodSummary, Repeats, Summary
 
-__all__ = ["joined", "summarize"]
+__all__ = ["summarize"]
 
-MOST_VALUES = 200
-"""Values of a group key that are told, the most frequent ones."""
 NOTHING = float("nan")
 _MARKS = re.compile(r"[\W_]+")
-
-Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
-
-
-def joined(
-    examples: Iterable[Example], rows: Mapping[Method, Iterable[Row]]
-) -> Iterator[tuple[Example, dict[Method, Row]]]:
-    """Yields each example with its row of each method, where it has one.
-
-    Args:
-        examples: in the order of the data set.
-        rows: for each method, in the same order; some may be missing, as in a run that was interrupted.
-    """
-    sources = {method: iter(one) for method, one in rows.items()}
-    heads = {method: next(source, None) for method, source in sources.items()}
-    for example in examples:
-        found: dict[Method, Row] = {}
-        for method, source in sources.items():
-            head = heads[method]
-            if head is not None and head.id == example.id:
-                found[method] = head
-                heads[method] = next(source, None)
-        if found:
-            yield example, found
 
 
 def summarize(pairs: Iterable[tuple[Example, Mapping[Method, Row]]], metric: Metric) -> Summary:
@@ -64,10 +37,42 @@ def summarize(pairs: Iterable[tuple[Example, Mapping[Method, Row]]], metric: Met
             with their example again, in any order; they go into ``repeats`` and nothing else.
         metric: scores them.
     """
-    table = _Table(metric)
+    examples: list[Example] = []
+    kept: dict[Method, dict[int, dict[str, _Kept]]] = {}  # by repetition and question
+    answered: dict[Method, list[tuple[Example, str]]] = {}
+    unasked: set[str] = set()
+    reasons = Counter[str]()
     for example, rows in pairs:
-        table.add(example, rows)
-    return table.summary()
+        for method, row in rows.items():
+            if row.unasked:
+                unasked.add(row.id)
+                reasons[str(row.error)] += 1
+            found = _kept(len(examples), example, row, metric)
+            kept.setdefault(method, {}).setdefault(row.repeat, {})[example.id] = found
+            if row.repeat == 0 and metric.reasons:
+                answered.setdefault(method, []).append((example, row.prediction))
+        if any(row.repeat == 0 for row in rows.values()):
+            examples.append(replace(example, record={}) if example.record else example)
+    n = len(examples)
+    labels = [example.cluster or f"\0{place}" for place, example in enumerate(examples)]
+    names, clusters = np.unique(labels, return_inverse=True)
+    slices = _Slices({}, clusters)
+    for method in METHODS:
+        if 0 in kept.get(method, ()):
+            slices.scores[method] = np.full(n, np.nan)
+            for one in kept[method][0].values():
+                slices.scores[method][one.place] = one.score
+    return Summary(
+        metric=metric.name,
+        examples=n,
+        hidden=sum(not example.gold for example in examples),
+        methods={one: _method(kept[one], clusters, metric, answered.get(one, ())) for one in slices.scores},
+        paired=slices.paired(range(n)),
+        clusters=len(names),
+        breakdown=slices.breakdown(examples),
+        coverage=Coverage(n, len(unasked), dict(reasons.most_common())),
+        notes=tuple(_notes(examples, len(names), metric)),
+    )
 
 
 class _Kept(NamedTuple):
@@ -89,105 +94,63 @@ class _Kept(NamedTuple):
         return not self.row.prediction and self.row.error is not None
 
 
-class _Table:
-    """All rows; an example's place is its position in them."""
+def _kept(place: int, example: Example, row: Row, metric: Metric) -> _Kept:
+    score = metric.score(example, row.prediction)
+    plain = NOTHING if row.program is None else _is_plain_pass(row, example.question)
+    return _Kept(place, NOTHING if score is None else score, plain, row.cost, replace(row, program=None, trace={}))
 
-    def __init__(self, metric: Metric) -> None:
-        self.metric = metric
-        self.kept: dict[Method, dict[int, dict[str, _Kept]]] = {}
-        """By method, repetition and question."""
-        self.tallies: dict[Method, Tally] = {}
-        self.clusters: list[int] = []
-        """The number of each example's cluster."""
-        self.numbers: dict[str | tuple[int], int] = {}
-        self.groups: dict[str, dict[str, list[int]]] = {}
-        """Places by value by key."""
-        self.hidden = 0
-        self.short = 0
-        """Examples with fewer accepted answers than the metric is made for."""
-        self.unasked: set[str] = set()
-        self.reasons: Counter[str] = Counter()
 
-    def add(self, example: Example, rows: Mapping[Method, Row]) -> None:
-        place = len(self.clusters)
-        for method, row in rows.items():
-            if row.unasked:
-                self.unasked.add(row.id)
-                self.reasons[str(row.error)] += 1
-            score = self.metric.score(example, row.prediction)
-            plain = NOTHING if row.program is None else _is_plain_pass(row, example.question)
-            slim = replace(row, program=None, trace={})
-            kept = _Kept(place, NOTHING if score is None else score, plain, row.cost, slim)
-            self.kept.setdefault(method, {}).setdefault(row.repeat, {})[example.id] = kept
-            if row.repeat == 0:
-                self.tallies.setdefault(method, self.metric.tally()).add(example, row.prediction)
-        if any(row.repeat == 0 for row in rows.values()):
-            self.clusters.append(self.numbers.setdefault(example.cluster or (place,), len(self.numbers)))
-            self.hidden += not example.gold
-            self.short += 0 < len(example.gold) < self.metric.answers
-            for key, value in example.groups.items():
-                self.groups.setdefault(key, {}).setdefault(value, []).append(place)
+def _method(
+    rows: Mapping[int, Mapping[str, _Kept]],
+    clusters: NDArray[np.int64],
+    metric: Metric,
+    answered: Iterable[tuple[Example, str]],
+) -> MethodSummary:
+    kept = list(rows[0].values())
+    mine = clusters[[one.place for one in kept]]
+    seconds = [one.row.seconds for one in kept]
+    own = [NOTHING if one.row.fallback or one.silent else one.score for one in kept]
+    corpus = metric.corpus(answered)
+    return MethodSummary(
+        rows=len(kept),
+        accuracy=_known_mean([one.score for one in kept], mine),
+        fallback=mean([one.row.fallback for one in kept], clusters=mine),
+        unanswered=sum(one.silent for one in kept),
+        own=_known_mean(own, mine),
+        plain=_known_mean([one.plain for one in kept], mine),
+        errors=_errors(kept),
+        seconds={
+            "mean": fmean(seconds),
+            "median": float(np.median(seconds)),
+            "p95": float(np.percentile(seconds, 95)),
+        },
+        tokens=fmean(one.row.tokens for one in kept),
+        corpus=corpus,
+        reasons={name: metric.reasons[name] for name, figure in corpus.items() if figure is None},
+        repeats=_repeats([one for _, one in sorted(rows.items())], clusters) if len(rows) > 1 else None,
+        cost=_cost([one.cost for one in kept if one.cost is not None]),
+    )
 
-    def summary(self) -> Summary:
-        n = len(self.clusters)
-        clusters = np.array(self.clusters, dtype=np.int64)
-        methods = [method for method in METHODS if method in self.tallies]
-        scores = {method: np.full(n, np.nan) for method in methods}
-        for method in methods:
-            for one in self.kept[method][0].values():
-                scores[method][one.place] = one.score
-        slices = _Slices(scores, clusters)
-        return Summary(
-            metric=self.metric.name,
-            examples=n,
-            hidden=self.hidden,
-            methods={method: self._method(method, clusters) for method in methods},
-            paired=slices.paired(range(n)),
-            clusters=len(self.numbers),
-            breakdown={key: _breakdown(key, values, slices) for key, values in self.groups.items()},
-            coverage=Coverage(n, len(self.unasked), dict(self.reasons.most_common())),
-            notes=(*_notes(n, len(self.numbers)), *self._few_answers(n)),
+
+def _notes(examples: Sequence[Example], clusters: int, metric: Metric) -> Iterator[str]:
+    n, short = len(examples), sum(0 < len(example.gold) < metric.answers for example in examples)
+    if clusters == n:
+        yield "Intervals are 95 %: Wilson's for shares, Student's t for differences, each question by itself."
+    else:
+        yield (
+            f"Intervals are 95 % and tests by Student's t over the {clusters:,} clusters, the variance by leaving out "
+            "one at a time; shares in Wilson's form."
         )
-
-    def _method(self, method: Method, clusters: Codes) -> MethodSummary:
-        repetitions = [one for _, one in sorted(self.kept[method].items())]
-        kept = list(self.kept[method][0].values())
-        mine = clusters[[one.place for one in kept]]
-        scores, plain, seconds, own = (
-            np.array(values, dtype=np.float64)
-            for values in zip(
-                *((one.score, one.plain, one.row.seconds, not (one.row.fallback or one.silent)) for one in kept),
-                strict=True,
-            )
-        )
-        corpus = self.tallies[method].result()
-        return MethodSummary(
-            rows=len(kept),
-            accuracy=_accuracy(scores, mine),
-            fallback=mean([one.row.fallback for one in kept], clusters=mine),
-            unanswered=sum(one.silent for one in kept),
-            own=_accuracy(np.where(own == 1, scores, np.nan), mine),
-            programs=int((~np.isnan(plain)).sum()),
-            plain=_accuracy(plain, mine),
-            errors=_errors(kept),
-            seconds={
-                "mean": float(seconds.mean()),
-                "median": float(np.median(seconds)),
-                "p95": float(np.percentile(seconds, 95)),
-            },
-            tokens=fmean(one.row.tokens for one in kept),
-            corpus=corpus,
-            reasons={name: self.metric.reasons.get(name, "") for name, figure in corpus.items() if figure is None},
-            repeats=_repeats(repetitions, clusters) if len(repetitions) > 1 else None,
-            cost=_cost([one.cost for one in kept if one.cost is not None]),
-        )
-
-    def _few_answers(self, n: int) -> Iterator[str]:
-        if self.short:
+        if clusters < FEW_CLUSTERS:
             yield (
-                f"{self.short:,} of {n:,} questions have fewer than the {self.metric.answers} accepted answers that "
-                f"{self.metric.name} is made for: they count as right where one of theirs is said (exact match)."
+                f"There are only {clusters:,} clusters, fewer than {FEW_CLUSTERS}: how much they vary is itself known "
+                "badly, and figures hold for others only if these few are like them."
             )
+    if short:
+        yield (
+            f"{short:,} of {n:,} questions have fewer than the {metric.answers} accepted answers that {metric.name} is "
+            "made for: they count as right where one of theirs is said (exact match)."
+        )
 
 
 def _is_plain_pass(row: Row, question: str) -> bool:
@@ -228,7 +191,7 @@ def _cost(costs: Sequence[Cost]) -> MethodCost | None:
     return MethodCost(rows=len(costs), calls=calls, **means)
 
 
-def _repeats(found: Sequence[Mapping[str, _Kept]], clusters: Codes) -> Repeats | None:
+def _repeats(found: Sequence[Mapping[str, _Kept]], clusters: NDArray[np.int64]) -> Repeats | None:
     """Figures on the questions that every repetition answered; None where there are none, or no answers to them."""
     scored = [{id for id, one in each.items() if not math.isnan(one.score)} for each in found]
     shared = [id for id in found[0] if all(id in one for one in scored)]
@@ -240,29 +203,33 @@ def _repeats(found: Sequence[Mapping[str, _Kept]], clusters: Codes) -> Repeats |
     return Repeats(values, fmean(values), stdev(values), share, len(shared))
 
 
-def _breakdown(key: str, values: Mapping[str, Sequence[int]], slices: _Slices) -> tuple[Group, ...]:
-    shown = sorted(values, key=lambda value: -len(values[value]))[:MOST_VALUES]
-    if all(value.isdecimal() for value in values):
-        shown.sort(key=int)
-    lines = (slices.group(key, value, values[value]) for value in shown)
-    return tuple(line for line in lines if line.n)
-
-
-@dataclass(frozen=True)
-class _Slices:
+class _Slices(NamedTuple):
     """Figures of some of the examples."""
 
-    scores: Mapping[Method, Floats]
+    scores: dict[Method, NDArray[np.float64]]
     """One score an example, NaN where there is none."""
-    clusters: Codes
+    clusters: NDArray[np.int64]
 
-    def group(self, key: str, value: str, places: Sequence[int]) -> Group:
-        """Figures of one line of a breakdown."""
+    def breakdown(self, examples: Sequence[Example]) -> dict[str, tuple[Group, ...]]:
+        """Figures by key and value: numbers in their order, other values the most frequent first."""
+        keys: dict[str, dict[str, list[int]]] = {}
+        for place, example in enumerate(examples):
+            for key, value in example.groups.items():
+                keys.setdefault(key, {}).setdefault(value, []).append(place)
+        found: dict[str, tuple[Group, ...]] = {}
+        for key, values in keys.items():
+            numbers = all(value.isdecimal() for value in values)
+            ordered = sorted(values.items(), key=lambda one: int(one[0]) if numbers else -len(one[1]))
+            groups = (self._group(key, value, places) for value, places in ordered)
+            found[key] = tuple(group for group in groups if group.n)
+        return found
+
+    def _group(self, key: str, value: str, places: Sequence[int]) -> Group:
         found = {method: scores[places] for method, scores in self.scores.items()}
         n = int((~np.isnan(list(found.values()))).any(axis=0).sum())
-        accuracy = {method: _accuracy(scores, self.clusters[places]) for method, scores in found.items()}
-        shown = {method: interval for method, interval in accuracy.items() if interval is not None}
-        return Group(key, value, n, shown, self.paired(places))
+        means = {method: _known_mean(scores, self.clusters[places]) for method, scores in found.items()}
+        accuracy = {method: one for method, one in means.items() if one is not None}
+        return Group(key, value, n, accuracy, self.paired(places))
 
     def paired(self, places: Sequence[int]) -> Paired | None:
         """CodeVQA against PnP-VQA where both have a score; None where they never do."""
@@ -275,22 +242,8 @@ class _Slices:
         return compare(ours[both], theirs[both], clusters=self.clusters[places][both])
 
 
-def _accuracy(scores: Floats, clusters: Codes) -> Interval | None:
-    """None where nothing is scored."""
-    known = ~np.isnan(scores)
-    return mean(scores[known], clusters=clusters[known]) if known.any() else None
-
-
-def _notes(n: int, clusters: int) -> Iterator[str]:
-    if clusters == n:
-        yield "Intervals are 95 %: Wilson's for shares, Student's t for differences, each question by itself."
-        return
-    yield (
-        f"Intervals are 95 % and tests by Student's t over the {clusters:,} clusters, the variance by leaving out one "
-        "at a time; shares in Wilson's form."
-    )
-    if clusters < FEW_CLUSTERS:
-        yield (
-            f"There are only {clusters:,} clusters, fewer than {FEW_CLUSTERS}: how much they vary is itself known "
-            "badly, and figures hold for others only if these few are like them."
-        )
+def _known_mean(scores: Sequence[float] | NDArray[np.float64], clusters: NDArray[np.int64]) -> Interval | None:
+    """Mean of what is no NaN; None where nothing is."""
+    values = np.asarray(scores, dtype=np.float64)
+    known = ~np.isnan(values)
+    return mean(values[known], clusters=clusters[known]) if known.any() else None

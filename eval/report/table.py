@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ..run.run_info import Pace, RunInfo
 from ..statistics import Interval
 from ..task import Method
 from .figures import MethodSummary, Summary
-from .view import calls_text, pace_text
 
-__all__ = ["aligned", "summary_lines"]
-
-MOST_ERRORS = 8
-"""Types of error that are shown by themselves."""
+__all__ = ["aligned", "calls_text", "pace_text", "summary_lines"]
 
 
 def summary_lines(info: RunInfo, summary: Summary, pace: Pace | None = None) -> list[str]:
@@ -41,7 +37,7 @@ def summary_lines(info: RunInfo, summary: Summary, pace: Pace | None = None) -> 
         for name, figure in one.corpus.items():
             if figure is not None:
                 lines.append(f"{method} {name}  {figure if isinstance(figure, Interval) else f'{figure:.4f}'}")
-        for error in one.errors[:MOST_ERRORS]:
+        for error in one.errors:
             lines.append(
                 f"{method} {error.type}  {error.count:,} ({error.share:.1%}), first {error.id}: {error.message}"
             )
@@ -56,6 +52,16 @@ def _cost_lines(summary: Summary, pace: Pace | None) -> Iterator[str]:
             yield f"{method} cost a question  {seconds}, {tokens}, calls: {calls_text(cost.calls)}"
     if pace is not None and pace.rate is not None:
         yield pace_text(pace)
+
+
+def calls_text(calls: Mapping[str, float]) -> str:
+    """Writes ``caption 11.1, match 1.5``: model calls a question."""
+    return ", ".join(f"{kind} {count:,.1f}" for kind, count in calls.items())
+
+
+def pace_text(pace: Pace) -> str:
+    """Writes how fast a run went; empty where nothing was asked."""
+    return f"{pace.rate:.2f} questions a second" if pace.rate is not None else ""
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:

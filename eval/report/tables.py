@@ -2,21 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from ..metrics.base import Figure
 from ..run.run_info import RunInfo
-from ..statistics import FEW_CLUSTERS, Paired, holm
+from ..statistics import FEW_CLUSTERS, Interval, Paired, holm
+from ..task import Method
 from .figures import Group, RunFigures, Summary
-from .paper import DRAWN, NOTE, reported
-from .view import METHOD_LABELS, Table, p_text, percent, points
+from .paper import DRAWN, NOTE, PAPER
 
-__all__ = ["about", "breakdown", "corpus", "result", "sentences"]
+__all__ = [
+    "METHOD_LABELS",
+    "Table",
+    "about",
+    "breakdown",
+    "corpus",
+    "p_text",
+    "percent",
+    "points",
+    "result",
+    "sentences",
+]
 
 FEW = 10
 """Groups of less say next to nothing: they stand apart, untested, and never beside the paper."""
 MOST_LINES = 30
 """Groups of one table; further ones are counted in its note."""
+METHOD_LABELS: Mapping[Method, str] = {"codevqa": "CodeVQA", "pnpvqa": "PnP-VQA"}
+"""What a reader sees of a method."""
+TIED = "\N{NO-BREAK SPACE}"
+"""Keeps a figure and its interval on one line."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of texts; the first column names the row."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    title: str = ""
+    note: str = ""
+    muted: frozenset[int] = frozenset()
+    """Rows that stand apart, such as the paper's."""
+
+
+def percent(share: Interval | None, digits: int = 1) -> str:
+    """Writes ``49.0 % (45.9 to 52.1)``; a dash where there is nothing."""
+    if share is None:
+        return "–"
+    value, low, high = (f"{100 * one:.{digits}f}" for one in (share.value, share.low, share.high))
+    return f"{value} % ({low} to {high})".replace(" ", TIED)
+
+
+def points(difference: Interval | None) -> str:
+    """Writes ``+2.5 (+0.9 to +4.1)`` in percentage points; a dash where there is nothing."""
+    if difference is None:
+        return "–"
+    value, low, high = (f"{100 * one:+.1f}" for one in (difference.value, difference.low, difference.high))
+    return f"{value} ({low} to {high})".replace("-", "−").replace(" ", TIED)
+
+
+def p_text(paired: Paired | None) -> str:
+    """Writes a p-value with the test it is of; a dash where there is nothing."""
+    return "–" if paired is None else f"{paired.p_value:.2g}{TIED}({paired.test})"
 
 
 def about(runs: Sequence[RunFigures]) -> dict[str, list[str]]:
@@ -39,6 +88,7 @@ def _about(info: RunInfo, summary: Summary) -> Iterator[tuple[str, str]]:
     if summary.coverage.unasked:
         yield "coverage", f"{summary.coverage}; they count as wrong"
     yield "metric", summary.metric
+    yield "notes", " ".join(summary.notes)
     if info.preset:
         yield "preset", info.preset
     yield from info.models.items()
@@ -55,11 +105,19 @@ def _about(info: RunInfo, summary: Summary) -> Iterator[tuple[str, str]]:
 def result(runs: Sequence[RunFigures]) -> Table:
     """Both methods, one line a run: those of one data set together, the best first, then the paper's numbers."""
     ordered = sorted(runs, key=lambda run: (run.info.data_name, run.info.split, run.summary.metric, -_accuracy(run)))
-    rows = [_result(run, f"{run.name}: " if len(runs) > 1 else "") for run in ordered]
+    rows: list[tuple[str, ...]] = []
+    for run in ordered:
+        methods, paired = run.summary.methods, run.summary.paired
+        name = f"{run.name}: " if len(runs) > 1 else ""
+        shares = [percent(methods[method].accuracy) if method in methods else "–" for method in METHOD_LABELS]
+        changed = f"{paired.better:,} / {paired.worse:,}" if paired else "–"
+        shares += [points(paired.difference if paired else None), changed, p_text(paired)]
+        rows.append((f"{name}{run.info.data_name} {run.info.split}", f"{run.summary.examples:,}", *shares))
     for dataset in dict.fromkeys(run.info.dataset for run in runs):
-        if paper := reported(dataset):
-            shares = (f"{100 * paper.codevqa:.2f} %", f"{100 * paper.pnpvqa:.2f} %", f"{100 * paper.difference:+.2f}")
-            rows.append((f"paper: {dataset} {paper.split}", f"{paper.n:,}", *shares, "", ""))
+        if paper := PAPER.get(dataset):
+            theirs = (f"{100 * share:.2f} %" for share in (paper.codevqa, paper.pnpvqa))
+            gain = f"{100 * (paper.codevqa - paper.pnpvqa):+.2f}"
+            rows.append((f"paper: {dataset} {paper.split}", f"{paper.n:,}", *theirs, gain, "", ""))
     note = []
     for run in ordered:
         if run.info.unofficial:
@@ -74,14 +132,6 @@ def result(runs: Sequence[RunFigures]) -> Table:
 def _accuracy(run: RunFigures) -> float:
     found = run.summary.methods.get("codevqa") or run.summary.methods["pnpvqa"]
     return found.accuracy.value if found.accuracy else 0.0
-
-
-def _result(run: RunFigures, before: str) -> tuple[str, ...]:
-    methods, paired = run.summary.methods, run.summary.paired
-    shares = (percent(methods[method].accuracy) if method in methods else "–" for method in METHOD_LABELS)
-    changed = f"{paired.better:,} / {paired.worse:,}" if paired else "–"
-    compared = (points(paired.difference if paired else None), changed, p_text(paired))
-    return (f"{before}{run.info.data_name} {run.info.split}", f"{run.summary.examples:,}", *shares, *compared)
 
 
 def sentences(run: RunFigures) -> Iterator[str]:
@@ -135,43 +185,24 @@ def _table(info: RunInfo, summary: Summary, key: str, groups: Mapping[str, Group
     many = {label for label, group in shown.items() if group.n >= FEW}
     tested = {label: group.paired for label, group in shown.items() if label in many and group.paired is not None}
     adjusted = dict(zip(tested, holm([one.p_value for one in tested.values()]), strict=True))
-    titles, paper = _beside(info, key, many)
+    paper = PAPER.get(info.dataset)
+    beside = paper.groups if paper and paper.key == key else {}
+    columns = paper.columns if paper and beside.keys() & many else ()
     rows = []
     for label, group in shown.items():
         cells = [f"{group.n:,}", *(percent(group.accuracy.get(method)) for method in summary.methods)]
         if summary.paired is not None:
-            cells += _tested(tested.get(label), adjusted.get(label))
-        rows.append((label.replace("_", " "), *cells, *(paper(label) if label in many else ("–",) * len(titles))))
+            gain = tested[label].difference if label in tested else None
+            cells += [f"{gain.clusters:,}" if gain else "–", points(gain), p_text(tested.get(label))]
+            cells.append(f"{adjusted[label]:.2g}" if gain else "–")
+        theirs = beside.get(label) if label in many else None
+        rows.append((label.replace("_", " "), *cells, *(columns and (theirs or "–" * len(columns)))))
     head = ["", "n", *(METHOD_LABELS[method] for method in summary.methods)]
     head += ["Clusters", "Difference in points", "p", "p after Holm"] if summary.paired else []
-    note = " ".join(_notes(info, summary, key, len(groups), shown, bool(titles)))
+    note = " ".join(_notes(info, summary, key, len(groups), shown, bool(columns)))
     muted = frozenset(place for place, label in enumerate(shown) if label not in many)
     title = f"By {key.replace('_', ' ')}" if key else "Kinds of questions"
-    return Table((*head, *titles), tuple(rows), title, note, muted)
-
-
-def _tested(paired: Paired | None, p_value: float | None) -> tuple[str, ...]:
-    if paired is None:
-        return ("–",) * 4
-    after, difference = f"{p_value:.2g}", paired.difference
-    return f"{difference.clusters:,}", points(difference), p_text(paired), after
-
-
-def _beside(info: RunInfo, key: str, labels: set[str]) -> tuple[tuple[str, ...], Callable[[str], tuple[str, ...]]]:
-    """Returns the paper's columns, where it reports one of these groups, and what gives their cells."""
-    paper = reported(info.dataset)
-    groups = paper.groups.get(key, {}) if paper else {}
-    gains = paper.gains if paper and not key else {}
-    if groups.keys() & labels:
-
-        def shares(label: str) -> tuple[str, ...]:
-            pnpvqa, codevqa = groups.get(label, (None, None))
-            return tuple("–" if one is None else f"{100 * one:.1f} %" for one in (codevqa, pnpvqa))
-
-        return ("Paper's CodeVQA", "Paper's PnP-VQA"), shares
-    if gains.keys() & labels:
-        return ("Paper's gain, about",), lambda label: (f"{100 * gains[label]:+.0f}" if label in gains else "–",)
-    return (), lambda label: ()
+    return Table((*head, *columns), tuple(rows), title, note, muted)
 
 
 def _notes(
@@ -197,15 +228,12 @@ def _notes(
 def corpus(summary: Summary) -> Table | None:
     """Figures about the whole run, such as consistency; None where the metric has none."""
     methods = summary.methods
-    names = dict.fromkeys(name for found in methods.values() for name in found.corpus)
-    if not names:
-        return None
-    rows = [
-        (name.replace("_", " "), *(_figure(found.corpus.get(name)) for found in methods.values())) for name in names
-    ]
-    reasons = {name: why for name in names for found in methods.values() if (why := found.reasons.get(name))}
+    names = next((found.corpus for found in methods.values()), {})
+    rows = [(name.replace("_", " "), *(_figure(found.corpus[name]) for found in methods.values())) for name in names]
+    reasons = {name: why for found in methods.values() for name, why in found.reasons.items()}
     note = " ".join(f"No {name}: {why}." for name, why in reasons.items())
-    return Table(("", *(METHOD_LABELS[method] for method in methods)), tuple(rows), note=note)
+    head = ("", *(METHOD_LABELS[method] for method in methods))
+    return Table(head, tuple(rows), note=note) if rows else None
 
 
 def _figure(value: Figure) -> str:
