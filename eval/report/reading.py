@@ -70,6 +70,6 @@ def metric_of(info: RunInfo, data: Path | None = None) -> Metric:
 
 
 def _folders(info: RunInfo) -> list[Path]:
-    """Folders above a run's questions; train_all's lie one deeper."""
+    """Returns the folders above a run's questions, nearest first."""
     first = next(iter(info.sources), Path())
-    return list(first.parents)[: 3 if first.parent.name == "train_all_questions" else 2]
+    return list(first.parents)[:2]
