@@ -74,7 +74,11 @@ class RequestFeed(Protocol):
 
 
 class LanguageModel(Protocol):
-    """Continues text. :class:`Chatting`, :class:`Joining` and :class:`Preferring` say what else it may do."""
+    """Continues text. :class:`Joining` and :class:`Preferring` say what else it may do.
+
+    It may have two more attributes: ``chat`` says whether it has a chat template, ``chat_only`` whether it cannot
+    continue a text at all.
+    """
 
     name: str
     """Model id as reported with every answer."""
@@ -86,22 +90,6 @@ class LanguageModel(Protocol):
             ModelError: the model failed; ServerError when it is a server that is down or refuses.
         """
         ...
-
-
-@runtime_checkable
-class Chatting(Protocol):
-    """A language model that knows whether it reads turns best."""
-
-    chat: bool
-    """Whether it has a chat template."""
-
-
-@runtime_checkable
-class ChattingOnly(Protocol):
-    """A language model that knows whether it can continue a text at all."""
-
-    chat_only: bool
-    """Whether it cannot."""
 
 
 @runtime_checkable
@@ -242,9 +230,7 @@ def chats(model: LanguageModel, *, only: bool = False) -> bool:
         model: the model.
         only: whether it cannot continue a text either.
     """
-    if only:
-        return isinstance(model, ChattingOnly) and model.chat_only
-    return isinstance(model, Chatting) and model.chat
+    return bool(getattr(model, "chat_only" if only else "chat", False))
 
 
 def prompt_text(prompt: str | tuple[Message, ...]) -> str:

@@ -47,7 +47,6 @@ RELEASE: Mapping[str, object] = MappingProxyType(
     }
 )
 """The paper's released code."""
-_KNOWN = {"release": RELEASE}
 
 
 def compat_layer(name: str) -> Layer:
@@ -56,6 +55,6 @@ def compat_layer(name: str) -> Layer:
     Raises:
         UnknownNameError: there is none of that name.
     """
-    if name not in _KNOWN:
-        raise UnknownNameError(f"--compat has no {name!r}.", hint=f"There is: {', '.join(_KNOWN)}.")
-    return Layer(f"--compat {name}", _KNOWN[name], optional=True)
+    if name != "release":
+        raise UnknownNameError(f"--compat has no {name!r}.", hint="There is: release.")
+    return Layer("--compat release", RELEASE, optional=True)
