@@ -12,33 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .answer import Answer
 
-__all__ = [
-    "CodeVQAError",
-    "EmptyReadingError",
-    "EngineClosedError",
-    "ErrorRecord",
-    "ImageError",
-    "InputError",
-    "InternalError",
-    "MisreadError",
-    "ModelError",
-    "ModelNotFoundError",
-    "ProgramAnswerError",
-    "ProgramError",
-    "ProgramLimitError",
-    "ProgramRuntimeError",
-    "ProgramSyntaxError",
-    "ProgramTypeError",
-    "QuestionError",
-    "ReplayMissError",
-    "ServerError",
-    "SetupError",
-    "UnknownNameError",
-    "UnsetAnswerError",
-    "record",
-]
-
-
 _LONG = re.compile(r"\S{400,}")
 """A word that would push the rest of a message out of sight: a name of thousands of letters."""
 

@@ -17,17 +17,6 @@ from typing import IO, Any
 
 from .errors import InputError
 
-__all__ = [
-    "check_values",
-    "json_errors",
-    "open_file",
-    "parse_json",
-    "parse_toml",
-    "read_lines",
-    "read_stdin",
-    "read_text",
-]
-
 LARGEST = 64 << 20
 """Bytes of one file."""
 DEEPEST = 100

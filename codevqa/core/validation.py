@@ -11,8 +11,6 @@ from pydantic_core import ErrorDetails
 
 from .errors import InputError
 
-__all__ = ["STRICT", "checked", "input_error"]
-
 STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 """A text stands for no number, and true for no 1."""
 

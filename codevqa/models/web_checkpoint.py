@@ -19,8 +19,6 @@ from huggingface_hub import constants
 from ..core.errors import ModelNotFoundError, SetupError
 from .library_errors import first_line
 
-__all__ = ["WebCheckpoint"]
-
 _log = logging.getLogger(__name__)
 
 

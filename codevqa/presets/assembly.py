@@ -22,18 +22,6 @@ from .configuration import Configuration
 from .fetching import fetch
 from .presets import Preset, preset
 
-__all__ = [
-    "build",
-    "check_server",
-    "domain_of",
-    "load",
-    "names_of",
-    "prompt_sets",
-    "prompt_writer",
-    "quiet_libraries",
-    "whole",
-]
-
 
 def load(role: str, spec: str, **options: Any) -> Any:
     """Loads one part.

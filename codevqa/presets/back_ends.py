@@ -11,8 +11,6 @@ from typing import Any, Literal, get_type_hints
 from ..core.errors import UnknownNameError
 from ..models.options import Average, CaptionerOptions, LavisOptions, MatcherOptions
 
-__all__ = ["LOADERS", "BackEnd", "back_end_of", "options_of", "parse"]
-
 
 @dataclass(frozen=True)
 class BackEnd:

@@ -16,21 +16,6 @@ from ..models.lavis.process import python_of
 from ..models.web_checkpoint import WebCheckpoint
 from .back_ends import back_end_of
 
-__all__ = [
-    "NOT_HERE",
-    "cached",
-    "damage",
-    "fetchable",
-    "hub_id",
-    "lies",
-    "loaded",
-    "memory",
-    "missing",
-    "resolve",
-    "shown",
-    "size",
-]
-
 NOT_HERE = "not downloaded yet: needs the network once"
 _WEIGHTS = ("model*.safetensors", "pytorch_model*.bin")
 """Weights as back ends look for them; the first kind there is is loaded."""

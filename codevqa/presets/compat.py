@@ -11,8 +11,6 @@ from types import MappingProxyType
 from ..core.errors import UnknownNameError
 from .configuration import Layer
 
-__all__ = ["RELEASE", "compat_layer"]
-
 RELEASE: Mapping[str, object] = MappingProxyType(
     {
         "matcher.dtype": "float32",

@@ -20,10 +20,8 @@ from ..core.settings import Settings
 from ..core.text import shown_address
 from ..prompts import available
 from .back_ends import LOADERS, options_of, parse
-from .fields import NONE, changed, flat, kinds, meant, nearest
+from .fields import KINDS, NONE, changed, flat, meant, nearest
 from .presets import PRESETS, preset
-
-__all__ = ["Configuration", "Layer", "configure", "of_part", "public", "read_file"]
 
 DEFAULT = "default"
 _SECRET = frozenset(("api_key", "key", "password", "secret", "token"))
@@ -124,7 +122,7 @@ def configure(name: str = "mini", layers: Iterable[Layer] = (), *, settings: Set
             elif field in LOADERS:
                 _choose(parts, field, meant(field, value, str | None))
             elif field in values:
-                values[field] = meant(field, value, kinds()[field])
+                values[field] = meant(field, value, KINDS[field])
             else:
                 hint = "Give --preset." if field == "preset" else nearest(field, [*values, *LOADERS])
                 raise InputError(f"No field {field}.", hint=hint)

@@ -13,8 +13,6 @@ from ..models.library_errors import first_line
 from ..models.web_checkpoint import WebCheckpoint
 from .checkpoints import NOT_HERE, cached, damage, fetchable, hub_id, loaded, missing
 
-__all__ = ["Download", "amount", "bring", "fetch", "plan", "room"]
-
 _SECONDS = 3.0
 """Seconds that a hub may take to answer first: nobody who is offline should wait longer."""
 

@@ -6,13 +6,10 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from difflib import get_close_matches
-from functools import cache
 from typing import Any, get_type_hints
 
 from ..core.settings import Settings
 from ..core.validation import checked
-
-__all__ = ["NONE", "Text", "changed", "flat", "kinds", "meant", "nearest", "written"]
 
 NONE = "none"
 """What stands for None, which TOML cannot write."""
@@ -33,14 +30,16 @@ def flat(data: Any, before: str = "") -> dict[str, Any]:
     return found
 
 
-@cache
-def kinds(table: Any = Settings, before: str = "") -> Mapping[str, Any]:
-    """Returns the annotation of each setting under its dotted name."""
+def _kinds(table: Any, before: str = "") -> Mapping[str, Any]:
     found: dict[str, Any] = {}
     for name, kind in get_type_hints(table, include_extras=True).items():
         if name != "table":
-            found |= kinds(kind, f"{name}.") if is_dataclass(kind) else {before + name: kind}
+            found |= _kinds(kind, f"{name}.") if is_dataclass(kind) else {before + name: kind}
     return found
+
+
+KINDS = _kinds(Settings)
+"""The annotation of each setting under its dotted name."""
 
 
 def changed(settings: Settings, values: Mapping[str, Any]) -> Settings:

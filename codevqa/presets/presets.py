@@ -16,8 +16,6 @@ from ..core.errors import UnknownNameError
 from ..core.settings import QuerySettings, Settings, WriterSettings
 from ..core.trace import Form
 
-__all__ = ["PRESETS", "Preset", "preset"]
-
 
 @dataclass(frozen=True)
 class Preset:
