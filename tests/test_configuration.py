@@ -20,7 +20,7 @@ from cli_kit import GARDEN, ROOT, CommandLine, assert_one_clear_line, environmen
 from eval_kit import Numbered
 
 from codevqa import CodeVQA
-from codevqa.core.errors import InputError, SetupError, UnknownNameError
+from codevqa.core.errors import InputError, UnknownNameError
 from codevqa.core.settings import Limits, QuerySettings, Settings, WriterSettings
 from codevqa.eval import evaluate
 from codevqa.eval.run.choices import engine_for
@@ -118,14 +118,12 @@ def test_a_word_of_the_command_line_is_read_as_its_field_wants(word: str, value:
     ("word", "message"),
     [
         ("query.caption=3", "No field query.caption. Did you mean query.captions?"),
-        ("captions=3", "No field captions. Did you mean query.captions?"),
         ("preset=base", "No field preset. Give --preset."),
         ("qwertz=3", "No field qwertz. 'codevqa config' prints all there are."),
         ("query.captions=true", "query.captions: "),
         ("query.captions=3\nseed=1", "query.captions: "),
         ("limits.seconds=nan", "limits.seconds: "),
         ("writer.form=talk", "writer.form: Input should be 'auto', 'completion' or 'chat', not 'talk'."),
-        ("writer.form=none", "writer.form: "),
         ("limits.second_wall=maybe", "limits.second_wall: "),
         ("query.doubt=0.6", "query.doubt: Input should be less than or equal to 0.5, not '0.6'."),
         ("matcher.blok=2", "No option matcher.blok of blip. Did you mean matcher.block?"),
@@ -230,7 +228,6 @@ def test_what_config_prints_is_read_back_as_the_same(tmp_path: Path, codevqa: Co
     [
         ("seed = 1\nquery = x\nworkers = 2", ": not TOML: "),
         ("[query]\ncaption = 3", "my.toml: No field query.caption. Did you mean query.captions?"),
-        ("seed = 2020-01-01", "my.toml: seed: Input should be a valid integer, not datetime.date"),
         ("preset = 3", "my.toml: preset must be a text, not 3."),
         ("[[writer]]\nrepairs = 0", "my.toml: No field writer."),
         ("a" + ".a" * 3000 + " = 1", "is nested too deeply"),
@@ -251,14 +248,9 @@ def test_prompts_of_a_file_lie_beside_it(tmp_path: Path, monkeypatch: pytest.Mon
     path = tmp_path / "conf" / "my.toml"
     path.write_text('prompts = "p"\n')
     monkeypatch.chdir(tmp_path)
-    for option in ("--config", "--preset"):
-        done = codevqa("prompt", "-q", "Is it?", "--selection", "fixed", option, "conf/my.toml")
-        assert (done.returncode, done.stderr) == (0, "") and done.stdout.endswith("# Image 13: Is it?")
     printed = tmp_path / "printed.toml"  # which says so wherever it is kept
     printed.write_text(codevqa("config", "--config", "conf/my.toml").stdout)
     assert f'prompts = "{tmp_path / "conf" / "p"}"' in printed.read_text()
-    path.write_text('prompts = "gqa"\n')
-    assert 'prompts = "gqa" ' in codevqa("config", "--config", path).stdout
     path.write_text('prompts = "q"\n')
     done = codevqa("ask", GARDEN, "-q", "Is it?", "--config", path)
     assert_one_clear_line(done, f"No prompt set '{tmp_path / 'conf' / 'q'}'")
@@ -293,12 +285,9 @@ def test_set_without_a_value_points_to_as_set(codevqa: CommandLine) -> None:
 
 
 def test_compat_tells_what_it_sets_unless_something_else_did(codevqa: CommandLine) -> None:
-    words = ("ask", str(GARDEN), "-q", "What color is the house?", "--compat", "release", "--set", "writer.repairs=1")
-    done = codevqa(*words)
-    assert done.stderr.startswith("codevqa: --compat release sets\n"), done.stderr
+    done = codevqa("ask", GARDEN, "-q", "x", "--compat", "release", "--set", "writer.repairs=1")
     told = {line.split(" = ")[0].strip() for line in done.stderr.split("codevqa: loading")[0].splitlines()[1:]}
     assert told == RELEASE.keys() - {"writer.repairs"}
-    assert codevqa("ask", str(GARDEN), "-q", "x", "--compat", "lavis").stderr.startswith("codevqa: --compat has no")
 
 
 def test_a_key_is_given_to_the_model_and_printed_nowhere(codevqa: CommandLine) -> None:
@@ -313,8 +302,6 @@ def test_the_library_takes_single_values() -> None:
     with CodeVQA.from_preset("mini", settings=base, sets={"query.patches": 9, "matcher.block": 1}) as vqa:
         assert (vqa.settings.query.captions, vqa.settings.query.patches, vqa.settings.writer.max_tokens) == (5, 9, 8)
         assert vqa.configuration is not None and vqa.configuration.options["matcher"] == {"block": 1, "average": "all"}
-    with pytest.raises(InputError, match=r"matcher.block: Input should be a valid integer, not 'x'"):
-        CodeVQA.from_preset("mini", sets={"matcher.block": "x"})
 
 
 # -- records ---------------------------------------------------------------------------------------------------------
@@ -338,16 +325,6 @@ def test_a_run_records_every_part_with_the_hashes_of_its_weights(tmp_path: Path)
     assert info.settings["query"]["captions"] == 2
 
 
-def test_a_run_goes_on_whatever_is_told_of_its_parts(tmp_path: Path) -> None:
-    data = Numbered(tmp_path / "pictures", 2)
-    for limit, words in ((1, []), (2, ["matcher.max_batch=3"])):
-        options = {"methods": ["pnpvqa"], "limit": limit, "resume": True}
-        with evaluate(engine_for(data, "mini", [said(*words)]), data, tmp_path / "run", **options) as store:  # type: ignore[arg-type]
-            assert len(store) == limit
-    with pytest.raises(InputError, match=r"settings.query.captions was None, now 2"):
-        evaluate(engine_for(data, "mini", [said("query.captions=2")]), data, tmp_path / "run", resume=True)
-
-
 def test_a_replay_takes_settings_in_place_of_those_recorded(tmp_path: Path) -> None:
     data = Numbered(tmp_path / "pictures", 1)
     recorded = engine_for(data, "mini", [said("seed=3", "limits.calls=7")], record=tmp_path / "run")
@@ -366,9 +343,3 @@ def test_weights_are_told_apart_by_their_content(tmp_path: Path) -> None:
     weights.unlink()
     weights.symlink_to(tmp_path / "gone")
     assert weight_hashes(f"blip:{weights.parent}") == {} == weight_hashes("openai:x") == weight_hashes("blip:no/thing")
-
-
-@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs a file that cannot be read by anybody")
-def test_weights_that_cannot_be_read_are_one_line() -> None:
-    with pytest.raises(SetupError, match="Cannot read /proc/self/mem"):
-        weight_hashes("blip:/proc/self/mem")
