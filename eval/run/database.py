@@ -67,7 +67,7 @@ class Database:
                 raise
         except (sqlite3.OperationalError, OSError) as error:
             raise SetupError(f"Cannot open {path}: {error}.", hint="Check the folder and its rights.") from None
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the latter where sqlite's own message is damaged
             raise InputError(f"{path} is no {layout.what}: {error}.", hint=layout.hint) from None
 
     @staticmethod
@@ -78,7 +78,7 @@ class Database:
         try:
             with closing(_connect(path, write=False)) as db:
                 return _has_tables(db)
-        except sqlite3.Error:
+        except (sqlite3.Error, UnicodeDecodeError):
             return True
 
     def close(self) -> None:

@@ -49,7 +49,6 @@ _DATASETS = (
     ("covr", "test.jsonl"),
 )
 _HOSTILE = (
-    "\ufeff{}",
     "",
     "\0",
     "[" * 5000,
