@@ -60,28 +60,28 @@ class Configuration:
         A language model or a precision that was asked for stays.
         """
         chosen = preset(self.preset)
-        if chosen.quantised is None:
+        asked = not (self._untouched("language_model") and self._untouched("language_model.dtype"))
+        if chosen.quantised is None or asked:
             return self
-        made, origin = self, f"preset {self.preset}, as there is no GPU"
-        if self._untouched("language_model") and self._untouched("language_model.dtype"):
-            import torch
+        import torch
 
-            from ..models.causal_lm.int8_linear import available
+        from ..models.causal_lm.int8_linear import available
 
-            if not torch.cuda.is_available() and available():
-                given = self.options.get("language_model", {})
-                kept = {name: given[name] for name in given if not self._untouched(f"language_model.{name}")}
-                made = replace(
-                    self,
-                    parts={**self.parts, "language_model": chosen.quantised},
-                    options={**self.options, "language_model": kept},
-                    origins={**self.origins, "language_model": origin},
-                )
-        if made.parts.get("language_model") == chosen.quantised and self._untouched("writer.most_shots"):
-            most = {"writer.most_shots": chosen.quantised_shots}
-            settings = changed(made.settings, most)
-            made = replace(made, settings=settings, origins={**made.origins, **dict.fromkeys(most, origin)})
-        return made
+        if torch.cuda.is_available() or not available():
+            return self
+        values: dict[str, object] = {}
+        if self._untouched("writer.most_shots"):
+            values["writer.most_shots"] = chosen.quantised_shots
+        given = self.options.get("language_model", {})
+        kept = {name: given[name] for name in given if not self._untouched(f"language_model.{name}")}
+        origin = f"preset {self.preset}, as there is no GPU"
+        return replace(
+            self,
+            settings=changed(self.settings, values),
+            parts={**self.parts, "language_model": chosen.quantised},
+            options={**self.options, "language_model": kept},
+            origins={**self.origins, **dict.fromkeys(("language_model", *values), origin)},
+        )
 
     def _untouched(self, name: str) -> bool:
         return self.origins.get(name, DEFAULT) in (DEFAULT, f"preset {self.preset}")
