@@ -325,14 +325,6 @@ def test_a_run_records_every_part_with_the_hashes_of_its_weights(tmp_path: Path)
     assert info.settings["query"]["captions"] == 2
 
 
-def test_a_replay_takes_settings_in_place_of_those_recorded(tmp_path: Path) -> None:
-    data = Numbered(tmp_path / "pictures", 1)
-    recorded = engine_for(data, "mini", [said("seed=3", "limits.calls=7")], record=tmp_path / "run")
-    evaluate(recorded, data, tmp_path / "run", methods=["pnpvqa"]).close()
-    with engine_for(data, "mini", [said("limits.calls=5")], replay=tmp_path / "run")() as vqa:
-        assert (vqa.settings.seed, vqa.settings.limits.calls, vqa.settings.workers) == (3, 5, 64)
-
-
 def test_weights_are_told_apart_by_their_content(tmp_path: Path) -> None:
     weights = tmp_path / "model" / "model.safetensors"
     weights.parent.mkdir()
