@@ -134,19 +134,12 @@ def test_answers_of_something_else(serve: Serve, reply: Any) -> None:
     assert len(server.seen) == 1
 
 
-def said(content: Any, finish: str = "stop", **more: Any) -> Reply:
-    """A turn as a server may write it."""
-    status, body, headers = turn(None)
-    choice = {"index": 0, "message": {"role": "assistant", "content": content, **more}, "finish_reason": finish}
-    return status, {**body, "choices": [choice]}, headers
-
-
 SILENT = [
-    (said(None, "length"), "wrote no text within 5 tokens. Raise max_tokens"),
-    (said("<think>\nHm. Red?"), "wrote no text within 5 tokens. Raise max_tokens"),
-    (said("The pers", "content_filter"), "withheld text: its content filter stepped in."),
-    (said([{"type": "refusal", "refusal": "No."}], refusal="No."), "refused to answer: No."),
-    (said(None, tool_calls=[{"id": "1"}], finish="tool_calls"), "called a tool in place of an answer."),
+    (turn(None, "length"), "wrote no text within 5 tokens. Raise max_tokens"),
+    (turn("<think>\nHm. Red?"), "wrote no text within 5 tokens. Raise max_tokens"),
+    (turn("The pers", "content_filter"), "withheld text: its content filter stepped in."),
+    (turn([{"type": "refusal", "refusal": "No."}], refusal="No."), "refused to answer: No."),
+    (turn(None, tool_calls=[{"id": "1"}], finish="tool_calls"), "called a tool in place of an answer."),
 ]
 
 
@@ -159,15 +152,15 @@ def test_an_answer_without_text_says_why(serve: Serve, reply: Reply, told: str) 
 
 
 SPOKEN = [
-    (said("<think>Hm. Red?</think>\n\nred"), "red"),
-    (said("Hm. Red?</think>red"), "red"),  # the template opened the thoughts
-    (said("use <think> and </think> so"), "use <think> and </think> so"),
+    (turn("<think>Hm. Red?</think>\n\nred"), "red"),
+    (turn("Hm. Red?</think>red"), "red"),  # the template opened the thoughts
+    (turn("use <think> and </think> so"), "use <think> and </think> so"),
     (
-        said([{"type": "thinking", "thinking": []}, {"type": "text", "text": "r"}, {"type": "text", "text": "ed"}]),
+        turn([{"type": "thinking", "thinking": []}, {"type": "text", "text": "r"}, {"type": "text", "text": "ed"}]),
         "red",
     ),
-    (said("a\ud800b"), "a\ufffdb"),
-    (said(""), ""),
+    (turn("a\ud800b"), "a\ufffdb"),
+    (turn(""), ""),
 ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import shutil
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,7 @@ from codevqa.models.blip import BlipMatcher
 from codevqa.models.blip.lavis_names import _VOCABULARY, convert_lavis
 from codevqa.models.web_checkpoint import WebCheckpoint
 from codevqa.presets.checkpoints import missing
+from codevqa.presets.fetching import fetch
 
 BYTES = bytes(range(256)) * 2000
 
@@ -45,14 +47,17 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
 
     class Handler(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(shown.content)))
+            self.end_headers()
+
         def do_GET(self) -> None:
             shown.asked.append(self.headers.get("Range", ""))
             if self.path != "/files/tiny.pth":
                 self.send_error(404)
                 return
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(shown.content)))
-            self.end_headers()
+            self.do_HEAD()
             self.wfile.write(shown.content[: shown.breaks_at])
 
         def log_message(self, *words: object) -> None:
@@ -164,6 +169,11 @@ def test_a_matcher_by_its_address(site: Site, tmp_path: Path) -> None:
     save_lavis(tmp_path / "tiny.pth")
     site.content = (tmp_path / "tiny.pth").read_bytes()
     assert "network" in missing(f"blip:{site.url}")
+    told: list[str] = []
+    fetch([f"blip:{site.url}"], told.append)
+    assert f"{site.url}: {len(site.content) / 1e6:.1f} MB" in told[0]
+    shutil.rmtree(site.at().file.parent)
+    site.asked.clear()
     convert_lavis(tmp_path / "tiny.pth", write_vocabulary(tmp_path / "vocab.txt"), tmp_path / "by-hand")
     pairs = [MatchRequest(noise_picture(0), "two cats in the park"), MatchRequest(noise_picture(1), "a dog")]
 
