@@ -89,7 +89,7 @@ def _places(tree: Any) -> Iterator[tuple[Any, Any]]:
 
 @cache
 def encoded() -> list[bytes]:
-    kinds = [(kind, mode, {}) for kind in FORMATS for mode in ("RGB", "L")]
+    kinds: list[tuple[str, str, dict[str, Any]]] = [(kind, mode, {}) for kind in FORMATS for mode in ("RGB", "L")]
     kinds += [("PNG", "P", {}), ("WEBP", "RGBA", {}), ("TIFF", "1", {}), ("TIFF", "RGB", {"compression": "tiff_lzw"})]
     several = {"save_all": True, "append_images": PICTURES[1:]}
     kinds += [(kind, "RGB", several) for kind in ("GIF", "PNG", "WEBP", "TIFF", "MPO")]
