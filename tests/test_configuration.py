@@ -278,12 +278,6 @@ def test_the_preset_of_a_file_gives_way_to_one_that_is_named_but_not_to_the_envi
 # -- commands --------------------------------------------------------------------------------------------------------
 
 
-def test_set_without_a_value_points_to_as_set(codevqa: CommandLine) -> None:
-    done = codevqa("ask", str(GARDEN), "-q", "Is it red?", "--set", "--json")
-    assert_one_clear_line(done, "--set '--json' must be NAME=VALUE, such as query.captions=3.")
-    assert "--as-set" in done.stderr
-
-
 def test_compat_tells_what_it_sets_unless_something_else_did(codevqa: CommandLine) -> None:
     done = codevqa("ask", GARDEN, "-q", "x", "--compat", "release", "--set", "writer.repairs=1")
     told = {line.split(" = ")[0].strip() for line in done.stderr.split("codevqa: loading")[0].splitlines()[1:]}

@@ -12,9 +12,6 @@ import pytest
 from cli_kit import CommandLine, Done, assert_one_clear_line
 
 from codevqa.core import given_files
-from codevqa.core.errors import InputError
-from codevqa.eval.datasets.files import Located
-from codevqa.eval.datasets.json_stream import stream_records
 
 SET = Path(__file__).resolve().parents[1] / "prompts" / "gqa"
 GIVEN = {
@@ -107,27 +104,3 @@ def test_a_name_that_no_file_has_is_refused_in_a_line_that_can_be_read(name: str
         done = codevqa(*words)
         assert_one_clear_line(done, "No " if len(name) < 99 else "xxx...xxx")
         assert len(done.stderr) < 1000
-
-
-@pytest.mark.parametrize("value", [DEEP, LONG, f"0x{'F' * 20_000}"])
-def test_a_value_of_the_command_line_is_bounded_as_one_of_a_file(value: str, codevqa: CommandLine) -> None:
-    assert_one_clear_line(codevqa("config", "--set", f"workers={value}"), "workers: ")
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (f'[{{"a": {LONG}}}]', "a number has too many digits"),
-        ('[{"a": "\\ud800"}]', "holds NUL or half a surrogate pair"),
-        (f'[{{"a": {"[" * 200}{"]" * 200}}}]', "is nested too deeply"),
-    ],
-)
-def test_a_record_of_a_data_set_that_would_break_its_reader_is_refused(content: str, said: str, tmp_path: Path) -> None:
-    path = tmp_path / "questions.json"
-    path.write_text(content)
-    with pytest.raises(InputError, match=said):
-        list(stream_records(Located(path)))
-    path.unlink()
-    os.mkfifo(path)
-    with pytest.raises(InputError, match="is not a regular file"):
-        list(stream_records(Located(path)))

@@ -11,23 +11,15 @@ import torch
 from codevqa.core.errors import SetupError, UnknownNameError
 from codevqa.core.settings import Settings, WriterSettings
 from codevqa.models.causal_lm import int8_linear
-from codevqa.presets.assembly import build, prompt_sets, prompt_writer
+from codevqa.presets.assembly import build, prompt_writer
 from codevqa.presets.back_ends import BackEnd, parse
 from codevqa.presets.checkpoints import missing
 from codevqa.presets.configuration import Configuration, Layer, configure
-from codevqa.presets.presets import PRESETS, preset
+from codevqa.presets.presets import PRESETS
 
 
 def configured(name: str, settings: Settings | None = None, /, **values: Any) -> Configuration:
     return configure(name, [Layer("given", values)], settings=settings)
-
-
-def test_a_prompt_set_replaces_only_the_forms_it_has_examples_of() -> None:
-    sets = prompt_sets(preset("large"), "nlvr2")
-    assert (sets["image"].name, sets["set"].name) == ("gqa", "nlvr2")
-    sets = prompt_sets(preset("large"), None)
-    assert (sets["image"].name, sets["set"].name) == ("gqa", "covr")
-    assert {one.name for one in prompt_sets(preset("base"), "mini").values()} == {"mini"}
 
 
 @pytest.mark.parametrize(
