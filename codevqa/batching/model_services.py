@@ -170,7 +170,8 @@ class ModelServices:
         if thread is None:
             thread = ThreadPoolExecutor(1, thread_name_prefix=f"codevqa-{type(model).__name__}")
             self._threads[id(model)] = thread
-        most, turn = self._max_batch or getattr(model, "batch", BATCH), turn_of(model)
+        liked: int = getattr(model, "batch", BATCH)
+        most, turn = self._max_batch or liked, turn_of(model)
         batcher = Batcher(run, thread, max_size=most, max_wait=self._max_wait, join=join, turn=turn)
         return CallCache(
             batcher,
