@@ -137,7 +137,8 @@ def _bring(repository: str, revision: str | None, files: list[str]) -> None:
 
     try:
         folder = Path(snapshot_download(repository, revision=revision, allow_patterns=files))
-        wrong = [one["path"] for one in HfApi().verify_repo_checksums(repository, revision=revision).mismatches]
+        found = HfApi().verify_repo_checksums(repository, revision=revision).mismatches
+        wrong = [one["path"] for one in found if one["path"] in files]
         for name in wrong:
             (folder / name).resolve().unlink()
             (folder / name).unlink(missing_ok=True)
