@@ -406,7 +406,7 @@ def from_preset(name: str, *, numbers: Numbers | None = None, seeds: Seeds | Non
     )
     folders = {role: resolve(spec.partition(":")[2]) for role, spec in chosen.parts.items()}
     model = PlainLM(folders["language_model"])
-    retriever = load("retriever", chosen.retriever) if chosen.retriever else None
+    retriever = load("retriever", chosen.retriever)
     writer = Writer(model, prompt_sets(chosen, None), retriever, chosen.settings.writer, seed=chosen.settings.seed)
     return Release(
         Network.load(folders["matcher"], BlipForImageTextRetrieval),

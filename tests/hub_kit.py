@@ -86,10 +86,10 @@ class _Handler(BaseHTTPRequestHandler):
         for name, files in self.hub.repositories.items():
             kind = "" if name.startswith("datasets/") else "models/"
             if path.startswith(f"/api/{kind}{name}/tree/"):
-                self._send(json.dumps([_entry(file, data) for file, data in files.items()]).encode(), body=body)
+                self._send(json.dumps([_about(*one) for one in files.items()]).encode(), body=body)
                 return
             if path.startswith(f"/api/{kind}{name}"):
-                about = {"id": name, "sha": COMMIT, "siblings": [_sibling(*one) for one in files.items()]}
+                about = {"id": name, "sha": COMMIT, "siblings": [_about(*one) for one in files.items()]}
                 self._send(json.dumps(about).encode(), body=body)
                 return
             file = path.removeprefix(f"/{name}/resolve/").partition("/")[2]
@@ -123,14 +123,9 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
 
-def _entry(file: str, data: bytes) -> dict[str, Any]:
-    return {"type": "file", "path": file, "size": len(data), "oid": "0" * 40, "lfs": _lfs(data)}
-
-
-def _sibling(file: str, data: bytes) -> dict[str, Any]:
-    return {"rfilename": file, "size": len(data), "blobId": "0" * 40, "lfs": _lfs(data)}
-
-
-def _lfs(data: bytes) -> dict[str, Any]:
+def _about(file: str, data: bytes) -> dict[str, Any]:
+    """What the hub says of a file, alone or in the listing of its repository."""
     digest = hashlib.sha256(data).hexdigest()
-    return {"sha256": digest, "oid": digest, "size": len(data), "pointerSize": 100}
+    lfs = {"sha256": digest, "oid": digest, "size": len(data), "pointerSize": 100}
+    names = {"type": "file", "path": file, "rfilename": file}
+    return {**names, "size": len(data), "oid": "0" * 40, "blobId": "0" * 40, "lfs": lfs}

@@ -22,22 +22,16 @@ Reply = tuple[int, Any, dict[str, str]]
 Answer = Callable[[str, dict[str, Any], int], Reply]
 
 
+USAGE = {"prompt_tokens": 7, "completion_tokens": 3}
+
+
 def completion(text: str) -> Reply:
-    body = {
-        "id": "c",
-        "object": "text_completion",
-        "created": 0,
-        "model": "m",
-        "choices": [{"index": 0, "text": text, "finish_reason": "stop", "logprobs": None}],
-        "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10},
-    }
-    return 200, body, {}
+    return 200, {"choices": [{"index": 0, "text": text, "finish_reason": "stop"}], "usage": USAGE}, {}
 
 
-def turn(text: str | None) -> Reply:
-    status, body, headers = completion("")
-    message = {"role": "assistant", "content": text}
-    return status, {**body, "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}, headers
+def turn(text: Any, finish: str = "stop", **more: Any) -> Reply:
+    message = {"role": "assistant", "content": text, **more}
+    return 200, {"choices": [{"index": 0, "message": message, "finish_reason": finish}], "usage": USAGE}, {}
 
 
 def failure(status: int, message: str, headers: dict[str, str] | None = None, **more: str) -> Reply:
@@ -45,7 +39,7 @@ def failure(status: int, message: str, headers: dict[str, str] | None = None, **
 
 
 def event(body: dict[str, Any]) -> str:
-    return f"data: {json.dumps({'id': 'c', 'created': 0, 'model': 'm', **body})}\n\n"
+    return f"data: {json.dumps(body)}\n\n"
 
 
 def streamed(*texts: str, chat: bool = False, finish: str | None = "stop") -> Reply:
@@ -54,19 +48,15 @@ def streamed(*texts: str, chat: bool = False, finish: str | None = "stop") -> Re
 
 
 def pieces(texts: Sequence[str], chat: bool, finish: str | None) -> Iterator[str]:
-    kind = {"object": "chat.completion.chunk" if chat else "text_completion"}
-    if chat:
-        yield event({**kind, "choices": [{"index": 0, "delta": {"role": "assistant"}, "finish_reason": None}]})
     for text in texts:
         said = {"delta": {"content": text}} if chat else {"text": text}
-        yield event({**kind, "choices": [{"index": 0, **said, "finish_reason": None}], "usage": None})
-    if finish is None:
-        return
-    last: dict[str, Any] = {"delta": {}} if chat else {"text": ""}
-    yield event({**kind, "choices": [{"index": 0, **last, "finish_reason": finish}]})
-    usage = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
-    yield event({**kind, "choices": [], "usage": usage})
-    yield "data: [DONE]\n\n"
+        yield event({"choices": [{"index": 0, **said, "finish_reason": None}], "usage": None})
+    if finish is not None:
+        yield event(
+            {"choices": [{"index": 0, "delta" if chat else "text": {} if chat else "", "finish_reason": finish}]}
+        )
+        yield event({"choices": [], "usage": USAGE})
+        yield "data: [DONE]\n\n"
 
 
 class FakeServer(ThreadingHTTPServer):

@@ -248,7 +248,6 @@ def test_models_lists_every_preset_and_what_is_missing(codevqa: CommandLine) -> 
     for part in presets["mini"]["parts"].values():
         assert part["missing"] == ""
         assert part["bytes"] == sum(file.stat().st_size for file in Path(part["place"]).rglob("*") if file.is_file())
-        assert part["memory"] > 0.5 * part["bytes"]
     told = codevqa("models").stdout
     assert "MB on disk" in told and "size unknown until then" in told
 

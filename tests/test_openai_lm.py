@@ -59,41 +59,32 @@ def test_chat_requests(serve: Serve) -> None:
     assert "stop" not in server.seen[0][1]
 
 
-def test_batch_is_in_flight_together_and_keeps_its_order(serve: Serve) -> None:
-    together = threading.Barrier(8)
-
-    def answer(path: str, body: dict[str, Any], n: int) -> Reply:
-        together.wait(10)
-        time.sleep(0.01 * (8 - int(body["prompt"])))
-        return completion(body["prompt"])
-
-    lm = OpenAILM("m", base_url=serve(answer).url, concurrency=8)
-    results = lm.generate([GenerationRequest(str(i), 5) for i in range(8)])
-    assert [result.text for result in results] == [str(i) for i in range(8)]
-
-
-def test_concurrency_is_bounded(serve: Serve) -> None:
-    busy, most = [0], [0]
-    lock = threading.Lock()
+def test_as_many_as_may_be_are_in_flight_together_and_keep_their_order(serve: Serve) -> None:
+    busy, most, together, lock = [0], [0], threading.Barrier(3), threading.Lock()
 
     def answer(path: str, body: dict[str, Any], n: int) -> Reply:
         with lock:
             busy[0] += 1
             most[0] = max(most[0], busy[0])
-        time.sleep(0.03)
+        together.wait(10)
+        time.sleep(0.01 * (12 - int(body["prompt"])))
         with lock:
             busy[0] -= 1
-        return completion("x")
+        return completion(body["prompt"])
 
-    OpenAILM("m", base_url=serve(answer).url, concurrency=3).generate([ASK] * 12)
+    lm = OpenAILM("m", base_url=serve(answer).url, concurrency=3)
+    results = lm.generate([GenerationRequest(str(i), 5) for i in range(12)])
+    assert [result.text for result in results] == [str(i) for i in range(12)]
     assert most[0] == 3
 
 
-@pytest.mark.parametrize("status", [408, 409, 429, 500, 503])
+@pytest.mark.parametrize("status", [408, 429, 503])
 def test_passing_failures_are_tried_again(serve: Serve, status: int) -> None:
     server = serve(lambda path, body, n: failure(status, "busy") if n < 3 else completion("ok"))
     assert OpenAILM("m", base_url=server.url).generate([ASK])[0].text == "ok"
     assert len(server.seen) == 3
+    error = refusal(OpenAILM("m", base_url=serve(lambda *_: failure(status, "no\nmore")).url, max_retries=1))
+    assert error.retryable and f"answered {status} (2 attempts): no more" in str(error)
 
 
 @pytest.mark.timing
@@ -104,23 +95,12 @@ def test_retry_after_is_heeded(serve: Serve) -> None:
     assert 1.0 <= time.monotonic() - start < 3
 
 
-def test_lasting_failure_ends_after_the_retries(serve: Serve) -> None:
-    server = serve(lambda path, body, n: failure(500, "no memory\nleft"))
-    error = refusal(OpenAILM("m", base_url=server.url, max_retries=2))
-    assert len(server.seen) == 3
-    assert error.retryable
-    assert "answered 500 (3 attempts): no memory left" in str(error)
-
-
 REFUSALS = [
     (failure(401, f"Incorrect API key provided: {KEY}."), "answered 401", "OPENAI_API_KEY"),
-    (failure(403, "not yours"), "answered 403: not yours", "may not use"),
-    (failure(404, "The model `m` does not exist"), "answered 404: The model `m` does not exist", "base_url"),
     (failure(404, "This is a chat model and not supported"), "answered 404", 'form="chat"'),
     (failure(400, "context is 2048 tokens"), "answered 400: context is 2048 tokens", ""),
     (failure(429, "quota", code="insufficient_quota"), "answered 429: quota", "quota"),
     ((404, "<html>nothing here</html>", {}), "answered 404", "base_url"),
-    ((400, {"detail": "no such field"}, {}), "answered 400: no such field", ""),
 ]
 
 
@@ -146,32 +126,20 @@ def test_a_question_that_the_server_refuses_costs_no_other(serve: Serve) -> None
     assert answers[1].error is not None and "too long" in answers[1].error.message
 
 
-@pytest.mark.parametrize("reply", ["<html>welcome</html>", "not json", {"hello": 1}, {"choices": []}, [], None])
-@pytest.mark.parametrize("form", ["completion", "chat"])
-def test_answers_of_something_else(serve: Serve, reply: Any, form: Any) -> None:
+@pytest.mark.parametrize("reply", ["<html>welcome</html>", {"hello": 1}, {"choices": []}, None])
+def test_answers_of_something_else(serve: Serve, reply: Any) -> None:
     server = serve(lambda path, body, n: (200, reply, {"Content-Type": "application/json"}))
-    error = refusal(OpenAILM("m", base_url=server.url, form=form))
+    error = refusal(OpenAILM("m", base_url=server.url))
     assert "OpenAI-compatible" in str(error)
     assert len(server.seen) == 1
 
 
-def said(content: Any, finish: str = "stop", **more: Any) -> Reply:
-    """A turn as a server may write it."""
-    status, body, headers = turn(None)
-    choice = {"index": 0, "message": {"role": "assistant", "content": content, **more}, "finish_reason": finish}
-    return status, {**body, "choices": [choice]}, headers
-
-
 SILENT = [
-    (said(None, "length"), "wrote no text within 5 tokens. Raise max_tokens"),
-    (said("", "length", reasoning_content="Hm. Red?"), "wrote no text within 5 tokens. Raise max_tokens"),
-    (said("<think>\nHm. Red?", "length"), "wrote no text within 5 tokens. Raise max_tokens"),
-    (said("<think>\nHm. Red?"), "wrote no text within 5 tokens. Raise max_tokens"),
-    (said("The pers", "content_filter"), "withheld text: its content filter stepped in."),
-    (said(None, refusal="I cannot\nsay that."), "refused to answer: I cannot say that."),
-    (said([{"type": "refusal", "refusal": "No."}], refusal="No."), "refused to answer: No."),
-    (said(None, "tool_calls", tool_calls=[{"id": "1"}]), "called a tool in place of an answer."),
-    (said(None, tool_calls=[{"id": "1"}], finish="tool_calls"), "called a tool in place of an answer."),
+    (turn(None, "length"), "wrote no text within 5 tokens. Raise max_tokens"),
+    (turn("<think>\nHm. Red?"), "wrote no text within 5 tokens. Raise max_tokens"),
+    (turn("The pers", "content_filter"), "withheld text: its content filter stepped in."),
+    (turn([{"type": "refusal", "refusal": "No."}], refusal="No."), "refused to answer: No."),
+    (turn(None, tool_calls=[{"id": "1"}], finish="tool_calls"), "called a tool in place of an answer."),
 ]
 
 
@@ -184,18 +152,15 @@ def test_an_answer_without_text_says_why(serve: Serve, reply: Reply, told: str) 
 
 
 SPOKEN = [
-    (said("<think>Hm. Red?</think>\n\nred"), "red"),
-    (said("Hm. Red?</think>red"), "red"),  # the template opened the thoughts
-    (said("red", reasoning_content="Hm."), "red"),
-    (said("use <think> and </think> so"), "use <think> and </think> so"),
+    (turn("<think>Hm. Red?</think>\n\nred"), "red"),
+    (turn("Hm. Red?</think>red"), "red"),  # the template opened the thoughts
+    (turn("use <think> and </think> so"), "use <think> and </think> so"),
     (
-        said([{"type": "thinking", "thinking": []}, {"type": "text", "text": "r"}, {"type": "text", "text": "ed"}]),
+        turn([{"type": "thinking", "thinking": []}, {"type": "text", "text": "r"}, {"type": "text", "text": "ed"}]),
         "red",
     ),
-    (said("a\ud800b"), "a\ufffdb"),
-    (said("red", "length"), "red"),
-    (said("red", "tool_calls"), "red"),
-    (said(""), ""),
+    (turn("a\ud800b"), "a\ufffdb"),
+    (turn(""), ""),
 ]
 
 
@@ -227,7 +192,7 @@ def test_a_template_without_a_system_turn_is_told_it_by_the_user(serve: Serve, m
     assert len(server.seen) == 3, "it is remembered"
 
 
-@pytest.mark.parametrize("usage", [[], "7", {"prompt_tokens": "7"}, {"prompt_tokens": -1}, {"prompt_tokens": True}])
+@pytest.mark.parametrize("usage", [[], {"prompt_tokens": "7"}, {"prompt_tokens": -1}, {"prompt_tokens": True}])
 def test_a_usage_that_makes_no_sense_counts_nothing(serve: Serve, usage: Any) -> None:
     server = serve(lambda path, body, n: (200, {**completion("red")[1], "usage": usage}, {}))
     (made,) = OpenAILM("m", base_url=server.url).generate([ASK])
@@ -290,18 +255,9 @@ def test_parameters_a_model_refuses_are_left_out(serve: Serve) -> None:
     assert len(always.seen) == 2
 
 
-WRONG = [
-    "http://[::1",
-    "http://a\nb/v1",
-    "http://\udcff/v1",
-    "hunter2@h",
-    "ftp://h/v1",
-    "http://",
-    "http://h:hunter2/v1",
-]
-
-
-@pytest.mark.parametrize("address", [*WRONG, "http://h:99999/v1", f"http://{'a' * 64}.org", "http://a..b/"])
+@pytest.mark.parametrize(
+    "address", ["http://[::1", "http://a\nb/v1", "hunter2@h", "ftp://h/v1", "http://h:99999/v1", "http://a..b/"]
+)
 def test_an_address_that_is_none_is_one_line(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if "\n" not in address:
         monkeypatch.setenv("OPENAI_BASE_URL", address)

@@ -17,12 +17,10 @@ from ..models.base import (
     Completion,
     DetectRequest,
     GenerationRequest,
-    Joining,
     LanguageModel,
     Match,
     MatchRequest,
     Models,
-    Preferring,
     SimilarityRequest,
 )
 from ..models.turn import turn_of
@@ -154,7 +152,7 @@ class ModelServices:
             # A reader that got nothing asks again, and a served model may answer then.
             lambda completion: bool(completion.text.strip()),
             lambda completion: (int(completion.prompt_tokens), int(completion.completion_tokens)),
-            join=model.generate_joining if isinstance(model, Joining) and model.joins else None,
+            join=getattr(model, "generate_joining", None) if getattr(model, "joins", False) else None,
         )
 
     def _merging(
@@ -172,7 +170,7 @@ class ModelServices:
         if thread is None:
             thread = ThreadPoolExecutor(1, thread_name_prefix=f"codevqa-{type(model).__name__}")
             self._threads[id(model)] = thread
-        liked = model.batch if isinstance(model, Preferring) else BATCH
+        liked: int = getattr(model, "batch", BATCH)
         most, turn = self._max_batch or liked, turn_of(model)
         batcher = Batcher(run, thread, max_size=most, max_wait=self._max_wait, join=join, turn=turn)
         return CallCache(

@@ -88,20 +88,18 @@ def models(json: Json = False) -> None:
             if part["id"] and part["missing"]:
                 print(f"  {'':<15}   {part['missing']}; size unknown until then")
             elif part["id"]:
-                disk, weights = amount(part["bytes"]), amount(part["memory"])
-                place = f"here: {disk} on disk, weights about {weights} in memory without a GPU; {part['place']}"
-                print(f"  {'':<15}   {place}")
+                print(f"  {'':<15}   here: {amount(part['bytes'])} on disk; {part['place']}")
         print(f"  {'prompts':<15} {', '.join(f'{form}: {prompts}' for form, prompts in row['prompts'].items())}")
 
 
 def _part(spec: str | None) -> dict[str, Any]:
-    from ..presets.checkpoints import lies, memory, missing, size
+    from ..presets.checkpoints import lies, missing, size
 
     why = missing(spec)
     place = None if spec is None or why else lies(spec)
     if spec is None or place is None:
-        return {"id": spec, "missing": why, "place": None, "bytes": None, "memory": None}
-    return {"id": spec, "missing": "", "place": str(place), "bytes": size(place), "memory": memory(spec, place)}
+        return {"id": spec, "missing": why, "place": None, "bytes": None}
+    return {"id": spec, "missing": "", "place": str(place), "bytes": size(place)}
 
 
 def download(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .answer_json import Attempt, FullAnswer, dump, read
 from .errors import ErrorRecord
-from .given_files import json_errors
+from .given_files import parser_errors
 from .trace import Cost, DomainWarning, Method, Plain, Program, Trace
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class Answer:
         Raises:
             InputError: it was written without evidence, or is no answer.
         """
-        with json_errors("this answer"):
+        with parser_errors("this answer"):
             data = json.loads(text)
         return cls.from_dict(data)
 

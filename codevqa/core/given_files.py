@@ -17,17 +17,6 @@ from typing import IO, Any
 
 from .errors import InputError
 
-__all__ = [
-    "check_values",
-    "json_errors",
-    "open_file",
-    "parse_json",
-    "parse_toml",
-    "read_lines",
-    "read_stdin",
-    "read_text",
-]
-
 LARGEST = 64 << 20
 """Bytes of one file."""
 DEEPEST = 100
@@ -102,20 +91,22 @@ def parse_json(text: str, shown: str, line: int = 0) -> Any:
         InputError: it is not JSON, nested too deeply, or holds a number or a text that nothing here can use.
     """
     where = f"{shown}, line {line}" if line else shown
-    with json_errors(shown, line):
+    with parser_errors(shown, line):
         value = json.loads(text)
     check_values(value, where)
     return value
 
 
 @contextmanager
-def json_errors(shown: str, line: int = 0) -> Iterator[None]:
-    """Says as an :class:`InputError` what the JSON parser finds wrong."""
+def parser_errors(shown: str, line: int = 0) -> Iterator[None]:
+    """Says as an :class:`InputError` what a parser of JSON or TOML finds wrong."""
     where = f"{shown}, line {line}" if line else shown
     try:
         yield
     except json.JSONDecodeError as error:
         raise InputError(f"{shown}, line {line or error.lineno}: not JSON: {error.msg}.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{where}: not TOML: {error}.") from None
     except RecursionError:
         raise InputError(f"{where} is nested too deeply.") from None
     except ValueError:
@@ -128,14 +119,8 @@ def parse_toml(text: str, shown: str) -> dict[str, Any]:
     Raises:
         InputError: it is not TOML, nested too deeply, or holds a number or a text that nothing here can use.
     """
-    try:
+    with parser_errors(shown):
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{shown}: not TOML: {error}.") from None
-    except RecursionError:
-        raise InputError(f"{shown} is nested too deeply.") from None
-    except ValueError:
-        raise InputError(f"{shown}: a number has too many digits.") from None
     check_values(data, shown, finite=False)  # TOML has infinities; which field takes them is checked there
     return data
 

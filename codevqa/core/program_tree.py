@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 import warnings
 
-__all__ = ["parse"]
-
 _NAME = "<program of codevqa>"
 # A model's odd backslash is no news to the user. The filter is for this name alone and stays: to set filters aside for
 # a moment (warnings.catch_warnings) is not safe where other threads do so too.

@@ -10,8 +10,6 @@ from pydantic.dataclasses import dataclass
 from .validation import STRICT, input_error
 from .wording import Wording
 
-__all__ = ["Limits", "PromptForm", "QuerySettings", "Settings", "WriterSettings"]
-
 PromptForm = Literal["auto", "completion", "chat"]
 """Of prompts: the paper's text to be continued, byte for byte, or the same as turns of a chat; ``auto`` is what suits
 the language model."""

@@ -4,17 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = [
-    "caption_line",
-    "one_line",
-    "sentence_case",
-    "shown_address",
-    "spaced",
-    "unmarked",
-    "visible",
-    "whole_characters",
-]
-
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """What a terminal would obey rather than show: control characters but tabs and line ends, changes of direction."""
 _MARK = re.compile(r"<(?=[^\s<>=][^<>\n]{0,80}>)|\[(?=/?\w?[A-Z_][A-Z_0-9]+\])|>(?=>[A-Z_]+<<)")

@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 
 from .errors import InputError
-
-__all__ = ["STRICT", "checked", "input_error"]
 
 STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 """A text stands for no number, and true for no 1."""
 
 
-def checked(name: str, value: object, kind: Any) -> Any:
+def checked(name: str, value: object, kind: Any, *, written: bool = False) -> Any:
     """Returns a value as an annotation takes it: 2 as 2.0 for a float.
+
+    Args:
+        name: what messages call it.
+        value: the value.
+        kind: the annotation.
+        written: whether a text is to be read as the annotation wants it: "2" as 2, "true" as True.
 
     Raises:
         InputError: the annotation does not take it.
     """
-    adapter = _adapter(kind)
     try:
-        return adapter.validate_python(value)
-    except ValidationError:
-        raise InputError(f"{name} must be {_allowed(adapter.json_schema())}, not {value!r:.60}.") from None
+        if written and isinstance(value, str):
+            return _adapter(kind).validate_strings(value)
+        return _adapter(kind).validate_python(value)
+    except ValidationError as error:
+        raise InputError(f"{name}: {_told(error.errors(include_url=False))}") from None
 
 
 @cache
@@ -36,44 +42,21 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 def input_error(error: ValidationError, kind: type, table: str = "") -> InputError:
     """Returns the first mistake in the fields of a dataclass; ``table`` stands before their names."""
-    first = error.errors(include_url=False)[0]
+    first, *others = error.errors(include_url=False)
     if not first["loc"]:
         return InputError(f"{table.rstrip('.')} must be {kind.__name__}, not {first['input']!r:.60}.")
-    properties = TypeAdapter(kind).json_schema()["properties"]
-    place = first["loc"][0]
-    name = list(properties)[place] if isinstance(place, int) else place
-    if name not in properties:
-        return InputError(f"No field {table}{name}.")
-    if first["type"] in ("missing", "value_error"):
-        return InputError(f"{table}{name} {'is missing' if first['type'] == 'missing' else first['ctx']['error']}.")
-    return InputError(f"{table}{name} must be {_allowed(properties[name])}, not {first['input']!r:.60}.")
+    name = f"{table}{first['loc'][0]}"
+    if first["type"] == "unexpected_keyword_argument":
+        return InputError(f"No field {name}.")
+    if first["type"] == "missing":
+        return InputError(f"{name} is missing.")
+    if first["type"] == "value_error":
+        return InputError(f"{name} {first['ctx']['error']}.")
+    return InputError(f"{name}: {_told([first, *(one for one in others if one['loc'][0] == first['loc'][0])])}")
 
 
-def _allowed(schema: Mapping[str, Any]) -> str:
-    """Returns in words what a JSON schema allows."""
-    *others, last = dict.fromkeys(word for one in schema.get("anyOf", [schema]) for word in _words(one))
-    return f"{', '.join(others)} or {last}" if others else last
-
-
-def _words(schema: Mapping[str, Any]) -> Iterator[str]:
-    kind = schema.get("type")
-    if "enum" in schema or "const" in schema:
-        yield from schema.get("enum", [schema.get("const")])
-    elif kind in ("integer", "number"):
-        yield f"a {'whole ' if kind == 'integer' else ''}number{_range(schema)}"
-    elif kind == "boolean":
-        yield from ("true", "false")
-    else:
-        named = schema.get("$ref", "").rpartition("/")[2]
-        listed = "a list of texts" if schema.get("items", {}).get("type") == "string" else "a list"
-        filled = " that is not empty" if "pattern" in schema or "minItems" in schema else ""
-        words = {"string": f"a text{filled}", "null": "none", "array": f"{listed}{filled}"}
-        yield words.get(kind or "", named or "another value")
-
-
-def _range(schema: Mapping[str, Any]) -> str:
-    if "maximum" in schema:
-        return f" from {schema['minimum']:g} to {schema['maximum']:g}"
-    if "minimum" in schema:
-        return f" of at least {schema['minimum']:g}"
-    return f" above {schema['exclusiveMinimum']:g}" if "exclusiveMinimum" in schema else ""
+def _told(mistakes: Iterable[ErrorDetails]) -> str:
+    """Returns in pydantic's words what a value has to be; of a union, each thing that it may be."""
+    first, *others = mistakes
+    told = dict.fromkeys(one["msg"].partition(", unable to")[0] for one in (first, *others))
+    return f"{' or '.join(told)}, not {first['input']!r:.60}."

@@ -12,8 +12,6 @@ from .question_kind import is_statement
 from .text import unmarked
 from .trace import Form
 
-__all__ = ["Wording", "bare", "put"]
-
 Wording: TypeAlias = Literal["plain", "asked", "release"]
 """``plain``: as the user put it. ``asked``: a statement as a question, "Is it true that …?". ``release``: as the
 paper's release does, to the byte, which of a set asks whatever has no question mark, and leaves every question without

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -74,7 +74,13 @@ class RequestFeed(Protocol):
 
 
 class LanguageModel(Protocol):
-    """Continues text. :class:`Chatting`, :class:`Joining` and :class:`Preferring` say what else it may do."""
+    """Continues text.
+
+    It may have more attributes. ``chat`` says whether it has a chat template, ``chat_only`` whether it cannot continue
+    a text at all. ``joins`` says whether its method ``generate_joining(feed)`` works on the requests of a
+    :class:`RequestFeed` until none is left, begins new ones while it works on others, and hands out each completion
+    when it has ended.
+    """
 
     name: str
     """Model id as reported with every answer."""
@@ -86,41 +92,6 @@ class LanguageModel(Protocol):
             ModelError: the model failed; ServerError when it is a server that is down or refuses.
         """
         ...
-
-
-@runtime_checkable
-class Chatting(Protocol):
-    """A language model that knows whether it reads turns best."""
-
-    chat: bool
-    """Whether it has a chat template."""
-
-
-@runtime_checkable
-class ChattingOnly(Protocol):
-    """A language model that knows whether it can continue a text at all."""
-
-    chat_only: bool
-    """Whether it cannot."""
-
-
-@runtime_checkable
-class Joining(Protocol):
-    """A language model that begins new requests while it works on others."""
-
-    joins: bool
-    """Whether it does so on its device."""
-
-    def generate_joining(self, feed: RequestFeed) -> None:
-        """Works on requests of a feed until none is left, and hands out each completion when it has ended."""
-        ...
-
-
-@runtime_checkable
-class Preferring(Protocol):
-    """Any model that says how many requests it likes in a batch."""
-
-    batch: int
 
 
 @dataclass(frozen=True)
@@ -242,9 +213,7 @@ def chats(model: LanguageModel, *, only: bool = False) -> bool:
         model: the model.
         only: whether it cannot continue a text either.
     """
-    if only:
-        return isinstance(model, ChattingOnly) and model.chat_only
-    return isinstance(model, Chatting) and model.chat
+    return bool(getattr(model, "chat_only" if only else "chat", False))
 
 
 def prompt_text(prompt: str | tuple[Message, ...]) -> str:

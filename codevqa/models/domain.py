@@ -20,8 +20,6 @@ from PIL import Image
 from ..core.images import Picture
 from ..core.trace import DomainWarning, ImageRef
 
-__all__ = ["FILE", "Domain", "features", "words_in"]
-
 FILE = "domain.json"
 SIDE = 128
 """Longest side of a picture as it is looked at, in pixels."""

@@ -29,6 +29,7 @@ from .base import (
 __all__ = ["FakeCaptioner", "FakeDetector", "FakeMatcher", "ScriptedLM"]
 
 _R = TypeVar("_R")
+_T = TypeVar("_T")
 
 
 class Log(Generic[_R]):
@@ -84,17 +85,13 @@ class ScriptedLM(Log[GenerationRequest]):
         return [self._complete(request) for request in requests]
 
     def _complete(self, request: GenerationRequest) -> Completion:
-        script = self._completions
-        if isinstance(script, str):
-            text = script
-        elif callable(script):
-            text = script(request)
-        else:
+        script = _said(self._completions, request)
+        if not isinstance(script, str):
             if self._used >= len(script):
                 raise ModelError(f"The script has {len(script)} completions and was asked for one more.")
-            text = script[self._used]
+            script = script[self._used]
             self._used += 1
-        text = cut_at_stop(text, request.stop)
+        text = cut_at_stop(script, request.stop)
         prompt = request.prompt
         words = prompt if isinstance(prompt, str) else " ".join(message.content for message in prompt)
         return Completion(text, prompt_tokens=len(words.split()), completion_tokens=len(text.split()))
@@ -127,35 +124,30 @@ class FakeMatcher:
         self.grid = grid
         self.matches: Log[MatchRequest] = Log()
         self.similarities: Log[SimilarityRequest] = Log()
-        self._relevance = relevance
+        self._relevance = self._peak if relevance is None else relevance
         self._logit = logit
-        self._similarity = similarity
+        self._similarity = _hashed if similarity is None else similarity
 
     def match(self, requests: Sequence[MatchRequest]) -> list[Match]:
         """Returns the map and the logit of each pair."""
         self.matches.add(requests)
-        return [Match(self._map(r), float(self._logit(r) if callable(self._logit) else self._logit)) for r in requests]
+        return [Match(self._map(one), float(_said(self._logit, one))) for one in requests]
 
     def similarity(self, requests: Sequence[SimilarityRequest]) -> list[float]:
         """Returns the score of each pair."""
         self.similarities.add(requests)
-        return [self._score(request) for request in requests]
+        return [float(_said(self._similarity, one)) for one in requests]
+
+    def _peak(self, request: MatchRequest) -> Map:
+        relevance = np.zeros((self.grid, self.grid), np.float32)
+        relevance.flat[_hash(request.picture.key, request.text, str(request.focus)) % relevance.size] = 1.0
+        return relevance
 
     def _map(self, request: MatchRequest) -> Map:
-        if self._relevance is None:
-            relevance = np.zeros((self.grid, self.grid), np.float32)
-            relevance.flat[_hash(request.picture.key, request.text, str(request.focus)) % relevance.size] = 1.0
-            return relevance
-        chosen = self._relevance(request) if callable(self._relevance) else self._relevance
-        relevance = np.array(chosen, np.float32)
+        relevance = np.array(_said(self._relevance, request), np.float32)
         if relevance.shape != (self.grid, self.grid):
             raise ModelError(f"The fake map has shape {relevance.shape}; the grid is {self.grid}x{self.grid}.")
         return relevance
-
-    def _score(self, request: SimilarityRequest) -> float:
-        if self._similarity is None:
-            return _hash(request.picture.key, request.text) % 2001 / 1000 - 1
-        return float(self._similarity(request) if callable(self._similarity) else self._similarity)
 
 
 class FakeCaptioner(Log[CaptionRequest]):
@@ -183,15 +175,8 @@ class FakeCaptioner(Log[CaptionRequest]):
     def caption(self, requests: Sequence[CaptionRequest]) -> list[str]:
         """Returns one caption a request."""
         self.add(requests)
-        return [self._caption(request) for request in requests]
-
-    def _caption(self, request: CaptionRequest) -> str:
-        script = self._captions
-        if isinstance(script, str):
-            return script
-        if callable(script):
-            return script(request)
-        return script[(request.seed or 0) % len(script)]
+        said = [(one.seed or 0, _said(self._captions, one)) for one in requests]
+        return [given if isinstance(given, str) else given[seed % len(given)] for seed, given in said]
 
 
 class FakeDetector(Log[DetectRequest]):
@@ -207,8 +192,16 @@ class FakeDetector(Log[DetectRequest]):
     def detect(self, requests: Sequence[DetectRequest]) -> list[tuple[Box, ...]]:
         """Returns the boxes for each request, best first."""
         self.add(requests)
-        found = (self._boxes(request) if callable(self._boxes) else self._boxes for request in requests)
-        return [tuple(sorted(boxes, key=lambda box: -box.score)) for boxes in found]
+        return [tuple(sorted(_said(self._boxes, one), key=lambda box: -box.score)) for one in requests]
+
+
+def _said(given: _T | Callable[[_R], _T], request: _R) -> _T:
+    """Returns what was given, or what a function that was given says of a request."""
+    return given(request) if callable(given) else given
+
+
+def _hashed(request: SimilarityRequest) -> float:
+    return _hash(request.picture.key, request.text) % 2001 / 1000 - 1
 
 
 def _hash(*parts: str) -> int:

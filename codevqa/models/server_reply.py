@@ -16,8 +16,6 @@ import httpx2
 from ..core.errors import ModelError, ServerError
 from ..core.text import shown_address, whole_characters
 
-__all__ = ["END", "Failure", "ServerReply", "read"]
-
 END = b"[DONE]"
 """What comes last of an answer that did not break off."""
 _MOST = 16 << 20

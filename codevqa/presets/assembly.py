@@ -3,36 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from logging import ERROR, getLogger
 from typing import Any
 
 from ..core.errors import SetupError
 from ..core.trace import Form
-from ..models.base import LanguageModel, Models
+from ..models.base import Models
 from ..models.domain import Domain
-from ..models.retrieval import Retriever
 from ..primitives.visual import find_object
 from ..prompts import PromptSet
 from ..prompts import load as load_prompts
 from ..writing.writer import Writer, by_form
-from .back_ends import BackEnd, parse
+from .back_ends import parse
 from .checkpoints import hub_id, lies, resolve, shown
 from .configuration import Configuration
 from .fetching import fetch
 from .presets import Preset, preset
-
-__all__ = [
-    "build",
-    "check_server",
-    "domain_of",
-    "load",
-    "names_of",
-    "prompt_sets",
-    "prompt_writer",
-    "quiet_libraries",
-    "whole",
-]
 
 
 def load(role: str, spec: str, **options: Any) -> Any:
@@ -80,7 +66,9 @@ def build(configuration: Configuration) -> tuple[Writer, Models, Configuration]:
     language_model = loaded["language_model"]
     domain = domain_of(here)
     models = Models(language_model, loaded["matcher"], loaded["captioner"], loaded.get("detector"), domain)
-    return _writer(here, language_model, sets, loaded.get("retriever")), models, here
+    settings = here.settings
+    writer = Writer(language_model, sets, loaded.get("retriever"), settings.writer, seed=settings.seed)
+    return writer, models, here
 
 
 def prompt_writer(configuration: Configuration) -> Writer:
@@ -102,23 +90,20 @@ def prompt_writer(configuration: Configuration) -> Writer:
     spec = here.parts.get("retriever") if settings.selection == "nearest" else None
     retriever = load("retriever", spec, **here.options.get("retriever", {})) if spec else None
     own = [find_object] if "detector" in here.parts else []
-    return _writer(here, ScriptedLM([], chat=chat), sets, retriever).with_extra(own)
-
-
-def _writer(
-    here: Configuration, language_model: LanguageModel, sets: Mapping[Form, PromptSet], retriever: Retriever | None
-) -> Writer:
-    return Writer(language_model, sets, retriever, here.settings.writer, seed=here.settings.seed)
+    writer = Writer(ScriptedLM([], chat=chat), sets, retriever, settings, seed=here.settings.seed)
+    return writer.with_extra(own)
 
 
 def _chats(configuration: Configuration) -> bool:
     """Says whether the language model is one to talk with, as it says itself once it is loaded."""
     spec, given = configuration.parts["language_model"], configuration.options.get("language_model", {})
     back_end, _ = parse("language_model", spec)
-    if not back_end.template:
+    if back_end.runs == "server":
         return bool({"form": "auto", **given, **back_end.fixed}["form"] != "completion")
+    from ..models.chat_template import of_tokenizer
+
     identity = None if lies(spec) else hub_id(spec)
-    return bool(BackEnd.named(back_end.template)(*(identity or [_source(spec)])))
+    return of_tokenizer(*(identity or [_source(spec)]))
 
 
 def check_server(configuration: Configuration) -> None:

@@ -11,8 +11,6 @@ from typing import Any, Literal, get_type_hints
 from ..core.errors import UnknownNameError
 from ..models.options import Average, CaptionerOptions, LavisOptions, MatcherOptions
 
-__all__ = ["LOADERS", "BackEnd", "back_end_of", "options_of", "parse"]
-
 
 @dataclass(frozen=True)
 class BackEnd:
@@ -24,9 +22,6 @@ class BackEnd:
     """The annotation of each option, so that a mistake is told before PyTorch is imported."""
     fixed: Mapping[str, Any] = field(default_factory=dict)
     """Options that the back end chooses itself."""
-    template: str = ""
-    """``module:name`` of what says whether a language model has a chat template; empty where its option ``form``
-    says whether it is talked with."""
     runs: Literal["here", "server", "lavis"] = "here"
     """Where its models run: from a checkpoint on this machine, on a server, or in LAVIS's own environment."""
     owner: str = ""
@@ -35,17 +30,12 @@ class BackEnd:
     @property
     def maker(self) -> Any:
         """What is called."""
-        return self.named(self.target)
+        module, _, name = self.target.partition(":")
+        return attrgetter(name)(import_module(f"..models.{module}", __package__))
 
     def load(self, name: str, **options: Any) -> Any:
         """Loads a part."""
         return self.maker(name, **self.fixed, **options)
-
-    @staticmethod
-    def named(target: str) -> Any:
-        """Imports ``module:name``."""
-        module, _, name = target.partition(":")
-        return attrgetter(name)(import_module(f"..models.{module}", __package__))
 
 
 _PLACE: Mapping[str, Any] = {"device": str | None, "dtype": str | None}
@@ -65,8 +55,7 @@ _SERVER: Mapping[str, Any] = {
     "concurrency": int,
 }
 _LAVIS = get_type_hints(LavisOptions)
-_TRANSFORMERS, _TEMPLATE = "causal_lm:TransformersLM.from_pretrained", "chat_template:of_tokenizer"
-_OPENAI = "openai_lm:OpenAILM"
+_TRANSFORMERS, _OPENAI = "causal_lm:TransformersLM.from_pretrained", "openai_lm:OpenAILM"
 
 LOADERS: Mapping[str, Mapping[str, BackEnd]] = {
     "matcher": {
@@ -84,8 +73,8 @@ LOADERS: Mapping[str, Mapping[str, BackEnd]] = {
         ),
     },
     "language_model": {
-        "transformers": BackEnd(_TRANSFORMERS, _LANGUAGE_MODEL, template=_TEMPLATE),
-        "transformers-int8": BackEnd(_TRANSFORMERS, _LANGUAGE_MODEL, {"dtype": "int8"}, _TEMPLATE),
+        "transformers": BackEnd(_TRANSFORMERS, _LANGUAGE_MODEL),
+        "transformers-int8": BackEnd(_TRANSFORMERS, _LANGUAGE_MODEL, {"dtype": "int8"}),
         "openai": BackEnd(_OPENAI, _SERVER, runs="server"),
         "openai-chat": BackEnd(_OPENAI, _SERVER, {"form": "chat"}, runs="server"),
         "openai-completion": BackEnd(_OPENAI, _SERVER, {"form": "completion"}, runs="server"),

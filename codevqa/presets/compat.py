@@ -11,8 +11,6 @@ from types import MappingProxyType
 from ..core.errors import UnknownNameError
 from .configuration import Layer
 
-__all__ = ["RELEASE", "compat_layer"]
-
 RELEASE: Mapping[str, object] = MappingProxyType(
     {
         "matcher.dtype": "float32",
@@ -47,7 +45,6 @@ RELEASE: Mapping[str, object] = MappingProxyType(
     }
 )
 """The paper's released code."""
-_KNOWN = {"release": RELEASE}
 
 
 def compat_layer(name: str) -> Layer:
@@ -56,6 +53,6 @@ def compat_layer(name: str) -> Layer:
     Raises:
         UnknownNameError: there is none of that name.
     """
-    if name not in _KNOWN:
-        raise UnknownNameError(f"--compat has no {name!r}.", hint=f"There is: {', '.join(_KNOWN)}.")
-    return Layer(f"--compat {name}", _KNOWN[name], optional=True)
+    if name != "release":
+        raise UnknownNameError(f"--compat has no {name!r}.", hint="There is: release.")
+    return Layer("--compat release", RELEASE, optional=True)

@@ -8,9 +8,9 @@ parts (``matcher``, a ``back end:id``), and of their options (``matcher.dtype``)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,8 @@ from ..core.settings import Settings
 from ..core.text import shown_address
 from ..prompts import available
 from .back_ends import LOADERS, options_of, parse
-from .fields import NONE, changed, flat, nearest, option, setting
+from .fields import KINDS, NONE, changed, flat, meant, nearest
 from .presets import PRESETS, preset
-
-__all__ = ["Configuration", "Layer", "configure", "of_part", "public", "read_file"]
 
 DEFAULT = "default"
 _SECRET = frozenset(("api_key", "key", "password", "secret", "token"))
@@ -36,8 +34,8 @@ class Layer:
     origin: str
     """Such as ``--set`` or a file's name."""
     values: Mapping[str, object]
-    file: str = ""
-    """The file that says so, for messages about it."""
+    file: bool = False
+    """Whether that is a file, which messages name."""
     optional: bool = False
     """Whether options are passed over that a part doesn't have."""
 
@@ -62,28 +60,28 @@ class Configuration:
         A language model or a precision that was asked for stays.
         """
         chosen = preset(self.preset)
-        if chosen.quantised is None:
+        asked = not (self._untouched("language_model") and self._untouched("language_model.dtype"))
+        if chosen.quantised is None or asked:
             return self
-        made, origin = self, f"preset {self.preset}, as there is no GPU"
-        if self._untouched("language_model") and self._untouched("language_model.dtype"):
-            import torch
+        import torch
 
-            from ..models.causal_lm.int8_linear import available
+        from ..models.causal_lm.int8_linear import available
 
-            if not torch.cuda.is_available() and available():
-                given = self.options.get("language_model", {})
-                kept = {name: given[name] for name in given if not self._untouched(f"language_model.{name}")}
-                made = replace(
-                    self,
-                    parts={**self.parts, "language_model": chosen.quantised},
-                    options={**self.options, "language_model": kept},
-                    origins={**self.origins, "language_model": origin},
-                )
-        if made.parts.get("language_model") == chosen.quantised and self._untouched("writer.most_shots"):
-            most = {"writer.most_shots": chosen.quantised_shots}
-            settings = changed(made.settings, most)
-            made = replace(made, settings=settings, origins={**made.origins, **dict.fromkeys(most, origin)})
-        return made
+        if torch.cuda.is_available() or not available():
+            return self
+        values: dict[str, object] = {}
+        if self._untouched("writer.most_shots"):
+            values["writer.most_shots"] = chosen.quantised_shots
+        given = self.options.get("language_model", {})
+        kept = {name: given[name] for name in given if not self._untouched(f"language_model.{name}")}
+        origin = f"preset {self.preset}, as there is no GPU"
+        return replace(
+            self,
+            settings=changed(self.settings, values),
+            parts={**self.parts, "language_model": chosen.quantised},
+            options={**self.options, "language_model": kept},
+            origins={**self.origins, **dict.fromkeys(("language_model", *values), origin)},
+        )
 
     def _untouched(self, name: str) -> bool:
         return self.origins.get(name, DEFAULT) in (DEFAULT, f"preset {self.preset}")
@@ -110,35 +108,34 @@ def configure(name: str = "mini", layers: Iterable[Layer] = (), *, settings: Set
     usual, values, parts = flat(Settings()), flat(settings or chosen.settings), dict(chosen.parts)
     origins = {one: DEFAULT if values[one] == usual[one] else "given" if settings else own for one in values}
     origins |= dict.fromkeys(parts, own)
-    given = [(one, field, value) for one in layers for field, value in one.values.items()]
-    options = [one for one in given if _is_option(one[1])]
-    for layer, field, value in (one for one in given if not _is_option(one[1])):
-        role = field.removesuffix(".spec")
-        with _blamed(layer):
-            if role in LOADERS:
-                _choose(parts, role, option(role, value, str | None))
+    options: dict[str, dict[str, Any]] = {}
+    # Options come last: those of a layer are of whatever the part is in the end.
+    given = [(_is_option(field), one, field.removesuffix(".spec"), field) for one in layers for field in one.values]
+    for is_option, layer, field, as_given in sorted(given, key=itemgetter(0)):
+        value, (role, _, inner) = layer.values[as_given], field.partition(".")
+        try:
+            if is_option:
+                kind = _kind(parts, role, inner, field, optional=layer.optional)
+                if kind is None:
+                    continue
+                options.setdefault(role, {})[inner] = meant(field, value, kind)
+            elif field in LOADERS:
+                _choose(parts, field, meant(field, value, str | None))
             elif field in values:
-                values[field] = setting(field, value)
+                values[field] = meant(field, value, KINDS[field])
             else:
                 hint = "Give --preset." if field == "preset" else nearest(field, [*values, *LOADERS])
                 raise InputError(f"No field {field}.", hint=hint)
-        origins[role if role in LOADERS else field] = layer.origin
-    # Options of a preset belong to the model it names; those of a layer, to whatever the part is in the end.
-    kept = {
-        role: dict(chosen.options.get(role, {})) if spec == chosen.parts.get(role) else {}
-        for role, spec in parts.items()
-    }
-    origins |= {f"{role}.{name}": own for role, mine in kept.items() for name in mine}
-    for layer, field, value in options:
-        role, _, name_of_option = field.partition(".")
-        with _blamed(layer):
-            kind = _kind(parts, role, name_of_option)
-            if kind is not None:
-                kept[role][name_of_option] = option(field, value, kind)
-                origins[field] = layer.origin
-            elif not layer.optional:
-                raise _no_option(parts, role, field)
-    return Configuration(name, changed(Settings(), values), parts, kept, origins)
+        except InputError as error:
+            where = f"{layer.origin}: " if layer.file else ""
+            raise InputError(f"{where}{error.message}", hint=error.hint) from None
+        origins[field] = layer.origin
+    for role, spec in parts.items():
+        # Options of a preset are of the model that it names.
+        its = chosen.options.get(role, {}) if spec == chosen.parts.get(role) else {}
+        origins = {f"{role}.{one}": own for one in its} | origins
+        options[role] = {**its, **options.get(role, {})}
+    return Configuration(name, changed(Settings(), values), parts, options, origins)
 
 
 def read_file(path: Path) -> tuple[str | None, Layer]:
@@ -155,7 +152,7 @@ def read_file(path: Path) -> tuple[str | None, Layer]:
     prompts = values.get("prompts")
     if isinstance(prompts, str) and prompts not in (NONE, *available()):
         values["prompts"] = str((path.parent / prompts).absolute())  # beside the file, wherever it is used
-    return base, Layer(str(path), values, file=str(path))
+    return base, Layer(str(path), values, file=True)
 
 
 def public(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -165,15 +162,6 @@ def public(options: Mapping[str, Any]) -> dict[str, Any]:
         name: shown_address(value) if isinstance(value, str) and "://" in value else value
         for name, value in kept.items()
     }
-
-
-@contextmanager
-def _blamed(layer: Layer) -> Iterator[None]:
-    """Names the file in what is wrong with a value of it."""
-    try:
-        yield
-    except InputError as error:
-        raise InputError(f"{layer.file}: {error.message}" if layer.file else error.message, hint=error.hint) from None
 
 
 def of_part(field: str) -> bool:
@@ -193,15 +181,15 @@ def _choose(parts: dict[str, str], role: str, spec: str | None) -> None:
         parts[role] = spec
 
 
-def _kind(parts: Mapping[str, str], role: str, name: str) -> Any:
-    return options_of(role, parts[role]).get(name) if role in parts else None
-
-
-def _no_option(parts: Mapping[str, str], role: str, field: str) -> InputError:
-    if role not in parts:
-        return InputError(f"There is no {role} to set {field} of.", hint=f"Name one: {role}=BACKEND:ID.")
-    names = [f"{role}.{one}" for one in options_of(role, parts[role])]
-    return InputError(f"No option {field} of {parts[role].partition(':')[0]}.", hint=nearest(field, names))
+def _kind(parts: Mapping[str, str], role: str, name: str, field: str, *, optional: bool) -> Any:
+    """Returns the annotation of an option, None where there is no such option and need not be."""
+    if role not in parts and not optional:
+        raise InputError(f"There is no {role} to set {field} of.", hint=f"Name one: {role}=BACKEND:ID.")
+    known = options_of(role, parts[role]) if role in parts else {}
+    if name not in known and not optional:
+        hint = nearest(field, [f"{role}.{one}" for one in known])
+        raise InputError(f"No option {field} of {parts[role].partition(':')[0]}.", hint=hint)
+    return known.get(name)
 
 
 def _dotted(data: Mapping[str, Any], before: str = "") -> dict[str, object]:

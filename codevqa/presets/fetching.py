@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -10,9 +9,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from ..core.errors import ModelNotFoundError, SetupError
+from ..models.library_errors import first_line
+from ..models.web_checkpoint import WebCheckpoint
 from .checkpoints import NOT_HERE, cached, damage, fetchable, hub_id, loaded, missing
-
-__all__ = ["Download", "amount", "bring", "fetch", "plan", "room"]
 
 _SECONDS = 3.0
 """Seconds that a hub may take to answer first: nobody who is offline should wait longer."""
@@ -26,7 +25,7 @@ class Download:
     size: int | None
     """Bytes still to come; None where its server doesn't say."""
     bring: Callable[[], object]
-    """Fetches it, without the files that came before, and holds the rest to their hashes."""
+    """Fetches it, without the files that came before, and holds it to its hashes."""
 
 
 def plan(specs: Iterable[str], preset: str = "PRESET") -> list[Download]:
@@ -39,20 +38,14 @@ def plan(specs: Iterable[str], preset: str = "PRESET") -> list[Download]:
     Raises:
         ModelNotFoundError: there is no such checkpoint, or no way to it; told within seconds.
     """
-    from ..models.web_checkpoint import WebCheckpoint
-
     lacking = {spec.partition(":")[2]: spec for spec in specs if fetchable(spec) and missing(spec) == NOT_HERE}
-    found = []
-    for name, spec in lacking.items():
-        try:
-            found.append(_on_web(name) if WebCheckpoint.named(name) else _on_hub(spec))
-        except (ConnectionError, TimeoutError) as error:
-            others = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
-            raise ModelNotFoundError(
-                f"Not on this machine: {name}{others}; {error}.",
-                hint=f"Connect once and run codevqa download {preset}; the preset mini needs no network.",
-            ) from None
-    return found
+    try:
+        return [_on_web(name) if WebCheckpoint.named(name) else _on_hub(name, spec) for name, spec in lacking.items()]
+    except (ConnectionError, TimeoutError) as error:
+        raise ModelNotFoundError(
+            f"Not on this machine: {', '.join(lacking)}; {error}.",
+            hint=f"Connect once and run codevqa download {preset}; the preset mini needs no network.",
+        ) from None
 
 
 def fetch(specs: Iterable[str], tell: Callable[[str], None] = lambda line: None, preset: str = "PRESET") -> None:
@@ -109,7 +102,7 @@ def room() -> int:
     return shutil.disk_usage(next(one for one in (place, *place.parents) if one.exists())).free
 
 
-def _on_hub(spec: str) -> Download:
+def _on_hub(name: str, spec: str) -> Download:
     """Asks the hub about a checkpoint.
 
     Raises:
@@ -117,13 +110,11 @@ def _on_hub(spec: str) -> Download:
         ModelNotFoundError: it has none of that name.
     """
     import httpx2
-    from huggingface_hub import HfApi, is_offline_mode
+    from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError
 
-    name = spec.partition(":")[2]
     repository, revision = hub_id(spec) or (name, None)
-    if is_offline_mode():
-        raise ConnectionError("HF_HUB_OFFLINE keeps it from being fetched")
+    _allowed()
     api = HfApi()
     try:
         about = api.model_info(repository, revision=revision, files_metadata=True, timeout=_SECONDS)
@@ -131,41 +122,35 @@ def _on_hub(spec: str) -> Download:
         told = f"{error.response.status_code} {error.response.reason_phrase}".strip()
         raise ModelNotFoundError(f"{api.endpoint} has no {name} to give: {told}.", hint="Check the name.") from None
     except (httpx2.HTTPError, OSError) as error:
-        raise ConnectionError(f"{urlsplit(api.endpoint).netloc} cannot be reached: {_why(error)}") from None
-    there = {one.rfilename: one for one in about.siblings or ()}
-    files = loaded(list(there))
-    if not set(files) & set(there):
+        raise ConnectionError(f"{urlsplit(api.endpoint).netloc} cannot be reached: {first_line(error)}") from None
+    sizes = {one.rfilename: one.size or 0 for one in about.siblings or ()}
+    files = loaded(list(sizes))
+    if not files:
         raise ModelNotFoundError(f"{name} on {api.endpoint} has nothing that can be loaded.", hint="Check the name.")
-    coming = [one for one in files if cached(repository, one, about.sha) is None]
-    hashes = {one: lfs.sha256 for one in coming if (lfs := there[one].lfs)}
-    whole = sum(there[one].size or 0 for one in coming)
-    return Download(name, whole, lambda: _bring(repository, revision, files, hashes))
+    whole = sum(sizes[one] for one in files if cached(repository, one, about.sha) is None)
+    return Download(name, whole, lambda: _bring(repository, revision, files))
 
 
-def _bring(repository: str, revision: str | None, files: list[str], hashes: dict[str, str]) -> None:
+def _bring(repository: str, revision: str | None, files: list[str]) -> None:
     import httpx2
-    from huggingface_hub import snapshot_download
+    from huggingface_hub import HfApi, snapshot_download
 
     try:
         folder = Path(snapshot_download(repository, revision=revision, allow_patterns=files))
-        damaged = [name for name, expected in hashes.items() if _digest(folder / name) != expected]
-        for name in damaged:
+        found = HfApi().verify_repo_checksums(repository, revision=revision).mismatches
+        wrong = [one["path"] for one in found if one["path"] in files]
+        for name in wrong:
             (folder / name).resolve().unlink()
             (folder / name).unlink(missing_ok=True)
     except (httpx2.HTTPError, OSError) as error:
         raise ModelNotFoundError(
-            f"Cannot fetch {repository}: {_why(error)}.", hint="Ask again: the files that came are kept."
+            f"Cannot fetch {repository}: {first_line(error)}.", hint="Ask again: the files that came are kept."
         ) from None
-    if damaged:
+    if wrong:
         raise SetupError(
-            f"Of {repository} came other files than its hashes tell: {', '.join(damaged)}.",
+            f"Of {repository} came other files than its hashes tell: {', '.join(wrong)}.",
             hint="They were not kept; fetch them again.",
         )
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _on_web(name: str) -> Download:
@@ -173,11 +158,8 @@ def _on_web(name: str) -> Download:
 
     Raises:
         ConnectionError: it cannot be asked.
-        ModelNotFoundError: it is not there.
     """
     import httpx2
-
-    from ..models.web_checkpoint import WebCheckpoint
 
     checkpoint = WebCheckpoint.at(name)
 
@@ -188,15 +170,17 @@ def _on_web(name: str) -> Download:
 
     if checkpoint.file.is_file():
         return Download(name, 0, bring)
+    _allowed()
     try:
         reply = httpx2.head(checkpoint.url, follow_redirects=True, timeout=_SECONDS)
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        raise ConnectionError(f"{urlsplit(checkpoint.url).netloc} cannot be reached: {_why(error)}") from None
+        raise ConnectionError(f"{urlsplit(checkpoint.url).netloc} cannot be reached: {first_line(error)}") from None
     length = reply.headers.get("Content-Length", "") if reply.is_success else ""
     return Download(name, int(length) if length else None, bring)
 
 
-def _why(error: BaseException) -> str:
-    from ..models.library_errors import first_line
+def _allowed() -> None:
+    from huggingface_hub import is_offline_mode
 
-    return first_line(error)
+    if is_offline_mode():
+        raise ConnectionError("HF_HUB_OFFLINE keeps it from being fetched")

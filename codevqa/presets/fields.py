@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, get_type_hints
 
-from ..core.errors import InputError
-from ..core.given_files import parse_toml
 from ..core.settings import Settings
 from ..core.validation import checked
-
-__all__ = ["NONE", "Text", "changed", "flat", "nearest", "option", "setting", "written"]
 
 NONE = "none"
 """What stands for None, which TOML cannot write."""
@@ -35,6 +30,18 @@ def flat(data: Any, before: str = "") -> dict[str, Any]:
     return found
 
 
+def _kinds(table: Any, before: str = "") -> Mapping[str, Any]:
+    found: dict[str, Any] = {}
+    for name, kind in get_type_hints(table, include_extras=True).items():
+        if name != "table":
+            found |= _kinds(kind, f"{name}.") if is_dataclass(kind) else {before + name: kind}
+    return found
+
+
+KINDS = _kinds(Settings)
+"""The annotation of each setting under its dotted name."""
+
+
 def changed(settings: Settings, values: Mapping[str, Any]) -> Settings:
     """Returns settings with other values under dotted names.
 
@@ -49,22 +56,13 @@ def changed(settings: Settings, values: Mapping[str, Any]) -> Settings:
     return replace(settings, **own, **{name: replace(getattr(settings, name), **mine) for name, mine in tables.items()})
 
 
-def setting(name: str, value: object) -> Any:
-    """Returns a value as a setting takes it: 2 as 2.0, "none" as None, a text of digits as 2.
+def meant(name: str, value: object, kind: Any) -> Any:
+    """Returns a value as a field of that annotation takes it: 2 as 2.0, "none" as None, a text of a command line as 2.
 
     Raises:
         InputError: it is out of range, or of another kind.
     """
-    return _meant(value, lambda one: flat(changed(Settings(), {name: one}))[name])
-
-
-def option(name: str, value: object, kind: Any) -> Any:
-    """Returns a value as an option of that annotation takes it.
-
-    Raises:
-        InputError: it is of another kind.
-    """
-    return _meant(value, lambda one: checked(name, one, kind))
+    return checked(name, None if value == NONE else value, kind, written=isinstance(value, Text))
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -84,16 +82,3 @@ def written(value: object) -> str:
         return repr(value)
     text = NONE if value is None else str(value)
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _meant(value: object, take: Callable[[object], Any]) -> Any:
-    """Returns what a field takes a value for: a text of the command line is a value of TOML, or stands for itself."""
-    meant = [None if value == NONE else str(value) if isinstance(value, Text) else value]
-    if isinstance(value, Text):
-        with suppress(InputError, ValueError):  # not TOML, or more than one value
-            (read,) = parse_toml(f"value = {value}", "value").values()
-            meant.insert(0, read)
-    for one in meant[:-1]:
-        with suppress(InputError):
-            return take(one)
-    return take(meant[-1])

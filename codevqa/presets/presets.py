@@ -16,8 +16,6 @@ from ..core.errors import UnknownNameError
 from ..core.settings import QuerySettings, Settings, WriterSettings
 from ..core.trace import Form
 
-__all__ = ["PRESETS", "Preset", "preset"]
-
 
 @dataclass(frozen=True)
 class Preset:
@@ -30,7 +28,7 @@ class Preset:
     captioner: str
     language_model: str | None
     """Writes the programs and reads the captions; None leaves it to be chosen."""
-    retriever: str | None
+    retriever: str
     prompts: Mapping[Form, str]
     """Prompt set by form of question."""
     settings: Settings = Settings()
@@ -40,23 +38,14 @@ class Preset:
     """The language model in fewer bits, taken in its place where there is no GPU."""
     quantised_shots: int | None = None
     """In-context examples at most with that."""
-    detector: str | None = None
-    """Finds objects by name; without one programs have no ``find_object``."""
-
     domain: str | None = None
     """Folder with what its matcher and captioner know, where that is told: for as long as either looks."""
 
     @property
     def parts(self) -> dict[str, str]:
         """What is loaded, by role; without what is left to be chosen."""
-        parts = {
-            "matcher": self.matcher,
-            "captioner": self.captioner,
-            "language_model": self.language_model,
-            "retriever": self.retriever,
-            "detector": self.detector,
-        }
-        return {role: spec for role, spec in parts.items() if spec is not None}
+        roles = ("matcher", "captioner", "language_model", "retriever")
+        return {role: spec for role in roles if (spec := getattr(self, role)) is not None}
 
 
 _READING = QuerySettings(captions=7, selection="kind")

@@ -66,7 +66,7 @@ class Database:
                 raise
         except (sqlite3.OperationalError, OSError) as error:
             raise SetupError(f"Cannot open {path}: {error}.", hint="Check the folder and its rights.") from None
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the latter where sqlite's own message is damaged
             raise InputError(f"{path} is no {layout.what}: {error}.", hint=layout.hint) from None
 
     def close(self) -> None:

@@ -11,13 +11,6 @@ from sandbox_kit import IMAGES
 from codevqa import CodeVQA, Limits, Settings
 from codevqa.core.errors import ProgramLimitError
 
-FITTING = {
-    "memory": "answer = len('a' * (40 << 20))",
-    "calls": "for _ in range(200):\n    answer = get_pos(img, 'a')",
-    "output": "print('a' * (60 << 10))\nanswer = 1",
-    "source": "#" * (60 << 10) + "\nanswer = 1",
-    "recursion": "def f(n):\n    return f(n - 1) if n else 0\nanswer = f(150)",
-}
 TOO_MUCH = {
     "seconds": ("while True:\n    pass\nanswer = 1", "computed longer than 2 seconds"),
     "memory": ("answer = len('a' * (65 << 20))", "more than 67,108,864 bytes of memory"),
@@ -38,8 +31,6 @@ def vqa() -> Iterator[CodeVQA]:
 @pytest.mark.parametrize("limit", TOO_MUCH)
 def test_the_limits_are_these_where_nothing_else_is_said(vqa: CodeVQA, limit: str) -> None:
     picture = IMAGES[0].picture
-    if limit in FITTING:
-        assert vqa.run(picture, FITTING[limit]).text
     source, says = TOO_MUCH[limit]
     with pytest.raises(ProgramLimitError, match=says):
         vqa.run(picture, source)

@@ -26,11 +26,6 @@ def refusal(lm: OpenAILM) -> ModelError:
     return caught.value
 
 
-def test_what_a_server_says_is_one_short_line(serve: Serve) -> None:
-    server = serve(lambda path, body, n: failure(400, "no\n" * 10_000))
-    assert len(str(refusal(OpenAILM("m", base_url=server.url)))) < 500
-
-
 @pytest.mark.timeout(20)
 def test_a_server_does_not_have_us_wait_for_a_year(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(openai_lm, "_LONGEST_RETRY_AFTER_S", 0.1)
@@ -38,12 +33,6 @@ def test_a_server_does_not_have_us_wait_for_a_year(serve: Serve, monkeypatch: py
         lambda path, body, n: completion("yes") if n > 1 else failure(429, "later", {"Retry-After": "31536000"})
     )
     assert OpenAILM("m", base_url=server.url).generate([ASK])[0].text == "yes"
-
-
-@pytest.mark.parametrize("said", [5, ["yes"], {"yes": 1}])
-def test_what_is_no_text_is_no_answer(serve: Serve, said: Any) -> None:
-    server = serve(lambda path, body, n: completion(said))
-    assert "did not answer as" in str(refusal(OpenAILM("m", base_url=server.url)))
 
 
 @pytest.mark.parametrize("user", ["ada:hunter2@", "ada:hu@hunter2@", "hunter2@", ""])
@@ -78,19 +67,24 @@ def test_a_redirect_takes_neither_prompt_nor_key_elsewhere(serve: Serve, status:
     assert (len(server.seen), other.seen) == (1, [])
 
 
-@pytest.mark.parametrize("body", ["[" * 200_000, '{"choices": ' + "[" * 200_000, "9" * 200_000, '{"choices": 5}'])
-def test_json_that_nobody_could_read_is_no_answer(serve: Serve, body: str) -> None:
+NO_TEXT = '{"choices": [{"text": {"yes": 1}, "finish_reason": "stop"}]}'
+
+
+@pytest.mark.parametrize("body", ['{"choices": ' + "[" * 200_000, "9" * 200_000, '{"choices": 5}', NO_TEXT])
+def test_what_nobody_could_read_is_no_answer(serve: Serve, body: str) -> None:
     server = serve(lambda path, given, n: (200, body, {"Content-Type": "application/json"}))
     assert "did not answer as an OpenAI-compatible server" in str(refusal(OpenAILM("m", base_url=server.url)))
 
 
-@pytest.mark.parametrize("error", [{"code": [1], "param": {}, "message": "no\ud800"}, ["no"], 5, {"message": {"a": 1}}])
-def test_refusals_of_any_form_are_one_line(serve: Serve, error: Any) -> None:
+@pytest.mark.parametrize(
+    "error", [{"code": [1], "param": {}, "message": "no\ud800"}, ["no"], {"message": {"a": 1}}, "no\n" * 10_000]
+)
+def test_refusals_of_any_form_are_one_short_line(serve: Serve, error: Any) -> None:
     server = serve(lambda path, body, n: (400, {"error": error}, {}))
     told = str(refusal(OpenAILM("m", base_url=server.url)))
-    assert "answered 400" in told and told.encode()
+    assert "answered 400" in told and told.encode() and len(told) < 500
     server = serve(lambda path, body, n: (200, {"error": error}, {}))
-    assert "m at http://127.0.0.1" in str(refusal(OpenAILM("m", base_url=server.url)))
+    assert f"m at {server.url} failed" in str(refusal(OpenAILM("m", base_url=server.url)))
 
 
 @pytest.mark.parametrize("key", [KEY, "plain token 6789"])
