@@ -17,6 +17,7 @@ from codevqa.models.base import GenerationRequest
 from codevqa.models.causal_lm import LMStats, TransformersLM
 from codevqa.models.causal_lm.gpu.decoder import GPU, SlotDecoder
 from codevqa.models.causal_lm.loading import load
+from codevqa.models.causal_lm.network import LlamaNetwork
 from codevqa.models.causal_lm.tokenised_request import control_tokens
 
 ORIGINAL = 29
@@ -159,7 +160,7 @@ def test_texts_are_those_of_transformers_alone(shelf: Path, name: str) -> None:
     expected = by_transformers(folder, asked())
     assert texts(lm, asked()) == expected
     assert [lm.generate([request])[0].text for request in reversed(asked())] == expected[::-1]
-    assert lm.own_loop == (name in OWN)
+    assert isinstance(lm.model, LlamaNetwork) == (name in OWN)
 
 
 @pytest.mark.parametrize("name", named(OWN))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from cachetools import LRUCache
@@ -24,12 +24,15 @@ from ..library_errors import first_line
 from ..text_stream import stream_of
 from ..turn import Turn
 from .cpu.decoder import PackedDecoder
-from .decoding_loop import DecodingLoop
+from .generate import GenerateDecoder
 from .loading import load
 from .network import LlamaNetwork
 from .tokenised_request import CONTEXT, TokenisedRequest, common_prefix_length, control_tokens, find_end
 from .tokens import Tokenizer
 from .work import JoinedWork, LMStats, Work
+
+if TYPE_CHECKING:
+    from .gpu.decoder import SlotDecoder
 
 __all__ = ["TransformersLM"]
 
@@ -38,15 +41,8 @@ _MIN_PREFIX = 8
 _SLOTS_CPU, _SLOTS_GPU = 16, 64
 
 
-class Decoder(Protocol):
-    """What decodes requests over one network."""
-
-    joins: bool
-    """Whether requests may join others that it works on."""
-    stats: LMStats
-
-    def run(self, work: Work) -> None:
-        """Decodes all that is open; raises torch.OutOfMemoryError where not even one request fits."""
+Decoder: TypeAlias = "PackedDecoder | SlotDecoder | GenerateDecoder"
+"""What decodes requests over one network."""
 
 
 class TransformersLM:
@@ -160,11 +156,6 @@ class TransformersLM:
         """Whether requests may join others that it works on: in slots, on a GPU."""
         return self.decoder.joins
 
-    @property
-    def own_loop(self) -> bool:
-        """Whether it is decoded by a loop of our own, not by ``model.generate``."""
-        return isinstance(self.decoder, DecodingLoop)
-
     def generate(self, requests: Sequence[GenerationRequest]) -> list[Completion]:
         """Continues each prompt greedily; batched results equal those of one request at a time.
 
@@ -189,21 +180,13 @@ class TransformersLM:
             ModelError: memory ran out on one prompt.
         """
         with self.turn:
-            self._generate_joining(feed)
-
-    def _generate_joining(self, feed: RequestFeed) -> None:
-        if not self.joins:
-            while taken := feed.take(self.max_batch):
-                for (number, _), done in zip(taken, self.generate([request for _, request in taken]), strict=True):
-                    feed.give(number, done)
-            return
-        while True:
-            work = JoinedWork(feed, self._tokenise, self._finish, self._find_end)
-            work.more(self.max_batch)
-            if not work.open:
-                return
-            with self._at_work(work.open.values()):
-                self.decoder.run(work)
+            while True:
+                work = JoinedWork(feed, self._tokenise, self._finish, self._find_end)
+                work.more(self.max_batch)
+                if not work.open:
+                    return
+                with self._at_work(work.open.values()):
+                    self.decoder.run(work)
 
     def _decoder(self, pad: int, prefix_bytes: int) -> Decoder:
         options: dict[str, Any] = {"max_batch": self.max_batch, "prefix_bytes": prefix_bytes, "stats": LMStats()}
@@ -213,8 +196,6 @@ class TransformersLM:
             from .gpu.decoder import SlotDecoder
 
             return SlotDecoder(self.model, pad=pad, **options)
-        from .generate import GenerateDecoder
-
         ends = sorted(self._ends)
         return GenerateDecoder(self.model, pad=pad, ends=ends, context=self.context, **options)
 
@@ -234,17 +215,14 @@ class TransformersLM:
     def completion_text(self, prompt: Sequence[int], tokens: Sequence[int]) -> str:
         """Returns the text that ``tokens`` add after the tokens of ``prompt``."""
         context = list(prompt[-CONTEXT:])
-        before = self._decode(context)
-        both = self._decode([*context, *tokens])
+        before = self.tokenizer.decode(context)
+        both = self.tokenizer.decode([*context, *tokens])
         if both.startswith(before):
             return both[len(before) :]
-        return self._decode(tokens)
-
-    def _decode(self, tokens: Sequence[int]) -> str:
         return self.tokenizer.decode(tokens)
 
     def _find_end(self, request: TokenisedRequest, tokens: Sequence[int], fresh: int) -> int | None:
-        end = find_end(request, tokens, fresh, self._ends, self._decode, self.completion_text)
+        end = find_end(request, tokens, fresh, self._ends, self.tokenizer.decode, self.completion_text)
         stream = request.stream
         if stream is not None and end is not None:
             stream.finish(self._finish(request, tokens[:end]).text)
@@ -277,7 +255,6 @@ class TransformersLM:
             )
         stop = tuple(s for s in request.stop if s)
         kept = prefix if prefix >= _MIN_PREFIX else 0
-        self.stats.requests += 1
         return TokenisedRequest(index, tokens, kept, room, stop, stream_of(request))
 
     def _tokens(self, prompt: str | tuple[Message, ...], *, whole: bool = True) -> list[int]:

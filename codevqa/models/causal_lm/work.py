@@ -14,17 +14,10 @@ from .tokenised_request import FindEnd, TokenisedRequest
 class LMStats:
     """What a language model of this process has done so far."""
 
-    requests: int = 0
     generate_calls: int = 0
     """Batches decoded by ``model.generate``."""
     steps: int = 0
     """Forward passes of a loop of our own that made tokens."""
-    prefills: int = 0
-    """Forward passes over prompts, or prefixes of prompts, outside ``model.generate``."""
-    prefix_hits: int = 0
-    """Batches that found their prefix computed; in packed passes prompts that found some of theirs."""
-    prefix_misses: int = 0
-    """Batches that had to compute their prefix first; in packed passes prompts of which nothing was known."""
     prefilled_tokens: int = 0
     """Prompt tokens run through the model, padding not counted."""
     reused_tokens: int = 0
