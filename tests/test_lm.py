@@ -280,7 +280,7 @@ def test_steps_that_cannot_be_recorded_are_launched(
 
 
 def test_memory_that_runs_out_is_halved_and_what_is_done_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    lm, whole, tried = build(llama, "slots", max_batch=16), in_slots.Slots, list[int]()
+    lm, whole, tried = build(llama, "slots", max_batch=16), slots.Slots, list[int]()
 
     def scarce(shape: Any, count: int, *given: Any) -> Any:
         tried.append(count)
