@@ -38,15 +38,6 @@ def test_a_small_network_has_a_thread_of_one_core() -> None:
         network.run(lambda: 1 // 0)
 
 
-def test_other_threads_begin_with_all_cores() -> None:
-    NetworkThread(torch.nn.Linear(30, 10), 1, CPU)
-    found: list[int] = []
-    thread = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
-    thread.start()
-    thread.join()
-    assert found == [2]
-
-
 def test_a_large_network_has_all_cores() -> None:
     network = torch.nn.Linear(30, 10)  # 310 weights
     assert NetworkThread(network, 1, CPU, large=310).run(where) == (threading.current_thread().name, 2)
@@ -74,9 +65,3 @@ def test_a_language_model_counts_as_company(tmp_path: Path) -> None:
 
     lm.generate([GenerationRequest("a b c", 3, on_text=told)])
     assert found and set(found) == {1}
-
-
-def test_with_one_core_no_thread_is_asked() -> None:
-    network = NetworkThread(torch.nn.Linear(30, 10), 1, CPU)
-    torch.set_num_threads(1)
-    assert network.run(where) == (threading.current_thread().name, 1)

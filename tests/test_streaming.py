@@ -18,7 +18,7 @@ from codevqa.core.errors import ModelError, ServerError
 from codevqa.models.base import Completion, GenerationRequest, LanguageModel, Message
 from codevqa.models.causal_lm import TransformersLM
 from codevqa.models.openai_lm import OpenAILM
-from codevqa.models.text_stream import TextStream, certain
+from codevqa.models.text_stream import certain
 
 PROMPTS = ["What color is the car?", "yes", "box_x, box_y = get_pos(img,", "Context: a dog on a sofa."]
 
@@ -125,20 +125,6 @@ def test_nothing_is_told_past_an_end_token(way: str) -> None:
         assert_grows(heard, made.text)
 
 
-def test_characters_of_several_tokens_are_told_whole(folder: Path) -> None:
-    lm = TransformersLM.from_pretrained(folder, device="cpu", loop=False)
-    text = "\u20ac\U0001f600 na\u00efve \u20ac\u20ac end"
-    ids = lm.tokenizer.encode(text, special=False)
-    heard: list[str] = []
-    stream = TextStream(heard.append, ())
-    for count in range(1, len(ids) + 1):
-        stream.tell(lm.completion_text(lm.tokenizer.encode("x"), ids[:count]))
-    stream.finish(text)
-    assert_grows(heard, text)
-    assert not any("\ufffd" in said for said in heard)
-    assert len(heard) < len(ids), "bytes of one character were told one by one"
-
-
 # --- servers ---------------------------------------------------------------------------------------------------------
 
 FORMS = pytest.mark.parametrize("form", ["completion", "chat"])
@@ -153,13 +139,6 @@ def test_pieces_of_a_served_answer(serve: Serve, form: Any) -> None:
     assert told == ["img", "img = 1", "img = 1\n# Imp", "img = 1\n# Import"]
     _, body, _ = server.seen[0]
     assert body["stream"] is True and body["stream_options"] == {"include_usage": True}
-
-
-@FORMS
-def test_nobody_listens_nothing_is_streamed(serve: Serve, form: Any) -> None:
-    server = serve(lambda path, body, n: turn("a") if form == "chat" else completion("a"))
-    OpenAILM("m", base_url=server.url, form=form).generate([GenerationRequest("Say", 5)])
-    assert "stream" not in server.seen[0][1] and "stream_options" not in server.seen[0][1]
 
 
 @FORMS
@@ -184,11 +163,10 @@ def test_an_error_in_the_midst_of_a_stream(serve: Serve) -> None:
         listened(OpenAILM("m", base_url=server.url, max_retries=0), [GenerationRequest("Say", 5)])
 
 
-@pytest.mark.parametrize("form", ["completion", "chat"])
+@FORMS
 def test_servers_that_do_not_stream(serve: Serve, form: Any) -> None:
     server = serve(lambda path, body, n: turn("whole") if form == "chat" else completion("whole"))
-    lm = OpenAILM("m", base_url=server.url, form=form)
-    (made,), (told,) = listened(lm, [GenerationRequest("Say", 5)])
+    (made,), (told,) = listened(OpenAILM("m", base_url=server.url, form=form), [GenerationRequest("Say", 5)])
     assert (made.text, told, len(server.seen)) == ("whole", ["whole"], 1)
 
 
