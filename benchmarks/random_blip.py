@@ -159,14 +159,13 @@ def writer(model: LanguageModel) -> Writer:
     return Writer(model, load_prompts("gqa"), settings=WriterSettings(selection="fixed", fit=False))
 
 
-def engine(matcher: Checkpoint, captioner: Checkpoint, *, at_once: int, batch: int | None = None) -> CodeVQA:
+def engine(matcher: Checkpoint, captioner: Checkpoint, *, at_once: int) -> CodeVQA:
     """Returns the library over two networks and replayed language models.
 
     Args:
         matcher: as :func:`served` returns it.
         captioner: likewise.
         at_once: questions under way at once.
-        batch: requests in one batch at most; None leaves it to each model.
     """
     keep = 4 * 2**30
     models = Models(
@@ -174,4 +173,4 @@ def engine(matcher: Checkpoint, captioner: Checkpoint, *, at_once: int, batch: i
         BlipMatcher(matcher, feature_cache_bytes=keep),
         BlipCaptioner(captioner, feature_cache_bytes=keep),
     )
-    return CodeVQA(writer(ReplayedWriter()), models, Settings(workers=at_once, max_batch=batch))
+    return CodeVQA(writer(ReplayedWriter()), models, Settings(workers=at_once))
