@@ -9,14 +9,13 @@ completions.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from cachetools import LRUCache
 
-from ...core.errors import ModelError, SetupError
+from ...core.errors import CodeVQAError, ModelError, SetupError
 from ..base import Completion, GenerationRequest, Message, RequestFeed, cut_at_stop
 from ..chat_template import without_system
 from ..cpu_threads import computing
@@ -29,7 +28,7 @@ from .loading import load
 from .network import LlamaNetwork
 from .tokenised_request import CONTEXT, TokenisedRequest, common_prefix_length, control_tokens, find_end
 from .tokens import Tokenizer
-from .work import JoinedWork, LMStats, Work
+from .work import LMStats, Work
 
 if TYPE_CHECKING:
     from .gpu.decoder import SlotDecoder
@@ -164,14 +163,16 @@ class TransformersLM:
             SetupError: a chat prompt, and the tokenizer has no chat template that takes it; or the tokenizer is of
                 another model.
         """
+        made: dict[int, Completion] = {}
+
+        def give(request: TokenisedRequest, tokens: Sequence[int]) -> None:
+            made[request.index] = self._finish(request, tokens)
+
         with self.turn:
             tokenised = [self._tokenise(index, request) for index, request in enumerate(requests)]
-            if not tokenised:
-                return []
-            work = Work(tokenised, self._find_end)
-            with self._at_work(tokenised):
-                self.decoder.run(work)
-            return [self._finish(request, work.made[request.index]) for request in tokenised]
+            if tokenised:
+                self._run(Work(tokenised, self._find_end, give))
+            return [made[request.index] for request in tokenised]
 
     def generate_joining(self, feed: RequestFeed) -> None:
         """Continues the prompts of a feed until it has no more; each begins as soon as another has ended.
@@ -179,14 +180,22 @@ class TransformersLM:
         Raises:
             ModelError: memory ran out on one prompt.
         """
+
+        def take(most: int) -> list[TokenisedRequest]:
+            taken: list[TokenisedRequest] = []
+            for number, request in feed.take(most):
+                try:
+                    taken.append(self._tokenise(number, request))
+                except CodeVQAError as error:
+                    feed.give(number, error)
+            return taken
+
+        def give(request: TokenisedRequest, tokens: Sequence[int]) -> None:
+            feed.give(request.index, self._finish(request, tokens))
+
         with self.turn:
-            while True:
-                work = JoinedWork(feed, self._tokenise, self._finish, self._find_end)
-                work.more(self.max_batch)
-                if not work.open:
-                    return
-                with self._at_work(work.open.values()):
-                    self.decoder.run(work)
+            while begun := take(self.max_batch):
+                self._run(Work(begun, self._find_end, give, take))
 
     def _decoder(self, pad: int, prefix_bytes: int) -> Decoder:
         options: dict[str, Any] = {"max_batch": self.max_batch, "prefix_bytes": prefix_bytes, "stats": LMStats()}
@@ -199,14 +208,13 @@ class TransformersLM:
         ends = sorted(self._ends)
         return GenerateDecoder(self.model, pad=pad, ends=ends, context=self.context, **options)
 
-    @contextmanager
-    def _at_work(self, requests: Collection[TokenisedRequest]) -> Iterator[None]:
-        """The block computes; what does not fit into memory is a ModelError."""
+    def _run(self, work: Work) -> None:
+        """Decodes; what does not fit into memory is a ModelError."""
         try:
             with computing(), torch.inference_mode():
-                yield
+                self.decoder.run(work)
         except torch.OutOfMemoryError:
-            longest = max((len(request.tokens) for request in requests), default=0)
+            longest = max((len(request.tokens) for request in work.open.values()), default=0)
             raise ModelError(
                 f"{self.name} ran out of memory on one prompt of up to {longest} tokens.",
                 hint="Show fewer examples, or free memory of the device.",
