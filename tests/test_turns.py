@@ -131,6 +131,23 @@ def test_turns_are_given_in_the_order_of_asking_and_may_be_entered_again() -> No
     assert came == [0, 1, 2, 3, 4] and not turn.wanted
 
 
+def test_whoever_is_inside_may_want_more_that_others_wait_for() -> None:
+    part, other = object(), object()
+
+    def wait() -> None:
+        with Turn(other, part):
+            pass
+
+    waiter = threading.Thread(target=wait, daemon=True)
+    with Turn(part):
+        waiter.start()
+        time.sleep(0.05)  # for it to come into the lines
+        with Turn(part, other):
+            assert waiter.is_alive()
+    waiter.join(10)
+    assert not waiter.is_alive()
+
+
 def test_an_interrupted_caller_leaves_the_line() -> None:
     turn = Turn(object(), object())
     held, done = threading.Event(), threading.Event()
