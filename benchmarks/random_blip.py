@@ -52,15 +52,14 @@ TEXT: dict[str, dict[str, int]] = {
 EXAMPLES = load_prompts("gqa").examples
 
 
-def networks(size: str, device: str, seed: int = 0) -> tuple[Network, Network]:
+def networks(size: str, device: str) -> tuple[Network, Network]:
     """Returns a matcher's and a captioner's network of a size, in float32, as transformers loads them.
 
     Args:
         size: ``base`` and ``large`` are BLIP's; ``tiny`` is for trying a benchmark out.
         device: where they go.
-        seed: seed of the weights.
     """
-    torch.manual_seed(seed)
+    torch.manual_seed(0)
     place = torch.device(device)
     text: dict[str, Any] = {**TEXT[size], "initializer_range": 0.06}
     made = []
@@ -99,11 +98,11 @@ def served(network: Network) -> Checkpoint:
     return Checkpoint("random", copy.deepcopy(network.model).to(dtype), tokenizer, pictures, *about)
 
 
-def fresh_pictures(count: int, seed: int, width: int = 500, height: int = 375) -> list[Picture]:
+def fresh_pictures(count: int, seed: int) -> list[Picture]:
     """Returns pictures of noise, of the size of most of GQA's."""
     generator = np.random.default_rng(seed)
     return [
-        load_picture(PILImage.fromarray(generator.integers(0, 256, (height, width, 3), dtype=np.uint8)))
+        load_picture(PILImage.fromarray(generator.integers(0, 256, (375, 500, 3), dtype=np.uint8)))
         for _ in range(count)
     ]
 
