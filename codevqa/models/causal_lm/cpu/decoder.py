@@ -18,7 +18,7 @@ from itertools import accumulate
 
 import torch
 
-from ...cpu_threads import LARGE, compute_with
+from ...cpu_threads import LARGE, threads
 from ..int8_linear import weights
 from ..network import LlamaNetwork
 from ..tokenised_request import TokenisedRequest, common_prefix_length
@@ -109,8 +109,8 @@ class PackedDecoder:
         if count == 1 and (cores == 1 or self._large):
             self._decode(workers[0], queue, work)
             return
-        threads = self._pool(cores)
-        futures = [threads.submit(self._decode, worker, queue, work) for worker in workers]
+        pool = self._pool(cores)
+        futures = [pool.submit(self._decode, worker, queue, work) for worker in workers]
         wait(futures)
         for future in futures:
             future.result()
@@ -118,14 +118,7 @@ class PackedDecoder:
     def _pool(self, cores: int) -> ThreadPoolExecutor:
         """Returns the threads of the workers, which share the cores."""
         if self._threads is None:
-            each = max(1, cores // _WORKERS)
-            self._threads = ThreadPoolExecutor(
-                _WORKERS, "codevqa-lm-worker", initializer=compute_with, initargs=(each,)
-            )
-            together = threading.Barrier(_WORKERS)
-            wait([self._threads.submit(together.wait) for _ in range(_WORKERS)])
-            # That also set what threads begin with that have not computed anything yet.
-            torch.set_num_threads(cores)
+            self._threads = threads(_WORKERS, max(1, cores // _WORKERS), "codevqa-lm-worker")
         return self._threads
 
     @torch.inference_mode()
