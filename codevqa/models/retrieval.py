@@ -7,7 +7,6 @@ import contextlib
 import json
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -172,8 +171,7 @@ class ExampleIndex:
         self._embeddings: list[npt.NDArray[np.float64]] = []
         self._orders: dict[str, npt.NDArray[np.intp]] = {}
         self._waiting: list[str] = []
-        self._thread = ThreadPoolExecutor(1, "codevqa-retriever")
-        self._learning = threading.Lock()
+        self._learning = threading.RLock()
 
     def nearest(self, question: str, count: int) -> tuple[int, ...]:
         """Returns the places of the ``count`` nearest questions, most similar first; ties keep the bank's order.
@@ -193,16 +191,17 @@ class ExampleIndex:
         """
         if question not in self._orders:
             self._waiting.append(question)
-            await asyncio.get_running_loop().run_in_executor(self._thread, self._learn_waiting, question)
+            await asyncio.to_thread(self._learn_waiting, question)
 
     def _learn_waiting(self, question: str) -> None:
-        # All who came while others were embedded; for the rest of them nothing is left to do then.
-        waiting, self._waiting = self._waiting, []
-        if waiting:
-            with contextlib.suppress(ModelError):  # of another's question, perhaps: each fails for its own
-                self._learn(list(dict.fromkeys(waiting)))
-        if question not in self._orders:
-            self._learn([question])
+        with self._learning:
+            # All who came while others were embedded; for the rest of them nothing is left to do then.
+            waiting, self._waiting = self._waiting, []
+            if waiting:
+                with contextlib.suppress(ModelError):  # of another's question, perhaps: each fails for its own
+                    self._learn(list(dict.fromkeys(waiting)))
+            if question not in self._orders:
+                self._learn([question])
 
     def _learn(self, asked: list[str]) -> list[npt.NDArray[np.intp]]:
         with self._learning:
