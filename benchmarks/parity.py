@@ -132,14 +132,13 @@ def inputs(golden: Path) -> tuple[list[str], list[Picture], int]:
     return texts, [load_picture(golden / f"image{index}.png") for index in range(len(texts))], meta["block"]
 
 
-def live(golden: Path, work: Path, size: str, seed: int = 0) -> Parity:
+def live(golden: Path, work: Path, size: str) -> Parity:
     """Runs LAVIS and the BLIP back end on random weights.
 
     Args:
         golden: has the pictures, texts and vocabulary.
         work: receives checkpoints.
         size: "base" or "large".
-        seed: of the weights and of the patches.
     """
     words = (golden / "vocab.txt").read_text(encoding="utf-8").split()
     vocabulary = work / "vocab.txt"  # of the size that the networks have
@@ -148,10 +147,10 @@ def live(golden: Path, work: Path, size: str, seed: int = 0) -> Parity:
     python, script = python_of(), Path(__file__).with_name("lavis_weights.py")
     for part in ("matcher", "captioner"):
         weights = work / f"{part}.pth"
-        subprocess.run([python, script, part, size, str(seed), vocabulary, weights], check=True)
+        subprocess.run([python, script, part, size, "0", vocabulary, weights], check=True)
         convert_lavis(weights, vocabulary, work / part)
     texts, pictures, _ = inputs(golden)
-    drawn = np.random.default_rng(seed)
+    drawn = np.random.default_rng(0)
     patches = [tuple(sorted(drawn.choice(576, 20, replace=False).tolist())) for _ in texts]
     asked = Asked(
         [MatchRequest(picture, text) for picture, text in zip(pictures, texts, strict=True)],
@@ -198,33 +197,15 @@ def beside_transformers(matcher: str, captioner: str, block: int) -> Parity:
     return compare(ours, theirs)
 
 
-def base_size(work: Path, seed: int = 0) -> tuple[str, str]:
+def base_size(work: Path) -> tuple[str, str]:
     """Writes checkpoints of BLIP's base size with random weights; returns their folders."""
-    import torch
-    from transformers import BertTokenizer, BlipConfig, BlipForConditionalGeneration, BlipForImageTextRetrieval
-    from transformers.models.blip.image_processing_pil_blip import BlipImageProcessorPil
+    from random_blip import networks
 
-    torch.manual_seed(seed)
-    text = {"num_attention_heads": 12, "initializer_range": 0.06}
-    config = BlipConfig(vision_config={"image_size": 384}, text_config=text)
-    words = [
-        "[PAD]",
-        "[UNK]",
-        "[CLS]",
-        "[SEP]",
-        "[MASK]",
-        *["a", "picture", "of", "dog", "two", "cats", "in", "the", "park", "red", "small", "tree"],
-    ]
-    words += [f"word{number}" for number in range(PIECES - len(words))]
-    folders = []
-    for architecture in (BlipForImageTextRetrieval, BlipForConditionalGeneration):
-        folder = work / architecture.__name__
-        architecture(config).save_pretrained(folder)
-        (folder / "vocab.txt").write_text("\n".join([*words, "[DEC]", "[ENC]"]) + "\n")
-        BertTokenizer(vocab=str(folder / "vocab.txt")).save_pretrained(folder)
-        BlipImageProcessorPil(size={"height": 384, "width": 384}).save_pretrained(folder)
-        folders.append(str(folder))
-    return folders[0], folders[1]
+    for name, network in zip(("matcher", "captioner"), networks("base", "cpu"), strict=True):
+        network.tokenizer.add_special_tokens({"bos_token": "[DEC]", "additional_special_tokens": ["[ENC]"]})
+        for part in (network.model, network.tokenizer, network.processor):
+            part.save_pretrained(work / name)
+    return str(work / "matcher"), str(work / "captioner")
 
 
 def show(title: str, found: Parity) -> None:

@@ -88,7 +88,7 @@ def share(options: argparse.Namespace, number: int, pictures: int, gpu: int | No
 
     models = map(served, networks(options.size, options.device))
     at_once, warm_up = (-(-whole // options.processes) for whole in (options.at_once, options.warm_up))
-    with engine(*models, at_once=at_once, batch=options.batch or None) as vqa:
+    with engine(*models, at_once=at_once) as vqa:
         ask(vqa, asked(warm_up, 1000 + number))
         items, before = asked(pictures, 2000 + number), counts(vqa)
         began = start()

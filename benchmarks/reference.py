@@ -27,9 +27,15 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
 
+import numpy as np
 import torch
-from reference_text import Coupled, PlainLM
-from transformers import BertTokenizer, BlipForConditionalGeneration, BlipForImageTextRetrieval, LogitsProcessorList
+from transformers import (
+    BertTokenizer,
+    BlipForConditionalGeneration,
+    BlipForImageTextRetrieval,
+    LogitsProcessor,
+    LogitsProcessorList,
+)
 from transformers.models.blip.image_processing_pil_blip import BlipImageProcessorPil
 
 from codevqa.core.errors import ModelError, ProgramError
@@ -37,6 +43,7 @@ from codevqa.core.images import ImageSource, Picture, load_pictures
 from codevqa.core.trace import Form
 from codevqa.engine.answer_text import answer_text
 from codevqa.models.base import Completion, GenerationRequest, LanguageModel
+from codevqa.models.causal_lm import TransformersLM
 from codevqa.models.retrieval import ExampleIndex
 from codevqa.presets.assembly import load, prompt_sets, quiet_libraries
 from codevqa.presets.checkpoints import resolve
@@ -122,6 +129,29 @@ class Counts:
     """Pictures through either vision tower."""
     captions: int = 0
     readings: int = 0
+
+
+class Coupled(LogitsProcessor):  # type: ignore[misc]
+    """Samples from the top-k softmax with one given random number a row and step, by inverting the distribution.
+
+    The numbers are those the library draws from a caption's seed, so that equal seeds give equal captions.
+    """
+
+    def __init__(self, seeds: Sequence[int], steps: int, before: int, top_k: int, temperature: float) -> None:
+        self._numbers = np.stack([np.random.Generator(np.random.PCG64(seed % 2**64)).random(steps) for seed in seeds])
+        self._before, self._top_k, self._temperature = before, top_k, temperature
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """Returns scores with a single finite entry a row."""
+        step = input_ids.shape[1] - self._before
+        logits = scores.double().cpu().numpy() / self._temperature
+        result = torch.full_like(scores, -torch.inf)
+        for row, (values, number) in enumerate(zip(logits, self._numbers[:, step], strict=True)):
+            edge = np.sort(values)[-min(self._top_k, len(values))]
+            shares = np.where(values >= edge, np.exp(values - values.max()), 0.0)
+            below = np.cumsum(shares)
+            result[row, int(np.argmax(below > number * below[-1]))] = 0.0
+        return result
 
 
 class Release:
@@ -405,7 +435,10 @@ def from_preset(name: str, *, numbers: Numbers | None = None, seeds: Seeds | Non
         **{key: captioning[key] for key in ("min_length", "max_length", "top_k", "temperature") if key in captioning},
     )
     folders = {role: resolve(spec.partition(":")[2]) for role, spec in chosen.parts.items()}
-    model = PlainLM(folders["language_model"])
+    # One prompt at a time, nothing kept between them.
+    model = TransformersLM.from_pretrained(
+        folders["language_model"], device="cpu", max_batch=1, prefix_cache_bytes=0, loop=False
+    )
     retriever = load("retriever", chosen.retriever)
     writer = Writer(model, prompt_sets(chosen, None), retriever, chosen.settings.writer, seed=chosen.settings.seed)
     return Release(

@@ -21,7 +21,6 @@ import random
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import starmap
 from pathlib import Path
@@ -36,7 +35,6 @@ from reference import Numbers, Release, from_preset
 from codevqa import Answer, CodeVQA, Question
 from codevqa.core.images import Picture
 from codevqa.models.cuda_graphs import enabled
-from codevqa.presets.presets import preset
 
 TFLOP_A_PICTURE = 0.76
 """Two ViT-L/16 forward passes at 384 pixels."""
@@ -130,10 +128,7 @@ def drawn(pictures: int, per_picture: int, seed: int) -> list[tuple[PILImage.Ima
 def mini(options: argparse.Namespace) -> Found:
     """Measures the mini models end to end, both sides in turns, so that a busy machine slows both."""
     ours, theirs, count, few_count = (0.0, 0.0), (0.0, 0.0), 0, 0
-    settings = preset("mini").settings
-    if options.at_once:
-        settings = replace(settings, workers=options.at_once)
-    with CodeVQA.from_preset("mini", settings=settings) as vqa, from_preset("mini") as release:
+    with CodeVQA.from_preset("mini") as vqa, from_preset("mini") as release:
 
         def ask(items: Sequence[tuple[PILImage.Image, str]]) -> list[Answer]:
             return vqa.ask_many([Question(picture, text) for picture, text in items])
@@ -174,9 +169,6 @@ def main() -> None:
         one.add_argument("--warm-up", type=int, default=384 if gpu else 2, help="pictures before the measured ones")
         one.add_argument("--at-once", type=int, default=768 if gpu else 16, help="questions under way at once")
         one.add_argument(
-            "--batch", type=int, default=0, help="rows in one batch at most; 0 for each model's own choice"
-        )
-        one.add_argument(
             "--processes", type=int, default=PROCESSES if gpu else 1, help="on a GPU, each with its own engine"
         )
         one.add_argument("--reference", type=int, default=25 if gpu else 3, help="items the reference is measured on")
@@ -184,7 +176,6 @@ def main() -> None:
     one.add_argument("--pictures", type=int, default=32, help="pictures a turn")
     one.add_argument("--questions", type=int, default=8, help="questions a picture")
     one.add_argument("--turns", type=int, default=3)
-    one.add_argument("--at-once", type=int, default=0, help="questions under way at once; 0 as the preset says")
     one.add_argument("--reference", type=int, default=10, help="questions a turn that the reference is measured on")
     for one in commands.choices.values():
         one.add_argument("--json", type=Path, help="file to append the figures to, one JSON object a line")

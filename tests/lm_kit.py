@@ -30,12 +30,6 @@ def llama() -> Any:
     return LlamaForCausalLM(LlamaConfig(**sizes(), num_key_value_heads=2))
 
 
-def qwen2() -> Any:
-    from transformers import Qwen2Config, Qwen2ForCausalLM
-
-    return Qwen2ForCausalLM(Qwen2Config(**sizes(), num_key_value_heads=1))
-
-
 def gpt2() -> Any:
     from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -44,12 +38,6 @@ def gpt2() -> Any:
         vocab_size=400, n_positions=CONTEXT, n_embd=32, n_layer=2, n_head=4, initializer_range=0.25, **ends
     )
     return GPT2LMHeadModel(config)
-
-
-def sliding() -> Any:
-    from transformers import MistralConfig, MistralForCausalLM
-
-    return MistralForCausalLM(MistralConfig(**sizes(), num_key_value_heads=2, sliding_window=16))
 
 
 def sizes() -> dict[str, Any]:

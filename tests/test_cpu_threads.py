@@ -74,9 +74,3 @@ def test_a_language_model_counts_as_company(tmp_path: Path) -> None:
 
     lm.generate([GenerationRequest("a b c", 3, on_text=told)])
     assert found and set(found) == {1}
-
-
-def test_with_one_core_no_thread_is_asked() -> None:
-    network = NetworkThread(torch.nn.Linear(30, 10), 1, CPU)
-    torch.set_num_threads(1)
-    assert network.run(where) == (threading.current_thread().name, 1)

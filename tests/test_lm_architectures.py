@@ -12,11 +12,11 @@ import torch
 from lm_kit import CONTEXT, HEAD, sizes
 from tiny_lm import build_tokenizer
 
-from codevqa.core.errors import ModelError
 from codevqa.models.base import GenerationRequest
 from codevqa.models.causal_lm import LMStats, TransformersLM
 from codevqa.models.causal_lm.gpu.decoder import GPU, SlotDecoder
 from codevqa.models.causal_lm.loading import load
+from codevqa.models.causal_lm.network import LlamaNetwork
 from codevqa.models.causal_lm.tokenised_request import control_tokens
 
 ORIGINAL = 29
@@ -25,8 +25,6 @@ LONG = HEAD + "red box left of ball query( img answer if " * 4
 GROUPED: dict[str, Any] = {**sizes(), "num_key_value_heads": 2, "tie_word_embeddings": False}
 EIGHT = {**GROUPED, "head_dim": 8}
 MOE = {**EIGHT, "num_experts": 4, "num_local_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
-LATENT = {"q_lora_rank": 16, "kv_lora_rank": 8, "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 8}
-DEEPSEEK = {**sizes(), **LATENT, "moe_intermediate_size": 16, "n_routed_experts": 4, "num_experts_per_tok": 2}
 GPT = {"vocab_size": 400, "n_positions": 160, "n_embd": 32, "n_layer": 2, "n_head": 4, "initializer_range": 0.25}
 STRETCHED = {"rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": ORIGINAL}
 TURNS = {"short_factor": [1.0] * 4, "long_factor": [2.0, 3.0, 5.0, 8.0]}
@@ -50,22 +48,13 @@ OWN: dict[str, tuple[str, dict[str, Any]]] = {
     "qwen3": ("qwen3", EIGHT),
 }
 OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
-    "codegen": ("codegen", {**GPT, "rotary_dim": 4}),
-    "deepseek_v3": ("deepseek_v3", {**DEEPSEEK, "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1}),
     "gemma3": ("gemma3_text", {**EIGHT, "sliding_window": 16}),
-    "glm4": ("glm4", EIGHT),
     "gpt_oss": ("gpt_oss", {**MOE, "sliding_window": 16}),
-    "ministral3": (
-        "ministral3",
-        {**EIGHT, "rope_parameters": {**STRETCHED, "rope_type": "yarn", "llama_4_scaling_beta": 2.0}},
-    ),
     "gpt2": ("gpt2", GPT),
-    "llama, gelu": ("llama", {**EIGHT, "hidden_act": "gelu"}),
     "phi3": ("phi3", GROUPED),
     "qwen2, yarn": ("qwen2", {**GROUPED, "rope_parameters": {**STRETCHED, "rope_type": "yarn"}}),
     "starcoder2": ("starcoder2", {**GROUPED, "sliding_window": None}),
     "mistral, window": ("mistral", {**EIGHT, "sliding_window": 16}),
-    "qwen2, window": ("qwen2", {**GROUPED, "use_sliding_window": True, "sliding_window": 16, "max_window_layers": 1}),
     "qwen3_moe": ("qwen3_moe", MOE),
 }
 ALONE: dict[str, tuple[str, dict[str, Any]]] = {
@@ -82,7 +71,7 @@ ALONE: dict[str, tuple[str, dict[str, Any]]] = {
     ),
 }
 ALL = {**OWN, **OTHERS, **ALONE}
-RARE = {"llama, gelu", "llama, linear", "starcoder2"}
+RARE = {"llama, linear", "starcoder2"}
 
 
 def named(names: dict[str, Any]) -> list[Any]:
@@ -147,11 +136,6 @@ def texts(lm: TransformersLM, requests: Sequence[GenerationRequest]) -> list[str
     return [completion.text for completion in lm.generate(requests)]
 
 
-def test_the_prompts_are_on_both_sides_of_the_original_context() -> None:
-    short, long = (len(tokenizer()(request.prompt)["input_ids"]) for request in (asked()[0], asked()[-1]))
-    assert short < ORIGINAL < short + 9 and 2 * ORIGINAL < long < 150
-
-
 @pytest.mark.parametrize("name", named(ALL))
 def test_texts_are_those_of_transformers_alone(shelf: Path, name: str) -> None:
     folder = checkpoint(shelf, name)
@@ -159,7 +143,7 @@ def test_texts_are_those_of_transformers_alone(shelf: Path, name: str) -> None:
     expected = by_transformers(folder, asked())
     assert texts(lm, asked()) == expected
     assert [lm.generate([request])[0].text for request in reversed(asked())] == expected[::-1]
-    assert lm.own_loop == (name in OWN)
+    assert isinstance(lm.model, LlamaNetwork) == (name in OWN)
 
 
 @pytest.mark.parametrize("name", named(OWN))
@@ -169,16 +153,3 @@ def test_texts_in_slots_are_those_of_transformers_alone(shelf: Path, name: str) 
     slots = SlotDecoder(network, pad=0, max_batch=3, prefix_bytes=2**20, stats=LMStats(), schedule=GPU)
     lm = TransformersLM(network, tokenizer, name=given, decoder=slots)
     assert texts(lm, asked()) == by_transformers(folder, asked())
-
-
-@pytest.mark.parametrize("name", ["codegen", "gpt2"])
-def test_each_request_keeps_its_own_limit_near_the_context(shelf: Path, name: str) -> None:
-    folder = checkpoint(shelf, name)
-    lm = TransformersLM.from_pretrained(folder, device="cpu", loop=False)
-    full = "="
-    while len(lm.tokenizer.encode(full)) < CONTEXT - 5:
-        full += " x="
-    requests = [GenerationRequest(text, 60) for text in ("box", "red", full, full[:-9])]
-    assert texts(lm, requests) == by_transformers(folder, requests)
-    with pytest.raises(ModelError, match=f"has a context of {CONTEXT}"):
-        lm.generate([*requests, GenerationRequest(full * 2, 4)])

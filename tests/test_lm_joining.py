@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import torch
-from lm_kit import CONTEXT, HEAD, alone, build, llama, mixed, qwen2, sliding
+from lm_kit import CONTEXT, HEAD, alone, build, llama, mixed
 
 from codevqa.batching.model_services import ModelServices
 from codevqa.core.errors import CodeVQAError, ModelError
-from codevqa.models.base import Completion, GenerationRequest, Message, Models
+from codevqa.models.base import Completion, GenerationRequest, Models
 from codevqa.models.causal_lm import TransformersLM
 from codevqa.models.causal_lm.gpu.decoder import SlotDecoder
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher
@@ -38,12 +38,11 @@ def ask(lm: TransformersLM, requests: Sequence[GenerationRequest], gap: float = 
 
 
 @pytest.mark.parametrize("gap", [0.0, 0.004])
-@pytest.mark.parametrize("make", [llama, qwen2])
-def test_whoever_joins_reads_what_he_reads_alone(make: Callable[[], Any], gap: float) -> None:
+def test_whoever_joins_reads_what_he_reads_alone(gap: float) -> None:
     # The prompt that stands there twice is asked once, and one that cannot be asked is a failure of its own.
     requests = [*mixed(), GenerationRequest("red", 0)]
-    expected = alone(make)
-    lm = build(make, "slots", max_batch=3)
+    expected = alone(llama)
+    lm = build(llama, "slots", max_batch=3)
     *answers, refused = ask(lm, requests, gap)
     assert answers == expected
     assert isinstance(refused, ModelError) and "max_tokens is 0" in str(refused)
@@ -80,21 +79,6 @@ def test_whoever_is_too_long_for_the_slots_gets_longer_ones() -> None:
     assert ask(lm, requests, 0.002) == [plain.generate([request])[0] for request in requests]
 
 
-def test_memory_that_runs_out_is_halved_and_nobody_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    lm = build(llama, "slots", max_batch=4)
-    launch = SlotDecoder._launch
-
-    def short(self: SlotDecoder, memory: Any) -> Any:
-        if len(self._texts) > 2:
-            raise torch.OutOfMemoryError("no room")
-        return launch(self, memory)
-
-    monkeypatch.setattr(SlotDecoder, "_launch", short)
-    requests = mixed()
-    answers = ask(lm, requests, 0.0)
-    assert answers == alone(llama)
-
-
 def test_one_that_never_fits_costs_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     lm = build(llama, "slots", max_batch=3)
     launch = SlotDecoder._launch
@@ -112,27 +96,8 @@ def test_one_that_never_fits_costs_nobody_else(monkeypatch: pytest.MonkeyPatch) 
     assert isinstance(bad, ModelError) and "ran out of memory" in str(bad)
 
 
-def test_models_that_slots_do_not_suit_are_asked_in_batches() -> None:
-    lm, plain = build(sliding), build(sliding, "generate")
-    requests = [GenerationRequest(HEAD + word, 8) for word in ("red", "ball box", "left of")]
-    assert ask(lm, requests) == [plain.generate([request])[0] for request in requests]
-    assert not lm.own_loop
-
-
 def test_a_failure_in_the_middle_is_told_to_those_it_met(monkeypatch: pytest.MonkeyPatch) -> None:
     lm = build(llama, "slots", max_batch=3)
     monkeypatch.setattr(SlotDecoder, "_launch", lambda self, memory: 1 / 0)
     answers = ask(lm, [GenerationRequest(f"red {n}", 3) for n in range(4)])
     assert all(isinstance(one, CodeVQAError) and "ZeroDivisionError" in str(one) for one in answers)
-
-
-def test_the_first_turns_of_a_chat_are_computed_once() -> None:
-    lm = build(llama, "slots", max_batch=8)
-    head = Message("system", "red ball box left " * 4)
-    chats = [(head, Message("user", f"box {n}")) for n in range(3)]
-    asked = [GenerationRequest(chat, 4, shared=1) for chat in chats]
-    plain = [GenerationRequest(chat, 4) for chat in chats]
-    assert lm.generate(asked[:1]) == lm.generate(plain[:1])
-    before = lm.stats.prefix_hits
-    assert lm.generate(asked[1:]) == lm.generate(plain[1:])
-    assert lm.stats.prefix_hits > before

@@ -77,68 +77,43 @@ def test_a_bank_is_embedded_once_and_a_question_once() -> None:
 
 
 class Slow:
-    """Embeds in a while, and knows who asked for it."""
+    """Embeds in a while, all but one word."""
 
     name = "slow"
 
     def __init__(self, batches: bool) -> None:
         self.batches = batches
         self.asked: list[list[str]] = []
-        self.where: set[str] = set()
-        self.begun = threading.Event()
-        self.go = threading.Event()
+        self.begun, self.go = threading.Event(), threading.Event()
 
     def embed(self, sentences: Sequence[str]) -> npt.NDArray[np.float32]:
         self.asked.append(list(sentences))
-        self.where.add(threading.current_thread().name)
         self.begun.set()
         assert self.go.wait(30)
+        if "bad" in sentences:
+            raise ValueError("no such word")
         return np.array([[len(sentence)] for sentence in sentences], np.float32)
 
 
 @pytest.mark.parametrize("batches", [False, True])
-def test_nobody_waits_while_questions_are_embedded_and_those_who_came_share_a_batch(batches: bool) -> None:
+def test_nobody_waits_while_questions_are_embedded_and_one_that_cannot_be_fails_alone(batches: bool) -> None:
     retriever = Slow(batches)
-    index = ExampleIndex(retriever, ["a", "bbb"])
-
-    async def ask() -> None:
-        first = asyncio.create_task(index.prepare("c"))
-        await asyncio.to_thread(retriever.begun.wait, 30)
-        others = [asyncio.create_task(index.prepare(question)) for question in ("dd", "ee", "c", "dd")]
-        await asyncio.sleep(0.01)  # the loop goes on
-        assert not first.done() and len(retriever.asked) == 1
-        retriever.go.set()
-        await asyncio.gather(first, *others)
-
-    asyncio.run(ask())
-    assert index.nearest("ee", 1) == index.nearest("dd", 1) == (1,)
-    assert retriever.asked[:2] == [["a", "bbb"], ["c"]]
-    assert retriever.asked[2:] == ([["dd", "ee", "c"]] if batches else [["dd"], ["ee"], ["c"]])
-    assert threading.current_thread().name not in retriever.where
-
-
-def test_a_question_that_cannot_be_embedded_fails_alone_and_holds_nobody_up() -> None:
-    class Choosy(Slow):
-        def embed(self, sentences: Sequence[str]) -> npt.NDArray[np.float32]:
-            found = super().embed(sentences)
-            if "bad" in sentences:
-                raise ValueError("no such word")
-            return found
-
-    retriever = Choosy(batches=True)
     index = ExampleIndex(retriever, ["a", "bbb"])
 
     async def ask() -> list[BaseException | None]:
         first = asyncio.create_task(index.prepare("c"))
         await asyncio.to_thread(retriever.begun.wait, 30)
-        others = [asyncio.create_task(index.prepare(question)) for question in ("good", "bad", "fine")]
-        await asyncio.sleep(0.01)
+        others = [asyncio.create_task(index.prepare(question)) for question in ("good", "bad", "c", "good", "fine")]
+        await asyncio.sleep(0.01)  # the loop goes on
+        assert not first.done() and len(retriever.asked) == 1
         retriever.go.set()
         return await asyncio.gather(first, *others, return_exceptions=True)
 
-    *good, bad, fine = asyncio.run(ask())
-    assert (good, fine) == ([None, None], None)
+    *good, bad, again, same, fine = asyncio.run(ask())
+    assert [*good, again, same, fine] == [None] * 5
     assert isinstance(bad, ModelError) and "no such word" in str(bad)
+    assert retriever.asked[:2] == [["a", "bbb"], ["c"]]
+    assert (["good", "bad", "c", "fine"] in retriever.asked) == batches
     asked = len(retriever.asked)
     assert index.nearest("good", 1) == index.nearest("fine", 1) == (1,)
     assert len(retriever.asked) == asked, "it was embedded where others wait"

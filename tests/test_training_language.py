@@ -27,7 +27,6 @@ from training.language_data import (  # noqa: E402
     reading_text,
     sample_program,
 )
-from training.language_words import rename, replace_words  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -40,10 +39,6 @@ def tokenizer() -> Any:
 @pytest.fixture(scope="module")
 def pool() -> Pool:
     return Pool(random.Random(0), 150)
-
-
-def quoted(program: str) -> list[str]:
-    return program.split('"')[1::2]
 
 
 def test_a_program_text_is_the_prompt_of_the_writer_and_then_the_program() -> None:
@@ -78,18 +73,6 @@ def test_training_never_draws_an_unseen_wording(pool: Pool) -> None:
     items = [item for form in pool.items.values() for family in form.values() for item in family]
     assert items and not any(item.wording.endswith(UNSEEN) for item in items)
     assert draw_item(random.Random(4), "image", unseen=True)[1].wording.endswith(UNSEEN)
-
-
-def test_renaming_changes_question_and_program_alike(pool: Pool) -> None:
-    rng, changed = random.Random(5), 0
-    for _ in range(100):
-        item = pool.any(rng, rng.choice(("image", "set")))
-        other = rename(rng, item, nouns=1.0, adjectives=1.0)
-        changed += other.question != item.question
-        assert other.program.split('"')[::2] == item.program.split('"')[::2]
-        assert len(quoted(other.program)) == len(quoted(item.program))
-    assert changed > 70
-    assert replace_words("Is there a star?", {"star": "owl"}) == "Is there an owl?"
 
 
 def test_packed_texts_do_not_see_each_other(tokenizer: Any, tmp_path: Path) -> None:

@@ -53,10 +53,7 @@ def build_tiny_lm(
     chat_template: str | None = CHAT_TEMPLATE,
     bos: bool = True,
     context: int = 512,
-    width: int = 64,
-    layers: int = 2,
     dtype: str = "float32",
-    seed: int = 0,
     vocab_size: int = 400,
 ) -> Path:
     """Writes the model and its tokenizer to ``folder`` and returns it.
@@ -69,9 +66,9 @@ def build_tiny_lm(
     tokenizer = build_tokenizer(chat_template=chat_template, bos=bos, vocab_size=vocab_size)
     config = LlamaConfig(
         vocab_size=len(tokenizer),
-        hidden_size=width,
-        intermediate_size=2 * width,
-        num_hidden_layers=layers,
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
         num_attention_heads=4,
         num_key_value_heads=2,
         max_position_embeddings=context,
@@ -81,7 +78,7 @@ def build_tiny_lm(
         bos_token_id=1,
         eos_token_id=2,
     )
-    torch.manual_seed(seed)
+    torch.manual_seed(0)
     model = LlamaForCausalLM(config).to(getattr(torch, dtype))
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)

@@ -1,12 +1,11 @@
 """What the mini models know, as the package tells it: ``codevqa/mini/weights/domain``.
 
-    python -m training.domain --photographs FOLDER --out codevqa/mini/weights/domain [--nlvr FOLDER]
+    python -m training.domain --photographs FOLDER --out codevqa/mini/weights/domain
 
 Pictures: a logistic regression on the statistics of drawn pictures and of photographs (any; those of the shipped file
 are named in README.md), both cropped, scaled and compressed as pictures are that people send around. Words: the vision
 models' vocabulary, what the grammar of questions says, and some that change no question. Photographs of a name that
-begins with ``held-out`` are tested with and never trained with; the others are tested with as well, by regressions that
-have seen no crop of them.
+begins with ``held-out`` are tested with and never trained with.
 """
 
 from __future__ import annotations
@@ -37,7 +36,6 @@ Features: TypeAlias = npt.NDArray[np.float64]
 ABOUT = "they know drawn things only. For photographs take the preset base or large."
 REFUSED = 0.005
 """Share of drawn pictures that may be taken for something else."""
-FOLDS = 4
 CROPS = 40
 DRAWN = 6000
 QUESTIONS = 15_000
@@ -148,7 +146,6 @@ def main() -> None:
     """Fits, measures, and writes the file."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--photographs", type=Path, required=True)
-    parser.add_argument("--nlvr", type=Path, help="a folder of pictures to be measured with, and never learnt from")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     rng = random.Random(0)
@@ -161,19 +158,9 @@ def main() -> None:
     learnt = [rows for path, rows in photographs.items() if not path.name.startswith("held-out")]
     held_out = [rows for path, rows in photographs.items() if path.name.startswith("held-out")]
     drawings = np.concatenate([many(DRAWN, drawn), many(DRAWN // 4, flat)])
-    scores: list[float] = []
-    for fold in range(FOLDS):
-        weights, bias = fitted([rows for place, rows in enumerate(learnt) if place % FOLDS != fold], drawings)
-        scores += (np.concatenate(learnt[fold::FOLDS]) @ weights + bias).tolist()
-    told(f"crops of {len(learnt)} photographs, each by a regression that never saw it", np.array(scores))
     weights, bias = fitted(learnt, drawings)
     told(f"crops of {len(held_out)} photographs held out", np.concatenate(held_out) @ weights + bias)
     told("drawn pictures, new and worn", many(DRAWN, drawn) @ weights + bias)
-    told("drawn pictures as they are", np.array([features(drawn(rng)) for _ in range(DRAWN)]) @ weights + bias)
-    if given.nlvr:
-        rows = (Image.open(path).convert("RGB") for path in sorted(given.nlvr.rglob("*.png")))
-        seen = [features(one) for image in rows for one in (image, *map(image.crop, BOXES))]
-        told("NLVR", np.array(seen) @ weights + bias)
     given.out.mkdir(parents=True, exist_ok=True)
     data = {
         "about": ABOUT,

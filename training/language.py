@@ -27,6 +27,10 @@ from .language_data import Piece, Pool, Question, ReadingPool, load_questions, s
 
 ANSWER_WEIGHT = 10.0
 """Loss weight of a token of an answer; one of a program counts 1. A text has few of the former."""
+PROGRAMS = 0.22
+"""Share of the texts that are programs."""
+WARM = 0.03
+"""Share of the time in which the rate grows."""
 
 
 class Texts(IterableDataset[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]):
@@ -38,14 +42,10 @@ class Texts(IterableDataset[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]):
         length: Tokens a row.
         seed: Every worker of every seed draws texts of its own.
         pool: Questions that a worker draws beforehand.
-        programs: Share of the texts that are programs.
     """
 
-    def __init__(
-        self, folder: Path, rows: int, length: int, seed: int, *, pool: int = 4000, programs: float = 0.22
-    ) -> None:
+    def __init__(self, folder: Path, rows: int, length: int, seed: int, *, pool: int = 4000) -> None:
         self.folder, self.rows, self.length, self.seed, self.pool = folder, rows, length, seed, pool
-        self.programs = programs
         self.real: list[Question] = []
         """Questions with captions of the trained captioner."""
 
@@ -63,7 +63,7 @@ class Texts(IterableDataset[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]):
             rows: list[tuple[list[int], list[int], list[float]]] = []
             while len(rows) < self.rows:
                 while len(waiting) < 48:
-                    program = rng.random() < self.programs
+                    program = rng.random() < PROGRAMS
                     pieces = sample_program(rng, pool) if program else readings.sample(rng)
                     ids, weights = encode(pieces, 1.0 if program else ANSWER_WEIGHT)
                     if len(ids) <= self.length:
@@ -152,11 +152,11 @@ def loss_of(model: Any, ids: torch.Tensor, texts: torch.Tensor, weights: torch.T
     return (losses * counted.flatten()).sum() / counted.sum().clamp(min=1)
 
 
-def rate(share: float, peak: float, warm: float = 0.03) -> float:
+def rate(share: float, peak: float) -> float:
     """Learning rate after a share of the time: a warm-up, then a cosine down to a fiftieth."""
-    if share < warm:
-        return peak * share / warm
-    return peak * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * min(1.0, (share - warm) / (1 - warm)))))
+    if share < WARM:
+        return peak * share / WARM
+    return peak * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * min(1.0, (share - WARM) / (1 - WARM)))))
 
 
 def train(model: Any, texts: Texts, *, seconds: float, steps: int, peak: float, workers: int) -> None:

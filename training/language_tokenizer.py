@@ -77,7 +77,7 @@ IDIOMS = (
 _WORD = re.compile(r" ?[A-Za-z]+")
 
 
-def vocabulary(rng: random.Random, questions: int = 3000) -> list[str]:
+def vocabulary(rng: random.Random, questions: int) -> list[str]:
     """Whole words, with or without a space before them, that the texts use."""
     seen: Counter[str] = Counter()
     for _ in range(questions):
@@ -94,18 +94,13 @@ def vocabulary(rng: random.Random, questions: int = 3000) -> list[str]:
     return sorted(word for word, count in seen.items() if count >= 3 and word.strip())
 
 
-def build(seed: int = 0, questions: int = 3000) -> Any:
-    """Builds the tokenizer as transformers loads it.
-
-    Args:
-        seed: Of the texts that words are taken from.
-        questions: How many texts.
-    """
+def build(questions: int = 3000) -> Any:
+    """Builds the tokenizer as transformers loads it, with the words of so many texts."""
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    words = [word.replace(" ", "Ġ") for word in vocabulary(random.Random(seed), questions)]
+    words = [word.replace(" ", "Ġ") for word in vocabulary(random.Random(0), questions)]
     ids = {token: place for place, token in enumerate(dict.fromkeys([PAD, EOS, *alphabet, *words]))}
     tokenizer = Tokenizer(models.BPE(vocab=ids, merges=[], ignore_merges=True))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(

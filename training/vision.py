@@ -56,35 +56,30 @@ class Plan:
 
 
 def losses(pair: Pair, batch: Batch, mapped: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """The loss of a batch, and eight figures to watch (see ``NAMES``)."""
+    """The loss of a batch, and its parts (see ``NAMES``)."""
     seen = pair.see(batch["pixels"], dtype)
     matcher = pair.matcher
     texts = batch["itm"].flatten(0, 1)
     hidden = pair.read(matcher.text_encoder, texts, pair.keys(matcher.text_encoder, seen), dtype)
     logits = F.linear(hidden[:, 0].float(), matcher.itm_head.weight, matcher.itm_head.bias)
-    answers = batch["match"].flatten()
-    itm = F.cross_entropy(logits, answers)
-    right = (logits.argmax(1) == answers).float().mean()
-
-    itc, found = _contrast(pair, batch, seen, dtype)
+    itm = F.cross_entropy(logits, batch["match"].flatten())
+    itc = _contrast(pair, batch, seen, dtype)
 
     relevance = pair.relevance(batch["query"], seen.detach())
-    peak = batch["coverage"].gather(1, relevance.argmax(1, keepdim=True))
     patches = _choose(relevance, batch["coverage"], mapped)
     told = batch["captions"]
     keys = pair.keys(pair.captioner.text_decoder.bert, seen)
-    whole, _ = _caption(pair, told[:, CAPTIONS], keys, dtype)
+    whole = _caption(pair, told[:, CAPTIONS], keys, dtype)
     part_keys = [tuple(_gather(part, patches) for part in both) for both in keys]
-    part, part_right = _caption(pair, told[:, :CAPTIONS].flatten(0, 1), part_keys, dtype)  # type: ignore[arg-type]
+    part = _caption(pair, told[:, :CAPTIONS].flatten(0, 1), part_keys, dtype)  # type: ignore[arg-type]
     loss = itm + 0.75 * (0.3 * whole + 0.7 * part) + 0.25 * itc
-    watched = torch.stack([itm, right, itc, found, (peak > 0).float().mean(), whole, part, part_right])
-    return loss, watched.detach()
+    return loss, torch.stack([itm, itc, whole, part]).detach()
 
 
-NAMES = ("itm", "itm_right", "itc", "itc_right", "peak_on_thing", "caption_whole", "caption_part", "tokens_right")
+NAMES = ("itm", "itc", "caption_whole", "caption_part")
 
 
-def _contrast(pair: Pair, batch: Batch, seen: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def _contrast(pair: Pair, batch: Batch, seen: Tensor, dtype: torch.dtype) -> Tensor:
     matcher = pair.matcher
     hidden = pair.read(matcher.text_encoder, batch["contrast"], None, dtype)
     text = F.normalize(F.linear(hidden[:, 0].float(), matcher.text_proj.weight, matcher.text_proj.bias), dim=-1)
@@ -97,8 +92,7 @@ def _contrast(pair: Pair, batch: Batch, seen: Tensor, dtype: torch.dtype) -> tup
         negative = torch.logsumexp(table.masked_fill(truth, -1e4), 1, keepdim=True)
         each = F.softplus(negative - table).masked_fill(~truth, 0.0).sum(1) / truth.sum(1).clamp(min=1)
         loss = loss + 0.5 * each.mean()
-    best = true.gather(1, scores.argmax(1, keepdim=True)).float().mean()
-    return loss, best
+    return loss
 
 
 def true_of(batch: Batch) -> Tensor:
@@ -130,12 +124,9 @@ def _gather(part: Tensor, patches: Tensor) -> Tensor:
     return part[:, None].expand(-1, CAPTIONS, -1, -1, -1).gather(3, index).flatten(0, 1)
 
 
-def _caption(pair: Pair, ids: Tensor, keys: list[tuple[Tensor, Tensor]], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def _caption(pair: Pair, ids: Tensor, keys: list[tuple[Tensor, Tensor]], dtype: torch.dtype) -> Tensor:
     logits = pair.write(ids[:, :-1], keys, dtype)[:, PROMPT_TOKENS - 1 :].flatten(0, 1).float()
-    targets = ids[:, PROMPT_TOKENS:].flatten()
-    counts = targets != PAD
-    loss = F.cross_entropy(logits, targets, ignore_index=PAD)
-    return loss, ((logits.argmax(1) == targets) & counts).sum() / counts.sum()
+    return F.cross_entropy(logits, ids[:, PROMPT_TOKENS:].flatten(), ignore_index=PAD)
 
 
 class Trainer:

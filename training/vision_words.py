@@ -9,7 +9,7 @@ from __future__ import annotations
 import string
 from pathlib import Path
 
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import BertWordPieceTokenizer
 
 from codevqa.miniworld.world import COLORS, KINDS, SIZES, plural
 
@@ -62,11 +62,7 @@ class Encoder:
     """Text to ids, as BERT's lower-casing word-piece tokenizer does it."""
 
     def __init__(self) -> None:
-        self._tokenizer = Tokenizer(
-            models.WordPiece({word: place for place, word in enumerate(words())}, unk_token="[UNK]")
-        )
-        self._tokenizer.normalizer = normalizers.BertNormalizer()
-        self._tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        self._tokenizer = BertWordPieceTokenizer({word: place for place, word in enumerate(words())})
 
     def pieces(self, text: str) -> list[int]:
         """Ids of a text without special tokens."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
 
 import torch
 
-__all__ = ["LARGE", "NetworkThread", "compute_with", "computing"]
+__all__ = ["LARGE", "NetworkThread", "computing", "threads"]
 
 LARGE = 1 << 23
 """Weights of a layer of a language model from which on all cores compute it: where there are fewer, waiting for one
@@ -43,11 +43,22 @@ def computing() -> Iterator[int]:
             _count -= 1
 
 
-def compute_with(cores: int) -> None:
-    """Makes this thread compute with so many cores from now on."""
-    # A thread that has never asked takes the number of whoever set one last, at its first computation.
-    torch.get_num_threads()
-    torch.set_num_threads(cores)
+def threads(count: int, cores: int, name: str) -> ThreadPoolExecutor:
+    """Starts threads that compute with so many cores each; others go on with as many as before."""
+
+    def begin() -> None:
+        # A thread that has never asked takes the number of whoever set one last, at its first computation.
+        torch.get_num_threads()
+        torch.set_num_threads(cores)
+
+    with _starting:
+        before = torch.get_num_threads()
+        started = ThreadPoolExecutor(count, name, initializer=begin)
+        together = threading.Barrier(count)
+        wait([started.submit(together.wait) for _ in range(count)])
+        # That also set what threads begin with that have not computed anything yet.
+        torch.set_num_threads(before)
+    return started
 
 
 class NetworkThread:
@@ -68,15 +79,8 @@ class NetworkThread:
         self._spread = spread
         weights = sum(weight.numel() for weight in network.parameters())
         self._thread: ThreadPoolExecutor | None = None
-        if device.type != "cpu" or weights >= large * blocks:
-            return
-        with _starting:
-            cores = torch.get_num_threads()
-            if cores > 1:
-                self._thread = ThreadPoolExecutor(1, "codevqa-network", initializer=compute_with, initargs=(1,))
-                self._thread.submit(int).result()
-                # That also set what threads begin with that have not computed anything yet.
-                torch.set_num_threads(cores)
+        if device.type == "cpu" and weights < large * blocks and torch.get_num_threads() > 1:
+            self._thread = threads(1, 1, "codevqa-network")
 
     def run(self, function: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
         """Returns what the function does, which sets its own modes of PyTorch."""

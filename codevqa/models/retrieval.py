@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from cachetools import LRUCache
 
 from ..core.errors import CodeVQAError, ModelError, ModelNotFoundError
 from .library_errors import first_line, while_loading
@@ -33,6 +30,8 @@ class Retriever(Protocol):
         ...
 
 
+_KEPT = 4096
+"""Questions asked whose nearest are remembered."""
 _STATIC = ("StaticEmbedding", "Normalize")
 """What a folder's modules may be for :class:`StaticEmbedding`: the second is left out where nothing is normalised."""
 
@@ -153,19 +152,6 @@ def _by_sentence_transformers(name: str) -> Any:
     return model
 
 
-_thread = ThreadPoolExecutor(1, "codevqa-retriever")
-"""Embeds what was asked for while it embedded, all at once."""
-
-
-def _renew() -> None:
-    global _thread
-    _thread = ThreadPoolExecutor(1, "codevqa-retriever")
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew)  # a child has none of its parent's threads
-
-
 class ExampleIndex:
     """The questions of a bank, each embedded once, as are those asked.
 
@@ -183,10 +169,9 @@ class ExampleIndex:
         self._questions = list(questions)
         self._views = views
         self._embeddings: list[npt.NDArray[np.float64]] = []
-        self._orders: LRUCache[str, npt.NDArray[np.intp]] = LRUCache(4096)
+        self._orders: dict[str, npt.NDArray[np.intp]] = {}
         self._waiting: list[str] = []
-        self._lock = threading.Lock()
-        """Held by who looks at ``_orders`` or ``_waiting``, never while anything is computed."""
+        self._learning = threading.RLock()
 
     def nearest(self, question: str, count: int) -> tuple[int, ...]:
         """Returns the places of the ``count`` nearest questions, most similar first; ties keep the bank's order.
@@ -194,10 +179,9 @@ class ExampleIndex:
         Raises:
             ModelError: the retriever failed.
         """
-        with self._lock:
-            order = self._orders.get(question)
+        order = self._orders.get(question)
         if order is None:
-            order = _thread.submit(self._learn, [question]).result()[0]
+            order = self._learn([question])[0]
         return tuple(int(place) for place in order[:count])
 
     async def prepare(self, question: str) -> None:
@@ -205,34 +189,35 @@ class ExampleIndex:
 
         A model of the size of mpnet takes tens of milliseconds, which everybody else on the event loop would wait for.
         """
-        with self._lock:
-            if question in self._orders:
-                return
+        if question not in self._orders:
             self._waiting.append(question)
-        await asyncio.get_running_loop().run_in_executor(_thread, self._learn_waiting, question)
+            await asyncio.to_thread(self._learn_waiting, question)
 
     def _learn_waiting(self, question: str) -> None:
-        # All who came while others were embedded; for the rest of them nothing is left to do then.
-        with self._lock:
-            waiting, self._waiting = list(dict.fromkeys(self._waiting)), []
-        if waiting:
-            with contextlib.suppress(ModelError):  # of another's question, perhaps: each fails for its own
-                self._learn(waiting)
-        if question not in self._orders:
-            self._learn([question])
+        with self._learning:
+            # All who came while others were embedded; for the rest of them nothing is left to do then.
+            waiting, self._waiting = self._waiting, []
+            if waiting:
+                with contextlib.suppress(ModelError):  # of another's question, perhaps: each fails for its own
+                    self._learn(list(dict.fromkeys(waiting)))
+            if question not in self._orders:
+                self._learn([question])
 
     def _learn(self, asked: list[str]) -> list[npt.NDArray[np.intp]]:
-        if not self._embeddings:
-            self._embeddings = [self._embed([view(one) for one in self._questions]) for view in self._views]
-        together = getattr(self._retriever, "batches", False)
-        parts = [asked] if together else [[question] for question in asked]
-        # In double precision the order of near neighbours does not depend on a machine's way of summing.
-        vectors = [np.concatenate([self._embed([*map(view, part)]) for part in parts]) for view in self._views]
-        likeness = [[bank @ vector for vector in found] for bank, found in zip(self._embeddings, vectors, strict=True)]
-        orders = [np.argsort(-sum(one), kind="stable") for one in zip(*likeness, strict=True)]
-        with self._lock:
+        with self._learning:
+            if not self._embeddings:
+                self._embeddings = [self._embed([view(one) for one in self._questions]) for view in self._views]
+            together = getattr(self._retriever, "batches", False)
+            parts = [asked] if together else [[question] for question in asked]
+            # In double precision the order of near neighbours does not depend on a machine's way of summing.
+            vectors = [np.concatenate([self._embed([*map(view, part)]) for part in parts]) for view in self._views]
+            pairs = zip(self._embeddings, vectors, strict=True)
+            likeness = [[bank @ vector for vector in found] for bank, found in pairs]
+            orders = [np.argsort(-sum(one), kind="stable") for one in zip(*likeness, strict=True)]
             self._orders.update(zip(asked, orders, strict=True))
-        return orders
+            for question in list(self._orders)[:-_KEPT]:
+                del self._orders[question]
+            return orders
 
     def _embed(self, sentences: Sequence[str]) -> npt.NDArray[np.float64]:
         try:

@@ -6,59 +6,18 @@ Models that share a part share the wait for it.
 
 from __future__ import annotations
 
-import itertools
 import os
 import threading
-from collections import deque
-from contextlib import ExitStack
-from weakref import WeakValueDictionary
 
 from ..core.errors import SetupError
 
 __all__ = ["Turn", "turn_of"]
 
-_numbers = itertools.count()
-
-
-class _Line:
-    """Those who want one part, in the order they came; it is the first one's."""
-
-    def __init__(self, part: object) -> None:
-        self.part = part  # held, so that its id means no other object as long as this line is found by it
-        self.number = next(_numbers)
-        self.threads: deque[int] = deque()
-        self._moved = threading.Condition()
-        self._depth = 0
-        """How often the first has entered again."""
-
-    def enter(self) -> None:
-        """Waits until the part is this thread's."""
-        me = threading.get_ident()
-        with self._moved:
-            if self.threads and self.threads[0] == me:
-                self._depth += 1
-                return
-            self.threads.append(me)
-            try:
-                self._moved.wait_for(lambda: self.threads[0] == me)
-            except BaseException:  # an interrupt
-                self.threads.remove(me)
-                self._moved.notify_all()
-                raise
-
-    def leave(self) -> None:
-        """Hands the part to the next in line."""
-        with self._moved:
-            if self._depth:
-                self._depth -= 1
-            else:
-                self.threads.popleft()
-                self._moved.notify_all()
-
-
-_lines: WeakValueDictionary[int, _Line] = WeakValueDictionary()
-"""By the part's id. A line lives as long as a turn that needs it, and no longer."""
-_guard = threading.Lock()
+_moved = threading.Condition()
+_lines: dict[int, list[int]] = {}
+"""Threads that want a part, by its id, in the order they came: it is the first one's."""
+_inside: list[int] = []
+"""Threads that have what they wanted, as often as they entered."""
 
 
 class Turn:
@@ -72,16 +31,14 @@ class Turn:
     """
 
     def __init__(self, *parts: object) -> None:
-        with _guard:
-            lines = [_lines.setdefault(id(part), _Line(part)) for part in parts]
-        # Always in the same order: two threads that want the same parts never wait for one another.
-        self._lines = sorted(dict.fromkeys(lines), key=lambda line: line.number)
+        self._parts = {id(part): part for part in parts}  # held, so that an id means no other object
         self._process = os.getpid()
 
     @property
     def wanted(self) -> bool:
         """Whether somebody waits for one of the parts: who goes on for long should give way."""
-        return any(len(line.threads) > 1 for line in self._lines)
+        with _moved:
+            return any(line[-1] != line[0] for part in self._parts if (line := _lines.get(part)))
 
     def __enter__(self) -> None:
         if os.getpid() != self._process:  # a fork copies no threads: locks stay shut, and pools never answer
@@ -89,15 +46,31 @@ class Turn:
                 "A model cannot be used in a process that was forked after it was loaded.",
                 hint="Load it there, or start processes with spawn.",
             )
-        with ExitStack() as entered:
-            for line in self._lines:
-                line.enter()
-                entered.callback(line.leave)
-            entered.pop_all()
+        me = threading.get_ident()
+        with _moved:
+            # Into all lines at once, so that two who want the same parts never wait for one another; and who is inside
+            # goes before all who are not, since they may wait for what it has.
+            for line in [_lines.setdefault(part, []) for part in self._parts]:
+                taken = bool(line) and line[0] in _inside and line[0] != me
+                line.insert(int(taken) if me in _inside else len(line), me)
+            try:
+                _moved.wait_for(lambda: all(_lines[part][0] == me for part in self._parts))
+            except BaseException:  # an interrupt
+                self._leave(me)
+                raise
+            _inside.append(me)
 
     def __exit__(self, *_: object) -> None:
-        for line in self._lines:
-            line.leave()
+        with _moved:
+            _inside.remove(threading.get_ident())
+            self._leave(threading.get_ident())
+
+    def _leave(self, thread: int) -> None:
+        for part in self._parts:
+            _lines[part].remove(thread)
+            if not _lines[part]:
+                del _lines[part]
+        _moved.notify_all()
 
 
 def turn_of(model: object) -> Turn:
@@ -107,9 +80,10 @@ def turn_of(model: object) -> Turn:
 
 
 def _forget() -> None:
-    global _guard
-    _guard = threading.Lock()
+    global _moved
+    _moved = threading.Condition()
     _lines.clear()
+    _inside.clear()
 
 
 if hasattr(os, "register_at_fork"):

@@ -19,6 +19,7 @@ from codevqa.core.errors import CodeVQAError
 from codevqa.models.blip import BlipMatcher
 from codevqa.models.blip.lavis_names import convert_lavis
 from codevqa.models.causal_lm import TransformersLM
+from codevqa.models.causal_lm.network import LlamaNetwork
 from codevqa.models.retrieval import SentenceRetriever
 
 WEIGHTS = Path(__file__).resolve().parents[2] / "codevqa" / "mini" / "weights"
@@ -94,7 +95,9 @@ def test_a_language_model_that_brings_code(tmp_path: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
     config["auto_map"] = {"AutoModelForCausalLM": "own.Own", "AutoConfig": "own.Config"}
     (folder / "config.json").write_text(json.dumps(config))
-    assert TransformersLM.from_pretrained(folder, device="cpu").own_loop, "the architecture is one that is known"
+    assert isinstance(TransformersLM.from_pretrained(folder, device="cpu").model, LlamaNetwork), (
+        "the architecture is one that is known"
+    )
     assert not trap.exists()
     config["model_type"] = "own"
     (folder / "config.json").write_text(json.dumps(config))

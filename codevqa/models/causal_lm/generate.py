@@ -151,11 +151,8 @@ class GenerateDecoder:
     def _prefix(self, prefix: tuple[int, ...]) -> Any | None:
         """Returns the keys and values of a prefix, computed unless kept; None where they cannot be reused."""
         past = self.prefixes.get(prefix)
-        if past is not None:
-            self.stats.prefix_hits += 1
+        if past is not None or not self.reuse:
             return past
-        if not self.reuse:
-            return None
         past = plain_cache(self.model)
         if past is None:
             self.reuse = False
@@ -165,7 +162,6 @@ class GenerateDecoder:
         if past.get_seq_length() != len(prefix):
             self.reuse = False
             return None
-        self.stats.prefix_misses += 1
         self.stats.prefilled_tokens += len(prefix)
         self.prefixes.keep(prefix, past)
         return past

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, TypeAlias
 
 from tokenizers import AddedToken
 from tokenizers import Tokenizer as Backend
@@ -15,28 +15,6 @@ from tokenizers.normalizers import NFC
 from ..weights import read_json
 
 __all__ = ["FolderTokenizer", "Tokenizer", "TransformersTokenizer"]
-
-
-class Tokenizer(Protocol):
-    """What a language model reads and writes texts with."""
-
-    chat_template: str | None
-    end: int | None
-    """The token that ends a text, as far as the tokenizer knows."""
-    pad: int | None
-
-    @property
-    def vocabulary(self) -> Mapping[str, int]:
-        """Tokens and their numbers."""
-
-    def encode(self, text: str, *, special: bool = True) -> list[int]:
-        """Returns a text's tokens, with those that the tokenizer opens a text with unless ``special`` is False."""
-
-    def decode(self, tokens: Sequence[int]) -> str:
-        """Returns the text of tokens; special ones say nothing."""
-
-    def render(self, turns: Sequence[Mapping[str, str]], *, whole: bool) -> str:
-        """Returns a chat as text, up to where the reply begins where it is ``whole``; raises what the template does."""
 
 
 _TYPES, _CLASSES = ("llama", "mistral"), ("PreTrainedTokenizerFast", "TokenizersBackend")
@@ -128,7 +106,7 @@ class FolderTokenizer:
 
 
 class TransformersTokenizer:
-    """A tokenizer of transformers as a :class:`Tokenizer`.
+    """A tokenizer of transformers, asked as a :class:`FolderTokenizer` is.
 
     Args:
         own: the tokenizer.
@@ -153,6 +131,10 @@ class TransformersTokenizer:
     def render(self, turns: Sequence[Mapping[str, str]], *, whole: bool) -> str:
         """Returns a chat as text, up to where the reply begins where it is ``whole``; raises what the template does."""
         return str(self._own.apply_chat_template(list(turns), tokenize=False, add_generation_prompt=whole))
+
+
+Tokenizer: TypeAlias = "FolderTokenizer | TransformersTokenizer"
+"""What a language model reads and writes texts with."""
 
 
 def _text(token: Any) -> str:

@@ -9,14 +9,13 @@ completions.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from cachetools import LRUCache
 
-from ...core.errors import ModelError, SetupError
+from ...core.errors import CodeVQAError, ModelError, SetupError
 from ..base import Completion, GenerationRequest, Message, RequestFeed, cut_at_stop
 from ..chat_template import without_system
 from ..cpu_threads import computing
@@ -24,12 +23,15 @@ from ..library_errors import first_line
 from ..text_stream import stream_of
 from ..turn import Turn
 from .cpu.decoder import PackedDecoder
-from .decoding_loop import DecodingLoop
+from .generate import GenerateDecoder
 from .loading import load
 from .network import LlamaNetwork
 from .tokenised_request import CONTEXT, TokenisedRequest, common_prefix_length, control_tokens, find_end
 from .tokens import Tokenizer
-from .work import JoinedWork, LMStats, Work
+from .work import LMStats, Work
+
+if TYPE_CHECKING:
+    from .gpu.decoder import SlotDecoder
 
 __all__ = ["TransformersLM"]
 
@@ -38,15 +40,8 @@ _MIN_PREFIX = 8
 _SLOTS_CPU, _SLOTS_GPU = 16, 64
 
 
-class Decoder(Protocol):
-    """What decodes requests over one network."""
-
-    joins: bool
-    """Whether requests may join others that it works on."""
-    stats: LMStats
-
-    def run(self, work: Work) -> None:
-        """Decodes all that is open; raises torch.OutOfMemoryError where not even one request fits."""
+Decoder: TypeAlias = "PackedDecoder | SlotDecoder | GenerateDecoder"
+"""What decodes requests over one network."""
 
 
 class TransformersLM:
@@ -160,11 +155,6 @@ class TransformersLM:
         """Whether requests may join others that it works on: in slots, on a GPU."""
         return self.decoder.joins
 
-    @property
-    def own_loop(self) -> bool:
-        """Whether it is decoded by a loop of our own, not by ``model.generate``."""
-        return isinstance(self.decoder, DecodingLoop)
-
     def generate(self, requests: Sequence[GenerationRequest]) -> list[Completion]:
         """Continues each prompt greedily; batched results equal those of one request at a time.
 
@@ -173,14 +163,16 @@ class TransformersLM:
             SetupError: a chat prompt, and the tokenizer has no chat template that takes it; or the tokenizer is of
                 another model.
         """
+        made: dict[int, Completion] = {}
+
+        def give(request: TokenisedRequest, tokens: Sequence[int]) -> None:
+            made[request.index] = self._finish(request, tokens)
+
         with self.turn:
             tokenised = [self._tokenise(index, request) for index, request in enumerate(requests)]
-            if not tokenised:
-                return []
-            work = Work(tokenised, self._find_end)
-            with self._at_work(tokenised):
-                self.decoder.run(work)
-            return [self._finish(request, work.made[request.index]) for request in tokenised]
+            if tokenised:
+                self._run(Work(tokenised, self._find_end, give))
+            return [made[request.index] for request in tokenised]
 
     def generate_joining(self, feed: RequestFeed) -> None:
         """Continues the prompts of a feed until it has no more; each begins as soon as another has ended.
@@ -188,22 +180,22 @@ class TransformersLM:
         Raises:
             ModelError: memory ran out on one prompt.
         """
-        with self.turn:
-            self._generate_joining(feed)
 
-    def _generate_joining(self, feed: RequestFeed) -> None:
-        if not self.joins:
-            while taken := feed.take(self.max_batch):
-                for (number, _), done in zip(taken, self.generate([request for _, request in taken]), strict=True):
-                    feed.give(number, done)
-            return
-        while True:
-            work = JoinedWork(feed, self._tokenise, self._finish, self._find_end)
-            work.more(self.max_batch)
-            if not work.open:
-                return
-            with self._at_work(work.open.values()):
-                self.decoder.run(work)
+        def take(most: int) -> list[TokenisedRequest]:
+            taken: list[TokenisedRequest] = []
+            for number, request in feed.take(most):
+                try:
+                    taken.append(self._tokenise(number, request))
+                except CodeVQAError as error:
+                    feed.give(number, error)
+            return taken
+
+        def give(request: TokenisedRequest, tokens: Sequence[int]) -> None:
+            feed.give(request.index, self._finish(request, tokens))
+
+        with self.turn:
+            while begun := take(self.max_batch):
+                self._run(Work(begun, self._find_end, give, take))
 
     def _decoder(self, pad: int, prefix_bytes: int) -> Decoder:
         options: dict[str, Any] = {"max_batch": self.max_batch, "prefix_bytes": prefix_bytes, "stats": LMStats()}
@@ -213,19 +205,16 @@ class TransformersLM:
             from .gpu.decoder import SlotDecoder
 
             return SlotDecoder(self.model, pad=pad, **options)
-        from .generate import GenerateDecoder
-
         ends = sorted(self._ends)
         return GenerateDecoder(self.model, pad=pad, ends=ends, context=self.context, **options)
 
-    @contextmanager
-    def _at_work(self, requests: Collection[TokenisedRequest]) -> Iterator[None]:
-        """The block computes; what does not fit into memory is a ModelError."""
+    def _run(self, work: Work) -> None:
+        """Decodes; what does not fit into memory is a ModelError."""
         try:
             with computing(), torch.inference_mode():
-                yield
+                self.decoder.run(work)
         except torch.OutOfMemoryError:
-            longest = max((len(request.tokens) for request in requests), default=0)
+            longest = max((len(request.tokens) for request in work.open.values()), default=0)
             raise ModelError(
                 f"{self.name} ran out of memory on one prompt of up to {longest} tokens.",
                 hint="Show fewer examples, or free memory of the device.",
@@ -234,17 +223,14 @@ class TransformersLM:
     def completion_text(self, prompt: Sequence[int], tokens: Sequence[int]) -> str:
         """Returns the text that ``tokens`` add after the tokens of ``prompt``."""
         context = list(prompt[-CONTEXT:])
-        before = self._decode(context)
-        both = self._decode([*context, *tokens])
+        before = self.tokenizer.decode(context)
+        both = self.tokenizer.decode([*context, *tokens])
         if both.startswith(before):
             return both[len(before) :]
-        return self._decode(tokens)
-
-    def _decode(self, tokens: Sequence[int]) -> str:
         return self.tokenizer.decode(tokens)
 
     def _find_end(self, request: TokenisedRequest, tokens: Sequence[int], fresh: int) -> int | None:
-        end = find_end(request, tokens, fresh, self._ends, self._decode, self.completion_text)
+        end = find_end(request, tokens, fresh, self._ends, self.tokenizer.decode, self.completion_text)
         stream = request.stream
         if stream is not None and end is not None:
             stream.finish(self._finish(request, tokens[:end]).text)
@@ -277,7 +263,6 @@ class TransformersLM:
             )
         stop = tuple(s for s in request.stop if s)
         kept = prefix if prefix >= _MIN_PREFIX else 0
-        self.stats.requests += 1
         return TokenisedRequest(index, tokens, kept, room, stop, stream_of(request))
 
     def _tokens(self, prompt: str | tuple[Message, ...], *, whole: bool = True) -> list[int]:

@@ -1,12 +1,10 @@
-"""What a decoding loop has to do: requests, those that join them on the way, and what has been made of each."""
+"""What a decoding loop has to do: requests, and those that join them on the way."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ...core.errors import CodeVQAError
-from ..base import Completion, GenerationRequest, RequestFeed
 from .tokenised_request import FindEnd, TokenisedRequest
 
 
@@ -14,17 +12,10 @@ from .tokenised_request import FindEnd, TokenisedRequest
 class LMStats:
     """What a language model of this process has done so far."""
 
-    requests: int = 0
     generate_calls: int = 0
     """Batches decoded by ``model.generate``."""
     steps: int = 0
     """Forward passes of a loop of our own that made tokens."""
-    prefills: int = 0
-    """Forward passes over prompts, or prefixes of prompts, outside ``model.generate``."""
-    prefix_hits: int = 0
-    """Batches that found their prefix computed; in packed passes prompts that found some of theirs."""
-    prefix_misses: int = 0
-    """Batches that had to compute their prefix first; in packed passes prompts of which nothing was known."""
     prefilled_tokens: int = 0
     """Prompt tokens run through the model, padding not counted."""
     reused_tokens: int = 0
@@ -36,69 +27,35 @@ class LMStats:
 
 
 class Work:
-    """Requests to be decoded.
+    """Requests to be decoded, and those that join them as slots become free.
 
     Args:
-        requests: the requests.
+        requests: what to begin with.
         find_end: says where each completion ends.
+        give: takes the tokens that were made of a request.
+        take: returns up to so many requests that have come meanwhile; None where none may join.
     """
-
-    joins = False
-    """Whether others may join."""
-
-    def __init__(self, requests: Sequence[TokenisedRequest], find_end: FindEnd) -> None:
-        self.open = {request.index: request for request in requests}
-        """What has not ended."""
-        self.made: dict[int, list[int]] = {}
-        """Tokens of what has, by the request's index."""
-        self.find_end = find_end
-
-    def more(self, most: int) -> Sequence[TokenisedRequest]:
-        """Returns up to ``most`` requests that have come meanwhile; they are open from now on."""
-        return ()
-
-    def end(self, request: TokenisedRequest, tokens: list[int]) -> None:
-        """Takes what was made of a request."""
-        del self.open[request.index]
-        self.made[request.index] = tokens
-
-
-class JoinedWork(Work):
-    """Requests of many callers, taken as slots become free.
-
-    Args:
-        feed: has the requests, and takes what is made of them.
-        tokenise: puts a request in tokens; what it raises is that request's answer.
-        finish: makes a completion of tokens.
-        find_end: says where each completion ends.
-    """
-
-    joins = True
 
     def __init__(
         self,
-        feed: RequestFeed,
-        tokenise: Callable[[int, GenerationRequest], TokenisedRequest],
-        finish: Callable[[TokenisedRequest, Sequence[int]], Completion],
+        requests: Sequence[TokenisedRequest],
         find_end: FindEnd,
+        give: Callable[[TokenisedRequest, Sequence[int]], None],
+        take: Callable[[int], Sequence[TokenisedRequest]] | None = None,
     ) -> None:
-        super().__init__((), find_end)
-        self._feed, self._tokenise, self._finish = feed, tokenise, finish
+        self.open = {request.index: request for request in requests}
+        """What has not ended."""
+        self.find_end = find_end
+        self.joins = take is not None
+        self._give, self._take = give, take
 
     def more(self, most: int) -> Sequence[TokenisedRequest]:
         """Returns up to ``most`` requests that have come meanwhile; they are open from now on."""
-        taken: list[TokenisedRequest] = []
-        for number, request in self._feed.take(most):
-            try:
-                one = self._tokenise(number, request)
-            except CodeVQAError as error:
-                self._feed.give(number, error)
-                continue
-            self.open[number] = one
-            taken.append(one)
+        taken = self._take(most) if self._take is not None else ()
+        self.open |= {request.index: request for request in taken}
         return taken
 
     def end(self, request: TokenisedRequest, tokens: list[int]) -> None:
         """Hands out what was made of a request."""
-        self.open.pop(request.index, None)
-        self._feed.give(request.index, self._finish(request, tokens))
+        del self.open[request.index]
+        self._give(request, tokens)

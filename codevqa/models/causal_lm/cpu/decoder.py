@@ -18,8 +18,7 @@ from itertools import accumulate
 
 import torch
 
-from ...cpu_threads import LARGE, compute_with
-from ..decoding_loop import DecodingLoop
+from ...cpu_threads import LARGE, threads
 from ..int8_linear import weights
 from ..network import LlamaNetwork
 from ..tokenised_request import TokenisedRequest, common_prefix_length
@@ -68,7 +67,7 @@ class _Worker:
     """By slot."""
 
 
-class PackedDecoder(DecodingLoop):
+class PackedDecoder:
     """Greedy decoding in packed passes, with guesses.
 
     Args:
@@ -78,9 +77,10 @@ class PackedDecoder(DecodingLoop):
         stats: counts what is done.
     """
 
+    joins = False
+
     def __init__(self, model: LlamaNetwork, *, max_batch: int, prefix_bytes: int, stats: LMStats) -> None:
-        super().__init__(max_batch=max_batch, stats=stats)
-        self.model = model
+        self.model, self.max_batch, self.stats = model, max_batch, stats
         self.prefixes = PrefixCache(prefix_bytes)
         self._memories: list[KeyValues] = []
         self._drafter = Drafter()
@@ -91,20 +91,13 @@ class PackedDecoder(DecodingLoop):
         self._threads: ThreadPoolExecutor | None = None
         self._large = weights(model.blocks) >= LARGE * model.config.layers
 
-    def release(self) -> None:
-        """Gives slots and kept prefixes back."""
-        self._memories.clear()
-        self.prefixes.clear()
-
-    def _decoded_together(self, requests: int) -> int:
-        return min(self.max_batch, requests)
-
-    def _run(self, work: Work) -> None:
+    def run(self, work: Work) -> None:
+        """Decodes all requests."""
         requests = list(work.open.values())
         # Those that begin alike follow one another.
         queue = deque(sorted(requests, key=lambda request: request.tokens))
         most = min(self.max_batch, len(requests))
-        cores = self._cores()
+        cores = torch.get_num_threads()
         count = min(_WORKERS, most, cores)
         memories = self._reserve(
             count, -(-most // count), max(len(request.tokens) + request.max_tokens for request in requests)
@@ -116,26 +109,16 @@ class PackedDecoder(DecodingLoop):
         if count == 1 and (cores == 1 or self._large):
             self._decode(workers[0], queue, work)
             return
-        threads = self._pool(cores)
-        futures = [threads.submit(self._decode, worker, queue, work) for worker in workers]
+        pool = self._pool(cores)
+        futures = [pool.submit(self._decode, worker, queue, work) for worker in workers]
         wait(futures)
         for future in futures:
             future.result()
 
-    def _cores(self) -> int:
-        return torch.get_num_threads()
-
     def _pool(self, cores: int) -> ThreadPoolExecutor:
         """Returns the threads of the workers, which share the cores."""
         if self._threads is None:
-            each = max(1, cores // _WORKERS)
-            self._threads = ThreadPoolExecutor(
-                _WORKERS, "codevqa-lm-worker", initializer=compute_with, initargs=(each,)
-            )
-            together = threading.Barrier(_WORKERS)
-            wait([self._threads.submit(together.wait) for _ in range(_WORKERS)])
-            # That also set what threads begin with that have not computed anything yet.
-            torch.set_num_threads(cores)
+            self._threads = threads(_WORKERS, max(1, cores // _WORKERS), "codevqa-lm-worker")
         return self._threads
 
     @torch.inference_mode()
@@ -149,7 +132,7 @@ class PackedDecoder(DecodingLoop):
             texts = [worker.texts[part.slot] for part in parts]
             # What follows the last token that is certain, and each guess.
             wanted = [max(0, part.end - len(text.tokens) + 1) for part, text in zip(parts, texts, strict=True)]
-            said = _said(self._forward(worker.memory, parts, wanted), wanted)
+            said = _said(self.model(Pack(worker.memory, parts, wanted)), wanted)
             with self._lock:
                 self.stats.steps += 1
                 self.stats.guessed_tokens += sum(len(text.guessed) for text in texts)
@@ -183,11 +166,8 @@ class PackedDecoder(DecodingLoop):
                 if self.prefixes.limit and any(request.tokens[:upto] == other.tokens[:upto] for other in begun):
                     worker.give_back(request)
                     break
-                self.stats.prefills += not parts
                 self.stats.prefilled_tokens += len(request.tokens) - known
                 self.stats.reused_tokens += known
-                self.stats.prefix_hits += known > 0
-                self.stats.prefix_misses += known == 0
             begun.append(request)
             text = _Text(request, free.pop(0), known, list(request.tokens))
             worker.memory.fill(text.slot, blocks)
@@ -222,11 +202,6 @@ class PackedDecoder(DecodingLoop):
             work.end(request, made[:end])
             self._drafter.learn(request.tokens, made[:end])
             del worker.texts[text.slot]
-
-    def _forward(self, memory: KeyValues, parts: Sequence[Part], wanted: Sequence[int]) -> torch.Tensor:
-        """Runs a pass; returns the logits of the last ``wanted`` tokens of each part, one after another."""
-        logits: torch.Tensor = self.model(Pack(memory, parts, wanted))
-        return logits
 
     def _reserve(self, workers: int, count: int, length: int) -> list[KeyValues]:
         """Returns so many slots of so many tokens for each worker; those of the last call where they suffice."""

@@ -81,12 +81,6 @@ class PrefixCache:
             del forgotten.home[forgotten.key]
             self.size -= forgotten.size
 
-    def clear(self) -> None:
-        """Forgets all."""
-        self._roots.clear()
-        self._kept.clear()
-        self.size = 0
-
     def _path(self, tokens: Sequence[int]) -> tuple[list[tuple[_Branch, int]], int]:
         """Returns the branches that a prompt follows, with how many tokens of each, and how many that are in all."""
         path: list[tuple[_Branch, int]] = []

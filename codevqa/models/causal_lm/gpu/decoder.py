@@ -15,7 +15,6 @@ from typing import Any
 import torch
 
 from ...cuda_graphs import free_cached_memory
-from ..decoding_loop import DecodingLoop
 from ..generate import MarkedPrefixes
 from ..network import LlamaNetwork
 from ..tokenised_request import TokenisedRequest
@@ -73,7 +72,7 @@ class _Round:
     texts: list[_Text]
 
 
-class SlotDecoder(DecodingLoop):
+class SlotDecoder:
     """Greedy decoding in slots.
 
     Args:
@@ -97,8 +96,8 @@ class SlotDecoder(DecodingLoop):
         stats: LMStats,
         schedule: Schedule = GPU,
     ) -> None:
-        super().__init__(max_batch=max_batch, stats=stats)
         self.model, self.pad, self.schedule = model, pad, schedule
+        self.max_batch, self.stats = max_batch, stats
         weight = model.lm_head.weight
         self.device, self._dtype = weight.device, weight.dtype
         self._shape = (model.config.layers, model.config.key_heads, model.config.head_width)
@@ -107,6 +106,24 @@ class SlotDecoder(DecodingLoop):
         self._wanted = 0
         self._texts: dict[int, _Text] = {}
 
+    def run(self, work: Work) -> None:
+        """Decodes all requests, and those that join them.
+
+        What does not fit into memory is begun again with half as many texts at once; those that were done stay done.
+
+        Raises:
+            torch.OutOfMemoryError: not even one request fits.
+        """
+        while begun := len(work.open):
+            try:
+                self._run(work)
+            except torch.OutOfMemoryError:
+                used = self.memory.count if self.memory is not None else min(self.max_batch, begun)
+                self.release()
+                if used == 1:
+                    raise
+                self.max_batch = used // 2
+
     def release(self) -> None:
         """Gives slots, recordings and kept prefixes back."""
         self.memory = None
@@ -114,9 +131,6 @@ class SlotDecoder(DecodingLoop):
         self.prefixes.clear()
         if self.device.type == "cuda":
             free_cached_memory()
-
-    def _decoded_together(self, requests: int) -> int:
-        return self.memory.count if self.memory is not None else min(self.max_batch, requests)
 
     def _run(self, work: Work) -> None:
         self._texts.clear()
@@ -203,13 +217,11 @@ class SlotDecoder(DecodingLoop):
             key = tuple(node.tokens)
             node.past = self.prefixes.get(key) if node.marked else None
             if node.past is not None:
-                self.stats.prefix_hits += 1
                 return self._past(node)
             before = self._past(node.parent) if node.parent is not None else None
             head = len(node.parent.tokens) if node.parent is not None else 0
             ids = to_device([node.tokens[head:]], self.device)
             node.past = self._forward(Prefill(ids, before))
-            self.stats.prefix_misses += 1
             self.stats.prefilled_tokens += ids.shape[1]
             self.stats.reused_tokens += head
             if node.marked:
@@ -220,7 +232,6 @@ class SlotDecoder(DecodingLoop):
     def _forward(self, phase: Prefill) -> Past:
         """Runs tokens through the layers; returns their keys and values, unless they went into slots."""
         self.model(phase)
-        self.stats.prefills += 1
         return phase.past
 
     def _launch(self, memory: Slots) -> _Round:
