@@ -7,25 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from service_kit import GARDEN, ROOT, VISITOR, StubEngine, StubService, answer, asked, last
+from service_kit import GARDEN, VISITOR, StubEngine, StubService, answer, asked, last
 
 from codevqa.core.errors import ImageError, SetupError
 from codevqa.core.events import Answered, Writing
 from codevqa.demo.limits import DemoLimits
 from codevqa.demo.live import LiveQuestion
-from codevqa.demo.pictures import read_pictures, shipped_questions
+from codevqa.demo.pictures import read_pictures
 from codevqa.demo.service import DemoService
 from codevqa.presets.configuration import configure
 
 # -- pictures --------------------------------------------------------------------------------------------------------
-
-
-def test_the_shipped_examples_have_small_pictures_and_one_is_a_set() -> None:
-    shipped = shipped_questions()
-    assert any(len(one.images) > 1 for one in shipped)
-    for path in {path for one in shipped for path in one.images}:
-        assert path.stat().st_size < 50_000
-        assert path.read_bytes() == (ROOT / "examples" / "pictures" / path.name).read_bytes()
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,9 @@ from typing import Literal
 import pytest
 
 from codevqa.core.trace import Form
-from codevqa.miniworld.phrases import Phrase, parse_phrase
 from codevqa.miniworld.questions import TABLE, Item, NoQuestionError, reworded, sample_question, sample_set
 from codevqa.miniworld.truth import find_matching_image, get_pos, query, run_program
 from codevqa.miniworld.world import Scene, Thing, sample_scene
-from codevqa.prompts import load
 
 Drawn = list[tuple[list[Scene], Item]]
 
@@ -115,18 +113,3 @@ def test_a_program_reaches_nothing_but_the_truth(reaching: str) -> None:
     scene = scene_of(("black", "circle", 20, 20))
     with pytest.raises((PermissionError, NameError, AttributeError)):
         run_program(f"answer = {reaching}", [scene], "image")
-
-
-def test_phrases() -> None:
-    assert Phrase("fish", "orange").one == "an orange fish"
-    assert Phrase("cross", "red", "small").many == "small red crosses"
-    assert parse_phrase("small red crosses") == Phrase("cross", "red", "small")
-    assert parse_phrase("blocks") == Phrase("square", noun="block")
-
-
-def test_the_bank_of_the_mini_prompt_set_is_varied() -> None:
-    examples = load("mini").examples
-    whole = [one for one in examples if one.program.strip() == f'answer = query(img, "{one.question}")']
-    assert len(whole) <= 0.4 * len(examples)
-    assert {one.form for one in examples} == {"image", "set"}
-    assert len({one.question for one in examples}) == len(examples)

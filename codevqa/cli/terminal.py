@@ -163,12 +163,8 @@ def check_place(trace: Path | None) -> None:
     if trace is None:
         return
     try:
-        if not trace.parent.is_dir():
-            why, hint = f"there is no folder {trace.parent}", "Make the folder first."
-        elif trace.is_dir():
-            why, hint = "it is a folder", "Give a file, such as out.html."
-        elif not os.access(trace.parent, os.W_OK):
-            why, hint = f"you may not write to {trace.parent}", "Give another folder."
+        if not (trace.parent.is_dir() and os.access(trace.parent, os.W_OK)):
+            why, hint = f"there is no folder {trace.parent} that you can write to", "Make it, or give another folder."
         elif trace.exists() and not _is_page(trace):
             why, hint = "it exists and is not a trace page", "Give another file."
         else:

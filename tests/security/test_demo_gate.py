@@ -100,18 +100,8 @@ def test_the_gate_keeps_out_the_rest(tmp_path: Path, method: str, path: str) -> 
     assert through(tmp_path, method, path)[0] in (403, 404)
 
 
-def test_the_gate_knows_this_server_by_its_names_and_its_own_page(tmp_path: Path) -> None:
-    assert through(tmp_path, "GET", "/", headers={"host": "rebound.example:7860"})[0] == 403
-    for origin, status in (("https://evil.example", 403), ("null", 403), ("http://127.0.0.1:7860", 200)):
-        assert through(tmp_path, "POST", JOIN, b"{}", {"origin": origin})[0] == status
-
-
-def test_requests_are_bounded(tmp_path: Path) -> None:
-    assert through(tmp_path, "POST", JOIN, b"x" * 3000, request_bytes=2000)[0] == 413
-    large = DemoLimits(pictures=1, upload_bytes=1000).upload_request_bytes + 1000
-    declared = {"content-length": str(large)}
-    assert through(tmp_path, "POST", UPLOAD, b"", declared, pictures=1, upload_bytes=1000)[0] == 413
-    assert through(tmp_path, "POST", UPLOAD, b"x" * large)[0] == 411, "nobody knows how much is to come"
+def test_an_upload_says_how_long_it_is(tmp_path: Path) -> None:
+    assert through(tmp_path, "POST", UPLOAD, b"x" * 1000)[0] == 411, "nobody knows how much is to come"
     chunked = {"content-length": "1", "transfer-encoding": "chunked"}
     assert through(tmp_path, "POST", UPLOAD, b"x", chunked)[0] == 411, "chunks win over a length"
     assert through(tmp_path, "POST", UPLOAD, b"x", {"content-length": "1"})[0] == 200
@@ -131,18 +121,6 @@ def test_pictures_that_were_not_uploaded_are_refused(tmp_path: Path, path: str) 
     body = naming(f"{tmp_path}/a/x.png")
     assert through(tmp_path, "POST", JOIN, body)[::2] == (200, body)
     assert through(tmp_path, "POST", JOIN, naming(path.format(tmp_path)))[0] == 400
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        *(b"NaN", b'{"data": NaN}', b'{"data": [1e999]}', b'{"data": null}'),
-        *(b"[]", b"[" * 9000, b"\xff", b'{"a": ' + b"1" * 5000),
-    ],
-)
-def test_a_body_that_would_break_the_app_is_refused(tmp_path: Path, body: bytes) -> None:
-    for path in ("queue/join", "run/predict", "call/ask"):
-        assert through(tmp_path, "POST", f"/gradio_api/{path}", body)[0] == 400
 
 
 def test_passwords_are_tried_one_after_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
