@@ -21,7 +21,7 @@ from codevqa.core.settings import QuerySettings, WriterSettings
 from codevqa.core.trace import Form
 from codevqa.models.base import Box, GenerationRequest, Message
 from codevqa.models.fakes import FakeDetector, ScriptedLM
-from codevqa.prompts import KnowledgeExample, PromptSet, load, load_examples, load_knowledge
+from codevqa.prompts import PromptSet, load
 from codevqa.writing.writer import Writer
 
 RED, BLUE = (PILImage.new("RGB", (60, 40), color) for color in ("red", "blue"))
@@ -139,9 +139,6 @@ def test_an_unknown_primitive_of_a_prompt_set_is_named() -> None:
         vqa.prompt("What is it?")
 
 
-# -- captions --------------------------------------------------------------------------------------------------------
-
-
 # -- the banks -------------------------------------------------------------------------------------------------------
 
 
@@ -163,18 +160,6 @@ def test_a_malformed_knowledge_example_says_where(folder: Path, line: dict[str, 
         load(folder)
 
 
-def test_knowledge_in_the_releases_layout(tmp_path: Path) -> None:
-    path = tmp_path / "knowledge.json"
-    several = [{"question": "Who made it?", "answer": "she"}, {"question": "When?", "answer": "1900"}]
-    path.write_text(json.dumps({"12": {"question": "Where?", "answer": "there"}, "13": several}))
-    assert load_knowledge(path) == (
-        KnowledgeExample("12", "Where?", "there"),
-        KnowledgeExample("13", "Who made it?", "she"),
-        KnowledgeExample("13", "When?", "1900"),
-    )
-    assert load_knowledge(PACKAGE / "okvqa" / "knowledge.jsonl") == load("okvqa").knowledge
-
-
 # -- the release -----------------------------------------------------------------------------------------------------
 
 RELEASE = Path(os.environ.get("CODEVQA_RELEASE", ""))
@@ -191,7 +176,7 @@ def test_programs_of_the_release_run_but_those_that_were_published_broken() -> N
     failed = []
     with engine(detector=BOXES) as vqa:
         for file, form in BANKS.items():
-            programs = [one for one in load_examples(RELEASE / file) if re.search(r"find_object|_query", one.program)]
+            programs = [one for one in load(RELEASE / file).examples if re.search(r"find_object|_query", one.program)]
             assert len(programs) >= 7
             for one in programs:
                 try:
@@ -204,9 +189,8 @@ def test_programs_of_the_release_run_but_those_that_were_published_broken() -> N
 
 @pytest.mark.skipif(not RELEASE.name, reason="CODEVQA_RELEASE names no folder with the paper's release")
 def test_knowledge_of_the_release_belongs_to_its_programs() -> None:
-    programs = load_examples(RELEASE / "okvqa_programs_and_questions50.json")
-    knowledge = load_knowledge(RELEASE / "okvqa_examples_knowledge50.json")
-    with_knowledge = load("okvqa").with_bank(programs, knowledge=knowledge)
+    with_knowledge = load(RELEASE / "okvqa_programs_and_questions50.json")
+    programs, knowledge = with_knowledge.examples, with_knowledge.knowledge
     asking = [one.id for one in programs if "knowledge_query" in one.program]
     assert [one.id for one in with_knowledge.knowledge_of(asking)] == [one.id for one in knowledge]
     assert len(with_knowledge.knowledge_of(asking[:2])) == 2

@@ -2,8 +2,8 @@
 
 Reads like the paper: the writer asks a language model for a program; the sandbox checks it and runs it; each primitive
 it calls is answered by batched models. A program that fails before its first call is repaired once; else plain few-shot
-PnP-VQA answers in its place, marked as a fallback. A program that the user wrote takes the same course from the check on, and nothing
-answers in its place.
+PnP-VQA answers in its place, marked as a fallback. A program that the user wrote takes the same course from the check
+on, and nothing answers in its place.
 """
 
 from __future__ import annotations
