@@ -18,8 +18,7 @@ import pytest
 from codevqa.core.question_kind import question_kind
 from codevqa.core.trace import Form
 from codevqa.primitives import CONSTANTS
-from codevqa.primitives.knowledge import KNOWLEDGE
-from codevqa.primitives.visual import VISUAL, find_object
+from codevqa.primitives.visual import KNOWLEDGE, VISUAL, find_object
 from codevqa.prompts import Example, PromptSet, available, load
 from codevqa.sandbox.sandbox import Sandbox
 from codevqa.writing.prompt_forms import opening_line

@@ -16,11 +16,9 @@ from ..core.trace import Form, Program
 from ..core.wording import put
 from ..models.base import Completion, GenerationRequest, LanguageModel, Message, chats, prompt_text
 from ..models.retrieval import ExampleIndex, Retriever
-from ..primitives.knowledge import KNOWLEDGE
 from ..primitives.signature import Primitive, PrimitiveSet
-from ..primitives.visual import VISUAL, find_object
+from ..primitives.visual import KNOWLEDGE, VISUAL, find_object
 from ..prompts import Example, PromptSet
-from .mending import with_answer
 from .prompt_forms import (
     STOP,
     ask_in_chat,
@@ -29,6 +27,7 @@ from .prompt_forms import (
     opening_line,
     render_chat,
     render_completion,
+    with_answer,
 )
 from .skeleton import skeleton
 
