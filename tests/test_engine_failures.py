@@ -89,14 +89,6 @@ def test_an_answer_of_another_kind_goes_back_and_is_never_given() -> None:
         assert vqa.ask(RED, "Is it red?").text == "left"
 
 
-def test_a_picture_read_as_another_kind_is_told_apart() -> None:
-    with engine("answer = query(img, 'How many cups are there?')", read=ScriptedLM(" red")) as vqa:
-        answer = vqa.ask(RED, "How many cups are there?")
-        writer = vqa.writer.language_model
-    assert isinstance(writer, ScriptedLM) and len(writer.requests) == 1
-    assert answer.fallback and answer.error is not None and answer.error.type == "MisreadError"
-
-
 def test_a_program_that_names_no_answer_is_marked_as_mended(tmp_path: Path) -> None:
     with engine("cup = query(img, 'Is it red?')", read=ScriptedLM(" yes")) as vqa:
         answer = vqa.ask(RED, "Is it red?")

@@ -21,8 +21,7 @@
         ├── ProgramRuntimeError it raised while running
         ├── ProgramLimitError   it ran past its time, memory, calls or output
         └── ProgramAnswerError  it ended without a usable ``answer``
-            ├── UnsetAnswerError  it never set ``answer``
-            └── MisreadError    a picture was read as an answer of another kind
+            └── UnsetAnswerError  it never set ``answer``
 
 A failure that is part of a result travels as an :class:`ErrorRecord`, plain data.
 """
@@ -44,7 +43,6 @@ __all__ = [
     "ImageError",
     "InputError",
     "InternalError",
-    "MisreadError",
     "ModelError",
     "ModelNotFoundError",
     "ProgramAnswerError",
@@ -197,7 +195,3 @@ class ProgramAnswerError(ProgramError):
 
 class UnsetAnswerError(ProgramAnswerError):
     """The program ended without setting ``answer``."""
-
-
-class MisreadError(ProgramAnswerError):
-    """The program asked what its question asks, and a picture was read as an answer of another kind."""

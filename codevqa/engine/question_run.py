@@ -25,8 +25,6 @@ from ..core.errors import (
     ErrorRecord,
     InputError,
     InternalError,
-    MisreadError,
-    ProgramAnswerError,
     ProgramError,
     QuestionError,
     UnsetAnswerError,
@@ -325,24 +323,8 @@ class QuestionRun:
             return self._answer(release_text(outcome.value), value=plain(outcome.value), printed=outcome.printed)
         text = answer_text(outcome.value)
         if parts.writer.settings.fit and self.request.program is None:
-            text = self._fitted(text)
+            text = fitted_answer(text, question_kind(self.question))
         return self._answer(text, value=plain(outcome.value), printed=outcome.printed)
-
-    def _fitted(self, text: str) -> str:
-        """Returns an answer in the words of its kind.
-
-        Raises:
-            ProgramAnswerError: it is of another kind; a MisreadError where no other program would do better.
-        """
-        kind = question_kind(self.question)
-        try:
-            return fitted_answer(text, kind)
-        except ProgramAnswerError as error:
-            for call in self.calls.made:
-                asked = str(call.arguments.get("question", ""))
-                if call.value == text and asked and question_kind(asked).kind == kind.kind:
-                    raise MisreadError(error.message, hint=error.hint) from None
-            raise
 
     def _new_calls(self) -> ProgramCalls:
         return ProgramCalls(self.parts.primitives, self._context, self.usage, self.tell)

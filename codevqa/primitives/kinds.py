@@ -123,8 +123,9 @@ def parse_kind(annotation: object, where: str) -> Kind:
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         taken, shown = arguments[0], arguments[1]
-        if get_args(taken) == (shown, list[shown]):
-            return replace(parse_kind(shown, where), listed=parse_kind(list[shown], where))
+        listed = types.GenericAlias(list, shown)
+        if set(get_args(taken)) == {shown, listed}:
+            return replace(parse_kind(shown, where), listed=parse_kind(listed, where))
         return parse_kind(taken, where)
     if origin is list and len(arguments) == 1:
         inner = parse_kind(arguments[0], where)

@@ -171,7 +171,9 @@ def _is_from_outside(error: BaseException) -> bool:
 
 
 @overload
-def primitive(function: Callable[..., Any], /) -> Primitive: ...
+def primitive(
+    function: Callable[..., Any], /, *, name: str | None = ..., ahead: bool = ..., examples: Iterable[Example] = ...
+) -> Primitive: ...
 
 
 @overload
@@ -203,11 +205,8 @@ def primitive(
         ValueError: the name cannot be used in programs, or an example does not call it.
     """
     if function is None:
-        return lambda real: _make(real, name, ahead, tuple(examples))
-    return _make(function, name, ahead, tuple(examples))
-
-
-def _make(function: Callable[..., Any], name: str | None, ahead: bool, examples: tuple[Example, ...]) -> Primitive:
+        return functools.partial(primitive, name=name, ahead=ahead, examples=tuple(examples))
+    examples = tuple(examples)
     name = function.__name__ if name is None else name
     _check_name(name)
     doc = inspect.getdoc(function) or ""

@@ -23,7 +23,7 @@ import pydantic_monty as monty
 from ..core.errors import ProgramAnswerError, ProgramError, ProgramLimitError, ProgramRuntimeError, UnsetAnswerError
 from ..core.settings import Limits
 from ..primitives import CONSTANTS, Image, PrimitiveSet
-from .boundary import Handles, Plain, answer_value
+from .boundary import IMAGE_TYPE, Handles, Plain, answer_value
 from .error_mapping import explain, one_line
 from .prelude import PRELUDE, READ, READ_KEYED
 from .rewrite import Rewritten, rewrite
@@ -304,8 +304,8 @@ def nonsense() -> ProgramError:
 
 def given(handles: Handles, images: Sequence[Image], primitives: PrimitiveSet) -> dict[str, object]:
     """Returns the globals of a program."""
-    entered = handles.enter_all(images)
-    inputs: dict[str, object] = {"Image": handles.image_type, **CONSTANTS, "images": entered}
+    entered = [handles.enter(image) for image in images]
+    inputs: dict[str, object] = {"Image": IMAGE_TYPE, **CONSTANTS, "images": entered}
     if len(entered) == 1:
         inputs["img"] = entered[0]
     inputs.update({name: _placeholder(name) for name in primitives.names})
