@@ -139,7 +139,7 @@ def test_stopped_worker_hits_the_limit() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="writes into another process's pipe through /proc")
-@pytest.mark.parametrize("forged", [b"\x04\0\0\0abcd", b"\0" * 8, b"\xff" * 64, b"\0\0\0\x04abcd", b'{"a": 1}\n'])
+@pytest.mark.parametrize("forged", [b"\x04\0\0\0abcd", b"\0" * 8, b'{"a": 1}\n'])
 def test_a_worker_that_answers_nonsense_is_a_typed_error_and_replaced(forged: bytes) -> None:
     async def main() -> None:
         async with Sandbox(PRIMITIVES, Limits(seconds=1.0), workers=1) as box:

@@ -41,20 +41,7 @@ CONTROL = _CONTROL.split()
 """Of the tokenizers of about twenty families of models."""
 MARKS = (
     *("\n===\n", "===", "=", "\nQ: ", "Q:", "\nA: yes", "A:", "\n# Image 3: ", "# Image Set 2: ", "\nContext: a dog"),
-    *(
-        "\nImage 2: ",
-        "\n- ",
-        "\nQuestion: ",
-        "\nCaptions:\n",
-        "\n",
-        "\r",
-        "\x0b",
-        "\x85",
-        "\u2028",
-        "\u2029",
-        "\x1c",
-        " ",
-    ),
+    *("\nImage 2: ", "\n- ", "\nQuestion: ", "\nCaptions:\n", "\n", "\r", "\x0b", "\x85", "\u2028", "\u2029", "\x1c"),
     *(" ", "<", "<|", "|>", ">", "<｜", "[", "]", "/", "im_end", "INST", "s", "\u200b", "\u202e", "```", "\0", "\n\n"),
 )
 PART = (
