@@ -138,46 +138,34 @@ def test_a_form_without_examples_is_a_clear_error() -> None:
         Writer(ScriptedLM([]), bank()).request("All?", "set")
 
 
-def test_write_and_repair() -> None:
-    model = ScriptedLM(["\nanswer = qury(img)", "\nanswer = query(img, 'a')"])
+@pytest.mark.parametrize("form", ["completion", "chat"])
+def test_a_repair_shows_the_program_and_its_error_after_the_same_prompt(form: Literal["completion", "chat"]) -> None:
+    model = ScriptedLM(["\n? = 1\nanswer = 2" if form == "chat" else "\nanswer = 2", "```python\nanswer = 3\n```"])
 
     async def generate(request: GenerationRequest) -> Completion:
         return model.generate([request])[0]
 
     async def main() -> None:
-        writer = Writer(model, bank())
+        writer = Writer(model, bank(), settings=WriterSettings(form=form))
         program = await writer.write("What is it?", "image", generate)
-        assert program.source == "answer = qury(img)"
-        assert program.prompt.endswith("# Image 3: What is it?") and program.examples == ("1", "2")
-        fixed = await writer.repair(program, ProgramTypeError("unknown name qury", line=1), generate)
-        assert fixed.source == "answer = query(img, 'a')"
-        assert "answer = qury(img)\n# That program fails: line 1: unknown name qury. Corrected:" in fixed.prompt
-
-    asyncio.run(main())
-
-
-def test_chat_repair_shows_the_program_and_its_error() -> None:
-    model = ScriptedLM(["? = 1\nanswer = 2", "```python\nanswer = 3\n```"])
-
-    async def generate(request: GenerationRequest) -> Completion:
-        return model.generate([request])[0]
-
-    async def main() -> None:
-        writer = Writer(model, bank(), settings=WriterSettings(form="chat"))
-        program = await writer.write("What is it?", "image", generate)
-        assert program.source == "? = 1\nanswer = 2"  # a chat reply does not go on with the question
+        # A chat reply does not go on with the question.
+        assert program.source == ("? = 1\nanswer = 2" if form == "chat" else "answer = 2")
         fixed = await writer.repair(program, ProgramTypeError("unknown name x", line=1), generate)
         assert (fixed.source, fixed.question, fixed.examples) == ("answer = 3", "What is it?", ("1", "2"))
 
     asyncio.run(main())
-    turns = model.requests[1].prompt
-    assert not isinstance(turns, str) and turns[:-2] == model.requests[0].prompt
-    assert [turn.role for turn in turns[-2:]] == ["assistant", "user"]
-    assert "? = 1\nanswer = 2" in turns[-2].content
-    assert turns[-1].content == (
-        "That program fails: line 1: unknown name x\nWrite the whole program again, corrected.\n"
-        "# Question: What is it?\n# (answer is a word or two)"
-    )
+    first, second = (request.prompt for request in model.requests)
+    if isinstance(first, str):
+        head = "# Image 3: What is it?"
+        failed = "answer = 2\n# That program fails: line 1: unknown name x. Corrected:"
+        assert first.endswith(head) and second == f"{first}\n{failed}\n{head}"
+    else:
+        assert second[:-2] == first and [turn.role for turn in second[-2:]] == ["assistant", "user"]  # type: ignore[union-attr]
+        assert "? = 1\nanswer = 2" in second[-2].content  # type: ignore[union-attr]
+        assert second[-1].content == (  # type: ignore[union-attr]
+            "That program fails: line 1: unknown name x\nWrite the whole program again, corrected.\n"
+            "# Question: What is it?\n# (answer is a word or two)"
+        )
 
 
 @pytest.mark.parametrize(
