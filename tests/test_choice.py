@@ -132,13 +132,6 @@ def test_the_program_that_is_chosen_is_repaired_after_its_own_examples() -> None
     assert str(model.requests[3].prompt).startswith(str(model.requests[1].prompt))
 
 
-def test_one_program_leaves_no_drafts_behind() -> None:
-    answer, model = asked([CUP], 1)
-    assert answer.trace.drafts == () and "drafts" not in answer.to_dict()
-    writer = Writer(model, load("gqa"), settings=WriterSettings(selection="random", repairs=0))
-    assert model.requests == [writer.request("Is there a cup?", "image")[0]]
-
-
 class Letters:
     """Embeds by words, each a place of its own."""
 

@@ -20,14 +20,8 @@ def test_gqa_has_the_papers_numbers() -> None:
     assert (gqa.form, gqa.shots, gqa.captions, gqa.caption_draws) == ("image", 12, 7, 100)
     assert len(gqa.examples) == 83
     assert gqa.primitives == ("open_image", "query", "get_pos")
-    assert {example.form for example in gqa.examples} == {"image"}
     assert len(gqa.reading) == 48
     assert {len(captions) for example in gqa.reading for captions in example.by_image} == {7}
-    # The kinds of question the method gains on are all there.
-    programs = [example.program for example in gqa.examples]
-    assert sum("get_pos" in program for program in programs) >= 12
-    assert sum(" and " in program for program in programs) >= 4
-    assert sum(" or " in program for program in programs) >= 3
 
 
 # -- loading ---------------------------------------------------------------------------------------------------------
