@@ -75,21 +75,27 @@ PATHS = {
     "augmented assign": "query.__dict__ |= {'mine': 1}\nanswer = 1",
     "delete": "del query.__doc__\nanswer = 1",
     "for target": "for query.__x__ in [1]:\n    pass\nanswer = query.__x__",
+    "for iterable": "for x in query.__globals__:\n    pass\nanswer = 1",
     "with target": "with open('/etc/passwd') as query.__x__:\n    answer = query.__x__.read()",
+    "star target": "*query.__x__, x = [1, 2]\nanswer = query.__x__",
     "walrus": "answer = len(x := query.__globals__)",
     "match class": "match query:\n    case object(__globals__=g):\n        answer = list(g)",
     "decorator": "@query.__globals__.get\ndef f():\n    pass\nanswer = f",
     "default": "def f(x=query.__globals__):\n    return list(x)\nanswer = f()",
+    "comprehension": "answer = [x for x in query.__globals__]",
     "comprehension target": "answer = [1 for query.__x__ in [1]]",
+    "global": "def f():\n    global g\n    g = query.__globals__\nf()\nanswer = list(g)",
     "except": "try:\n    1 / 0\nexcept (1).__class__.__base__.__subclasses__ and ArithmeticError:\n    answer = 1",
     "except star": "try:\n    1 / 0\nexcept* ZeroDivisionError as e:\n    answer = 1",
     "metaclass": "class M(type):\n    pass\nclass A(metaclass=M):\n    pass\nanswer = 1",
     "yield": "def f():\n    yield 1\nanswer = list(f().gi_frame.f_globals)",
+    "positional-only shadows": "def f(query, /, *, images=1, **Image):\n    return list(query.__globals__)\nanswer = f(query)",
 }
 
 TEXTS = {
     "format class": "answer = '{0.__class__.__base__}'.format(())",
     "format globals": "answer = '{0.__globals__}'.format(query)",
+    "format picture": "answer = '{0.picture}'.format(images[0])",
     "format unbound": "answer = str.format('{0.__class__.__mro__}', 1)",
     "format_map": "answer = '{a.__class__.__mro__}'.format_map({'a': 1})",
     "f-string": "answer = f'{query.__globals__}'",
@@ -100,10 +106,12 @@ FRAMES = {
     "traceback frames": "try:\n    1 / 0\nexcept Exception as e:\n    answer = list(e.__traceback__.tb_frame.f_back.f_globals)",
     "host error frames": "try:\n    query(1, 2)\nexcept Exception as e:\n    answer = list(e.__traceback__.tb_next.tb_frame.f_globals)",
     "gi_frame": "answer = len((x for x in [1]).gi_frame.f_globals)",
+    "cr_frame": "async def f():\n    pass\nanswer = list(f().cr_frame.f_globals)",
     "AttributeError.obj": "try:\n    query.nothing\nexcept AttributeError as e:\n    answer = list(e.obj.__globals__)",
     "exception context": "try:\n    query(1, 2)\nexcept Exception as e:\n    answer = list(e.__context__.__traceback__.tb_frame.f_globals)",
     "SystemExit": "raise SystemExit(0)",
     "KeyboardInterrupt": "raise KeyboardInterrupt",
+    "GeneratorExit": "raise GeneratorExit",
 }
 
 ESCAPES = {**NAMES, **WALKS, **PATHS, **TEXTS, **FRAMES}

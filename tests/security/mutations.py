@@ -50,10 +50,10 @@ class Mutant:
             case ast.Return(ast.expr() as value) as node:
                 node.value = ast.Call(ast.Name("bool", ast.Load()), [ast.UnaryOp(ast.Not(), value)], [])
             case gone:
-                for node in ast.walk(tree):
-                    for _, value in ast.iter_fields(node):
-                        if isinstance(value, list) and gone in value:
-                            value[value.index(gone)] = ast.Pass()
+                for holder in ast.walk(tree):
+                    for _, held in ast.iter_fields(holder):
+                        if isinstance(held, list) and gone in held:
+                            held[held.index(gone)] = ast.Pass()
         return ast.unparse(ast.fix_missing_locations(tree))
 
     def __str__(self) -> str:
