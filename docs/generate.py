@@ -15,8 +15,7 @@ HERE = Path(__file__).resolve().parent
 
 def primitives() -> str:
     """Returns the vocabulary page."""
-    from codevqa.primitives.knowledge import KNOWLEDGE
-    from codevqa.primitives.visual import VISUAL, find_object
+    from codevqa.primitives.visual import KNOWLEDGE, VISUAL, find_object
 
     intro = (
         "Programs can call these functions. `find_object` needs a detector. `visual_query` and `knowledge_query` need "

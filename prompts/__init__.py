@@ -6,9 +6,8 @@ A set is a folder: ``prompt.json`` (numbers and names), ``preamble.txt``, ``exam
 
 from __future__ import annotations
 
-from .loading import available, load
+from .loading import available, find_pool, load
 from .prompt_set import Example, KnowledgeExample, PromptSet, ReadingExample
-from .release_layout import find_pool, load_examples, load_knowledge, load_reading
 
 __all__ = [
     "Example",
@@ -18,7 +17,4 @@ __all__ = [
     "available",
     "find_pool",
     "load",
-    "load_examples",
-    "load_knowledge",
-    "load_reading",
 ]

@@ -1,25 +1,36 @@
-"""Loads prompt sets from their folders, and from the files of the paper's release."""
+"""Loads prompt sets from their folders, and from the files of the paper's release, which are laid out otherwise."""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeVar
 
 from ..core.errors import InputError, UnknownNameError
 from ..core.given_files import parse_json, read_text
 from .prompt_set import Example, KnowledgeExample, PromptSet, ReadingExample
 from .records import read_object, read_records
-from .release_layout import load_pool
 
-__all__ = ["available", "load"]
+__all__ = ["POOLS", "available", "find_pool", "load"]
 
 API = "{api}"
 """Where the preamble lists the primitives."""
+POOLS: Mapping[str, str] = MappingProxyType(
+    {
+        "gqa": "gqa_programs_and_questions_nocomments3b.json",
+        "covr": "covr_programs_and_questions50b.json",
+        "nlvr2": "nlvr2_programs_and_questions50.json",
+    }
+)
+"""Programs of the release by data set; those that call ``find_object`` are in a file whose name ends in ``_find``."""
+_HEAD = re.compile(r"\s*$|\s*(?:img\s*=\s*open_image|images\s*=\s*open_images)\s*\(.*\)\s*$|#\s*Image\b", re.IGNORECASE)
+"""Lines before a program that the prompt writes itself."""
 _Kind = TypeVar("_Kind")
 
 
@@ -50,13 +61,25 @@ def load(name_or_folder: str | os.PathLike[str]) -> PromptSet:
     )
 
 
-def _load_pool(programs: Path) -> PromptSet:
-    task = programs.name.partition("_")[0]
-    if task not in available():
+def find_pool(folder: Path, task: str, *, finds: bool = False) -> Path:
+    """Returns the programs of a data set in a checkout of the release.
+
+    Args:
+        folder: the checkout.
+        task: a name in ``POOLS``.
+        finds: whether to take programs that call ``find_object``, where the data set has such.
+
+    Raises:
+        InputError: the folder does not have them.
+    """
+    plain = folder / POOLS[task]
+    finding = plain.with_stem(f"{plain.stem}_find")
+    found = finding if finds and finding.is_file() else plain
+    if not found.is_file():
         raise InputError(
-            f"{programs} is of no known prompt set.", hint=f"Its name begins with one of: {', '.join(available())}."
+            f"{folder} has no {found.name}.", hint="Give a checkout of https://github.com/sanjayss34/codevqa."
         )
-    return load_pool(load(task), programs)
+    return found
 
 
 def _load_folder(folder: Traversable, shown: str) -> PromptSet:
@@ -80,3 +103,47 @@ def _load_folder(folder: Traversable, shown: str) -> PromptSet:
         reading=read(ReadingExample, "reading.jsonl"),
         knowledge=read(KnowledgeExample, "knowledge.jsonl") if (folder / "knowledge.jsonl").is_file() else (),
     )
+
+
+def _load_pool(programs: Path) -> PromptSet:
+    """Returns a set with the release's files: programs, and the examples and preamble that lie beside them.
+
+    The release keeps programs as ``{id: {"question", "program"}}``, reading examples as ``[{"question_id", "question",
+    "answer", "captions"}]`` with a hundred captions a picture, and knowledge as ``{id: {"question", "answer"}}`` by the
+    id of a program, with a list where it has several.
+    """
+    task, finds = programs.name.partition("_")[0], programs.stem.endswith("_find")
+    if task not in available():
+        raise InputError(
+            f"{programs} is of no known prompt set.", hint=f"Its name begins with one of: {', '.join(available())}."
+        )
+    base = load(task)
+    reading = sorted(programs.parent.glob(f"{task}_examples[0-9]*.json"))
+    if not reading:
+        raise InputError(f"{programs} has no reading examples beside it.", hint=f"They are {task}_examples50.json.")
+    # Those of VQAv2 are called vqa's.
+    preambles = [one for one in programs.parent.glob("*_preamble*.py") if task.startswith(one.name.partition("_")[0])]
+    preambles.sort(key=lambda one: (one.stem.endswith("_find") != finds, one.name))
+    knowledge = sorted(programs.parent.glob(f"{task}_examples_knowledge[0-9]*.json"))
+    examples = read_records(Example, programs, form=base.form)
+    pool = base.with_bank(
+        [replace(one, program=_without_head(one.program)) for one in examples],
+        read_records(ReadingExample, reading[0]),
+        read_records(KnowledgeExample, knowledge[0]) if knowledge else None,
+    )
+    about = f"Programs and examples of {programs.parent}, the preamble of "
+    return replace(
+        pool,
+        name=programs.stem,
+        preamble=read_text(preambles[0]).strip() if preambles else base.preamble,
+        wording="release",
+        reading_wording="release",
+        about=about + (preambles[0].name if preambles else f"this project's set {base.name}"),
+    )
+
+
+def _without_head(program: str) -> str:
+    lines = program.replace("\r\n", "\n").split("\n")
+    while lines and _HEAD.match(lines[0]):
+        lines.pop(0)
+    return "\n".join(lines).rstrip()

@@ -134,7 +134,7 @@ class PromptSet:
         reading: Iterable[ReadingExample] | None = None,
         knowledge: Iterable[KnowledgeExample] | None = None,
     ) -> PromptSet:
-        """Returns a copy with other examples, e.g. those of :func:`load_examples` and :func:`load_reading`.
+        """Returns a copy with other examples.
 
         Args:
             examples: annotated programs; None keeps the set's own.

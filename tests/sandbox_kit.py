@@ -47,6 +47,17 @@ async def answering(name: str, args: Args, kwargs: dict[str, Any], line: int | N
     return await PRIMITIVES.get(name).call(None, PRIMITIVES.bind(name, args, kwargs))
 
 
+def saying(reply: object) -> Host:
+    """Answers every call with one value, or raises it where it is an error."""
+
+    async def host(*_: object) -> object:
+        if isinstance(reply, BaseException):
+            raise reply
+        return reply
+
+    return host
+
+
 class Kit:
     """One sandbox on a loop of its own, driven from plain tests."""
 

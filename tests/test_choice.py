@@ -8,12 +8,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from engine_kit import RED, engine
 from sandbox_kit import IMAGES
 
 from codevqa import Answer, QuerySettings, Settings, WriterSettings
-from codevqa.core.errors import InputError
 from codevqa.models.fakes import ScriptedLM
 from codevqa.primitives import Image, primitive
 from codevqa.primitives.visual import VISUAL, find_object
@@ -126,31 +124,12 @@ def test_no_more_are_written_where_the_first_three_agree() -> None:
     assert answer.program is not None and answer.program.source == CUP
 
 
-def test_where_all_drafts_fail_the_baseline_answers() -> None:
-    answer, _ = asked(["answer = ("] * 4, 4)
-    assert answer.fallback and answer.error is not None and answer.error.type == "ProgramSyntaxError"
-    assert {draft.fault for draft in answer.trace.drafts} == {"fails"} and answer.trace.drafts[0].chosen
-
-
 def test_the_program_that_is_chosen_is_repaired_after_its_own_examples() -> None:
     unknown = f"{CUP} if img else qury(img)"
     answer, model = asked([NO, unknown, unknown, CUP], 3, repairs=1)
     assert answer.program is not None and answer.program.source == CUP and answer.text == "yes"
     assert [error.type for _, error in answer.trace.attempts] == ["ProgramTypeError"]
     assert str(model.requests[3].prompt).startswith(str(model.requests[1].prompt))
-
-
-def test_one_program_leaves_no_drafts_behind() -> None:
-    answer, model = asked([CUP], 1)
-    assert answer.trace.drafts == () and "drafts" not in answer.to_dict()
-    writer = Writer(model, load("gqa"), settings=WriterSettings(selection="random", repairs=0))
-    assert model.requests == [writer.request("Is there a cup?", "image")[0]]
-
-
-@pytest.mark.parametrize("k", [0, 17, 1000])
-def test_a_number_of_programs_out_of_bounds_is_one_line(k: int) -> None:
-    with pytest.raises(InputError, match=r"^writer\.programs must be .*\.$"):
-        WriterSettings(programs=k)
 
 
 class Letters:

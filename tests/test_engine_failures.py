@@ -60,21 +60,16 @@ def test_one_repair_mends_a_program_that_fails_the_check() -> None:
 BREAKS = "found = query(img, 'Is it red?')\nanswer = [][0]"
 
 
-def test_a_program_that_fails_while_it_runs_goes_back_once_with_its_line_and_values() -> None:
-    with engine([BREAKS, "answer = query(img, 'Is it red?')"]) as vqa:
+def test_a_program_that_fails_before_its_first_call_goes_back_with_its_line() -> None:
+    with engine(["x = 1\nanswer = [][0]", "answer = query(img, 'Is it red?')"]) as vqa:
         answer = vqa.ask(RED, "Is it red?")
         writer = vqa.writer.language_model
     assert (answer.text, answer.fallback, answer.error) == ("yes", False, None)
-    assert [attempt[1].type for attempt in answer.trace.attempts] == ["ProgramRuntimeError"]
-    assert len(answer.trace.calls) == 1, "the calls of the program that failed are not the answer's"
-    assert isinstance(writer, ScriptedLM) and len(writer.requests) == 2
-    said = str(writer.requests[1].prompt)
-    assert "line 2: IndexError" in said and "query(image 1, 'Is it red?') -> 'yes'" in said
+    assert isinstance(writer, ScriptedLM) and "line 2: IndexError" in str(writer.requests[1].prompt)
 
 
-def test_a_program_that_has_called_models_is_not_started_over_where_that_is_switched_off() -> None:
-    settings = Settings(writer=WriterSettings(repair_runs=False), query=QuerySettings(captions=1, patches=5), workers=4)
-    with engine(BREAKS, settings=settings) as vqa:
+def test_a_program_that_has_called_a_primitive_does_not_go_back() -> None:
+    with engine(BREAKS) as vqa:
         answer = vqa.ask(RED, "Is it red?")
         writer = vqa.writer.language_model
     assert answer.fallback and len(answer.trace.attempts) == 1
@@ -92,18 +87,6 @@ def test_an_answer_of_another_kind_goes_back_and_is_never_given() -> None:
     settings = Settings(writer=WriterSettings(fit=False), query=QuerySettings(captions=1, patches=5), workers=4)
     with engine("x = 'left'\nanswer = x", settings=settings) as vqa:
         assert vqa.ask(RED, "Is it red?").text == "left"
-
-
-def test_a_picture_read_as_another_kind_is_no_reason_to_write_again() -> None:
-    with engine("answer = query(img, 'How many cups are there?')", read=ScriptedLM(" red")) as vqa:
-        answer = vqa.ask(RED, "How many cups are there?")
-        writer = vqa.writer.language_model
-    assert isinstance(writer, ScriptedLM) and len(writer.requests) == 1
-    assert answer.fallback and answer.error is not None and answer.error.type == "MisreadError"
-    # Asked for something else, it is the program that is wrong.
-    with engine("answer = query(img, 'Is it red?')", read=ScriptedLM(" yes")) as vqa:
-        answer = vqa.ask(RED, "How many cups are there?")
-    assert len(answer.trace.attempts) == 2
 
 
 def test_a_program_that_names_no_answer_is_marked_as_mended(tmp_path: Path) -> None:

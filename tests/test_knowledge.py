@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import os
 import re
-import shutil
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -16,12 +13,12 @@ import pytest
 from PIL import Image as PILImage
 
 from codevqa import CodeVQA
-from codevqa.core.errors import InputError, ProgramError, UnknownNameError
+from codevqa.core.errors import ProgramError
 from codevqa.core.settings import QuerySettings, WriterSettings
 from codevqa.core.trace import Form
 from codevqa.models.base import Box, GenerationRequest, Message
 from codevqa.models.fakes import FakeDetector, ScriptedLM
-from codevqa.prompts import KnowledgeExample, PromptSet, load, load_examples, load_knowledge
+from codevqa.prompts import PromptSet, load
 from codevqa.writing.writer import Writer
 
 RED, BLUE = (PILImage.new("RGB", (60, 40), color) for color in ("red", "blue"))
@@ -74,12 +71,6 @@ def test_the_prompt_holds_the_knowledge_of_the_programs_shown_in_the_releases_la
     assert prompt == f"Answer each question.\n===\n{examples}Q: Where is pizza from?\nA:"
 
 
-def test_a_program_that_was_shown_none_is_answered_after_all_knowledge_examples() -> None:
-    with engine() as vqa:
-        prompt = vqa.run(RED, "answer = knowledge_query('Where is it?')").trace.calls[0].evidence[0].prompt
-    assert prompt.count("\nQ: ") == 1 + len(load("okvqa").knowledge)
-
-
 def test_a_chat_model_gets_knowledge_as_turns() -> None:
     with engine(form="chat") as vqa:
         assert vqa.run(RED, "answer = knowledge_query('How many legs has a dog?')").text == "4"
@@ -88,13 +79,7 @@ def test_a_chat_model_gets_knowledge_as_turns() -> None:
     assert request.prompt[-1] == Message("user", "How many legs has a dog? Answer with a number.")
     assert [turn.role for turn in request.prompt[:3]] == ["system", "user", "assistant"]
     assert request.prompt[2].content == load("okvqa").knowledge[0].answer
-
-
-def test_an_answer_from_knowledge_is_short_and_fits_its_question() -> None:
-    with engine() as vqa:
-        assert vqa.run(RED, "answer = knowledge_query('How many legs has a dog?')").text == "4"
-        request = vqa.models.reader.requests[-1]  # type: ignore[attr-defined]
-        assert (request.max_tokens, request.stop) == (10, ("\n",))
+    assert (request.max_tokens, request.stop) == (10, ("\n",))
 
 
 def test_knowledge_that_is_sure_to_be_asked_for_is_asked_at_once_and_the_same_only_once() -> None:
@@ -133,48 +118,6 @@ def test_without_a_detector_nothing_shown_calls_one() -> None:
     assert "How many kinds of vegetables" in prompt  # counting is still shown
 
 
-def test_an_unknown_primitive_of_a_prompt_set_is_named() -> None:
-    mine = dataclasses.replace(load("okvqa"), primitives=("open_image", "smell"))
-    with engine(prompts=mine) as vqa, pytest.raises(UnknownNameError, match="'smell'"):
-        vqa.prompt("What is it?")
-
-
-# -- captions --------------------------------------------------------------------------------------------------------
-
-
-# -- the banks -------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return Path(shutil.copytree(PACKAGE / "okvqa", tmp_path / "mine"))
-
-
-@pytest.mark.parametrize(
-    ("line", "says"),
-    [
-        ({"id": "okvqa-001", "question": "Who?"}, "knowledge.jsonl, line 1: answer is missing"),
-        ({"id": "x", "question": "Who?", "answer": "she", "captions": []}, "line 1: unknown key 'captions'"),
-    ],
-)
-def test_a_malformed_knowledge_example_says_where(folder: Path, line: dict[str, object], says: str) -> None:
-    (folder / "knowledge.jsonl").write_text(json.dumps(line) + "\n")
-    with pytest.raises(InputError, match=re.escape(says)):
-        load(folder)
-
-
-def test_knowledge_in_the_releases_layout(tmp_path: Path) -> None:
-    path = tmp_path / "knowledge.json"
-    several = [{"question": "Who made it?", "answer": "she"}, {"question": "When?", "answer": "1900"}]
-    path.write_text(json.dumps({"12": {"question": "Where?", "answer": "there"}, "13": several}))
-    assert load_knowledge(path) == (
-        KnowledgeExample("12", "Where?", "there"),
-        KnowledgeExample("13", "Who made it?", "she"),
-        KnowledgeExample("13", "When?", "1900"),
-    )
-    assert load_knowledge(PACKAGE / "okvqa" / "knowledge.jsonl") == load("okvqa").knowledge
-
-
 # -- the release -----------------------------------------------------------------------------------------------------
 
 RELEASE = Path(os.environ.get("CODEVQA_RELEASE", ""))
@@ -191,7 +134,7 @@ def test_programs_of_the_release_run_but_those_that_were_published_broken() -> N
     failed = []
     with engine(detector=BOXES) as vqa:
         for file, form in BANKS.items():
-            programs = [one for one in load_examples(RELEASE / file) if re.search(r"find_object|_query", one.program)]
+            programs = [one for one in load(RELEASE / file).examples if re.search(r"find_object|_query", one.program)]
             assert len(programs) >= 7
             for one in programs:
                 try:
@@ -200,13 +143,3 @@ def test_programs_of_the_release_run_but_those_that_were_published_broken() -> N
                     failed.append(one.id)
     # An unknown name in the first two, syntax in the others.
     assert set(failed) == {"5734855", "77904", "82401", "53346", "52662"}
-
-
-@pytest.mark.skipif(not RELEASE.name, reason="CODEVQA_RELEASE names no folder with the paper's release")
-def test_knowledge_of_the_release_belongs_to_its_programs() -> None:
-    programs = load_examples(RELEASE / "okvqa_programs_and_questions50.json")
-    knowledge = load_knowledge(RELEASE / "okvqa_examples_knowledge50.json")
-    with_knowledge = load("okvqa").with_bank(programs, knowledge=knowledge)
-    asking = [one.id for one in programs if "knowledge_query" in one.program]
-    assert [one.id for one in with_knowledge.knowledge_of(asking)] == [one.id for one in knowledge]
-    assert len(with_knowledge.knowledge_of(asking[:2])) == 2

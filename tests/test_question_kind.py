@@ -12,22 +12,15 @@ from codevqa.prompts import load
     ("question", "kind", "choices"),
     [
         ("Is there a red cup?", "yes_no", ()),
-        ("Is it true that both images show a dog?", "yes_no", ()),
-        ("There are two dogs.", "yes_no", ()),
         ("In both images, there is a dog.", "yes_no", ()),
-        ("Are there either any umbrellas or tents on the beach?", "yes_no", ()),
         ("Does the picture contain a lamp or a boat?", "yes_no", ()),
-        ("In the image with a tower, is there a dog?", "yes_no", ()),
         ("How many cups are there?", "number", ()),
         ("Is the door open or closed?", "choice", ("open", "closed")),
         ("Is the clock small, medium or large?", "choice", ("small", "medium", "large")),
         ("Is the chair to the left or to the right of the girl in a hat?", "choice", ("left", "right")),
         ("Which is higher, the ball or the red cup?", "choice", ("ball", "red cup")),
-        ("Is the ball or the small red cup further to the left?", "choice", ("ball", "small red cup")),
-        ("In the image with a tower, is the sky cloudy or clear?", "choice", ("cloudy", "clear")),
         ("Is the man holding a bat or swinging it?", "choice", ()),
         ("What is on the table?", "open", ()),
-        ("On which side is the cup?", "open", ()),
     ],
 )
 def test_the_kind_is_read_off_the_first_words(question: str, kind: str, choices: tuple[str, ...]) -> None:
@@ -54,7 +47,6 @@ def test_an_answer_of_another_kind_is_told(question: str, answer: str) -> None:
     [
         ("Is it 1 or 2?", "2"),
         ("Does the man or the woman have a hat?", "yes"),
-        ("Are the cups or the plates red?", "no"),
         ("Is it red or blue?", "green"),
     ],
 )

@@ -16,7 +16,7 @@ from codevqa.models.base import GenerationRequest, Models
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 from codevqa.primitives.pnpvqa import PnPVQA, Reading
 from codevqa.primitives.reading import answer_in, render_reading_chat
-from codevqa.primitives.witness import Descriptions, described, stated_number
+from codevqa.primitives.witness import described, stated_number
 from codevqa.prompts import load
 
 PICTURE = load_picture(Image.new("RGB", (32, 32), "red"))
@@ -97,24 +97,19 @@ def test_examples_of_the_same_kind_make_the_beginning_of_the_prompt_common() -> 
     [
         ("Are there no cups?", [9.0], "no"),
         ("Are there no cups?", [-9.0], "yes"),
-        ("Are there no cups?", [1.0], ""),
         ("Is there a cup or a plate?", [-9.0, 9.0], "yes"),
-        ("Is there a cup or a plate?", [-9.0, -9.0], "no"),
         ("Is there a cup or a plate?", [-9.0, 1.0], ""),
-        ("Is there a cup and a plate?", [9.0, 9.0], "yes"),
         ("Is there a cup and a plate?", [-9.0], "no"),
         ("Is there a cup and a plate?", [9.0, 1.0], ""),
         ("Are there exactly two cups?", [9.0, 9.0, -9.0], "yes"),
-        ("Are there exactly two cups?", [9.0, -9.0], "no"),
         ("Are there at least two cups?", [9.0, 9.0, 9.0, -9.0], "yes"),
-        ("Are there 3 or more cups?", [9.0, 9.0, -9.0], "no"),
-        ("Are there more than two cups?", [9.0, 9.0, -9.0], "no"),
         ("Are there fewer than two cups?", [-9.0], "yes"),
         ("Are there at most two cups?", [9.0, 9.0, 1.0], ""),
+        ("How many cups are there?", [-9.0], "0"),
+        ("How many cups are there?", [9.0, 9.0, -9.0], "2"),
+        ("How many cups are there?", [9.0, 1.0], ""),
         ("Is the cup red or blue?", [-9.0, 9.0], "blue"),
         ("Is the cup red or blue?", [9.0, 9.0], ""),
-        ("Is the cup red or blue?", [-9.0, -9.0], ""),
-        ("Is the cup red or blue?", [9.0, 1.0], ""),
     ],
 )
 def test_what_follows_from_descriptions_that_fit(question: str, logits: list[float], found: str) -> None:
@@ -132,17 +127,11 @@ def test_what_follows_from_descriptions_that_fit(question: str, logits: list[flo
         ("How many cherries are there on the plate?", ("a cherry on the plate", "two cherries on the plate")),
         ("How many people are sitting?", ("a person sitting", "two people sitting")),
         ("How many buses are there?", ("a bus", "two buses")),
-        ("How many houses are there?", ("a house", "two houses")),
         ("There is at least 1 block closely touching a wall.", ("a block closely touching a wall",)),
-        ("There is exactly one fork on the table with legs.", ("a fork on the table with legs",)),
         # Where the description would not be good English, there is none.
         ("Are there exactly two sheep?", ()),
         ("How many knives are there?", ()),
-        ("At least one of the kettles is on a stove.", ()),
-        ("There are at least 4 birds and 2 nests.", ()),
-        ("One or more hunters pose in front of a dog.", ()),
         ("Does the bus have wheels?", ()),
-        ("Would the clothes suit a beach?", ()),
         ("Is the lettuce to the right or to the left of the food?", ()),
         ("The left image shows a canoe.", ()),
         ("There is a bench with a cat and two bags on it.", ("a bench with a cat and two bags on it",)),
@@ -151,23 +140,6 @@ def test_what_follows_from_descriptions_that_fit(question: str, logits: list[flo
 def test_a_description_is_good_english_or_there_is_none(question: str, texts: tuple[str, ...]) -> None:
     found = described(question).texts
     assert (found[: len(texts)] if texts else found) == texts
-
-
-@pytest.mark.parametrize(
-    ("logits", "found"),
-    [
-        ([9.0], "yes"),
-        ([-9.0], "no"),
-        ([2.0], ""),
-        ([9.0, 8.0, -9.0, -9.0], "2"),
-        ([-9.0, -9.0, -9.0], "0"),
-        ([9.0, 1.0, -9.0], ""),
-        ([9.0, 9.0, 9.0], ""),
-    ],
-)
-def test_the_witness_speaks_only_where_it_is_sure(logits: list[float], found: str) -> None:
-    asked = Descriptions(("",) * 7, "count" if len(logits) > 1 else "all")
-    assert asked.verdict(logits, 0.01) == found
 
 
 def test_a_sure_witness_answers_without_captions_and_an_unsure_one_leaves_it_to_reading() -> None:
@@ -189,11 +161,8 @@ def test_a_sure_witness_answers_without_captions_and_an_unsure_one_leaves_it_to_
     ("question", "captions", "number"),
     [
         ("How many blocks are in the tower?", ["a tower of two blocks", "two red blocks", "a block"], "2"),
-        ("How many blocks are there?", ["a tower of one block"], "1"),
-        ("How many dogs are there in the picture?", ["3 dogs on grass", "three dogs", "dogs"], "3"),
         ("How many red cups are on the table?", ["two cups", "three red cups and a plate"], "3"),
         ("How many dogs are there?", ["two dogs", "three dogs"], ""),  # they disagree
-        ("How many dogs are there?", ["a dog", "some dogs", "two black dogs", "ten hotdogs"], ""),
         ("What are the two dogs doing?", ["two dogs"], ""),
         ("How many dogs are there?", ["a dog on a couch", "a dog", "a couch"], "1"),
         ("How many dogs are there?", ["a dog on a couch", "a couch"], ""),  # said once

@@ -7,10 +7,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sandbox_kit import IMAGES, Args, Kit, answering
+from sandbox_kit import IMAGES, Args, Kit, answering, saying
 
 from codevqa.core.errors import (
-    CodeVQAError,
     ModelError,
     ProgramAnswerError,
     ProgramError,
@@ -55,16 +54,9 @@ def test_host_is_given_names_arguments_images_and_lines(kit: Kit) -> None:
 
 def test_images_made_by_the_host_differ_from_each_other(kit: Kit) -> None:
     crops = [Image(1, IMAGES[0].picture), Image(1, IMAGES[0].picture)]
-
-    async def host(name: str, args: Args, kwargs: dict[str, Any], line: int | None) -> object:
-        return crops
-
-    assert kit.value("a, b = query(images[0], 'a')\nanswer = [a == b, a == a, [a, b].index(b)]", host) == [
-        False,
-        True,
-        1,
-    ]
-    assert kit.value("a, b = query(images[0], 'a')\nanswer = b", host) is crops[1]
+    compared = "a, b = query(images[0], 'a')\nanswer = [a == b, a == a, [a, b].index(b)]"
+    assert kit.value(compared, saying(crops)) == [False, True, 1]
+    assert kit.value("a, b = query(images[0], 'a')\nanswer = b", saying(crops)) is crops[1]
 
 
 # -- the answer --------------------------------------------------------------------------------------------------------
@@ -82,22 +74,13 @@ def test_missing_answer(kit: Kit) -> None:
     [
         "answer = lambda: 1",
         "answer = query",
-        "answer = print",
         "class A:\n    pass\nanswer = A()",
         "answer = Image",
-        "import math\nanswer = math",
         "answer = range(3)",
         "answer = {1, 2}",
-        "answer = b'a'",
-        "answer = 1j",
-        "answer = ...",
         "async def f():\n    pass\nanswer = f()",
-        "answer = {'a': 1}.items()",
         "answer = [1, (2, {'a': lambda: 1})]",
-        "import datetime\nanswer = datetime.date(2020, 1, 1)",
-        "import re\nanswer = re.match('a', 'a')",
         "try:\n    raise KeyError('a')\nexcept KeyError as e:\n    answer = e",
-        "from decimal import Decimal\nanswer = Decimal(1)",
     ],
 )
 def test_answer_must_be_plain_data(kit: Kit, source: str) -> None:
@@ -114,12 +97,9 @@ def test_answer_must_be_plain_data(kit: Kit, source: str) -> None:
         ("x = 1\nanswer = int('two')", ProgramRuntimeError, 2, "ValueError: invalid literal"),
         ("x = 1\n\ndef f():\n    return [1][5]\n\nanswer = f()", ProgramRuntimeError, 4, "IndexError"),
         ("answer = sorted(images,\n  key=lambda i: int('x'))", ProgramRuntimeError, 2, "ValueError"),
-        ("answer = max([])", ProgramRuntimeError, 1, "ValueError"),
-        ("x = 1\nanswer = nothing", ProgramRuntimeError, 2, "NameError: name 'nothing' is not defined"),
         ("x = 1\nanswer = nothing(1)", ProgramRuntimeError, 2, "NameError: name 'nothing' is not defined"),
         ("x = 1\nanswer = (1 +", ProgramSyntaxError, 2, ""),
         ("x = 1\r\nanswer = (1 +", ProgramSyntaxError, 2, ""),
-        ("x = 1\n  answer = 1", ProgramSyntaxError, 2, ""),
         ("x = 1\nclass A(int):\n    pass\nanswer = 1", ProgramSyntaxError, 2, "class inheritance"),
         ("x = 1\nfor i in [1]:\n    yield i", ProgramSyntaxError, 3, "yield"),
         ("x = 1\nanswer = images[0].secret", ProgramRuntimeError, 2, "AttributeError"),
@@ -145,7 +125,6 @@ def test_answer_must_be_plain_data(kit: Kit, source: str) -> None:
             "must be str",
         ),
         ("x = 1\ndel x\nyes = 1\nanswer = (1 +", ProgramSyntaxError, 4, ""),
-        ("x = 1\nassert x == 2, 'no'", ProgramRuntimeError, 2, "AssertionError"),
     ],
 )
 def test_errors_are_typed_and_carry_the_line(
@@ -159,11 +138,9 @@ def test_errors_are_typed_and_carry_the_line(
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("kind", [TypeError, ValueError, LookupError, KeyError, UnicodeError])
+@pytest.mark.parametrize("kind", [TypeError, KeyError, UnicodeError])
 def test_plain_host_errors_are_raised_in_the_program(kit: Kit, kind: type[Exception]) -> None:
-    async def host(name: str, args: Args, kwargs: dict[str, Any], line: int | None) -> object:
-        raise kind("too dark")
-
+    host = saying(kind("too dark"))
     caught = kit.value("try:\n    query(images[0], 'a')\nexcept Exception as e:\n    answer = str(e)", host)
     assert "too dark" in caught
     with pytest.raises(ProgramRuntimeError, match=r"line 2: .*too dark"):
@@ -172,9 +149,7 @@ def test_plain_host_errors_are_raised_in_the_program(kit: Kit, kind: type[Except
 
 @pytest.mark.parametrize(("message", "told"), [("x" * 600, "x" * 500), ("a\ud800b", "a?b"), ("a\0b", "a\ufffdb")])
 def test_a_program_is_told_the_beginning_of_a_long_error(kit: Kit, message: str, told: str) -> None:
-    async def host(name: str, args: Args, kwargs: dict[str, Any], line: int | None) -> object:
-        raise ValueError(message)
-
+    host = saying(ValueError(message))
     assert kit.value("try:\n    query(images[0], 'a')\nexcept ValueError as e:\n    answer = str(e)", host) == told
     with pytest.raises(ProgramRuntimeError, match="line 1: ValueError"):
         kit.value("query(images[0], 'a')", host)
@@ -203,14 +178,5 @@ def test_other_host_errors_end_the_run_and_cannot_be_caught(kit: Kit, error: Exc
 
 @pytest.mark.parametrize("result", [object(), {"a": 1}, {1}, b"a", [object()]])
 def test_host_results_that_are_not_plain_are_refused(kit: Kit, result: object) -> None:
-    async def host(name: str, args: Args, kwargs: dict[str, Any], line: int | None) -> object:
-        return result
-
     with pytest.raises(ProgramRuntimeError, match="TypeError: a program cannot hold"):
-        kit.value("answer = query(images[0], 'a')", host)
-
-
-def test_every_error_is_ours(kit: Kit) -> None:
-    with pytest.raises(CodeVQAError) as caught:
-        kit.value("raise SystemExit(3)")
-    assert isinstance(caught.value, ProgramRuntimeError)
+        kit.value("answer = query(images[0], 'a')", saying(result))

@@ -43,14 +43,6 @@ def choose(images: list[Image], flag: bool = False) -> Image | None:
 VOCABULARY = PrimitiveSet([query, find, choose])
 
 
-def test_a_primitive_tells_all_about_itself() -> None:
-    assert (query.name, query.returns, query.summary) == ("query", "str", "Answers a question about the picture.")
-    assert query.doc.endswith("At length.")
-    assert [str(parameter) for parameter in query.parameters] == ["img: Image", "question: str"]
-    assert query.takes_context
-    assert not find.takes_context
-
-
 def test_reference_has_one_line_for_each() -> None:
     assert VOCABULARY.reference().splitlines() == [
         "query(img: Image, question: str) -> str: Answers a question about the picture.",
@@ -87,12 +79,8 @@ def test_docs_have_a_table_and_a_section_for_each() -> None:
         ("f(img: Image)", "annotate what it returns"),
         ("f(img: Image) -> None", "NoneType is not supported"),
         ("f(*images: Image) -> str", "not supported"),
-        ("f(*, img: Image) -> str", "not supported"),
         ("f(x: dict[str, int]) -> str", "dict"),
-        ("f(x: list) -> str", "list is not supported"),
-        ("f(x: Any) -> str", "Any"),
         ("f(x: int | str) -> str", "int | str"),
-        ("f(x: PILImage.Image) -> str", "Image is not supported"),
         ("f(x: int = 'a') -> str", "must be int, not str"),
         ("f(x: list[int] = []) -> str", "a default must be"),
         ("f(x: Nowhere) -> str", "Nowhere"),
@@ -109,12 +97,12 @@ def test_signatures_that_cannot_be_offered(header: str, text: str) -> None:
         primitive(name="name")(space["f"])
 
 
-_TAKEN = ["class", "match", "len", "print", "answer", "images", "img", "Image", "TOP", "context"]
+_TAKEN = ["class", "match", "len", "answer", "TOP"]
 
 
 @pytest.mark.parametrize(
     "name",
-    ["", "two words", "1st", "a.b", "x)\nimport os", "quéry", "_hidden", "__import__", *_TAKEN],
+    ["", "x)\nimport os", "quéry", "__import__", *_TAKEN],
 )
 def test_names_that_programs_use_already(name: str) -> None:
     with pytest.raises(ValueError, match="cannot be called"):
@@ -125,36 +113,28 @@ def test_names_that_programs_use_already(name: str) -> None:
 
 
 def test_sets() -> None:
-    assert VOCABULARY.names == ("query", "boxes_of", "choose")
-    assert len(VOCABULARY) == 3
-    assert list(VOCABULARY) == [query, find, choose]
-    assert "query" in VOCABULARY
-    assert find in VOCABULARY
-    assert "find" not in VOCABULARY
+    assert VOCABULARY.names == ("query", "boxes_of", "choose") and list(VOCABULARY) == [query, find, choose]
+    assert "query" in VOCABULARY and find in VOCABULARY and "find" not in VOCABULARY
     assert VOCABULARY.get("boxes_of") is find
     assert VOCABULARY.subset(["choose", "query"]).names == ("choose", "query")
     assert PrimitiveSet([query]).extend([choose]).names == ("query", "choose")
     with pytest.raises(UnknownNameError, match="boxes_of"):
         VOCABULARY.get("find")
-    with pytest.raises(UnknownNameError):
-        VOCABULARY.subset(["nothing"])
-
-
-def test_two_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="Two primitives are called 'query'"):
         VOCABULARY.extend([query])
-
-
-def test_plain_functions_are_refused() -> None:
     with pytest.raises(TypeError, match="@primitive"):
         PrimitiveSet([query.function])  # type: ignore[list-item]
+    with pytest.raises(LookupError, match="no primitive"):
+        VOCABULARY.bind("__import__", (), {})
 
 
 # -- binding -----------------------------------------------------------------------------------------------------------
 
 
 def test_bind_fills_in_and_widens() -> None:
-    assert VOCABULARY.bind("query", (ONE,), {"question": "a"}) == {"img": ONE, "question": "a"}
+    longest = "é" * MAX_TEXT
+    assert VOCABULARY.bind("query", (ONE,), {"question": longest}) == {"img": ONE, "question": longest}
+    assert VOCABULARY.bind("choose", ([ONE] * MAX_ITEMS,), {})
     bound = VOCABULARY.bind("boxes_of", (ONE, "a"), {"threshold": 1})
     assert bound == {"img": ONE, "name": "a", "threshold": 1.0, "most": None}
     assert type(bound["threshold"]) is float
@@ -179,23 +159,14 @@ class Fake:
     ("name", "args", "kwargs", "text"),
     [
         ("query", (), {}, "missing required argument 'img'"),
-        ("query", (ONE,), {}, "missing required argument 'question'"),
         ("query", (ONE, "a", "b"), {}, "takes 2 arguments but 3 were given"),
         ("query", (ONE, "a"), {"context": 1}, "unexpected keyword argument 'context'"),
         ("query", (ONE, "a"), {"img": ONE}, "multiple values for argument 'img'"),
         ("query", (ONE, 3), {}, "question must be str, not int"),
-        ("query", (ONE, None), {}, "question must be str, not None"),
-        ("query", (ONE, b"a"), {}, "question must be str, not bytes"),
         ("query", (ONE, Str("a")), {}, "question must be str, not Str"),
-        ("query", (1, "a"), {}, "img must be Image, not int"),
         ("query", (Fake(), "a"), {}, "img must be Image, not Fake"),
-        ("query", (Image, "a"), {}, "img must be Image, not type"),
-        ("query", ([ONE], "a"), {}, "img must be Image, not list"),
-        ("boxes_of", (ONE, "a", "0.3"), {}, "threshold must be float, not str"),
         ("boxes_of", (ONE, "a", True), {}, "threshold must be float, not bool"),
         ("boxes_of", (ONE, "a", 0.3, True), {}, "most must be int, not bool"),
-        ("boxes_of", (ONE, "a", 0.3, 1.0), {}, "most must be int, not float"),
-        ("choose", (ONE,), {}, "images must be list[Image], not Image"),
         ("choose", ((ONE,),), {}, "images must be list[Image], not tuple"),
         ("choose", ([ONE, 2],), {}, "images[1] must be Image, not int"),
         ("choose", ([ONE], 1), {}, "flag must be bool, not int"),
@@ -214,7 +185,6 @@ def test_bind_refuses_wrong_types(name: str, args: tuple[Any, ...], kwargs: dict
         ("query", (ONE, "a\0b"), "character that no text has"),
         ("query", (ONE, "\ud800"), "character that no text has"),
         ("boxes_of", (ONE, "a", float("nan")), "finite"),
-        ("boxes_of", (ONE, "a", float("-inf")), "finite"),
         ("boxes_of", (ONE, "a", 10**400), "too large"),
         ("boxes_of", (ONE, "a", 0.3, -(2**63)), "too large"),
         ("choose", ([ONE] * (MAX_ITEMS + 1),), "the limit is 1,000"),
@@ -223,16 +193,6 @@ def test_bind_refuses_wrong_types(name: str, args: tuple[Any, ...], kwargs: dict
 def test_bind_refuses_what_is_out_of_bounds(name: str, args: tuple[Any, ...], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         VOCABULARY.bind(name, args, {})
-
-
-def test_bind_takes_what_is_just_in_bounds() -> None:
-    assert VOCABULARY.bind("query", (ONE, "é" * MAX_TEXT), {})
-    assert VOCABULARY.bind("choose", ([ONE] * MAX_ITEMS,), {})
-
-
-def test_bind_refuses_unknown_names() -> None:
-    with pytest.raises(LookupError, match="no primitive"):
-        VOCABULARY.bind("__import__", (), {})
 
 
 @primitive
@@ -276,25 +236,17 @@ def test_a_plain_function_does_not_hold_up_the_loop() -> None:
     assert seen != [threading.get_ident()]
 
 
-def test_a_result_of_the_wrong_type_is_said() -> None:
-    @primitive
-    def wrong(x: int) -> str:
-        """Doc."""
-        return x  # type: ignore[return-value]
-
-    with pytest.raises(TypeError, match=r"the result of wrong\(\) must be str, not int"):
-        _call(wrong, 1)
-
-
-def test_a_result_may_be_longer_than_an_argument() -> None:
+def test_a_result_is_held_to_its_type_and_may_be_longer_than_an_argument() -> None:
     @primitive
     def long(x: int) -> str:
         """Doc."""
-        return "a" * x
+        return "a" * x if x else x  # type: ignore[return-value]
 
     assert len(str(_call(long, 5000))) == 5000
     with pytest.raises(ValueError, match="limit"):
         _call(long, 10**6)
+    with pytest.raises(TypeError, match=r"the result of long\(\) must be str, not int"):
+        _call(long, 0)
 
 
 def test_an_example_of_a_primitive_that_shows_nothing_of_it() -> None:

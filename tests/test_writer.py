@@ -12,13 +12,12 @@ import pytest
 from codevqa.core.errors import ProgramTypeError, SetupError
 from codevqa.core.events import Event, Prepared, Shown, Writing
 from codevqa.core.settings import PromptForm, WriterSettings
-from codevqa.models.base import Completion, GenerationRequest, prompt_text
+from codevqa.models.base import Completion, GenerationRequest
 from codevqa.models.fakes import ScriptedLM
 from codevqa.primitives import primitive
 from codevqa.prompts import Example, PromptSet
 from codevqa.prompts import load as load_prompts
-from codevqa.writing.mending import with_answer
-from codevqa.writing.prompt_forms import extract_program, render_chat, render_completion
+from codevqa.writing.prompt_forms import extract_program, render_chat, render_completion, with_answer
 from codevqa.writing.writer import Writer
 
 CAT = Example("1", "Is the CAT black?", 'answer = query(img, "Is the cat black?")\n')
@@ -63,14 +62,6 @@ def test_set_form_byte_for_byte() -> None:
     )
 
 
-def test_chat_form_holds_the_same_examples() -> None:
-    turns = render_chat("Write code.", [CAT], "What is this?", "image")
-    assert [turn.role for turn in turns] == ["system", "user", "assistant", "user"]
-    assert turns[2].content == '```python\nanswer = query(img, "Is the cat black?")\n```'
-    assert turns[3].content == "# Question: What is this?\n# (answer is a word or two)"
-    assert "[assistant]" in prompt_text(turns)
-
-
 @pytest.mark.parametrize(
     ("completion", "program"),
     [
@@ -79,7 +70,6 @@ def test_chat_form_holds_the_same_examples() -> None:
         ('Sure!\n```python\nimg = open_image("Image3.jpg")\nanswer = 1\n```\nThis works.', None),
         ('```\nimg = open_image("Image3.jpg")\r\nanswer = 1', None),
         ("", ""),
-        ("  # a comment\n  \n", "  # a comment"),
     ],
 )
 def test_extract_program(completion: str, program: str | None) -> None:
@@ -95,8 +85,6 @@ def test_extract_program(completion: str, program: str | None) -> None:
         ("\nanswer = 1", "answer = 1"),
         ("answer = 1", "answer = 1"),
         ('img = open_image("Image3.jpg")\nanswer = 1', 'img = open_image("Image3.jpg")\nanswer = 1'),
-        ("```python\nanswer = 1\n```", "answer = 1"),
-        ("?", ""),
     ],
 )
 def test_words_that_go_on_with_the_question_are_not_the_program(completion: str, program: str) -> None:
@@ -115,7 +103,10 @@ def test_nearest_selection_is_most_similar_first() -> None:
     writer = Writer(ScriptedLM([]), bank(shots=1), WordRetriever())
     assert writer.request("dogs dogs?", "image")[1] == ("2",)
     assert writer.request("black cat", "image")[1] == ("1",)
-    assert Writer(ScriptedLM([]), bank(), WordRetriever()).request("dog dog dogs many", "image")[1] == ("2", "1")
+    writer = Writer(ScriptedLM([]), bank(), WordRetriever())
+    request, ids = writer.request("dog dog dogs many", "image")
+    assert ids == ("2", "1") and isinstance(request.prompt, str)
+    assert request.prompt[: request.shared] == writer.preamble("image").rstrip("\n")
 
 
 def test_random_selection_depends_on_question_and_seed_only() -> None:
@@ -147,60 +138,34 @@ def test_a_form_without_examples_is_a_clear_error() -> None:
         Writer(ScriptedLM([]), bank()).request("All?", "set")
 
 
-def test_write_and_repair() -> None:
-    model = ScriptedLM(["\nanswer = qury(img)", "\nanswer = query(img, 'a')"])
+@pytest.mark.parametrize("form", ["completion", "chat"])
+def test_a_repair_shows_the_program_and_its_error_after_the_same_prompt(form: Literal["completion", "chat"]) -> None:
+    model = ScriptedLM(["\n? = 1\nanswer = 2" if form == "chat" else "\nanswer = 2", "```python\nanswer = 3\n```"])
 
     async def generate(request: GenerationRequest) -> Completion:
         return model.generate([request])[0]
 
     async def main() -> None:
-        writer = Writer(model, bank())
+        writer = Writer(model, bank(), settings=WriterSettings(form=form))
         program = await writer.write("What is it?", "image", generate)
-        assert program.source == "answer = qury(img)"
-        assert program.prompt.endswith("# Image 3: What is it?") and program.examples == ("1", "2")
-        fixed = await writer.repair(program, ProgramTypeError("unknown name qury", line=1), generate)
-        assert fixed.source == "answer = query(img, 'a')"
-        assert "answer = qury(img)\n# That program fails: line 1: unknown name qury. Corrected:" in fixed.prompt
-
-    asyncio.run(main())
-
-
-@pytest.mark.parametrize("selection", ["nearest", "random", "fixed"])
-@pytest.mark.parametrize("shots", [0, 1])
-def test_shots_of_the_settings(selection: Literal["nearest", "random", "fixed"], shots: int) -> None:
-    settings = WriterSettings(selection=selection, shots=shots)
-    assert len(Writer(ScriptedLM([]), bank(), WordRetriever(), settings).request("black cat", "image")[1]) == shots
-
-
-def test_nearest_selection_shares_the_preamble() -> None:
-    writer = Writer(ScriptedLM([]), bank(), WordRetriever())
-    request, _ = writer.request("What is it?", "image")
-    assert isinstance(request.prompt, str)
-    assert request.prompt[: request.shared] == writer.preamble("image").rstrip("\n")
-
-
-def test_chat_repair_shows_the_program_and_its_error() -> None:
-    model = ScriptedLM(["? = 1\nanswer = 2", "```python\nanswer = 3\n```"])
-
-    async def generate(request: GenerationRequest) -> Completion:
-        return model.generate([request])[0]
-
-    async def main() -> None:
-        writer = Writer(model, bank(), settings=WriterSettings(form="chat"))
-        program = await writer.write("What is it?", "image", generate)
-        assert program.source == "? = 1\nanswer = 2"  # a chat reply does not go on with the question
+        # A chat reply does not go on with the question.
+        assert program.source == ("? = 1\nanswer = 2" if form == "chat" else "answer = 2")
         fixed = await writer.repair(program, ProgramTypeError("unknown name x", line=1), generate)
         assert (fixed.source, fixed.question, fixed.examples) == ("answer = 3", "What is it?", ("1", "2"))
 
     asyncio.run(main())
-    turns = model.requests[1].prompt
-    assert not isinstance(turns, str) and turns[:-2] == model.requests[0].prompt
-    assert [turn.role for turn in turns[-2:]] == ["assistant", "user"]
-    assert "? = 1\nanswer = 2" in turns[-2].content
-    assert turns[-1].content == (
-        "That program fails: line 1: unknown name x\nWrite the whole program again, corrected.\n"
-        "# Question: What is it?\n# (answer is a word or two)"
-    )
+    first, second = (request.prompt for request in model.requests)
+    if isinstance(first, str):
+        head = "# Image 3: What is it?"
+        failed = "answer = 2\n# That program fails: line 1: unknown name x. Corrected:"
+        assert first.endswith(head) and second == f"{first}\n{failed}\n{head}"
+    else:
+        assert second[:-2] == first and [turn.role for turn in second[-2:]] == ["assistant", "user"]  # type: ignore[union-attr]
+        assert "? = 1\nanswer = 2" in second[-2].content  # type: ignore[union-attr]
+        assert second[-1].content == (  # type: ignore[union-attr]
+            "That program fails: line 1: unknown name x\nWrite the whole program again, corrected.\n"
+            "# Question: What is it?\n# (answer is a word or two)"
+        )
 
 
 @pytest.mark.parametrize(
@@ -212,9 +177,6 @@ def test_chat_repair_shows_the_program_and_its_error() -> None:
         ("print(query(img, 'a'))", "print(query(img, 'a'))"),
         ("x, y = get_pos(img, 'a')", "x, y = get_pos(img, 'a')"),
         ("if a:\n    answer = 1\nb = 2", "if a:\n    answer = 1\nb = 2"),
-        ("for x in images:\n    y = 1", "for x in images:\n    y = 1"),
-        ("x = 1", "x = 1"),
-        ("x = (", "x = ("),
         ("x = " + "(" * 3000, "x = " + "(" * 3000),
         ("x = 1\n" * 5000, "x = 1\n" * 5000),
         ("", ""),
@@ -227,16 +189,16 @@ def test_a_program_that_ends_without_setting_answer_takes_its_last_line(source: 
 def test_a_chat_says_what_kind_of_answer_each_question_wants() -> None:
     wanted = {"Is it red?": 'answer is "yes" or "no"', "Is it red or blue?": 'answer is "red" or "blue"'}
     for question, said in (wanted | {"How many are there?": "answer is a number"}).items():
-        assert render_chat("P", [CAT], question, "image")[-1].content.endswith(f"\n# ({said})")
+        turns = render_chat("P", [CAT], question, "image")
+        assert turns[-1].content == f"# Question: {question}\n# ({said})"
+        assert turns[2].content == '```python\nanswer = query(img, "Is the cat black?")\n```'
 
 
 @pytest.mark.parametrize(
     ("form", "chat", "found"),
     [
-        ("auto", True, "chat"),
-        ("auto", False, "completion"),
-        ("completion", True, "completion"),
-        ("chat", False, "chat"),
+        *(("auto", True, "chat"), ("auto", False, "completion")),
+        *(("completion", True, "completion"), ("chat", False, "chat")),
     ],
 )
 def test_the_form_follows_the_model_unless_it_is_chosen(form: PromptForm, chat: bool, found: str) -> None:

@@ -111,10 +111,7 @@ class WriterSettings(_Table):
     max_tokens: _From1 = 512
     """Length of a program in tokens."""
     repairs: _From0 = 1
-    """How often a program that fails is shown to the model again, with the line, the error and the values so far."""
-    repair_runs: bool = True
-    """Whether that goes for programs that fail while they run, or answer another kind of question, too; else only for
-    those refused before any model is asked."""
+    """How often a program that fails before it called a primitive is shown to the model again, with line and error."""
     fit: bool = True
     """Whether an answer is held to the kind that its question wants, and put in that kind's words; and whether the last
     value of a program that names no answer is the answer, marked as mended."""

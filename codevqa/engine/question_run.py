@@ -1,9 +1,9 @@
 """The course of one question, from pictures and words to an answer.
 
 Reads like the paper: the writer asks a language model for a program; the sandbox checks it and runs it; each primitive
-it calls is answered by batched models; a program that fails is repaired once, and then plain few-shot PnP-VQA answers
-in its place, marked as a fallback. A program that the user wrote takes the same course from the check on, and nothing
-answers in its place.
+it calls is answered by batched models. A program that fails before its first call is repaired once; else plain few-shot
+PnP-VQA answers in its place, marked as a fallback. A program that the user wrote takes the same course from the check
+on, and nothing answers in its place.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ from ..core.errors import (
     ImageError,
     InputError,
     InternalError,
-    MisreadError,
-    ProgramAnswerError,
     ProgramError,
     QuestionError,
     UnsetAnswerError,
@@ -276,7 +274,7 @@ class QuestionRun:
         return await behaviours(programs, self.parts.sandbox, self.images, said, self.parts.settings.seed)
 
     async def _execute(self, program: Program) -> Answer:
-        """Checks and runs a program; one that the model wrote and that fails goes back to it first."""
+        """Checks and runs a program; one that the model wrote and that fails before its first call goes back once."""
         parts = self.parts
         written = self.request.program is None
         repairs_left = parts.writer.settings.repairs if written else 0
@@ -288,18 +286,15 @@ class QuestionRun:
                 return await self._interpret(program)
             except ProgramError as error:
                 self.attempts.append((program, error.record()))
-                # What ran has cost its model calls.
-                again = repairs_left > 0 and (not self.calls.made or parts.writer.settings.repair_runs)
-                again = again and not isinstance(error, MisreadError)
+                # What ran has cost its model calls, and few programs that fail then come back right.
+                again = repairs_left > 0 and not self.calls.made
                 last: Literal["fallback", "nothing"] = "fallback" if written else "nothing"
                 self.tell(Rejected(program, error.record(), "repair" if again else last))
                 if not again:
                     raise
                 repairs_left -= 1
-                made, self.calls = self.calls.made, self._new_calls()
-                program = await parts.writer.repair(
-                    program, error, parts.services.write, calls=made, tell=self.listener
-                )
+                self.calls = self._new_calls()
+                program = await parts.writer.repair(program, error, parts.services.write, tell=self.listener)
 
     async def _check(self, program: Program) -> None:
         try:
@@ -329,24 +324,8 @@ class QuestionRun:
             return self._answer(release_text(outcome.value), value=plain(outcome.value), printed=outcome.printed)
         text = answer_text(outcome.value)
         if parts.writer.settings.fit and self.request.program is None:
-            text = self._fitted(text)
+            text = fitted_answer(text, question_kind(self.question))
         return self._answer(text, value=plain(outcome.value), printed=outcome.printed)
-
-    def _fitted(self, text: str) -> str:
-        """Returns an answer in the words of its kind.
-
-        Raises:
-            ProgramAnswerError: it is of another kind; a MisreadError where no other program would do better.
-        """
-        kind = question_kind(self.question)
-        try:
-            return fitted_answer(text, kind)
-        except ProgramAnswerError as error:
-            for call in self.calls.made:
-                asked = str(call.arguments.get("question", ""))
-                if call.value == text and asked and question_kind(asked).kind == kind.kind:
-                    raise MisreadError(error.message, hint=error.hint) from None
-            raise
 
     def _new_calls(self) -> ProgramCalls:
         return ProgramCalls(self.parts.primitives, self._context, self.usage, self.tell)

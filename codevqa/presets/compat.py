@@ -25,7 +25,6 @@ RELEASE: Mapping[str, object] = MappingProxyType(
         "writer.programs": 1,
         "writer.max_tokens": 512,
         "writer.repairs": 0,
-        "writer.repair_runs": False,
         "writer.fit": False,
         "query.form": "completion",
         "query.wording": "release",

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from ..batching.model_services import ModelServices
 from ..core.settings import Settings
-from ..core.trace import Evidence, Form, ImageRef
+from ..core.trace import Evidence, Form
 from ..prompts import KnowledgeExample
 from .kinds import Image
 from .pnpvqa import PnPVQA
@@ -36,8 +36,3 @@ class CallContext:
     def record(self, evidence: Evidence) -> None:
         """Keeps a piece of evidence for the trace."""
         self.evidence.append(evidence)
-
-
-def refs(*images: Image) -> tuple[ImageRef, ...]:
-    """Returns plain references to images, for evidence."""
-    return tuple(ImageRef(image.index) for image in images)

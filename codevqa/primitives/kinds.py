@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 import re
 import types
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Union, get_args, get_origin
 
 import numpy as np
@@ -50,20 +49,61 @@ class Image:
         return self.picture.pixels.height
 
 
-Accept = Callable[[object, str, int], object]
-
-
 @dataclass(frozen=True)
 class Kind:
-    """One supported annotation."""
+    """One supported annotation, and the check of values against it."""
 
     text: str
     """How it is written in the API reference, the stubs and messages."""
-    accept: Accept = field(repr=False, compare=False)
-    """``accept(value, where, max_text)`` returns the value, an int widened to float where declared, or raises
-    TypeError or ValueError beginning with ``where``."""
-    taken: str = ""
-    """What the stubs declare, where that is more than the reference says."""
+    type: Any = field(repr=False, compare=False)
+    """The exact type of a value."""
+    inner: tuple[Kind, ...] = field(default=(), repr=False, compare=False)
+    """Of the items of a list or tuple."""
+    every: bool = field(default=False, repr=False, compare=False)
+    """Whether the one inner kind is that of all items, however many."""
+    optional: bool = field(default=False, repr=False, compare=False)
+    """Whether None is taken as well."""
+    listed: Kind | None = field(default=None, repr=False, compare=False)
+    """The kind of a list that is taken as well, and not shown."""
+
+    @property
+    def taken(self) -> str:
+        """What the stubs declare: all that is taken."""
+        return f"{self.text} | {self.listed.text}" if self.listed else self.text
+
+    def accept(self, value: object, where: str, max_text: int) -> object:
+        """Returns a value of this kind, an int widened to float where that is declared.
+
+        Args:
+            value: What came out of a program, or of a primitive.
+            where: What messages begin with.
+            max_text: Longest text.
+
+        Raises:
+            TypeError: it is of another type.
+            ValueError: it is of the type, and out of bounds.
+        """
+        if value is None and self.optional:
+            return None
+        if self.listed is not None and type(value) is list:
+            return self.listed.accept(value, where, max_text)
+        if self.type is float and type(value) is int:
+            return float(_bounded(value, where, max_text))  # type: ignore[arg-type]
+        if type(value) is not self.type:
+            raise TypeError(f"{where} must be {self.text.removesuffix(' | None')}, not {describe(value)}")
+        if self.type not in (list, tuple):
+            return _bounded(value, where, max_text)
+        items: list[object] = list(value)  # type: ignore[call-overload]
+        if len(items) > MAX_ITEMS:
+            raise ValueError(f"{where} has {len(items):,} items; the limit is {MAX_ITEMS:,}")
+        inner = self.inner * len(items) if self.every else self.inner
+        if len(inner) != len(items):
+            raise TypeError(f"{where} must be {self.text}, not a tuple of {len(items)}")
+        pairs = zip(inner, items, strict=True)
+        return self.type(one.accept(item, f"{where}[{i}]", max_text) for i, (one, item) in enumerate(pairs))
+
+
+_SIMPLE: dict[Any, Kind] = {kind: Kind(kind.__name__, kind) for kind in (str, int, float, bool, Image)}
 
 
 def parse_kind(annotation: object, where: str) -> Kind:
@@ -83,20 +123,21 @@ def parse_kind(annotation: object, where: str) -> Kind:
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         taken, shown = arguments[0], arguments[1]
-        listed = [one for one in get_args(taken) if one != shown and get_origin(one) is list]
-        if len(listed) == 1 and len(get_args(taken)) == 2 and shown in get_args(taken):
-            return _or_list(parse_kind(shown, where), parse_kind(listed[0], where))
+        listed = types.GenericAlias(list, shown)
+        if set(get_args(taken)) == {shown, listed}:
+            return replace(parse_kind(shown, where), listed=parse_kind(listed, where))
         return parse_kind(taken, where)
     if origin is list and len(arguments) == 1:
         inner = parse_kind(arguments[0], where)
-        return _each(list, inner, f"list[{inner.text}]")
+        return Kind(f"list[{inner.text}]", list, (inner,), every=True)
     if origin is tuple and arguments and arguments != ((),):
-        if len(arguments) == 2 and arguments[1] is Ellipsis:
-            inner = parse_kind(arguments[0], where)
-            return _each(tuple, inner, f"tuple[{inner.text}, ...]")
-        return _tuple_of([parse_kind(argument, where) for argument in arguments])
+        every = len(arguments) == 2 and arguments[1] is Ellipsis
+        inners = tuple(parse_kind(one, where) for one in arguments[: 1 if every else None])
+        text = ", ".join([*(one.text for one in inners), *(["..."] if every else [])])
+        return Kind(f"tuple[{text}]", tuple, inners, every)
     if origin in (Union, types.UnionType) and len(arguments) == 2 and type(None) in arguments:
-        return _optional(parse_kind(next(one for one in arguments if one is not type(None)), where))
+        inner = parse_kind(next(one for one in arguments if one is not type(None)), where)
+        return replace(inner, text=f"{inner.text} | None", optional=True)
     shown = getattr(annotation, "__qualname__", None) if origin is None else None
     raise TypeError(f"{where}: the annotation {shown or annotation!s} is not supported. {_SUPPORTED}")
 
@@ -115,99 +156,19 @@ def without_numpy(value: object) -> object:
     return value
 
 
-def _wrong(where: str, expected: str, value: object) -> TypeError:
-    return TypeError(f"{where} must be {expected}, not {describe(value)}")
+def _bounded(value: object, where: str, max_text: int) -> object:
+    """Returns a value that is no list and no tuple.
 
-
-def _text(value: object, where: str, max_text: int) -> object:
-    if type(value) is not str:
-        raise _wrong(where, "str", value)
-    if len(value) > max_text:
-        raise ValueError(f"{where} is {len(value):,} characters long; the limit is {max_text:,}")
-    if (not value.isascii() or "\0" in value) and _NO_TEXT.search(value):
-        raise ValueError(f"{where} contains a character that no text has (NUL or half a surrogate pair)")
-    return value
-
-
-def _whole(value: object, where: str, max_text: int) -> object:
-    if type(value) is not int:
-        raise _wrong(where, "int", value)
-    if abs(value) >= MAX_INT:
+    Raises:
+        ValueError: it is out of bounds.
+    """
+    if type(value) is str:
+        if len(value) > max_text:
+            raise ValueError(f"{where} is {len(value):,} characters long; the limit is {max_text:,}")
+        if (not value.isascii() or "\0" in value) and _NO_TEXT.search(value):
+            raise ValueError(f"{where} contains a character that no text has (NUL or half a surrogate pair)")
+    elif type(value) is int and abs(value) >= MAX_INT:
         raise ValueError(f"{where} is too large a number")
-    return value
-
-
-def _real(value: object, where: str, max_text: int) -> object:
-    if type(value) is int:
-        return float(_whole(value, where, max_text))  # type: ignore[arg-type]
-    if type(value) is not float:
-        raise _wrong(where, "float", value)
-    if not math.isfinite(value):
+    elif type(value) is float and not math.isfinite(value):
         raise ValueError(f"{where} must be a finite number, not {value}")
     return value
-
-
-def _exactly(kind: type) -> Accept:
-    def accept(value: object, where: str, max_text: int) -> object:
-        if type(value) is not kind:
-            raise _wrong(where, kind.__name__, value)
-        return value
-
-    return accept
-
-
-_SIMPLE: dict[Any, Kind] = {
-    str: Kind("str", _text),
-    int: Kind("int", _whole),
-    float: Kind("float", _real),
-    bool: Kind("bool", _exactly(bool)),
-    Image: Kind("Image", _exactly(Image)),
-}
-
-
-def _items(value: object, where: str, kind: type[list[Any]] | type[tuple[Any, ...]], text: str) -> list[object]:
-    if type(value) is not kind:
-        raise _wrong(where, text, value)
-    items: list[object] = list(value)
-    if len(items) > MAX_ITEMS:
-        raise ValueError(f"{where} has {len(items):,} items; the limit is {MAX_ITEMS:,}")
-    return items
-
-
-def _each(kind: type[list[Any]] | type[tuple[Any, ...]], inner: Kind, text: str) -> Kind:
-    """Returns the kind of a list, or of a tuple of any length."""
-
-    def accept(value: object, where: str, max_text: int) -> object:
-        items = enumerate(_items(value, where, kind, text))
-        return kind([inner.accept(item, f"{where}[{i}]", max_text) for i, item in items])
-
-    return Kind(text, accept)
-
-
-def _tuple_of(inners: list[Kind]) -> Kind:
-    text = f"tuple[{', '.join(inner.text for inner in inners)}]"
-
-    def accept(value: object, where: str, max_text: int) -> object:
-        items = _items(value, where, tuple, text)
-        if len(items) != len(inners):
-            raise TypeError(f"{where} must be {text}, not a tuple of {len(items)}")
-        pairs = zip(inners, items, strict=True)
-        return tuple(inner.accept(item, f"{where}[{i}]", max_text) for i, (inner, item) in enumerate(pairs))
-
-    return Kind(text, accept)
-
-
-def _optional(inner: Kind) -> Kind:
-    def accept(value: object, where: str, max_text: int) -> object:
-        return None if value is None else inner.accept(value, where, max_text)
-
-    return Kind(f"{inner.text} | None", accept)
-
-
-def _or_list(shown: Kind, listed: Kind) -> Kind:
-    """Returns a kind that is shown as one and takes a list as well."""
-
-    def accept(value: object, where: str, max_text: int) -> object:
-        return (listed if type(value) is list else shown).accept(value, where, max_text)
-
-    return Kind(shown.text, accept, f"{shown.text} | {listed.text}")

@@ -21,7 +21,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, overload
 
 from ..core.errors import UnknownNameError
@@ -44,15 +44,16 @@ class Parameter:
     """One parameter that programs see."""
 
     name: str
-    annotation: str
-    """As written in the reference, e.g. ``list[Image]``."""
+    kind: Kind
     default: object = _EMPTY
     """Its default; ``inspect.Parameter.empty`` where it is required."""
-    kind: Kind | None = field(default=None, repr=False, compare=False)
+
+    def shown(self, annotation: str) -> str:
+        """Returns the parameter as it stands in a signature."""
+        return f"{self.name}: {annotation}{'' if self.default is _EMPTY else f' = {self.default!r}'}"
 
     def __str__(self) -> str:
-        shown = "" if self.default is _EMPTY else f" = {self.default!r}"
-        return f"{self.name}: {self.annotation}{shown}"
+        return self.shown(self.kind.text)
 
 
 class EscapedError(Exception):
@@ -65,8 +66,7 @@ class Primitive:
 
     name: str
     parameters: tuple[Parameter, ...]
-    returns: str
-    """Return type as written in the reference."""
+    result: Kind
     summary: str
     """First line of the docstring."""
     doc: str
@@ -74,12 +74,16 @@ class Primitive:
     function: Callable[..., Any] = field(repr=False)
     """The implementation, sync or async."""
     takes_context: bool = False
-    result_kind: Kind | None = field(default=None, repr=False, compare=False)
     ahead: bool = False
     """Whether it may be called before the program gets there, or in vain: its result depends on its arguments and the
     question alone, and calling it changes nothing."""
     examples: tuple[Example, ...] = ()
     """Annotated programs that call it, offered beside those of the prompt set."""
+
+    @property
+    def returns(self) -> str:
+        """Return type as written in the reference."""
+        return self.result.text
 
     @property
     def signature(self) -> str:
@@ -89,8 +93,7 @@ class Primitive:
     @property
     def stub(self) -> str:
         """The signature as the static check sees it: with all that parameters take."""
-        taken = [replace(one, annotation=(one.kind and one.kind.taken) or one.annotation) for one in self.parameters]
-        return f"{self.name}({', '.join(map(str, taken))}) -> {self.returns}"
+        return f"{self.name}({', '.join(one.shown(one.kind.taken) for one in self.parameters)}) -> {self.returns}"
 
     def bind(self, args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, object]:
         """Checks the arguments of a call strictly and returns them by name, defaults filled in.
@@ -111,7 +114,6 @@ class Primitive:
         bound: dict[str, object] = {}
         for parameter in self.parameters:
             if parameter.name in given:
-                assert parameter.kind is not None
                 where = f"{self.name}() {parameter.name}"
                 bound[parameter.name] = parameter.kind.accept(given[parameter.name], where, MAX_TEXT)
             elif parameter.default is not _EMPTY:
@@ -150,8 +152,7 @@ class Primitive:
             if _is_from_outside(error):
                 raise
             raise EscapedError from error
-        assert self.result_kind is not None
-        return self.result_kind.accept(without_numpy(result), f"the result of {self.name}()", MAX_RESULT_TEXT)
+        return self.result.accept(without_numpy(result), f"the result of {self.name}()", MAX_RESULT_TEXT)
 
     def _outcome(self, first: tuple[object, ...], arguments: Mapping[str, object]) -> tuple[Any, BaseException | None]:
         """Returns the implementation's result, or what it raised: a future cannot carry a StopIteration."""
@@ -170,7 +171,9 @@ def _is_from_outside(error: BaseException) -> bool:
 
 
 @overload
-def primitive(function: Callable[..., Any], /) -> Primitive: ...
+def primitive(
+    function: Callable[..., Any], /, *, name: str | None = ..., ahead: bool = ..., examples: Iterable[Example] = ...
+) -> Primitive: ...
 
 
 @overload
@@ -202,11 +205,8 @@ def primitive(
         ValueError: the name cannot be used in programs, or an example does not call it.
     """
     if function is None:
-        return lambda real: _make(real, name, ahead, tuple(examples))
-    return _make(function, name, ahead, tuple(examples))
-
-
-def _make(function: Callable[..., Any], name: str | None, ahead: bool, examples: tuple[Example, ...]) -> Primitive:
+        return functools.partial(primitive, name=name, ahead=ahead, examples=tuple(examples))
+    examples = tuple(examples)
     name = function.__name__ if name is None else name
     _check_name(name)
     doc = inspect.getdoc(function) or ""
@@ -224,16 +224,14 @@ def _make(function: Callable[..., Any], name: str | None, ahead: bool, examples:
     result = hints.get("return", _EMPTY)
     if result is _EMPTY:
         raise TypeError(f"Primitive {name}: annotate what it returns, e.g. -> str.")
-    returns = parse_kind(result, f"Primitive {name}, the result")
     return Primitive(
         name=name,
         parameters=tuple(_parameter(parameter, name, hints) for parameter in visible),
-        returns=returns.text,
+        result=parse_kind(result, f"Primitive {name}, the result"),
         summary=doc.strip().splitlines()[0].strip(),
         doc=doc.strip(),
         function=function,
         takes_context=takes_context,
-        result_kind=returns,
         ahead=ahead,
         examples=examples,
     )
@@ -254,7 +252,7 @@ def _parameter(parameter: inspect.Parameter, name: str, hints: Mapping[str, obje
             default = kind.accept(default, where, MAX_TEXT)
         except (TypeError, ValueError) as error:
             raise TypeError(f"The default does not fit the annotation: {error}.") from None
-    return Parameter(parameter.name, kind.text, default, kind)
+    return Parameter(parameter.name, kind, default)
 
 
 def _resolve(function: Callable[..., Any], name: str, wanted: list[str]) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""The visual primitives of the paper (Subramanian et al., "Modular Visual Question Answering via Code Generation")."""
+"""The primitives of the paper (Subramanian et al., "Modular Visual Question Answering via Code Generation")."""
 
 from __future__ import annotations
 
@@ -14,7 +14,18 @@ from .context import CallContext
 from .kinds import Image
 from .signature import GRID, PrimitiveSet, primitive
 
-__all__ = ["VISUAL", "find_matching_image", "find_object", "get_pos", "open_image", "open_images", "query"]
+__all__ = [
+    "KNOWLEDGE",
+    "VISUAL",
+    "find_matching_image",
+    "find_object",
+    "get_pos",
+    "knowledge_query",
+    "open_image",
+    "open_images",
+    "query",
+    "visual_query",
+]
 
 
 @primitive
@@ -123,9 +134,34 @@ async def find_object(context: CallContext, img: Image, object: str) -> list[tup
     return [(box.left * across, GRID - box.bottom * up, box.right * across, GRID - box.top * up) for box in boxes]
 
 
+@primitive(ahead=True)
+async def visual_query(context: CallContext, img: Image, question: str) -> str:
+    """Answers the question about the image in a word or two, from what can be seen.
+
+    The same as ``query``, by the name that tells it from ``knowledge_query``.
+    """
+    answer: str = await query.function(context, img, question)
+    return answer
+
+
+@primitive(ahead=True)
+async def knowledge_query(context: CallContext, question: str) -> str:
+    """Answers the question in a word or two from general knowledge, without looking at an image.
+
+    The language model that reads captions answers after the knowledge examples of the programs it was shown. It sees
+    no picture, so the question has to name what it is about. Lower case.
+    """
+    if not question.strip():
+        raise ValueError("knowledge_query() needs a question, not an empty string")
+    reading = await context.pnpvqa.recall(question, context.knowledge)
+    context.evidence.extend(reading.evidence)
+    return reading.text
+
+
 VISUAL = PrimitiveSet([open_image, open_images, query, get_pos, find_matching_image])
-"""The vocabulary every engine offers. ``find_object`` joins it where there is a detector, those of
-:mod:`codevqa.primitives.knowledge` where a prompt set names them."""
+"""The vocabulary every engine offers. ``find_object`` joins it where there is a detector."""
+KNOWLEDGE = PrimitiveSet([visual_query, knowledge_query])
+"""Offered where a prompt set names them, as OK-VQA's does: what is there, and what is known about it."""
 
 
 def opened(images: Sequence[Image], path: str) -> Image:

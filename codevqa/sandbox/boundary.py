@@ -8,17 +8,14 @@ stand-in for an object of the program.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from pydantic_monty import ClassInstance, ClassType
 
 from ..core.errors import ProgramAnswerError
 from ..primitives.kinds import Image, describe
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-__all__ = ["Handles", "Plain", "answer_value"]
+__all__ = ["IMAGE_TYPE", "Handles", "Plain", "answer_value"]
 
 Plain: TypeAlias = Any
 """None, bool, int, float, str, Image, and lists, tuples and dicts of these."""
@@ -28,7 +25,8 @@ MAX_VALUES = 10_000
 MAX_TEXT = 64 << 10
 MAX_BITS = 1024
 
-_IMAGE_TYPE = ClassType(Image)
+IMAGE_TYPE = ClassType(Image)
+"""The class Image as programs see it: for annotations and isinstance, not to be called."""
 
 
 class _Handle(ClassInstance):
@@ -52,11 +50,6 @@ class Handles:
     def __init__(self) -> None:
         self._by_id: dict[int, _Handle] = {}
 
-    @property
-    def image_type(self) -> ClassType:
-        """The class Image as programs see it: for annotations and isinstance, not to be called."""
-        return _IMAGE_TYPE
-
     def enter(self, value: object, depth: int = 0) -> object:
         """Returns a host value as the program receives it.
 
@@ -71,7 +64,7 @@ class Handles:
         if isinstance(value, Image):
             handle = self._by_id.get(id(value))
             if handle is None:
-                handle = _Handle(value, class_type=_IMAGE_TYPE if kind is Image else None)
+                handle = _Handle(value, class_type=IMAGE_TYPE if kind is Image else None)
                 handle.serial = len(self._by_id) + 1
                 self._by_id[id(value)] = handle
             return handle
@@ -80,10 +73,6 @@ class Handles:
         if isinstance(value, tuple):
             return tuple(self.enter(item, depth + 1) for item in value)
         raise TypeError(f"a program cannot hold a {describe(value)}")
-
-    def enter_all(self, images: Sequence[Image]) -> list[object]:
-        """Returns the handles of several images."""
-        return [self.enter(image) for image in images]
 
 
 class _Copier:

@@ -14,7 +14,7 @@ import signal
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -23,7 +23,7 @@ import pydantic_monty as monty
 from ..core.errors import ProgramAnswerError, ProgramError, ProgramLimitError, ProgramRuntimeError, UnsetAnswerError
 from ..core.settings import Limits
 from ..primitives import CONSTANTS, Image, PrimitiveSet
-from .boundary import Handles, Plain, answer_value
+from .boundary import IMAGE_TYPE, Handles, Plain, answer_value
 from .error_mapping import explain, one_line
 from .prelude import PRELUDE, READ, READ_KEYED
 from .rewrite import Rewritten, rewrite
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     Suspended: TypeAlias = FunctionSnapshot | monty.NameLookupSnapshot | monty.FutureSnapshot
 
-__all__ = ["Host", "Outcome", "Run", "given", "gone", "in_thread", "nonsense", "raised", "refused"]
+__all__ = ["Host", "Outcome", "Run", "given", "gone", "nonsense", "raised", "refused"]
 
 Result = TypeVar("Result")
 
@@ -58,28 +58,6 @@ class Outcome:
     """What it printed."""
     seconds: float = 0.0
     """How long it was at work, without waiting."""
-
-
-async def in_thread(executor: Executor, work: Callable[..., Result], *args: object) -> Result:
-    """Runs blocking work in an executor and returns its result.
-
-    Like ``loop.run_in_executor``, without a second future and the callbacks between the two.
-    """
-    loop = asyncio.get_running_loop()
-    waiting: asyncio.Future[None] = loop.create_future()
-
-    def wake() -> None:
-        if not waiting.done():
-            waiting.set_result(None)
-
-    def ended(_: Future[Result]) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits any more
-            loop.call_soon_threadsafe(wake)
-
-    future = executor.submit(work, *args)
-    future.add_done_callback(ended)
-    await waiting
-    return future.result()
 
 
 class _Clock:
@@ -212,7 +190,8 @@ class Run:
 
     async def _go(self, work: Callable[..., SyncSnapshot], *args: object) -> FunctionSnapshot | Outcome:
         try:
-            return await in_thread(self._executor, self._step, work, *args)
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._executor, self._step, work, *args)
         except RuntimeError:
             if not self._killed:
                 raise
@@ -325,8 +304,8 @@ def nonsense() -> ProgramError:
 
 def given(handles: Handles, images: Sequence[Image], primitives: PrimitiveSet) -> dict[str, object]:
     """Returns the globals of a program."""
-    entered = handles.enter_all(images)
-    inputs: dict[str, object] = {"Image": handles.image_type, **CONSTANTS, "images": entered}
+    entered = [handles.enter(image) for image in images]
+    inputs: dict[str, object] = {"Image": IMAGE_TYPE, **CONSTANTS, "images": entered}
     if len(entered) == 1:
         inputs["img"] = entered[0]
     inputs.update({name: _placeholder(name) for name in primitives.names})

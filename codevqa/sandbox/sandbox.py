@@ -15,11 +15,10 @@ import atexit
 import functools
 import os
 import re
-import threading
 import time
 import unicodedata
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -33,7 +32,7 @@ from .error_mapping import crash, explain
 from .many_runs import Ask, ManyRuns
 from .program_shape import shape
 from .rewrite import rewrite
-from .run import Host, Outcome, Run, gone, in_thread, nonsense
+from .run import Host, Outcome, Run, gone, nonsense
 from .static_check import CHECKED_AS, PREFIX, finding, stubs
 from .wall import Wall, open_pool
 
@@ -48,8 +47,6 @@ CHECK_TRIES = 3
 """How often a program is checked whose checker dies, before it is said to be the program's fault."""
 GRACE = 5.0
 """Seconds past its time limit after which a worker that does not react is killed."""
-OPENING = 60.0
-"""Seconds in which the workers must have started."""
 DRAIN = 0.05
 """Seconds a process that used the sandbox waits before it ends, so that the interpreter's threads come to rest."""
 
@@ -69,20 +66,9 @@ class _Workers:
         self.slots = asyncio.Semaphore(count)
 
     async def start(self) -> None:
-        opened: Future[tuple[monty.Monty, Wall | None]] = Future()
-
-        def open_it() -> None:
-            try:
-                opened.set_result(open_pool(self._count, self._limits, self._limits.seconds + GRACE))
-            except Exception as error:  # noqa: BLE001 - it is raised below
-                opened.set_exception(error)
-
-        # A daemon: the process can end though it hangs.
-        threading.Thread(target=open_it, name="codevqa-sandbox-start", daemon=True).start()
+        patience = self._limits.seconds + GRACE  # with a worker that hangs, also the first
         try:
-            self.pool, self.wall = await asyncio.wait_for(asyncio.wrap_future(opened), OPENING)
-        except TimeoutError:
-            raise SetupError(f"The sandbox did not start within {OPENING:g} seconds.", hint="Try again.") from None
+            self.pool, self.wall = await asyncio.to_thread(open_pool, self._count, self._limits, patience)
         except (monty.MontyError, OSError, RuntimeError) as error:
             raise SetupError(f"The sandbox cannot start: {error}.", hint="Reinstall pydantic-monty.") from error
 
@@ -264,7 +250,8 @@ class Sandbox:
             return [None] * worlds
         workers = await self.pools.get("checkers")
         many = ManyRuns(source, ask, images, self.primitives, self.limits)
-        return await in_thread(workers.threads, many.outcomes, self._checkout(workers.pool), workers.wall, worlds)
+        opening, loop = self._checkout(workers.pool), asyncio.get_running_loop()
+        return await loop.run_in_executor(workers.threads, many.outcomes, opening, workers.wall, worlds)
 
     # -- parts -------------------------------------------------------------------------------------------------------
 
@@ -317,7 +304,7 @@ class Sandbox:
 
     async def _check(self, source: str) -> ProgramError | None:
         workers = await self.pools.get("checkers")
-        return await in_thread(workers.threads, self._check_now, workers, source)
+        return await asyncio.get_running_loop().run_in_executor(workers.threads, self._check_now, workers, source)
 
     def _check_now(self, workers: _Workers, source: str, tries: int = CHECK_TRIES) -> ProgramError | None:
         """Checks a program, in a thread of the checkers."""

@@ -8,10 +8,12 @@ the numbered pictures, which they would copy.
 
 from __future__ import annotations
 
+import ast
 import functools
 import re
 from collections.abc import Sequence
 
+from ..core.program_tree import parse
 from ..core.question_kind import question_kind
 from ..core.text import sentence_case
 from ..core.trace import Form
@@ -26,6 +28,7 @@ __all__ = [
     "opening_line",
     "render_chat",
     "render_completion",
+    "with_answer",
 ]
 
 STOP = ("\n# Image",)
@@ -179,3 +182,29 @@ def extract_program(completion: str, *, continued: bool = False) -> str:
     while lines and (not lines[0].strip() or re.match(r"#\s*(?:Image|Question|\()", lines[0])):
         lines.pop(0)
     return "\n".join(line.rstrip() for line in lines).rstrip()
+
+
+def with_answer(source: str) -> str:
+    """Returns a program that never names ``answer`` with its last call's value as the answer; else the same.
+
+    Small language models end a program with the call that makes the answer. Annotators' programs never do, so nothing
+    else can be meant. This is the one mend of a program.
+
+    Args:
+        source: the program; hostile input, which is parsed within bounds.
+
+    >>> print(with_answer('cup = query(img, "Is there a cup?")'))
+    cup = query(img, "Is there a cup?")
+    answer = cup
+    """
+    tree = None if re.search(r"\banswer\b", source) else parse(source)
+    match tree.body[-1:] if tree is not None else []:
+        case [ast.Assign(targets=[ast.Name(name)], value=value)] if any(
+            isinstance(part, ast.Call) for part in ast.walk(value)
+        ):
+            return f"{source}\nanswer = {name}"
+        case [ast.Expr(ast.Call(ast.Name(name))) as last] if name != "print" and last.col_offset == 0:
+            lines = source.split("\n")
+            lines[last.lineno - 1] = f"answer = {lines[last.lineno - 1]}"
+            return "\n".join(lines)
+    return source

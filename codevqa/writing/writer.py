@@ -12,15 +12,13 @@ from ..core.errors import InputError, ProgramError, SetupError
 from ..core.events import Prepared, Shown, Tell, Writing
 from ..core.settings import WriterSettings
 from ..core.text import one_line, unmarked
-from ..core.trace import Call, Form, Program
+from ..core.trace import Form, Program
 from ..core.wording import put
 from ..models.base import Completion, GenerationRequest, LanguageModel, Message, chats, prompt_text
 from ..models.retrieval import ExampleIndex, Retriever
-from ..primitives.knowledge import KNOWLEDGE
 from ..primitives.signature import Primitive, PrimitiveSet
-from ..primitives.visual import VISUAL, find_object
+from ..primitives.visual import KNOWLEDGE, VISUAL, find_object
 from ..prompts import Example, PromptSet
-from .mending import with_answer
 from .prompt_forms import (
     STOP,
     ask_in_chat,
@@ -29,14 +27,13 @@ from .prompt_forms import (
     opening_line,
     render_chat,
     render_completion,
+    with_answer,
 )
 from .skeleton import skeleton
 
 __all__ = ["Writer", "by_form"]
 
 _OPENERS = ("open_image", "open_images")
-_VALUES_SHOWN = 6
-"""Calls whose values a repair is shown."""
 _VIEWS: Mapping[str, Sequence[Callable[[str], str]]] = {
     "words": (str,),
     "structure": (skeleton,),
@@ -270,7 +267,6 @@ class Writer:
         error: ProgramError,
         generate: Generate,
         *,
-        calls: Sequence[Call] = (),
         tell: Tell | None = None,
     ) -> Program:
         """Shows the model its program with the error and asks once more, after the same examples.
@@ -279,7 +275,6 @@ class Writer:
             failed: the program.
             error: what is wrong with it.
             generate: asks the model.
-            calls: what it called until then; their values are shown.
             tell: told of the program as it is written.
 
         Raises:
@@ -289,9 +284,7 @@ class Writer:
         shown.sort(key=lambda example: failed.examples.index(example.id))
         ids = tuple(example.id for example in shown)
         request = self._request(failed.question, failed.form, shown)
-        values = "; ".join(dict.fromkeys(str(call) for call in calls[-_VALUES_SHOWN:]))
-        # What captions and answers said comes back in both.
-        complaint = one_line(f"That program fails: {error}" + (f" Until then: {values}." if values else ""))
+        complaint = one_line(f"That program fails: {error}")
         source = unmarked(failed.source)
         question = self._put(failed.question, failed.form)
         asked = ask_in_chat(question, self.settings.tell_kind)

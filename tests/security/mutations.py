@@ -4,7 +4,7 @@
 
 ``defences.toml`` names files, or single functions of them, and the tests that guard them. A mutant lacks one guard: a
 condition under which a function ends early, an exception, a call made for its effect, or a decision. All of it happens
-in copies of the checkout, two at a time. First the tests run on the whole code: there they must pass.
+in a copy of the checkout. First the tests run on the whole code: there they must pass.
 """
 
 from __future__ import annotations
@@ -18,15 +18,12 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from queue import SimpleQueue
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = Path(__file__).with_name("defences.toml")
-AT_ONCE = 2
 SECONDS = 90
 """One test at most: without its limit, a program may run for ever."""
 
@@ -41,26 +38,26 @@ class Mutant:
     """First line of the function."""
     number: int
     """Which of the function's guards is missing."""
-    line: int
     lacks: str
     tests: tuple[str, ...]
 
     def source(self, whole: str) -> str:
         """Returns the file's source without the guard."""
         tree = ast.parse(whole)
-        node = list(_guards(tree, self.start))[self.number]
-        match node:
-            case ast.If():
+        match list(_guards(tree, self.start))[self.number]:
+            case ast.If() as node:
                 node.test = ast.Constant(False)
-            case ast.Return(value):
-                assert value is not None
+            case ast.Return(ast.expr() as value) as node:
                 node.value = ast.Call(ast.Name("bool", ast.Load()), [ast.UnaryOp(ast.Not(), value)], [])
-            case _:
-                _replace(tree, node)
+            case gone:
+                for holder in ast.walk(tree):
+                    for _, held in ast.iter_fields(holder):
+                        if isinstance(held, list) and gone in held:
+                            held[held.index(gone)] = ast.Pass()
         return ast.unparse(ast.fix_missing_locations(tree))
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line} {self.function}: {self.lacks}"
+        return f"{self.file} {self.function}: {self.lacks}"
 
 
 def mutants(table: Path = TABLE, root: Path = ROOT) -> Iterator[Mutant]:
@@ -72,12 +69,14 @@ def mutants(table: Path = TABLE, root: Path = ROOT) -> Iterator[Mutant]:
     for target in tomllib.loads(table.read_text("utf-8"))["target"]:
         for name in target["code"]:
             file, _, wanted = name.partition("::")
-            source = (root / file).read_text("utf-8")
-            found = [one for one in _functions(ast.parse(source)) if not wanted or one[0] == wanted]
+            tree = ast.parse((root / file).read_text("utf-8"))
+            found = [one for one in _functions(tree) if not wanted or one[0] == wanted]
             if not found:
                 raise ValueError(f"{file} has no function {wanted}. Mend {table.name}.")
             for function, start in found:
-                yield from _mutants(file, function, start, source, tuple(target["tests"]))
+                for number, node in enumerate(_guards(tree, start)):
+                    lacks = f"{type(node).__name__} {node.lineno} {ast.unparse(node).splitlines()[0]:.60}"
+                    yield Mutant(file, function, start, number, lacks, tuple(target["tests"]))
 
 
 def _functions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, int]]:
@@ -86,12 +85,6 @@ def _functions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, int]]:
             yield prefix + node.name, node.lineno
         elif isinstance(node, ast.ClassDef):
             yield from _functions(node, f"{prefix}{node.name}.")
-
-
-def _mutants(file: str, function: str, start: int, source: str, tests: tuple[str, ...]) -> Iterator[Mutant]:
-    for number, node in enumerate(_guards(ast.parse(source), start)):
-        lacks = f"{type(node).__name__} {ast.unparse(node).splitlines()[0]:.60}"
-        yield Mutant(file, function, start, number, node.lineno, lacks, tests)
 
 
 def _guards(tree: ast.AST, start: int) -> Iterator[ast.stmt]:
@@ -110,60 +103,32 @@ def _guards(tree: ast.AST, start: int) -> Iterator[ast.stmt]:
                 yield node
 
 
-def _replace(tree: ast.AST, gone: ast.stmt) -> None:
-    for node in ast.walk(tree):
-        for _, value in ast.iter_fields(node):
-            if isinstance(value, list) and gone in value:
-                value[value.index(gone)] = ast.Pass()
-
-
 def run(chosen: Sequence[Mutant], root: Path = ROOT) -> Iterator[tuple[Mutant, bool, str]]:
     """Yields each mutant, whether a test failed, and which.
 
     Raises:
         ValueError: the tests fail on the whole code.
     """
-    with _copies(root) as trees, ThreadPoolExecutor(AT_ONCE) as pool:
-        tree = trees.get()
-        status, said = _pytest(tree, list(dict.fromkeys(test for one in chosen for test in one.tests)))
-        if status != 0:
-            raise ValueError(f"The tests fail on the whole code: {said}")
-        trees.put(tree)
-        yield from pool.map(lambda one: _tried(trees, one), chosen)
-
-
-@contextmanager
-def _copies(root: Path) -> Iterator[SimpleQueue[Path]]:
-    """Copies what git has of a tree, new files included."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-coz", "--exclude-standard"], cwd=root, capture_output=True, text=True, check=True
-    )
-    trees: SimpleQueue[Path] = SimpleQueue()
     with tempfile.TemporaryDirectory(prefix="codevqa-mutations-") as folder:
-        for number in range(AT_ONCE):
-            tree = Path(folder) / str(number)
-            for name in filter(None, listed.stdout.split("\0")):
-                if (root / name).exists():
-                    (tree / name).parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copy2(root / name, tree / name, follow_symlinks=False)
-            trees.put(tree)
-        yield trees
+        listing = ["git", "ls-files", "-coz", "--exclude-standard"]  # new files included
+        listed = subprocess.run(listing, cwd=root, capture_output=True, text=True, check=True)
+        tree = Path(folder)
+        for name in filter(None, listed.stdout.split("\0")):
+            if (root / name).exists():
+                (tree / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(root / name, tree / name, follow_symlinks=False)
+        failed, said = _fails(tree, list(dict.fromkeys(test for one in chosen for test in one.tests)))
+        if failed:
+            raise ValueError(f"The tests fail on the whole code: {said}")
+        for one in chosen:
+            whole = (tree / one.file).read_text("utf-8")
+            (tree / one.file).write_text(one.source(whole), "utf-8")
+            yield one, *_fails(tree, one.tests)
+            (tree / one.file).write_text(whole, "utf-8")
 
 
-def _tried(trees: SimpleQueue[Path], one: Mutant) -> tuple[Mutant, bool, str]:
-    tree = trees.get()
-    whole = (tree / one.file).read_text("utf-8")
-    try:
-        (tree / one.file).write_text(one.source(whole), "utf-8")
-        status, said = _pytest(tree, one.tests)
-    finally:
-        (tree / one.file).write_text(whole, "utf-8")
-        trees.put(tree)
-    return one, status != 0, said
-
-
-def _pytest(tree: Path, tests: Sequence[str]) -> tuple[int, str]:
-    """Runs tests in a copy; returns the exit status, and what failed in one line."""
+def _fails(tree: Path, tests: Sequence[str]) -> tuple[bool, str]:
+    """Runs tests in a copy; returns whether one fails, and what failed in one line."""
     words = ["-x", "-p", "no:cacheprovider", "--tb=short", f"--timeout={SECONDS}", "--timeout-method=thread"]
     command = [sys.executable, "-m", "pytest", *words, *(f"tests/{test}" for test in tests)]
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -177,7 +142,7 @@ def _pytest(tree: Path, tests: Sequence[str]) -> tuple[int, str]:
             os.killpg(process.pid, signal.SIGKILL)
         output.seek(0)
         lines = output.read().splitlines()
-    return status, next((line for line in lines if line.startswith(("FAILED ", "+++"))), " ".join(lines[-3:]))
+    return status != 0, next((line for line in lines if line.startswith(("FAILED ", "+++"))), " ".join(lines[-3:]))
 
 
 def main(words: Sequence[str]) -> int:

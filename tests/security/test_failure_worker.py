@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+import tracemalloc
 
 import pytest
 from failure_kit import RED, children, engine, held, resident
@@ -71,8 +71,6 @@ def test_a_check_whose_worker_is_killed_says_nothing_of_the_program() -> None:
     "program",
     [
         "answer = x = 'a'\nwhile True:\n    x += x",
-        "answer = x = []\nwhile True:\n    x.append([0] * 1000)",
-        "answer = 1\nwhile True:\n    print('a' * 1000)",
         "answer = 'a' * 90_000_000",
     ],
 )
@@ -102,24 +100,18 @@ def test_fifty_questions_given_up_leave_no_process_no_descriptor_and_no_memory()
             with contextlib.suppress(asyncio.CancelledError):  # one that was quicker has its answer
                 assert (await asking).text == "yes"
 
-    _leaves_nothing(lambda vqa, count: asyncio.run(given_up(vqa, count)))
-
-
-def _leaves_nothing(give_up: Callable[[CodeVQA, int], None]) -> None:
-    import tracemalloc
-
     with engine(writer({})) as vqa:  # what the interpreter's library opens once a process
         vqa.ask(RED, "Is it?")
     before = held()
     with engine(writer({"lit": CALLING, "long": LONG})) as vqa:
-        give_up(vqa, 10)
+        asyncio.run(given_up(vqa, 10))
         _rested(vqa)
         warm = held()
         tracemalloc.start()
-        give_up(vqa, 10)
+        asyncio.run(given_up(vqa, 10))
         _rested(vqa)
         size = tracemalloc.get_traced_memory()[0]
-        give_up(vqa, 50)
+        asyncio.run(given_up(vqa, 50))
         _rested(vqa)
         grown = tracemalloc.get_traced_memory()[0] - size
         tracemalloc.stop()

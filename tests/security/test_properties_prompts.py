@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from tiny_lm import build_tokenizer
 
-from codevqa import Call, CodeVQA, Models, Program, QuerySettings, Settings, Writer, WriterSettings
+from codevqa import CodeVQA, Models, Program, QuerySettings, Settings, Writer, WriterSettings
 from codevqa.core.errors import ProgramRuntimeError
 from codevqa.core.settings import PromptForm
 from codevqa.core.text import caption_line, one_line, unmarked
@@ -41,20 +41,7 @@ CONTROL = _CONTROL.split()
 """Of the tokenizers of about twenty families of models."""
 MARKS = (
     *("\n===\n", "===", "=", "\nQ: ", "Q:", "\nA: yes", "A:", "\n# Image 3: ", "# Image Set 2: ", "\nContext: a dog"),
-    *(
-        "\nImage 2: ",
-        "\n- ",
-        "\nQuestion: ",
-        "\nCaptions:\n",
-        "\n",
-        "\r",
-        "\x0b",
-        "\x85",
-        "\u2028",
-        "\u2029",
-        "\x1c",
-        " ",
-    ),
+    *("\nImage 2: ", "\n- ", "\nQuestion: ", "\nCaptions:\n", "\n", "\r", "\x0b", "\x85", "\u2028", "\u2029", "\x1c"),
     *(" ", "<", "<|", "|>", ">", "<｜", "[", "]", "/", "im_end", "INST", "s", "\u200b", "\u202e", "```", "\0", "\n\n"),
 )
 PART = (
@@ -122,16 +109,15 @@ class Engine:
     def write(self, question: str, form: Form) -> Built:
         return self.built(self.writer.request(question, form)[0].prompt)
 
-    def repair(self, error: str, value: str, source: str) -> Built:
+    def repair(self, error: str, source: str) -> Built:
         asked: list[GenerationRequest] = []
 
         async def generate(request: GenerationRequest) -> Completion:
             asked.append(request)
             return Completion("answer = 1")
 
-        calls = (Call(1, "query", {"question": value}, value, 0.0),)
         failed = Program(source, "Is it red?", "image", ("a", "b"))
-        asyncio.run(self.writer.repair(failed, ProgramRuntimeError(error, line=1), generate, calls=calls))
+        asyncio.run(self.writer.repair(failed, ProgramRuntimeError(error, line=1), generate))
         lines, tokens = self.built(asked[0].prompt)
         return [line for line in lines if line.startswith("# ")], tokens
 
@@ -161,11 +147,10 @@ def test_no_question_changes_how_a_writing_prompt_is_built(engine: Engine, text:
 
 @forged
 @given(TEXT)
-def test_nothing_a_program_saw_or_said_changes_how_a_repair_is_asked_for(engine: Engine, text: str) -> None:
-    plain = engine.repair("no", "red", "x = 1")
-    assert engine.repair(text, "red", "x = 1") == plain
-    assert engine.repair("no", text, "x = 1") == plain
-    assert engine.repair("no", "red", extract_program(f"x = {text!r} # {one_line(text)}")) == plain
+def test_no_error_and_no_program_changes_how_a_repair_is_asked_for(engine: Engine, text: str) -> None:
+    plain = engine.repair("no", "x = 1")
+    assert engine.repair(text, "x = 1") == plain
+    assert engine.repair("no", extract_program(f"x = {text!r} # {one_line(text)}")) == plain
 
 
 @given(TEXT)

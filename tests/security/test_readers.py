@@ -34,10 +34,9 @@ from codevqa.presets.configuration import configure
 from codevqa.primitives.kinds import Image
 from codevqa.primitives.reading import answer_in
 from codevqa.primitives.witness import described
-from codevqa.prompts import load, load_examples
+from codevqa.prompts import load
 from codevqa.sandbox.program_shape import shape
-from codevqa.writing.mending import with_answer
-from codevqa.writing.prompt_forms import ask_in_chat, extract_program
+from codevqa.writing.prompt_forms import ask_in_chat, extract_program, with_answer
 
 NAMES = ("query", "get_pos", "find_matching_image")
 ASKED = "Is there a red cup or a small dog in the left image?"
@@ -83,12 +82,14 @@ def read_model(data: bytes) -> None:
 def read_prompts(data: bytes) -> None:
     """A folder of prompts with another file in it, which the first byte says, or one of the paper's release."""
     folder = _prompts()
-    file = ("prompt.json", "preamble.txt", "examples.jsonl", "reading.jsonl", "pool.json")[data[0] % 5 if data else 0]
+    file = ("prompt.json", "preamble.txt", "examples.jsonl", "reading.jsonl", "gqa_pool.json")[
+        data[0] % 5 if data else 0
+    ]
     before = (folder / file).read_bytes() if (folder / file).exists() else b""
     (folder / file).write_bytes(data[1:])
     try:
         with suppress(InputError):
-            load(folder) if file != "pool.json" else load_examples(folder / file)
+            load(folder / file if file == "gqa_pool.json" else folder)
     finally:
         (folder / file).write_bytes(before)
 
@@ -163,4 +164,6 @@ def _image() -> Image:
 def _prompts() -> Path:
     folder = Path(tempfile.mkdtemp()) / "prompts"
     shutil.copytree(Path(prompts.__file__).parent / "gqa", folder)
+    read = {"question_id": 1, "question": "Is it?", "answer": "yes", "captions": "a dog"}
+    (folder / "gqa_examples1.json").write_text(json.dumps([read]))
     return folder

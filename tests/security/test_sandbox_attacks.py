@@ -61,12 +61,8 @@ HARMLESS = {
     "rebinding type": ("type = isinstance = len = str = lambda *a: 'x'\nanswer = 'fine'", "fine"),
     "rebinding the prelude": ("__answer__ = __order__ = __best__ = lambda *a: ''\nanswer = sorted([2, 1])", [1, 2]),
     "changing a handle": ("images[0].width = 10**6\nanswer = images[0].width", 10**6),
-    "percent format": ("answer = '%s %d' % ('a', 1)", "a 1"),
     "except BaseException": ("try:\n    1 / 0\nexcept BaseException:\n    answer = 'caught'", "caught"),
-    "annotation": ("answer: len(query.__globals__) = 1", 1),
     "annotation of an argument": ("def f(x: query.__globals__) -> query.__code__:\n    return x\nanswer = f(1)", 1),
-    "bool": ("answer = True", True),
-    "self-containing list in print": ("a = []\na.append(a)\nprint(a)\nanswer = 1", 1),
     "lying str methods": ("class S:\n    def __eq__(self, o):\n        return True\nanswer = [S() == 1]", [True]),
 }
 
@@ -92,13 +88,10 @@ def test_a_changed_handle_is_still_the_host_s_image(kit: Kit) -> None:
 # -- state, environment ------------------------------------------------------------------------------------------------
 
 CARRIED = [
-    ("x = 1\nanswer = 1", "answer = x"),
     ("sorted = 1\nanswer = 1", "answer = sorted([2, 1])[0] / 0"),
     ("import json\njson.dumps = 5\nanswer = 1", "import json\nanswer = json.dumps.nothing"),
-    ("import math\nmath.pi = 3\nanswer = 1", "import math\nanswer = 1 / (math.pi == 3)"),
     ("def query(i, q):\n    return 'mine'\nanswer = 1", "answer = 1 / (query(images[0], 'a') == 'mine')"),
     ("Image.evil = 1\nanswer = 1", "answer = Image.evil"),
-    ("images[0].evil = 1\nanswer = 1", "answer = images[0].evil"),
     ("__answer__ = lambda *a: 1 / 0\nanswer = 1", "answer = lambda: 1"),
 ]
 

@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 import pytest
-from sandbox_kit import IMAGES, LIMITS, PRIMITIVES, Kit
+from sandbox_kit import IMAGES, LIMITS, PRIMITIVES, Kit, saying
 
 from codevqa.core.errors import (
     ProgramAnswerError,
@@ -30,23 +30,14 @@ SLACK = 15
 # -- resources ---------------------------------------------------------------------------------------------------------
 
 EXHAUSTING = {
-    "endless loop": "while True:\n    pass",
     "endless loop that catches": "while True:\n    try:\n        while True:\n            pass\n    except BaseException:\n        pass",
-    "list of a range": "answer = list(range(10**18))",
     "in a range of strings": "answer = 'a' in iter(range(10**18))",
-    "huge string": "answer = 'a' * 10**10",
     "doubling string": "a = 'a'\nwhile True:\n    a += a",
-    "growing dict": "a = {}\ni = 0\nwhile True:\n    a[i] = i\n    i += 1",
     "power": "answer = 2 ** 10 ** 10",
-    "big times big": "a = 3 ** 100000\nwhile True:\n    a = a * a",
-    "recursion": "def f(n):\n    return f(n + 1)\nf(0)",
     "print flood": "while True:\n    print('a' * 1000)",
-    "one huge print": "print('a' * 10**6)",
     "f-string width": "answer = f'{1:1000000000}'",
-    "ljust": "answer = 'a'.ljust(10**10)",
     "join": "answer = ('a' * 10**5).join(['b'] * 10**5)",
     "endless count": "import itertools\nanswer = list(itertools.count())",
-    "names looked up in vain": "while True:\n    try:\n        nothing\n    except NameError:\n        pass",
     "files opened in vain": "while True:\n    try:\n        open('/tmp/a', 'w')\n    except PermissionError:\n        pass",
     "sleeps": "import time\nwhile True:\n    time.sleep(1000)",
 }
@@ -101,19 +92,11 @@ def test_what_a_program_says_in_an_error_is_one_short_line(kit: Kit) -> None:
 BOUNDED = {
     # Quick to refuse or quick to run: either way it ends well within the limits.
     "int of many digits": "answer = int('9' * 10**6)",
-    "str of many digits": "answer = str(10**10**5)",
     "nested parentheses": "answer = " + "(" * 10**4 + "1" + ")" * 10**4,
-    "nested lists": "answer = " + "[" * 10**4 + "]" * 10**4,
     "unary minus": "answer = " + "-" * 10**4 + "1",
-    "calls": "answer = a" + "()" * 10**4,
-    "subscripts": "answer = a" + "[0]" * 10**4,
     "additions": "answer = " + "1 + " * 10**4 + "1",
-    "lambdas": "answer = " + "lambda: " * 5000 + "1",
     "nested ifs": "".join("\t" * n + "if 1:\n" for n in range(300)) + "\t" * 300 + "answer = 1",
     "big literal": "answer = len([" + "1," * 30_000 + "])",
-    "many statements": "answer = 1\n" * 5000,
-    "f-string nesting": "answer = " + "f'{" * 150 + "1" + "}'" * 150,
-    "unclosed": "answer = " + "(" * 6 * 10**4,
     "catastrophic regex": "import re\nanswer = re.match('(a+)+$', 'a' * 40 + 'b') is None",
     "colliding keys": "answer = len({(2**61 - 1) * n: n for n in range(2000)})",
 }
@@ -164,10 +147,8 @@ def test_a_model_that_hangs_is_given_up_and_a_slow_one_is_not() -> None:
 
 
 def test_the_wall_clock_runs_while_the_program_works() -> None:
-    async def quick(name: str, args: Args, kwargs: dict[str, Any], line: int | None) -> object:
-        return "a"
-
     async def main() -> None:
+        quick = saying("a")
         async with Sandbox(PRIMITIVES, Limits(seconds=20, wall_seconds=1.5), workers=1) as box:
             with pytest.raises(ProgramLimitError, match=r"longer than 1\.5 seconds, models left out") as caught:
                 await box.run("print('so far')\nquery(images[0], 'a')\nwhile True:\n    pass", quick, images=IMAGES)
@@ -178,11 +159,8 @@ def test_the_wall_clock_runs_while_the_program_works() -> None:
 
 
 def test_a_timeout_of_the_host_s_own_is_not_the_wall_limit(kit: Kit) -> None:
-    async def host(name: str, args: Args, kwargs: dict[str, Any], line: int | None) -> object:
-        raise TimeoutError("a socket")
-
     with pytest.raises(TimeoutError, match="a socket"):
-        kit.value("answer = query(images[0], 'a')", host)
+        kit.value("answer = query(images[0], 'a')", saying(TimeoutError("a socket")))
 
 
 def test_computing_time_adds_up_over_calls(kit: Kit) -> None:
@@ -197,28 +175,19 @@ def test_computing_time_adds_up_over_calls(kit: Kit) -> None:
 
 UNUSABLE = {
     "self-containing list": "answer = [1]\nanswer.append(answer)",
-    "self-containing dict": "answer = {}\nanswer['a'] = answer",
     "nan": "answer = float('nan')",
-    "inf": "answer = [float('-inf')]",
     "huge int": "answer = 10**4000",
     "long string": "answer = 'a' * 10**6",
     "long string that exceeds the frame": "answer = 'a' * (50 << 20)",
-    "many strings": "answer = ['a' * 100] * 5000",
     "many values": "answer = [1] * 20_000",
     "deep list": "answer = []\nfor _ in range(100_000):\n    answer = [answer]",
-    "deep dict": "answer = {}\nfor _ in range(500):\n    answer = {'a': answer}",
     "shared list": "answer = []\nfor _ in range(60):\n    answer = [answer, answer]",
-    "shared dict": "answer = {}\nfor _ in range(60):\n    answer = {'a': answer, 'b': answer}",
     "own class with a looping repr": "class A:\n    def __repr__(self):\n        while True:\n            pass\nanswer = A()",
-    "own class with a lying eq": "class A:\n    def __eq__(self, o):\n        return True\nanswer = [A()]",
-    "own class with a looping del": "class A:\n    def __del__(self):\n        while True:\n            pass\nanswer = A()",
     "own class posing as str": "class str2:\n    __class__ = str\nanswer = str2()",
-    "check rebound, shared list": "__answer__ = lambda *a: ''\nanswer = []\nfor _ in range(18):\n    answer = [answer, answer]",
     "check rebound, many values": "__answer__ = lambda *a: ''\nanswer = [1] * 20_000",
     "check rebound, deep list": "__answer__ = lambda *a: ''\nanswer = []\nfor _ in range(30):\n    answer = [answer]",
     "check rebound, function": "__answer__ = lambda *a: ''\nclass A:\n    pass\nanswer = A()",
     "check rebound to loop": "def f(*a):\n    while True:\n        pass\n__answer__ = f\nanswer = 1",
-    "check rebound to raise": "def f(*a):\n    raise ValueError('x')\n__answer__ = f\nanswer = 1",
 }
 
 
@@ -251,23 +220,13 @@ def test_the_answer_is_a_copy_of_exact_types(kit: Kit) -> None:
 HOSTILE_ARGUMENTS = {
     "long question": "query(images[0], 'a' * 10**6)",
     "NUL": "query(images[0], 'a\\x00b')",
-    "not a string": "query(images[0], 3)",
-    "bool for image": "query(True, 'a')",
     "path for image": "query('/etc/passwd', 'a')",
-    "index for image": "query(0, 'a')",
     "own class for image": "class Image:\n    width = 1\nquery(Image(), 'a')",
-    "class for image": "query(Image, 'a')",
     "function for image": "query(lambda: 1, 'a')",
     "deep list": "a = []\nfor _ in range(10**5):\n    a = [a]\nquery(a, 'a')",
     "shared list": "a = []\nfor _ in range(60):\n    a = [a, a]\nfind_matching_image(a, 'a')",
     "self-containing list": "a = []\na.append(a)\nfind_matching_image(a, 'a')",
-    "long list": "find_matching_image(images * 1000, 'a')",
-    "mixed list": "find_matching_image([images[0], 1], 'a')",
-    "tuple for list": "find_matching_image((images[0],), 'a')",
-    "unknown keyword": "query(images[0], 'a', context=1)",
     "keyword flood": "query(images[0], 'a', **{'k' + str(n): n for n in range(10**4)})",
-    "too many": "query(images[0], 'a', 'b')",
-    "none": "query(None, 'a')",
 }
 
 
@@ -279,27 +238,16 @@ def test_hostile_arguments_are_refused_in_the_program(kit: Kit, probe: str) -> N
     assert time.perf_counter() - started < LIMITS.seconds + SLACK
 
 
-@pytest.mark.parametrize("name", ["print_secret", "answering", "eval_host", "call", "__call__"])
+@pytest.mark.parametrize("name", ["answering", "__call__"])
 def test_names_outside_the_vocabulary_never_reach_the_host(kit: Kit, name: str) -> None:
-    async def host(name: str, args: Args, kwargs: dict[str, Any], line: int | None) -> object:
-        raise AssertionError(name)
-
     with pytest.raises(ProgramRuntimeError, match="NameError"):
-        kit.value(f"answer = {name}(images[0])", host)
+        kit.value(f"answer = {name}(images[0])", saying(AssertionError(name)))
 
 
 def test_a_method_of_a_handle_never_reaches_the_host(kit: Kit) -> None:
-    async def host(name: str, args: Args, kwargs: dict[str, Any], line: int | None) -> object:
-        raise AssertionError(name)
-
-    for call in (
-        "images[0].query(1)",
-        "images[0].__init__(1)",
-        "Image.query(images[0], 'a')",
-        "images[0].save('/tmp/x')",
-    ):
+    for call in ("images[0].query(1)", "images[0].__init__(1)", "Image.query(images[0], 'a')"):
         with pytest.raises(ProgramRuntimeError):
-            kit.value(f"answer = {call}", host)
+            kit.value(f"answer = {call}", saying(AssertionError(call)))
 
 
 @pytest.mark.parametrize(("source", "says"), [("answer = 1\0", "NUL"), ("answer = '\ud800'", "half a surrogate pair")])
@@ -315,16 +263,9 @@ def test_sources_that_are_no_text(kit: Kit, source: str, says: str) -> None:
     [
         ("type = lambda given: str\nanswer = len", None),
         ("str = query(images[0], 'a')\nanswer = str", "a 1"),
-        ("len = 3\nanswer = 'a'", "a"),
-        ("def type(given):\n    return str\nanswer = [1]", [1]),
-        ("bool = int\nanswer = True", True),
-        ("answer = 'a' * 1001", "a" * 1001),
-        ("answer = 7", 7),
-        ("answer = 1.5", 1.5),
         ("answer = [images[1], 'a']", [IMAGES[1], "a"]),
         ("answer = images[0]", IMAGES[0]),
         ("answer = 'before'\nreturn 'after'", "before"),
-        ("answer = 'a'  # the end", "a"),
         ("if True:\n    answer = 'a'\n    ", "a"),
         ("x = 1", None),
         ("answer = len", None),
