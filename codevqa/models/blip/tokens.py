@@ -37,16 +37,10 @@ class WordPieces:
         self._tokenizer.no_padding()
         self.vocabulary: dict[str, int] = self._tokenizer.get_vocab()
         self.pad, self.end = self._special("[PAD]"), self._special("[SEP]")
+        self._tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=True)
         added = self._tokenizer.get_added_tokens_decoder()
-        special = {number for number, token in added.items() if token.special}
-        special |= {self.vocabulary[one] for one in _OWN if one in self.vocabulary}
-        known = {token: piece for piece, token in self.vocabulary.items() if token not in special}
-        # By number: a list is read faster than a dict of this size.
-        size = 1 + max(known, default=-1)
-        self._first = [known.get(token, "") for token in range(size)]
-        self._next = [
-            piece[2:] if piece.startswith("##") else _tidy(f" {piece}") if piece else "" for piece in self._first
-        ]
+        self._silent = {number for number, token in added.items() if token.special}
+        self._silent |= {self.vocabulary[one] for one in _OWN if one in self.vocabulary}
 
     def encode(self, texts: Sequence[str], most: int | None = None) -> tuple[torch.Tensor, torch.Tensor]:
         """Returns tokens, (texts, tokens), [CLS] first and [SEP] last, and a mask: 1 for tokens, 0 for padding.
@@ -64,11 +58,11 @@ class WordPieces:
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Returns the text, without blanks at its ends; special tokens and those it does not know say nothing."""
-        size = len(self._first)
-        known = [token for token in tokens if token < size and self._first[token]]
-        if not known:
-            return ""
-        return _tidy(self._first[known[0]] + "".join([self._next[token] for token in known[1:]])).strip()
+        told = [token for token in tokens if token not in self._silent]
+        text: str = self._tokenizer.decode(told)
+        for before, after in _TIDY:
+            text = text.replace(before, after)
+        return text.strip()
 
     def _special(self, token: str) -> int:
         if token not in self.vocabulary:
@@ -101,14 +95,8 @@ def bert_tokenizer(vocabulary: Path, *, lowercase: bool = True) -> Any:
     made: Any = Tokenizer(WordPiece(numbers, unk_token="[UNK]"))
     made.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    made.decoder = decoders.WordPiece(prefix="##")
+    made.decoder = decoders.WordPiece(prefix="##")  # which other readers of the file it is saved in use
     opening, ending = (("[CLS]", numbers["[CLS]"]), ("[SEP]", numbers["[SEP]"]))
     made.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", None, [opening, ending])
     made.add_special_tokens(list(_OWN))
     return made
-
-
-def _tidy(text: str) -> str:
-    for before, after in _TIDY:
-        text = text.replace(before, after)
-    return text
