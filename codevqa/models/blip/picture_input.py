@@ -60,47 +60,40 @@ class PictureSettings:
         return cls(size, **{name: value for name, value in given.items() if name in names})
 
 
-class _Resized:
-    """Pictures lately resized, shared by every tower of the process: matcher and captioner want the same."""
+class _Resizing:
+    """Resizes pictures in threads, one a core and at most 16, and keeps some for the process's other tower."""
 
-    def __init__(self, limit: int) -> None:
-        self._kept: LRUCache[_Key, Bytes] = LRUCache(limit, getsizeof=lambda pixels: pixels.nbytes)
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(min(16, os.cpu_count() or 1), thread_name_prefix="codevqa-pictures")
         self._lock = threading.Lock()
+        self._kept: LRUCache[_Key, tuple[Future[Bytes], int]] = LRUCache(_RESIZED_BYTES, getsizeof=lambda kept: kept[1])
 
-        self.underway: dict[_Key, Future[Bytes]] = {}
-        """Pictures that are being resized."""
-
-    def get(self, key: _Key) -> Bytes | None:
+    def resized(self, picture: Picture, size: int, resample: PILImage.Resampling) -> Future[Bytes]:
+        """Returns a picture resized, or soon to be."""
+        key, count = (picture.key, size, int(resample)), 3 * size * size
         with self._lock:
-            return self._kept.get(key)
-
-    def keep(self, key: _Key, pixels: Bytes) -> None:
-        with self._lock:
-            if pixels.nbytes <= self._kept.maxsize:
-                self._kept[key] = pixels
-
-
-_resized = _Resized(_RESIZED_BYTES)
-_threads: ThreadPoolExecutor | None = None
-_threads_guard = threading.Lock()
+            future, _ = self._kept.get(key, (None, 0))
+            if future is None or (future.done() and future.exception()):
+                future = self._threads.submit(_resize, picture, size, resample)
+                if count <= self._kept.maxsize:
+                    self._kept[key] = future, count
+        return future
 
 
-def _forget_threads() -> None:
-    global _resized, _threads, _threads_guard
-    _resized, _threads, _threads_guard = _Resized(_RESIZED_BYTES), None, threading.Lock()
+def _resize(picture: Picture, size: int, resample: PILImage.Resampling) -> Bytes:
+    return np.asarray(picture.pixels.resize((size, size), resample))
+
+
+_resizing = _Resizing()
+
+
+def _resize_anew() -> None:
+    global _resizing
+    _resizing = _Resizing()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_threads)  # a child has none of its parent's threads
-
-
-def threads() -> ThreadPoolExecutor:
-    """Returns the threads that read and resize pictures, one a core and at most 16."""
-    global _threads
-    with _threads_guard:
-        if _threads is None:
-            _threads = ThreadPoolExecutor(min(16, os.cpu_count() or 1), thread_name_prefix="codevqa-pictures")
-        return _threads
+    os.register_at_fork(after_in_child=_resize_anew)  # a child has none of its parent's threads
 
 
 class PictureReader:
@@ -129,39 +122,19 @@ class PictureReader:
 
     def read(self, pictures: Sequence[Picture]) -> torch.Tensor:
         """Returns bytes, (pictures, size, size, 3), on the tower's device; the copy there may still be under way."""
-        self.expect(pictures)
+        resized = self.expect(pictures)
         batch = torch.empty(
             (len(pictures), self.size, self.size, 3), dtype=torch.uint8, pin_memory=self.device.type == "cuda"
         )
-        for picture, row in zip(pictures, batch.numpy(), strict=True):
-            row[...] = self._pixels(picture)
+        for future, row in zip(resized, batch.numpy(), strict=True):
+            row[...] = future.result()
         return batch.to(self.device, non_blocking=True)
 
-    def expect(self, pictures: Sequence[Picture]) -> None:
+    def expect(self, pictures: Sequence[Picture]) -> list[Future[Bytes]]:
         """Begins to resize pictures that will be read, in threads."""
-        for picture in pictures if len(pictures) > 1 else ():
-            key = self._key(picture)
-            if key not in _resized.underway and _resized.get(key) is None:
-                future = threads().submit(self._resize, picture)
-                _resized.underway[key] = future
-                future.add_done_callback(lambda _, key=key: _resized.underway.pop(key, None))  # type: ignore[misc]
+        return [_resizing.resized(picture, self.size, self._filter) for picture in pictures]
 
     def normalise(self, pixels: torch.Tensor) -> torch.Tensor:
         """Returns the normalised numbers of bytes whose last dimension is the channels, in the same shape."""
         index = pixels.int() * 3 + self._channel
         return self._table.index_select(0, index.reshape(-1)).view(pixels.shape)
-
-    def _key(self, picture: Picture) -> _Key:
-        return picture.key, self.size, int(self._filter)
-
-    def _pixels(self, picture: Picture) -> Bytes:
-        """A picture resized: kept, under way, or resized here."""
-        key = self._key(picture)
-        underway = _resized.underway.get(key)
-        found = underway.result() if underway is not None else _resized.get(key)
-        return self._resize(picture) if found is None else found
-
-    def _resize(self, picture: Picture) -> Bytes:
-        pixels = np.asarray(picture.pixels.resize((self.size, self.size), self._filter))
-        _resized.keep(self._key(picture), pixels)
-        return pixels
