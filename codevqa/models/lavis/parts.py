@@ -24,16 +24,27 @@ _BATCH = 8
 _R = TypeVar("_R")
 
 
-class LavisMatcher:
-    """LAVIS's ``blip_image_text_matching``. Implements :class:`codevqa.models.base.Matcher`."""
+class _LavisPart:
+    """A model of LAVIS in a process of its own."""
 
     batch = _BATCH
 
-    def __init__(self, process: LavisProcess, name: str, *, average: Average) -> None:
+    def __init__(self, process: LavisProcess, name: str) -> None:
         self.name = f"lavis:{name}"
         self.grid = int(process.described["grid"])
         self.process = process
         self.turn = process.turn
+
+    def close(self) -> None:
+        """Ends LAVIS's process; the next request starts another."""
+        self.process.close()
+
+
+class LavisMatcher(_LavisPart):
+    """LAVIS's ``blip_image_text_matching``. Implements :class:`codevqa.models.base.Matcher`."""
+
+    def __init__(self, process: LavisProcess, name: str, *, average: Average) -> None:
+        super().__init__(process, name)
         self._average = average
 
     @classmethod
@@ -54,10 +65,6 @@ class LavisMatcher:
         """
         process = _process("matcher", name, ("base", "large"), {"block": block}, options)
         return cls(process, name, average=average)
-
-    def close(self) -> None:
-        """Ends LAVIS's process; the next request starts another."""
-        self.process.close()
 
     def match(self, requests: Sequence[MatchRequest]) -> list[Match]:
         """Returns GradCAM relevance and the ITM logit of each pair, averaged as the other back end does.
@@ -99,18 +106,13 @@ class LavisMatcher:
         return found
 
 
-class LavisCaptioner:
+class LavisCaptioner(_LavisPart):
     """LAVIS's ``blip_caption``, as few-shot PnP-VQA asks it. Implements :class:`codevqa.models.base.Captioner`."""
-
-    batch = _BATCH
 
     def __init__(
         self, process: LavisProcess, name: str, *, min_length: int = 10, max_length: int = 20, top_k: int = 50
     ) -> None:
-        self.name = f"lavis:{name}"
-        self.grid = int(process.described["grid"])
-        self.process = process
-        self.turn = process.turn
+        super().__init__(process, name)
         self._lengths = min_length, max_length
         self._top_k = top_k
 
@@ -134,10 +136,6 @@ class LavisCaptioner:
         """
         process = _process("captioner", name, ("base_coco", "large_coco"), {}, options)
         return cls(process, name, min_length=min_length, max_length=max_length, top_k=top_k)
-
-    def close(self) -> None:
-        """Ends LAVIS's process; the next request starts another."""
-        self.process.close()
 
     def caption(self, requests: Sequence[CaptionRequest]) -> list[str]:
         """Returns one caption a request, without the prompt; one without a seed is decoded greedily.
