@@ -96,7 +96,7 @@ def test_files_that_are_not_lavis_checkpoints(tmp_path: Path, vocabulary: Path) 
     with pytest.raises(ModelNotFoundError, match="No file at"):
         convert_lavis(tmp_path / "none.pth", vocabulary, tmp_path / "out")
     torch.save({"model": {"head.weight": torch.zeros(2)}}, tmp_path / "other.pth")
-    with pytest.raises(SetupError, match="not a BLIP checkpoint"):
+    with pytest.raises(SetupError, match="not a BLIP matcher or captioner"):
         convert_lavis(tmp_path / "other.pth", None, tmp_path / "out")  # told before any vocabulary is fetched
     for content in (b"no weights", b"hello\n", b"What is this?\n", b"(a.", b"\x80\x02a.", b""):
         (tmp_path / "damaged.pth").write_bytes(content)
@@ -109,20 +109,12 @@ def test_files_that_are_not_lavis_checkpoints(tmp_path: Path, vocabulary: Path) 
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    ("names", "kind"),
-    [
-        (("Qformer.bert.encoder.layer.0.output.dense.weight", "query_tokens", "ln_vision.weight"), "BLIP-2"),
-        (("shared.weight", "encoder.block.0.layer.0.SelfAttention.q.weight"), "T5"),
-        (("logit_scale", "visual.conv1.weight", "text_projection"), "CLIP"),
-        (("text_decoder.bert.embeddings.word_embeddings.weight", "visual_encoder.cls_token"), "only pre-trained"),
-    ],
-)
-def test_networks_of_another_kind(names: tuple[str, ...], kind: str, tmp_path: Path, vocabulary: Path) -> None:
-    own = lavis_weights("matcher") if kind == "only pre-trained" else {}
-    torch.save({"model": own | dict.fromkeys(names, torch.zeros(1))}, tmp_path / "model.pth")
-    with pytest.raises(SetupError, match=f"model.pth is .*{kind}.*, not a BLIP matcher or captioner"):
-        convert_lavis(tmp_path / "model.pth", vocabulary, tmp_path / "out")
+def test_a_network_of_another_kind(tmp_path: Path, vocabulary: Path) -> None:
+    pretrained = lavis_weights("matcher") | {"text_decoder.bert.embeddings.word_embeddings.weight": torch.zeros(1)}
+    for weights in ({"Qformer.bert.encoder.layer.0.output.dense.weight": torch.zeros(1)}, pretrained):
+        torch.save({"model": weights}, tmp_path / "model.pth")
+        with pytest.raises(SetupError, match=r"model\.pth is not a BLIP"):
+            convert_lavis(tmp_path / "model.pth", vocabulary, tmp_path / "out")
 
 
 def test_a_weight_of_the_wrong_shape_is_named(tmp_path: Path, vocabulary: Path) -> None:

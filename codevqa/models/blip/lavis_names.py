@@ -72,18 +72,7 @@ def rename_lavis(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return renamed
 
 
-# What the weights of other networks begin with.
-_OTHERS: tuple[tuple[frozenset[str], str], ...] = (
-    (frozenset({"Qformer"}), "BLIP-2"),
-    (frozenset({"shared"}), "T5"),
-    (frozenset({"logit_scale"}), "CLIP"),
-    (frozenset({"text_encoder", "text_decoder"}), "a BLIP that was only pre-trained, or that answers questions"),
-)
-
-
-def convert_lavis(
-    weights: str | Path, vocabulary: str | Path | None, folder: str | Path, *, heads: int | None = None
-) -> Kind:
+def convert_lavis(weights: str | Path, vocabulary: str | Path | None, folder: str | Path) -> Kind:
     """Writes a folder from a LAVIS checkpoint: configuration, weights, tokenizer, picture settings.
 
     Sizes are read off the weights. A checkpoint with an ITM head becomes a matcher, one with a decoder a captioner;
@@ -94,8 +83,6 @@ def convert_lavis(
         vocabulary: BERT's ``vocab.txt``; [DEC] and [ENC] are added to it in LAVIS's order. None takes the one that
             LAVIS takes, from the hub.
         folder: Where to write; there must be nothing yet.
-        heads: Attention heads of the vision tower, which the weights do not tell; None takes 16 for a width of 1024
-            (ViT-L) and 12 for any other, as LAVIS does. The text transformer of every BLIP has 12.
 
     Raises:
         ModelNotFoundError: a file is not there.
@@ -114,7 +101,7 @@ def convert_lavis(
     try:
         tokenizer = bert_tokenizer(Path(vocabulary or _bert_vocabulary()))
         tokenizer.add_special_tokens(["[DEC]", "[ENC]"])
-        config = _config(state, text, heads, tokenizer)
+        config = _config(state, text, tokenizer)
         _refuse_misfits(weights, state, BlipNetwork(str(weights), kind, config))
     except (IndexError, KeyError, RuntimeError, ValueError) as error:
         raise SetupError(f"{weights} is not a BLIP checkpoint of LAVIS: {first_line(error)}.") from error
@@ -149,16 +136,12 @@ def convert_web(checkpoint: WebCheckpoint) -> Path:
 
 
 def _refuse_others(weights: str | Path, state: dict[str, torch.Tensor], text: str) -> None:
-    begins = {name.partition(".")[0] for name in state}
-    for parts, kind in _OTHERS:
-        if parts <= begins:
-            raise SetupError(
-                f"{weights} is {kind}, not a BLIP matcher or captioner of LAVIS.",
-                hint="The names of matchers say retrieval or itm, those of captioners caption.",
-            )
     for name in (f"{text}.embeddings.word_embeddings.weight", "vision_model.embeddings.patch_embedding.weight"):
         if name not in state:
-            raise SetupError(f"{weights} is not a BLIP checkpoint of LAVIS: it has no {name}.")
+            raise SetupError(
+                f"{weights} is not a BLIP matcher or captioner of LAVIS: it has no {name}.",
+                hint="The names of matchers say retrieval or itm, those of captioners caption.",
+            )
 
 
 def _refuse_misfits(weights: str | Path, state: dict[str, torch.Tensor], network: BlipNetwork) -> None:
@@ -224,7 +207,7 @@ def _read(path: Path) -> dict[str, torch.Tensor]:
     return state
 
 
-def _config(state: dict[str, torch.Tensor], text: str, heads: int | None, tokenizer: Any) -> dict[str, Any]:
+def _config(state: dict[str, torch.Tensor], text: str, tokenizer: Any) -> dict[str, Any]:
     words = state[f"{text}.embeddings.word_embeddings.weight"]
     positions = state["vision_model.embeddings.position_embedding"].shape[1] - 1
     patches = state["vision_model.embeddings.patch_embedding.weight"]
@@ -249,7 +232,8 @@ def _config(state: dict[str, torch.Tensor], text: str, heads: int | None, tokeni
             "hidden_size": patches.shape[0],
             "intermediate_size": state[f"{first}.mlp.fc1.weight"].shape[0],
             "num_hidden_layers": _blocks(state, "vision_model.encoder.layers."),
-            "num_attention_heads": heads or (16 if patches.shape[0] == 1024 else 12),
+            # The weights do not tell: LAVIS has 16 in ViT-L, 12 in others, and 12 in every text transformer.
+            "num_attention_heads": 16 if patches.shape[0] == 1024 else 12,
             "image_size": round(positions**0.5) * patches.shape[2],
             "patch_size": patches.shape[2],
             "layer_norm_eps": 1e-6,
