@@ -163,12 +163,10 @@ def _check_folder(name: str) -> None:
         raise ModelNotFoundError("No BLIP checkpoint was named.", hint="Give a folder or a hub id.")
     folder = Path(name).expanduser()
     if folder.is_dir():
-        if not (folder / "config.json").is_file():
-            raise ModelNotFoundError(f"{name} holds no config.json.", hint="Give a folder written by save_pretrained.")
-        if not any((folder / file).is_file() for file in WEIGHTS):
-            raise ModelNotFoundError(f"{name} holds no weights.", hint=f"Expected {WEIGHTS[0]} in it.")
-        if not any((folder / file).is_file() for file in ("tokenizer.json", "vocab.txt")):
-            raise ModelNotFoundError(f"{name} holds no tokenizer.", hint="Expected tokenizer.json or vocab.txt in it.")
+        for kind in (("config.json",), WEIGHTS, ("tokenizer.json", "vocab.txt")):
+            if not any((folder / file).is_file() for file in kind):
+                hint = "Give a folder written by save_pretrained."
+                raise ModelNotFoundError(f"{name} holds no {kind[0]}.", hint=hint)
     elif folder.exists():
         hint = "Make a folder of it: codevqa convert FILE OUT." if folder.suffix == ".pth" else "Give its folder."
         raise ModelNotFoundError(f"{name} is a file, not a folder with config.json and weights.", hint=hint)
