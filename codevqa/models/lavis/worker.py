@@ -200,15 +200,12 @@ class Captioner(_Model):
         return embeddings if patches is None else embeddings[:, [1 + patch for patch in patches]]
 
 
-class _Answer:
-    def __init__(self) -> None:
-        self._model: Any = None
-
-    def __call__(self, head: dict[str, Any], arrays: list[Array]) -> Message:
-        if head["do"] == "load":
-            self._model = load(head)
-            return self._model.describe, []
-        return getattr(self._model, head["do"])(head, arrays)  # type: ignore[no-any-return]
+_loaded: list[Matcher | Captioner] = []
 
 
-answer = _Answer()
+def answer(head: dict[str, Any], arrays: list[Array]) -> Message:
+    """Answers one message."""
+    if head["do"] == "load":
+        _loaded[:] = [load(head)]
+        return _loaded[0].describe, []
+    return getattr(_loaded[0], head["do"])(head, arrays)  # type: ignore[no-any-return]
