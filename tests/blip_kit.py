@@ -26,20 +26,13 @@ from codevqa.models.blip import BlipMatcher
 BLOCK = 1
 PICTURES = [noise_picture(seed) for seed in range(5)]
 TEXTS = ["a dog", "is there any yellow ball on the large car", "two cats in the park", "red", "the small tree"]
+MATCHES = [MatchRequest(PICTURES[index * index % 4], TEXTS[index % 5]) for index in range(7)]
+"""Several texts on some pictures, of several lengths."""
 Numbers = npt.NDArray[Any]
 
 
 def load(folder: str, **options: Any) -> BlipMatcher:
     return BlipMatcher.from_pretrained(folder, device="cpu", **{"block": BLOCK, **options})
-
-
-def requests_by_layout(layout: str) -> list[MatchRequest]:
-    """One text a picture, as many on each, or different numbers; several lengths in each."""
-    if layout == "one each":
-        return [MatchRequest(picture, text) for picture, text in zip(PICTURES, TEXTS, strict=True)]
-    if layout == "even":
-        return [MatchRequest(picture, text) for picture in PICTURES[:2] for text in TEXTS]
-    return [MatchRequest(PICTURES[index * index % 4], TEXTS[index % 5]) for index in range(7)]
 
 
 class SeededTopK(LogitsProcessor):  # type: ignore[misc]

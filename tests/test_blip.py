@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from blip_kit import BLOCK, PICTURES, TEXTS, Reference, load, requests_by_layout
+from blip_kit import BLOCK, MATCHES, PICTURES, TEXTS, Reference, load
 from PIL import Image as PILImage
 from tiny import GRID, WORDS, noise_picture, write_blip
 
@@ -18,7 +18,7 @@ from codevqa.core.errors import ModelError, SetupError
 from codevqa.core.images import Picture, load_picture
 from codevqa.models.base import CaptionRequest, MatchRequest, SimilarityRequest
 from codevqa.models.blip import BlipCaptioner, BlipMatcher
-from codevqa.models.blip.batches import rows_that_fit, run_in_batches
+from codevqa.models.blip.batches import run_in_batches
 from codevqa.models.blip.picture_input import PictureReader, PictureSettings
 from codevqa.models.blip.sampling import draw, numbers_of
 from codevqa.models.blip.tokens import WordPieces
@@ -59,15 +59,9 @@ def same_maps(folder: str, requests: Sequence[MatchRequest], block: int = BLOCK)
 # Matching
 
 
-@pytest.mark.parametrize("layout", ["one each", "even", "uneven"])
 @pytest.mark.parametrize("block", [0, 2])
-def test_gradcam_is_that_of_transformers(folder: str, layout: str, block: int) -> None:
-    same_maps(folder, requests_by_layout(layout), block)
-
-
-def test_gradcam_of_many_texts_on_one_picture_is_that_of_transformers(folder: str) -> None:
-    # So many that patches are projected once, in the place of each query.
-    same_maps(folder, [MatchRequest(PICTURES[0], f"a {word} dog in the park") for word in WORDS[5:30]])
+def test_gradcam_is_that_of_transformers(folder: str, block: int) -> None:
+    same_maps(folder, MATCHES, block)
 
 
 def test_gradcam_of_the_mini_weights_is_that_of_transformers() -> None:
@@ -84,7 +78,7 @@ def test_similarity_is_that_of_transformers(folder: str) -> None:
 
 
 def test_bfloat16_is_as_near_as_rounding_allows(folder: str) -> None:
-    requests = requests_by_layout("uneven")
+    requests = MATCHES
     exact, coarse = load(folder).match(requests), load(folder, dtype="bfloat16").match(requests)
     for one, other in zip(exact, coarse, strict=True):
         assert np.linalg.norm(one.relevance - other.relevance) < 0.1 * np.linalg.norm(one.relevance)
@@ -92,7 +86,7 @@ def test_bfloat16_is_as_near_as_rounding_allows(folder: str) -> None:
 
 
 def test_a_match_does_not_depend_on_its_batch(folder: str) -> None:
-    requests = requests_by_layout("uneven")
+    requests = MATCHES
     alone = [load(folder).match([request])[0] for request in requests]
     for matcher in (load(folder), load(folder, max_batch=2)):
         for one, other in zip(matcher.match(requests), alone, strict=True):
@@ -196,23 +190,15 @@ def test_a_caption_is_as_long_as_its_request_says(captions: str) -> None:
     for tokens in ((30, 20), (0, 4), (10, 99)):
         with pytest.raises(SetupError, match="tokens"):
             writer.caption([CaptionRequest(PICTURES[0], (1, 7), 3, tokens)])
-
-
-@pytest.mark.parametrize("options", [{"max_length": 4}, {"max_length": 41}, {"top_k": 0}, {"temperature": 0.0}])
-def test_rules_that_no_caption_can_meet(captions: str, options: Any) -> None:
-    with pytest.raises(SetupError, match="tokens"):
-        captioner(captions, **options)
+    for options in ({"max_length": 4}, {"top_k": 0}, {"temperature": 0.0}):
+        with pytest.raises(SetupError, match="tokens"):
+            captioner(captions, **options)
 
 
 @pytest.mark.parametrize("patches", [(), (0, GRID**2), (-1, 2)])
 def test_patches_that_are_not_there(captions: str, patches: tuple[int, ...]) -> None:
     with pytest.raises(ModelError, match="Patches"):
         captioner(captions).caption([CaptionRequest(PICTURES[0], patches)])
-
-
-def test_any_integer_is_a_seed(captions: str) -> None:
-    seeds = (-1, 0, 2**63, 2**70 + 3)
-    assert len(captioner(captions).caption([CaptionRequest(PICTURES[0], None, seed) for seed in seeds])) == 4
 
 
 def whole(logits: torch.Tensor, numbers: torch.Tensor, top_k: int, temperature: float) -> list[int]:
@@ -267,11 +253,6 @@ def test_pixels_are_the_processor_s_bit_for_bit(folder: str, size: tuple[int, in
     found = reader.normalise(reader.read(pictures)).permute(0, 3, 1, 2)
     expected = processor(images=[picture.pixels for picture in pictures], return_tensors="pt")["pixel_values"]
     assert torch.equal(found, expected)
-
-
-def test_a_picture_of_one_pixel_is_matched(folder: str) -> None:
-    (match,) = load(folder).match([MatchRequest(photo(1, 1, 1), "a dog")])
-    assert np.isfinite(match.relevance).all()
 
 
 def test_a_picture_is_resized_and_encoded_once(folder: str, captions: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -333,9 +314,3 @@ def test_a_network_that_fails_is_a_model_error(error: Exception, told: str) -> N
     with pytest.raises(ModelError, match=told) as caught:
         run_in_batches(fail, [1], 1, lambda: None)
     assert "\n" not in str(caught.value)
-
-
-def test_a_batch_is_as_large_as_half_of_the_free_memory() -> None:
-    cpu = torch.device("cpu")
-    assert rows_that_fit(cpu, 1, 5) == 5 and rows_that_fit(cpu, 2**60, 5) == 1
-    assert 2**20 < rows_that_fit(cpu, 1, 2**60) < 2**50

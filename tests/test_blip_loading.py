@@ -75,15 +75,6 @@ def test_a_tokenizer_without_the_opening_tokens(matcher_folder: str, captioner_f
     assert captioner(bare).caption(CAPTIONS) == captioner(captioner_folder).caption(CAPTIONS)
 
 
-def test_a_tokenizer_of_another_checkpoint(tmp_path: Path) -> None:
-    folder = write_blip(tmp_path / "matcher", "matcher")
-    tokenizer = json.loads((tmp_path / "matcher" / "tokenizer.json").read_text())
-    tokenizer["model"]["vocab"].update({f"more{index}": 200 + index for index in range(9)})
-    (tmp_path / "matcher" / "tokenizer.json").write_text(json.dumps(tokenizer))
-    with pytest.raises(SetupError, match="too few"):
-        matcher(folder)
-
-
 @pytest.mark.parametrize("missing", ["config.json", "model.safetensors", "tokenizer.json"])
 def test_a_folder_that_lacks_a_file(tmp_path: Path, missing: str) -> None:
     folder = write_blip(tmp_path / "matcher", "matcher")
@@ -164,16 +155,13 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "hub"
 
 
-@pytest.mark.parametrize("said", [1e-5, None])
 @pytest.mark.parametrize(("owner", "epsilon"), [("Salesforce", 1e-6), ("somebody", 1e-5)])
 def test_the_hub_s_own_checkpoints_are_computed_as_lavis_does(
-    owner: str, epsilon: float, said: float | None, matcher_folder: str, cache: Path
+    owner: str, epsilon: float, matcher_folder: str, cache: Path
 ) -> None:
     snapshot = on_the_hub(cache, f"{owner}/blip-itm-base-coco", matcher_folder, "a" * 40)
     config = json.loads((snapshot / "config.json").read_text())
-    config["vision_config"].pop("layer_norm_eps")
-    if said is not None:
-        config["vision_config"]["layer_norm_eps"] = said
+    config["vision_config"]["layer_norm_eps"] = 1e-5
     (snapshot / "config.json").write_text(json.dumps(config))
     at = load_checkpoint(f"{owner}/blip-itm-base-coco", "matcher", device="cpu", dtype=None)
     norms = [one.eps for one in at.model.vision_model.modules() if isinstance(one, torch.nn.LayerNorm)]
@@ -192,25 +180,17 @@ def test_a_revision_of_the_hub(matcher_folder: str, cache: Path, tmp_path: Path)
         matcher("some/blip@none")
 
 
-@pytest.mark.parametrize("hub", [True, False])
 def test_weights_in_a_pickle_are_read_and_told_of(
-    hub: bool,
-    matcher_folder: str,
-    cache: Path,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
+    matcher_folder: str, cache: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = tmp_path / "pickled"
     shutil.copytree(matcher_folder, folder)
     torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
-    name = str(folder)
-    if hub:
-        on_the_hub(cache, "some/blip", str(folder), "a" * 40)
-        name = "some/blip"
+    on_the_hub(cache, "some/blip", str(folder), "a" * 40)
     with caplog.at_level(logging.INFO, "codevqa"):
-        found = matcher(name).match(PAIRS)
-        assert "pickle" in caplog.text and name in caplog.text
+        found = matcher("some/blip").match(PAIRS)
+        assert "pickle" in caplog.text and "some/blip" in caplog.text
         caplog.clear()
         expected = matcher(matcher_folder).match(PAIRS)
         assert "pickle" not in caplog.text

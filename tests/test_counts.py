@@ -163,26 +163,3 @@ def test_a_loop_over_a_set_is_one_batch_when_looked_ahead(ahead: bool, batches: 
     with engine(ahead=ahead) as vqa:
         assert len(vqa.ask(pictures(), "How many?").trace.calls) == PICTURES
         assert vqa._services.match.batcher.stats.batches == batches
-
-
-def prefilled(prefix_cache_bytes: int) -> tuple[int, int]:
-    """Tokens of prompts computed for six questions, one after another, and how many would do."""
-    chosen = preset("mini")
-    model = load("language_model", str(chosen.language_model), prefix_cache_bytes=prefix_cache_bytes)
-    writer = Writer(model, prompt_sets(chosen, None), settings=WriterSettings(max_tokens=4))
-    texts = [f"What color is the {kind}?" for kind in ("star", "fish", "hat", "boot", "book", "duck")]
-    requests = [writer.request(text, "image")[0] for text in texts]
-    lengths = [len(model.tokenizer.encode(str(request.prompt))) for request in requests]
-    head = str(requests[0].prompt)[: requests[0].shared]
-    shared = len(model.tokenizer.encode(head))
-    assert shared > 100
-    for request in requests:
-        model.generate([request])
-    # The last token of the head may join with what follows it.
-    return model.stats.prefilled_tokens, shared + sum(length - shared + 1 for length in lengths)
-
-
-@pytest.mark.parametrize(("kept", "fits"), [(2**28, True), (0, False)])
-def test_the_prefix_of_all_prompts_is_computed_once_where_it_is_kept(kept: int, fits: bool) -> None:
-    computed, enough = prefilled(kept)
-    assert (computed <= enough) is fits

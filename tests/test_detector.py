@@ -15,11 +15,10 @@ from tiny import noise_picture, write_blip
 from tiny_detector import write_grounding_dino, write_owlv2
 
 from codevqa import CodeVQA
-from codevqa.core.errors import CodeVQAError, ModelNotFoundError, SetupError, UnknownNameError
+from codevqa.core.errors import CodeVQAError, ModelNotFoundError, SetupError
 from codevqa.models.base import Box, DetectRequest
 from codevqa.models.detector import ZeroShotDetector
 from codevqa.presets.assembly import load
-from codevqa.presets.configuration import Layer, configure
 
 WRITERS = {"grounding-dino": write_grounding_dino, "owlv2": write_owlv2}
 REQUESTS = [
@@ -102,26 +101,6 @@ def test_a_program_counts_with_it(folder: str, detector: ZeroShotDetector) -> No
         assert answer.models["detector"] == Path(folder).name
     assert int(answer.text) == expected > 0
     assert answer.trace.calls[0].evidence[0].kind == "detection"
-
-
-def test_a_file_may_bring_a_detector_and_a_user_another() -> None:
-    own = Layer("file", {"detector": "zero-shot:one", "detector.threshold": 0.4})
-    assert "detector" not in configure("mini").parts
-    made = configure("mini", [own])
-    assert (made.parts["detector"], made.options["detector"]) == ("zero-shot:one", {"threshold": 0.4})
-    assert (
-        configure("mini", [own, Layer("--set", {"detector": "zero-shot:other"})]).parts["detector"] == "zero-shot:other"
-    )
-    with pytest.raises(UnknownNameError, match="detector"):
-        configure("mini", [Layer("--set", {"detector": "IDEA-Research/grounding-dino-base"})])
-
-
-def test_the_precision_is_what_is_asked_for(folder: str) -> None:
-    detector = ZeroShotDetector.from_pretrained(folder, device="cpu", dtype="bfloat16", threshold=0.0)
-    assert {weight.dtype for weight in detector._network.parameters()} == {torch.bfloat16}
-    assert len(detector.detect(REQUESTS[:1])[0]) > 10
-    standard = ZeroShotDetector.from_pretrained(folder, device="cpu")
-    assert {weight.dtype for weight in standard._network.parameters()} == {torch.float32}
 
 
 def _without_weights(folder: Path) -> None:

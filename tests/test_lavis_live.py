@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -87,26 +86,6 @@ def test_a_focus_is_the_same_tokens_on_both_sides(matcher: LavisMatcher, work: P
     assert np.linalg.norm(ours.relevance - theirs.relevance) < 1e-4 * np.linalg.norm(theirs.relevance)
 
 
-def test_a_text_without_words_and_one_too_long_are_matched(matcher: LavisMatcher) -> None:
-    picture = load_picture(PICTURES[0])
-    short, long = matcher.match([MatchRequest(picture, text) for text in ("", "dog " * 99)])
-    assert np.isfinite(short.relevance).all() and np.isfinite(long.relevance).all()
-
-
-def test_a_killed_matcher_is_there_again(matcher: LavisMatcher) -> None:
-    request = MatchRequest(load_picture(PICTURES[0]), TEXTS[0])
-    (before,) = matcher.match([request])
-    pid = matcher.process.pid
-    assert pid is not None
-    os.kill(pid, 9)
-    try:
-        (after,) = matcher.match([request])
-    except ModelError:  # killed, but not dead yet
-        (after,) = matcher.match([request])
-    assert matcher.process.pid != pid
-    assert after.logit == before.logit
-
-
 def test_a_caption_depends_on_its_own_seed_alone(parity: Any, inputs: Path, work: Path) -> None:
     captioner = LavisCaptioner.from_pretrained(
         str(work / "captioner.pth"), vocabulary=str(work / "vocab.txt"), device="cpu"
@@ -131,16 +110,6 @@ def test_an_engine_answers_with_both_parts(parity: Any, inputs: Path, work: Path
         assert engine.model_names["matcher"] == "matcher.pth"
     (call,) = answer.trace.calls
     assert (call.name, call.value, answer.text) == ("query", "red", "red")
-
-
-def test_without_network_or_vocabulary_it_says_what_to_do(
-    parity: Any, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in {"HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}.items():
-        monkeypatch.setenv(name, value)
-    (tmp_path / "alone.pth").symlink_to(work / "matcher.pth")
-    with pytest.raises(SetupError, match=r"without network put BERT's vocab\.txt beside the checkpoint"):
-        LavisMatcher.from_pretrained(str(tmp_path / "alone.pth"))
 
 
 class Trap:

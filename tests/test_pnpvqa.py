@@ -16,7 +16,7 @@ from codevqa.core.images import load_picture
 from codevqa.core.settings import QuerySettings
 from codevqa.core.trace import Form, ImageRef
 from codevqa.core.wording import Wording
-from codevqa.models.base import CaptionRequest, GenerationRequest, Models
+from codevqa.models.base import CaptionRequest, Models
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 from codevqa.models.retrieval import Retriever
 from codevqa.primitives.pnpvqa import PnPVQA, Reading, _seeds, render_reading
@@ -181,30 +181,12 @@ def test_examples_of_a_part_are_those_of_the_user_s_question() -> None:
     assert [shown(str(request.prompt)) for request in reader.requests] == [["Bbb?"], ["Zzz?"]]
 
 
-def test_generation_request_stops_at_the_line_end_and_shares_its_examples() -> None:
-    reader = ScriptedLM("x")
-    answer(reader, distinct())
-    request: GenerationRequest = reader.requests[0]
-    assert request.stop == ("\n",) and request.max_tokens == 20
-    assert isinstance(request.prompt, str) and request.prompt[: request.shared].endswith("A: red")
-
-
 def test_a_seed_is_a_hash_of_seed_picture_question_and_draw() -> None:
     def seed(place: int) -> int:
         digest = hashlib.sha256(f"7\x1fpicture\x1fwhat is it\x1f{place}".encode()).digest()
         return int.from_bytes(digest[:8], "big") >> 1
 
     assert _seeds(range(8, 12), 7, "picture", "what is it") == [seed(place) for place in range(8, 12)]
-
-
-def test_each_picture_question_and_draw_has_a_seed_of_its_own() -> None:
-    def seeds(question: str, count: int = 1) -> list[int | None]:
-        captioner = distinct()
-        answer(ScriptedLM("x"), captioner, "set", count, question=question)
-        return [request.seed for request in captioner.requests]
-
-    assert len(set(seeds("What is it?", 4))) == 12
-    assert not set(seeds("What is it?")) & set(seeds("Who is it?"))
 
 
 def test_the_prompt_set_names_the_pictures() -> None:
@@ -238,15 +220,6 @@ def test_nearest_reading_examples_of_the_form_most_similar_first() -> None:
     fixed = QuerySettings(selection="fixed")
     answer(reader, distinct(), bank=bank, retriever=Letters(), question="zzb?", settings=fixed)
     assert shown(str(reader.requests[-1].prompt)) == ["Aaa?", "Bbb?"]
-
-
-@pytest.mark.parametrize("shots", [0, 1, 2])
-def test_shots_of_the_settings(shots: int) -> None:
-    bank = prompts(reading=BANK, reading_shots=3)
-    reader = ScriptedLM("x")
-    for retriever in (None, Letters()):
-        answer(reader, distinct(), bank=bank, retriever=retriever, settings=QuerySettings(shots=shots))
-    assert [len(shown(str(request.prompt))) for request in reader.requests] == [shots, shots]
 
 
 WORDINGS = [

@@ -68,18 +68,6 @@ def test_gradcam_and_itm_are_those_of_the_fast_path(mini: CodeVQA, release: refe
         assert np.linalg.norm(read - wanted) < 1e-4 * np.linalg.norm(wanted)
 
 
-def test_nothing_is_kept_between_calls(release: reference.Release) -> None:
-    shown = picture(0)
-    for _ in range(2):
-        release.query([shown], "What color is the star?", "image", "image")
-    assert vars(release.counts) == {"matching_passes": 2, "vision_forwards": 4, "captions": 24, "readings": 2}
-    release.get_pos(shown, "large red star")
-    assert release.counts.matching_passes == 2 + 3  # one for each token
-    assert release.counts.vision_forwards == 4 + 3
-    release.find_matching_image([shown, picture(1)], "star")
-    assert release.counts.vision_forwards == 4 + 3 + 2
-
-
 def test_equal_seeds_give_equal_captions(mini: CodeVQA, release: reference.Release) -> None:
     release.seeds = reference.engine_seeds(mini.settings.seed)
     for number, text in enumerate(TEXTS):
