@@ -51,18 +51,7 @@ def test_decompression_bomb_is_refused_before_it_is_decoded(side: int) -> None:
         load_picture(b"\x89PNG\r\n\x1a\n" + header.getvalue())
 
 
-def test_limit_is_ours(monkeypatch: pytest.MonkeyPatch, picture: Image.Image) -> None:
-    monkeypatch.setattr(images, "MAX_PIXELS", 599)
-    with pytest.raises(ImageError, match="30x20"):
-        load_picture(picture)
-
-
-def test_nul_in_path() -> None:
-    with pytest.raises(ImageError, match="Cannot read"):
-        load_picture("a\0b.png")
-
-
-@pytest.mark.parametrize("path", ["a" * 5000, "a" * 300 + ".png", "/dev/null/a.png"])
+@pytest.mark.parametrize("path", ["a" * 5000, "a" * 300 + ".png", "/dev/null/a.png", "a\0b.png"])
 def test_paths_the_system_refuses(path: str) -> None:
     with pytest.raises(ImageError, match="Cannot read"):
         load_picture(path)
