@@ -138,7 +138,7 @@ def _held(source: ImageSource | Held) -> Held:
         if isinstance(source, bytearray):
             _check_bytes(len(source), "the given bytes")
             return bytes(source)
-        return _of_array(source) if hasattr(source, "__array_interface__") else source  # type: ignore[return-value]
+        return _of_array(source) if hasattr(source, "__array_interface__") else source
     except ImageError as error:
         return error
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from ...core.errors import InputError
-from ...core.given_files import check_values, json_errors, parse_json, read_lines
+from ...core.given_files import check_values, parse_json, parser_errors, read_lines
 from .files import Located
 
 __all__ = ["JsonRecord", "stream_records"]
@@ -40,7 +40,7 @@ def stream_records(source: Located, *, within: str = "", keyed: bool = False) ->
         raise InputError(f"Cannot read {shown}: {' '.join(str(error).split())}.", hint="Download it again.") from None
     if len(text) > LARGEST:
         raise InputError(f"{shown} has more than {LARGEST:,} characters.", hint=hint)
-    with json_errors(shown):
+    with parser_errors(shown):
         try:
             whole = json.loads(text)
         except json.JSONDecodeError as error:
