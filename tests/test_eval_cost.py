@@ -16,7 +16,7 @@ from report_kit import read
 
 from codevqa.batching.batcher import Batcher, Company
 from codevqa.batching.call_cache import CallCache, Memory, Usage
-from codevqa.batching.feed import BatchStats, Feed
+from codevqa.batching.feed import BatchStats, Feed, Slot
 from codevqa.batching.model_services import ModelServices
 from codevqa.eval import Store, evaluate
 from codevqa.eval.report.reading import summary_of
@@ -34,8 +34,9 @@ def slow(requests: Sequence[int]) -> list[int]:
 @pytest.mark.timing
 def test_a_call_has_its_share_of_its_batch_and_waiting_costs_nothing() -> None:
     async def ask(cache: CallCache[int, int], *numbers: int) -> Usage:
-        usage = Usage.begin()
-        await cache.many(numbers)
+        usage = Usage()
+        with usage.counting():
+            await cache.many(numbers)
         return usage
 
     async def main() -> list[Usage]:
@@ -61,26 +62,11 @@ def test_a_call_has_its_share_of_its_batch_and_waiting_costs_nothing() -> None:
 
 @pytest.mark.timing
 def test_requests_that_join_a_batch_share_the_time_they_are_under_way_together() -> None:
-    class Slot:
-        seconds = -1.0
-
-        def done(self) -> bool:
-            return False
-
-        def took(self, seconds: float) -> None:
-            self.seconds = seconds
-
-        def set_result(self, result: object) -> None: ...
-
-        def set_exception(self, error: Exception) -> None: ...
-
-        def cancel(self) -> None: ...
-
     async def main() -> list[float]:
-        first, second = Slot(), Slot()
-        waiting: deque[tuple[int, Slot]] = deque()
         loop = asyncio.get_running_loop()
-        feed: Feed[int, int] = Feed([(1, first)], waiting, 4, BatchStats(), loop, Turn())  # type: ignore[arg-type]
+        first, second = loop.create_future(), loop.create_future()
+        waiting: deque[tuple[int, Slot]] = deque()
+        feed: Feed[int, int] = Feed([(1, first)], waiting, 4, BatchStats(), loop, Turn())
         ((one, _),) = feed.take(1)
         time.sleep(0.1)
         waiting.append((2, second))
@@ -89,8 +75,7 @@ def test_requests_that_join_a_batch_share_the_time_they_are_under_way_together()
         feed.give(one, 1)
         time.sleep(0.1)
         feed.give(two, 2)
-        await asyncio.sleep(0.01)
-        return [first.seconds, second.seconds]
+        return [(await first)[1], (await second)[1]]
 
     one, two = asyncio.run(main())
     assert 0.2 <= one < 0.35 and 0.2 <= two < 0.35  # 0.1 alone and half of 0.2, and the other way round
@@ -115,10 +100,11 @@ def test_one_model_that_writes_and_reads_has_its_calls_told_apart() -> None:
     async def main() -> Usage:
         model = ScriptedLM("yes")
         services = ModelServices(Models(model, FakeMatcher(6), FakeCaptioner()), model, max_batch=None, max_wait=0)
-        usage = Usage.begin()
-        await services.write(GenerationRequest("a program", 5))
-        await services.read(GenerationRequest("captions", 5))
-        await services.read(GenerationRequest("more captions", 5))
+        usage = Usage()
+        with usage.counting():
+            await services.write(GenerationRequest("a program", 5))
+            await services.read(GenerationRequest("captions", 5))
+            await services.read(GenerationRequest("more captions", 5))
         services.close()
         return usage
 

@@ -21,9 +21,8 @@ __all__ = ["BatchStats", "Batcher", "Company", "Slot"]
 Request = TypeVar("Request")
 Result = TypeVar("Result")
 
-
-_TURNS_TO_CANCEL = 4
-"""A failure reaches its caller in one turn of the loop, and the tasks beside it two turns later."""
+_REST = 0.001
+"""Seconds between a failure and the next batch: callers that failed cancel their other requests meanwhile."""
 
 
 class Batcher(Generic[Request, Result]):
@@ -159,7 +158,7 @@ class Batcher(Generic[Request, Result]):
                 self._alone.extend(batch)
             else:
                 self._failed(batch, error)
-                self._rest(_TURNS_TO_CANCEL)
+                asyncio.get_running_loop().call_later(_REST, self._next)
                 return
         elif feed is not None:
             self._failed(batch, ModelError(f"A model gave no result for {len(batch)} requests."))
@@ -171,16 +170,8 @@ class Batcher(Generic[Request, Result]):
             else:
                 for (_, slot), result in zip(batch, results, strict=True):
                     if not slot.done():
-                        slot.took(seconds / len(batch))
-                        slot.set_result(result)
+                        slot.set_result((result, seconds / len(batch)))
         self._next()
-
-    def _rest(self, turns: int) -> None:
-        """Starts the next batch after so many turns of the loop: callers that failed cancel their other requests."""
-        if turns:
-            asyncio.get_running_loop().call_soon(self._rest, turns - 1)
-        else:
-            self._next()
 
     def _failed(self, batch: Sequence[Pair[Request]], error: BaseException) -> None:
         # Whatever a back end raises belongs to its callers.

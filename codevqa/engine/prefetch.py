@@ -82,8 +82,8 @@ class Prefetch:
 
 
 async def _call(primitive: Primitive, context: CallContext, arguments: Mapping[str, object], usage: Usage) -> object:
-    usage.count()
-    return await primitive.call(context, arguments)
+    with usage.counting():
+        return await primitive.call(context, arguments)
 
 
 def _key(name: str, arguments: Mapping[str, object]) -> Hashable:

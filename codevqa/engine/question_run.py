@@ -116,7 +116,7 @@ async def _answered(run: QuestionRun) -> Answer:
     """
     try:
         check_options(run.request)
-        with run.parts.services.question(run.request.memory):
+        with run.parts.services.question(run.request.memory), run.usage.counting():
             return await run.finish()
     except (CodeVQAError, asyncio.CancelledError, GeneratorExit):
         raise
@@ -192,7 +192,7 @@ class QuestionRun:
         self.request = request
         self.listener = listener
         self.started = time.perf_counter()
-        self.usage = Usage.begin()
+        self.usage = Usage()
         self.question = request.question
         self.form: Form = "image"
         self.images: tuple[Image, ...] = ()
