@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from ..core.errors import CodeVQAError, ModelError, ServerError, record
@@ -183,13 +184,12 @@ class Batcher(Generic[Request, Result]):
                 slot.set_exception(shown)
 
 
+@dataclass(slots=True)
 class _Member:
     """One member of a company and how many results it waits for."""
 
-    __slots__ = ("pending",)
-
-    def __init__(self) -> None:
-        self.pending = 0
+    counts: bool = False
+    pending: int = 0
 
 
 _MEMBER: ContextVar[_Member | None] = ContextVar("codevqa-member", default=None)
@@ -224,7 +224,7 @@ class Company:
     @contextmanager
     def member(self) -> Iterator[None]:
         """Makes this task, and those it starts, one member for the length of the block."""
-        token = _MEMBER.set(_Member())
+        token = _MEMBER.set(_Member(counts=True))
         self._members += 1
         if self._left:
             self._left.popleft()
@@ -235,22 +235,18 @@ class Company:
             self._members -= 1
             self._left.append(time.monotonic())
 
-    def wait(self) -> Callable[[], None]:
-        """Says that this task's member waits for a result, until what this returns is called."""
-        member = _MEMBER.get()
-        if member is None:  # a caller from outside: nobody waits for it
-            self._changed()
-            return _nothing
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Says that this task's member waits for a result, for the length of the block."""
+        member = _MEMBER.get() or _Member()  # nobody waits for a caller from outside
         member.pending += 1
-        if member.pending == 1:
-            self._waiting += 1
+        self._waiting += member.counts and member.pending == 1
         self._changed()
-        return functools.partial(self._leave, member)
-
-    def _leave(self, member: _Member) -> None:
-        member.pending -= 1
-        if member.pending == 0:
-            self._waiting -= 1
+        try:
+            yield
+        finally:
+            member.pending -= 1
+            self._waiting -= member.counts and member.pending == 0
 
     def _changed(self) -> None:
         left = self._left
@@ -263,7 +259,3 @@ class Company:
                 return
         for batcher in self._batchers:
             batcher.hurry()
-
-
-def _nothing() -> None:
-    pass

@@ -230,15 +230,14 @@ class CallCache(Generic[Request, Result]):
 
     async def _wait(self, flights: Sequence[_Flight[Request, Result]]) -> None:
         """Waits until all have landed, or raises what the first to fail failed of."""
-        leave = self._company.wait()
+        under_way = [flight.landed for flight in flights]
         try:
-            under_way = [flight.landed for flight in flights]
-            done, _ = await asyncio.wait(under_way, return_when=asyncio.FIRST_EXCEPTION)
+            with self._company.waiting():
+                done, _ = await asyncio.wait(under_way, return_when=asyncio.FIRST_EXCEPTION)
             for landed in under_way:
                 if landed in done:
                     landed.result()
         finally:
-            leave()
             for flight in flights:
                 flight.callers -= 1
                 if not flight.callers:
