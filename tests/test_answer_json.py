@@ -83,12 +83,6 @@ def test_every_plain_value_comes_back_with_its_types(value: Any) -> None:
     assert back == answer or "nan" in repr(value)  # from Python 3.13 on dataclasses that hold NaN are unequal
 
 
-def test_numbers_that_are_not_finite_in_evidence() -> None:
-    odd = Evidence("itc", relevance=(((math.nan, math.inf),),), scores=(-math.inf,), position=(math.nan, 0.0))
-    answer = Answer("q", "a", None, Trace(baseline=(odd,)), seconds=math.inf)
-    assert Answer.from_json(answer.to_json()) == answer
-
-
 def test_what_cannot_be_restored_says_so() -> None:
     with pytest.raises(InputError, match="without its evidence"):
         Answer.from_json(FULL.to_json(evidence=False))

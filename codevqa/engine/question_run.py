@@ -43,7 +43,6 @@ from ..presets.configuration import Configuration
 from ..primitives.context import CallContext
 from ..primitives.kinds import Image
 from ..primitives.pnpvqa import PnPVQA, Reading
-from ..primitives.signature import PrimitiveSet
 from ..sandbox.sandbox import Sandbox
 from ..writing.choice import write_best
 from ..writing.worlds import Behaviour, behaviours
@@ -67,9 +66,6 @@ class EngineParts:
 
     writer: Writer
     settings: Settings
-    primitives: PrimitiveSet
-    pure: frozenset[str]
-    """Primitives whose calls may begin ahead."""
     sandbox: Sandbox
     services: ModelServices
     pnpvqa: PnPVQA
@@ -311,7 +307,8 @@ class QuestionRun:
         """Runs a program; the calls that its source tells of begin at once, to share batches."""
         parts = self.parts
         if parts.settings.ahead:
-            planned = plan_calls(program.source, self.images, parts.pure)
+            wanted = {item.name for item in parts.writer.primitives if item.ahead}
+            planned = plan_calls(program.source, self.images, wanted)
             if len(planned) > 1:  # a single call has nothing to share a batch with
                 self.calls.begin_ahead(planned)
         try:
@@ -348,7 +345,7 @@ class QuestionRun:
             raise
 
     def _new_calls(self) -> ProgramCalls:
-        return ProgramCalls(self.parts.primitives, self._context, self.usage, self.tell)
+        return ProgramCalls(self.parts.writer.primitives, self._context, self.usage, self.tell)
 
     def _context(self) -> CallContext:
         parts = self.parts

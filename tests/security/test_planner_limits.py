@@ -84,12 +84,6 @@ def test_texts_and_lists_are_followed_until_they_are_too_large() -> None:
     assert len(calls("for n in range(100):\n    get_pos(images[0], f'{n}')")) == 64
 
 
-def test_numbers_are_followed_until_they_are_too_large() -> None:
-    said = "query(images[0], f'{%d}')"
-    assert calls(said % (1 << 60)) == [str(1 << 60)]
-    assert calls(said % (1 << 61)) == []
-
-
 def test_a_program_that_is_too_long_is_not_parsed() -> None:
     said = "query(images[0], 'a')\n"
     assert calls(said + "#" * 8000) == ["a"]

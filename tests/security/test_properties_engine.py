@@ -11,8 +11,7 @@ from fuzz_kit import PICTURES, cheap_engine, typed_only
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from codevqa import CodeVQA, Question
-from codevqa.core import errors
+from codevqa import CodeVQA
 from codevqa.core.events import Answered, Failed
 from codevqa.core.trace import Method
 
@@ -135,22 +134,6 @@ def test_a_question_ends_in_an_answer_or_an_error_of_ours(vqa: CodeVQA, text: st
     with typed_only():
         vqa.prompt(text)
     assert time.perf_counter() - began < SECONDS
-
-
-@pytest.mark.slow
-@given(
-    QUESTIONS | ODD,
-    st.just(PICTURES[0]) | ODD | st.lists(ODD, max_size=2) | st.binary(max_size=9) | st.text(max_size=9),
-)
-def test_a_bad_question_costs_no_other(vqa: CodeVQA, text: Any, picture: Any) -> None:
-    good = [Question(PICTURES[0], "Is it red?"), Question(PICTURES, "Are all of them red?")]
-    alone = [answer.text for answer in vqa.ask_many(good)]
-    first, bad, last = vqa.ask_many([good[0], Question(picture, text), good[1]])
-    assert [first.text, last.text] == alone and not first.fallback
-    assert bad.text or bad.error is not None
-    if bad.error is not None:
-        kind = getattr(errors, bad.error.type)
-        assert issubclass(kind, errors.CodeVQAError) and kind is not errors.InternalError, bad.error
 
 
 @given(
