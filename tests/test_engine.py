@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from engine_kit import GREEN, RED, Gate, engine
+from engine_kit import GREEN, RED, engine
 from PIL import Image as PILImage
 
 from codevqa import Answer, CodeVQA, Program, QuerySettings, Question, Settings
@@ -117,28 +117,11 @@ answer = [*asked([best]), best == images[0]]"""
     assert caught.value.line == 11
 
 
-def test_one_picture_may_be_a_set() -> None:
-    with engine('images = open_images("ImageSet7.jpg")\nanswer = len(images)') as vqa:
-        assert vqa.ask([RED], "How many?", form="set").text == "1"
-        writer = vqa.writer.language_model
-    assert isinstance(writer, ScriptedLM) and str(writer.requests[0].prompt).endswith("# Image Set 7: How many?")
-
-
 def test_answer_as_json() -> None:
     with engine('answer = query(img, "a?")') as vqa:
         answer = vqa.ask(RED, 'A "quoted" <question>?')
     data = json.loads(answer.to_json(evidence=False))
-    assert list(data) == [
-        "question",
-        "answer",
-        "program",
-        "calls",
-        "fallback",
-        "error",
-        "warnings",
-        "seconds",
-        "models",
-    ]
+    assert " ".join(data) == "question answer program calls fallback error warnings seconds models"
     assert data["calls"][0]["arguments"] == {"img": {"image": 1}, "question": "a?"}
     assert "evidence" not in data["calls"][0]
     full = json.loads(answer.to_json())
@@ -158,21 +141,3 @@ def test_the_longest_question_is_a_setting(method: Literal["codevqa", "pnpvqa"])
             vqa.prompt("123456")
         with pytest.raises(QuestionError, match="empty"):
             vqa.prompt(" ")
-
-
-def test_cancelling_an_ask_stops_its_program_and_leaves_the_engine_usable() -> None:
-    gate = Gate()
-
-    async def main(vqa: CodeVQA) -> str:
-        asking = asyncio.ensure_future(vqa.ask_async(RED, "Is it red?"))
-        assert await asyncio.to_thread(gate.entered.wait, 10)
-        asking.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asking
-        gate.open.set()
-        return (await vqa.ask_async(RED, "Is it wet?", method="pnpvqa")).text
-
-    program, settings = "answer = query(img, 'First?') + query(img, 'Second?')", Settings(ahead=False)
-    with engine(program, read=ScriptedLM(gate), settings=settings) as vqa:
-        assert asyncio.run(main(vqa)) == "yes"
-    assert gate.questions == ["First?", "Is it wet?"]

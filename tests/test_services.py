@@ -10,7 +10,6 @@ from collections.abc import Sequence
 import pytest
 from PIL import Image
 
-from codevqa.batching.call_cache import Memory
 from codevqa.batching.model_services import ModelServices
 from codevqa.core.errors import ModelError
 from codevqa.core.images import load_picture
@@ -184,29 +183,3 @@ def test_a_question_asked_alone_waits_for_no_company_and_several_wait_for_one_an
     assert seconds < 1.5 and batches == [2]
     seconds, batches = asyncio.run(main(0.0, 3.0))  # but no longer than it is told
     assert seconds > 3.0 and batches == [1, 1]
-
-
-def test_a_question_s_own_memory_holds_for_the_tasks_it_starts_and_not_after_it() -> None:
-    captioner, own = FakeCaptioner(), Memory(1 << 20)
-
-    async def main() -> None:
-        services = services_of(ScriptedLM("x"), captioner=captioner)
-
-        async def ask() -> str:
-            return await services.caption(CaptionRequest(PICTURE, (1,), 1))
-
-        with services.question(own):
-            await asyncio.gather(ask(), asyncio.create_task(ask()))
-        assert (len(own), len(services.memory), len(captioner.requests)) == (1, 0, 1)
-        await ask()
-        assert len(captioner.requests) == 2
-        with services.question():
-            await ask()
-        assert (len(own), len(services.memory), len(captioner.requests)) == (1, 1, 2)
-        empty = Memory(1 << 20)  # which is false, and yet a memory
-        with services.question(empty):
-            await ask()
-        assert (len(empty), len(captioner.requests)) == (1, 3)
-        services.close()
-
-    asyncio.run(main())

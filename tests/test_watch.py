@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 import time
 from pathlib import Path
 
@@ -41,23 +40,6 @@ def test_a_question_is_told_from_its_examples_to_its_answer() -> None:
     assert [(one.index, one.name, one.arguments, one.line) for one in began] == [
         (one.index, one.name, one.arguments, one.line) for one in answer.trace.calls
     ]
-
-
-def test_the_program_grows_from_the_model_s_thread_to_what_it_is_in_the_end() -> None:
-    program = THREE.format("First?")
-    model = Streaming(" here?\n" + program, letters=1)
-    seen: list[str] = []
-    with engine(model) as vqa:
-        watch = vqa.watch(RED, "Is it red?")
-        for event in watch:
-            if isinstance(event, Writing):
-                seen.append(event.source)
-                assert program.startswith(event.source)
-            if isinstance(event, Wrote):
-                break
-        watch.cancel()
-        assert model.threads and not model.threads & {threading.current_thread().name, "codevqa"}
-    assert seen[-1] == program and sorted(seen, key=len) == seen
 
 
 def test_a_repair_and_a_fallback_are_told() -> None:

@@ -7,7 +7,7 @@ import functools
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import CancelledError, Executor, Future
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -151,10 +151,8 @@ class Batcher(Generic[Request, Result]):
         """Hands out what a batch gave, and starts the next."""
         if feed is not None:
             batch = feed.left()  # the others have their results
-        if ran.cancelled():
-            for _, slot in batch:
-                slot.cancel()
-        elif (error := ran.exception()) is not None:
+        error = CancelledError() if ran.cancelled() else ran.exception()
+        if error is not None:
             if len(batch) > 1 and not isinstance(error, ServerError):
                 self._alone.extend(batch)
             else:

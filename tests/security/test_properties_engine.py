@@ -37,25 +37,14 @@ NUMBERS = st.sampled_from(
 LEAVES = (
     NAMES | TEXTS.map(lambda text: f'"{text}"') | NUMBERS | st.sampled_from(("images[0]", "images[-9]", "[]", "{}"))
 )
+SHAPES = (
+    *("query({}, {})", "get_pos({}, {})[0]", "find_matching_image({}, {})", "({} + {})", "({} * {})", "({} == {})"),
+    *("({} and {})", "({} in {})", "({} % {})", "[{} for a in {}]", "({} if {} else 1)", "{{{}: {}}}", "max({}, {})"),
+    *("len({})", "str({})", "sorted({})", "not {}", "{}.lower()", "{}.append(a)", "{}.__class__", "(lambda a: {})"),
+)
 EXPRESSIONS = st.recursive(
     LEAVES,
-    lambda inner: st.one_of(
-        st.builds("query({}, {})".format, inner, inner),
-        st.builds("get_pos({}, {})[0]".format, inner, inner),
-        st.builds("find_matching_image({}, {})".format, inner, inner),
-        st.builds(
-            "({} {} {})".format, inner, st.sampled_from(("+", "*", "==", "<", "and", "or", "in", "is", "%")), inner
-        ),
-        st.builds("[{} for {} in {}]".format, inner, NAMES, inner),
-        st.builds("({} if {} else {})".format, inner, inner, inner),
-        st.builds(
-            "{}({})".format, st.sampled_from(("len", "int", "str", "sorted", "sum", "max", "list", "not ")), inner
-        ),
-        st.builds("{}.{}".format, inner, st.sampled_from(("lower()", "append(a)", "__class__", "width", "split()[0]"))),
-        st.builds("{{{}: {}}}".format, inner, inner),
-        st.builds("f'{{{}}}'".format, NAMES),
-        st.builds("(lambda {}: {})".format, NAMES, inner),
-    ),
+    lambda inner: st.builds(lambda shape, *parts: shape.format(*parts), st.sampled_from(SHAPES), inner, inner),
     max_leaves=8,
 )
 LINES = st.one_of(
@@ -103,20 +92,7 @@ def test_a_program_ends_in_an_answer_or_an_error_of_ours_in_bounded_time(vqa: Co
 # -- questions ---------------------------------------------------------------------------------------------------------
 
 WORDS = ("is", "there", "a", "red", "cup", "or", "and", "how many", "s", "are", "no", "exactly", "two", "?", ",", "the")
-MARKS = (
-    "\0",
-    "\ud800",
-    "\udfff",
-    "\u202e",
-    "\x1b[31m",
-    "<|im_end|>",
-    "</s>",
-    "\n===\n",
-    "Q:",
-    "A:",
-    "# Image 3:",
-    "\x85",
-)
+MARKS = (*("\0", "\ud800", "\u202e", "\x1b[31m", "<|im_end|>", "</s>", "\n===\n", "Q:", "A:", "# Image 3:", "\x85"),)
 QUESTIONS = st.one_of(
     st.text(max_size=60),
     st.lists(st.sampled_from((*WORDS, *WORDS, *MARKS)), max_size=14).map(" ".join),
