@@ -19,7 +19,7 @@ from PIL import Image as PILImage
 from codevqa import Answer, CodeVQA, Limits, Question
 from codevqa.core.errors import CodeVQAError, ModelError, ServerError
 from codevqa.models.base import GenerationRequest
-from codevqa.models.fakes import FakeMatcher, ScriptedLM
+from codevqa.models.fakes import ScriptedLM
 from codevqa.primitives import Image, primitive
 from codevqa.primitives.visual import VISUAL
 from codevqa.sandbox import Sandbox
@@ -52,21 +52,6 @@ def timeless(answer: Answer) -> Answer:
     return dataclasses.replace(answer, seconds=0.0, trace=dataclasses.replace(answer.trace, calls=calls))
 
 
-def reads(vqa: CodeVQA) -> ScriptedLM:
-    reader = vqa.models.reader
-    assert isinstance(reader, ScriptedLM)
-    return reader
-
-
-def test_what_is_only_likely_waits_for_the_program() -> None:
-    read = ScriptedLM(" yes", name="reader")
-    with engine(read=read) as vqa:
-        answer = vqa.run(PICTURES, LEAVES)
-        assert answer.text == "yes" and len(answer.trace.calls) == 1
-        matcher = vqa.models.matcher
-        assert isinstance(matcher, FakeMatcher) and len(matcher.matches.requests) == 1
-
-
 PROGRAMS = [
     LOOP,
     LEAVES,
@@ -95,29 +80,7 @@ def test_answers_traces_errors_and_tokens_stay_the_same(program: str) -> None:
     assert found[0].program is not None or found[0].error is not None
 
 
-DOUBLING = "a = 'x'\nfor i in range(60):\n    a = {}\nanswer = len(a)"
-
-
 # Where it fails, the engine's thread never ends, and no engine can be closed.
-@pytest.mark.timeout(60, method="thread")
-@pytest.mark.parametrize(
-    ("program", "answer"),
-    [
-        (DOUBLING.format("[a, a]"), "2"),
-        (DOUBLING.format("(a, a)"), "2"),
-        (DOUBLING.format("f'{a}{a}'"), "ProgramLimitError"),
-        ("a = f'{0x" + "f" * 6000 + "}'\nanswer = 1", "ProgramRuntimeError"),
-    ],
-    ids=["shared lists", "shared tuples", "doubled text", "a huge number"],
-)
-def test_no_program_keeps_the_engine_from_others(program: str, answer: str) -> None:
-    with engine() as vqa:
-        try:
-            found = vqa.run(PICTURES, program).text
-        except CodeVQAError as error:
-            found = type(error).__name__
-        assert found == answer
-        assert vqa.run(PICTURES, "answer = query(images[0], 'a?')").text in ("yes", "no")
 
 
 def test_failures_nobody_asked_for_are_silent(caplog: pytest.LogCaptureFixture) -> None:
@@ -196,13 +159,6 @@ def test_a_new_image_of_the_program_is_not_taken_for_an_old_one() -> None:
     assert found[0] == found[1]
     captions = [call.evidence[0].captions for call in found[1].trace.calls[1:]]
     assert captions[0] == captions[2] != captions[1]
-
-
-def test_each_seed_has_its_captions() -> None:
-    with engine("answer = query(images[0], 'a?')") as vqa:
-        texts = {vqa.ask(PICTURES[:2], "Is it?", seed=seed).trace.calls[0].evidence[0].captions for seed in range(5)}
-        again = vqa.ask(PICTURES[:2], "Is it?", seed=0).trace.calls[0].evidence[0].captions
-        assert len(texts) == 5 and again in texts
 
 
 BROKEN = [

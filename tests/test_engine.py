@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import pytest
-from engine_kit import GREEN, RED, Gate, engine, reader
+from engine_kit import GREEN, RED, engine
 from PIL import Image as PILImage
 
-from codevqa import Answer, CodeVQA, Models, Program, QuerySettings, Question, Settings, Writer
+from codevqa import Answer, CodeVQA, Program, QuerySettings, Question, Settings
 from codevqa.core.errors import ProgramError, QuestionError
 from codevqa.core.trace import ImageRef
-from codevqa.models.base import Map
-from codevqa.models.fakes import FakeCaptioner, FakeDetector, FakeMatcher, ScriptedLM
-from codevqa.prompts import load as load_prompts
+from codevqa.models.fakes import ScriptedLM
 
 
 def test_a_question_about_one_image() -> None:
@@ -41,15 +37,6 @@ def test_a_question_about_one_image() -> None:
         "matcher": "fake-matcher",
         "captioner": "fake-captioner",
     }
-
-
-@pytest.mark.parametrize(
-    ("expression", "text"),
-    [("True", "yes"), ("1 > 2", "no"), ("3", "3"), ("2.0", "2"), ("['a', 'b']", "a, b"), ("' red '", "red")],
-)
-def test_what_a_program_leaves_becomes_text(expression: str, text: str) -> None:
-    with engine("") as vqa:
-        assert vqa.run(RED, f"answer = {expression}").text == text
 
 
 def test_the_baseline_writes_no_program() -> None:
@@ -100,14 +87,6 @@ def test_async_twins_work_from_any_loop() -> None:
         assert asyncio.run(main(vqa)) == ["yes", "yes", "yes", "x"]
 
 
-def test_run_takes_a_program_of_an_answer_again() -> None:
-    with engine('img = open_image("Image13.jpg")\nanswer = query(img, "a?")') as vqa:
-        answer = vqa.ask(RED, "Is it red?")
-        assert isinstance(answer.program, Program)
-        again = vqa.run(RED, answer.program)
-    assert (again.text, again.question) == ("yes", "Is it red?")
-
-
 def test_run_needs_no_question_and_remembers_the_form() -> None:
     with engine("", settings=Settings(workers=2)) as vqa:
         assert vqa.run(RED, "answer = 1").question == ""
@@ -138,28 +117,11 @@ answer = [*asked([best]), best == images[0]]"""
     assert caught.value.line == 11
 
 
-def test_one_picture_may_be_a_set() -> None:
-    with engine('images = open_images("ImageSet7.jpg")\nanswer = len(images)') as vqa:
-        assert vqa.ask([RED], "How many?", form="set").text == "1"
-        writer = vqa.writer.language_model
-    assert isinstance(writer, ScriptedLM) and str(writer.requests[0].prompt).endswith("# Image Set 7: How many?")
-
-
 def test_answer_as_json() -> None:
     with engine('answer = query(img, "a?")') as vqa:
         answer = vqa.ask(RED, 'A "quoted" <question>?')
     data = json.loads(answer.to_json(evidence=False))
-    assert list(data) == [
-        "question",
-        "answer",
-        "program",
-        "calls",
-        "fallback",
-        "error",
-        "warnings",
-        "seconds",
-        "models",
-    ]
+    assert " ".join(data) == "question answer program calls fallback error warnings seconds models"
     assert data["calls"][0]["arguments"] == {"img": {"image": 1}, "question": "a?"}
     assert "evidence" not in data["calls"][0]
     full = json.loads(answer.to_json())
@@ -179,64 +141,3 @@ def test_the_longest_question_is_a_setting(method: Literal["codevqa", "pnpvqa"])
             vqa.prompt("123456")
         with pytest.raises(QuestionError, match="empty"):
             vqa.prompt(" ")
-
-
-def test_what_a_program_prints_and_how_long_it_took() -> None:
-    program = "print('looking')\nanswer = query(img, 'a?')"
-    with engine(program) as vqa:
-        answers = [vqa.ask(RED, "a?"), vqa.run(RED, program)]
-    for answer in answers:
-        assert answer.trace.printed == "looking\n"
-        assert answer.seconds >= answer.trace.calls[0].seconds > 0
-
-
-def test_workers_bound_how_many_questions_are_under_way() -> None:
-    settings = Settings(query=QuerySettings(captions=1, patches=5), workers=2, batch_wait=0.05)
-    with engine("", settings=settings) as vqa:
-        answers = vqa.ask_many([Question(RED, f"{number}?") for number in range(6)], method="pnpvqa")
-        reads = vqa.models.reader
-    assert isinstance(reads, ScriptedLM) and max(reads.batches) == 2
-    assert [answer.question for answer in answers] == [f"{number}?" for number in range(6)]
-
-
-class Letters:
-    """Embeds by letters and remembers what it was asked."""
-
-    name = "letters"
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-
-    def embed(self, sentences: Sequence[str]) -> Map:
-        self.asked += sentences
-        return np.array([[text.lower().count(one) for one in "abcdefghijklmnopqrstuvwxyz"] for text in sentences], "f4")
-
-
-def test_the_retriever_serves_writer_and_reader_and_every_model_is_named() -> None:
-    retriever = Letters()
-    prompts = {"image": load_prompts("gqa"), "set": load_prompts("covr")}
-    writer = Writer(ScriptedLM("answer = query(img, 'Is the zebra wet?')"), prompts, retriever)  # type: ignore[arg-type]
-    models = Models(reader(), FakeMatcher(6), FakeCaptioner(grid=6), FakeDetector())
-    near = QuerySettings(captions=1, patches=5, shots=2, selection="nearest")
-    with CodeVQA(writer, models, Settings(query=near, workers=2)) as vqa:
-        answer = vqa.ask(RED, "What is this?")
-    assert {"What is this?", "Is the zebra wet?"} <= set(retriever.asked)
-    assert (answer.models["retriever"], answer.models["detector"]) == ("letters", "fake-detector")
-
-
-def test_cancelling_an_ask_stops_its_program_and_leaves_the_engine_usable() -> None:
-    gate = Gate()
-
-    async def main(vqa: CodeVQA) -> str:
-        asking = asyncio.ensure_future(vqa.ask_async(RED, "Is it red?"))
-        assert await asyncio.to_thread(gate.entered.wait, 10)
-        asking.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asking
-        gate.open.set()
-        return (await vqa.ask_async(RED, "Is it wet?", method="pnpvqa")).text
-
-    program, settings = "answer = query(img, 'First?') + query(img, 'Second?')", Settings(ahead=False)
-    with engine(program, read=ScriptedLM(gate), settings=settings) as vqa:
-        assert asyncio.run(main(vqa)) == "yes"
-    assert gate.questions == ["First?", "Is it wet?"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -11,8 +10,6 @@ from engine_kit import BLUE, GREEN, RED, engine
 
 from codevqa import Answer, CodeVQA, Limits, Models, QuerySettings, Question, Settings, Writer, WriterSettings
 from codevqa.core.errors import (
-    ImageError,
-    InputError,
     InternalError,
     ModelError,
     QuestionError,
@@ -71,9 +68,7 @@ def test_a_program_that_fails_before_its_first_call_goes_back_with_its_line() ->
 def test_a_program_that_has_called_a_primitive_does_not_go_back() -> None:
     with engine(BREAKS) as vqa:
         answer = vqa.ask(RED, "Is it red?")
-        writer = vqa.writer.language_model
     assert answer.fallback and len(answer.trace.attempts) == 1
-    assert isinstance(writer, ScriptedLM) and len(writer.requests) == 1
 
 
 def test_an_answer_of_another_kind_goes_back_and_is_never_given() -> None:
@@ -89,18 +84,12 @@ def test_an_answer_of_another_kind_goes_back_and_is_never_given() -> None:
         assert vqa.ask(RED, "Is it red?").text == "left"
 
 
-def test_a_program_that_names_no_answer_is_marked_as_mended(tmp_path: Path) -> None:
-    with engine("cup = query(img, 'Is it red?')", read=ScriptedLM(" yes")) as vqa:
-        answer = vqa.ask(RED, "Is it red?")
-        answer.save_html(page := tmp_path / "answer.html")
-    assert answer.program is not None and answer.program.mended and not answer.fallback
-    assert "its last value was taken" in page.read_text(encoding="utf-8")
-    assert Answer.from_json(answer.to_json(evidence=True)) == answer
-    with engine("answer = query(img, 'Is it red?')", read=ScriptedLM(" yes")) as vqa:
-        whole = vqa.ask(RED, "Is it red?")
-        whole.save_html(page)
-    assert whole.program is not None and not whole.program.mended
-    assert "its last value" not in page.read_text(encoding="utf-8")
+def test_a_program_that_names_no_answer_is_marked_as_mended() -> None:
+    for source, mended in (("cup = query(img, 'Is it red?')", True), ("answer = query(img, 'Is it red?')", False)):
+        with engine(source) as vqa:
+            answer = vqa.ask(RED, "Is it red?")
+        assert answer.program is not None and answer.program.mended is mended and not answer.fallback
+        assert Answer.from_json(answer.to_json()) == answer
 
 
 def test_after_a_failure_no_model_is_asked_for_that_question_any_more() -> None:
@@ -142,16 +131,6 @@ def test_a_model_that_is_down_is_an_error_not_a_fallback() -> None:
 def test_unusable_questions(question: str, words: str) -> None:
     with engine("") as vqa, pytest.raises(QuestionError, match=words):
         vqa.ask(RED, question)
-
-
-def test_unusable_pictures(tmp_path: Path) -> None:
-    with engine("") as vqa:
-        with pytest.raises(ImageError, match="No picture at"):
-            vqa.ask(tmp_path / "a.png", "Is it red?")
-        with pytest.raises(ImageError, match="No picture was given"):
-            vqa.ask([], "Is it red?")
-        with pytest.raises(InputError, match="needs one image, not 2"):
-            vqa.ask([RED, RED], "Is it red?", form="image")
 
 
 def test_a_question_that_a_model_failed_keeps_its_program_and_its_calls() -> None:

@@ -9,7 +9,7 @@ import pytest
 from engine_kit import GREEN, RED, engine
 from PIL import Image as PILImage
 
-from codevqa import Answer, QuerySettings, Question, Settings
+from codevqa import Answer, Question, Settings
 from codevqa.core.errors import ProgramRuntimeError
 from codevqa.core.trace import Evidence, ImageRef
 from codevqa.models.base import Box, Map, Match, MatchRequest, SimilarityRequest
@@ -37,15 +37,6 @@ def test_positions_are_on_the_grid_of_24_with_y_upwards() -> None:
     assert answer.trace.calls[1].evidence[0].position == (2.0, 22.0)
 
 
-def test_position_text_of_the_release_matches_the_whole_question() -> None:
-    matcher = FakeMatcher(6)
-    settings = Settings(query=QuerySettings(captions=1, patches=5), position_text="question")
-    with engine('answer = get_pos(img, "red star")[0] > 3', settings=settings, matcher=matcher) as vqa:
-        vqa.ask(RED, "Is the red star left?")
-    request = matcher.matches.requests[0]
-    assert (request.text, request.focus) == ("Is the red star left", "red star")
-
-
 def test_find_matching_image_takes_the_highest_score() -> None:
     scores = {"red": 0.1, "green": 0.9, "blue": -0.3}
     keys: dict[str, str] = {}
@@ -60,18 +51,6 @@ def test_find_matching_image_takes_the_highest_score() -> None:
     assert (answer.text, answer.value) == ("image 2", ImageRef(2))
     assert answer.trace.calls[1].evidence[0].scores == (0.1, 0.9, -0.3)
     assert matcher.similarities.requests[0].text == "a picture of a frog"
-
-
-def test_a_primitive_of_the_user_s() -> None:
-    @primitive
-    def width(img: Image) -> int:
-        """Returns the width of the image in pixels."""
-        return img.picture.pixels.width
-
-    with engine("answer = width(img)", primitives=[width]) as vqa:
-        answer = vqa.ask(RED, "How wide is it?")
-        assert "width(img: Image) -> int: Returns the width" in vqa.prompt("How wide is it?")
-    assert (answer.text, answer.fallback) == ("60", False)
 
 
 def test_a_primitive_of_the_user_s_that_breaks_is_a_marked_fallback() -> None:
@@ -148,17 +127,3 @@ def test_numbers_of_numpy_s_are_python_s_once_they_come_in() -> None:
         score for call in answer.trace.calls if call.name != "sizes" for one in call.evidence for score in one.scores
     ]
     assert len(scores) > 3 and {type(score) for score in scores} == {float}
-
-
-def test_positions_and_boxes_keep_their_scores() -> None:
-    detector = FakeDetector([Box(0, 0, 30, 20, 0.4), Box(0, 0, 3, 2, 0.9)])
-    matcher = FakeMatcher(6, logit=1.5)
-    source = "answer = str(get_pos(img, 'dog')) + str(len(find_object(img, 'dog')))"
-    with engine("", settings=Settings(workers=2), detector=detector, matcher=matcher) as vqa:
-        position, boxes = vqa.run(RED, source).trace.calls
-    assert position.evidence[0].scores == (1.5,)
-    assert (boxes.evidence[0].kind, boxes.evidence[0].text, boxes.evidence[0].scores) == (
-        "detection",
-        "dog",
-        (0.9, 0.4),
-    )

@@ -25,8 +25,9 @@ def slow(requests: Sequence[int]) -> list[int]:
 @pytest.mark.timing
 def test_a_call_has_its_share_of_its_batch_and_waiting_costs_nothing() -> None:
     async def ask(cache: CallCache[int, int], *numbers: int) -> Usage:
-        usage = Usage.begin()
-        await cache.many(numbers)
+        usage = Usage()
+        with usage.counting():
+            await cache.many(numbers)
         return usage
 
     async def main() -> list[Usage]:

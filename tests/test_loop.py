@@ -9,12 +9,10 @@ import subprocess
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Iterator
 
 import pytest
 
-from codevqa.core.errors import EngineClosedError
 from codevqa.core.loop_thread import LoopThread
 
 
@@ -41,20 +39,6 @@ def loop() -> Iterator[LoopThread]:
     thread.close()
 
 
-def test_results_and_errors_come_back(loop: LoopThread) -> None:
-    async def name() -> str:
-        return threading.current_thread().name
-
-    async def fail() -> None:
-        raise KeyError("a")
-
-    assert loop.run(name()) == asyncio.run(loop.wait(name())) == "test-loop"
-    with pytest.raises(KeyError, match="a"):
-        loop.run(fail())
-    with pytest.raises(KeyError, match="a"):
-        asyncio.run(loop.wait(fail()))
-
-
 def test_an_interrupt_of_the_caller_cancels_the_work(loop: LoopThread) -> None:
     work, main = Work(), threading.get_ident()
 
@@ -76,41 +60,6 @@ def test_an_interrupt_of_the_caller_cancels_the_work(loop: LoopThread) -> None:
     assert work.cancelled.wait(5)
 
 
-def test_cancelling_the_wait_cancels_the_work(loop: LoopThread) -> None:
-    work = Work()
-
-    async def main() -> None:
-        waiting = asyncio.ensure_future(loop.wait(work()))
-        await asyncio.to_thread(work.started.wait, 5)
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-
-    asyncio.run(main())
-    assert work.cancelled.wait(5)
-
-
-def test_closing_cancels_what_runs_and_frees_its_caller() -> None:
-    loop, work = LoopThread("test-closing"), Work()
-    caught: list[BaseException] = []
-
-    def call() -> None:
-        try:
-            loop.run(work())
-        except EngineClosedError as error:
-            caught.append(error)
-
-    caller = threading.Thread(target=call)
-    caller.start()
-    assert work.started.wait(5)
-    started = time.monotonic()
-    loop.close()
-    caller.join(5)
-    assert work.cancelled.is_set() and len(caught) == 1 and not caller.is_alive()
-    assert time.monotonic() - started < 20
-    assert loop.closed and "test-closing" not in {thread.name for thread in threading.enumerate()}
-
-
 def test_work_that_its_caller_cancels_as_the_loop_closes_ends_in_silence(caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(5):  # whichever comes first
         loop = LoopThread("test")
@@ -121,18 +70,6 @@ def test_work_that_its_caller_cancels_as_the_loop_closes_ends_in_silence(caplog:
         del future, loop
         gc.collect()
     assert caplog.records == []
-
-
-def test_a_closed_loop_closes_again_and_refuses_work_without_a_warning() -> None:
-    loop = LoopThread("test-closed")
-    loop.close()
-    loop.close()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # such as "coroutine was never awaited"
-        with pytest.raises(EngineClosedError):
-            loop.run(asyncio.sleep(0))
-        with pytest.raises(EngineClosedError):
-            asyncio.run(loop.wait(asyncio.sleep(0)))
 
 
 def test_a_program_that_forgets_to_close_still_ends() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -49,14 +48,6 @@ def test_one_policy_says_what_becomes_of_whatever_cannot_be_answered(vqa: CodeVQ
         vqa.ask_many(asked, errors="raise")
     with pytest.raises(InputError):
         asyncio.run(vqa.ask_many_async(asked, errors="raise"))
-
-
-@pytest.mark.parametrize("wrong", [{"errors": "ignore"}, {"method": "guess"}])
-def test_a_value_that_is_none_is_refused_before_anything_is_asked(vqa: CodeVQA, wrong: Any) -> None:
-    with pytest.raises(InputError):
-        vqa.ask_stream([], **wrong)
-    with pytest.raises(InputError):
-        vqa.ask_many([], **wrong)
 
 
 def test_progress_is_told_and_shown(vqa: CodeVQA, capfd: pytest.CaptureFixture[str]) -> None:
@@ -116,17 +107,3 @@ def test_leaving_a_stream_ends_what_is_under_way() -> None:
         gate.open.set()
         assert texts(engine.ask_many([(RED, "Is it red?")], method="pnpvqa")) == ["yes"]
     assert not {"Held 2?", "Held 3?"} & set(gate.questions), "they wait for the first two, and nobody for them"
-
-
-def test_streams_of_several_threads_share_an_engine(vqa: CodeVQA) -> None:
-    found: list[list[str]] = []
-
-    def ask() -> None:
-        found.append(texts([answer for _, answer in vqa.ask_stream([(RED, "a?"), (RED, "b?")])]))
-
-    threads = [threading.Thread(target=ask) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert found == [["yes", "yes"]] * 4

@@ -34,7 +34,6 @@ def calls(source: str, count: int = 3) -> list[str]:
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
-        ("answer = query(images[0], 'a')", ["query #1 a"]),
         ("img = open_image('Image2.jpg')\nanswer = query(img=img, question='a')", ["query #2 a"]),
         ("images = open_images('ImageSet1.jpg')\nfor img in images:\n    x = query(img, 'a')", ["query #1 a", "query #2 a", "query #3 a"]),
         ("answer = [query(i, 'a') for i in images[1:]]", ["query #2 a", "query #3 a"]),
@@ -42,89 +41,47 @@ def calls(source: str, count: int = 3) -> list[str]:
         ("answer = len({query(i, q) for i in images[:2] for q in ('a', 'b')})", ["query #1 a", "query #1 b", "query #2 a", "query #2 b"]),
         ("for n, i in enumerate(images[:2], 1):\n    query(i, f'is it {n}?')", ["query #1 is it 1?", "query #2 is it 2?"]),
         ("for n, (i, t) in enumerate(zip(images, ('cat', 'dog'))):\n    get_pos(i, t)", ["get_pos #1 cat", "get_pos #2 dog"]),
-        ("for n in range(len(images)):\n    get_pos(images[n], f'a{n}')", ["get_pos #1 a0", "get_pos #2 a1", "get_pos #3 a2"]),
         ("img = find_matching_image(images, 'dog')\nanswer = query(img, 'a')", ["find_matching_image ['#1', '#2', '#3'] dog"]),
         ("a = query(images[0], 'a')\nb = query(images[0], f'{a}?')\nc = query(images[0], 'c')", ["query #1 a", "query #1 c"]),
         ("found = []\nfor i in images[:2]:\n    found.append(query(i, 'a').lower())\nfor i in found:\n    query(images[0], i)", ["query #1 a", "query #2 a"]),
         # What may not happen is left to the program.
         ("if query(images[0], 'a') == 'yes':\n    query(images[1], 'b')\nelse:\n    query(images[1], 'c')", ["query #1 a"]),
-        ("answer = 'x' < query(images[0], 'a') < query(images[1], 'b')", ["query #1 a"]),
         ("answer = query(images[0], 'a') if query(images[0], 'b') else query(images[0], 'c')", ["query #1 b"]),
         ("for i in images:\n    if query(i, 'a') == 'yes':\n        break\nquery(images[0], 'b')", ["query #1 a", "query #1 b"]),
-        ("for i in images[:2]:\n    if query(i, 'a') == 'yes':\n        continue\n    query(i, 'b')", ["query #1 a"]),
-        ("for i in images[:2]:\n    query(i, 'a')\n    break\n    query(i, 'b')", ["query #1 a"]),
         ("n = [query(i, 'a') for i in images if query(i, 'b') == 'yes']", ["query #1 b", "query #2 b", "query #3 b"]),
         ("for i in found:\n    query(images[0], 'a')", []),
         # What a branch or a loop assigned is unknown afterwards, and a comprehension's variables are its own.
         ("if query(images[0], 'a'):\n    i = images[1]\n    query(i, 'b')\nelse:\n    i = images[2]\nquery(i, 'c')", ["query #1 a"]),
         ("for i in found:\n    j = images[0]\nquery(j, 'a')", []),
-        ("n = 'a'\nn += 'b'\nquery(images[0], n)", []),
         # What is not known, is not called, or is something else.
         ("query = lambda i, q: 'no'\nanswer = query(images[0], 'a')", []),
         ("images.pop(0)\nanswer = query(images[0], 'a')", []),
-        ("i = images[7]\nquery(i, 'a')", []),
         ("a, *b = images\nquery(b, 'a')\nquery(images[0], 'b')", ["query #1 b"]),
         ("answer = query(*[images[0], 'a'])", []),
-        ("find_matching_image([images], 'a')", []),
         ("answer = query(images[0], 'a'", []),
         # Where it does not know how to go on it ends.
         ("query(images[0], 'a')\ndef f(i):\n    return query(i, 'a')\nanswer = f(images[0])", ["query #1 a"]),
-        ("query(images[0], 'a')\nwhile True:\n    query(images[0], 'b')", ["query #1 a"]),
     ],
 )  # fmt: skip
 def test_calls_read_off_a_program(source: str, expected: list[str]) -> None:
     assert calls(source) == expected
 
 
-def test_one_picture_is_img() -> None:
-    assert calls("answer = query(img, 'a')", count=1) == ["query #1 a"]
-    assert calls("answer = query(img, 'a')", count=2) == []
-
-
-def test_programs_of_one_shape() -> None:
+def test_programs_of_one_shape_differ_in_words_and_names_only() -> None:
     one = "knife = query(img, 'is there a knife?')  # look\nanswer = 'yes' if knife == 'yes' else 'no'"
-    two = "cup=query(img,\n  f'a {1} cup?')\nanswer = 'yes' if cup == 'yes' else 'no'"
-    three = "cup = query(img, question='a cup?')\nanswer = 'yes' if cup == 'yes' else 'no'"
     assert shape(one, WANTED) == "_v0 = query(img, 'text')\nanswer = 'yes' if _v0 == 'yes' else 'no'"
     assert shape(one, WANTED) == shape(one.replace("knife", "spoon"), WANTED)
-    assert len({shape(source, WANTED) for source in (one, two, three)}) == 3
-
-
-@pytest.mark.parametrize(
-    ("one", "two"),
-    [
+    for first, second in (
         ("answer = 'abc'[2]", "answer = 'a'[2]"),  # a text that is not handed to a primitive counts
         ("answer = query(img, 3)", "answer = query(img, 'a')"),
         ("a = 1\nb = 2\nanswer = a", "a = 1\nb = 2\nanswer = b"),
         ("len = 1\nanswer = len", "size = 1\nanswer = size"),
-        ("imag = 1\nanswer = img", "img = 1\nanswer = img"),
         ("x = 1\nanswer = y", "y = 1\nanswer = y"),
-    ],
-)
-def test_programs_of_different_shape(one: str, two: str) -> None:
-    assert shape(one, WANTED) != shape(two, WANTED)
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "query = 1\nanswer = query('a')",
-        "def query(a):\n    return a\nanswer = query('a')",
-        "from re import sub as query\nanswer = query('a')",
-        "answer = (lambda query: query('a'))(len)",
-        "answer = query(",
-    ],
-)
-def test_programs_without_a_shape(source: str) -> None:
-    assert shape(source, WANTED) is None
-
-
-def test_a_number_too_long_to_write_leaves_a_program_without_a_shape() -> None:
-    assert shape("answer = 0x" + "f" * 6000, WANTED) is None
-
-
-def test_names_stay_where_they_are_also_written_otherwise() -> None:
-    assert shape("def f(cup):\n    return cup\nanswer = f(1)", WANTED) == "def f(cup):\n    return cup\nanswer = f(1)"
+        ("def f(cup):\n    return cup\nanswer = f(1)", "def f(mug):\n    return mug\nanswer = f(1)"),
+    ):
+        assert shape(first, WANTED) != shape(second, WANTED)
+    for none in ("query = 1\nanswer = query('a')", "answer = (lambda query: query('a'))(len)", "answer = query("):
+        assert shape(none, WANTED) is None
 
 
 def test_an_odd_backslash_of_a_model_s_is_no_warning_of_the_user_s() -> None:

@@ -10,16 +10,13 @@ from collections.abc import Sequence
 import pytest
 from PIL import Image
 
-from codevqa.batching.call_cache import Memory
-from codevqa.batching.model_services import ModelServices, Usage
-from codevqa.core.errors import ModelError, SetupError
+from codevqa.batching.model_services import ModelServices
+from codevqa.core.errors import ModelError
 from codevqa.core.images import load_picture
 from codevqa.models.base import (
     CaptionRequest,
     Completion,
-    DetectRequest,
     GenerationRequest,
-    Match,
     MatchRequest,
     Message,
     Models,
@@ -28,53 +25,6 @@ from codevqa.models.base import (
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 
 PICTURE = load_picture(Image.new("RGB", (4, 4)))
-
-
-def test_the_methods_of_one_model_never_overlap() -> None:
-    class Slow(FakeMatcher):
-        running = 0
-        most = 0
-
-        def _enter(self) -> None:
-            self.running += 1
-            self.most = max(self.most, self.running)
-            time.sleep(0.1)
-            self.running -= 1
-
-        def match(self, requests: Sequence[MatchRequest]) -> list[Match]:
-            self._enter()
-            return super().match(requests)
-
-        def similarity(self, requests: Sequence[SimilarityRequest]) -> list[float]:
-            self._enter()
-            return super().similarity(requests)
-
-    matcher = Slow(6)
-
-    async def main() -> None:
-        lm = ScriptedLM("x")
-        services = ModelServices(Models(lm, matcher, FakeCaptioner()), lm, max_batch=8, max_wait=0.001)
-        await asyncio.gather(
-            services.match(MatchRequest(PICTURE, "a")), services.similarity(SimilarityRequest(PICTURE, "a"))
-        )
-        services.close()
-
-    asyncio.run(main())
-    assert matcher.most == 1
-
-
-def test_without_a_detector_detecting_says_what_to_do_and_closing_ends_every_thread() -> None:
-    async def main() -> None:
-        lm = ScriptedLM("x")
-        services = ModelServices(Models(lm, FakeMatcher(6), FakeCaptioner()), lm, max_batch=3, max_wait=0.001)
-        await services.read(GenerationRequest("a", 5))
-        with pytest.raises(SetupError, match="needs a detector"):
-            await services.detect(DetectRequest(PICTURE, "dog"))
-        services.close()
-
-    before = set(threading.enumerate())
-    asyncio.run(main())
-    assert not {thread.name for thread in set(threading.enumerate()) - before if thread.name.startswith("codevqa-")}
 
 
 class Held(ScriptedLM):
@@ -176,10 +126,8 @@ def test_a_failure_reaches_all_who_wait_and_is_not_remembered() -> None:
 
 
 def test_a_completion_that_says_nothing_is_asked_again() -> None:
-    reader = ScriptedLM([" ", "yes"])
-
     async def main() -> list[str]:
-        services = services_of(reader)
+        services = services_of(ScriptedLM([" ", "yes"]))
         texts = [(await services.read(GenerationRequest("p", 5))).text for _ in range(3)]
         services.close()
         return texts
@@ -235,63 +183,3 @@ def test_a_question_asked_alone_waits_for_no_company_and_several_wait_for_one_an
     assert seconds < 1.5 and batches == [2]
     seconds, batches = asyncio.run(main(0.0, 3.0))  # but no longer than it is told
     assert seconds > 3.0 and batches == [1, 1]
-
-
-def test_usage_counts_calls_and_those_from_memory() -> None:
-    async def main() -> list[tuple[int, int, int]]:
-        services, found = services_of(ScriptedLM("three words here")), []
-        for seeds in (range(2), range(3), range(3)):
-            usage = Usage()
-            with usage.counting():
-                await services.caption.many([CaptionRequest(PICTURE, (1,), seed) for seed in seeds])
-                await services.read(GenerationRequest("two words", 5))
-            await services.read(GenerationRequest("counts for nobody", 5))
-            found.append((usage.calls, usage.remembered, usage.tokens))
-        services.close()
-        return found
-
-    assert asyncio.run(main()) == [(3, 0, 5), (4, 3, 5), (4, 4, 5)]
-
-
-def test_a_question_s_own_memory_holds_for_the_tasks_it_starts_and_not_after_it() -> None:
-    captioner, own = FakeCaptioner(), Memory(1 << 20)
-
-    async def main() -> None:
-        services = services_of(ScriptedLM("x"), captioner=captioner)
-
-        async def ask() -> str:
-            return await services.caption(CaptionRequest(PICTURE, (1,), 1))
-
-        with services.question(own):
-            await asyncio.gather(ask(), asyncio.create_task(ask()))
-        assert (len(own), len(services.memory), len(captioner.requests)) == (1, 0, 1)
-        await ask()
-        assert len(captioner.requests) == 2
-        with services.question():
-            await ask()
-        assert (len(own), len(services.memory), len(captioner.requests)) == (1, 1, 2)
-        empty = Memory(1 << 20)  # which is false, and yet a memory
-        with services.question(empty):
-            await ask()
-        assert (len(empty), len(captioner.requests)) == (1, 3)
-        services.close()
-
-    asyncio.run(main())
-
-
-def test_a_memory_bears_many_threads() -> None:
-    memory, wrong = Memory(50), list[object]()
-
-    def work(name: int) -> None:
-        for number in range(2000):
-            memory.put((name, number % 7), number, 1 + number % 9)
-            found = memory.get((name, number % 7))
-            if found is not None and found[0] != number:
-                wrong.append(found)
-
-    threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong and 0 < memory.size <= 50

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
-import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from engine_kit import GREEN, RED, Gate
 from watch_kit import OPEN, THREE, Streaming, asked, begun, calls, engine, names, remembered
 
 from codevqa import Memory
-from codevqa.core.errors import InputError, ProgramRuntimeError, ServerError
+from codevqa.core.errors import ProgramRuntimeError, ServerError
 from codevqa.core.events import Answered, CallBegan, Failed, Prepared, Rejected, Writing, Wrote
 from codevqa.core.images import load_picture
 from codevqa.models.base import GenerationRequest
@@ -45,23 +42,6 @@ def test_a_question_is_told_from_its_examples_to_its_answer() -> None:
     ]
 
 
-def test_the_program_grows_from_the_model_s_thread_to_what_it_is_in_the_end() -> None:
-    program = THREE.format("First?")
-    model = Streaming(" here?\n" + program, letters=1)
-    seen: list[str] = []
-    with engine(model) as vqa:
-        watch = vqa.watch(RED, "Is it red?")
-        for event in watch:
-            if isinstance(event, Writing):
-                seen.append(event.source)
-                assert program.startswith(event.source)
-            if isinstance(event, Wrote):
-                break
-        watch.cancel()
-        assert model.threads and not model.threads & {threading.current_thread().name, "codevqa"}
-    assert seen[-1] == program and sorted(seen, key=len) == seen
-
-
 def test_a_repair_and_a_fallback_are_told() -> None:
     with engine(Streaming(OPEN + "answer = qury(img, 'a')", OPEN + "answer = [][len(query(img, 'a?'))]")) as vqa:
         events = list(vqa.watch(RED, "Is it red?"))
@@ -78,14 +58,6 @@ def test_a_repair_and_a_fallback_are_told() -> None:
     assert again[-1] > events.index(first), "the repair is told as it is written"
 
 
-def test_a_call_with_wrong_arguments_begins_and_ends() -> None:
-    source = "try:\n    query(img, ' ')\nexcept ValueError:\n    pass\nquery(*[img, 'a?', 'b?'])\nanswer = 1"
-    with engine() as vqa:
-        events = list(vqa.watch_run(RED, source))
-    assert names(events) == ["Wrote", *["CallBegan", "CallEnded"] * 2, "Rejected", "Failed"]
-    assert [call.error is not None for call in calls(events)] == [True, True]
-
-
 def test_watching_changes_no_answer() -> None:
     program = THREE.format("First?")
     with engine(Streaming(program)) as vqa:
@@ -95,14 +67,6 @@ def test_watching_changes_no_answer() -> None:
     assert told is not None and told.text == plain.text and told.program == plain.program
     assert told.tokens == plain.tokens > 0 and told.sources == plain.sources == (load_picture(RED),)
     assert [call.evidence for call in told.trace.calls] == [call.evidence for call in plain.trace.calls]
-
-
-@pytest.mark.parametrize("ahead", [False, True])
-def test_the_tokens_of_calls_count_whether_computed_or_remembered(ahead: bool) -> None:
-    with engine(ahead=ahead) as vqa:
-        both = vqa.run(RED, "answer = [query(img, q) for q in ('a?', 'b?')]").tokens
-        once = vqa.run(RED, "answer = query(img, 'a?')").tokens
-    assert both == 2 * once > 0
 
 
 # -- failures --------------------------------------------------------------------------------------------------------
@@ -148,15 +112,6 @@ def test_what_cannot_be_asked_is_told_and_not_raised(tmp_path: Path) -> None:
 # -- examples, seeds and forms ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shots", [-1, 84])
-def test_more_examples_than_there_are_is_a_clear_error(shots: int) -> None:
-    with engine("answer = 1") as vqa:
-        with pytest.raises(InputError, match=f"^{shots} examples were asked for; the prompt set gqa has 83 about one"):
-            vqa.ask(RED, "Is it red?", shots=shots)
-        with pytest.raises(InputError, match="Choose 0 to 83"):
-            asyncio.run(vqa.ask_async(RED, "Is it red?", shots=shots))
-
-
 # -- memories of one's own -------------------------------------------------------------------------------------------
 
 
@@ -195,18 +150,6 @@ def test_equal_calls_under_way_are_made_once_and_land_in_both_memories() -> None
             assert remembered(vqa.watch_run(RED, source, memory=mine)) == {"a?": True}
         assert gate.questions == ["A?"] and len(one) == len(two) > 0
         assert remembered(vqa.watch_run(RED, source)) == {"a?": False}
-
-
-def test_calls_begun_ahead_use_the_same_memory() -> None:
-    source = "answer = [query(i, 'a?') for i in images]"
-    mine = Memory(1 << 20)
-    with engine() as vqa:
-        for known in (False, True):
-            events = list(vqa.watch_run([RED, GREEN], source, memory=mine))
-            assert [call.remembered for call in calls(events)] == [known, known]
-        matcher: Any = vqa.models.matcher
-        assert matcher.matches.batches == [2], "they were begun together"
-        assert len(vqa._services.memory) == 0
 
 
 def test_a_memory_for_two_engines_confuses_neither() -> None:

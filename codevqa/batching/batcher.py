@@ -7,9 +7,10 @@ import functools
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import CancelledError, Executor, Future
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from ..core.errors import CodeVQAError, ModelError, ServerError, record
@@ -21,9 +22,8 @@ __all__ = ["BatchStats", "Batcher", "Company", "Slot"]
 Request = TypeVar("Request")
 Result = TypeVar("Result")
 
-
-_TURNS_TO_CANCEL = 4
-"""A failure reaches its caller in one turn of the loop, and the tasks beside it two turns later."""
+_REST = 0.001
+"""Seconds between a failure and the next batch: callers that failed cancel their other requests meanwhile."""
 
 
 class Batcher(Generic[Request, Result]):
@@ -151,15 +151,13 @@ class Batcher(Generic[Request, Result]):
         """Hands out what a batch gave, and starts the next."""
         if feed is not None:
             batch = feed.left()  # the others have their results
-        if ran.cancelled():
-            for _, slot in batch:
-                slot.cancel()
-        elif (error := ran.exception()) is not None:
+        error = CancelledError() if ran.cancelled() else ran.exception()
+        if error is not None:
             if len(batch) > 1 and not isinstance(error, ServerError):
                 self._alone.extend(batch)
             else:
                 self._failed(batch, error)
-                self._rest(_TURNS_TO_CANCEL)
+                asyncio.get_running_loop().call_later(_REST, self._next)
                 return
         elif feed is not None:
             self._failed(batch, ModelError(f"A model gave no result for {len(batch)} requests."))
@@ -171,16 +169,8 @@ class Batcher(Generic[Request, Result]):
             else:
                 for (_, slot), result in zip(batch, results, strict=True):
                     if not slot.done():
-                        slot.took(seconds / len(batch))
-                        slot.set_result(result)
+                        slot.set_result((result, seconds / len(batch)))
         self._next()
-
-    def _rest(self, turns: int) -> None:
-        """Starts the next batch after so many turns of the loop: callers that failed cancel their other requests."""
-        if turns:
-            asyncio.get_running_loop().call_soon(self._rest, turns - 1)
-        else:
-            self._next()
 
     def _failed(self, batch: Sequence[Pair[Request]], error: BaseException) -> None:
         # Whatever a back end raises belongs to its callers.
@@ -192,13 +182,12 @@ class Batcher(Generic[Request, Result]):
                 slot.set_exception(shown)
 
 
+@dataclass(slots=True)
 class _Member:
     """One member of a company and how many results it waits for."""
 
-    __slots__ = ("pending",)
-
-    def __init__(self) -> None:
-        self.pending = 0
+    counts: bool = False
+    pending: int = 0
 
 
 _MEMBER: ContextVar[_Member | None] = ContextVar("codevqa-member", default=None)
@@ -233,7 +222,7 @@ class Company:
     @contextmanager
     def member(self) -> Iterator[None]:
         """Makes this task, and those it starts, one member for the length of the block."""
-        token = _MEMBER.set(_Member())
+        token = _MEMBER.set(_Member(counts=True))
         self._members += 1
         if self._left:
             self._left.popleft()
@@ -244,22 +233,18 @@ class Company:
             self._members -= 1
             self._left.append(time.monotonic())
 
-    def wait(self) -> Callable[[], None]:
-        """Says that this task's member waits for a result, until what this returns is called."""
-        member = _MEMBER.get()
-        if member is None:  # a caller from outside: nobody waits for it
-            self._changed()
-            return _nothing
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Says that this task's member waits for a result, for the length of the block."""
+        member = _MEMBER.get() or _Member()  # nobody waits for a caller from outside
         member.pending += 1
-        if member.pending == 1:
-            self._waiting += 1
+        self._waiting += member.counts and member.pending == 1
         self._changed()
-        return functools.partial(self._leave, member)
-
-    def _leave(self, member: _Member) -> None:
-        member.pending -= 1
-        if member.pending == 0:
-            self._waiting -= 1
+        try:
+            yield
+        finally:
+            member.pending -= 1
+            self._waiting -= member.counts and member.pending == 0
 
     def _changed(self) -> None:
         left = self._left
@@ -272,7 +257,3 @@ class Company:
                 return
         for batcher in self._batchers:
             batcher.hurry()
-
-
-def _nothing() -> None:
-    pass

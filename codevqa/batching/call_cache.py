@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from cachetools import LRUCache
@@ -105,20 +106,9 @@ class Usage:
         """Tokens the language models read and wrote for it."""
         return self.prompt_tokens + self.completion_tokens
 
-    @classmethod
-    def begin(cls) -> Usage:
-        """Returns a new usage, to which this task's calls are added from now on."""
-        usage = cls()
-        usage.count()
-        return usage
-
-    def count(self) -> None:
-        """Adds this task's calls to this usage from now on."""
-        _USAGE.set(self)
-
     @contextmanager
     def counting(self) -> Iterator[None]:
-        """Adds this task's calls to this usage for the length of the block."""
+        """Adds the calls of this task, and of those it starts, to this usage for the length of the block."""
         token = _USAGE.set(self)
         try:
             yield
@@ -137,69 +127,16 @@ class Usage:
 _USAGE: ContextVar[Usage | None] = ContextVar("codevqa-usage", default=None)
 
 
-class _Wait:
-    """Somebody who waits for several flights, until all have landed or one has failed."""
-
-    __slots__ = ("future", "left")
-
-    def __init__(self, left: int) -> None:
-        self.left = left
-        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def landed(self, failed: bool) -> None:
-        """Takes note that one of them has come to its end."""
-        self.left -= 1
-        if (failed or not self.left) and not self.future.done():
-            self.future.set_result(None)
-
-
+@dataclass(eq=False)
 class _Flight(Generic[Request, Result]):
-    """One call under way, who waits for it and where they want it kept, and then what it gave."""
+    """One call under way, who waits for it and where they want it kept."""
 
-    __slots__ = ("callers", "ended", "error", "key", "land", "memories", "request", "result", "seconds", "waits")
-
-    def __init__(self, key: Hashable, request: Request, land: Callable[[_Flight[Request, Result]], None]) -> None:
-        self.key = key
-        self.request = request
-        self.land = land
-        self.callers = 0
-        self.memories: list[Memory] = []
-        self.waits: list[_Wait] = []
-        self.ended = False
-        self.seconds = 0.0
-        self.result: tuple[Result] | None = None
-        self.error: BaseException | None = None
-
-    def done(self) -> bool:
-        """Returns whether it has come to its end, or nobody waits for it any more."""
-        return self.ended
-
-    def took(self, seconds: float, /) -> None:
-        """Takes its share of the batch's time."""
-        self.seconds = seconds
-
-    def set_result(self, result: Result, /) -> None:
-        """Lands with a result."""
-        self.result = (result,)
-        self._end()
-
-    def set_exception(self, error: BaseException, /) -> None:
-        """Lands with a failure."""
-        self.error = error
-        self._end()
-
-    def cancel(self) -> None:
-        """Ends without either."""
-        if not self.ended:
-            self.error = asyncio.CancelledError()
-            self._end()
-
-    def _end(self) -> None:
-        self.ended = True
-        failed = self.error is not None
-        for wait in self.waits:
-            wait.landed(failed)
-        self.land(self)
+    key: Hashable
+    request: Request
+    landed: asyncio.Future[tuple[Result, float]]
+    """Its result, and its share of the batch's time."""
+    callers: int = 0
+    memories: list[Memory] = field(default_factory=list)
 
 
 class CallCache(Generic[Request, Result]):
@@ -267,9 +204,10 @@ class CallCache(Generic[Request, Result]):
                 seconds += took
                 continue
             flight = self._flights.get(key)
-            if flight is None:
-                flight = self._flights[key] = _Flight(key, request, self._landed)
-                self.batcher.put(request, flight)
+            if flight is None or flight.landed.cancelled():
+                flight = self._flights[key] = _Flight(key, request, asyncio.get_running_loop().create_future())
+                flight.landed.add_done_callback(partial(self._landed, flight))
+                self.batcher.put(request, flight.landed)
             flight.callers += 1
             if memory not in flight.memories:
                 flight.memories.append(memory)
@@ -279,45 +217,42 @@ class CallCache(Generic[Request, Result]):
             usage.kinds[kind or self._kind] += len(requests)
             usage.remembered += len(requests) - len(waiting)
         if waiting:
-            await self._wait(waiting, results)
+            await self._wait([flight for _, flight in waiting])
+        for place, flight in waiting:
+            results[place], took = flight.landed.result()
+            seconds += took
         if usage is not None:
-            usage.seconds += seconds + sum(flight.seconds for _, flight in waiting)
+            usage.seconds += seconds
             for read, written in map(self._cost, results) if self._cost is not None else ():
                 usage.prompt_tokens += read
                 usage.completion_tokens += written
         return results
 
-    async def _wait(self, flights: Sequence[tuple[int, _Flight[Request, Result]]], results: list[Any]) -> None:
-        """Waits until all have landed, or one has failed, and puts each result in its place."""
-        wait = _Wait(len(flights))
-        for _, flight in flights:
-            flight.waits.append(wait)
-        leave = self._company.wait()
+    async def _wait(self, flights: Sequence[_Flight[Request, Result]]) -> None:
+        """Waits until all have landed, or raises what the first to fail failed of."""
+        under_way = [flight.landed for flight in flights]
         try:
-            await wait.future
-            for place, flight in flights:
-                if flight.error is not None:
-                    # As if it were raised for the first time: others may raise it too.
-                    raise flight.error.with_traceback(None)
-                if flight.result is not None:
-                    results[place] = flight.result[0]
+            with self._company.waiting():
+                done, _ = await asyncio.wait(under_way, return_when=asyncio.FIRST_EXCEPTION)
+            for landed in under_way:
+                if landed in done:
+                    landed.result()
         finally:
-            leave()
-            for _, flight in flights:
+            for flight in flights:
                 flight.callers -= 1
                 if not flight.callers:
-                    flight.cancel()
+                    flight.landed.cancel()
 
-    def _landed(self, flight: _Flight[Request, Result]) -> None:
+    def _landed(self, flight: _Flight[Request, Result], landed: asyncio.Future[tuple[Result, float]]) -> None:
         if self._flights.get(flight.key) is flight:  # a call that began after this one was cancelled stays
             del self._flights[flight.key]
-        if flight.result is None:
+        if landed.cancelled() or landed.exception() is not None:
             return
-        result = flight.result[0]
+        kept = landed.result()
         try:
-            if self._keep is None or self._keep(result):
-                size = ENTRY + self._size(flight.request, result)
+            if self._keep is None or self._keep(kept[0]):
+                size = ENTRY + self._size(flight.request, kept[0])
                 for memory in flight.memories:
-                    memory.put(flight.key, (result, flight.seconds), size)
+                    memory.put(flight.key, kept, size)
         except Exception as error:  # noqa: BLE001 - a result of a wrong type is for its callers to find out
             asyncio.get_running_loop().call_exception_handler({"message": "a result is not kept", "exception": error})

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from ..core.errors import CodeVQAError
 from ..models.turn import Turn
@@ -26,39 +26,15 @@ class BatchStats:
 
     requests: int = 0
     batches: int = 0
-    largest: int = 0
 
     def count(self, requests: int) -> None:
         """Counts a batch."""
         self.requests += requests
         self.batches += 1
-        self.largest = max(self.largest, requests)
 
 
-class Slot(Protocol):
-    """Where the result of one request goes: a future, or as much of one as this."""
-
-    def done(self) -> bool:
-        """Returns whether nobody waits for the result any more."""
-        ...
-
-    def took(self, seconds: float, /) -> None:
-        """Is told, before the result, its share of the time that the batch took."""
-        ...
-
-    def set_result(self, result: Any, /) -> None:
-        """Takes the result."""
-        ...
-
-    def set_exception(self, error: Exception, /) -> None:
-        """Takes the reason why there is none."""
-        ...
-
-    def cancel(self) -> object:
-        """Is told that there will be neither."""
-        ...
-
-
+Slot: TypeAlias = "asyncio.Future[tuple[Any, float]]"
+"""Where the result of one request goes, with its share of the time that the batch took."""
 Pair = tuple[Request, Slot]
 
 
@@ -137,8 +113,7 @@ def tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *args
 def _settle(slot: Slot, result: object, seconds: float) -> None:
     if slot.done():
         return
-    slot.took(seconds)
     if isinstance(result, CodeVQAError):
         slot.set_exception(result)
     else:
-        slot.set_result(result)
+        slot.set_result((result, seconds))

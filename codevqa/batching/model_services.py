@@ -7,7 +7,6 @@ import hashlib
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from ..core.errors import SetupError
@@ -62,9 +61,9 @@ class ModelServices:
         self.memory = Memory(remember)
         self._home = object()
         """Begins the key of every call, since a memory may serve several engines with other models."""
-        self._heard: dict[Hashable, _Listeners] = {}
-        self._write = self._language(writer, "write")
-        self._read = self._write if models.reader is writer else self._language(models.reader, "read")
+        self.write = self._language(writer, "write")
+        """Calls of the model that writes programs. ``on_text`` hears nothing where an equal call is under way."""
+        self._read = self.write if models.reader is writer else self._language(models.reader, "read")
         self.match: CallCache[MatchRequest, Match] = self._merging(
             "match",
             models.matcher,
@@ -108,20 +107,6 @@ class ModelServices:
         """
         with self._company.member(), (self.memory if memory is None else memory).used():
             yield
-
-    async def write(self, request: GenerationRequest) -> Completion:
-        """Returns what the model that writes programs makes of a prompt, and tells a listener as it is written."""
-        if request.on_text is None:
-            return await self._write(request)
-        key = (_digest(request), request.max_tokens, request.stop)
-        heard = self._heard.setdefault(key, _Listeners())
-        heard.listeners.append(request.on_text)
-        try:
-            return await self._write(replace(request, on_text=heard))
-        finally:
-            heard.listeners.remove(request.on_text)
-            if not heard.listeners and self._heard.get(key) is heard:
-                del self._heard[key]
 
     async def read(self, request: GenerationRequest) -> Completion:
         """Returns what the model that reads captions makes of a prompt."""
@@ -183,17 +168,6 @@ class ModelServices:
             keep=keep,
             cost=cost,
         )
-
-
-class _Listeners:
-    """All who hear one text being written: equal calls under way are one, and each of those who make it may listen."""
-
-    def __init__(self) -> None:
-        self.listeners: list[Callable[[str], None]] = []
-
-    def __call__(self, text: str) -> None:
-        for listener in tuple(self.listeners):  # it may change meanwhile: this runs in the model's thread
-            listener(text)
 
 
 # Back ends may give NumPy's numbers, which JSON cannot write and programs do not take.

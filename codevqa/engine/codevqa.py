@@ -68,8 +68,6 @@ class CodeVQA:
         self._parts = EngineParts(
             self.writer,
             settings,
-            self.primitives,
-            frozenset(item.name for item in self.primitives if item.ahead),
             sandbox,
             self._services,
             PnPVQA(

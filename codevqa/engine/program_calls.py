@@ -1,11 +1,16 @@
-"""Answers the calls that one program makes of primitives, and keeps each of them for the trace."""
+"""Answers the calls that one program makes of primitives, and keeps each of them for the trace.
+
+A program makes one call at a time. Those that can be read off its source (:mod:`.call_plan`) begin when it starts, so
+that they share batches; when it gets there, it takes over the one that runs already, with its result or failure,
+evidence and cost, exactly as if it had begun there. What it never asks for is cancelled, and leaves no trace.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..batching.call_cache import Usage
@@ -13,15 +18,26 @@ from ..core.errors import CodeVQAError, ErrorRecord, ProgramRuntimeError, record
 from ..core.events import CallBegan, CallEnded, Event
 from ..core.trace import Call
 from ..primitives.context import CallContext
+from ..primitives.kinds import Image
 from ..primitives.signature import EscapedError, PrimitiveSet
 from .answer_text import plain
 from .call_plan import PlannedCall
-from .prefetch import Prefetch, PrefetchedCall
 
 __all__ = ["ProgramCalls"]
 
 CATCHABLE = (TypeError, ValueError, LookupError)
 """What a program may catch; everything else ends it."""
+AT_ONCE = 32
+"""Calls of one program under way ahead of it at most."""
+
+
+@dataclass
+class _Begun:
+    """A call under way."""
+
+    task: asyncio.Task[object]
+    context: CallContext
+    usage: Usage
 
 
 class ProgramCalls:
@@ -47,15 +63,25 @@ class ProgramCalls:
         self._context = context
         self._usage = usage
         self._tell = tell
-        self._prefetch = Prefetch(primitives, context)
+        self._planned: dict[Hashable, tuple[str, Mapping[str, object]]] = {}
+        self._ahead: dict[Hashable, _Begun] = {}
 
     def begin_ahead(self, planned: Iterable[PlannedCall]) -> None:
-        """Begins calls that a program is going to make, so that they share batches."""
-        self._prefetch.begin(planned)
+        """Begins calls in order, :data:`AT_ONCE` at a time; a call whose arguments are wrong is left to the program."""
+        for one in planned:
+            try:
+                arguments = self._primitives.bind(one.name, one.args, one.kwargs)
+            except CATCHABLE:
+                continue
+            self._planned.setdefault(_key(one.name, arguments), (one.name, arguments))
+        self._fill()
 
     def close(self) -> None:
         """Cancels what was begun ahead and never asked for."""
-        self._prefetch.close()
+        self._planned.clear()
+        for begun in self._ahead.values():
+            begun.task.cancel()
+        self._ahead.clear()
 
     async def __call__(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], line: int | None) -> object:
         """Answers one call; see :data:`codevqa.sandbox.Host`."""
@@ -68,20 +94,18 @@ class ProgramCalls:
             wrong = error
         call = Call(len(self.made) + 1, name, {key: plain(item) for key, item in arguments.items()}, None, 0.0, line)
         self._tell(CallBegan(call.index, name, call.arguments, line))
-        context, usage = self._context(), Usage()
         value: object = None
         failure: ErrorRecord | None = None
-        begun: PrefetchedCall | None = None
+        begun: _Begun | None = None
+        ahead = False
         try:
             if wrong is not None:
                 raise wrong
-            begun = self._prefetch.take(name, arguments)
-            if begun is not None:
-                context, usage = begun.context, begun.usage
-                value = await begun.task
-            else:
-                with usage.counting():
-                    value = await self._primitives.get(name).call(context, arguments)
+            begun = self._ahead.pop(_key(name, arguments), None) if self._ahead else None
+            ahead = begun is not None
+            self._fill()
+            begun = begun or self._begin(name, arguments)
+            value = await begun.task
             return value
         except (CodeVQAError, *CATCHABLE) as error:
             failure = record(error)
@@ -93,15 +117,42 @@ class ProgramCalls:
             failure = record((isinstance(error, EscapedError) and error.__cause__) or error)
             raise ProgramRuntimeError(f"{name}() failed: {failure.type}: {failure.message}", line=line) from error
         finally:
+            usage = begun.usage if begun else Usage()
             self._usage.add(usage)
             ended = replace(
                 call,
                 value=plain(value),
                 seconds=time.perf_counter() - started,
-                evidence=tuple(context.evidence),
+                evidence=tuple(begun.context.evidence) if begun else (),
                 error=failure,
                 remembered=0 < usage.calls == usage.remembered,
-                ahead=begun is not None,
+                ahead=ahead,
             )
             self.made.append(ended)
             self._tell(CallEnded(ended))
+
+    def _fill(self) -> None:
+        while self._planned and len(self._ahead) < AT_ONCE:
+            key = next(iter(self._planned))
+            self._ahead[key] = self._begin(*self._planned.pop(key))
+
+    def _begin(self, name: str, arguments: Mapping[str, object]) -> _Begun:
+        context, usage = self._context(), Usage()
+
+        async def made() -> object:
+            with usage.counting():
+                return await self._primitives.get(name).call(context, arguments)
+
+        return _Begun(asyncio.get_running_loop().create_task(made()), context, usage)
+
+
+def _key(name: str, arguments: Mapping[str, object]) -> Hashable:
+    return (name, *((parameter, _value(value)) for parameter, value in arguments.items()))
+
+
+def _value(value: object) -> Hashable:
+    if isinstance(value, Image):
+        return (value.index, value.picture.key)
+    if isinstance(value, list | tuple):
+        return (type(value), *map(_value, value))
+    return (type(value), value)

@@ -42,7 +42,6 @@ from ..presets.configuration import Configuration
 from ..primitives.context import CallContext
 from ..primitives.kinds import Image
 from ..primitives.pnpvqa import PnPVQA, Reading
-from ..primitives.signature import PrimitiveSet
 from ..sandbox.sandbox import Sandbox
 from ..writing.choice import write_best
 from ..writing.worlds import Behaviour, behaviours
@@ -66,9 +65,6 @@ class EngineParts:
 
     writer: Writer
     settings: Settings
-    primitives: PrimitiveSet
-    pure: frozenset[str]
-    """Primitives whose calls may begin ahead."""
     sandbox: Sandbox
     services: ModelServices
     pnpvqa: PnPVQA
@@ -115,7 +111,7 @@ async def _answered(run: QuestionRun) -> Answer:
     """
     try:
         check_options(run.request)
-        with run.parts.services.question(run.request.memory):
+        with run.parts.services.question(run.request.memory), run.usage.counting():
             return await run.finish()
     except (CodeVQAError, asyncio.CancelledError, GeneratorExit):
         raise
@@ -191,7 +187,7 @@ class QuestionRun:
         self.request = request
         self.listener = listener
         self.started = time.perf_counter()
-        self.usage = Usage.begin()
+        self.usage = Usage()
         self.question = request.question
         self.form: Form = "image"
         self.images: tuple[Image, ...] = ()
@@ -307,7 +303,8 @@ class QuestionRun:
         """Runs a program; the calls that its source tells of begin at once, to share batches."""
         parts = self.parts
         if parts.settings.ahead:
-            planned = plan_calls(program.source, self.images, parts.pure)
+            wanted = {item.name for item in parts.writer.primitives if item.ahead}
+            planned = plan_calls(program.source, self.images, wanted)
             if len(planned) > 1:  # a single call has nothing to share a batch with
                 self.calls.begin_ahead(planned)
         try:
@@ -328,7 +325,7 @@ class QuestionRun:
         return self._answer(text, value=plain(outcome.value), printed=outcome.printed)
 
     def _new_calls(self) -> ProgramCalls:
-        return ProgramCalls(self.parts.primitives, self._context, self.usage, self.tell)
+        return ProgramCalls(self.parts.writer.primitives, self._context, self.usage, self.tell)
 
     def _context(self) -> CallContext:
         parts = self.parts

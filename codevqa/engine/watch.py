@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from types import TracebackType
 
 from ..core.answer import Answer
-from ..core.errors import CodeVQAError
+from ..core.errors import record
 from ..core.events import Answered, Event, Failed, Tell, Writing
 
 __all__ = ["Watch"]
@@ -57,7 +57,8 @@ class Watch:
         return self
 
     def __next__(self) -> Event:
-        event = self._inbox.wait()
+        while isinstance(event := self._inbox.take(), Future):
+            event.result()
         if event is None:
             raise StopIteration
         return event
@@ -66,7 +67,8 @@ class Watch:
         return self
 
     async def __anext__(self) -> Event:
-        event = await self._inbox.wait_async()
+        while isinstance(event := self._inbox.take(), Future):
+            await asyncio.wrap_future(event)
         if event is None:
             raise StopAsyncIteration
         return event
@@ -89,15 +91,14 @@ class _Inbox:
 
     def __init__(self) -> None:
         self.answer: Answer | None = None
-        self._changed = threading.Condition()
+        self._guard = threading.Lock()
         self._events: deque[Event] = deque()
-        self._sleepers: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+        self._waiting: list[Future[None]] = []
         self._over = False
         self._failed = False
-        self._error: BaseException | None = None
 
     def put(self, event: Event) -> None:
-        with self._changed:
+        with self._guard:
             if self._over:
                 return
             if isinstance(event, Writing) and self._events and isinstance(self._events[-1], Writing):
@@ -109,66 +110,33 @@ class _Inbox:
             self._wake()
 
     def end(self, future: Future[Answer]) -> None:
-        """Ends the iteration after what has been put; a fault of the program's own comes out of it."""
+        """Ends the iteration after what has been put."""
         error = None if future.cancelled() else future.exception()
-        with self._changed:
-            if isinstance(error, CodeVQAError):
-                if not self._over and not self._failed:  # the engine was closed
-                    self._events.append(Failed(error.record()))
-            elif not self._over:
-                self._error = error
+        with self._guard:
+            if error is not None and not self._over and not self._failed:  # such as where the engine was closed
+                self._events.append(Failed(record(error)))
             self._over = True
             self._wake()
 
     def close(self) -> None:
         """Ends the iteration now."""
-        with self._changed:
+        with self._guard:
             self._over = True
-            self._error = None
             self._events.clear()
             self._wake()
 
-    def wait(self) -> Event | None:
-        """Returns the next event; None after the last."""
-        with self._changed:
-            while not self._events and not self._over:
-                self._changed.wait()
-            return self._take()
-
-    async def wait_async(self) -> Event | None:
-        """Returns the next event; None after the last."""
-        loop = asyncio.get_running_loop()
-        while True:
-            with self._changed:
-                if self._events or self._over:
-                    return self._take()
-                sleeper = (loop, loop.create_future())
-                self._sleepers.append(sleeper)
-            try:
-                await sleeper[1]
-            finally:
-                with self._changed:
-                    if sleeper in self._sleepers:
-                        self._sleepers.remove(sleeper)
-
-    def _take(self) -> Event | None:
-        if self._events:
-            return self._events.popleft()
-        if self._error is not None:
-            error, self._error = self._error, None
-            raise error
-        return None
+    def take(self) -> Event | Future[None] | None:
+        """Returns the next event; None after the last; or where there is none yet, what is done when to look again."""
+        with self._guard:
+            if self._events:
+                return self._events.popleft()
+            if self._over:
+                return None
+            self._waiting.append(Future())
+            return self._waiting[-1]
 
     def _wake(self) -> None:
-        self._changed.notify_all()
-        for loop, sleeper in self._sleepers:
-            try:
-                loop.call_soon_threadsafe(_rouse, sleeper)
-            except RuntimeError:  # a loop that has ended has nobody to wake
-                continue
-        self._sleepers.clear()
-
-
-def _rouse(sleeper: asyncio.Future[None]) -> None:
-    if not sleeper.done():
-        sleeper.set_result(None)
+        for waiting in self._waiting:
+            if waiting.set_running_or_notify_cancel():
+                waiting.set_result(None)
+        self._waiting.clear()

@@ -34,23 +34,15 @@ ATTACKS = {
     "shared tuples": DOUBLING.format("(a, a)"),
     "zipped lists": "a = images\n" + DOUBLING.partition("\n")[2].format("list(zip(a, a))"),
     "doubled text": DOUBLING.format("f'{a}{a}'"),
-    "added text": "x = 'a'\n" + "x = x + x\n" * 400,
     "loops": "for a in range(9**9):\n    for b in range(9**9):\n        query(images[0], 'a')",
     "many loops": "".join(" " * n + f"for a{n} in range(64):\n" for n in range(60)) + " " * 60 + "query(images[0], 'a')",
-    "ranges": "answer = [0 " + " ".join(f"for {name} in range(64)" for name in "abcdefghijk") + "]",
     "many ranges": "answer = [0 " + "for a in b " * 700 + "]",
-    "pictures": "for a in range(64):\n    for b in range(64):\n        find_matching_image(images, f'{a} {b}')",
     "names": "=".join(f"a{n}" for n in range(1500)) + " = 1\nfor a in range(64):\n    for b in range(64):\n        if a:\n            b = 1",
-    "choices": "if a:\n b\n" + "elif a:\n b=1\n" * 600,
     "a huge number": "answer = f'{0x" + "f" * 6000 + "}'",
     "a huge list": "a = [" + "1," * 3000 + "]\nfor b in range(64):\n    for c in range(64):\n        a = a[:]",
     "brackets": "answer = " + "[" * 4000 + "]" * 4000,
-    "fewer brackets": "x = " + "[" * 90 + "]" * 90 + "\nquery(images[0], 'a')",
-    "parentheses": "x = " + "(" * 3000 + "1" + ")" * 3000,
     "signs": "x = " + "-" * 7000 + "1",
-    "fewer signs": "x = " + "-" * 2000 + "1",
     "items": "answer = a" + "[0]" * 2600,
-    "forever": "x = 1\nwhile True:\n    x = x + 1",
     "a comment": "#" * 10_000 + "\nquery(images[0], 'a')",
 }  # fmt: skip
 
@@ -82,12 +74,6 @@ def test_texts_and_lists_are_followed_until_they_are_too_large() -> None:
     assert calls("find_matching_image([" + "images[0]," * 64 + "], 'a')")
     assert calls("find_matching_image([" + "images[0]," * 65 + "], 'a')") == []
     assert len(calls("for n in range(100):\n    get_pos(images[0], f'{n}')")) == 64
-
-
-def test_numbers_are_followed_until_they_are_too_large() -> None:
-    said = "query(images[0], f'{%d}')"
-    assert calls(said % (1 << 60)) == [str(1 << 60)]
-    assert calls(said % (1 << 61)) == []
 
 
 def test_a_program_that_is_too_long_is_not_parsed() -> None:
