@@ -115,14 +115,6 @@ def test_a_program_that_fails_has_its_line_marked() -> None:
     assert view.source is None, "what the visitor wrote stays in the editor"
 
 
-def test_a_fallback_says_so() -> None:
-    rejected = Rejected(Program("b = c"), ErrorRecord("ProgramTypeError", "line 1: no c", 1), "fallback")
-    view = feed(question(), Wrote(Program("b = c")), rejected, Answered(answer("no", fallback=True)))
-    assert "cv-failing" in view.program
-    assert "answered without one" in view.message
-    assert "because the program failed" in view.answer
-
-
 def test_cards_past_the_limit_come_without_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("codevqa.demo.live.CARDS", 10)
     evidence = (Evidence("pnpvqa", (ImageRef(1),), "What?", captions=(("a rare caption",),)),)

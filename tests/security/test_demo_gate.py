@@ -101,7 +101,7 @@ def test_the_gate_keeps_out_the_rest(tmp_path: Path, method: str, path: str) -> 
 
 
 def test_an_upload_says_how_long_it_is(tmp_path: Path) -> None:
-    assert through(tmp_path, "POST", UPLOAD, b"x" * 1000)[0] == 411, "nobody knows how much is to come"
+    assert through(tmp_path, "POST", UPLOAD, b"x")[0] == 411, "nobody knows how much is to come"
     chunked = {"content-length": "1", "transfer-encoding": "chunked"}
     assert through(tmp_path, "POST", UPLOAD, b"x", chunked)[0] == 411, "chunks win over a length"
     assert through(tmp_path, "POST", UPLOAD, b"x", {"content-length": "1"})[0] == 200
