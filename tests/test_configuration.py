@@ -120,14 +120,14 @@ def test_a_word_of_the_command_line_is_read_as_its_field_wants(word: str, value:
         ("query.caption=3", "No field query.caption. Did you mean query.captions?"),
         ("preset=base", "No field preset. Give --preset."),
         ("qwertz=3", "No field qwertz. 'codevqa config' prints all there are."),
-        ("query.captions=true", "query.captions: "),
-        ("query.captions=3\nseed=1", "query.captions: "),
-        ("limits.seconds=nan", "limits.seconds: "),
-        ("writer.form=talk", "writer.form: Input should be 'auto', 'completion' or 'chat', not 'talk'."),
-        ("limits.second_wall=maybe", "limits.second_wall: "),
-        ("query.doubt=0.6", "query.doubt: Input should be less than or equal to 0.5, not '0.6'."),
+        ("query.captions=true", "query.captions must be "),
+        ("query.captions=3\nseed=1", "query.captions must be "),
+        ("limits.seconds=nan", "limits.seconds must be "),
+        ("writer.form=talk", "writer.form must be 'auto', 'completion' or 'chat', not 'talk'."),
+        ("limits.second_wall=maybe", "limits.second_wall must be "),
+        ("query.doubt=0.6", "query.doubt must be less than or equal to 0.5, not '0.6'."),
         ("matcher.blok=2", "No option matcher.blok of blip. Did you mean matcher.block?"),
-        ("matcher.block=x", "matcher.block: Input should be a valid integer, not 'x'."),
+        ("matcher.block=x", "matcher.block must be a valid integer, not 'x'."),
         ("matcher=blop:x", "'blop:x' cannot be the matcher. Write one of: blip:ID"),
     ],
 )
@@ -144,9 +144,9 @@ def test_a_number_out_of_its_range_is_refused_where_settings_are_made_and_in_eve
 ) -> None:
     tables = {"": Settings, "writer": WriterSettings, "query": QuerySettings, "limits": Limits}
     table, _, field = name.rpartition(".")
-    with pytest.raises(InputError, match=rf"^{name}: .*, not {value!r}\.$"):
+    with pytest.raises(InputError, match=rf"^{name} must be .*, not {value!r}\.$"):
         tables[table](**{field: value})
-    with pytest.raises(InputError, match=rf"^{name}: .*, not {value!r}\.$"):
+    with pytest.raises(InputError, match=rf"^{name} must be .*, not {value!r}\.$"):
         configure("mini", [Layer("preset", {name: value})])
 
 

@@ -115,7 +115,7 @@ def test_interrupted_from_the_keyboard_it_tells_how_to_go_on(
         (["vqa9", "--data", "."], "No data set 'vqa9'"),
         (["gqa", "--data", "NOT UTF-8"], "is not UTF-8. Rename the folder."),
         (["gqa", "--data", "MINI", "--variant", "odd"], "no variant 'odd'"),
-        (["gqa", "--data", "MINI", "--workers", "0"], "workers: Input should be greater than or equal to 1, not 0"),
+        (["gqa", "--data", "MINI", "--workers", "0"], "workers must be greater than or equal to 1, not 0"),
         (["gqa", "--data", "MINI", "--ray-actors", "2"], "--ray-actors does nothing without --engine ray."),
     ],
 )

@@ -13,6 +13,8 @@ from .errors import InputError
 
 STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 """A text stands for no number, and true for no 1."""
+_SHOULD = "Input should be "
+"""How pydantic begins most of what it says."""
 
 
 def checked(name: str, value: object, kind: Any, *, written: bool = False) -> Any:
@@ -32,7 +34,7 @@ def checked(name: str, value: object, kind: Any, *, written: bool = False) -> An
             return _adapter(kind).validate_strings(value)
         return _adapter(kind).validate_python(value)
     except ValidationError as error:
-        raise InputError(f"{name}: {_told(error.errors(include_url=False))}") from None
+        raise InputError(f"{name} {_told(error.errors(include_url=False))}") from None
 
 
 @cache
@@ -52,11 +54,13 @@ def input_error(error: ValidationError, kind: type, table: str = "") -> InputErr
         return InputError(f"{name} is missing.")
     if first["type"] == "value_error":
         return InputError(f"{name} {first['ctx']['error']}.")
-    return InputError(f"{name}: {_told([first, *(one for one in others if one['loc'][0] == first['loc'][0])])}")
+    return InputError(f"{name} {_told([first, *(one for one in others if one['loc'][0] == first['loc'][0])])}")
 
 
 def _told(mistakes: Iterable[ErrorDetails]) -> str:
-    """Returns in pydantic's words what a value has to be; of a union, each thing that it may be."""
+    """Returns in pydantic's words what a value must be; of a union, each thing that it may be."""
     first, *others = mistakes
-    told = dict.fromkeys(one["msg"].partition(", unable to")[0] for one in (first, *others))
-    return f"{' or '.join(told)}, not {first['input']!r:.60}."
+    told = list(dict.fromkeys(one["msg"].partition(", unable to")[0] for one in (first, *others)))
+    if all(one.startswith(_SHOULD) for one in told):
+        return f"must be {' or '.join(one.removeprefix(_SHOULD) for one in told)}, not {first['input']!r:.60}."
+    return f"cannot be {first['input']!r:.60}: {' or '.join(told)}."

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 
-from huggingface_hub import try_to_load_from_cache
-
 from ..models.lavis.process import python_of
 from ..models.web_checkpoint import WebCheckpoint
 from .back_ends import back_end_of
@@ -112,6 +110,8 @@ def hub_id(spec: str) -> tuple[str, str | None] | None:
 
 def cached(repository: str, file: str, revision: str | None) -> Path | None:
     """Returns where a file of the hub lies, None where it is not here."""
+    from huggingface_hub import try_to_load_from_cache  # it brings an HTTP client
+
     found = try_to_load_from_cache(repository, file, revision=revision)
     return Path(found) if isinstance(found, str) else None
 
