@@ -49,7 +49,8 @@ from codevqa.presets.assembly import load, prompt_sets, quiet_libraries
 from codevqa.presets.checkpoints import resolve
 from codevqa.presets.presets import preset
 from codevqa.primitives.kinds import Image
-from codevqa.primitives.pnpvqa import draw_patches, render_reading
+from codevqa.primitives.patches import draw_patches
+from codevqa.primitives.reading import render_reading
 from codevqa.primitives.visual import VISUAL
 from codevqa.prompts import PromptSet, ReadingExample
 from codevqa.sandbox.sandbox import Sandbox

@@ -24,6 +24,7 @@ from typing import TypeAlias
 from codevqa import CodeVQA
 from codevqa.cli.options import chosen
 from codevqa.cli.terminal import Bar
+from codevqa.core.trace import Method
 from codevqa.eval import Store, evaluate, open_dataset
 from codevqa.eval.metrics import metric_for
 from codevqa.eval.report.figures import Summary
@@ -31,7 +32,7 @@ from codevqa.eval.report.reading import pairs_of
 from codevqa.eval.report.summary import summarize
 from codevqa.eval.run.choices import engine_for
 from codevqa.eval.statistics import Interval
-from codevqa.eval.task import METHODS, DataSet, Example, Method, Row
+from codevqa.eval.task import METHODS, DataSet, Example, Row
 from codevqa.miniworld import export_gqa, export_nlvr2
 from codevqa.miniworld.export import ABOUT, write
 from codevqa.miniworld.export_draw import SPLITS

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from .core.errors import CodeVQAError
     from .core.settings import Limits, QuerySettings, Settings, WriterSettings
     from .core.trace import Call, Evidence, Program, Trace
-    from .engine.codevqa import CodeVQA, Question
+    from .engine.codevqa import CodeVQA
+    from .engine.many import Question
     from .engine.watch import Watch
     from .models.base import Models
     from .primitives import Image, primitive
@@ -39,7 +40,7 @@ _HOMES = {
     "Models": "models.base",
     "Program": "core.trace",
     "QuerySettings": "core.settings",
-    "Question": "engine.codevqa",
+    "Question": "engine.many",
     "Settings": "core.settings",
     "Trace": "core.trace",
     "Watch": "engine.watch",

@@ -31,8 +31,6 @@ from .task import Example, Job, Row
 if TYPE_CHECKING:
     from ..engine.codevqa import CodeVQA
 
-__all__ = ["ActorPool", "connect"]
-
 RESTARTS = 3
 """How often Ray replaces an actor that died, and asks again what was under way in it."""
 PLACING = 300.0

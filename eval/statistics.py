@@ -22,8 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr, stdtr, stdtrit
 
-__all__ = ["FEW_CLUSTERS", "Interval", "Paired", "compare", "holm", "mcnemar", "mean", "mean_of", "wilson"]
-
 FEW_CLUSTERS = 40
 """With fewer a report says so: the variance itself is then known badly, and the interval leans on Student's t."""
 ASSUMED, ALIKE = 5.0, 0.3

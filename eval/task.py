@@ -21,8 +21,6 @@ from ..core.errors import ImageError, ModelError, ModelNotFoundError, ServerErro
 from ..core.images import ImageSource, load_picture
 from ..core.trace import Cost, Form, Method
 
-__all__ = ["METHODS", "UNASKED", "DataSet", "Example", "Job", "Method", "PictureFile", "Row"]
-
 UNASKED = frozenset(
     one.__name__ for one in (ImageError, ModelError, ServerError, SetupError, UnknownNameError, ModelNotFoundError)
 )

@@ -17,8 +17,6 @@ from ..core.given_files import parse_json, read_text
 from .prompt_set import Example, KnowledgeExample, PromptSet, ReadingExample
 from .records import read_object, read_records
 
-__all__ = ["POOLS", "available", "find_pool", "load"]
-
 API = "{api}"
 """Where the preamble lists the primitives."""
 POOLS: Mapping[str, str] = MappingProxyType(

@@ -13,8 +13,6 @@ from pydantic import AfterValidator, Field
 from ..core.trace import Form
 from ..core.wording import Wording
 
-__all__ = ["Example", "KnowledgeExample", "PromptSet", "ReadingExample"]
-
 _Text: TypeAlias = Annotated[str, Field(pattern=r"\S")]
 _Texts: TypeAlias = Annotated[tuple[_Text, ...], Field(min_length=1)]
 _Count: TypeAlias = Annotated[int, Field(ge=0)]

@@ -15,8 +15,6 @@ from ..core.errors import InputError
 from ..core.given_files import parse_json, read_lines, read_text
 from ..core.validation import input_error
 
-__all__ = ["read_object", "read_records"]
-
 _Kind = TypeVar("_Kind")
 
 

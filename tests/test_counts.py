@@ -24,7 +24,7 @@ from codevqa.models.base import CaptionRequest, GenerationRequest, MatchRequest
 from codevqa.models.fakes import ScriptedLM
 from codevqa.presets.assembly import load, prompt_sets
 from codevqa.presets.presets import preset
-from codevqa.primitives.pnpvqa import draw_patches
+from codevqa.primitives.patches import draw_patches
 from codevqa.prompts import load as load_prompts
 
 PICTURES = 3

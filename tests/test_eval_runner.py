@@ -12,10 +12,11 @@ from eval_kit import PROGRAM, Broken, Numbered, fake_engine
 
 from codevqa import CodeVQA
 from codevqa.core.errors import EngineClosedError, InputError, ModelError
+from codevqa.core.trace import Method
 from codevqa.eval import Store, evaluate
 from codevqa.eval.report.reading import summary_of
 from codevqa.eval.run.session import Status
-from codevqa.eval.task import DataSet, Method
+from codevqa.eval.task import DataSet
 from codevqa.models.base import GenerationRequest
 
 

@@ -19,7 +19,8 @@ from codevqa.core.wording import Wording
 from codevqa.models.base import CaptionRequest, Models
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 from codevqa.models.retrieval import Retriever
-from codevqa.primitives.pnpvqa import PnPVQA, Reading, _seeds, render_reading
+from codevqa.primitives.pnpvqa import PnPVQA, Reading, _seeds
+from codevqa.primitives.reading import render_reading
 from codevqa.prompts import PromptSet, ReadingExample
 from codevqa.prompts import load as load_prompts
 

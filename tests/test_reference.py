@@ -20,7 +20,7 @@ from codevqa.core.images import Picture, load_picture
 from codevqa.miniworld.questions import sample_question, sample_set
 from codevqa.miniworld.world import draw, sample_scene
 from codevqa.models.base import CaptionRequest, MatchRequest
-from codevqa.primitives.pnpvqa import draw_patches
+from codevqa.primitives.patches import draw_patches
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 import reference

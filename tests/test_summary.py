@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from codevqa.core.trace import Method
 from codevqa.eval.metrics import metric_for
 from codevqa.eval.report.summary import summarize
 from codevqa.eval.statistics import wilson
-from codevqa.eval.task import Example, Method, Row
+from codevqa.eval.task import Example, Row
 
 QUESTION = "Is the dog to the left of the cat?"
 GQA = metric_for("gqa")

@@ -13,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from codevqa.miniworld.questions import UNSEEN  # noqa: E402
-from codevqa.primitives.pnpvqa import render_reading  # noqa: E402
+from codevqa.primitives.reading import render_reading  # noqa: E402
 from codevqa.writing.prompt_forms import extract_program, opening_line, render_completion  # noqa: E402
 from training import language, language_tokenizer  # noqa: E402
 from training.language_data import (  # noqa: E402

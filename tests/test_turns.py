@@ -24,7 +24,7 @@ from openai_kit import Reply, Serve, completion
 from codevqa import CodeVQA
 from codevqa.batching.model_services import ModelServices
 from codevqa.core.errors import SetupError
-from codevqa.engine.codevqa import Question
+from codevqa.engine.many import Question
 from codevqa.models.base import Completion, GenerationRequest, Models
 from codevqa.models.causal_lm import TransformersLM
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM

@@ -28,7 +28,7 @@ from codevqa.miniworld.phrases import Phrase
 from codevqa.miniworld.questions import Item
 from codevqa.miniworld.world import CANVAS, HELD_OUT, Scene, Thing, draw, sample_scene
 from codevqa.models.base import CaptionRequest, GenerationRequest, MatchRequest, SimilarityRequest
-from codevqa.primitives.pnpvqa import render_reading
+from codevqa.primitives.reading import render_reading
 from codevqa.writing.prompt_forms import extract_program
 
 from .captions import telling

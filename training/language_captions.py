@@ -19,7 +19,7 @@ from codevqa import CodeVQA
 from codevqa.core.images import Picture, load_picture
 from codevqa.miniworld.world import draw
 from codevqa.models.base import CaptionRequest, MatchRequest
-from codevqa.primitives.pnpvqa import draw_patches
+from codevqa.primitives.patches import draw_patches
 
 from .language_data import Question, draw_question
 from .vision_data import PATCHES

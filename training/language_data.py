@@ -20,7 +20,7 @@ from codevqa.core.text import sentence_case
 from codevqa.miniworld import truth
 from codevqa.miniworld.questions import UNSEEN, Item, NoQuestionError, sample_question, sample_set
 from codevqa.miniworld.world import COLORS, KINDS, Scene, Thing, sample_scene
-from codevqa.primitives.pnpvqa import INSTRUCTION, render_context
+from codevqa.primitives.reading import INSTRUCTION, render_context
 from codevqa.primitives.visual import VISUAL
 from codevqa.prompts import Example, load
 from codevqa.writing.prompt_forms import header, opening_line

@@ -13,7 +13,7 @@ from collections import Counter
 from typing import Any
 
 from codevqa.miniworld.world import COLORS, KINDS, SIZES, plural
-from codevqa.primitives.pnpvqa import INSTRUCTION
+from codevqa.primitives.reading import INSTRUCTION
 
 from .captions import captions
 from .language_data import EOS, bank, draw_item, preamble, program_text

@@ -17,8 +17,6 @@ from ..core.errors import CodeVQAError, ModelError, ServerError, record
 from ..models.turn import Turn
 from .feed import BatchStats, Feed, Pair, Slot, tell
 
-__all__ = ["BatchStats", "Batcher", "Company", "Slot"]
-
 Request = TypeVar("Request")
 Result = TypeVar("Result")
 

@@ -20,8 +20,6 @@ from cachetools import LRUCache
 
 from .batcher import Batcher, Company
 
-__all__ = ["CallCache", "Memory", "Usage"]
-
 Request = TypeVar("Request")
 Result = TypeVar("Result")
 

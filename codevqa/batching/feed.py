@@ -14,8 +14,6 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from ..core.errors import CodeVQAError
 from ..models.turn import Turn
 
-__all__ = ["BatchStats", "Feed", "Pair", "Slot", "tell"]
-
 Request = TypeVar("Request")
 Result = TypeVar("Result")
 

@@ -24,10 +24,8 @@ from ..models.base import (
 )
 from ..models.turn import turn_of
 from .batcher import Batcher, Company
-from .call_cache import CallCache, Memory, Usage
+from .call_cache import CallCache, Memory
 from .feed import Feed
-
-__all__ = ["ModelServices", "Usage"]
 
 Request = TypeVar("Request")
 Result = TypeVar("Result")

@@ -17,8 +17,6 @@ from .trace import Cost, DomainWarning, Method, Plain, Program, Trace
 if TYPE_CHECKING:
     from .images import ImageSource
 
-__all__ = ["Answer"]
-
 
 @dataclass(frozen=True)
 class Answer:

@@ -29,8 +29,6 @@ from .trace import (
     number,
 )
 
-__all__ = ["Attempt", "FullAnswer", "dump", "read"]
-
 MAX_DEPTH = 100
 """Values nested deeper are no value of a program's: nothing is read that could not be written again."""
 _SHORT = ("question", "answer", "program", "calls", "fallback", "error", "warnings", "seconds", "models")

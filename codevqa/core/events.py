@@ -24,20 +24,6 @@ from .answer import Answer
 from .errors import ErrorRecord
 from .trace import Call, Plain, Program
 
-__all__ = [
-    "Answered",
-    "CallBegan",
-    "CallEnded",
-    "Event",
-    "Failed",
-    "Prepared",
-    "Rejected",
-    "Shown",
-    "Tell",
-    "Writing",
-    "Wrote",
-]
-
 
 @dataclass(frozen=True)
 class Shown:

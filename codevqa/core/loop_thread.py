@@ -16,8 +16,6 @@ from .errors import EngineClosedError, InputError, InternalError, SetupError
 
 Result = TypeVar("Result")
 
-__all__ = ["LoopThread", "check_process"]
-
 PATIENCE = 10.0
 """Seconds that closing waits for work that does not react to being cancelled."""
 

@@ -12,8 +12,6 @@ import re
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-__all__ = ["Kind", "QuestionKind", "is_statement", "number_in", "question_kind", "yes_or_no"]
-
 Kind: TypeAlias = Literal["yes_no", "choice", "number", "open"]
 
 

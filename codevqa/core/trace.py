@@ -11,20 +11,6 @@ from pydantic import PlainSerializer, PlainValidator
 
 from .errors import ErrorRecord
 
-__all__ = [
-    "Call",
-    "Cost",
-    "DomainWarning",
-    "Draft",
-    "Evidence",
-    "Form",
-    "ImageRef",
-    "Method",
-    "Plain",
-    "Program",
-    "Trace",
-]
-
 Form: TypeAlias = Literal["image", "set"]
 """Whether a program opens one image (``open_image``) or a set of them (``open_images``)."""
 

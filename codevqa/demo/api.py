@@ -11,8 +11,6 @@ from gradio.events import api as offer
 
 from .service import DemoRequest, DemoService, public
 
-__all__ = ["UploadedPicture", "offer_api"]
-
 
 class UploadedPicture(TypedDict):
     """An uploaded picture, as ``gradio_client.handle_file`` makes it of a path."""

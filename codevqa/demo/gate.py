@@ -27,8 +27,6 @@ from ..core.errors import InputError
 from ..core.given_files import parse_json
 from .limits import DemoLimits
 
-__all__ = ["Gate"]
-
 GET = re.compile(
     r"/|/config|/theme\.css|/favicon\.ico|/manifest\.json|/robots\.txt|/(assets|static|svelte)/[^\\]*"
     r"|/login/?|/logout|/gradio_api/(info|app_id|startup-events|theme\.css|user|login_check|queue/status|queue/data|upload_progress"

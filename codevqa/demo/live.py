@@ -18,8 +18,6 @@ from ..core.images import Picture
 from ..core.trace import Call
 from ..pages.words import seconds
 
-__all__ = ["LiveQuestion", "PageUpdate", "answer_box", "status_box"]
-
 CARDS = 3 << 20
 """Characters of call cards with their evidence. Calls beyond show without it. The trace page has all."""
 

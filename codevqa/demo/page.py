@@ -20,8 +20,6 @@ from .live import PageUpdate, answer_box, status_box
 from .pictures import ShippedQuestion, shipped_questions
 from .service import DemoRequest, DemoService
 
-__all__ = ["build"]
-
 Gallery: TypeAlias = "list[tuple[str, str | None]] | None"
 FIRST = "Click an example, or give a picture and ask. The program that finds it, and all it looks at, shows here."
 HEAD = """

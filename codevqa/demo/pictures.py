@@ -14,8 +14,6 @@ from ..core.errors import ImageError
 from ..core.images import FORMATS, Picture, decode_picture
 from .limits import DemoLimits
 
-__all__ = ["ShippedQuestion", "read_pictures", "shipped_questions"]
-
 HERE = Path(__file__).resolve().parent / "pictures"
 NAME = 60
 """Longest file name shown in a message."""

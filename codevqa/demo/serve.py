@@ -24,8 +24,6 @@ from .limits import DemoLimits
 if TYPE_CHECKING:
     from .service import DemoService
 
-__all__ = ["exposed", "known_names", "loopback", "main"]
-
 LOCAL = "127.0.0.1"
 EXPOSED = """WARNING: other machines can reach this page, {who}, and run programs in the sandbox.
   It has no encryption; put a proxy with TLS before it. It answers to {names} and to numbers; add others with --name."""

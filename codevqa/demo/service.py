@@ -30,8 +30,6 @@ from .pictures import read_pictures
 if TYPE_CHECKING:
     from ..engine.codevqa import CodeVQA
 
-__all__ = ["DemoRequest", "DemoService", "public"]
-
 log = logging.getLogger(__name__)
 
 PACE = 0.03

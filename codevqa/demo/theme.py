@@ -8,8 +8,6 @@ import gradio as gr
 
 from ..pages import styles
 
-__all__ = ["head", "theme"]
-
 STATIC = Path(__file__).resolve().parent / "static"
 SAME = {
     "body_background_fill": "var(--cv-paper)",

@@ -1,5 +1,6 @@
 """What a user calls, and the course of one question through everything else."""
 
-from .codevqa import CodeVQA, Question
+from .codevqa import CodeVQA
+from .many import Question
 
 __all__ = ["CodeVQA", "Question"]

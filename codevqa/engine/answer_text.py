@@ -9,8 +9,6 @@ from ..core.question_kind import QuestionKind
 from ..core.trace import ImageRef, Plain
 from ..primitives.kinds import Image
 
-__all__ = ["answer_text", "fitted_answer", "plain", "release_text"]
-
 
 def plain(value: object, stands: Callable[[Image], Plain] = lambda image: ImageRef(image.index)) -> Plain:
     """Returns a value with every image replaced by what stands for it: a reference."""

@@ -25,8 +25,6 @@ from ..primitives.kinds import Image
 from ..primitives.signature import CONSTANTS
 from ..primitives.visual import opened, opened_set
 
-__all__ = ["PlannedCall", "plan_calls"]
-
 MAX_STEPS = 4000
 """Nodes visited at most."""
 MAX_ITEMS = 64

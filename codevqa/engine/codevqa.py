@@ -23,15 +23,13 @@ from ..primitives.signature import Primitive, PrimitiveSet
 from ..primitives.visual import find_object
 from ..sandbox.sandbox import Pools, Sandbox
 from ..writing.writer import Writer
-from .many import Asked, Begin, Progress, Question, as_request, check, followed, stream, stream_async, text_of
+from .many import Asked, Begin, Progress, as_request, check, followed, stream, stream_async, text_of
 from .question_run import EngineParts, answer_request, checked_question
 from .request import AskOptions, Errors, Request, RunOptions, ask_request, check_options, run_request
 from .watch import Watch
 
 if TYPE_CHECKING:
     from ..presets.configuration import Configuration
-
-__all__ = ["CodeVQA", "Method", "Question"]
 
 
 class CodeVQA:

@@ -15,19 +15,6 @@ from ..core.images import ImageSource, hold
 from ..core.trace import Form, Method
 from .request import Errors, Request
 
-__all__ = [
-    "Asked",
-    "Begin",
-    "Progress",
-    "Question",
-    "as_request",
-    "check",
-    "followed",
-    "stream",
-    "stream_async",
-    "text_of",
-]
-
 Progress: TypeAlias = bool | Callable[[int, int | None], object]
 """Whether a bar is shown on standard error; or what is told how many are answered, of how many where that is known."""
 _TAKES = "Give Questions or pairs (images, text), and a method: 'codevqa' or 'pnpvqa'."

@@ -23,8 +23,6 @@ from ..primitives.signature import EscapedError, PrimitiveSet
 from .answer_text import plain
 from .call_plan import PlannedCall
 
-__all__ = ["ProgramCalls"]
-
 CATCHABLE = (TypeError, ValueError, LookupError)
 """What a program may catch; everything else ends it."""
 AT_ONCE = 32

@@ -51,8 +51,6 @@ from .call_plan import plan_calls
 from .program_calls import ProgramCalls
 from .request import Errors, Request, check_options
 
-__all__ = ["EngineParts", "answer_request", "checked_question", "declined"]
-
 _log = logging.getLogger(__name__)
 
 DONT_KNOW = "I don't know"

@@ -11,8 +11,6 @@ from ..core.errors import InputError
 from ..core.images import Held, ImageSource, hold
 from ..core.trace import Form, Method, Program
 
-__all__ = ["AskOptions", "Errors", "Request", "RunOptions", "ask_request", "check_options", "run_request"]
-
 Errors: TypeAlias = Literal["raise", "return"]
 """What becomes of a question that cannot be answered: raised, or an answer with its ``error`` and no text."""
 

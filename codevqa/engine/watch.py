@@ -13,8 +13,6 @@ from ..core.answer import Answer
 from ..core.errors import record
 from ..core.events import Answered, Event, Failed, Tell, Writing
 
-__all__ = ["Watch"]
-
 
 class Watch:
     """One question under way, as its events: iterate over it from any thread, or with ``async for`` from any loop.

@@ -15,8 +15,6 @@ from ..core.errors import InputError, SetupError
 from . import export_covr, export_gqa, export_nlvr2
 from .export_draw import SPLITS
 
-__all__ = ["SPLITS", "write"]
-
 ABOUT = "mini-data.json"
 """File at the root that says how the folder was made, and that it was made here."""
 WRITERS = {"gqa": export_gqa.write_split, "covr": export_covr.write_split, "nlvr2": export_nlvr2.write_split}

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from ..core.errors import ModelNotFoundError
 from .library_errors import first_line
 
-__all__ = ["of_tokenizer", "without_system"]
-
 
 def of_tokenizer(name: str, revision: str | None = None) -> bool:
     """Says whether the tokenizer of a folder, or of a model of the hub, has one. Fetches the tokenizer alone.

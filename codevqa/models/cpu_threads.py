@@ -14,8 +14,6 @@ from typing import Any, ParamSpec, TypeVar
 
 import torch
 
-__all__ = ["LARGE", "NetworkThread", "computing", "threads"]
-
 LARGE = 1 << 23
 """Weights of a layer of a language model from which on all cores compute it: where there are fewer, waiting for one
 another eats up what they gain."""

@@ -12,8 +12,6 @@ from contextlib import contextmanager
 
 import torch
 
-__all__ = ["loaded", "short_work"]
-
 _FIRST = -1
 """Priority; that of the default stream is 0."""
 _streams: dict[int, torch.cuda.Stream] = {}

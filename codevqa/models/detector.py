@@ -18,8 +18,6 @@ from .causal_lm.loading import place_for
 from .library_errors import quiet, while_loading
 from .turn import Turn
 
-__all__ = ["ZeroShotDetector"]
-
 _ASKED: Mapping[str, str] = {
     "grounding-dino": "{}.",
     "mm-grounding-dino": "{}.",

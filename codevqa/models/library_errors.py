@@ -10,8 +10,6 @@ from safetensors import SafetensorError
 
 from ..core.errors import CodeVQAError
 
-__all__ = ["first_line", "quiet", "while_loading"]
-
 _DAMAGED = (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, ImportError)
 
 

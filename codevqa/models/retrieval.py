@@ -17,8 +17,6 @@ from ..core.errors import CodeVQAError, ModelError, ModelNotFoundError
 from .library_errors import first_line, while_loading
 from .turn import Turn, turn_of
 
-__all__ = ["ExampleIndex", "Retriever", "SentenceRetriever"]
-
 
 class Retriever(Protocol):
     """Embeds sentences."""

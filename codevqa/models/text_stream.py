@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 
 from .base import GenerationRequest, cut_at_stop
 
-__all__ = ["TextStream", "certain", "stream_of"]
-
 _EVERY_TOKENS = 4
 _EVERY_S = 0.02
 

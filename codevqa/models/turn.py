@@ -11,8 +11,6 @@ import threading
 
 from ..core.errors import SetupError
 
-__all__ = ["Turn", "turn_of"]
-
 _moved = threading.Condition()
 _lines: dict[int, list[int]] = {}
 """Threads that want a part, by its id, in the order they came: it is the first one's."""

@@ -13,8 +13,6 @@ from ..core.images import ImageSource, Picture, load_pictures
 from .render import answer_fragment, trace_page
 from .words import images_of
 
-__all__ = ["fragment", "pictures_of", "save"]
-
 
 def save(
     answer: Answer, path: str | os.PathLike[str], images: ImageSource | Sequence[ImageSource] | None = None

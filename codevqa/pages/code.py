@@ -10,8 +10,6 @@ import re
 
 from markupsafe import Markup, escape
 
-__all__ = ["code_lines"]
-
 _TOKEN = re.compile(
     r"""(?P<comment>\#[^\n]*)
     |(?P<string>(?<!\w)[rRbBfFuU]{0,2}

@@ -24,8 +24,6 @@ from ..primitives.signature import CONSTANTS, GRID
 from .heat import overlay
 from .pictures import PictureView, data_uri, picture_name, picture_of
 
-__all__ = ["Comparison", "Side", "comparison_view", "comparisons"]
-
 MOST = 8
 """Comparisons of one program that are shown."""
 SIDE = 480

@@ -13,8 +13,6 @@ from .heat import overlay, patch_view, peak_place, place_words, relevance_grid
 from .pictures import PictureView, data_uri, picture_name, picture_of, picture_view
 from .words import chance, number
 
-__all__ = ["evidence_view"]
-
 HEAT_SIDE = 480
 """Longest side of a heat map, in pixels."""
 PATCH_SIDE = 144

@@ -20,8 +20,6 @@ from PIL import ImageColor, ImageDraw
 from ..core.images import Picture
 from ..primitives.signature import GRID
 
-__all__ = ["fitted", "heat_gradient", "overlay", "patch_view", "peak_place", "place_words", "relevance_grid"]
-
 Relevance = Sequence[Sequence[float]] | npt.NDArray[np.floating]
 
 _HEAT = ["#000004", "#1f0c48", "#550f6d", "#88226a", "#ba3655", "#e35933", "#f98c0a", "#f9c932", "#fcffa4"]

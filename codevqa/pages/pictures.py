@@ -16,8 +16,6 @@ from ..core.trace import ImageRef, Plain
 from .heat import fitted
 from .words import MOST, value_words
 
-__all__ = ["PictureView", "data_uri", "named_words", "picture_name", "picture_of", "picture_view"]
-
 _KEPT = 128
 """Shrunk pictures kept ready: the demo shows the same ones at every call."""
 

@@ -10,8 +10,6 @@ from typing import Literal
 from ..core.answer import Answer
 from ..core.trace import ImageRef, Plain
 
-__all__ = ["agreement", "call_words", "chance", "clean", "images_in", "images_of", "number", "seconds", "value_words"]
-
 MOST = 200
 """Characters of a value before the rest is cut off."""
 

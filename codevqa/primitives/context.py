@@ -11,8 +11,6 @@ from ..prompts import KnowledgeExample
 from .kinds import Image
 from .pnpvqa import PnPVQA
 
-__all__ = ["CallContext"]
-
 
 @dataclass(frozen=True)
 class CallContext:

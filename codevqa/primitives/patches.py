@@ -6,8 +6,6 @@ import numpy as np
 
 from ..models.base import Map
 
-__all__ = ["draw_patches"]
-
 
 def draw_patches(relevance: Map, count: int, seed: int) -> tuple[int, ...]:
     """Draws ``count`` patches without replacement, in proportion to relevance; returns their sorted indices.

@@ -25,17 +25,13 @@ from ..models.retrieval import ExampleIndex, Retriever
 from ..prompts import KnowledgeExample, PromptSet, ReadingExample
 from .patches import draw_patches
 from .reading import (
-    INSTRUCTION,
     answer_in,
-    render_context,
     render_knowledge,
     render_knowledge_chat,
     render_reading,
     render_reading_chat,
 )
 from .witness import Descriptions, described, stated_number
-
-__all__ = ["INSTRUCTION", "PnPVQA", "Reading", "draw_patches", "render_context", "render_reading"]
 
 
 @dataclass(frozen=True)

@@ -16,16 +16,6 @@ from ..core.wording import Wording
 from ..models.base import Message
 from ..prompts import KnowledgeExample, ReadingExample
 
-__all__ = [
-    "INSTRUCTION",
-    "answer_in",
-    "render_context",
-    "render_knowledge",
-    "render_knowledge_chat",
-    "render_reading",
-    "render_reading_chat",
-]
-
 INSTRUCTION = "Please answer the question according to the above context."
 
 CHAT_INSTRUCTION = """\

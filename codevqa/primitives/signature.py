@@ -26,9 +26,7 @@ from typing import Any, overload
 
 from ..core.errors import UnknownNameError
 from ..prompts import Example
-from .kinds import MAX_RESULT_TEXT, MAX_TEXT, Image, Kind, parse_kind, without_numpy
-
-__all__ = ["CONSTANTS", "GRID", "EscapedError", "Image", "Parameter", "Primitive", "PrimitiveSet", "primitive"]
+from .kinds import MAX_RESULT_TEXT, MAX_TEXT, Kind, parse_kind, without_numpy
 
 GRID = 24
 """Patches along each side of a picture."""

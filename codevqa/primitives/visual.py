@@ -14,19 +14,6 @@ from .context import CallContext
 from .kinds import Image
 from .signature import GRID, PrimitiveSet, primitive
 
-__all__ = [
-    "KNOWLEDGE",
-    "VISUAL",
-    "find_matching_image",
-    "find_object",
-    "get_pos",
-    "knowledge_query",
-    "open_image",
-    "open_images",
-    "query",
-    "visual_query",
-]
-
 
 @primitive
 async def open_image(context: CallContext, path: str) -> Image:

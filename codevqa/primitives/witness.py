@@ -19,8 +19,6 @@ from typing import Literal
 
 from ..core.question_kind import number_in, question_kind
 
-__all__ = ["Descriptions", "described", "stated_number"]
-
 COUNTS = ("two", "three", "four", "five", "six", "seven")
 """Numbers that are tried beside one."""
 

@@ -1,5 +1,7 @@
 """Runs programs that a language model wrote: workers, one run, the static check, values across the boundary."""
 
-from .sandbox import Host, Limits, Outcome, Sandbox
+from ..core.settings import Limits
+from .run import Host, Outcome
+from .sandbox import Sandbox
 
 __all__ = ["Host", "Limits", "Outcome", "Sandbox"]

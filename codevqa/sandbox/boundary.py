@@ -15,8 +15,6 @@ from pydantic_monty import ClassInstance, ClassType
 from ..core.errors import ProgramAnswerError
 from ..primitives.kinds import Image, describe
 
-__all__ = ["IMAGE_TYPE", "Handles", "Plain", "answer_value"]
-
 Plain: TypeAlias = Any
 """None, bool, int, float, str, Image, and lists, tuples and dicts of these."""
 

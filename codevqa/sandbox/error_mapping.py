@@ -10,8 +10,6 @@ import pydantic_monty as monty
 from ..core.errors import ProgramError, ProgramLimitError, ProgramRuntimeError, ProgramSyntaxError
 from ..core.settings import Limits
 
-__all__ = ["crash", "explain", "one_line"]
-
 _UNSUPPORTED = "The monty syntax parser does not yet support "
 _ADVICE = {
     "class inheritance": "Write functions, and raise ValueError for an error of your own.",

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn
 
-__all__ = ["READABLE", "become", "landlock_version"]
-
 # Name, number on x86_64, number on aarch64: what a worker, its loader and its C library need. Most frequent first.
 _ALLOWED = """
 read 0 63, write 1 64, mprotect 10 226, futex 202 98, mmap 9 222, munmap 11 215, mremap 25 216, madvise 28 233,

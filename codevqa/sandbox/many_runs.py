@@ -25,8 +25,6 @@ from .wall import Wall
 if TYPE_CHECKING:
     from pydantic_monty import MontySession
 
-__all__ = ["Ask", "ManyRuns"]
-
 Ask: TypeAlias = Callable[[str, "tuple[Any, ...]", "dict[str, Any]"], Sequence[object]]
 """Answers one call of a primitive, by a value for each world. A TypeError, ValueError or LookupError is raised inside
 the program."""

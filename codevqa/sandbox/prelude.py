@@ -9,8 +9,6 @@ of these, :mod:`.rewrite` makes an iterator of it, whose values are given once.
 
 from __future__ import annotations
 
-__all__ = ["PRELUDE", "READ", "READ_KEYED"]
-
 READ = """("", answer) if not (__wrong__ := __answer__(answer, Image)) else (__wrong__, None)"""
 """Expression that gives what is wrong with the value of ``answer``, empty text where nothing is, and the value."""
 READ_KEYED = "answer = vqa_out(answer)\n" + READ.replace("Image", "vqa_Handle")

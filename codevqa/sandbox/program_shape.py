@@ -9,8 +9,6 @@ from collections.abc import Collection, Sequence
 from ..core.program_tree import parse
 from ..primitives.signature import CONSTANTS
 
-__all__ = ["shape"]
-
 _KEPT = frozenset(dir(builtins)) | {"Any", "Image", "answer", "images", "img", *CONSTANTS}
 """Names that mean something to the static check."""
 _SCOPES = (

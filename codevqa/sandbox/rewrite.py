@@ -18,8 +18,6 @@ from ..core.program_tree import parse
 from ..primitives import PrimitiveSet
 from .stand_ins import MODULES, STAND_INS
 
-__all__ = ["Rewritten", "bound_names", "rewrite"]
-
 _KINDS = (str, list, dict, set, tuple, frozenset, int, float)
 _METHODS = frozenset(
     name for kind in (*_KINDS, collections.deque) for name in dir(kind) if not name.startswith("_")

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     Suspended: TypeAlias = FunctionSnapshot | monty.NameLookupSnapshot | monty.FutureSnapshot
 
-__all__ = ["Host", "Outcome", "Run", "given", "gone", "nonsense", "raised", "refused"]
-
 Result = TypeVar("Result")
 
 Host: TypeAlias = Callable[[str, "tuple[Any, ...]", "dict[str, Any]", "int | None"], Awaitable[object]]

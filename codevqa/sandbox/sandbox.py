@@ -39,8 +39,6 @@ from .wall import Wall, open_pool
 if TYPE_CHECKING:
     from pydantic_monty import MontySession
 
-__all__ = ["Host", "Limits", "Outcome", "Pools", "Sandbox"]
-
 CHECKS_KEPT = 2048
 """Results of the static check that are remembered."""
 CHECK_TRIES = 3

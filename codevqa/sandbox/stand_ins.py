@@ -5,8 +5,6 @@ Each piece keeps the builtins it calls as defaults of its parameters, for the pr
 
 from __future__ import annotations
 
-__all__ = ["MODULES", "STAND_INS", "TYPES"]
-
 MODULES = {
     "operator": "itemgetter",
     "statistics": "fmean mean median mode multimode",

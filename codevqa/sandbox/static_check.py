@@ -14,8 +14,6 @@ from ..primitives import CONSTANTS, PrimitiveSet
 from .rewrite import Rewritten
 from .stand_ins import TYPES
 
-__all__ = ["CHECKED_AS", "PREFIX", "finding", "stubs"]
-
 CHECKED_AS = "program"
 """File name the program has in the checker's eyes."""
 

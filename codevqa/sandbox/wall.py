@@ -25,8 +25,6 @@ from ..core.settings import Limits
 from . import launcher
 from .error_mapping import one_line
 
-__all__ = ["Wall", "open_pool"]
-
 OVERHEAD = 512 << 20
 """Bytes of address space that a worker has beside what its programs may use: code, stacks, the static check."""
 

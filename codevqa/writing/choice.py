@@ -10,8 +10,6 @@ from ..core.trace import Draft, Form, Program
 from .worlds import WORLDS, Behaviour
 from .writer import Generate, Writer
 
-__all__ = ["judged", "write_best"]
-
 FIRST = 3
 """Drafts that are written first. Where they agree in all worlds, no more are written."""
 

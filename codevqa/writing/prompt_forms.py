@@ -20,17 +20,6 @@ from ..core.trace import Form
 from ..models.base import Message
 from ..prompts import Example
 
-__all__ = [
-    "STOP",
-    "ask_in_chat",
-    "extract_program",
-    "header",
-    "opening_line",
-    "render_chat",
-    "render_completion",
-    "with_answer",
-]
-
 STOP = ("\n# Image",)
 """A new example header ends the program."""
 

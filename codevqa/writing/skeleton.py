@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["skeleton"]
-
 KEPT = """
 a an the this that these those it its they them their he she his her there here you someone
 is are was were be being do does did has have had can could will would should

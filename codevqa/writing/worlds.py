@@ -22,8 +22,6 @@ from ..primitives import GRID, Image, PrimitiveSet
 from ..primitives.visual import opened, opened_set
 from ..sandbox.sandbox import Sandbox
 
-__all__ = ["WORLDS", "Behaviour", "Worlds", "behaviours", "content"]
-
 WORLDS = 30
 """Worlds in which programs are compared."""
 RATES = (0.15, 0.5, 0.85)

@@ -31,8 +31,6 @@ from .prompt_forms import (
 )
 from .skeleton import skeleton
 
-__all__ = ["Writer", "by_form"]
-
 _OPENERS = ("open_image", "open_images")
 _VIEWS: Mapping[str, Sequence[Callable[[str], str]]] = {
     "words": (str,),

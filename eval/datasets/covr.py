@@ -28,8 +28,6 @@ from .files import Folder, Located
 from .json_stream import JsonRecord
 from .loader import Loader, Picture, answer_text
 
-__all__ = ["COVR"]
-
 KEPT = ("utterance", "paraphrased", "rephrase", "scenes", "properties", "pattern_name", "program")
 
 

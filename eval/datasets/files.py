@@ -21,8 +21,6 @@ from ...core.errors import SetupError
 from ...core.given_files import open_file
 from ..task import PictureFile
 
-__all__ = ["Folder", "Located", "plain"]
-
 DEPTH = ("*.zip", "*/*.zip")
 """Where archives are looked for."""
 

@@ -35,8 +35,6 @@ from .gqa_groups import groups
 from .json_stream import JsonRecord, stream_records
 from .loader import Loader, Picture, answer_text
 
-__all__ = ["GQA", "choices"]
-
 KEPT = (
     *("imageId", "fullAnswer", "isBalanced", "groups", "entailed", "equivalent"),
     *("types", "semantic", "semanticStr"),

@@ -12,8 +12,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["groups"]
-
 SIDES = frozenset(("to the left of", "to the right of", "above", "below"))
 RELATIONAL = frozenset(("relate", "verify rel", "choose rel"))
 POSITIONS = ("hposition", "vposition")

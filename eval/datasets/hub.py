@@ -30,8 +30,6 @@ from .files import Located
 from .json_stream import JsonRecord
 from .loader import Loader, Split
 
-__all__ = ["SCHEME", "open_hub"]
-
 SCHEME = "hf://"
 _ADDRESS = re.compile(r"hf://(?:datasets/)?([\w.-]+/[\w.-]+?)(?:@([^@]+?))?/?")
 _TABLE = re.compile(r"(?:(?P<config>[\w.-]+)/)?(?P<split>[\w.-]+?)(?:-\d+-of-\d+(?:-\w+)?|/\d+)?\.parquet")

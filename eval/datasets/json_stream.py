@@ -12,8 +12,6 @@ from ...core.errors import InputError
 from ...core.given_files import check_values, parse_json, parser_errors, read_lines
 from .files import Located
 
-__all__ = ["JsonRecord", "stream_records"]
-
 JsonRecord: TypeAlias = dict[str, Any]
 
 LARGEST = 1 << 31

@@ -14,8 +14,6 @@ from ..task import Example, PictureFile
 from .files import Folder, Located
 from .json_stream import JsonRecord, stream_records
 
-__all__ = ["Loader", "Picture", "Split", "answer_text", "truth"]
-
 Picture: TypeAlias = Callable[..., PictureFile]
 """Returns a picture by the names that its file may have."""
 LOOKED_AT = 8

@@ -25,8 +25,6 @@ from ..task import Example
 from .json_stream import JsonRecord
 from .loader import Loader, Picture, truth
 
-__all__ = ["BOXES", "NLVR"]
-
 BOXES = ((0, 0, 100, 100), (150, 0, 250, 100), (300, 0, 400, 100))
 """Left, top, right, bottom of the boxes in pixels."""
 PERMUTATIONS = 6

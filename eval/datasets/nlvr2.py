@@ -28,8 +28,6 @@ from ..task import Example
 from .json_stream import JsonRecord
 from .loader import Loader, Picture, truth
 
-__all__ = ["NLVR2", "group"]
-
 OFFICIAL = re.compile(r"((.+-\d+)-\d+)-img[01]\.\w+")
 """Name of a picture: its pair, and of that its set."""
 KEPT = ("identifier", "synset", "writer", "directory")

@@ -12,8 +12,6 @@ from ...core.errors import InputError
 from ..task import DataSet, Example
 from .loader import Split
 
-__all__ = ["sample"]
-
 
 def sample(split: Split, count: int, seed: int) -> Split:
     """Returns a split with some of its questions, in their order.

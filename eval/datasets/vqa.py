@@ -35,8 +35,6 @@ from .files import Folder, Located
 from .json_stream import JsonRecord, stream_records
 from .loader import Loader, Picture, answer_text
 
-__all__ = ["OKVQA", "VQAv2"]
-
 FOLDERS = ("", "annotations/", "questions/", "coco/annotations/", "vqa/")
 COCO_NAME = re.compile(r"COCO_\w+_0*(\d+)\.\w+")
 SUBSETS = ("val2014", "train2014", "test2015")

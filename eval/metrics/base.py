@@ -10,8 +10,6 @@ from typing import TypeAlias
 from ..statistics import Interval
 from ..task import Example
 
-__all__ = ["ExactMatch", "Figure", "Metric", "Readings"]
-
 Figure: TypeAlias = Interval | float | None
 """About a whole run: a share with its interval, another number, or None where an input of it is missing."""
 Readings: TypeAlias = Mapping[str, tuple[str, Callable[[str], str], Callable[[str], str]]]

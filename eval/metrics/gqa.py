@@ -17,8 +17,6 @@ from ..task import Example
 from . import text
 from .base import ExactMatch, Figure, Readings
 
-__all__ = ["GQA_VARIANTS", "Choices", "GQAMetric"]
-
 
 def _plain(answer: str) -> str:
     return answer.strip().rstrip(".").lower()

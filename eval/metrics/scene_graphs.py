@@ -23,8 +23,6 @@ from ...core.errors import InputError
 from ..datasets.files import Folder, Located
 from ..datasets.json_stream import stream_records
 
-__all__ = ["SceneGraph", "SceneGraphs", "SceneObject", "find_scene_graphs", "load_scene_graphs"]
-
 _COLORS = """
 red orange yellow green blue purple violet pink brown black white gray silver gold tan beige maroon teal turquoise
 cream blond

@@ -15,8 +15,6 @@ from ..task import Example
 from . import text
 from .base import ExactMatch, Figure, Readings
 
-__all__ = ["COVR_VARIANTS", "TRUTH_VARIANTS", "GroupMetric"]
-
 
 def _plain(found: str) -> str:
     return text.yes_no(found.strip().rstrip(".").lower())

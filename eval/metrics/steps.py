@@ -20,8 +20,6 @@ from ..task import Example, Row
 from .scene_graphs import SceneGraphs
 from .truth import SceneJudge
 
-__all__ = ["STEPS", "JudgedStep", "StepSummary", "image_id", "judge_steps", "summarize_steps"]
-
 STEPS = ("query", "get_pos")
 """Primitives whose values are judged."""
 

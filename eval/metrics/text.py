@@ -11,8 +11,6 @@ import string
 from collections.abc import Callable
 from functools import lru_cache
 
-__all__ = ["NUMBERS", "evalai", "lmms_exact", "lmms_vqa", "no_breaks", "porter", "punctuation", "release", "yes_no"]
-
 PUNCTUATION = ';/[]"{}()=+\\_-><@`,?!'
 """Apostrophe, colon and full stop are not among them."""
 _NUMBER_WORDS = "zero one two three four five six seven eight nine ten"

@@ -14,8 +14,6 @@ from typing import Any, NamedTuple
 
 from .scene_graphs import BROAD, FAMILIES, SceneGraph, SceneGraphs, SceneObject, canonical
 
-__all__ = ["SceneJudge", "Truth"]
-
 GRID = 24
 """Positions count in patches of a 24x24 grid, y upwards."""
 

@@ -14,8 +14,6 @@ from ..task import Example
 from . import text
 from .base import Metric
 
-__all__ = ["OKVQA_VARIANTS", "VQAV2_VARIANTS", "VQAMetric", "leave_one_out"]
-
 Reader: TypeAlias = Callable[[str, Sequence[str]], tuple[str, Sequence[str]]]
 """Takes a prediction and the accepted answers and returns both as they are compared."""
 

@@ -10,13 +10,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ...core.errors import InputError
+from ...core.trace import Method
 from ..metrics import metric_for
 from ..run.store import Store
 from ..statistics import Interval, Paired, compare, mean
-from ..task import Method
 from .tables import p_text, percent, points
-
-__all__ = ["Difference", "compare_runs", "describe"]
 
 
 @dataclass

@@ -18,12 +18,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from ...core.errors import InputError, SetupError, UnknownNameError
+from ...core.trace import Method
 from ..metrics import Metric
 from ..run.store import Store
-from ..task import Example, Method, Row
+from ..task import Example, Row
 from .reading import metric_of
-
-__all__ = ["FORMATS", "export"]
 
 
 def export(store: Store, format: str, out: Path | str, *, method: Method | None = None) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ...core.trace import Method
 from ..metrics import Metric
 from ..metrics.base import Figure
 from ..metrics.scene_graphs import SceneGraphs
@@ -13,9 +14,6 @@ from ..metrics.steps import StepSummary
 from ..run.run_info import Pace, RunInfo
 from ..run.store import Store
 from ..statistics import Interval, Paired
-from ..task import Method
-
-__all__ = ["Coverage", "ErrorLine", "Group", "MethodCost", "MethodSummary", "Repeats", "RunFigures", "Summary"]
 
 
 @dataclass(frozen=True)

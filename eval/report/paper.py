@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["DRAWN", "NOTE", "PAPER", "Reported"]
-
 NOTE = "reported by the paper, with other models (Codex and BLIP large): for orientation, not a comparison"
 
 DRAWN = "the paper's questions are about photographs, these about drawn pictures: neither figure tells of the other"

@@ -8,15 +8,14 @@ from functools import partial
 from pathlib import Path
 
 from ...core.errors import SetupError
+from ...core.trace import Method
 from ..datasets import gqa
 from ..metrics import Metric, metric_for
 from ..run.run_info import RunInfo
 from ..run.store import Store
-from ..task import Example, Method, Row
+from ..task import Example, Row
 from .figures import Summary
 from .summary import summarize
-
-__all__ = ["first_pairs", "metric_of", "pairs_of", "summary_of"]
 
 
 def summary_of(store: Store) -> Summary:

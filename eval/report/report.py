@@ -28,8 +28,6 @@ from .summary import summarize
 from .table import calls_text, pace_text
 from .tables import METHOD_LABELS, about, breakdown, corpus, p_text, percent, points, result, sentences
 
-__all__ = ["Written", "write"]
-
 TEMPLATES = Path(__file__).parent / "templates"
 
 

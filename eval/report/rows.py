@@ -15,17 +15,16 @@ from typing import Any
 
 from ...core.errors import ImageError
 from ...core.images import load_picture
+from ...core.trace import Method
 from ...pages.heat import fitted
 from ...pages.pictures import data_uri
 from ...pages.words import clean, seconds
 from ..metrics import Metric
 from ..metrics.steps import JudgedStep, judge_steps
-from ..task import METHODS, Example, Method, PictureFile, Row
+from ..task import METHODS, Example, PictureFile, Row
 from .figures import RunFigures
 from .reading import first_pairs
 from .tables import METHOD_LABELS
-
-__all__ = ["packed"]
 
 MOST = 20_000
 """Questions of one page; of longer runs it lists every second, third, ... one."""

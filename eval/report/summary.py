@@ -17,13 +17,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.trace import Cost
+from ...core.trace import Cost, Method
 from ..metrics.base import Metric
 from ..statistics import FEW_CLUSTERS, Interval, Paired, compare, mean
-from ..task import METHODS, Example, Method, Row
+from ..task import METHODS, Example, Row
 from .figures import Coverage, ErrorLine, Group, MethodCost, MethodSummary, Repeats, Summary
-
-__all__ = ["summarize"]
 
 NOTHING = float("nan")
 _MARKS = re.compile(r"[\W_]+")

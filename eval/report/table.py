@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from ...core.trace import Method
 from ..run.run_info import Pace, RunInfo
 from ..statistics import Interval
-from ..task import Method
 from .figures import MethodSummary, Summary
-
-__all__ = ["aligned", "calls_text", "pace_text", "summary_lines"]
 
 
 def summary_lines(info: RunInfo, summary: Summary, pace: Pace | None = None) -> list[str]:

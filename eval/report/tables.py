@@ -5,25 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from ...core.trace import Method
 from ..metrics.base import Figure
 from ..run.run_info import RunInfo
 from ..statistics import FEW_CLUSTERS, Interval, Paired, holm
-from ..task import Method
 from .figures import Group, RunFigures, Summary
 from .paper import DRAWN, NOTE, PAPER
-
-__all__ = [
-    "METHOD_LABELS",
-    "Table",
-    "about",
-    "breakdown",
-    "corpus",
-    "p_text",
-    "percent",
-    "points",
-    "result",
-    "sentences",
-]
 
 FEW = 10
 """Groups of less say next to nothing: they stand apart, untested, and never beside the paper."""

@@ -18,8 +18,6 @@ from typing import Any
 from ...core.errors import InputError, SetupError
 from .database import DAMAGE, Database, Layout
 
-__all__ = ["FILE", "CallStore", "State", "Stored"]
-
 FILE = "calls.sqlite"
 """Its name in a run's folder."""
 LAYOUT = Layout(

@@ -18,8 +18,6 @@ from ..task import DataSet
 from .record import record_engine, replay_engine
 from .store import Store
 
-__all__ = ["engine_for", "prompts_for"]
-
 EVERYTHING = Layer("evaluation", {"strict_domain": False})
 """Every question is put to the models, whatever they know, so that figures stay comparable."""
 

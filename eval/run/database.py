@@ -14,8 +14,6 @@ from typing import Any
 
 from ...core.errors import InputError, SetupError
 
-__all__ = ["DAMAGE", "Database", "Layout"]
-
 DAMAGE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """What comes of reading data that somebody else wrote."""
 

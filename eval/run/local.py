@@ -15,8 +15,6 @@ from ..task import Example, Job, PictureFile, Row
 from .provenance import engine_info
 from .run_info import RunInfo
 
-__all__ = ["Answerer", "LocalAnswerer"]
-
 _COLUMNS = ("question", "answer", "program", "fallback", "error", "seconds", "models", "method", "tokens", "warnings")
 """Keys of an answer that a row has columns for, or that belong to the run."""
 _LONG = ("relevance", "patches", "prompt")

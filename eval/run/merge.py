@@ -8,11 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from ...core.errors import InputError
-from ..task import Method
+from ...core.trace import Method
 from .run_info import RunInfo
 from .store import Store
-
-__all__ = ["merge"]
 
 
 def merge(runs: Sequence[Path], out: Path) -> int:

@@ -24,8 +24,6 @@ from ...presets.configuration import public
 from ..task import DataSet
 from .run_info import RunInfo
 
-__all__ = ["data_hash", "engine_info", "prompt_hash", "weight_hashes", "with_data"]
-
 SAMPLED = 100
 """Examples that are looked at to tell data sets apart."""
 _DRAWN = "mini-data.json"

@@ -25,8 +25,6 @@ from .calls import CallStore
 from .database import DAMAGE
 from .recorded_model import RecordedModel
 
-__all__ = ["RecordedCodeVQA", "record_engine", "record_parts", "replay_engine"]
-
 
 class RecordedCodeVQA(CodeVQA):
     """An engine over recorded models. Closing it closes the record."""

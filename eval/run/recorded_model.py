@@ -31,8 +31,6 @@ from ...models.turn import Turn, turn_of
 from .calls import CallStore, State, Stored
 from .database import DAMAGE
 
-__all__ = ["RecordedModel"]
-
 
 @dataclass(frozen=True)
 class _Kind:

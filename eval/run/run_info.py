@@ -11,9 +11,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from ..task import Method
-
-__all__ = ["Pace", "RunInfo"]
+from ...core.trace import Method
 
 DECIDING = ("dataset", "split", "preset", "models", "prompts", "prompt_hash", "offset", "data_hash")
 """Fields of :class:`RunInfo` that must be the same in whatever belongs to a run."""

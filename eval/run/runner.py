@@ -14,15 +14,14 @@ from pathlib import Path
 from typing import Literal
 
 from ...core.errors import InputError
+from ...core.trace import Method
 from ...engine.codevqa import CodeVQA
-from ..task import METHODS, DataSet, Method
+from ..task import METHODS, DataSet
 from .local import Answerer, LocalAnswerer
 from .provenance import with_data
 from .run_info import RunInfo
 from .session import Progress, Session
 from .store import Store
-
-__all__ = ["evaluate", "look_over", "open_run"]
 
 
 def evaluate(

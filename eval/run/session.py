@@ -29,8 +29,6 @@ from .local import Answerer
 from .run_info import Pace, RunInfo
 from .store import Store
 
-__all__ = ["Progress", "Session", "Status"]
-
 Progress: TypeAlias = "Callable[[Status], None]"
 _MODEL_FAILED = (ModelError.__name__, EmptyReadingError.__name__)
 PATIENCE = 16

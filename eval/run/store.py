@@ -16,12 +16,11 @@ from typing import Any, TextIO, TypeVar
 from pydantic import TypeAdapter
 
 from ...core.errors import InputError, SetupError
-from ..task import UNASKED, Example, Method, Row
+from ...core.trace import Method
+from ..task import UNASKED, Example, Row
 from .database import DAMAGE, Database, Layout
 from .run_info import Pace, RunInfo
 from .store_values import EXAMPLE, ROW, changed_picture, example_values, row_values, to_example, to_row
-
-__all__ = ["FILE", "RunInfo", "Store"]
 
 FILE = "run.sqlite"
 LAYOUT = Layout(

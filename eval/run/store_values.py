@@ -12,8 +12,6 @@ from pydantic import TypeAdapter
 
 from ..task import Example, PictureFile, Row
 
-__all__ = ["EXAMPLE", "ROW", "changed_picture", "example_values", "row_values", "to_example", "to_row"]
-
 EXAMPLE = ("id", "question", "form", "images", "gold", "groups", "cluster", "record")
 ROW = tuple(one.name for one in fields(Row))
 _NESTED = frozenset(("images", "gold", "groups", "record", "trace"))

@@ -16,8 +16,6 @@ from typing import Any
 import torch
 from torch import nn
 
-__all__ = ["Int8Linear", "available", "quantise", "weights"]
-
 # Torch means to take these products out; nothing else is as fast yet.
 warnings.filterwarnings("ignore", "torch.quantize_per_tensor", UserWarning)
 

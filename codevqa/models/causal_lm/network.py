@@ -17,8 +17,6 @@ from torch.nn import functional
 
 from ..weights import Embedding, Linear, parameter
 
-__all__ = ["LlamaConfig", "LlamaNetwork", "Pass"]
-
 _TYPES = ("llama", "mistral", "qwen2", "qwen3")
 _NEEDED = (
     *("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"),

@@ -14,9 +14,6 @@ from tokenizers.normalizers import NFC
 
 from ..weights import read_json
 
-__all__ = ["FolderTokenizer", "Tokenizer", "TransformersTokenizer"]
-
-
 _TYPES, _CLASSES = ("llama", "mistral"), ("PreTrainedTokenizerFast", "TokenizersBackend")
 """Types of models and classes of tokenizers with which transformers does what ``tokenizer.json`` says."""
 _QWEN_TYPES, _QWEN = ("qwen2", "qwen3"), ("Qwen2Tokenizer", "Qwen2TokenizerFast")

@@ -33,8 +33,6 @@ from .work import LMStats, Work
 if TYPE_CHECKING:
     from .gpu.decoder import SlotDecoder
 
-__all__ = ["TransformersLM"]
-
 _MIN_PREFIX = 8
 """Prefixes of fewer tokens are not worth a forward pass of their own."""
 _SLOTS_CPU, _SLOTS_GPU = 16, 64

@@ -17,8 +17,6 @@ from ..options import Average, LavisOptions
 from .messages import Array, Message
 from .process import VARIABLE, LavisProcess, python_of
 
-__all__ = ["LavisCaptioner", "LavisMatcher", "LavisOptions"]
-
 _BATCH = 8
 """Requests in one message. They are computed one after another, and a message has its time limit."""
 _R = TypeVar("_R")

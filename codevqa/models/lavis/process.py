@@ -22,8 +22,6 @@ from ..turn import Turn
 from . import messages
 from .messages import Array, Message, MessageError
 
-__all__ = ["VARIABLE", "LavisProcess", "python_of"]
-
 VARIABLE = "CODEVQA_LAVIS"
 """Names the environment's folder. Any environment with LAVIS in it will do."""
 _LOADING = 3600.0

@@ -14,8 +14,6 @@ import torch
 
 from ..tokenised_request import common_prefix_length
 
-__all__ = ["KeyValueBlock", "PrefixCache"]
-
 KeyValueBlock: TypeAlias = "tuple[torch.Tensor, torch.Tensor]"
 """Keys and values of all layers for a run of tokens, shape (layers, heads, tokens, width)."""
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 
-__all__ = ["Drafter"]
-
 _LONGEST = 8
 """Tokens that are looked for at most; the longest match is followed."""
 _BEFORE = 16

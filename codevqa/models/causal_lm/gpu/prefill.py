@@ -7,8 +7,6 @@ from typing import Any, Protocol, TypeAlias
 import torch
 from torch.nn import functional
 
-__all__ = ["Pair", "Past", "Prefill", "SlotMemory"]
-
 Pair: TypeAlias = "tuple[torch.Tensor, torch.Tensor]"
 """Keys and values of one layer."""
 Past: TypeAlias = "list[Pair]"
