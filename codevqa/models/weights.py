@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,35 @@ WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.b
 """Files that say where weights are, in the order in which they are looked for."""
 
 
-Linear = partial(nn.Linear, device="meta")
-Embedding = partial(nn.Embedding, device="meta")
-LayerNorm = partial(nn.LayerNorm, device="meta")
-"""Layers without weights."""
+# Given first values on this device, layers have PyTorch import its compiler: a second at every start.
+class Linear(nn.Linear):
+    """A linear layer without weights."""
+
+    def __init__(self, inputs: int, outputs: int, bias: bool = True) -> None:
+        super().__init__(inputs, outputs, bias=bias, device="meta")
+
+    def reset_parameters(self) -> None:
+        """Draws nothing."""
+
+
+class Embedding(nn.Embedding):
+    """An embedding without weights."""
+
+    def __init__(self, count: int, width: int) -> None:
+        super().__init__(count, width, device="meta")
+
+    def reset_parameters(self) -> None:
+        """Draws nothing."""
+
+
+class LayerNorm(nn.LayerNorm):
+    """A layer norm without weights."""
+
+    def __init__(self, width: int, eps: float) -> None:
+        super().__init__(width, eps=eps, device="meta")
+
+    def reset_parameters(self) -> None:
+        """Sets nothing."""
 
 
 def parameter(*shape: int) -> nn.Parameter:
