@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from codevqa.models.base import Map
-from codevqa.primitives.patches import draw_patches
+from codevqa.primitives.patches import Patches, draw_patches
 
 
 def choice(relevance: Map, count: int, seed: int) -> tuple[int, ...]:
@@ -25,6 +25,8 @@ def test_patches_are_those_that_numpy_draws(sharpness: float) -> None:
     maps: list[Map] = list((np.random.default_rng(3).random((30, 12, 12)) ** sharpness).astype(np.float32))
     maps[4][:], maps[5][:], maps[6][0, 0] = 0, np.nan, np.inf
     for seed, one in enumerate(maps, 2**40):
+        chances = Patches(one, 20)
+        assert [chances.draw(seed), chances.draw(seed + 1)] == [choice(one, 20, seed), choice(one, 20, seed + 1)]
         assert draw_patches(one, 20, seed) == choice(one, 20, seed)
 
 

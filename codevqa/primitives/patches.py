@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
+import numpy.typing as npt
 
 from ..models.base import Map
+
+Floats: TypeAlias = "npt.NDArray[np.float64]"
 
 
 def draw_patches(relevance: Map, count: int, seed: int) -> tuple[int, ...]:
@@ -12,11 +17,25 @@ def draw_patches(relevance: Map, count: int, seed: int) -> tuple[int, ...]:
 
     A map with fewer relevant patches than wanted gives all of those and fills up evenly from the rest.
     """
-    weights = relevance.ravel().astype(np.float64)
-    total = weights.sum()
-    if not np.isfinite(total) or total <= 0:
-        weights, total = np.ones_like(weights), weights.size
-    # The floor is far below any real relevance: it only decides where relevance is exactly zero.
-    weights = weights / total + 1e-12
-    size, chances = min(count, weights.size), weights / weights.sum()
-    return tuple(sorted(np.random.default_rng(seed).choice(weights.size, size, replace=False, p=chances).tolist()))
+    return Patches(relevance, count).draw(seed)
+
+
+class Patches:
+    """The patches of one picture, to be drawn as :func:`draw_patches` says, many times over."""
+
+    def __init__(self, relevance: Map, count: int) -> None:
+        self.relevance = relevance
+        self.count = min(count, relevance.size)
+        weights = relevance.ravel().astype(np.float64)
+        total = weights.sum()
+        if not np.isfinite(total) or total <= 0:
+            weights, total = np.ones_like(weights), weights.size
+        # The floor is far below any real relevance: it only decides where relevance is exactly zero.
+        weights = weights / total + 1e-12
+        self.weights: Floats = weights / weights.sum()
+        """Chance of each patch."""
+
+    def draw(self, seed: int) -> tuple[int, ...]:
+        """Returns the sorted indices of one subset."""
+        drawn = np.random.default_rng(seed).choice(len(self.weights), self.count, replace=False, p=self.weights)
+        return tuple(sorted(drawn.tolist()))

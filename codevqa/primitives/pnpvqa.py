@@ -23,7 +23,7 @@ from ..core.wording import Wording, bare, put
 from ..models.base import CaptionRequest, GenerationRequest, Map, Match, MatchRequest, Message, prompt_text
 from ..models.retrieval import ExampleIndex, Retriever
 from ..prompts import KnowledgeExample, PromptSet, ReadingExample
-from .patches import draw_patches
+from .patches import Patches, draw_patches
 from .reading import (
     answer_in,
     render_knowledge,
@@ -218,17 +218,14 @@ class PnPVQA:
         wanted = self._settings.captions or prompts.captions
         draws = self._settings.max_draws or prompts.caption_draws
         match = await self._services.match(MatchRequest(picture, text))
+        chances = Patches(match.relevance, self._settings.patches)
         captions: list[str] = []
         patches: list[tuple[int, ...]] = []
         drawn = 0
         while len(captions) < wanted and drawn < draws:
             count = min(wanted - len(captions), draws - drawn)
             seeds = _seeds(range(drawn, drawn + count), self._seed, picture.key, text)
-            shown = [draw_patches(match.relevance, self._settings.patches, seed) for seed in seeds]
-            requests = [
-                CaptionRequest(picture, some, seed, prompts.caption_tokens)
-                for some, seed in zip(shown, seeds, strict=True)
-            ]
+            requests = [CaptionRequest(picture, chances.draw(seed), seed, prompts.caption_tokens) for seed in seeds]
             drawn += count
             captioned = map(caption_line, await self._services.caption.many(requests))
             for request, caption in zip(requests, captioned, strict=True):
