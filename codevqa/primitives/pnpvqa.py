@@ -23,7 +23,7 @@ from ..core.wording import Wording, bare, put
 from ..models.base import CaptionRequest, GenerationRequest, Map, Match, MatchRequest, Message, prompt_text
 from ..models.retrieval import ExampleIndex, Retriever
 from ..prompts import KnowledgeExample, PromptSet, ReadingExample
-from .patches import Patches, draw_patches
+from .patches import Patches
 from .reading import (
     answer_in,
     render_knowledge,
