@@ -38,7 +38,7 @@ def ask(lm: TransformersLM, requests: Sequence[GenerationRequest], gap: float = 
 
 
 @pytest.mark.parametrize("gap", [0.0, 0.004])
-def test_whoever_joins_reads_what_he_reads_alone(gap: float) -> None:
+def test_a_joining_request_reads_what_it_reads_alone(gap: float) -> None:
     # The prompt that stands there twice is asked once, and one that cannot be asked is a failure of its own.
     requests = [*mixed(), GenerationRequest("red", 0)]
     expected = alone(llama)

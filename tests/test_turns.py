@@ -131,7 +131,7 @@ def test_turns_are_given_in_the_order_of_asking_and_may_be_entered_again() -> No
     assert came == [0, 1, 2, 3, 4] and not turn.wanted
 
 
-def test_whoever_is_inside_may_want_more_that_others_wait_for() -> None:
+def test_a_holder_may_take_more_turns_that_others_wait_for() -> None:
     part, other = object(), object()
 
     def wait() -> None:

@@ -45,7 +45,7 @@ def threads(count: int, cores: int, name: str) -> ThreadPoolExecutor:
     """Starts threads that compute with so many cores each; others go on with as many as before."""
 
     def begin() -> None:
-        # A thread that has never asked takes the number of whoever set one last, at its first computation.
+        # A thread that never set its number takes the one set last, at its first computation.
         torch.get_num_threads()
         torch.set_num_threads(cores)
 

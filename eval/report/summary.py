@@ -241,7 +241,7 @@ class _Slices(NamedTuple):
 
 
 def _known_mean(scores: Sequence[float] | NDArray[np.float64], clusters: NDArray[np.int64]) -> Interval | None:
-    """Mean of what is no NaN; None where nothing is."""
+    """Returns the mean without NaNs, None where nothing is left."""
     values = np.asarray(scores, dtype=np.float64)
     known = ~np.isnan(values)
     return mean(values[known], clusters=clusters[known]) if known.any() else None
