@@ -14,7 +14,7 @@ from blip_kit import BLOCK
 from tiny import GRID, WORDS, write_blip
 from torch.nn import functional
 
-from codevqa.models.blip.caption_decoder import CpuCaptionDecoder
+from codevqa.models.blip.caption_decoder import CaptionDecoder
 from codevqa.models.blip.checkpoint import Checkpoint, load_checkpoint
 from codevqa.models.blip.gpu import kernels
 from codevqa.models.blip.gpu.caption_decoder import GpuCaptionDecoder
@@ -88,11 +88,11 @@ def test_steps_write_what_the_cpu_writes(captioner: Checkpoint, changes: Any, re
     ours = GpuCaptionDecoder(network, by, record if recorded else None)
     for count, seed in ((60, 1), (3, 2), (37, 3), (1, 5)):
         given = batch(by, count, seed)
-        assert torch.equal(ours.write(*given), CpuCaptionDecoder(network, by).write(*given))
+        assert torch.equal(ours.write(*given), CaptionDecoder(network, by).write(*given))
     assert bool(record.log) is recorded
     embeddings = batch(by, 1, 0)[0]
     torch.testing.assert_close(
-        ours.prompt_logits(embeddings), CpuCaptionDecoder(network, by).prompt_logits(embeddings), rtol=1e-4, atol=1e-4
+        ours.prompt_logits(embeddings), CaptionDecoder(network, by).prompt_logits(embeddings), rtol=1e-4, atol=1e-4
     )
 
 
@@ -122,7 +122,7 @@ def test_recordings_over_the_limit_are_forgotten_together(captioner: Checkpoint)
     decoder.write(*batch(by, 3, 2, 25))
     assert record.log.count("recorded") == 25 * 4
     given = batch(by, 3, 2, 1)
-    assert torch.equal(decoder.write(*given), CpuCaptionDecoder(network, by).write(*given))
+    assert torch.equal(decoder.write(*given), CaptionDecoder(network, by).write(*given))
     assert record.log.count("recorded") == 26 * 4
 
 

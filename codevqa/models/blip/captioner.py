@@ -21,8 +21,7 @@ from ..cuda_streams import loaded, short_work
 from ..options import CaptionerOptions
 from ..turn import Turn
 from .batches import rows_that_fit, run_in_batches
-from .caption_decoder import CpuCaptionDecoder
-from .caption_network import CaptionDecoder
+from .caption_decoder import CaptionDecoder
 from .checkpoint import Checkpoint, DType, load_checkpoint
 from .sampling import CaptionRules, numbers_of
 from .vision_tower import DEFAULT_CACHE_BYTES, BlipStats, VisionTower
@@ -155,7 +154,7 @@ class BlipCaptioner:
     def _decoder_for(self, rules: CaptionRules) -> CaptionDecoder:
         network = self._at.model.text_decoder
         if self._at.device.type != "cuda":
-            return CpuCaptionDecoder(network, rules)
+            return CaptionDecoder(network, rules)
         from .gpu.caption_decoder import GpuCaptionDecoder
 
         return GpuCaptionDecoder(network, rules)
@@ -178,7 +177,7 @@ class BlipCaptioner:
             return self._max_batch
         # Batches are padded to one of a few sizes, which must fit too.
         sizes = decoder.batches
-        fit = rows_that_fit(self._at.device, decoder.row_bytes(patches), sizes[-1])
+        fit = rows_that_fit(self._at.device, decoder.steps.row_bytes(patches), sizes[-1])
         return max((size for size in sizes if size <= fit), default=sizes[0])
 
     def _shown(

@@ -17,8 +17,10 @@ from typing import Any, TypeAlias
 import torch
 
 from ...cuda_graphs import Recorder, avoid_cudnn_attention, bucket, enabled
+from ..caption_decoder import CaptionDecoder
+from ..caption_steps import CaptionBatch, CaptionSteps
 from ..sampling import CaptionRules
-from .caption_steps import CaptionBatch, CaptionSteps
+from . import kernels
 
 Record: TypeAlias = "Callable[[Callable[[], None]], Callable[[], None]]"
 
@@ -32,8 +34,8 @@ _ASKED = 64
 """Rows from which on nobody asks whether all captions have ended."""
 
 
-class GpuCaptionDecoder:
-    """Writes batches of captions on a GPU. Implements :class:`..caption_network.CaptionDecoder`.
+class GpuCaptionDecoder(CaptionDecoder):
+    """Writes batches of captions on a GPU.
 
     Args:
         model: the captioner's text decoder.
@@ -45,37 +47,25 @@ class GpuCaptionDecoder:
     batches = _ROWS
 
     def __init__(self, model: Any, rules: CaptionRules, record: Record | None = None) -> None:
-        self.steps = CaptionSteps(model, rules)
-        self._device = device = self.steps.network.like.device
+        super().__init__(model, rules, kernels)
+        self._device = device = self.steps.like.device
         # Without recordings every step is launched, and memory is taken batch by batch.
         self._limit = _KEPT if record is not None or enabled(device) else 0
         self._record = record or (_recording(device) if self._limit else _launched)
         self._kept: dict[tuple[int, int, bool], _Recording] = {}
         avoid_cudnn_attention(device)
 
-    def row_bytes(self, patches: int) -> int:
-        """Returns about how much memory one caption of so many patches needs."""
-        return self.steps.row_bytes(patches)
-
     @torch.inference_mode()
     def write(
         self, embeddings: torch.Tensor, index: torch.Tensor, counts: torch.Tensor | None, numbers: torch.Tensor
     ) -> torch.Tensor:
-        """Writes a batch of captions; see :class:`..caption_network.CaptionDecoder`."""
+        """Writes a batch of captions; see :class:`..caption_decoder.CaptionDecoder`."""
         rows, patches = index.shape
         with torch.cuda.device(self._device) if self._device.type == "cuda" else contextlib.nullcontext():
             padded = bucket(rows, _ROWS) or -(-rows // _ROWS[-1]) * _ROWS[-1]
             recording = self._recorded(padded, patches, counts is not None)
             self.steps.fill(recording.batch, embeddings, index, counts, numbers)
             return recording.run()[:rows].cpu()
-
-    @torch.inference_mode()
-    def prompt_logits(self, embeddings: torch.Tensor) -> torch.Tensor:
-        """Returns the logits after each token of the prompt, (prompt tokens, vocabulary), given (patches, width)."""
-        batch = self.steps.blank(1, len(embeddings), masked=False)
-        index = torch.arange(len(embeddings), device=self._device)[None]
-        self.steps.fill(batch, embeddings, index, None, torch.zeros_like(batch.numbers))
-        return self.steps.read_prompt(batch)[0]
 
     def release(self) -> None:
         """Forgets the recordings, which hold memory."""

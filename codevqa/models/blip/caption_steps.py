@@ -1,8 +1,8 @@
-"""The steps of caption decoding on a GPU: nothing here waits for the device, so that they can be recorded.
+"""The steps of caption decoding: nothing here waits for the device, so that a GPU can record them.
 
-The same tokens as ``generate`` gives, without what it spends around them: keys and values of earlier tokens lie in
-memory taken once, those of the patches are computed once for every patch that some caption sees and then gathered, and
-a padded batch attends to no padding (transformers 5 drops BLIP's cross-attention mask).
+The same tokens as transformers' ``generate`` gives, without what it spends around them: keys and values of earlier
+tokens lie in memory taken once, those of the patches are computed once for every patch that some caption sees and then
+gathered, and a padded batch attends to no padding (transformers 5 drops BLIP's cross-attention mask).
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from ..caption_network import CaptionNetwork, DecoderLayer, Weights
-from ..sampling import CaptionRules, draw
-from . import kernels
+from .sampling import CaptionRules, draw
 
 
 @dataclass
@@ -37,35 +35,70 @@ class CaptionBatch:
     logits: torch.Tensor | None = None
     """Of the next token, (rows, vocabulary)."""
 
+    def under_way(self) -> CaptionBatch:
+        """Returns the rows that have not ended, as a smaller batch."""
+        rows = (~self.done).nonzero()[:, 0]
+        return CaptionBatch(
+            self.own[:, rows],
+            self.seen[:, rows],
+            None if self.hidden_patches is None else self.hidden_patches[rows],
+            self.numbers[rows],
+            self.tokens[rows],
+            self.done[rows],
+            None if self.logits is None else self.logits[rows],
+        )
+
 
 class CaptionSteps:
     """The network that writes captions, step by step, and the rules it writes them by.
 
     Args:
-        model: the captioner's text decoder. Weights applied to the same input are copied side by side.
+        model: the captioner's text decoder. Weights applied to the same input are put side by side in memory.
         rules: of every caption.
+        kernels: :mod:`.gpu.kernels`, which are used where they can be.
     """
 
-    def __init__(self, model: Any, rules: CaptionRules) -> None:
-        self.network = network = CaptionNetwork(model, rules)
+    def __init__(self, model: Any, rules: CaptionRules, kernels: Any = None) -> None:
         self.rules = rules
-        layers = network.layers
-        self._projections = [_joined(layer.caption.query, layer.caption.key, layer.caption.value) for layer in layers]
+        self.heads = int(model.config.num_attention_heads)
+        self.depth = int(model.config.hidden_size) // self.heads
+        self.layers: list[Any] = list(model.bert.encoder.layer)
+        self._embeddings = model.bert.embeddings
+        self._head = model.cls.predictions
+        self._prompt = torch.tensor(rules.prompt, device=self.like.device)
+        own = [layer.attention.self for layer in self.layers]
+        self._projections = [_joined(one.query, one.key, one.value) for one in own]
         # Keys and values of the patches in all layers.
-        self._seen = _joined(*(weights for layer in layers for weights in (layer.picture.key, layer.picture.value)))
-        self._kernels = rules.max_length <= kernels.LONGEST and kernels.usable(network.like, network.depth)
+        seen = [layer.crossattention.self for layer in self.layers]
+        self._seen = _joined(*(projection for one in seen for projection in (one.key, one.value)))
+        usable = kernels is not None and rules.max_length <= kernels.LONGEST and kernels.usable(self.like, self.depth)
+        self._kernels = kernels if usable else None
+
+    @property
+    def like(self) -> torch.Tensor:
+        """A tensor on the network's device, of its precision."""
+        weight: torch.Tensor = self._embeddings.word_embeddings.weight
+        return weight
+
+    @property
+    def vocabulary(self) -> int:
+        """How many tokens there are."""
+        return int(self._head.decoder.weight.shape[0])
 
     def row_bytes(self, patches: int) -> int:
         """Returns about how much memory one caption of so many patches needs."""
-        return self.network.row_bytes(patches, copies=4)  # keys and values of all layers at a time
+        # Keys and values of the patches in all layers are copied up to four times.
+        numbers = len(self.layers) * 2 * self.heads * self.depth * (self.rules.max_length + 4 * patches)
+        # Logits and what sampling makes of them.
+        return int(numbers * self.like.element_size()) + self.vocabulary * 32
 
     def blank(self, rows: int, patches: int, masked: bool) -> CaptionBatch:
         """Returns memory for a batch of captions, each of at most ``patches`` patches; every row is done.
 
         Batches are padded with rows that are computed though nobody filled them, so all of it is numbers.
         """
-        network, rules, like = self.network, self.rules, self.network.like
-        layers, heads, depth = len(network.layers), network.heads, network.depth
+        rules, like = self.rules, self.like
+        layers, heads, depth = len(self.layers), self.heads, self.depth
         return CaptionBatch(
             like.new_zeros((layers, rows, 2, heads, rules.max_length, depth)),
             like.new_zeros((layers, rows, patches, 2, heads, depth)),
@@ -77,7 +110,7 @@ class CaptionSteps:
 
     def blank_logits(self, rows: int) -> torch.Tensor:
         """Returns room for the logits of a batch, (rows, vocabulary)."""
-        return self.network.like.new_zeros((rows, self.network.vocabulary))
+        return self.like.new_zeros((rows, self.vocabulary))
 
     def fill(
         self,
@@ -97,8 +130,7 @@ class CaptionSteps:
             numbers: in [0, 1), float64, (captions, steps); below 0 in captions decoded greedily.
         """
         rows, count = index.shape
-        network = self.network
-        shape = (rows, count, len(network.layers), 2, network.heads, network.depth)
+        shape = (rows, count, len(self.layers), 2, self.heads, self.depth)
         # All layers in three launches.
         projected = functional.linear(embeddings, *self._seen).index_select(0, index.reshape(-1)).view(shape)
         batch.seen[:, :rows, :count] = projected.permute(2, 0, 1, 3, 4, 5)
@@ -111,15 +143,15 @@ class CaptionSteps:
 
     def read_prompt(self, batch: CaptionBatch) -> torch.Tensor:
         """Returns the logits after each token of the prompt, (rows, prompt tokens, vocabulary)."""
-        return self.network.logits(self._after_prompt(batch))
+        return self._logits(self._after_prompt(batch))
 
     def begin(self, batch: CaptionBatch) -> None:
         """Reads the prompt."""
-        batch.logits = self.network.logits(self._after_prompt(batch)[:, -1])
+        batch.logits = self._logits(self._after_prompt(batch)[:, -1])
 
     def step(self, batch: CaptionBatch, number: int) -> None:
         """Draws the token of one step, from 0, and reads it unless it is the last."""
-        rules, network = self.rules, self.network
+        rules = self.rules
         assert batch.logits is not None
         if number < rules.first_end:
             batch.logits[:, rules.end] = -torch.inf
@@ -129,12 +161,26 @@ class CaptionSteps:
         batch.done |= token == rules.end
         if number + 1 < rules.steps:
             position = len(rules.prompt) + number
-            hidden = self._read(batch, network.embedded(token, position)[:, None], position)
-            batch.logits = network.logits(hidden[:, 0])
+            hidden = self._read(batch, self._embedded(token, position)[:, None], position)
+            batch.logits = self._logits(hidden[:, 0])
 
     def _after_prompt(self, batch: CaptionBatch) -> torch.Tensor:
         """The last hidden state of each token of the prompt, (rows, prompt tokens, width)."""
-        return self._read(batch, self.network.embedded_prompt().repeat(len(batch.done), 1, 1), 0)
+        embedded = self._embeddings(self._prompt[None])[0]
+        return self._read(batch, embedded.repeat(len(batch.done), 1, 1), 0)
+
+    def _embedded(self, token: torch.Tensor, position: int) -> torch.Tensor:
+        """Returns the embeddings, (rows, width), of a token a row, (rows,)."""
+        embedded = functional.embedding(token, self._embeddings.word_embeddings.weight)
+        embedded = embedded + self._embeddings.position_embeddings.weight[position]
+        normed: torch.Tensor = self._embeddings.LayerNorm(embedded)
+        return normed
+
+    def _logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Returns the logits of what follows, (..., vocabulary), from last hidden states, (..., width)."""
+        transform = self._head.transform
+        logits: torch.Tensor = self._head.decoder(transform.LayerNorm(functional.gelu(transform.dense(hidden))))
+        return logits
 
     def _read(self, batch: CaptionBatch, hidden: torch.Tensor, start: int) -> torch.Tensor:
         """Runs the blocks over tokens at positions from ``start`` on: one each row, or the prompt.
@@ -144,35 +190,23 @@ class CaptionSteps:
             hidden: embedded tokens, (rows, tokens, width).
             start: position of the first.
         """
-        parts = zip(self.network.layers, self._projections, batch.own, batch.seen, strict=True)
-        for layer, projection, own, seen in parts:
-            hidden = self._block(layer, projection, hidden, own, seen, batch.hidden_patches, start)
+        for layer, projection, own, seen in zip(self.layers, self._projections, batch.own, batch.seen, strict=True):
+            mixed = self._attend_own(functional.linear(hidden, *projection), own, start)
+            hidden = _added(layer.attention.output, mixed, hidden)
+            queries = layer.crossattention.self.query(hidden)
+            mixed = self._attend_seen(queries, seen, batch.hidden_patches)
+            hidden = _added(layer.crossattention.output, mixed, hidden)
+            wide = layer.intermediate.intermediate_act_fn(layer.intermediate.dense(hidden))
+            hidden = _added(layer.output, wide, hidden)
         return hidden
-
-    def _block(
-        self,
-        layer: DecoderLayer,
-        projection: Weights,
-        hidden: torch.Tensor,
-        own: torch.Tensor,
-        seen: torch.Tensor,
-        hidden_patches: torch.Tensor | None,
-        start: int,
-    ) -> torch.Tensor:
-        caption, picture = layer.caption, layer.picture
-        mixed = self._attend_own(functional.linear(hidden, *projection), own, start)
-        hidden = caption.norm(functional.linear(mixed, *caption.out) + hidden)
-        mixed = self._attend_seen(functional.linear(hidden, *picture.query), seen, hidden_patches)
-        hidden = picture.norm(functional.linear(mixed, *picture.out) + hidden)
-        wide = layer.activation(functional.linear(hidden, *layer.widen))
-        return layer.norm(functional.linear(wide, *layer.narrow) + hidden)
 
     def _attend_own(self, joined: torch.Tensor, own: torch.Tensor, start: int) -> torch.Tensor:
         """From queries, keys and values side by side to what attention to the caption brings, (rows, tokens, width)."""
         rows, count, _ = joined.shape
-        joined = joined.view(rows, count, 3, self.network.heads, self.network.depth)
+        joined = joined.view(rows, count, 3, self.heads, self.depth)
         if self._kernels:
-            return kernels.attend_own(joined, own, start)
+            brought: torch.Tensor = self._kernels.attend_own(joined, own, start)
+            return brought
         stop = start + count
         own[:, :, :, start:stop] = joined[:, :, 1:].permute(0, 2, 3, 1, 4)
         mixed = functional.scaled_dot_product_attention(
@@ -183,9 +217,10 @@ class CaptionSteps:
     def _attend_seen(self, queries: torch.Tensor, seen: torch.Tensor, hidden: torch.Tensor | None) -> torch.Tensor:
         """What attention to the patches brings, shaped as the queries, (rows, tokens, width)."""
         if self._kernels:
-            return kernels.attend_seen(queries, seen, hidden)
+            brought: torch.Tensor = self._kernels.attend_seen(queries, seen, hidden)
+            return brought
         mixed = functional.scaled_dot_product_attention(
-            queries.view(*queries.shape[:2], self.network.heads, self.network.depth).transpose(1, 2),
+            queries.view(*queries.shape[:2], self.heads, self.depth).transpose(1, 2),
             seen[:, :, 0].transpose(1, 2),
             seen[:, :, 1].transpose(1, 2),
             attn_mask=hidden,
@@ -193,12 +228,22 @@ class CaptionSteps:
         return _merged(mixed)
 
 
+def _added(output: Any, mixed: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
+    """A part of a block after its first half: projected, added to what came in, and normalised."""
+    normed: torch.Tensor = output.LayerNorm(output.dense(mixed) + hidden)
+    return normed
+
+
 def _merged(mixed: torch.Tensor) -> torch.Tensor:
     """From (rows, heads, tokens, depth) to (rows, tokens, width)."""
     return mixed.transpose(1, 2).flatten(2)
 
 
-def _joined(*several: Weights) -> Weights:
-    """Several projections of the same input as one."""
-    matrices, biases = zip(*several, strict=True)
-    return torch.cat(matrices).detach(), torch.cat(biases).detach()
+def _joined(*projections: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """Several projections of the same input as one, of which they become views: no weight is in memory twice."""
+    widths = [len(one.bias) for one in projections]
+    matrix = torch.cat([one.weight for one in projections]).detach()
+    bias = torch.cat([one.bias for one in projections]).detach()
+    for one, weight, offset in zip(projections, torch.split(matrix, widths), torch.split(bias, widths), strict=True):
+        one.weight.data, one.bias.data = weight, offset
+    return matrix, bias
