@@ -53,6 +53,7 @@ class CaptionDecoder:
         steps, (rows, patches) = self.steps, index.shape
         batch = steps.blank(rows, patches, masked=counts is not None)
         steps.fill(batch, embeddings, index, counts, numbers)
+        batch.by_head()
         steps.begin(batch)
         tokens, places = batch.tokens.clone(), torch.arange(rows)
         for number in range(steps.rules.steps):
@@ -62,7 +63,7 @@ class CaptionDecoder:
             if not left:
                 break
             if left <= _WORTH_MOVING * len(places):
-                places, batch = places[~batch.done], batch.under_way()
+                places, batch = places[~batch.done], batch.under_way().by_head()
         return tokens
 
     @torch.inference_mode()

@@ -48,6 +48,12 @@ class CaptionBatch:
             None if self.logits is None else self.logits[rows],
         )
 
+    def by_head(self) -> CaptionBatch:
+        """Returns the same with keys and values side by side for each head, where matrix products read them at once."""
+        self.own = self.own.transpose(1, 2).contiguous().transpose(1, 2)
+        self.seen = self.seen.permute(0, 3, 1, 4, 2, 5).contiguous().permute(0, 2, 4, 1, 3, 5)
+        return self
+
 
 class CaptionSteps:
     """The network that writes captions, step by step, and the rules it writes them by.
@@ -209,23 +215,15 @@ class CaptionSteps:
             return brought
         stop = start + count
         own[:, :, :, start:stop] = joined[:, :, 1:].permute(0, 2, 3, 1, 4)
-        mixed = functional.scaled_dot_product_attention(
-            joined[:, :, 0].transpose(1, 2), own[:, 0, :, :stop], own[:, 1, :, :stop], is_causal=count > 1
-        )
-        return _merged(mixed)
+        return _attended(joined[:, :, 0], own[:, 0, :, :stop], own[:, 1, :, :stop], None, causal=count > 1)
 
     def _attend_seen(self, queries: torch.Tensor, seen: torch.Tensor, hidden: torch.Tensor | None) -> torch.Tensor:
         """What attention to the patches brings, shaped as the queries, (rows, tokens, width)."""
         if self._kernels:
             brought: torch.Tensor = self._kernels.attend_seen(queries, seen, hidden)
             return brought
-        mixed = functional.scaled_dot_product_attention(
-            queries.view(*queries.shape[:2], self.heads, self.depth).transpose(1, 2),
-            seen[:, :, 0].transpose(1, 2),
-            seen[:, :, 1].transpose(1, 2),
-            attn_mask=hidden,
-        )
-        return _merged(mixed)
+        asked = queries.view(*queries.shape[:2], self.heads, self.depth)
+        return _attended(asked, seen[:, :, 0].transpose(1, 2), seen[:, :, 1].transpose(1, 2), hidden)
 
 
 def _added(output: Any, mixed: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
@@ -234,8 +232,16 @@ def _added(output: Any, mixed: torch.Tensor, hidden: torch.Tensor) -> torch.Tens
     return normed
 
 
-def _merged(mixed: torch.Tensor) -> torch.Tensor:
-    """From (rows, heads, tokens, depth) to (rows, tokens, width)."""
+def _attended(
+    asked: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, hidden: torch.Tensor | None, *, causal: bool = False
+) -> torch.Tensor:
+    """From (rows, tokens, heads, depth) to what attention brings, (rows, tokens, width)."""
+    queries = asked.transpose(1, 2)
+    if asked.is_cuda or causal or asked.dtype != torch.float32:
+        mixed = functional.scaled_dot_product_attention(queries, keys, values, attn_mask=hidden, is_causal=causal)
+    else:  # fused attention takes a CPU twice as long for one query
+        scores = queries @ keys.transpose(2, 3) * asked.shape[-1] ** -0.5
+        mixed = (scores if hidden is None else scores + hidden).softmax(-1) @ values
     return mixed.transpose(1, 2).flatten(2)
 
 
