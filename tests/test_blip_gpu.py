@@ -208,7 +208,7 @@ def test_gradcam_is_replayed_over_padding(
         ids = torch.randint(5, 40, (len(owners), tokens), generator=torch.Generator().manual_seed(tokens))
         mask = torch.ones_like(ids)
         mask[1, -2:] = 0
-        given = ids, mask, mask / mask.sum(1, keepdim=True), features, owners
+        given = ids, mask, mask / mask.sum(1, keepdim=True), [features[owner] for owner in owners]
         torch.testing.assert_close(ours.relevance(*given), plain.relevance(*given), rtol=1e-4, atol=1e-5)
     assert len(Replayed.made) == (2 if recording == "replayed" else 0)
     assert len(caplog.records) == (recording == "refused")

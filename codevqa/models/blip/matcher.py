@@ -8,8 +8,8 @@ the "match" logit. LAVIS's callers strip a question's trailing "?" first; texts 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from typing import Any, Unpack, cast
+from collections.abc import Sequence
+from typing import Unpack, cast
 
 import torch
 
@@ -109,7 +109,7 @@ class BlipMatcher:
             ModelError: the network failed.
         """
         with self.turn, short_work(self._at.device):
-            return _in_picture_order(self._match, requests, self._batch(), self._text.release)
+            return run_in_batches(self._match, requests, self._batch(), self._text.release)
 
     def similarity(self, requests: Sequence[SimilarityRequest]) -> list[float]:
         """Returns the ITC score (cosine, -1..1) of each pair.
@@ -118,7 +118,7 @@ class BlipMatcher:
             ModelError: the network failed.
         """
         with self.turn, short_work(self._at.device):
-            return _in_picture_order(self._similarity, requests, self._batch(), self._text.release)
+            return run_in_batches(self._similarity, requests, self._batch(), self._text.release)
 
     def token_maps(self, requests: Sequence[MatchRequest]) -> list[tuple[Map, Map]]:
         """Returns GradCAM of every token, (tokens, grid, grid), and the ITM logits (no match, match) of each pair.
@@ -126,7 +126,7 @@ class BlipMatcher:
         For figures and parity checks; the focus is not looked at.
         """
         with self.turn, short_work(self._at.device):
-            return _in_picture_order(self._token_maps, requests, self._batch(), self._text.release)
+            return run_in_batches(self._token_maps, requests, self._batch(), self._text.release)
 
     def _match(self, requests: Sequence[MatchRequest]) -> list[Match]:
         ids, mask = self._tokens([request.text for request in requests])
@@ -136,8 +136,8 @@ class BlipMatcher:
             phrase = self._tokens([request.focus])[0][0, 1:-1].tolist() if request.focus else []
             chosen = tokens_in_focus(rows[row][: lengths[row]], phrase, "words" if request.focus else self._average)
             weights[row, chosen] = 1 / len(chosen)
-        features, owners = self._features(requests)
-        found = self._thread.run(self._text.relevance, self._opened(ids), mask, weights, features, owners)
+        features = self._features(requests)
+        found = self._thread.run(self._text.relevance, self._opened(ids), mask, weights, features)
         self._count(len(requests))
         numbers = found.cpu().numpy()
         margins = numbers[:, -1].tolist()
@@ -147,7 +147,7 @@ class BlipMatcher:
 
     def _token_maps(self, requests: Sequence[MatchRequest]) -> list[tuple[Map, Map]]:
         ids, mask = self._tokens([request.text for request in requests])
-        maps, logits = self._thread.run(self._text.gradcam, self._opened(ids), mask, *self._features(requests))
+        maps, logits = self._thread.run(self._text.gradcam, self._opened(ids), mask, self._features(requests))
         self._count(len(requests))
         maps = maps.view(*maps.shape[:2], self.grid, self.grid).cpu()
         lengths = mask.sum(1).tolist()
@@ -156,11 +156,10 @@ class BlipMatcher:
     def _tokens(self, texts: Sequence[str]) -> tuple[torch.Tensor, torch.Tensor]:
         return self._at.tokenizer.encode(texts, self._max_length)
 
-    def _features(self, requests: Sequence[MatchRequest]) -> tuple[list[torch.Tensor], list[int]]:
-        """Features of each distinct picture, and for each request which of them is its own."""
+    def _features(self, requests: Sequence[MatchRequest]) -> list[torch.Tensor]:
+        """Features of the picture of each request."""
         features = self._vision.features([request.picture for request in requests])
-        places = {key: place for place, key in enumerate(dict.fromkeys(request.picture.key for request in requests))}
-        return [features[key] for key in places], [places[request.picture.key] for request in requests]
+        return [features[request.picture.key] for request in requests]
 
     def _opened(self, tokens: torch.Tensor) -> torch.Tensor:
         """Tokens that open with the one for texts compared with a picture."""
@@ -202,20 +201,6 @@ def _text_encoder(at: Checkpoint, block: int) -> TextEncoder:
     from .gpu.text_encoder import GpuTextEncoder
 
     return GpuTextEncoder(encoder, head, block, 1 + at.grid**2)
-
-
-def _in_picture_order(run: Any, requests: Sequence[Any], size: int, release: Callable[[], None]) -> list[Any]:
-    """Runs requests with those on one picture side by side, so that a full cache still encodes each once."""
-    first: dict[str, int] = {}
-    for request in requests:
-        first.setdefault(request.picture.key, len(first))
-    order = sorted(range(len(requests)), key=lambda index: first[requests[index].picture.key])
-    results: list[Any] = [None] * len(requests)
-    for index, result in zip(
-        order, run_in_batches(run, [requests[index] for index in order], size, release), strict=True
-    ):
-        results[index] = result
-    return results
 
 
 def tokens_in_focus(ids: Sequence[int], phrase: Sequence[int], average: Average) -> Sequence[int]:

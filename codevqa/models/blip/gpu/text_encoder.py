@@ -13,7 +13,7 @@ import torch
 
 from ...cuda_graphs import Recorded, Recorder, bucket, enabled
 from ...library_errors import first_line
-from ..text_encoder import PictureBatch, TextEncoder, averaged
+from ..text_encoder import Pictures, TextEncoder, averaged
 
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
 """Numbers of rows recorded; a batch is padded to the next."""
@@ -46,20 +46,19 @@ class GpuTextEncoder(TextEncoder):
         mask: torch.Tensor,
         weights: torch.Tensor,
         features: Sequence[torch.Tensor],
-        owners: Sequence[int],
     ) -> torch.Tensor:
         """Computes GradCAM averaged over tokens, and the margin of the head; see :meth:`.TextEncoder.relevance`."""
         rows, tokens = ids.shape
         size = bucket(rows, _ROWS)
         recorded = None if size is None else self._recorded(size, -(-tokens // _TOKENS) * _TOKENS)
         if recorded is None:  # launched
-            return super().relevance(ids, mask, weights, features, owners)
+            return super().relevance(ids, mask, weights, features)
         for held, given in zip(recorded.inputs[:3], (ids, mask, weights), strict=True):
             held[:rows].zero_()
             held[:rows, :tokens].copy_(given.pin_memory(), non_blocking=True)
         with torch.inference_mode():
             pictures = recorded.inputs[3][:rows, : self._length]
-            torch._foreach_copy_(list(pictures.unbind(0)), [features[owner] for owner in owners])
+            torch._foreach_copy_(list(pictures.unbind(0)), list(features))
         return recorded()[:rows]
 
     def release(self) -> None:
@@ -89,4 +88,4 @@ class GpuTextEncoder(TextEncoder):
     def _relevance(
         self, ids: torch.Tensor, mask: torch.Tensor, weights: torch.Tensor, features: torch.Tensor
     ) -> torch.Tensor:
-        return averaged(*self.gradcam_of(ids, mask, PictureBatch.padded(features, self._length)), weights)
+        return averaged(*self.gradcam_of(ids, mask, Pictures.padded(features, self._length)), weights)
