@@ -16,18 +16,16 @@ import torch
 
 from ...core.errors import ModelError, SetupError
 from ..base import CaptionRequest
-from ..cpu_threads import NetworkThread
 from ..cuda_streams import loaded, short_work
 from ..options import CaptionerOptions
-from ..turn import Turn
 from .batches import rows_that_fit, run_in_batches
 from .caption_decoder import CaptionDecoder
 from .checkpoint import Checkpoint, DType, load_checkpoint
 from .sampling import CaptionRules, numbers_of
-from .vision_tower import DEFAULT_CACHE_BYTES, BlipStats, VisionTower
+from .vision_tower import DEFAULT_CACHE_BYTES, BlipModel
 
 
-class BlipCaptioner:
+class BlipCaptioner(BlipModel):
     """BLIP's caption decoder over one vision tower. Implements :class:`codevqa.models.base.Captioner`.
 
     Args:
@@ -47,23 +45,16 @@ class BlipCaptioner:
         max_batch: int | None = None,
         feature_cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> None:
-        self.name = checkpoint.name
-        self.grid = checkpoint.grid
-        self.stats = BlipStats()
-        self.turn = Turn(checkpoint.model, checkpoint.tokenizer)
-        self._at = checkpoint
+        text = checkpoint.model.text_decoder
+        super().__init__(checkpoint, text, max_batch=max_batch, feature_cache_bytes=feature_cache_bytes)
         # [CLS] a picture of [SEP], of which [CLS] becomes [DEC] and [SEP] goes.
         opening = (checkpoint.dec_id, *checkpoint.tokenizer.encode([prompt])[0][0, 1:-1].tolist())
-        config = checkpoint.model.config.text_config
-        self._positions = int(config.max_position_embeddings)
+        self._positions = int(checkpoint.model.config.text_config.max_position_embeddings)
         tokenizer = checkpoint.tokenizer
         rules = CaptionRules(opening, tokenizer.end, tokenizer.pad, min_length, max_length, top_k, temperature)
         self._rules = self._possible(rules)
-        self._thread = NetworkThread(checkpoint.model.text_decoder, config.num_hidden_layers, checkpoint.device)
         self._decoder = self._decoder_for(self._rules)
         self._others: dict[tuple[int, int], tuple[CaptionRules, CaptionDecoder]] = {}
-        self._max_batch = max_batch
-        self._vision = VisionTower(checkpoint, self.stats, max_batch=max_batch, feature_cache_bytes=feature_cache_bytes)
         loaded(checkpoint.device)
 
     @classmethod
@@ -88,11 +79,6 @@ class BlipCaptioner:
             SetupError: it is not a BLIP captioner, or the lengths cannot be met.
         """
         return cls(load_checkpoint(name, "captioner", device=device, dtype=dtype), **options)
-
-    @property
-    def computes(self) -> str:
-        """Precision and device."""
-        return self._at.computes
 
     @property
     def batch(self) -> int:
@@ -135,7 +121,7 @@ class BlipCaptioner:
         """Returns the decoder's logits, (prompt tokens, vocabulary), after each token of the prompt."""
         check_patches(request, self.grid)
         with self.turn, short_work(self._at.device):
-            embeddings, index = self._shown([request], self._count(request), self._features([request]))
+            embeddings, index = self._shown([request], self._count(request), self._features([request.picture]))
             return self._decoder.prompt_logits(embeddings[index[0]]).float().cpu()
 
     def _possible(self, rules: CaptionRules) -> CaptionRules:
@@ -201,9 +187,9 @@ class BlipCaptioner:
         return embeddings, places[len(distinct) :].view(len(requests), room)
 
     def _write(self, requests: Sequence[CaptionRequest]) -> list[list[int]]:
-        tokens = self._thread.run(self._tokens, requests, self._features(requests))
-        self.stats.text_rows += len(requests)
-        self.stats.text_batches += 1
+        features = self._features([request.picture for request in requests])
+        tokens = self._thread.run(self._tokens, requests, features)
+        self._count_rows(len(requests))
         end = self._rules.end
         rows = cast("list[list[int]]", tokens.tolist())
         return [ids[: ids.index(end) + 1] if end in ids else ids for ids in rows]
@@ -220,9 +206,6 @@ class BlipCaptioner:
             self._at.upload(torch.tensor(counts)) if masked else None,
             self._at.upload(numbers),
         )
-
-    def _features(self, requests: Sequence[CaptionRequest]) -> dict[str, torch.Tensor]:
-        return self._vision.features([request.picture for request in requests])
 
 
 def check_patches(request: CaptionRequest, grid: int) -> None:

@@ -15,20 +15,18 @@ import torch
 
 from ...core.errors import SetupError
 from ..base import Map, Match, MatchRequest, SimilarityRequest
-from ..cpu_threads import NetworkThread
 from ..cuda_streams import loaded, short_work
 from ..options import Average, MatcherOptions
-from ..turn import Turn
 from .batches import rows_that_fit, run_in_batches
 from .checkpoint import Checkpoint, DType, load_checkpoint
 from .text_encoder import TextEncoder
-from .vision_tower import DEFAULT_CACHE_BYTES, BlipStats, VisionTower
+from .vision_tower import DEFAULT_CACHE_BYTES, BlipModel
 
 _GPU_PAIRS = 128
 _CPU_PAIRS = 64
 
 
-class BlipMatcher:
+class BlipMatcher(BlipModel):
     """BLIP's ITM and ITC heads over one vision tower. Implements :class:`codevqa.models.base.Matcher`.
 
     Args:
@@ -53,16 +51,10 @@ class BlipMatcher:
             )
         if average not in ("words", "all"):
             raise SetupError(f"No average over tokens is called {average!r}.", hint='Use "words" or "all".')
-        self.name = checkpoint.name
-        self.grid = checkpoint.grid
-        self.stats = BlipStats()
-        self.turn = Turn(checkpoint.model, checkpoint.tokenizer)
-        self._at = checkpoint
+        text = checkpoint.model.text_encoder
+        super().__init__(checkpoint, text, max_batch=max_batch, feature_cache_bytes=feature_cache_bytes)
         self._average = average
         self._max_length = max_length
-        self._max_batch = max_batch
-        self._vision = VisionTower(checkpoint, self.stats, max_batch=max_batch, feature_cache_bytes=feature_cache_bytes)
-        self._thread = NetworkThread(checkpoint.model.text_encoder, blocks, checkpoint.device)
         self._text = _text_encoder(checkpoint, block)
         loaded(checkpoint.device)
 
@@ -88,11 +80,6 @@ class BlipMatcher:
             SetupError: it is not a BLIP matcher, or has no such block.
         """
         return cls(load_checkpoint(name, "matcher", device=device, dtype=dtype), **options)
-
-    @property
-    def computes(self) -> str:
-        """Precision and device."""
-        return self._at.computes
 
     @property
     def batch(self) -> int:
@@ -136,9 +123,9 @@ class BlipMatcher:
             phrase = self._tokens([request.focus])[0][0, 1:-1].tolist() if request.focus else []
             chosen = tokens_in_focus(rows[row][: lengths[row]], phrase, "words" if request.focus else self._average)
             weights[row, chosen] = 1 / len(chosen)
-        features = self._features(requests)
+        features = self._seen(requests)
         found = self._thread.run(self._text.relevance, self._opened(ids), mask, weights, features)
-        self._count(len(requests))
+        self._count_rows(len(requests))
         numbers = found.cpu().numpy()
         margins = numbers[:, -1].tolist()
         return [
@@ -147,8 +134,8 @@ class BlipMatcher:
 
     def _token_maps(self, requests: Sequence[MatchRequest]) -> list[tuple[Map, Map]]:
         ids, mask = self._tokens([request.text for request in requests])
-        maps, logits = self._thread.run(self._text.gradcam, self._opened(ids), mask, self._features(requests))
-        self._count(len(requests))
+        maps, logits = self._thread.run(self._text.gradcam, self._opened(ids), mask, self._seen(requests))
+        self._count_rows(len(requests))
         maps = maps.view(*maps.shape[:2], self.grid, self.grid).cpu()
         lengths = mask.sum(1).tolist()
         return [(maps[row, :length].numpy(), logits[row].cpu().numpy()) for row, length in enumerate(lengths)]
@@ -156,9 +143,9 @@ class BlipMatcher:
     def _tokens(self, texts: Sequence[str]) -> tuple[torch.Tensor, torch.Tensor]:
         return self._at.tokenizer.encode(texts, self._max_length)
 
-    def _features(self, requests: Sequence[MatchRequest]) -> list[torch.Tensor]:
+    def _seen(self, requests: Sequence[MatchRequest]) -> list[torch.Tensor]:
         """Features of the picture of each request."""
-        features = self._vision.features([request.picture for request in requests])
+        features = self._features([request.picture for request in requests])
         return [features[request.picture.key] for request in requests]
 
     def _opened(self, tokens: torch.Tensor) -> torch.Tensor:
@@ -167,12 +154,8 @@ class BlipMatcher:
         ids[:, 0] = self._at.enc_id
         return ids
 
-    def _count(self, rows: int) -> None:
-        self.stats.text_rows += rows
-        self.stats.text_batches += 1
-
     def _similarity(self, requests: Sequence[SimilarityRequest]) -> list[float]:
-        features = self._vision.features([request.picture for request in requests])
+        features = self._features([request.picture for request in requests])
         return self._thread.run(self._compared, requests, features)
 
     @torch.inference_mode()
@@ -185,7 +168,7 @@ class BlipMatcher:
         cls = torch.stack([features[request.picture.key][0] for request in requests])
         picture_side = torch.nn.functional.normalize(model.vision_proj(cls).float(), dim=-1)
         chosen = text_side[torch.tensor([rows[request.text] for request in requests], device=device)]
-        self._count(len(texts))
+        self._count_rows(len(texts))
         return cast("list[float]", (picture_side * chosen).sum(-1).tolist())
 
     def _batch(self) -> int:

@@ -2,7 +2,7 @@
 
 Both networks are a vision transformer and a BERT-like text transformer that looks at its patches through
 cross-attention (Li et al., "BLIP", ICML 2022). The vision tower does most of the work, so what it says of a picture is
-computed once and kept (:class:`VisionTower`).
+computed once and kept.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from cachetools import LRUCache
 
 from ...core.images import Picture
 from ..cpu_threads import NetworkThread
+from ..turn import Turn
 from .batches import rows_that_fit, run_in_batches
 from .checkpoint import Checkpoint
 from .picture_input import PictureReader
@@ -44,38 +45,40 @@ class BlipStats:
     """Batches they were computed in."""
 
 
-class VisionTower:
-    """The vision transformer, with what it said of recent pictures.
+class BlipModel:
+    """A network over a vision tower, with what that said of recent pictures.
 
     Features are (1 + grid * grid, width): the CLS embedding, then the patches row by row from the top left.
 
     Args:
         checkpoint: the network and where it is.
-        stats: counts the work.
-        max_batch: pictures at a time; None chooses by the memory that is free.
+        text: its text transformer.
+        max_batch: rows, and pictures, at a time; None chooses by the memory that is free.
         feature_cache_bytes: bytes of features kept in memory, where the network is.
     """
 
-    def __init__(
-        self,
-        checkpoint: Checkpoint,
-        stats: BlipStats,
-        *,
-        max_batch: int | None = None,
-        feature_cache_bytes: int = DEFAULT_CACHE_BYTES,
-    ) -> None:
-        tower = checkpoint.model.vision_model
+    def __init__(self, checkpoint: Checkpoint, text: Any, *, max_batch: int | None, feature_cache_bytes: int) -> None:
+        self.name = checkpoint.name
+        self.grid = checkpoint.grid
+        self.stats = BlipStats()
+        self.turn = Turn(checkpoint.model, checkpoint.tokenizer)
         self._at = checkpoint
-        self._stats = stats
         self._max_batch = max_batch
-        self._reader = PictureReader(checkpoint.pictures, checkpoint.device, checkpoint.dtype)
-        self._thread = NetworkThread(
-            tower, tower.config.num_hidden_layers, checkpoint.device, large=_LARGE_TOWER, spread=True
+        config, tower = checkpoint.model.config, checkpoint.model.vision_model
+        self._thread = NetworkThread(text, config.text_config.num_hidden_layers, checkpoint.device)
+        self._vision_thread = NetworkThread(
+            tower, config.vision_config.num_hidden_layers, checkpoint.device, large=_LARGE_TOWER, spread=True
         )
+        self._reader = PictureReader(checkpoint.pictures, checkpoint.device, checkpoint.dtype)
         self._encoder = _encoder(tower, self._reader)
         self._kept: LRUCache[str, torch.Tensor] = LRUCache(feature_cache_bytes, getsizeof=lambda kept: kept.nbytes)
 
-    def features(self, pictures: Sequence[Picture]) -> dict[str, torch.Tensor]:
+    @property
+    def computes(self) -> str:
+        """Precision and device."""
+        return self._at.computes
+
+    def _features(self, pictures: Sequence[Picture]) -> dict[str, torch.Tensor]:
         """Returns the features of each distinct picture by its key, computing those that are not kept.
 
         On a GPU they may still be under way when this returns, as with any tensor.
@@ -95,24 +98,28 @@ class VisionTower:
             return found
         missing = list(fresh.values())
         self._reader.expect(missing)  # all of them, while the first are encoded
-        encoded = run_in_batches(self._encode, missing, self._batch(), self._encoder.release)
+        encoded = run_in_batches(self._encode, missing, self._pictures_at_once(), self._encoder.release)
         for picture, features in zip(missing, encoded, strict=True):
             found[picture.key] = features
             if features.nbytes <= self._kept.maxsize:
                 self._kept[picture.key] = features
         return found
 
-    def _batch(self) -> int:
+    def _pictures_at_once(self) -> int:
         if self._max_batch is not None:
             return self._max_batch
         most = self._encoder.rows if self._at.device.type == "cuda" else _CPU_PICTURES
         return rows_that_fit(self._at.device, self._encoder.row_bytes(), most)
 
     def _encode(self, pictures: Sequence[Picture]) -> Sequence[torch.Tensor]:
-        features = self._thread.run(self._encoded, self._reader.read(pictures))
-        self._stats.vision_forwards += len(pictures)
-        self._stats.vision_batches += 1
+        features = self._vision_thread.run(self._encoded, self._reader.read(pictures))
+        self.stats.vision_forwards += len(pictures)
+        self.stats.vision_batches += 1
         return features
+
+    def _count_rows(self, rows: int) -> None:
+        self.stats.text_rows += rows
+        self.stats.text_batches += 1
 
     @torch.inference_mode()
     def _encoded(self, pixels: torch.Tensor) -> Sequence[torch.Tensor]:
