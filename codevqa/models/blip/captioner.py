@@ -52,9 +52,9 @@ class BlipCaptioner(BlipModel):
         self._positions = int(checkpoint.model.config.text_config.max_position_embeddings)
         tokenizer = checkpoint.tokenizer
         rules = CaptionRules(opening, tokenizer.end, tokenizer.pad, min_length, max_length, top_k, temperature)
-        self._rules = self._possible(rules)
-        self._decoder = self._decoder_for(self._rules)
-        self._others: dict[tuple[int, int], tuple[CaptionRules, CaptionDecoder]] = {}
+        self._rules = rules
+        self._decoders: dict[tuple[int, int], CaptionDecoder] = {}
+        self._decoder = self._writing((min_length, max_length))
         loaded(checkpoint.device)
 
     @classmethod
@@ -108,7 +108,7 @@ class BlipCaptioner(BlipModel):
         with self.turn, short_work(self._at.device):
             for (patches, tokens), indices in groups.items():
                 indices.sort(key=lambda index: requests[index].picture.key)
-                _, decoder = self._writing(tokens)
+                decoder = self._writing(tokens)
                 written = run_in_batches(
                     self._write, [requests[index] for index in indices], self._batch(patches, decoder), decoder.release
                 )
@@ -137,22 +137,19 @@ class BlipCaptioner(BlipModel):
             raise SetupError(f"{self.name} has captions of up to {self._positions} tokens, not {rules.max_length}.")
         return rules
 
-    def _decoder_for(self, rules: CaptionRules) -> CaptionDecoder:
-        network = self._at.model.text_decoder
-        if self._at.device.type != "cuda":
-            return CaptionDecoder(network, rules)
-        from .gpu.caption_decoder import GpuCaptionDecoder
+    def _writing(self, tokens: tuple[int, int] | None) -> CaptionDecoder:
+        """Returns what writes captions of at least and at most so many tokens; None takes the captioner's own."""
+        least, most = tokens or (self._rules.min_length, self._rules.max_length)
+        if (least, most) not in self._decoders:
+            rules = self._possible(replace(self._rules, min_length=least, max_length=most))
+            network = self._at.model.text_decoder
+            if self._at.device.type == "cuda":
+                from .gpu.caption_decoder import GpuCaptionDecoder
 
-        return GpuCaptionDecoder(network, rules)
-
-    def _writing(self, tokens: tuple[int, int] | None) -> tuple[CaptionRules, CaptionDecoder]:
-        """Returns the rules of captions of a length, and what writes by them."""
-        if tokens is None or tokens == (self._rules.min_length, self._rules.max_length):
-            return self._rules, self._decoder
-        if tokens not in self._others:
-            rules = self._possible(replace(self._rules, min_length=tokens[0], max_length=tokens[1]))
-            self._others[tokens] = rules, self._decoder_for(rules)
-        return self._others[tokens]
+                self._decoders[least, most] = GpuCaptionDecoder(network, rules)
+            else:
+                self._decoders[least, most] = CaptionDecoder(network, rules)
+        return self._decoders[least, most]
 
     def _count(self, request: CaptionRequest) -> int:
         """How many embeddings a caption sees."""
@@ -199,8 +196,8 @@ class BlipCaptioner(BlipModel):
         counts = [self._count(request) for request in requests]
         masked = min(counts) < max(counts)
         room = _room_for(max(counts)) if masked else max(counts)
-        rules, decoder = self._writing(requests[0].tokens)
-        numbers = numbers_of([request.seed for request in requests], rules.steps)
+        decoder = self._writing(requests[0].tokens)
+        numbers = numbers_of([request.seed for request in requests], decoder.steps.rules.steps)
         return decoder.write(
             *self._shown(requests, room, features),
             self._at.upload(torch.tensor(counts)) if masked else None,

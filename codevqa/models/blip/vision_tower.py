@@ -86,17 +86,8 @@ class BlipModel:
         Raises:
             ModelError: the network failed, or one picture alone does not fit in memory.
         """
-        found: dict[str, torch.Tensor] = {}
-        fresh: dict[str, Picture] = {}
-        for picture in pictures:
-            kept = self._kept.get(picture.key)
-            if kept is None:
-                fresh[picture.key] = picture
-            else:
-                found[picture.key] = kept
-        if not fresh:
-            return found
-        missing = list(fresh.values())
+        found = {one.key: kept for one in pictures if (kept := self._kept.get(one.key)) is not None}
+        missing = list({one.key: one for one in pictures if one.key not in found}.values())
         self._reader.expect(missing)  # all of them, while the first are encoded
         encoded = run_in_batches(self._encode, missing, self._pictures_at_once(), self._encoder.release)
         for picture, features in zip(missing, encoded, strict=True):
