@@ -53,17 +53,17 @@ class CaptionDecoder:
         steps, (rows, patches) = self.steps, index.shape
         batch = steps.blank(rows, patches, masked=counts is not None)
         steps.fill(batch, embeddings, index, counts, numbers)
-        batch.by_head()
         steps.begin(batch)
         tokens, places = batch.tokens.clone(), torch.arange(rows)
         for number in range(steps.rules.steps):
-            steps.step(batch, number)
+            steps.draw(batch, number)
             tokens[places, number] = batch.tokens[:, number]
             left = len(places) - int(batch.done.sum())
             if not left:
                 break
             if left <= _WORTH_MOVING * len(places):
-                places, batch = places[~batch.done], batch.under_way().by_head()
+                places, batch = places[~batch.done], batch.under_way()
+            steps.read(batch, number)
         return tokens
 
     @torch.inference_mode()

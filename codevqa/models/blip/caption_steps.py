@@ -7,6 +7,7 @@ gathered, and a padded batch attends to no padding (transformers 5 drops BLIP's 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,9 @@ import torch
 from torch.nn import functional
 
 from .sampling import CaptionRules, draw
+
+_OWN, _SEEN = (0, 2, 1, 3, 4, 5), (0, 3, 1, 4, 2, 5)
+"""How keys and values lie in memory on a CPU: head by head, as its matrix products read them."""
 
 
 @dataclass
@@ -38,21 +42,12 @@ class CaptionBatch:
     def under_way(self) -> CaptionBatch:
         """Returns the rows that have not ended, as a smaller batch."""
         rows = (~self.done).nonzero()[:, 0]
-        return CaptionBatch(
-            self.own[:, rows],
-            self.seen[:, rows],
-            None if self.hidden_patches is None else self.hidden_patches[rows],
-            self.numbers[rows],
-            self.tokens[rows],
-            self.done[rows],
-            None if self.logits is None else self.logits[rows],
-        )
-
-    def by_head(self) -> CaptionBatch:
-        """Returns the same with keys and values side by side for each head, where matrix products read them at once."""
-        self.own = self.own.transpose(1, 2).contiguous().transpose(1, 2)
-        self.seen = self.seen.permute(0, 3, 1, 4, 2, 5).contiguous().permute(0, 2, 4, 1, 3, 5)
-        return self
+        rest = (self.hidden_patches, self.numbers, self.tokens, self.done, self.logits)
+        hidden_patches, numbers, tokens, done, logits = (None if one is None else one[rows] for one in rest)
+        assert numbers is not None and tokens is not None and done is not None
+        own, seen = self.own.permute(_OWN), self.seen.permute(_SEEN)
+        own, seen = (_unpermuted(one.index_select(2, rows), order) for one, order in ((own, _OWN), (seen, _SEEN)))
+        return CaptionBatch(own, seen, hidden_patches, numbers, tokens, done, logits)
 
 
 class CaptionSteps:
@@ -105,9 +100,10 @@ class CaptionSteps:
         """
         rules, like = self.rules, self.like
         layers, heads, depth = len(self.layers), self.heads, self.depth
+        own, seen = (layers, rows, 2, heads, rules.max_length, depth), (layers, rows, patches, 2, heads, depth)
         return CaptionBatch(
-            like.new_zeros((layers, rows, 2, heads, rules.max_length, depth)),
-            like.new_zeros((layers, rows, patches, 2, heads, depth)),
+            like.new_zeros(own) if like.is_cuda else _by_head(like, own, _OWN),
+            like.new_zeros(seen) if like.is_cuda else _by_head(like, seen, _SEEN),
             like.new_zeros((rows, 1, 1, patches)) if masked else None,
             like.new_zeros((rows, rules.steps), dtype=torch.float64),
             torch.full((rows, rules.steps), rules.pad, device=like.device),
@@ -153,10 +149,10 @@ class CaptionSteps:
 
     def begin(self, batch: CaptionBatch) -> None:
         """Reads the prompt."""
-        batch.logits = self._logits(self._after_prompt(batch)[:, -1])
+        batch.logits = self._logits(self._after_prompt(batch, last=True)[:, -1])
 
-    def step(self, batch: CaptionBatch, number: int) -> None:
-        """Draws the token of one step, from 0, and reads it unless it is the last."""
+    def draw(self, batch: CaptionBatch, number: int) -> None:
+        """Draws the token of one step, from 0."""
         rules = self.rules
         assert batch.logits is not None
         if number < rules.first_end:
@@ -165,15 +161,20 @@ class CaptionSteps:
         token.masked_fill_(batch.done, rules.pad)
         batch.tokens[:, number] = token
         batch.done |= token == rules.end
-        if number + 1 < rules.steps:
-            position = len(rules.prompt) + number
-            hidden = self._read(batch, self._embedded(token, position)[:, None], position)
+
+    def read(self, batch: CaptionBatch, number: int) -> None:
+        """Reads the token of one step, from 0, unless it is the last."""
+        if number + 1 < self.rules.steps:
+            position = len(self.rules.prompt) + number
+            hidden = self._read(batch, self._embedded(batch.tokens[:, number], position)[:, None], position)
             batch.logits = self._logits(hidden[:, 0])
 
-    def _after_prompt(self, batch: CaptionBatch) -> torch.Tensor:
-        """The last hidden state of each token of the prompt, (rows, prompt tokens, width)."""
-        embedded = self._embeddings(self._prompt[None])[0]
-        return self._read(batch, embedded.repeat(len(batch.done), 1, 1), 0)
+    def _after_prompt(self, batch: CaptionBatch, *, last: bool = False) -> torch.Tensor:
+        """The last hidden state of each token of the prompt, or of the last one, (rows, tokens, width)."""
+        embedded = self._embeddings(self._prompt[None])
+        if self._kernels:
+            embedded = embedded.repeat(len(batch.done), 1, 1)
+        return self._read(batch, embedded, 0, last=last)
 
     def _embedded(self, token: torch.Tensor, position: int) -> torch.Tensor:
         """Returns the embeddings, (rows, width), of a token a row, (rows,)."""
@@ -188,18 +189,21 @@ class CaptionSteps:
         logits: torch.Tensor = self._head.decoder(transform.LayerNorm(functional.gelu(transform.dense(hidden))))
         return logits
 
-    def _read(self, batch: CaptionBatch, hidden: torch.Tensor, start: int) -> torch.Tensor:
+    def _read(self, batch: CaptionBatch, hidden: torch.Tensor, start: int, *, last: bool = False) -> torch.Tensor:
         """Runs the blocks over tokens at positions from ``start`` on: one each row, or the prompt.
 
         Args:
             batch: whose keys and values are completed.
-            hidden: embedded tokens, (rows, tokens, width).
+            hidden: embedded tokens, (rows, tokens, width); one row where all have them in common.
             start: position of the first.
+            last: whether only the last token's state is wanted.
         """
         for layer, projection, own, seen in zip(self.layers, self._projections, batch.own, batch.seen, strict=True):
             mixed = self._attend_own(functional.linear(hidden, *projection), own, start)
+            if last and layer is self.layers[-1]:
+                mixed, hidden = mixed[:, -1:], hidden[:, -1:]
             hidden = _added(layer.attention.output, mixed, hidden)
-            queries = layer.crossattention.self.query(hidden)
+            queries = layer.crossattention.self.query(hidden).expand(len(seen), -1, -1)
             mixed = self._attend_seen(queries, seen, batch.hidden_patches)
             hidden = _added(layer.crossattention.output, mixed, hidden)
             wide = layer.intermediate.intermediate_act_fn(layer.intermediate.dense(hidden))
@@ -215,7 +219,8 @@ class CaptionSteps:
             return brought
         stop = start + count
         own[:, :, :, start:stop] = joined[:, :, 1:].permute(0, 2, 3, 1, 4)
-        return _attended(joined[:, :, 0], own[:, 0, :, :stop], own[:, 1, :, :stop], None, causal=count > 1)
+        own = own[:rows, :, :, :stop]
+        return _attended(joined[:, :, 0], own[:, 0], own[:, 1], None, causal=count > 1)
 
     def _attend_seen(self, queries: torch.Tensor, seen: torch.Tensor, hidden: torch.Tensor | None) -> torch.Tensor:
         """What attention to the patches brings, shaped as the queries, (rows, tokens, width)."""
@@ -224,6 +229,16 @@ class CaptionSteps:
             return brought
         asked = queries.view(*queries.shape[:2], self.heads, self.depth)
         return _attended(asked, seen[:, :, 0].transpose(1, 2), seen[:, :, 1].transpose(1, 2), hidden)
+
+
+def _by_head(like: torch.Tensor, shape: Sequence[int], order: Sequence[int]) -> torch.Tensor:
+    """Returns zeros of a shape that lie in memory in another order of its dimensions."""
+    return _unpermuted(like.new_zeros([shape[place] for place in order]), order)
+
+
+def _unpermuted(tensor: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
+    """Returns what was permuted into an order as it was before."""
+    return tensor.permute([order.index(place) for place in range(len(order))])
 
 
 def _added(output: Any, mixed: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:

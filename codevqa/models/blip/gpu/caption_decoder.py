@@ -102,7 +102,8 @@ class _Recording:
                 else:
                     batch.logits = between
                 for number in range(start, stop):
-                    decoder.step(batch, number)
+                    decoder.draw(batch, number)
+                    decoder.read(batch, number)
                 if stop < steps:
                     assert batch.logits is not None
                     between.copy_(batch.logits)
