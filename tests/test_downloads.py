@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import subprocess
 import time
@@ -18,10 +17,9 @@ from safetensors.torch import load_file, save_file
 from tiny_detector import write_owlv2
 from tiny_lm import build_tiny_lm
 
-from codevqa.core.errors import ModelNotFoundError, SetupError
+from codevqa.core.errors import SetupError
 from codevqa.presets.assembly import load
-from codevqa.presets.checkpoints import NOT_HERE, loaded, missing, resolve, shown
-from codevqa.presets.fetching import Download, bring
+from codevqa.presets.checkpoints import NOT_HERE, Download, bring, loaded, missing, resolve, shown
 
 MINI = Path(resolve("@mini/weights"))
 PARTS = {
@@ -178,35 +176,6 @@ def test_a_part_is_loaded_from_the_revision_that_it_names(
         for revision in (COMMIT, "main"):
             part = load(role, f"{spec}@{revision}")
             assert part.name == f"{spec.partition(':')[2]}@{revision}"
-
-
-POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32\nsize 9\n"
-
-
-@pytest.mark.parametrize(
-    ("file", "data", "told"),
-    [
-        ("model-00001-of-00002.safetensors", POINTER, "is a pointer of Git LFS and not the file itself. Run git lfs"),
-        ("model-00001-of-00002.safetensors", -1, "is cut off or damaged. Delete it, and download"),
-        ("model-00001-of-00002.safetensors", b"\xff" * 64, "is cut off or damaged. Delete it, and download"),
-        ("tokenizer.json", -20, "is cut off or damaged. Delete it, and download"),
-        ("model-00002-of-00002.safetensors", None, "lacks model-00002-of-00002.safetensors. Download or copy"),
-    ],
-    ids=["a pointer", "a byte short", "no number", "broken off", "not there"],
-)
-def test_a_file_that_is_not_whole_is_named_before_anything_is_loaded(
-    file: str, data: bytes | int | None, told: str, sharded: Path, tmp_path: Path
-) -> None:
-    folder = tmp_path / "copy"
-    shutil.copytree(sharded, folder)
-    if data is None:
-        (folder / file).unlink()
-    else:
-        (folder / file).write_bytes(data if isinstance(data, bytes) else (folder / file).read_bytes()[:data])
-    with pytest.raises(ModelNotFoundError, match=re.escape(told)) as caught:
-        load("language_model", f"transformers:{folder}")
-    assert file in str(caught.value) and str(folder) in str(caught.value) and "\n" not in str(caught.value)
-    assert told in missing(f"transformers:{folder}")
 
 
 def test_without_room_nothing_begins() -> None:

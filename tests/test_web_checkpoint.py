@@ -22,8 +22,7 @@ from codevqa.models.base import MatchRequest
 from codevqa.models.blip import BlipMatcher
 from codevqa.models.blip.lavis_names import _VOCABULARY, convert_lavis
 from codevqa.models.web_checkpoint import WebCheckpoint
-from codevqa.presets.checkpoints import missing
-from codevqa.presets.fetching import fetch
+from codevqa.presets.checkpoints import fetch, missing
 
 BYTES = bytes(range(256)) * 2000
 

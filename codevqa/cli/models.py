@@ -65,7 +65,7 @@ def models(json: Json = False) -> None:
 
     Loads and downloads nothing.
     """
-    from ..presets.fetching import amount
+    from ..presets.checkpoints import amount
     from ..presets.presets import PRESETS
 
     rows: dict[str, dict[str, Any]] = {
@@ -113,8 +113,7 @@ def download(
 
     Keeps files that are already here, and checks new ones against the hub's hashes.
     """
-    from ..presets.checkpoints import missing
-    from ..presets.fetching import amount, bring, plan, room
+    from ..presets.checkpoints import amount, bring, missing, plan, room
 
     choice = chosen(preset, config, sets=sets, language_model=language_model)
     parts = choice.configure().parts

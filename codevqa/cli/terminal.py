@@ -83,7 +83,7 @@ def open_engine(choice: Chosen, quiet: bool, configuration: Configuration | None
 def checked(choice: Chosen, quiet: bool) -> Configuration:
     """Returns what was chosen, all of it fetched. A mistake is told before anything heavy is imported, or fetched."""
     from ..presets.assembly import check_server, prompt_sets, whole
-    from ..presets.fetching import fetch
+    from ..presets.checkpoints import fetch
     from ..presets.presets import preset
 
     configuration = choice.configure()

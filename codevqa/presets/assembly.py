@@ -15,9 +15,8 @@ from ..prompts import PromptSet
 from ..prompts import load as load_prompts
 from ..writing.writer import Writer, by_form
 from .back_ends import parse
-from .checkpoints import hub_id, lies, resolve, shown
+from .checkpoints import fetch, hub_id, lies, resolve, shown
 from .configuration import Configuration
-from .fetching import fetch
 from .presets import Preset, preset
 
 
