@@ -217,7 +217,7 @@ def test_what_config_prints_is_read_back_as_the_same(tmp_path: Path, codevqa: Co
     assert done.returncode == 0 and done.stderr == "", done.stderr
     path.write_text(done.stdout, encoding="utf-8")
     made = configure("base", [Layer("--set", {name: Text(value) for name, value in values.items()})]).here()
-    assert replace(configure(str(path)), origins=made.origins) == made
+    assert replace(configure(str(path)), origins=made.origins, layers=made.layers) == made
     again = codevqa("config", "--config", path)
     assert tomllib.loads(again.stdout) == tomllib.loads(done.stdout)
     assert "# --set\n" in done.stdout and f"# {path}\n" in again.stdout

@@ -9,7 +9,7 @@ parts (``matcher``, a ``back end:id``), and of their options (``matcher.dtype``)
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,8 @@ class Configuration:
     """Arguments for loading a part, by role."""
     origins: Mapping[str, str]
     """Where each value comes from, by its dotted name."""
+    layers: tuple[Layer, ...]
+    """What it was put together from, over the preset."""
 
     def here(self) -> Configuration:
         """Returns what this machine runs: where it has no GPU, and PyTorch can, the preset's quantised language model.
@@ -60,8 +62,8 @@ class Configuration:
         A language model or a precision that was asked for stays.
         """
         chosen = preset(self.preset)
-        asked = not (self._untouched("language_model") and self._untouched("language_model.dtype"))
-        if chosen.quantised is None or asked:
+        asked = {"language_model", "language_model.spec", "language_model.dtype"}
+        if chosen.quantised is None or any(asked & one.values.keys() for one in self.layers):
             return self
         import torch
 
@@ -69,22 +71,8 @@ class Configuration:
 
         if torch.cuda.is_available() or not available():
             return self
-        values: dict[str, object] = {}
-        if self._untouched("writer.most_shots"):
-            values["writer.most_shots"] = chosen.quantised_shots
-        given = self.options.get("language_model", {})
-        kept = {name: given[name] for name in given if not self._untouched(f"language_model.{name}")}
-        origin = f"preset {self.preset}, as there is no GPU"
-        return replace(
-            self,
-            settings=changed(self.settings, values),
-            parts={**self.parts, "language_model": chosen.quantised},
-            options={**self.options, "language_model": kept},
-            origins={**self.origins, **dict.fromkeys(("language_model", *values), origin)},
-        )
-
-    def _untouched(self, name: str) -> bool:
-        return self.origins.get(name, DEFAULT) in (DEFAULT, f"preset {self.preset}")
+        values = {"language_model": chosen.quantised, "writer.most_shots": chosen.quantised_shots}
+        return configure(self.preset, [Layer(f"preset {self.preset}, as there is no GPU", values), *self.layers])
 
 
 def configure(name: str = "mini", layers: Iterable[Layer] = (), *, settings: Settings | None = None) -> Configuration:
@@ -105,13 +93,16 @@ def configure(name: str = "mini", layers: Iterable[Layer] = (), *, settings: Set
         name, layers = base or "mini", [first, *layers]
     chosen = preset(name)
     own = f"preset {name}"
-    usual, values, parts = flat(Settings()), flat(settings or chosen.settings), dict(chosen.parts)
-    origins = {one: DEFAULT if values[one] == usual[one] else "given" if settings else own for one in values}
+    usual, values, parts = flat(Settings()), flat(chosen.settings), dict(chosen.parts)
+    if settings is not None:
+        given = {one: value for one, value in flat(settings).items() if value != values[one]}
+        layers = [Layer("given", given), *layers]
+    origins = {one: DEFAULT if values[one] == usual[one] else own for one in values}
     origins |= dict.fromkeys(parts, own)
     options: dict[str, dict[str, Any]] = {}
     # Options come last: those of a layer are of whatever the part is in the end.
-    given = [(_is_option(field), one, field.removesuffix(".spec"), field) for one in layers for field in one.values]
-    for is_option, layer, field, as_given in sorted(given, key=itemgetter(0)):
+    told = [(_is_option(field), one, field.removesuffix(".spec"), field) for one in layers for field in one.values]
+    for is_option, layer, field, as_given in sorted(told, key=itemgetter(0)):
         value, (role, _, inner) = layer.values[as_given], field.partition(".")
         try:
             if is_option:
@@ -135,7 +126,7 @@ def configure(name: str = "mini", layers: Iterable[Layer] = (), *, settings: Set
         its = chosen.options.get(role, {}) if spec == chosen.parts.get(role) else {}
         origins = {f"{role}.{one}": own for one in its} | origins
         options[role] = {**its, **options.get(role, {})}
-    return Configuration(name, changed(Settings(), values), parts, options, origins)
+    return Configuration(name, changed(Settings(), values), parts, options, origins, tuple(layers))
 
 
 def read_file(path: Path) -> tuple[str | None, Layer]:

@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass, replace
 from difflib import get_close_matches
 from typing import Any, get_type_hints
 
-from ..core.settings import Settings
+from ..core.settings import Limits, QuerySettings, Settings, WriterSettings
 from ..core.validation import checked
 
 NONE = "none"
@@ -30,15 +30,11 @@ def flat(data: Any, before: str = "") -> dict[str, Any]:
     return found
 
 
-def _kinds(table: Any, before: str = "") -> Mapping[str, Any]:
-    found: dict[str, Any] = {}
-    for name, kind in get_type_hints(table, include_extras=True).items():
-        if name != "table":
-            found |= _kinds(kind, f"{name}.") if is_dataclass(kind) else {before + name: kind}
-    return found
-
-
-KINDS = _kinds(Settings)
+KINDS: Mapping[str, Any] = {
+    table.table + name: kind
+    for table in (Settings, WriterSettings, QuerySettings, Limits)
+    for name, kind in get_type_hints(table, include_extras=True).items()
+}
 """The annotation of each setting under its dotted name."""
 
 
