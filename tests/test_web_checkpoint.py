@@ -170,7 +170,7 @@ def test_a_matcher_by_its_address(site: Site, tmp_path: Path) -> None:
     assert "network" in missing(f"blip:{site.url}")
     told: list[str] = []
     fetch([f"blip:{site.url}"], told.append)
-    assert f"{site.url}: {len(site.content) / 1e6:.1f} MB" in told[0]
+    assert f"{len(site.content) / 1e6:.1f} MB  {site.url}" in told[0]
     shutil.rmtree(site.at().file.parent)
     site.asked.clear()
     convert_lavis(tmp_path / "tiny.pth", write_vocabulary(tmp_path / "vocab.txt"), tmp_path / "by-hand")

@@ -113,21 +113,15 @@ def download(
 
     Keeps files that are already here, and checks new ones against the hub's hashes.
     """
-    from ..presets.checkpoints import amount, bring, missing, plan, room
+    from ..presets.checkpoints import fetch, missing
 
     choice = chosen(preset, config, sets=sets, language_model=language_model)
     parts = choice.configure().parts
-    wanted = plan(parts.values(), choice.preset)
-    for one in wanted:
-        print(f"{amount(one.size):>12}  {one.name}")
-    if wanted:
-        print(f"{amount(sum(one.size or 0 for one in wanted)):>12}  to come; {amount(room())} free")
-        if not dry_run:
-            bring(wanted)
-    lacks = {} if wanted and dry_run else {spec: why for spec in parts.values() if (why := missing(spec))}
+    lacked = fetch(parts.values(), print, choice.preset, only_tell=dry_run)
+    lacks = {} if lacked and dry_run else {spec: why for spec in parts.values() if (why := missing(spec))}
     for spec, why in lacks.items():
         warn(f"{spec}: {why}")
-    if not wanted and not lacks:
+    if not lacked and not lacks:
         print(f"Everything of {preset} is here.")
 
 

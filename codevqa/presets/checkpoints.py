@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -147,7 +146,7 @@ def _whole(folder: Path) -> bool:
 
 
 @dataclass(frozen=True)
-class Download:
+class _Download:
     """A checkpoint that is not here, and what it takes to have it."""
 
     name: str
@@ -157,16 +156,43 @@ class Download:
     """Fetches it, without the files that came before, and holds it to its hashes."""
 
 
-def plan(specs: Iterable[str], preset: str = "PRESET") -> list[Download]:
-    """Returns what has to be fetched for some parts, asking once for each how large it is; nothing is fetched.
+def fetch(
+    specs: Iterable[str],
+    tell: Callable[[str], None] = lambda lines: None,
+    preset: str = "PRESET",
+    *,
+    only_tell: bool = False,
+) -> bool:
+    """Fetches what some parts lack, and says whether they lacked anything.
 
     Args:
         specs: ``back end:id`` of each.
+        tell: told what comes, before it does.
         preset: what to download later, for who is offline.
+        only_tell: whether nothing is to be fetched.
 
     Raises:
-        ModelNotFoundError: there is no such checkpoint, or no way to it; told within seconds.
+        ModelNotFoundError: there is no such checkpoint, or no way to it; told within seconds. What came is kept.
+        SetupError: what came is not what it has to be.
     """
+    wanted = _plan(specs, preset)
+    if wanted:
+        lines = [f"{amount(one.size):>12}  {one.name}" for one in wanted]
+        tell("\n".join([f"{amount(sum(one.size or 0 for one in wanted))} to download:", *lines]))
+    for one in wanted if not only_tell else ():
+        one.bring()
+    return bool(wanted)
+
+
+def amount(count: int | None) -> str:
+    """Returns bytes as a reader takes them in."""
+    if count is None:
+        return "size unknown"
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
+
+
+def _plan(specs: Iterable[str], preset: str) -> list[_Download]:
+    """Asks once for each checkpoint that is not here how large it is."""
     lacking = {spec.partition(":")[2]: spec for spec in specs if fetchable(spec) and not lies(spec)}
     try:
         return [_on_web(name) if WebCheckpoint.named(name) else _on_hub(name, spec) for name, spec in lacking.items()]
@@ -177,58 +203,7 @@ def plan(specs: Iterable[str], preset: str = "PRESET") -> list[Download]:
         ) from None
 
 
-def fetch(specs: Iterable[str], tell: Callable[[str], None] = lambda line: None, preset: str = "PRESET") -> None:
-    """Fetches what some parts lack, if anything.
-
-    Args:
-        specs: ``back end:id`` of each.
-        tell: told what comes, before it does.
-        preset: what to download later, for who is offline.
-
-    Raises:
-        ModelNotFoundError: there is no such checkpoint, or no way to it.
-        SetupError: there is no room, or what came is not what it has to be.
-    """
-    wanted = plan(specs, preset)
-    if wanted:
-        whole = amount(sum(one.size or 0 for one in wanted))
-        tell(f"fetching {', '.join(one.name for one in wanted)}: {whole}, {amount(room())} free")
-        bring(wanted)
-
-
-def bring(wanted: Sequence[Download]) -> None:
-    """Fetches what was planned, where there is room for all of it.
-
-    Raises:
-        ModelNotFoundError: something cannot be had any more; what came is kept.
-        SetupError: there is no room, or what came is not what it has to be.
-    """
-    whole, free = sum(one.size or 0 for one in wanted), room()
-    if whole > free:
-        raise SetupError(
-            f"{amount(whole)} are to come, and the disk has {amount(free)} left.",
-            hint="Make room, or set HF_HOME to a folder elsewhere.",
-        )
-    for one in wanted:
-        one.bring()
-
-
-def amount(count: int | None) -> str:
-    """Returns bytes as a reader takes them in."""
-    if count is None:
-        return "size unknown"
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
-
-
-def room() -> int:
-    """Returns the bytes that are free where checkpoints are kept."""
-    from huggingface_hub import constants
-
-    place = Path(constants.HF_HUB_CACHE).expanduser().absolute()
-    return shutil.disk_usage(next(one for one in (place, *place.parents) if one.exists())).free
-
-
-def _on_hub(name: str, spec: str) -> Download:
+def _on_hub(name: str, spec: str) -> _Download:
     """Asks the hub about a checkpoint.
 
     Raises:
@@ -253,7 +228,7 @@ def _on_hub(name: str, spec: str) -> Download:
     if not files:
         raise ModelNotFoundError(f"{name} on {api.endpoint} has nothing that can be loaded.", hint="Check the name.")
     whole = sum(sizes[one] for one in files if cached(repository, one, about.sha) is None)
-    return Download(name, whole, lambda: _bring(repository, revision, files))
+    return _Download(name, whole, lambda: _bring(repository, revision, files))
 
 
 def _bring(repository: str, revision: str | None, files: list[str]) -> None:
@@ -278,7 +253,7 @@ def _bring(repository: str, revision: str | None, files: list[str]) -> None:
         )
 
 
-def _on_web(name: str) -> Download:
+def _on_web(name: str) -> _Download:
     """Asks the web about a checkpoint.
 
     Raises:
@@ -295,10 +270,10 @@ def _on_web(name: str) -> Download:
         convert_web(checkpoint)
 
     if checkpoint.file.is_file():
-        return Download(name, 0, bring)
+        return _Download(name, 0, bring)
     try:
         reply = get_session().head(checkpoint.url, follow_redirects=True, timeout=_SECONDS)
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
         raise ConnectionError(f"{urlsplit(checkpoint.url).netloc} cannot be reached: {first_line(error)}") from None
     length = reply.headers.get("Content-Length", "") if reply.is_success else ""
-    return Download(name, int(length) if length else None, bring)
+    return _Download(name, int(length) if length else None, bring)
