@@ -28,8 +28,7 @@ from codevqa.eval.run.provenance import weight_hashes
 from codevqa.presets.back_ends import LOADERS, options_of
 from codevqa.presets.checkpoints import resolve
 from codevqa.presets.compat import RELEASE, compat_layer
-from codevqa.presets.configuration import Layer, configure
-from codevqa.presets.fields import Text, flat
+from codevqa.presets.configuration import Layer, Text, configure, flat
 from codevqa.presets.presets import PRESETS
 
 

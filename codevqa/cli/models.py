@@ -26,8 +26,7 @@ def config(choice: Chosen) -> None:
 def config_lines(configuration: Configuration) -> Iterator[str]:
     """Yields the lines of a configuration as TOML; keys and passwords are named and not shown."""
     from ..presets.back_ends import LOADERS, options_of
-    from ..presets.configuration import public
-    from ..presets.fields import flat, written
+    from ..presets.configuration import flat, public, written
 
     origins = configuration.origins
     tables: dict[str, dict[str, object]] = {"": {}}
@@ -50,7 +49,7 @@ def config_lines(configuration: Configuration) -> Iterator[str]:
 
 
 def _table(name: str, values: Mapping[str, object], origins: Mapping[str, str]) -> Iterator[str]:
-    from ..presets.fields import written
+    from ..presets.configuration import written
 
     if name:
         yield f"\n[{name}]"

@@ -119,7 +119,7 @@ def hush() -> None:
 
 def tell_compat(configuration: Configuration) -> None:
     """Says on standard error what ``--compat`` sets, where nothing else set it."""
-    from ..presets.fields import flat, written
+    from ..presets.configuration import flat, written
 
     values = flat(configuration.settings)
     values |= {f"{role}.{name}": one for role, given in configuration.options.items() for name, one in given.items()}

@@ -8,23 +8,42 @@ parts (``matcher``, a ``back end:id``), and of their options (``matcher.dtype``)
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from difflib import get_close_matches
+from functools import cache
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
 
 from ..core.errors import InputError
 from ..core.given_files import parse_toml, read_text
-from ..core.settings import Settings
+from ..core.settings import Limits, QuerySettings, Settings, WriterSettings
 from ..core.text import shown_address
+from ..core.validation import STRICT, said
 from ..prompts import available
 from .back_ends import LOADERS, options_of, parse
-from .fields import KINDS, NONE, changed, flat, meant, nearest
 from .presets import PRESETS, preset
 
 DEFAULT = "default"
+NONE = "none"
+"""What stands for None, which TOML cannot write."""
+_KINDS: Mapping[str, Any] = {
+    table.table + name: kind
+    for table in (Settings, WriterSettings, QuerySettings, Limits)
+    for name, kind in get_type_hints(table, include_extras=True).items()
+}
+"""The annotation of each setting under its dotted name."""
 _SECRET = frozenset(("api_key", "key", "password", "secret", "token"))
+
+
+class Text(str):
+    """A value as it stands on a command line, to be read as its field wants it."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True)
@@ -109,13 +128,13 @@ def configure(name: str = "mini", layers: Iterable[Layer] = (), *, settings: Set
                 kind = _kind(parts, role, inner, field, optional=layer.optional)
                 if kind is None:
                     continue
-                options.setdefault(role, {})[inner] = meant(field, value, kind)
+                options.setdefault(role, {})[inner] = _meant(field, value, kind)
             elif field in LOADERS:
-                _choose(parts, field, meant(field, value, str | None))
+                _choose(parts, field, _meant(field, value, str | None))
             elif field in values:
-                values[field] = meant(field, value, KINDS[field])
+                values[field] = _meant(field, value, _KINDS[field])
             else:
-                hint = "Give --preset." if field == "preset" else nearest(field, [*values, *LOADERS])
+                hint = "Give --preset." if field == "preset" else _nearest(field, [*values, *LOADERS])
                 raise InputError(f"No field {field}.", hint=hint)
         except InputError as error:
             where = f"{layer.origin}: " if layer.file else ""
@@ -126,7 +145,7 @@ def configure(name: str = "mini", layers: Iterable[Layer] = (), *, settings: Set
         its = chosen.options.get(role, {}) if spec == chosen.parts.get(role) else {}
         origins = {f"{role}.{one}": own for one in its} | origins
         options[role] = {**its, **options.get(role, {})}
-    return Configuration(name, changed(Settings(), values), parts, options, origins, tuple(layers))
+    return Configuration(name, _settings(values), parts, options, origins, tuple(layers))
 
 
 def read_file(path: Path) -> tuple[str | None, Layer]:
@@ -178,14 +197,71 @@ def _kind(parts: Mapping[str, str], role: str, name: str, field: str, *, optiona
         raise InputError(f"There is no {role} to set {field} of.", hint=f"Name one: {role}=BACKEND:ID.")
     known = options_of(role, parts[role]) if role in parts else {}
     if name not in known and not optional:
-        hint = nearest(field, [f"{role}.{one}" for one in known])
+        hint = _nearest(field, [f"{role}.{one}" for one in known])
         raise InputError(f"No option {field} of {parts[role].partition(':')[0]}.", hint=hint)
     return known.get(name)
 
 
-def _dotted(data: Mapping[str, Any], before: str = "") -> dict[str, object]:
+def flat(settings: Settings) -> dict[str, Any]:
+    """Returns settings under their dotted names."""
+    return _dotted(asdict(settings))
+
+
+def _dotted(data: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     """Returns the values of nested tables under dotted names."""
-    found: dict[str, object] = {}
+    found: dict[str, Any] = {}
     for name, value in data.items():
         found |= _dotted(value, f"{before}{name}.") if isinstance(value, dict) else {before + name: value}
     return found
+
+
+# -- single values -------------------------------------------------------------------------------------------------
+
+
+def _settings(values: Mapping[str, Any]) -> Settings:
+    """Returns the settings of values under dotted names."""
+    tables: dict[str, dict[str, Any]] = {"": {}}
+    for name, value in values.items():
+        table, _, field = name.rpartition(".")
+        tables.setdefault(table, {})[field] = value
+    usual, own = Settings(), tables.pop("")
+    return replace(usual, **own, **{name: replace(getattr(usual, name), **mine) for name, mine in tables.items()})
+
+
+def _meant(name: str, value: object, kind: Any) -> Any:
+    """Returns a value as a field of that annotation takes it: 2 as 2.0, "none" as None, a text of a command line as 2.
+
+    Raises:
+        InputError: it is out of range, or of another kind.
+    """
+    adapter: TypeAdapter[Any] = _adapter(kind)
+    try:
+        if isinstance(value, Text) and value != NONE:
+            return adapter.validate_strings(value)
+        return adapter.validate_python(None if value == NONE else value)
+    except ValidationError as error:
+        raise InputError(f"{name} {said(error.errors(include_url=False))}") from None
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind, config=STRICT)
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    """Returns a hint with the name that was probably meant."""
+    names = list(known)
+    # A field is often given without its table: "captions" for "query.captions".
+    inner = [one for one in names if one.rpartition(".")[2] == name.rpartition(".")[2]]
+    found = inner or get_close_matches(name, names, n=1)
+    return f"Did you mean {found[0]}?" if found else "'codevqa config' prints all there are."
+
+
+def written(value: object) -> str:
+    """Returns a value as TOML writes it; None as "none"."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return repr(value)
+    text = NONE if value is None else str(value)
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
