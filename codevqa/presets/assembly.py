@@ -79,8 +79,7 @@ def prompt_writer(configuration: Configuration) -> Writer:
     here = configuration.here()
     sets = prompt_sets(preset(here.preset), here.settings.prompts)
     settings = here.settings.writer
-    if settings.form == "auto" or settings.selection == "nearest":
-        quiet_libraries()
+    quiet_libraries()
     chat = settings.form == "auto" and _chats(whole(here))
     spec = here.parts.get("retriever") if settings.selection == "nearest" else None
     retriever = load("retriever", spec, **here.options.get("retriever", {})) if spec else None
