@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 from typing import Any
@@ -94,9 +95,11 @@ def test_what_cannot_be_restored_says_so() -> None:
     with pytest.raises(InputError, match="not JSON"):
         Answer.from_json("{")
     whole = FULL.to_dict()
+    deep: Any = functools.reduce(lambda inner, _: [inner], range(200), list[Any]())
     spoilt = [
         {**whole, "calls": 3.5},
         {**whole, "seconds": "soon"},
+        {**whole, "value": deep, "value_exact": None},
         {key: whole[key] for key in whole if key != "method"},
     ]
     for data in spoilt:
