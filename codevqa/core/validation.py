@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
+from typing import Any
 
-from pydantic import ConfigDict, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from .errors import InputError
@@ -13,6 +15,31 @@ STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 """A text stands for no number, and true for no 1."""
 _SHOULD = "Input should be "
 """How pydantic begins most of what it says."""
+
+
+def checked(name: str, value: object, kind: Any, *, written: bool = False) -> Any:
+    """Returns a value as an annotation takes it: 2 as 2.0 for a float.
+
+    Args:
+        name: what messages call it.
+        value: the value.
+        kind: the annotation.
+        written: whether a text is to be read as the annotation wants it: "2" as 2, "true" as True.
+
+    Raises:
+        InputError: the annotation does not take it.
+    """
+    try:
+        if written and isinstance(value, str):
+            return _adapter(kind).validate_strings(value)
+        return _adapter(kind).validate_python(value)
+    except ValidationError as error:
+        raise InputError(f"{name} {_told(error.errors(include_url=False))}") from None
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind, config=STRICT)
 
 
 def input_error(error: ValidationError, kind: type, table: str = "") -> InputError:
@@ -27,10 +54,10 @@ def input_error(error: ValidationError, kind: type, table: str = "") -> InputErr
         return InputError(f"{name} is missing.")
     if first["type"] == "value_error":
         return InputError(f"{name} {first['ctx']['error']}.")
-    return InputError(f"{name} {said([first, *(one for one in others if one['loc'][0] == first['loc'][0])])}")
+    return InputError(f"{name} {_told([first, *(one for one in others if one['loc'][0] == first['loc'][0])])}")
 
 
-def said(mistakes: Iterable[ErrorDetails]) -> str:
+def _told(mistakes: Iterable[ErrorDetails]) -> str:
     """Returns in pydantic's words what a value must be; of a union, each thing that it may be."""
     first, *others = mistakes
     told = list(dict.fromkeys(one["msg"].partition(", unable to")[0] for one in (first, *others)))

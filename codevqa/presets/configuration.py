@@ -12,18 +12,15 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
-from functools import cache
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, get_type_hints
-
-from pydantic import TypeAdapter, ValidationError
 
 from ..core.errors import InputError
 from ..core.given_files import parse_toml, read_text
 from ..core.settings import Limits, QuerySettings, Settings, WriterSettings
 from ..core.text import shown_address
-from ..core.validation import STRICT, said
+from ..core.validation import checked
 from ..prompts import available
 from .back_ends import LOADERS, options_of, parse
 from .presets import PRESETS, preset
@@ -234,18 +231,7 @@ def _meant(name: str, value: object, kind: Any) -> Any:
     Raises:
         InputError: it is out of range, or of another kind.
     """
-    adapter: TypeAdapter[Any] = _adapter(kind)
-    try:
-        if isinstance(value, Text) and value != NONE:
-            return adapter.validate_strings(value)
-        return adapter.validate_python(None if value == NONE else value)
-    except ValidationError as error:
-        raise InputError(f"{name} {said(error.errors(include_url=False))}") from None
-
-
-@cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind, config=STRICT)
+    return checked(name, None if value == NONE else value, kind, written=isinstance(value, Text))
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
