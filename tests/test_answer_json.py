@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 from typing import Any
@@ -93,11 +94,18 @@ def test_what_cannot_be_restored_says_so() -> None:
             Answer.from_json(text)
     with pytest.raises(InputError, match="not JSON"):
         Answer.from_json("{")
-    for key in ("calls", "seconds", "error", "written", "baseline"):
+    whole = FULL.to_dict()
+    deep: Any = functools.reduce(lambda inner, _: [inner], range(200), list[Any]())
+    spoilt = [
+        {**whole, "calls": 3.5},
+        {**whole, "seconds": "soon"},
+        {**whole, "value": deep, "value_exact": None},
+        {key: whole[key] for key in whole if key != "method"},
+    ]
+    for data in spoilt:
         with pytest.raises(InputError, match="damaged"):
-            Answer.from_dict({**FULL.to_dict(), key: 3.5 if key != "seconds" else "soon"})
-    with pytest.raises(InputError, match="damaged"):
-        Answer.from_dict({key: value for key, value in FULL.to_dict().items() if key != "method"})
+            Answer.from_dict(data)
+    assert Answer.from_dict({**whole, "sources": ["/etc/hosts"]}).sources == (), "no file of this machine is shown"
 
 
 def test_the_pictures_stay_out_of_json_repr_and_comparison() -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,10 +16,8 @@ from safetensors.torch import load_file, save_file
 from tiny_detector import write_owlv2
 from tiny_lm import build_tiny_lm
 
-from codevqa.core.errors import ModelNotFoundError, SetupError
 from codevqa.presets.assembly import load
 from codevqa.presets.checkpoints import NOT_HERE, loaded, missing, resolve, shown
-from codevqa.presets.fetching import Download, bring
 
 MINI = Path(resolve("@mini/weights"))
 PARTS = {
@@ -69,7 +65,7 @@ def test_sizes_come_first_and_nothing_else_where_only_they_are_asked_for(hub: Hu
     wanted = sum(
         len(data) for files in hub.repositories.values() for name, data in files.items() if name in loaded([*files])
     )
-    assert f"{wanted / 1e6:.1f} MB  to come" in done.stdout and " free" in done.stdout
+    assert f"{wanted / 1e6:.1f} MB to download:\n" in done.stdout
     assert hub.files == [] and len(hub.asked) == len(PARTS)
 
 
@@ -110,19 +106,13 @@ def test_a_file_with_other_bytes_than_the_hub_says_is_not_kept(hub: Hub, preset:
     )
 
 
-def test_a_hub_that_fails_is_asked_once_and_told_in_one_line(hub: Hub, preset: str) -> None:
+def test_a_hub_that_fails_or_cannot_be_reached_is_asked_once_and_told_in_one_line(hub: Hub, preset: str) -> None:
     hub.down = True
     done = run(hub, "ask", str(GARDEN), "-q", "Is it red?", "--preset", preset)
     assert (done.returncode, done.stdout, len(hub.asked)) == (2, "", 1), hub.asked
     assert done.stderr.count("\n") == 1 and "tiny/matcher" in done.stderr and "503" in done.stderr
-
-
-@pytest.mark.timing
-def test_who_is_offline_is_told_soon(hub: Hub) -> None:
-    begun = time.monotonic()
     hub.url = "http://127.0.0.1:9"
     done = run(hub, "ask", str(GARDEN), "-q", "Is it red?", "--preset", "base")
-    assert time.monotonic() - begun < 8.0  # the libraries of models alone would take longer
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and "run codevqa download base;" in done.stderr
 
 
@@ -178,43 +168,6 @@ def test_a_part_is_loaded_from_the_revision_that_it_names(
         for revision in (COMMIT, "main"):
             part = load(role, f"{spec}@{revision}")
             assert part.name == f"{spec.partition(':')[2]}@{revision}"
-
-
-POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32\nsize 9\n"
-
-
-@pytest.mark.parametrize(
-    ("file", "data", "told"),
-    [
-        ("model-00001-of-00002.safetensors", POINTER, "is a pointer of Git LFS and not the file itself. Run git lfs"),
-        ("model-00001-of-00002.safetensors", -1, "is cut off or damaged. Delete it, and download"),
-        ("model-00001-of-00002.safetensors", b"\xff" * 64, "is cut off or damaged. Delete it, and download"),
-        ("tokenizer.json", -20, "is cut off or damaged. Delete it, and download"),
-        ("model-00002-of-00002.safetensors", None, "lacks model-00002-of-00002.safetensors. Download or copy"),
-    ],
-    ids=["a pointer", "a byte short", "no number", "broken off", "not there"],
-)
-def test_a_file_that_is_not_whole_is_named_before_anything_is_loaded(
-    file: str, data: bytes | int | None, told: str, sharded: Path, tmp_path: Path
-) -> None:
-    folder = tmp_path / "copy"
-    shutil.copytree(sharded, folder)
-    if data is None:
-        (folder / file).unlink()
-    else:
-        (folder / file).write_bytes(data if isinstance(data, bytes) else (folder / file).read_bytes()[:data])
-    with pytest.raises(ModelNotFoundError, match=re.escape(told)) as caught:
-        load("language_model", f"transformers:{folder}")
-    assert file in str(caught.value) and str(folder) in str(caught.value) and "\n" not in str(caught.value)
-    assert told in missing(f"transformers:{folder}")
-
-
-def test_without_room_nothing_begins() -> None:
-    def begun() -> None:
-        raise AssertionError("it was fetched")
-
-    with pytest.raises(SetupError, match="the disk has"):
-        bring([Download("large", 10**18, begun)])
 
 
 def test_no_folder_of_this_machine_is_a_model_s_name(tmp_path: Path) -> None:

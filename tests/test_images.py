@@ -12,7 +12,7 @@ from picture_kit import drawn, png
 from PIL import Image
 
 from codevqa.core.errors import ImageError
-from codevqa.core.images import ImageSource, load_picture, load_pictures
+from codevqa.core.images import MAX_PICTURES, ImageSource, load_picture, load_pictures
 
 PICTURE = drawn()
 
@@ -45,47 +45,20 @@ def test_every_mode_becomes_rgb(mode: str, tmp_path: Path) -> None:
     assert load_picture(path).pixels.mode == "RGB"
 
 
-SHADES = np.arange(256, dtype=np.uint8).reshape(16, 16)
+@pytest.mark.parametrize("kind", ["PNG", "TIFF"])
+def test_shades_of_sixteen_bits_keep_their_places(kind: str) -> None:
+    shades, buffer = np.arange(256, dtype=np.uint8).reshape(16, 16), io.BytesIO()
+    Image.fromarray(shades.astype(np.uint16) * 257).save(buffer, kind)
+    assert np.array_equal(np.asarray(load_picture(buffer.getvalue()).pixels), np.stack([shades] * 3, -1))
 
 
-@pytest.mark.parametrize(
-    ("values", "saved"),
-    [
-        (SHADES.astype(np.uint16) * 257, "PNG"),
-        (SHADES.astype(np.uint16) * 257, "TIFF"),
-        (SHADES.astype(np.int32), None),
-        (SHADES.astype(np.int32) * 257, "TIFF"),
-        ((SHADES / 255).astype(np.float32), "TIFF"),
-        (SHADES.astype(np.float32), None),
-        (SHADES.astype(np.float32) * 257, None),
-    ],
-)
-def test_shades_of_more_than_eight_bits_keep_their_places(values: Any, saved: str | None) -> None:
-    image = Image.fromarray(values)
-    source: ImageSource = image
-    if saved:
-        buffer = io.BytesIO()
-        image.save(buffer, saved)
-        source = buffer.getvalue()
-    assert np.array_equal(np.asarray(load_picture(source).pixels), np.stack([SHADES] * 3, -1))
-
-
-@pytest.mark.parametrize("orientation", range(1, 9))
-def test_every_exif_orientation_is_shown_upright(orientation: int) -> None:
+@pytest.mark.parametrize("orientation", [3, 5, 6, 8])
+def test_an_exif_orientation_is_shown_upright(orientation: int) -> None:
     upright = np.arange(5 * 7 * 3, dtype=np.uint8).reshape(5, 7, 3)
-    stored = {
-        1: upright,
-        2: upright[:, ::-1],
-        3: upright[::-1, ::-1],
-        4: upright[::-1],
-        5: upright.swapaxes(0, 1),
-        6: np.rot90(upright),
-        7: upright[::-1, ::-1].swapaxes(0, 1),
-        8: np.rot90(upright, -1),
-    }[orientation]
+    stored = {3: upright[::-1, ::-1], 5: upright.swapaxes(0, 1), 6: np.rot90(upright), 8: np.rot90(upright, -1)}
     exif = Image.Exif()
     exif[0x0112] = orientation
-    shown = load_picture(png(Image.fromarray(np.ascontiguousarray(stored)), exif=exif))
+    shown = load_picture(png(Image.fromarray(np.ascontiguousarray(stored[orientation])), exif=exif))
     assert np.array_equal(np.asarray(shown.pixels), upright)
 
 
@@ -119,16 +92,16 @@ def test_keys_tell_pictures_apart_by_pixels_and_shape() -> None:
         (png(PICTURE.resize((300, 200)))[:5000], "damaged"),
         (Image.new("RGB", (0, 5)), "is empty"),
         (3, "A picture is a path, bytes, a PIL image or a NumPy array, not int"),
-        *((Image.fromarray(np.full((2, 2), one, np.float32)), "holds values from") for one in (-1.0, 70_000.0, np.nan)),
+        (Image.fromarray(np.full((2, 2), 0.5, np.float32)), "holds numbers of 32 bits"),
+        (np.zeros((2, 2), np.float32), "An array of float32 and shape"),
+        ("a\0b.png", "Cannot read"),
+        ("a" * 5_000, r"^Cannot read a{100}\.\.\.a{50}: File name too long\.$"),
+        ([], "No picture was given"),
+        ([PICTURE] * 10_000, rf"^These are 10,000 pictures\. The limit is {MAX_PICTURES:,} a question"),
     ],
-    ids=["missing", "folder", "no bytes", "text", "cut", "empty", "number", "below 0", "too bright", "not a number"],
+    ids=lambda given: given if isinstance(given, str) and len(given) < 50 else "",
 )
 def test_what_cannot_be_a_picture_is_one_line(source: Any, message: str) -> None:
     with pytest.raises(ImageError, match=message) as caught:
-        load_picture(source)
+        load_pictures(source)
     assert "\n" not in str(caught.value)
-
-
-def test_at_least_one_picture_is_needed() -> None:
-    with pytest.raises(ImageError, match="No picture"):
-        load_pictures([])

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 from engine_kit import RED, engine, forked, held, reader
@@ -49,22 +48,17 @@ async def throw_async(name: str) -> str:
 PRIMITIVES = [primitive(throw), primitive(throw_async), primitive(name="throw_ahead", ahead=True)(throw_async)]
 
 
-@pytest.fixture(scope="module")
-def throwing() -> Any:
-    with engine("answer = 1", primitives=PRIMITIVES) as vqa:
-        yield vqa
-
-
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("name", RAISED)
 @pytest.mark.parametrize("made", [item.name for item in PRIMITIVES])
-def test_whatever_a_primitive_raises_fails_its_program_alone(throwing: CodeVQA, made: str, name: str) -> None:
-    with pytest.raises(ProgramRuntimeError, match=rf"line 1: {made}\(\) failed") as caught:
-        throwing.run(RED, f"answer = {made}({name!r})\nagain = {made}({name!r})")
-    assert caught.value.answer is not None
-    (call,) = caught.value.answer.trace.calls
-    assert call.error is not None and name in f"{call.error.type} {call.error.message}"
-    assert throwing.run(RED, "answer = 1").text == "1"
+def test_whatever_a_primitive_raises_fails_its_program_alone(made: str) -> None:
+    with engine("answer = 1", primitives=PRIMITIVES) as vqa:
+        for name in RAISED:
+            with pytest.raises(ProgramRuntimeError, match=rf"line 1: {made}\(\) failed") as caught:
+                vqa.run(RED, f"answer = {made}({name!r})\nagain = {made}({name!r})")
+            assert caught.value.answer is not None
+            (call,) = caught.value.answer.trace.calls
+            assert call.error is not None and name in f"{call.error.type} {call.error.message}"
+            assert vqa.run(RED, "answer = 1").text == "1"
 
 
 @pytest.mark.timeout(60)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from engine_kit import NARROW, Gate, reading_yes
+from huggingface_hub.utils.tqdm import enable_progress_bars
 from PIL import Image as PILImage
 
 from codevqa import Answer, CodeVQA, Question, Settings
@@ -56,6 +57,7 @@ def test_progress_is_told_and_shown(vqa: CodeVQA, capfd: pytest.CaptureFixture[s
     vqa.ask_many(iter([(RED, "a?")]), progress=lambda done, total: told.append((done, total)))
     assert told == [(1, 2), (2, 2), (1, None)]
     assert capfd.readouterr().err == ""
+    enable_progress_bars()  # commands that were quiet turned them off for the process
     vqa.ask_many([(RED, "a?"), (RED, "b?")], progress=True)
     assert "2/2" in capfd.readouterr().err
 

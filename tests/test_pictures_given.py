@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from engine_kit import RED
 from PIL import Image as PILImage
-from PIL import PngImagePlugin
 
 from codevqa import Answer, CodeVQA, QuerySettings, Settings
 from codevqa.core.errors import ImageError, InputError
@@ -97,20 +96,6 @@ def test_an_opened_picture_may_be_closed_once_it_is_given(vqa: CodeVQA, photo: P
     assert "photo.jpg" in watch.answer._repr_html_()
 
 
-def test_a_draft_and_another_frame_are_what_their_owner_sees(photo: PILImage.Image) -> None:
-    whole, draft, buffer = io.BytesIO(), io.BytesIO(), io.BytesIO()
-    photo.save(whole, "JPEG")
-    drafts = [PILImage.open(whole) for _ in range(2)]
-    for opened in drafts:
-        opened.draft("RGB", (100, 100))
-    drafts[0].copy().save(draft, "PNG")
-    assert load_picture(drafts[1]).key == load_picture(draft.getvalue()).key != load_picture(whole.getvalue()).key
-    photo.save(buffer, "MPO", save_all=True, append_images=[RED])
-    frames = PILImage.open(buffer)
-    frames.seek(1)
-    assert load_picture(frames).pixels.size == RED.size
-
-
 @pytest.mark.parametrize("shape", [(40, 60, 3), (40, 60)])
 def test_each_answer_is_about_the_frame_that_its_question_was_given(vqa: CodeVQA, shape: tuple[int, ...]) -> None:
     array = np.zeros(shape, np.uint8)
@@ -153,25 +138,9 @@ def test_a_picture_may_change_once_it_is_given(vqa: CodeVQA, given: Any, program
     assert (tmp_path / "page.html").read_text() == (tmp_path / "wanted.html").read_text()
 
 
-def huge() -> PILImage.Image:
-    header = io.BytesIO()  # no data behind it: to decode it would say "damaged"
-    PngImagePlugin.putchunk(header, b"IHDR", (9_000).to_bytes(4, "big") * 2 + b"\x08\x02\x00\x00\x00")
-    PngImagePlugin.putchunk(header, b"IDAT", b"")
-    return PILImage.open(io.BytesIO(b"\x89PNG\r\n\x1a\n" + header.getvalue()))
-
-
-@pytest.mark.parametrize(
-    ("images", "words"),
-    [
-        ([RED] * 10_000, rf"^These are 10,000 pictures\. The limit is {MAX_PICTURES:,} a question: ask several\.$"),
-        (np.broadcast_to(np.uint8(0), (10**5, 10**5)), r"^The given array is too large \(100000x100000\)"),
-        (huge(), r"^The given picture is too large \(9000x9000\)\. The limit is"),
-        ("a" * 5_000, r"^Cannot read a{100}\.\.\.a{50}: File name too long\.$"),
-        ("a\0b", r"^Cannot read 'a\\x00b': embedded null byte\.$"),
-        ("answer = 1\nanswer = 2", r"^No picture at 'answer = 1\\nanswer = 2'\. Check the path\.$"),
-    ],
-)
-def test_what_cannot_be_a_picture_is_one_line_in_every_way_of_asking(vqa: CodeVQA, images: Any, words: str) -> None:
+def test_what_cannot_be_a_picture_is_one_line_in_every_way_of_asking(vqa: CodeVQA) -> None:
+    images: Any = np.broadcast_to(np.uint8(0), (10**5, 10**5))
+    words = r"^The given array is too large \(100000x100000\)"
     with pytest.raises(ImageError, match=words):
         vqa.ask(images, "Is it?")
     failed = list(vqa.watch(images, "Is it?"))[-1]
@@ -185,7 +154,7 @@ def test_as_many_pictures_as_a_question_may_have(vqa: CodeVQA) -> None:
 
 
 def test_a_program_in_the_place_of_the_pictures_is_refused(vqa: CodeVQA) -> None:
-    with pytest.raises(ImageError, match=r"^No picture at answer = img\.width"):
+    with pytest.raises(ImageError, match=r"^No picture at answer = img\.width\. Check the path"):
         vqa.run("answer = img.width", "red.png")
     with pytest.raises(InputError, match="A program is a text or a Program, not Image"):
         vqa.run("answer = img.width", RED)  # type: ignore[arg-type]

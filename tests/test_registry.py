@@ -11,8 +11,8 @@ import torch
 from codevqa.core.errors import SetupError, UnknownNameError
 from codevqa.core.settings import Settings, WriterSettings
 from codevqa.models.causal_lm import int8_linear
-from codevqa.presets.assembly import build, prompt_writer
-from codevqa.presets.back_ends import BackEnd, parse
+from codevqa.presets.assembly import prompt_writer, whole
+from codevqa.presets.back_ends import parse
 from codevqa.presets.checkpoints import missing
 from codevqa.presets.configuration import Configuration, Layer, configure
 from codevqa.presets.presets import PRESETS
@@ -31,16 +31,15 @@ def test_unknown_parts_are_refused(role: str, spec: str) -> None:
         parse(role, spec)
 
 
-@pytest.mark.usefixtures("loaders")
 def test_the_paper_s_setting_leaves_only_the_language_model_to_be_chosen() -> None:
     with pytest.raises(SetupError, match="--language-model"):
-        build(configured("paper"))
-    assert missing(PRESETS["paper"].language_model) != ""
-    _, models, here = build(configured("paper", language_model="openai-completion:some-model"))
-    for part, file in ((models.matcher, "retrieval"), (models.captioner, "caption")):
-        assert isinstance(part, Part) and part.options == {"dtype": "float32"}
-        assert part.name.endswith(f"/BLIP/models/model_large_{file}_coco_train2014.pth")
-    query, writer = here.settings.query, here.settings.writer
+        whole(configure("paper"))
+    assert missing(None) != ""
+    made = whole(configured("paper", language_model="openai-completion:some-model"))
+    for role, file in (("matcher", "retrieval"), ("captioner", "caption")):
+        assert made.parts[role].endswith(f"/BLIP/models/model_large_{file}_coco_train2014.pth")
+        assert made.options[role] == {"dtype": "float32"}
+    query, writer = made.settings.query, made.settings.writer
     assert (query.patches, query.selection, query.form) == (20, "question", "completion")
     assert not (query.witness or query.stated or query.fit)
     assert (writer.repairs, writer.fit, writer.form) == (0, False, "completion")
@@ -57,37 +56,16 @@ def test_a_chat_server_gets_the_chat_form(monkeypatch: pytest.MonkeyPatch) -> No
     assert found == dict(zip(specs.values(), ("chat", "chat", "completion", "completion"), strict=True))
 
 
-class Part:
-    """What a loader gives: knows what it was asked for."""
-
-    grid = 6
-
-    def __init__(self, name: str, **options: object) -> None:
-        self.name, self.options = name, options
+def test_options_of_a_preset_belong_to_the_model_that_it_names() -> None:
+    made = configured("mini", matcher="blip:somewhere/else")
+    assert (made.options["matcher"], made.options["captioner"]) == ({}, PRESETS["mini"].options["captioner"])
 
 
-@pytest.fixture
-def loaders(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same back ends without their weights."""
-    monkeypatch.setattr(BackEnd, "load", lambda _, name, **options: Part(name, **options))
-    monkeypatch.setattr("codevqa.presets.assembly.fetch", lambda specs, preset="": None)
-
-
-@pytest.mark.usefixtures("loaders")
-def test_options_belong_to_the_model_they_were_chosen_for() -> None:
-    _, models, _ = build(configured("mini", matcher="blip:somewhere/else"))
-    assert isinstance(models.matcher, Part) and isinstance(models.captioner, Part)
-    assert (models.matcher.name, models.matcher.options) == ("somewhere/else", {})
-    assert models.captioner.name == "@mini/weights/captioner"
-    assert models.captioner.options == PRESETS["mini"].options["captioner"]
-
-
-@pytest.mark.usefixtures("loaders")
 def test_settings_in_place_of_the_preset_s() -> None:
-    given = Settings(seed=7, prompts="nlvr2", writer=WriterSettings(shots=3))
-    writer, _, here = build(configure("large", settings=given))
-    assert here.settings == given and (writer.seed, writer.settings) == (7, given.writer)
-    assert (writer.prompts["image"].name, writer.prompts["set"].name) == ("gqa", "nlvr2")
+    given = Settings(seed=7, prompts="nlvr2", writer=WriterSettings(shots=3, selection="fixed"))
+    writer = prompt_writer(configured("mini", given, language_model="openai-chat:x"))
+    assert (writer.seed, writer.settings) == (7, given.writer)
+    assert (writer.prompts["image"].name, writer.prompts["set"].name) == ("mini", "nlvr2")
 
 
 def test_what_is_missing_is_told_without_loading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from pathlib import Path
 
 import pytest
-from engine_kit import GREEN, RED, Gate
-from watch_kit import OPEN, THREE, Streaming, asked, begun, calls, engine, names, remembered
+from engine_kit import GREEN, RED
+from watch_kit import OPEN, THREE, Streaming, asked, calls, engine, names, remembered
 
 from codevqa import Memory
 from codevqa.core.errors import ProgramRuntimeError, ServerError
@@ -109,9 +108,6 @@ def test_what_cannot_be_asked_is_told_and_not_raised(tmp_path: Path) -> None:
         assert failed.answer is not None and failed.answer.trace.calls[0].error == failed.error
 
 
-# -- examples, seeds and forms ---------------------------------------------------------------------------------------
-
-
 # -- memories of one's own -------------------------------------------------------------------------------------------
 
 
@@ -130,26 +126,6 @@ def test_of_an_edited_program_only_the_changed_call_is_computed() -> None:
         same = list(vqa.watch_run(RED, THREE.format("Changed?"), memory=mine))
         assert asked(vqa) == after and set(remembered(same).values()) == {True}
     assert [call.remembered for call in calls(same)] == [False, True, True, True]  # opening asks no model
-
-
-def test_equal_calls_under_way_are_made_once_and_land_in_both_memories() -> None:
-    gate = Gate()
-    one, two = Memory(1 << 20), Memory(1 << 20)
-    source = OPEN + "answer = query(img, 'a?')"
-    with engine(read=gate) as vqa:
-        first = vqa.watch_run(RED, source, memory=one)
-        begun(first)
-        assert gate.entered.wait(10)
-        second = vqa.watch_run(RED, source, memory=two)
-        begun(second)
-        time.sleep(0.2)  # for it to come as far as the gate
-        gate.open.set()
-        assert remembered(first) == remembered(second) == {"a?": False}
-        assert gate.questions == ["A?"]
-        for mine in (one, two):
-            assert remembered(vqa.watch_run(RED, source, memory=mine)) == {"a?": True}
-        assert gate.questions == ["A?"] and len(one) == len(two) > 0
-        assert remembered(vqa.watch_run(RED, source)) == {"a?": False}
 
 
 def test_a_memory_for_two_engines_confuses_neither() -> None:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import hashlib
 import logging
 import shutil
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from hub_kit import Hub, serve_hub
 from huggingface_hub import constants
 from tiny import noise_picture
 from tiny_lavis import save_lavis, write_vocabulary
@@ -22,54 +20,32 @@ from codevqa.models.base import MatchRequest
 from codevqa.models.blip import BlipMatcher
 from codevqa.models.blip.lavis_names import _VOCABULARY, convert_lavis
 from codevqa.models.web_checkpoint import WebCheckpoint
-from codevqa.presets.checkpoints import missing
-from codevqa.presets.fetching import fetch
+from codevqa.presets.checkpoints import fetch, missing
 
 BYTES = bytes(range(256)) * 2000
 
 
-@dataclass
 class Site:
     """A server on this machine that has one file, and can break off."""
 
-    url: str
-    content: bytes = BYTES
-    breaks_at: int | None = None
-    asked: list[str] = field(default_factory=list)
+    def __init__(self, hub: Hub) -> None:
+        self.hub = hub
+        self.url = f"{hub.url}/files/resolve/main/tiny.pth"
 
     def at(self, fragment: str = "") -> WebCheckpoint:
         return WebCheckpoint.at(self.url + fragment)
+
+    def hold(self, content: bytes) -> None:
+        self.hub.repositories["files"]["tiny.pth"] = content
+        self.hub.asked.clear()
 
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.setattr(constants, "HF_ASSETS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_HEAD(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(shown.content)))
-            self.end_headers()
-
-        def do_GET(self) -> None:
-            shown.asked.append(self.headers.get("Range", ""))
-            if self.path != "/files/tiny.pth":
-                self.send_error(404)
-                return
-            self.do_HEAD()
-            self.wfile.write(shown.content[: shown.breaks_at])
-
-        def log_message(self, *words: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        shown = Site(f"http://127.0.0.1:{server.server_port}/files/tiny.pth")
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield shown
-        server.shutdown()
-        thread.join()
+    with serve_hub(tmp_path, {"files": {"tiny.pth": BYTES}}) as hub:
+        yield Site(hub)
 
 
 def fetched(checkpoint: WebCheckpoint) -> bytes:
@@ -86,15 +62,15 @@ def refused(checkpoint: WebCheckpoint, kind: type[SetupError] = SetupError) -> s
 
 def test_it_is_fetched_once(site: Site) -> None:
     assert fetched(site.at()) == fetched(site.at()) == BYTES
-    assert site.asked == [""]
+    assert len(site.hub.asked) == 1
 
 
 def test_half_a_file_is_none(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.sleep", lambda _: None)  # between attempts
-    site.breaks_at = 100_000
+    site.hub.breaks_at = 1_000
     assert site.url in refused(site.at(), ModelNotFoundError)
     assert [one.name for one in site.at().file.parent.iterdir()] == [".lock"], "nothing is left that could be taken"
-    site.breaks_at = None
+    site.hub.breaks_at = None
     assert fetched(site.at()) == BYTES
 
 
@@ -113,12 +89,12 @@ def test_the_first_copy_is_trusted_and_later_ones_held_to_it(site: Site, caplog:
     assert hashlib.sha256(BYTES).hexdigest() in caplog.text and "trusted" in caplog.text
     file = site.at().file
     file.unlink()
-    site.content = BYTES[::-1]
+    site.hold(BYTES[::-1])
     said = refused(site.at())
     record = next(file.parent.glob("*.sha256"))
     assert str(record) in said and not file.exists()
     record.unlink()
-    assert fetched(site.at()) == site.content
+    assert fetched(site.at()) == BYTES[::-1]
 
 
 def test_what_is_not_there_and_nobody_who_answers(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,13 +143,14 @@ def vocabulary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("vocabulary")
 def test_a_matcher_by_its_address(site: Site, tmp_path: Path) -> None:
     save_lavis(tmp_path / "tiny.pth")
-    site.content = (tmp_path / "tiny.pth").read_bytes()
+    content = (tmp_path / "tiny.pth").read_bytes()
+    site.hold(content)
     assert "network" in missing(f"blip:{site.url}")
     told: list[str] = []
     fetch([f"blip:{site.url}"], told.append)
-    assert f"{site.url}: {len(site.content) / 1e6:.1f} MB" in told[0]
+    assert f"{len(content) / 1e6:.1f} MB  {site.url}" in told[0]
     shutil.rmtree(site.at().file.parent)
-    site.asked.clear()
+    site.hub.asked.clear()
     convert_lavis(tmp_path / "tiny.pth", write_vocabulary(tmp_path / "vocab.txt"), tmp_path / "by-hand")
     pairs = [MatchRequest(noise_picture(0), "two cats in the park"), MatchRequest(noise_picture(1), "a dog")]
 
@@ -185,8 +162,9 @@ def test_a_matcher_by_its_address(site: Site, tmp_path: Path) -> None:
         assert list(pool.map(logits, [site.url] * 2)) == [by_hand] * 2
     assert missing(f"blip:{site.url}") == ""
     site.at().file.unlink()
-    assert logits(site.url) == by_hand and site.asked == [""], "the folder that was made of it suffices"
+    assert logits(site.url) == by_hand and len(site.hub.asked) == 1, "the folder that was made of it suffices"
     save_lavis(tmp_path / "tiny.pth", seed=1)
-    site.content = (tmp_path / "tiny.pth").read_bytes()
-    checksum = hashlib.sha256(site.content).hexdigest()
+    content = (tmp_path / "tiny.pth").read_bytes()
+    site.hold(content)
+    checksum = hashlib.sha256(content).hexdigest()
     assert logits(f"{site.url}#sha256={checksum}") != by_hand, "it was made of another version of the file"

@@ -26,8 +26,7 @@ def config(choice: Chosen) -> None:
 def config_lines(configuration: Configuration) -> Iterator[str]:
     """Yields the lines of a configuration as TOML; keys and passwords are named and not shown."""
     from ..presets.back_ends import LOADERS, options_of
-    from ..presets.configuration import public
-    from ..presets.fields import flat, written
+    from ..presets.configuration import flat, public, written
 
     origins = configuration.origins
     tables: dict[str, dict[str, object]] = {"": {}}
@@ -50,7 +49,7 @@ def config_lines(configuration: Configuration) -> Iterator[str]:
 
 
 def _table(name: str, values: Mapping[str, object], origins: Mapping[str, str]) -> Iterator[str]:
-    from ..presets.fields import written
+    from ..presets.configuration import written
 
     if name:
         yield f"\n[{name}]"
@@ -65,7 +64,7 @@ def models(json: Json = False) -> None:
 
     Loads and downloads nothing.
     """
-    from ..presets.fetching import amount
+    from ..presets.checkpoints import amount
     from ..presets.presets import PRESETS
 
     rows: dict[str, dict[str, Any]] = {
@@ -113,22 +112,15 @@ def download(
 
     Keeps files that are already here, and checks new ones against the hub's hashes.
     """
-    from ..presets.checkpoints import missing
-    from ..presets.fetching import amount, bring, plan, room
+    from ..presets.checkpoints import fetch, missing
 
     choice = chosen(preset, config, sets=sets, language_model=language_model)
     parts = choice.configure().parts
-    wanted = plan(parts.values(), choice.preset)
-    for one in wanted:
-        print(f"{amount(one.size):>12}  {one.name}")
-    if wanted:
-        print(f"{amount(sum(one.size or 0 for one in wanted)):>12}  to come; {amount(room())} free")
-        if not dry_run:
-            bring(wanted)
-    lacks = {} if wanted and dry_run else {spec: why for spec in parts.values() if (why := missing(spec))}
+    lacked = fetch(parts.values(), print, choice.preset, only_tell=dry_run)
+    lacks = {} if lacked and dry_run else {spec: why for spec in parts.values() if (why := missing(spec))}
     for spec, why in lacks.items():
         warn(f"{spec}: {why}")
-    if not wanted and not lacks:
+    if not lacked and not lacks:
         print(f"Everything of {preset} is here.")
 
 

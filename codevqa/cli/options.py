@@ -110,8 +110,7 @@ def chosen(
 ) -> Chosen:
     """Returns what the options choose: each over those before it, the environment over ``--config``."""
     from ..presets.compat import compat_layer
-    from ..presets.configuration import Layer, read_file
-    from ..presets.fields import Text
+    from ..presets.configuration import Layer, Text, read_file
 
     layers = [] if compat is None else [compat_layer(compat)]
     if config is not None:

@@ -83,7 +83,7 @@ def open_engine(choice: Chosen, quiet: bool, configuration: Configuration | None
 def checked(choice: Chosen, quiet: bool) -> Configuration:
     """Returns what was chosen, all of it fetched. A mistake is told before anything heavy is imported, or fetched."""
     from ..presets.assembly import check_server, prompt_sets, whole
-    from ..presets.fetching import fetch
+    from ..presets.checkpoints import fetch
     from ..presets.presets import preset
 
     configuration = choice.configure()
@@ -119,7 +119,7 @@ def hush() -> None:
 
 def tell_compat(configuration: Configuration) -> None:
     """Says on standard error what ``--compat`` sets, where nothing else set it."""
-    from ..presets.fields import flat, written
+    from ..presets.configuration import flat, written
 
     values = flat(configuration.settings)
     values |= {f"{role}.{name}": one for role, given in configuration.options.items() for name, one in given.items()}

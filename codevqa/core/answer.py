@@ -5,17 +5,26 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .answer_json import Attempt, FullAnswer, dump, read
-from .errors import ErrorRecord
+from pydantic import TypeAdapter, ValidationError
+
+from .errors import ErrorRecord, InputError
 from .given_files import parser_errors
-from .trace import Cost, DomainWarning, Method, Plain, Program, Trace
+from .trace import Cost, DomainWarning, Method, Number, Plain, Program, Trace
+from .value_json import read_value, value_keys
 
 if TYPE_CHECKING:
     from .images import ImageSource
+else:
+    ImageSource = Any  # pydantic resolves annotations, and never sees pictures
+
+_SHORT = ("question", "answer", "program", "calls", "fallback", "error", "warnings", "seconds", "models")
+_LONG = ("tokens", "cost", "method", "value", "written", "printed", "attempts", "baseline")
+"""Keys of the JSON: of both forms, and of the full one alone."""
+_SHORT_CALL = ("name", "arguments", "value", "seconds", "line", "error")
 
 
 @dataclass(frozen=True)
@@ -35,7 +44,7 @@ class Answer:
     """True where the program failed and plain few-shot PnP-VQA answered in its place."""
     error: ErrorRecord | None = None
     """Why the program failed, where it did."""
-    seconds: float = 0.0
+    seconds: Number = 0.0
     """Wall time from question to answer."""
     models: Mapping[str, str] = field(default_factory=dict)
     """Model ids by role."""
@@ -70,27 +79,27 @@ class Answer:
             evidence: True gives everything, for :meth:`from_dict` to take back. False gives the keys that the command
                 line prints, without captions, maps and prompts, which are long; it cannot be taken back.
         """
-        full = FullAnswer(
-            question=self.question,
-            answer=self.text,
-            program=self.program.source if self.program else None,
-            calls=self.trace.calls,
-            fallback=self.fallback,
-            error=self.error,
-            warnings=self.warnings,
-            seconds=self.seconds,
-            models=self.models,
-            tokens=self.tokens,
-            cost=self.cost,
-            method=self.method,
-            value=self.value,
-            written=self.program,
-            printed=self.trace.printed,
-            attempts=tuple(Attempt(*one) for one in self.trace.attempts),
-            baseline=self.trace.baseline,
-            drafts=self.trace.drafts,
-        )
-        return dump(full, evidence=evidence)
+        calls = [
+            replace(call, arguments={}, value=None, evidence=call.evidence if evidence else ())
+            for call in self.trace.calls
+        ]
+        bare = replace(self, value=None, trace=replace(self.trace, calls=tuple(calls)))
+        told: dict[str, Any] = _ANSWER.dump_python(bare, mode="json", exclude={"sources"})
+        told |= {**told.pop("trace"), "answer": self.text, "written": told["program"]}
+        told["program"] = self.program.source if self.program else None
+        for shown, call in zip(told["calls"], self.trace.calls, strict=True):
+            shown |= value_keys("arguments", dict(call.arguments)) | value_keys("value", call.value)
+        if not evidence:
+            for one in (told, *told["calls"]):
+                one["seconds"] = round(one["seconds"], 4)
+            short = [{key: call[key] for key in _SHORT_CALL} for call in told["calls"]]
+            return {**{key: told[key] for key in _SHORT}, "calls": short}
+        told["attempts"] = [{"program": program, "error": error} for program, error in told["attempts"]]
+        for program in (told["written"], *(one["program"] for one in told["attempts"])):
+            if program and not program["mended"]:
+                del program["mended"]
+        drafts = {"drafts": told["drafts"]} if self.trace.drafts else {}
+        return {key: told[key] for key in (*_SHORT, *_LONG)} | drafts | value_keys("value", self.value)
 
     def to_json(self, *, evidence: bool = True) -> str:
         """Returns :meth:`to_dict` as one line of JSON."""
@@ -103,23 +112,30 @@ class Answer:
         Raises:
             InputError: it was written without evidence, or is no answer.
         """
-        full = read(data)
-        attempts = tuple((one.program, one.error) for one in full.attempts)
-        return cls(
-            question=full.question,
-            text=full.answer,
-            program=full.written,
-            trace=Trace(full.calls, full.printed, attempts, full.baseline, full.drafts),
-            value=full.value,
-            method=full.method,
-            fallback=full.fallback,
-            error=full.error,
-            seconds=full.seconds,
-            models=full.models,
-            tokens=full.tokens,
-            cost=full.cost,
-            warnings=full.warnings,
-        )
+        if not isinstance(data, Mapping) or "answer" not in data:
+            raise InputError("This JSON is no answer.", hint="Give what Answer.to_json() returned.")
+        if "written" not in data:
+            raise InputError(
+                "This answer was written without its evidence and cannot be restored.",
+                hint="Write it with to_json(evidence=True), or --json --evidence.",
+            )
+        try:
+            told = {key: data[key] for key in (*_SHORT, *_LONG)}
+            trace = {
+                "calls": [{**one, **read_value("arguments", one), **read_value("value", one)} for one in told["calls"]],
+                "printed": told["printed"],
+                "attempts": [(one["program"], one["error"]) for one in told["attempts"]],
+                "baseline": told["baseline"],
+                "drafts": data.get("drafts", ()),
+            }
+            whole = {"text": told["answer"], "program": told["written"], "trace": trace, **read_value("value", data)}
+            return _ANSWER.validate_python(told | whole)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+            reason = f"{type(error).__name__}: {error}"
+        raise InputError(f"This answer is damaged: {reason[:200]}.", hint="Give what Answer.to_json() returned.")
 
     @classmethod
     def from_json(cls, text: str) -> Answer:
@@ -151,6 +167,9 @@ class Answer:
     def _repr_html_(self) -> str:
         """Shows the answer in a notebook; without pictures where they cannot be read any more."""
         return str(_pages().fragment(self))
+
+
+_ANSWER = TypeAdapter(Answer)
 
 
 def _pages() -> Any:

@@ -1,27 +1,4 @@
-"""Everything that can go wrong, as one tree.
-
-::
-
-    CodeVQAError
-    ├── InputError              what the user gave cannot be used
-    │   ├── ImageError          a picture is missing, unreadable, too large or animated
-    │   └── QuestionError       a question is empty or too long
-    ├── SetupError              something this machine lacks
-    │   ├── UnknownNameError    no preset, prompt set or model back end of that name
-    │   └── ModelNotFoundError  a checkpoint is not here and cannot be fetched
-    ├── EngineClosedError       the engine was closed before it answered, or before it was asked
-    ├── InternalError           a mistake of this package's own
-    ├── ModelError              a model failed while it was asked
-    │   ├── EmptyReadingError   it was asked, and said nothing
-    │   ├── ServerError         a model server is down, refuses all, or does not answer in time
-    │   └── ReplayMissError     a replay needs a call that was not recorded
-    └── ProgramError            a program failed; carries the line
-        ├── ProgramSyntaxError  it does not parse
-        ├── ProgramTypeError    the static check found an unknown name or a wrong argument
-        ├── ProgramRuntimeError it raised while running
-        ├── ProgramLimitError   it ran past its time, memory, calls or output
-        └── ProgramAnswerError  it ended without a usable ``answer``
-            └── UnsetAnswerError  it never set ``answer``
+"""Everything that can go wrong, as one tree below :class:`CodeVQAError`.
 
 A failure that is part of a result travels as an :class:`ErrorRecord`, plain data.
 """

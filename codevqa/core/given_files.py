@@ -125,33 +125,25 @@ def parse_toml(text: str, shown: str) -> dict[str, Any]:
     return data
 
 
-def check_values(value: Any, where: str, *, finite: bool = True) -> None:
+def check_values(value: Any, where: str, *, finite: bool = True, depth: int = 0) -> None:
     """Checks what a parser made of a file.
 
     Raises:
         InputError: it is nested too deeply, or holds a number or a text that nothing here can use.
     """
-    level, depth = [value], 0
-    while level:
-        inner: list[Any] = []
-        for one in level:
-            if isinstance(one, str):
-                if _STRANGE.search(one):
-                    raise InputError(f"{where}: a text holds NUL or half a surrogate pair.", hint="Take it out.")
-            elif isinstance(one, int):
-                if one.bit_length() > _BITS:
-                    raise InputError(f"{where}: a number has too many digits.")
-            elif isinstance(one, float):
-                if finite and not math.isfinite(one):
-                    raise InputError(f"{where}: a number is {one}.", hint="Give a finite one.")
-            elif isinstance(one, dict):
-                inner += one
-                inner += one.values()
-            elif isinstance(one, list):
-                inner += one
-        level, depth = inner, depth + 1
-        if depth > DEEPEST:
+    if isinstance(value, str):
+        if _STRANGE.search(value):
+            raise InputError(f"{where}: a text holds NUL or half a surrogate pair.", hint="Take it out.")
+    elif isinstance(value, dict | list):
+        if depth == DEEPEST:
             raise InputError(f"{where} is nested too deeply.")
+        for inner in (value, value.values()) if isinstance(value, dict) else (value,):
+            for one in inner:
+                check_values(one, where, finite=finite, depth=depth + 1)
+    elif isinstance(value, int) and value.bit_length() > _BITS:
+        raise InputError(f"{where}: a number has too many digits.")
+    elif isinstance(value, float) and finite and not math.isfinite(value):
+        raise InputError(f"{where}: a number is {value}.", hint="Give a finite one.")
 
 
 def _decoded(data: bytes, shown: str) -> str:

@@ -189,8 +189,10 @@ def _decode(file: IO[bytes], shown: str, name: str) -> Picture:
 
 
 def _in_rgb(image: PILImage.Image, shown: str, name: str) -> Picture:
-    if image.mode[0] in "IF":  # I;16 and its kin, I, F
-        image = _in_grey(image, shown)
+    if image.mode in ("I", "F"):  # nobody can tell which of its numbers is white
+        raise ImageError(f"{shown} holds numbers of 32 bits.", hint="Scale them to 0 to 255, and save them as 8 bits.")
+    if image.mode.startswith("I;16"):
+        image = _in_grey(image)
     if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
         # Transparent pixels hold arbitrary colours: show what a viewer shows on white paper.
         layered = image.convert("RGBA")
@@ -200,21 +202,12 @@ def _in_rgb(image: PILImage.Image, shown: str, name: str) -> Picture:
     return Picture(pixels, digest, name)
 
 
-def _in_grey(image: PILImage.Image, shown: str) -> PILImage.Image:
-    """Returns a picture of 16 or 32 bits in eight, on which Pillow would cut off all that is above 255.
-
-    The range of 16 bits is known. Of the others it is the least of 255 and 65,535 that holds every value; numbers with
-    a point may also go from 0 to 1.
-    """
+def _in_grey(image: PILImage.Image) -> PILImage.Image:
+    """Returns a picture of 16 bits in eight, on which Pillow would cut off all that is above 255."""
     import numpy as np
 
     values = np.asarray(image)
-    low, high = values.min(), values.max()
-    tops = {"I": (255, 65_535), "F": (1, 255, 65_535)}.get(image.mode, (65_535,))
-    top = next((top for top in tops if low >= 0 and high <= top), None)
-    if top is None:
-        raise ImageError(f"{shown} holds values from {low:g} to {high:g}.", hint="Scale them to 0 to 255.")
-    grey = np.rint(values * np.float32(255 / top)).astype(np.uint8)
+    grey = np.rint(values * np.float32(255 / 65_535)).astype(np.uint8)
     clear = image.info.get("transparency")
     return PILImage.fromarray(grey if clear is None else np.where(values == clear, np.uint8(255), grey))
 

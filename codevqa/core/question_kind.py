@@ -121,15 +121,10 @@ def question_kind(text: str) -> QuestionKind:
     if _NUMBER.match(words):
         return QuestionKind("number")
     asks = _QUESTION.match(words)
-    if _AUXILIARY.match(words) and not asks:
-        if _OR.search(words) and not _EITHER.match(words):
-            return QuestionKind("choice", _choices(words))
-        return QuestionKind("yes_no")
-    if _OR.search(words) and (asks or words.endswith("?")) and not _EITHER.match(words):
+    begins, ends = _AUXILIARY.match(words) and not asks, words.endswith("?")
+    if _OR.search(words) and (asks or begins or ends) and not _EITHER.match(words):
         return QuestionKind("choice", _choices(words))
-    if asks or words.endswith("?"):
-        return QuestionKind("open")
-    return QuestionKind("yes_no")
+    return QuestionKind("open" if asks or (ends and not begins) else "yes_no")
 
 
 def is_statement(text: str) -> bool:

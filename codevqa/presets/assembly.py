@@ -15,9 +15,8 @@ from ..prompts import PromptSet
 from ..prompts import load as load_prompts
 from ..writing.writer import Writer, by_form
 from .back_ends import parse
-from .checkpoints import hub_id, lies, resolve, shown
+from .checkpoints import fetch, hub_id, lies, resolve, shown
 from .configuration import Configuration
-from .fetching import fetch
 from .presets import Preset, preset
 
 
@@ -35,15 +34,11 @@ def load(role: str, spec: str, **options: Any) -> Any:
     """
     back_end, name = parse(role, spec)
     fetch([spec])
-    part = back_end.load(_source(spec), **options)
+    # From where it lies, so that the hub is not asked again.
+    part = back_end.load(str(lies(spec) or resolve(name)), **options)
     if back_end.runs != "server" and "name" not in options:
         part.name = shown(name)
     return part
-
-
-def _source(spec: str) -> str:
-    """Returns what a back end is called with: where it lies what came from the hub, which then is not asked again."""
-    return str((lies(spec) if hub_id(spec) else None) or resolve(spec.partition(":")[2]))
 
 
 def build(configuration: Configuration) -> tuple[Writer, Models, Configuration]:
@@ -84,8 +79,7 @@ def prompt_writer(configuration: Configuration) -> Writer:
     here = configuration.here()
     sets = prompt_sets(preset(here.preset), here.settings.prompts)
     settings = here.settings.writer
-    if settings.form == "auto" or settings.selection == "nearest":
-        quiet_libraries()
+    quiet_libraries()
     chat = settings.form == "auto" and _chats(whole(here))
     spec = here.parts.get("retriever") if settings.selection == "nearest" else None
     retriever = load("retriever", spec, **here.options.get("retriever", {})) if spec else None
@@ -97,13 +91,13 @@ def prompt_writer(configuration: Configuration) -> Writer:
 def _chats(configuration: Configuration) -> bool:
     """Says whether the language model is one to talk with, as it says itself once it is loaded."""
     spec, given = configuration.parts["language_model"], configuration.options.get("language_model", {})
-    back_end, _ = parse("language_model", spec)
+    back_end, name = parse("language_model", spec)
     if back_end.runs == "server":
         return bool({"form": "auto", **given, **back_end.fixed}["form"] != "completion")
     from ..models.chat_template import of_tokenizer
 
-    identity = None if lies(spec) else hub_id(spec)
-    return of_tokenizer(*(identity or [_source(spec)]))
+    place = lies(spec)
+    return of_tokenizer(str(place)) if place else of_tokenizer(*(hub_id(spec) or (name, None)))
 
 
 def check_server(configuration: Configuration) -> None:

@@ -1,18 +1,23 @@
-"""Where the checkpoint of a part lies, what it takes there, and what of it is loaded. Loads nothing itself."""
+"""Where the checkpoint of a part lies, and how it comes here from the hub or the web. Loads nothing itself."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
+from urllib.parse import urlsplit
 
+from ..core.errors import ModelNotFoundError, SetupError
 from ..models.lavis.process import python_of
+from ..models.library_errors import first_line
 from ..models.web_checkpoint import WebCheckpoint
 from .back_ends import back_end_of
 
+_SECONDS = 3.0
+"""Seconds that a hub may take to answer first: nobody who is offline should wait longer."""
 NOT_HERE = "not downloaded yet: needs the network once"
 _WEIGHTS = ("model*.safetensors", "pytorch_model*.bin")
 """Weights as back ends look for them; the first kind there is is loaded."""
@@ -46,25 +51,11 @@ def missing(spec: str | None) -> str:
     if runs == "lavis":
         return "" if python_of().is_file() else "needs LAVIS: docs/reports/lavis.md"
     if fetchable(spec):
-        return damage(spec) if lies(spec) else NOT_HERE
+        return "" if lies(spec) else NOT_HERE
     place = lies(spec)
     if place is None:
         return "no such folder"
-    return damage(spec) if place.is_file() or _weights(place) else "folder has no weights"
-
-
-def damage(spec: str) -> str:
-    """Names a file of a part's checkpoint that is not whole, and says what to do; empty where all are, or none is here.
-
-    Only the sizes of files, and their first and last bytes, are looked at.
-    """
-    place = lies(spec)
-    if place is None:
-        return ""
-    files = [place] if place.is_file() else [place / name for name in loaded(_names(place))]
-    flaws = (f"{file} {flaw}" for file in files if (flaw := _flaw(file)))
-    absent = [] if place.is_file() else _absent(place)
-    return next(flaws, f"{place} lacks {absent[0]}. Download or copy it again" if absent else "")
+    return "" if place.is_file() or _weights(place) else "folder has no weights"
 
 
 def fetchable(spec: str) -> bool:
@@ -140,37 +131,149 @@ def loaded(names: Sequence[str]) -> list[str]:
 
 
 def _whole(folder: Path) -> bool:
-    """Whether a snapshot has weights, every part of them, and a vocabulary: a download may have broken off."""
-    vocabulary = any(fnmatch(PurePosixPath(name).name, one) for name in _names(folder) for one in _VOCABULARY)
-    return vocabulary and bool(_weights(folder)) and not _absent(folder)
+    """Whether a snapshot has a vocabulary and every part of its weights: a download may have broken off."""
+    names = _names(folder)
+    vocabulary = any(fnmatch(PurePosixPath(name).name, one) for name in names for one in _VOCABULARY)
+    weights = [path.relative_to(folder).as_posix() for path in _weights(folder)]
+    shard = next(filter(None, (re.fullmatch(r"(.+)-\d+-of-(\d+)(\.\w+)", name) for name in weights)), None)
+    if shard is None:
+        return vocabulary and bool(weights)
+    parts = [name for name in weights if fnmatch(name, f"{shard[1]}-*-of-{shard[2]}{shard[3]}")]
+    return vocabulary and len(parts) == int(shard[2]) and f"{shard[1]}{shard[3]}.index.json" in names
 
 
-def _absent(folder: Path) -> list[str]:
-    """Returns which parts of the weights that are loaded a folder lacks, or that their index is what it lacks."""
-    weights = [path.name for path in _weights(folder) if path.parent == folder]
-    if not any("-of-" in name for name in weights):
-        return []
-    index = f"{'model.safetensors' if weights[0].endswith('.safetensors') else 'pytorch_model.bin'}.index.json"
+# -- fetching ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Download:
+    """A checkpoint that is not here, and what it takes to have it."""
+
+    name: str
+    size: int | None
+    """Bytes still to come; None where its server doesn't say."""
+    bring: Callable[[], object]
+    """Fetches it, without the files that came before, and holds it to its hashes."""
+
+
+def fetch(
+    specs: Iterable[str],
+    tell: Callable[[str], None] = lambda lines: None,
+    preset: str = "PRESET",
+    *,
+    only_tell: bool = False,
+) -> bool:
+    """Fetches what some parts lack, and says whether they lacked anything.
+
+    Args:
+        specs: ``back end:id`` of each.
+        tell: told what comes, before it does.
+        preset: what to download later, for who is offline.
+        only_tell: whether nothing is to be fetched.
+
+    Raises:
+        ModelNotFoundError: there is no such checkpoint, or no way to it; told within seconds. What came is kept.
+        SetupError: what came is not what it has to be.
+    """
+    wanted = _plan(specs, preset)
+    if wanted:
+        lines = [f"{amount(one.size):>12}  {one.name}" for one in wanted]
+        tell("\n".join([f"{amount(sum(one.size or 0 for one in wanted))} to download:", *lines]))
+    for one in wanted if not only_tell else ():
+        one.bring()
+    return bool(wanted)
+
+
+def amount(count: int | None) -> str:
+    """Returns bytes as a reader takes them in."""
+    if count is None:
+        return "size unknown"
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
+
+
+def _plan(specs: Iterable[str], preset: str) -> list[_Download]:
+    """Asks once for each checkpoint that is not here how large it is."""
+    lacking = {spec.partition(":")[2]: spec for spec in specs if fetchable(spec) and not lies(spec)}
     try:
-        shards = json.loads((folder / index).read_bytes())["weight_map"].values()
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return [index]
-    return sorted({str(shard) for shard in shards}.difference(weights))
+        return [_on_web(name) if WebCheckpoint.named(name) else _on_hub(name, spec) for name, spec in lacking.items()]
+    except (ConnectionError, TimeoutError) as error:
+        raise ModelNotFoundError(
+            f"Not on this machine: {', '.join(lacking)}; {error}.",
+            hint=f"Connect once and run codevqa download {preset}; the preset mini needs no network.",
+        ) from None
 
 
-def _flaw(file: Path) -> str:
-    """Says why a file cannot be whole."""
-    from safetensors import SafetensorError, safe_open
+def _on_hub(name: str, spec: str) -> _Download:
+    """Asks the hub about a checkpoint.
 
-    with file.open("rb") as opened:
-        if opened.read(64).startswith(b"version https://git-lfs"):
-            return "is a pointer of Git LFS and not the file itself. Run git lfs pull in its folder"
-        opened.seek(max(0, file.stat().st_size - 64))
-        whole = opened.read().rstrip().endswith((b"}", b"]")) if file.suffix == ".json" else file.stat().st_size > 0
-    if file.suffix == ".safetensors":
-        try:
-            with safe_open(file, "numpy"):
-                pass
-        except SafetensorError:
-            whole = False
-    return "" if whole else "is cut off or damaged. Delete it, and download or copy it again"
+    Raises:
+        ConnectionError: it cannot be asked.
+        ModelNotFoundError: it has none of that name.
+    """
+    import httpx2
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError
+
+    repository, revision = hub_id(spec) or (name, None)
+    api = HfApi()
+    try:
+        about = api.model_info(repository, revision=revision, files_metadata=True, timeout=_SECONDS)
+    except HfHubHTTPError as error:
+        told = f"{error.response.status_code} {error.response.reason_phrase}".strip()
+        raise ModelNotFoundError(f"{api.endpoint} has no {name} to give: {told}.", hint="Check the name.") from None
+    except (httpx2.HTTPError, OSError) as error:
+        raise ConnectionError(f"{urlsplit(api.endpoint).netloc} cannot be reached: {first_line(error)}") from None
+    sizes = {one.rfilename: one.size or 0 for one in about.siblings or ()}
+    files = loaded(list(sizes))
+    if not files:
+        raise ModelNotFoundError(f"{name} on {api.endpoint} has nothing that can be loaded.", hint="Check the name.")
+    whole = sum(sizes[one] for one in files if cached(repository, one, about.sha) is None)
+    return _Download(name, whole, lambda: _bring(repository, revision, files))
+
+
+def _bring(repository: str, revision: str | None, files: list[str]) -> None:
+    import httpx2
+    from huggingface_hub import HfApi, snapshot_download
+
+    try:
+        folder = Path(snapshot_download(repository, revision=revision, allow_patterns=files))
+        found = HfApi().verify_repo_checksums(repository, revision=revision).mismatches
+        wrong = [one["path"] for one in found if one["path"] in files]
+        for name in wrong:
+            (folder / name).resolve().unlink()
+            (folder / name).unlink(missing_ok=True)
+    except (httpx2.HTTPError, OSError) as error:
+        raise ModelNotFoundError(
+            f"Cannot fetch {repository}: {first_line(error)}.", hint="Ask again: the files that came are kept."
+        ) from None
+    if wrong:
+        raise SetupError(
+            f"Of {repository} came other files than its hashes tell: {', '.join(wrong)}.",
+            hint="They were not kept; fetch them again.",
+        )
+
+
+def _on_web(name: str) -> _Download:
+    """Asks the web about a checkpoint.
+
+    Raises:
+        ConnectionError: it cannot be asked.
+    """
+    import httpx2
+    from huggingface_hub import get_session
+
+    checkpoint = WebCheckpoint.at(name)
+
+    def bring() -> None:
+        from ..models.blip.lavis_names import convert_web
+
+        convert_web(checkpoint)
+
+    if checkpoint.file.is_file():
+        return _Download(name, 0, bring)
+    try:
+        reply = get_session().head(checkpoint.url, follow_redirects=True, timeout=_SECONDS)
+    except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
+        raise ConnectionError(f"{urlsplit(checkpoint.url).netloc} cannot be reached: {first_line(error)}") from None
+    length = reply.headers.get("Content-Length", "") if reply.is_success else ""
+    return _Download(name, int(length) if length else None, bring)

@@ -54,4 +54,4 @@ def compat_layer(name: str) -> Layer:
     """
     if name != "release":
         raise UnknownNameError(f"--compat has no {name!r}.", hint="There is: release.")
-    return Layer("--compat release", RELEASE, optional=True)
+    return Layer("--compat release", dict(RELEASE), optional=True)

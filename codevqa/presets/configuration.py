@@ -8,23 +8,39 @@ parts (``matcher``, a ``back end:id``), and of their options (``matcher.dtype``)
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from difflib import get_close_matches
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from ..core.errors import InputError
 from ..core.given_files import parse_toml, read_text
-from ..core.settings import Settings
+from ..core.settings import Limits, QuerySettings, Settings, WriterSettings
 from ..core.text import shown_address
+from ..core.validation import checked
 from ..prompts import available
 from .back_ends import LOADERS, options_of, parse
-from .fields import KINDS, NONE, changed, flat, meant, nearest
 from .presets import PRESETS, preset
 
 DEFAULT = "default"
+NONE = "none"
+"""What stands for None, which TOML cannot write."""
+_KINDS: Mapping[str, Any] = {
+    table.table + name: kind
+    for table in (Settings, WriterSettings, QuerySettings, Limits)
+    for name, kind in get_type_hints(table, include_extras=True).items()
+}
+"""The annotation of each setting under its dotted name."""
 _SECRET = frozenset(("api_key", "key", "password", "secret", "token"))
+
+
+class Text(str):
+    """A value as it stands on a command line, to be read as its field wants it."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True)
@@ -53,6 +69,8 @@ class Configuration:
     """Arguments for loading a part, by role."""
     origins: Mapping[str, str]
     """Where each value comes from, by its dotted name."""
+    layers: tuple[Layer, ...]
+    """What it was put together from, over the preset."""
 
     def here(self) -> Configuration:
         """Returns what this machine runs: where it has no GPU, and PyTorch can, the preset's quantised language model.
@@ -60,8 +78,8 @@ class Configuration:
         A language model or a precision that was asked for stays.
         """
         chosen = preset(self.preset)
-        asked = not (self._untouched("language_model") and self._untouched("language_model.dtype"))
-        if chosen.quantised is None or asked:
+        asked = {"language_model", "language_model.spec", "language_model.dtype"}
+        if chosen.quantised is None or any(asked & one.values.keys() for one in self.layers):
             return self
         import torch
 
@@ -69,22 +87,8 @@ class Configuration:
 
         if torch.cuda.is_available() or not available():
             return self
-        values: dict[str, object] = {}
-        if self._untouched("writer.most_shots"):
-            values["writer.most_shots"] = chosen.quantised_shots
-        given = self.options.get("language_model", {})
-        kept = {name: given[name] for name in given if not self._untouched(f"language_model.{name}")}
-        origin = f"preset {self.preset}, as there is no GPU"
-        return replace(
-            self,
-            settings=changed(self.settings, values),
-            parts={**self.parts, "language_model": chosen.quantised},
-            options={**self.options, "language_model": kept},
-            origins={**self.origins, **dict.fromkeys(("language_model", *values), origin)},
-        )
-
-    def _untouched(self, name: str) -> bool:
-        return self.origins.get(name, DEFAULT) in (DEFAULT, f"preset {self.preset}")
+        values = {"language_model": chosen.quantised, "writer.most_shots": chosen.quantised_shots}
+        return configure(self.preset, [Layer(f"preset {self.preset}, as there is no GPU", values), *self.layers])
 
 
 def configure(name: str = "mini", layers: Iterable[Layer] = (), *, settings: Settings | None = None) -> Configuration:
@@ -105,26 +109,29 @@ def configure(name: str = "mini", layers: Iterable[Layer] = (), *, settings: Set
         name, layers = base or "mini", [first, *layers]
     chosen = preset(name)
     own = f"preset {name}"
-    usual, values, parts = flat(Settings()), flat(settings or chosen.settings), dict(chosen.parts)
-    origins = {one: DEFAULT if values[one] == usual[one] else "given" if settings else own for one in values}
+    usual, values, parts = flat(Settings()), flat(chosen.settings), dict(chosen.parts)
+    if settings is not None:
+        given = {one: value for one, value in flat(settings).items() if value != values[one]}
+        layers = [Layer("given", given), *layers]
+    origins = {one: DEFAULT if values[one] == usual[one] else own for one in values}
     origins |= dict.fromkeys(parts, own)
     options: dict[str, dict[str, Any]] = {}
     # Options come last: those of a layer are of whatever the part is in the end.
-    given = [(_is_option(field), one, field.removesuffix(".spec"), field) for one in layers for field in one.values]
-    for is_option, layer, field, as_given in sorted(given, key=itemgetter(0)):
+    told = [(_is_option(field), one, field.removesuffix(".spec"), field) for one in layers for field in one.values]
+    for is_option, layer, field, as_given in sorted(told, key=itemgetter(0)):
         value, (role, _, inner) = layer.values[as_given], field.partition(".")
         try:
             if is_option:
                 kind = _kind(parts, role, inner, field, optional=layer.optional)
                 if kind is None:
                     continue
-                options.setdefault(role, {})[inner] = meant(field, value, kind)
+                options.setdefault(role, {})[inner] = _meant(field, value, kind)
             elif field in LOADERS:
-                _choose(parts, field, meant(field, value, str | None))
+                _choose(parts, field, _meant(field, value, str | None))
             elif field in values:
-                values[field] = meant(field, value, KINDS[field])
+                values[field] = _meant(field, value, _KINDS[field])
             else:
-                hint = "Give --preset." if field == "preset" else nearest(field, [*values, *LOADERS])
+                hint = "Give --preset." if field == "preset" else _nearest(field, [*values, *LOADERS])
                 raise InputError(f"No field {field}.", hint=hint)
         except InputError as error:
             where = f"{layer.origin}: " if layer.file else ""
@@ -135,7 +142,7 @@ def configure(name: str = "mini", layers: Iterable[Layer] = (), *, settings: Set
         its = chosen.options.get(role, {}) if spec == chosen.parts.get(role) else {}
         origins = {f"{role}.{one}": own for one in its} | origins
         options[role] = {**its, **options.get(role, {})}
-    return Configuration(name, changed(Settings(), values), parts, options, origins)
+    return Configuration(name, _settings(values), parts, options, origins, tuple(layers))
 
 
 def read_file(path: Path) -> tuple[str | None, Layer]:
@@ -187,14 +194,60 @@ def _kind(parts: Mapping[str, str], role: str, name: str, field: str, *, optiona
         raise InputError(f"There is no {role} to set {field} of.", hint=f"Name one: {role}=BACKEND:ID.")
     known = options_of(role, parts[role]) if role in parts else {}
     if name not in known and not optional:
-        hint = nearest(field, [f"{role}.{one}" for one in known])
+        hint = _nearest(field, [f"{role}.{one}" for one in known])
         raise InputError(f"No option {field} of {parts[role].partition(':')[0]}.", hint=hint)
     return known.get(name)
 
 
-def _dotted(data: Mapping[str, Any], before: str = "") -> dict[str, object]:
+def flat(settings: Settings) -> dict[str, Any]:
+    """Returns settings under their dotted names."""
+    return _dotted(asdict(settings))
+
+
+def _dotted(data: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     """Returns the values of nested tables under dotted names."""
-    found: dict[str, object] = {}
+    found: dict[str, Any] = {}
     for name, value in data.items():
         found |= _dotted(value, f"{before}{name}.") if isinstance(value, dict) else {before + name: value}
     return found
+
+
+# -- single values -------------------------------------------------------------------------------------------------
+
+
+def _settings(values: Mapping[str, Any]) -> Settings:
+    """Returns the settings of values under dotted names."""
+    tables: dict[str, dict[str, Any]] = {"": {}}
+    for name, value in values.items():
+        table, _, field = name.rpartition(".")
+        tables.setdefault(table, {})[field] = value
+    usual, own = Settings(), tables.pop("")
+    return replace(usual, **own, **{name: replace(getattr(usual, name), **mine) for name, mine in tables.items()})
+
+
+def _meant(name: str, value: object, kind: Any) -> Any:
+    """Returns a value as a field of that annotation takes it: 2 as 2.0, "none" as None, a text of a command line as 2.
+
+    Raises:
+        InputError: it is out of range, or of another kind.
+    """
+    return checked(name, None if value == NONE else value, kind, written=isinstance(value, Text))
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    """Returns a hint with the name that was probably meant."""
+    names = list(known)
+    # A field is often given without its table: "captions" for "query.captions".
+    inner = [one for one in names if one.rpartition(".")[2] == name.rpartition(".")[2]]
+    found = inner or get_close_matches(name, names, n=1)
+    return f"Did you mean {found[0]}?" if found else "'codevqa config' prints all there are."
+
+
+def written(value: object) -> str:
+    """Returns a value as TOML writes it; None as "none"."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return repr(value)
+    text = NONE if value is None else str(value)
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

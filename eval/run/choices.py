@@ -10,8 +10,7 @@ from ...core.errors import InputError
 from ...core.settings import Settings
 from ...engine.codevqa import CodeVQA
 from ...presets.assembly import check_server, prompt_sets
-from ...presets.configuration import Configuration, Layer, configure, of_part
-from ...presets.fields import flat
+from ...presets.configuration import Configuration, Layer, configure, flat, of_part
 from ...presets.presets import preset as find_preset
 from ..datasets import NAMES
 from ..task import DataSet
