@@ -225,7 +225,7 @@ class Run:
             except monty.MontyCrashedError:
                 raise
             except monty.MontyError as error:
-                raise explain(error, self._limits, self._source, _FILE, line_of=self._program.line) from None
+                raise explain(error, self._limits, self._source, _FILE, self._program.line) from None
             except RuntimeError as error:  # what came over the pipe is no event of the interpreter's
                 raise nonsense() from error
             finally:
@@ -287,7 +287,8 @@ class Run:
     def _line_of(self, position: monty.SourceRange) -> int | None:
         if position.filename != _FILE:
             return None
-        return self._program.line(self._encoded.count(b"\n", 0, position.start) + 1)
+        before = self._encoded[: position.start]
+        return self._program.line(before.count(b"\n") + 1, len(before) - before.rfind(b"\n") - 1)
 
 
 def gone() -> ProgramError:

@@ -322,7 +322,7 @@ class Sandbox:
         except (monty.MontySyntaxError, monty.MontyRuntimeError) as error:
             offset = PREFIX.count("\n")
             return explain(
-                error, self.limits, source, "<python-input-0>", line_of=lambda line: program.line(line - offset)
+                error, self.limits, source, "<python-input-0>", lambda line, column: program.line(line - offset, column)
             )
         except monty.MontyCrashedError as error:
             if tries > 1 and not error.timed_out:

@@ -95,11 +95,6 @@ def vqa_translate(text, table, isinstance=isinstance, str=str, int=int, ord=ord,
     changed = [table.get(ord(letter), letter) for letter in text]
     return "".join([chr(one) if isinstance(one, int) else one for one in changed if one is not None])
 """,
-    "callable": """
-def callable(value, __type=type, __hasattr=hasattr):
-    kinds = ("function", "builtin_function_or_method", "method", "type", "functools.partial", "partial")
-    return __type(value).__name__ in kinds or __hasattr(value, "__call__")
-""",
     "operator": """
 class vqa_operator:
     def itemgetter(*places, len=len, tuple=tuple):
