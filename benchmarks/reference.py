@@ -387,7 +387,7 @@ class Release:
             return self._writer.language_model.generate([request])[0]
 
         async def host(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], line: int | None) -> object:
-            return self._call(images, form, name, VISUAL.bind(name, args, kwargs))
+            return self._call(images, form, name, VISUAL.get(name).bind(args, kwargs))
 
         program = await self._writer.write(question, form, generate)
         try:

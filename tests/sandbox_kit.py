@@ -44,7 +44,7 @@ Args = tuple[Any, ...]
 
 async def answering(name: str, args: Args, kwargs: dict[str, Any], line: int | None) -> object:
     """Answers calls the way the engine does: bind, then run the implementation."""
-    return await PRIMITIVES.get(name).call(None, PRIMITIVES.bind(name, args, kwargs))
+    return await PRIMITIVES.get(name).call(None, PRIMITIVES.get(name).bind(args, kwargs))
 
 
 def saying(reply: object) -> Host:

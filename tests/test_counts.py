@@ -107,7 +107,7 @@ def done(vqa: CodeVQA, answers: Sequence[Answer]) -> dict[str, int]:
     """What was done, from the counters of each part."""
     matcher: Any = vqa.models.matcher
     captioner: Any = vqa.models.captioner
-    services = vqa._services
+    services = vqa.services
     return {
         "vision forwards of the matcher": matcher.stats.vision_forwards,
         "vision forwards of the captioner": captioner.stats.vision_forwards,
@@ -162,4 +162,4 @@ def test_no_work_is_done_twice() -> None:
 def test_a_loop_over_a_set_is_one_batch_when_looked_ahead(ahead: bool, batches: int) -> None:
     with engine(ahead=ahead) as vqa:
         assert len(vqa.ask(pictures(), "How many?").trace.calls) == PICTURES
-        assert vqa._services.match.batcher.stats.batches == batches
+        assert vqa.services.match.batcher.stats.batches == batches
