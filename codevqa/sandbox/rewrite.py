@@ -27,7 +27,7 @@ _METHODS = frozenset(
 _KIND_NAMES = frozenset(kind.__name__ for kind in _KINDS)
 _LAZY = frozenset(("map", "filter", "zip", "enumerate", "reversed"))
 _WORDS = (
-    *("def ", "del ", "lambda", "maketrans", "round(", ".sort(", "translate", "yield"),
+    *("def ", "del ", "lambda", "round(", ".sort(", "yield"),
     *MODULES,
     *(f"{name}." for name in _KIND_NAMES),
 )
@@ -216,9 +216,6 @@ class _Forms(ast.NodeTransformer):
         parent = self._parents[node]
         of_kind = isinstance(node.value, ast.Name) and node.value.id in _KIND_NAMES - self._bound
         self.generic_visit(node)
-        if of_kind and node.attr == "maketrans":
-            self.needs.add("translate")
-            return ast.Name("vqa_maketrans", ast.Load())
         if not isinstance(node.ctx, ast.Load) or node.attr not in _METHODS or node.attr == "fromkeys":
             return node
         if not (of_kind if _is_called(node, parent) else isinstance(parent, _CALLED_LATER)):
@@ -229,14 +226,13 @@ class _Forms(ast.NodeTransformer):
         return _call("vqa_method", node.value, ast.Constant(node.attr), called.value)
 
     def visit_Call(self, node: ast.Call) -> Any:
-        """Has methods do what those of the interpreter do not, and primitives take pictures that can be keys."""
+        """Has ``sort`` call its key from here, and primitives take pictures that can be keys."""
         keywords = {one.arg for one in node.keywords}
         match node.func:
-            case ast.Attribute(whole, "sort" | "translate" as name) if name != "sort" or "key" in keywords:
-                if node.args or keywords:
-                    self.needs.add(name)
-                    node.func, node.args = ast.Name(f"vqa_{name}", ast.Load()), [whole, *node.args]
-                    self.changed = True
+            case ast.Attribute(whole, "sort") if "key" in keywords:
+                self.needs.add("sort")
+                node.func, node.args = ast.Name("vqa_sort", ast.Load()), [whole, *node.args]
+                self.changed = True
             case ast.Name("round") if "round" not in self._bound and len(node.args) + len(keywords) > 1:
                 self.needs.add("round")
             case ast.Name(name) if name in self._primitives:

@@ -52,23 +52,12 @@ DRAIN = 0.05
 class _Workers:
     """A pool of worker processes, with threads that wait for those that compute."""
 
-    pool: monty.Monty
-    wall: Wall | None = None
-
-    def __init__(self, count: int, limits: Limits) -> None:
-        self._count = count
-        self._limits = limits
+    def __init__(self, pool: monty.Monty, wall: Wall | None, count: int) -> None:
+        self.pool, self.wall = pool, wall
         # More of them only get in one another's way: a program that waits for its host needs none.
         threads = min(count, max(8, 2 * (os.cpu_count() or 1)))
         self.threads = ThreadPoolExecutor(threads, thread_name_prefix="codevqa-sandbox")
         self.slots = asyncio.Semaphore(count)
-
-    async def start(self) -> None:
-        patience = self._limits.seconds + GRACE  # with a worker that hangs, also the first
-        try:
-            self.pool, self.wall = await asyncio.to_thread(open_pool, self._count, self._limits, patience)
-        except (monty.MontyError, OSError, RuntimeError) as error:
-            raise SetupError(f"The sandbox cannot start: {error}.", hint="Reinstall pydantic-monty.") from error
 
     def close(self) -> None:
         self.pool.__exit__(None, None, None)
@@ -120,17 +109,18 @@ class Pools:
 
     async def _start(self, count: int) -> _Workers:
         _drain_at_exit()
-        workers = _Workers(count, self._limits)
-        starting = asyncio.create_task(workers.start())
+        patience = self._limits.seconds + GRACE  # with a worker that hangs, also the first
+        opening = asyncio.ensure_future(asyncio.to_thread(open_pool, count, self._limits, patience))
         try:
-            await asyncio.shield(starting)
+            return _Workers(*await asyncio.shield(opening), count)
         except asyncio.CancelledError:
             # A start cannot be called off, and workers that nobody knows of would stay.
-            await asyncio.wait((starting,))
-            if starting.done() and not starting.cancelled() and starting.exception() is None:
-                workers.close()
+            await asyncio.wait((opening,))
+            if not opening.cancelled() and opening.exception() is None:
+                _Workers(*opening.result(), count).close()
             raise
-        return workers
+        except (monty.MontyError, OSError, RuntimeError) as error:
+            raise SetupError(f"The sandbox cannot start: {error}.", hint="Reinstall pydantic-monty.") from error
 
 
 class Sandbox:

@@ -80,21 +80,6 @@ def vqa_yields(items):
     for item in items:
         vqa_yield(item)
 """,
-    "translate": """
-def vqa_maketrans(one, two=None, gone="", isinstance=isinstance, str=str, ord=ord, zip=zip, dict=dict):
-    if two is None:
-        return {ord(key) if isinstance(key, str) else key: value for key, value in one.items()}
-    table = {ord(key): ord(value) for key, value in zip(one, two, strict=True)}
-    table.update({ord(key): None for key in gone})
-    return table
-
-
-def vqa_translate(text, table, isinstance=isinstance, str=str, int=int, ord=ord, chr=chr):
-    if not isinstance(text, str):
-        return text.translate(table)
-    changed = [table.get(ord(letter), letter) for letter in text]
-    return "".join([chr(one) if isinstance(one, int) else one for one in changed if one is not None])
-""",
     "operator": """
 class vqa_operator:
     def itemgetter(*places, len=len, tuple=tuple):
@@ -196,8 +181,8 @@ Image can be hashed, and only its handle leaves the program."""
 TYPES = "".join(
     f"{name}: Any\n"
     for name in (
-        *("vqa_method", "vqa_sort", "vqa_del", "vqa_generator", "vqa_yield", "vqa_yields", "vqa_maketrans"),
-        *("vqa_translate", *(f"vqa_{module}" for module in MODULES)),
+        *("vqa_method", "vqa_sort", "vqa_del", "vqa_generator", "vqa_yield", "vqa_yields"),
+        *(f"vqa_{module}" for module in MODULES),
     )
 )
 """How the static check knows them."""
