@@ -64,7 +64,7 @@ class Kit:
     def __init__(self) -> None:
         self.runner = asyncio.Runner()
         self.box = Sandbox(PRIMITIVES, LIMITS, workers=2)
-        self.runner.run(self.box.start())
+        self.runner.run(self.box.__aenter__())
 
     def run(self, source: str, host: Host = answering) -> Outcome:
         """Runs a program over three pictures, without a check."""

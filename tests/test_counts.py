@@ -21,7 +21,7 @@ from codevqa.core.images import Picture, load_picture
 from codevqa.core.text import sentence_case
 from codevqa.miniworld.world import draw, sample_scene
 from codevqa.models.base import CaptionRequest, GenerationRequest, MatchRequest
-from codevqa.models.fakes import ScriptedLM
+from codevqa.models.fakes import Log, ScriptedLM
 from codevqa.presets.assembly import load, prompt_sets
 from codevqa.presets.presets import preset
 from codevqa.primitives.patches import draw_patches
@@ -55,12 +55,28 @@ def words(request: GenerationRequest) -> str:
     return ["yes", "no"][hashlib.sha256(str(request.prompt).encode()).digest()[0] % 2]
 
 
+def count(model: Any, name: str) -> None:
+    """Has a method of a model note what it is asked, in an attribute beside it."""
+    asked: Log[Any] = Log()
+    method = getattr(model, name)
+
+    def counted(requests: Sequence[Any]) -> Any:
+        asked.add(requests)
+        return method(requests)
+
+    setattr(model, name, counted)
+    setattr(model, f"{name}_asked", asked)
+
+
 @contextmanager
 def engine(cache_bytes: int = 2**28, **settings: Any) -> Iterator[CodeVQA]:
     """The mini models of vision, loaded anew, behind scripted language models."""
     chosen = preset("mini")
     matcher = load("matcher", chosen.matcher, feature_cache_bytes=cache_bytes, **chosen.options["matcher"])
     captioner = load("captioner", chosen.captioner, feature_cache_bytes=cache_bytes, **chosen.options["captioner"])
+    for model, names in ((matcher, ("match", "similarity")), (captioner, ("caption",))):
+        for name in names:
+            count(model, name)
     writer = Writer(ScriptedLM(program), prompt_sets(chosen, None), settings=WriterSettings(repairs=0))
     # Nothing is late by the clock: a batch waits for whoever may still come.
     used = replace(Settings(batch_wait=5.0), **settings)
@@ -107,19 +123,19 @@ def done(vqa: CodeVQA, answers: Sequence[Answer]) -> dict[str, int]:
     """What was done, from the counters of each part."""
     matcher: Any = vqa.models.matcher
     captioner: Any = vqa.models.captioner
-    services = vqa.services
+    reader: Any = vqa.models.reader
     return {
         "vision forwards of the matcher": matcher.stats.vision_forwards,
         "vision forwards of the captioner": captioner.stats.vision_forwards,
-        "pairs matched": services.match.batcher.stats.requests,
-        "pairs compared": services.similarity.batcher.stats.requests,
+        "pairs matched": len(matcher.match_asked.requests),
+        "pairs compared": len(matcher.similarity_asked.requests),
         "rows of the matcher": matcher.stats.text_rows,
-        "captions drawn": services.caption.batcher.stats.requests,
+        "captions drawn": len(captioner.caption_asked.requests),
         "rows of the captioner": captioner.stats.text_rows,
-        "readings": services._read.batcher.stats.requests,
-        "batches of matching": services.match.batcher.stats.batches,
-        "batches of comparing": services.similarity.batcher.stats.batches,
-        "batches of captions": services.caption.batcher.stats.batches,
+        "readings": len(reader.requests),
+        "batches of matching": matcher.match_asked.calls,
+        "batches of comparing": matcher.similarity_asked.calls,
+        "batches of captions": captioner.caption_asked.calls,
         "host calls": sum(len(answer.trace.calls) for answer in answers),
     }
 
@@ -162,4 +178,5 @@ def test_no_work_is_done_twice() -> None:
 def test_a_loop_over_a_set_is_one_batch_when_looked_ahead(ahead: bool, batches: int) -> None:
     with engine(ahead=ahead) as vqa:
         assert len(vqa.ask(pictures(), "How many?").trace.calls) == PICTURES
-        assert vqa.services.match.batcher.stats.batches == batches
+        matcher: Any = vqa.models.matcher
+        assert matcher.match_asked.calls == batches

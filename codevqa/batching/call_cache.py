@@ -247,10 +247,7 @@ class CallCache(Generic[Request, Result]):
         if landed.cancelled() or landed.exception() is not None:
             return
         kept = landed.result()
-        try:
-            if self._keep is None or self._keep(kept[0]):
-                size = ENTRY + self._size(flight.request, kept[0])
-                for memory in flight.memories:
-                    memory.put(flight.key, kept, size)
-        except Exception as error:  # noqa: BLE001 - a result of a wrong type is for its callers to find out
-            asyncio.get_running_loop().call_exception_handler({"message": "a result is not kept", "exception": error})
+        if self._keep is None or self._keep(kept[0]):
+            size = ENTRY + self._size(flight.request, kept[0])
+            for memory in flight.memories:
+                memory.put(flight.key, kept, size)

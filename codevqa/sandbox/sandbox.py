@@ -126,7 +126,7 @@ class Pools:
 class Sandbox:
     """A pool of workers that check and run programs.
 
-    It starts with its first use, or by ``async with`` or :meth:`start`, and belongs to the event loop it started in.
+    It starts with its first use, or by ``async with``, and belongs to the event loop it started in.
 
     Args:
         primitives: What programs may call.
@@ -142,20 +142,12 @@ class Sandbox:
         """Its workers, which do not hold its primitives."""
         self._checked: LRUCache[str, ProgramError | None] = LRUCache(CHECKS_KEPT)
 
-    async def start(self) -> None:
-        """Starts the workers, unless they run already.
-
-        Raises:
-            SetupError: they cannot be started on this machine.
-        """
-        await self.pools.get("runners")
-
     async def aclose(self) -> None:
         """Ends the workers; programs under way fail."""
         await self.pools.aclose()
 
     async def __aenter__(self) -> Sandbox:
-        await self.start()
+        await self.pools.get("runners")
         return self
 
     async def __aexit__(
