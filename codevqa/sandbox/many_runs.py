@@ -17,9 +17,9 @@ from ..core.program_tree import parse
 from ..core.settings import Limits
 from ..primitives import Image, PrimitiveSet
 from .boundary import Handles, Plain, answer_value
-from .prelude import PRELUDE, READ, READ_KEYED
 from .rewrite import bound_names, rewrite
 from .run import given, raised, refused
+from .stand_ins import PRELUDE, READ, READ_KEYED
 from .wall import Wall
 
 if TYPE_CHECKING:

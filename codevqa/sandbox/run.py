@@ -25,8 +25,8 @@ from ..core.settings import Limits
 from ..primitives import CONSTANTS, Image, PrimitiveSet
 from .boundary import IMAGE_TYPE, Handles, Plain, answer_value
 from .error_mapping import explain, one_line
-from .prelude import PRELUDE, READ, READ_KEYED
 from .rewrite import Rewritten, rewrite
+from .stand_ins import PRELUDE, READ, READ_KEYED
 from .wall import Wall
 
 if TYPE_CHECKING:
