@@ -47,13 +47,6 @@ def test_a_program_that_fails_is_a_marked_fallback_with_a_typed_error(program: s
     assert answer.trace.attempts[0][1] == answer.error and answer.trace.baseline
 
 
-def test_one_repair_mends_a_program_that_fails_the_check() -> None:
-    with engine(["answer = qury(img, 'a')", "answer = query(img, 'Is it red?')"]) as vqa:
-        answer = vqa.ask(RED, "Is it red?")
-    assert (answer.text, answer.fallback, answer.error) == ("yes", False, None)
-    assert [attempt[1].type for attempt in answer.trace.attempts] == ["ProgramTypeError"]
-
-
 BREAKS = "found = query(img, 'Is it red?')\nanswer = [][0]"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from typing import Any, Optional
 
 import pytest
@@ -11,7 +10,7 @@ from PIL import Image as PILImage
 
 from codevqa.core.errors import UnknownNameError
 from codevqa.core.images import load_picture
-from codevqa.primitives import CONSTANTS, Image, Primitive, PrimitiveSet, primitive
+from codevqa.primitives import Image, Primitive, PrimitiveSet, primitive
 from codevqa.primitives.kinds import MAX_ITEMS, MAX_TEXT
 from codevqa.prompts import Example
 
@@ -41,32 +40,6 @@ def choose(images: list[Image], flag: bool = False) -> Image | None:
 
 
 VOCABULARY = PrimitiveSet([query, find, choose])
-
-
-def test_reference_has_one_line_for_each() -> None:
-    assert VOCABULARY.reference().splitlines() == [
-        "query(img: Image, question: str) -> str: Answers a question about the picture.",
-        "boxes_of(img: Image, name: str, threshold: float = 0.3, most: int | None = None) -> list[tuple[float, float]]:"
-        " Returns boxes.",
-        "choose(images: list[Image], flag: bool = False) -> Image | None: Returns a picture, or None.",
-    ]
-
-
-def test_stubs_are_python_and_declare_everything() -> None:
-    names: dict[str, Any] = {}
-    exec("from __future__ import annotations\n" + VOCABULARY.stubs({"images": "list[Image]"}), names)
-    assert {"Image", "query", "boxes_of", "choose"} <= names.keys()
-    assert names["__annotations__"].keys() == {*CONSTANTS, "images"}
-    assert names["query"].__annotations__ == {"img": "Image", "question": "str", "return": "str"}
-
-
-def test_docs_have_a_table_and_a_section_for_each() -> None:
-    page = VOCABULARY.docs()
-    assert page.count("\n## `") == 3
-    assert "| `query(img: Image, question: str) -> str` | Answers a question about the picture. |" in page
-    assert "At length." in page
-    assert "int \\| None" in page.splitlines()[3]
-    assert "`RIGHT = 24`" in page
 
 
 # -- what cannot be a primitive ----------------------------------------------------------------------------------------
@@ -193,45 +166,11 @@ def test_bind_refuses_what_is_out_of_bounds(name: str, args: tuple[Any, ...], te
         VOCABULARY.get(name).bind(args, {})
 
 
-@primitive
-def pairs(points: tuple[int, str], many: tuple[float, ...]) -> tuple[float, ...]:
-    """Returns the second."""
-    return many
-
-
-def test_tuples() -> None:
-    assert pairs.bind(((1, "a"), (1, 2.5)), {}) == {"points": (1, "a"), "many": (1.0, 2.5)}
-    with pytest.raises(TypeError, match="not a tuple of 1"):
-        pairs.bind(((1,), ()), {})
-    with pytest.raises(TypeError, match="many"):
-        pairs.bind(((1, "a"), [1.0]), {})
-
-
 # -- calling -----------------------------------------------------------------------------------------------------------
 
 
 def _call(which: Primitive, *args: object) -> object:
     return asyncio.run(which.call("context", which.bind(args, {})))
-
-
-def test_call_gives_the_context_to_those_who_ask() -> None:
-    assert _call(query, ONE, "a") == "context 1 a"
-    assert _call(find, TWO, "a") == [(2.0, 0.3)]
-    assert _call(choose, [TWO, ONE], True) is TWO
-    assert _call(choose, [TWO, ONE]) is None
-
-
-def test_a_plain_function_does_not_hold_up_the_loop() -> None:
-    seen: list[int] = []
-
-    @primitive
-    def slow(x: int) -> int:
-        """Doc."""
-        seen.append(threading.get_ident())
-        return x
-
-    assert _call(slow, 1) == 1
-    assert seen != [threading.get_ident()]
 
 
 def test_a_result_is_held_to_its_type_and_may_be_longer_than_an_argument() -> None:

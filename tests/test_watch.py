@@ -109,9 +109,6 @@ def test_what_cannot_be_asked_is_told_and_not_raised(tmp_path: Path) -> None:
         assert failed.answer is not None and failed.answer.trace.calls[0].error == failed.error
 
 
-# -- examples, seeds and forms ---------------------------------------------------------------------------------------
-
-
 # -- memories of one's own -------------------------------------------------------------------------------------------
 
 
