@@ -135,7 +135,7 @@ class ProgramCalls:
             self._ahead[key] = self._begin(*self._planned.pop(key))
 
     def _begin(self, name: str, arguments: Mapping[str, object]) -> _Begun:
-        context, usage = self._context(), Usage()
+        context, usage = self._context(), Usage(memory=self._usage.memory)
 
         async def made() -> object:
             with usage.counting():

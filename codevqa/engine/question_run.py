@@ -73,7 +73,7 @@ async def answer_request(
     run = QuestionRun(engine, request, tell)
     try:
         check_options(request)
-        with engine.services.question(request.memory), run.usage.counting():
+        with engine.services.question(), run.usage.counting():
             answer = await run.finish()
     except (asyncio.CancelledError, GeneratorExit):
         raise
@@ -165,7 +165,7 @@ class QuestionRun:
         self.request = request
         self.listener = listener
         self.started = time.perf_counter()
-        self.usage = Usage()
+        self.usage = Usage(memory=request.memory)
         self.question = request.question
         self.form: Form = "image"
         self.images: tuple[Image, ...] = ()

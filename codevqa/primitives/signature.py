@@ -326,11 +326,3 @@ class PrimitiveSet:
         for item in self:
             lines += [f"def {item.stub}:", f"    {item.summary!r}", "    ..."]
         return "\n".join(lines) + "\n"
-
-    def docs(self) -> str:
-        """Returns the vocabulary as Markdown: a table, then one section per primitive."""
-        rows = [f"| `{item.signature.replace('|', chr(92) + '|')}` | {item.summary} |" for item in self]
-        table = ["| Primitive | What it does |", "|---|---|", *rows]
-        constants = ", ".join(f"`{name} = {value}`" for name, value in CONSTANTS.items())
-        sections = [f"## `{item.name}`\n\n`{item.signature}`\n\n{item.doc}" for item in self]
-        return "\n".join(table) + f"\n\nConstants: {constants}.\n\n" + "\n\n".join(sections) + "\n"
