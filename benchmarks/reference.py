@@ -49,7 +49,7 @@ from codevqa.presets.assembly import load, prompt_sets, quiet_libraries
 from codevqa.presets.checkpoints import resolve
 from codevqa.presets.presets import preset
 from codevqa.primitives.kinds import Image
-from codevqa.primitives.patches import draw_patches
+from codevqa.primitives.patches import Patches
 from codevqa.primitives.reading import render_reading
 from codevqa.primitives.visual import VISUAL
 from codevqa.prompts import PromptSet, ReadingExample
@@ -275,7 +275,7 @@ class Release:
         """Row numbers of the embeddings each caption is shown; row 0 is CLS."""
         if seeds is not None:
             weights = relevance.cpu().numpy()
-            drawn = (draw_patches(weights, self.numbers.patches, seed) for seed in seeds)
+            drawn = (Patches(weights, self.numbers.patches).draw(seed) for seed in seeds)
             return [torch.tensor(chosen) + 1 for chosen in drawn]
         # The floor keeps torch from refusing a map with fewer relevant patches than are wanted.
         shares = relevance.flatten() / relevance.sum().clamp(min=1e-30) + 1e-12
@@ -387,7 +387,7 @@ class Release:
             return self._writer.language_model.generate([request])[0]
 
         async def host(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], line: int | None) -> object:
-            return self._call(images, form, name, VISUAL.bind(name, args, kwargs))
+            return self._call(images, form, name, VISUAL.get(name).bind(args, kwargs))
 
         program = await self._writer.write(question, form, generate)
         try:

@@ -44,7 +44,7 @@ Args = tuple[Any, ...]
 
 async def answering(name: str, args: Args, kwargs: dict[str, Any], line: int | None) -> object:
     """Answers calls the way the engine does: bind, then run the implementation."""
-    return await PRIMITIVES.get(name).call(None, PRIMITIVES.bind(name, args, kwargs))
+    return await PRIMITIVES.get(name).call(None, PRIMITIVES.get(name).bind(args, kwargs))
 
 
 def saying(reply: object) -> Host:
@@ -64,7 +64,7 @@ class Kit:
     def __init__(self) -> None:
         self.runner = asyncio.Runner()
         self.box = Sandbox(PRIMITIVES, LIMITS, workers=2)
-        self.runner.run(self.box.start())
+        self.runner.run(self.box.__aenter__())
 
     def run(self, source: str, host: Host = answering) -> Outcome:
         """Runs a program over three pictures, without a check."""

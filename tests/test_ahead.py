@@ -80,9 +80,6 @@ def test_answers_traces_errors_and_tokens_stay_the_same(program: str) -> None:
     assert found[0].program is not None or found[0].error is not None
 
 
-# Where it fails, the engine's thread never ends, and no engine can be closed.
-
-
 def test_failures_nobody_asked_for_are_silent(caplog: pytest.LogCaptureFixture) -> None:
     program = "a = [query(i, 'good?') for i in images]\nb = [query(i, a[0] + '?') for i in images]\nanswer = 1\nif len(a) == 9:\n    query(images[0], 'bad?')\n    query(images[1], 'bad?')"
     read = Reader(fails_on="bad")

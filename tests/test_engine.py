@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
-from engine_kit import GREEN, RED, engine
+from engine_kit import BLUE, GREEN, RED, engine
 from PIL import Image as PILImage
 
 from codevqa import Answer, CodeVQA, Program, QuerySettings, Question, Settings
@@ -74,6 +74,25 @@ def test_many_questions_share_batches_and_one_bad_picture_loses_nothing(tmp_path
     assert answers[3].error is not None and answers[3].error.type == "ImageError" and answers[3].text == ""
     assert all(answer.text == "yes" for place, answer in enumerate(answers) if place != 3)
     assert isinstance(reads, ScriptedLM) and max(reads.batches) >= 4
+
+
+def test_no_work_is_done_twice() -> None:
+    program = 'color = query(img, "What color is it?")\nx, y = get_pos(img, "star")\nanswer = "yes" if x else color'
+    asked = [(picture, f"Is it {word}?") for picture in (RED, GREEN, BLUE) for word in ("red", "so")]
+    with engine(program) as vqa:
+        models: Any = vqa.models
+        for _ in range(2):
+            assert [answer.error for answer in vqa.ask_many(asked)] == [None] * 6
+            done = [models.matcher.matches.requests, models.captioner.requests, models.reader.requests]
+            assert list(map(len, done)) == [6, 6, 3]
+
+
+@pytest.mark.parametrize(("ahead", "batches"), [(True, 1), (False, 3)])
+def test_a_loop_over_a_set_is_one_batch_when_looked_ahead(ahead: bool, batches: int) -> None:
+    with engine("answer = len([i for i in images if query(i, 'a?') == 'yes'])", ahead=ahead, batch_wait=5.0) as vqa:
+        assert vqa.ask([RED, GREEN, BLUE], "How many?").text == "3"
+        models: Any = vqa.models
+        assert models.matcher.matches.calls == batches
 
 
 def test_async_twins_work_from_any_loop() -> None:

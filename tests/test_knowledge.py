@@ -82,14 +82,6 @@ def test_a_chat_model_gets_knowledge_as_turns() -> None:
     assert (request.max_tokens, request.stop) == (10, ("\n",))
 
 
-def test_knowledge_that_is_sure_to_be_asked_for_is_asked_at_once_and_the_same_only_once() -> None:
-    asked = [f"answer = knowledge_query('Who is {name}?')" for name in ("Ann", "Bob", "Cleo", "Ann")]
-    with engine() as vqa:
-        vqa.run(RED, "\n".join(asked))
-        reader: Any = vqa.models.reader
-        assert reader.batches == [3]
-
-
 @pytest.mark.parametrize("prompts", ["gqa", "vqav2"])
 def test_programs_know_nothing_where_the_prompt_set_does_not_say_so(prompts: str) -> None:
     with engine(prompts=prompts) as vqa:

@@ -29,7 +29,6 @@ RAISED: dict[str, BaseException] = {
     "StopAsyncIteration": StopAsyncIteration("a"),
     "SystemExit": SystemExit(3),
     "KeyboardInterrupt": KeyboardInterrupt(),
-    "GeneratorExit": GeneratorExit(),
     "CancelledError": asyncio.CancelledError(),
     "BaseExceptionGroup": BaseExceptionGroup("several", [SystemExit(2)]),
 }

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from codevqa.models.base import Map
-from codevqa.primitives.patches import Patches, draw_patches
+from codevqa.primitives.patches import Patches
 
 
 def choice(relevance: Map, count: int, seed: int) -> tuple[int, ...]:
@@ -27,8 +27,7 @@ def test_patches_are_those_that_numpy_draws(sharpness: float) -> None:
     for seed, one in enumerate(maps, 2**40):
         chances = Patches(one, 20)
         assert [chances.draw(seed), chances.draw(seed + 1)] == [choice(one, 20, seed), choice(one, 20, seed + 1)]
-        assert draw_patches(one, 20, seed) == choice(one, 20, seed)
 
 
 def test_a_small_picture_gives_all_its_patches() -> None:
-    assert draw_patches(np.ones((3, 3), np.float32), 10, 0) == tuple(range(9))
+    assert Patches(np.ones((3, 3), np.float32), 10).draw(0) == tuple(range(9))

@@ -13,7 +13,6 @@ from PIL import Image as PILImage
 from codevqa.core.images import load_picture
 from codevqa.engine.call_plan import plan_calls
 from codevqa.primitives.kinds import Image
-from codevqa.sandbox.program_shape import shape
 
 WANTED = {"query", "get_pos", "find_matching_image"}
 PICTURES = tuple(Image(number, load_picture(PILImage.new("RGB", (8, 8), (number, 0, 0)))) for number in range(1, 4))
@@ -65,23 +64,6 @@ def calls(source: str, count: int = 3) -> list[str]:
 )  # fmt: skip
 def test_calls_read_off_a_program(source: str, expected: list[str]) -> None:
     assert calls(source) == expected
-
-
-def test_programs_of_one_shape_differ_in_words_and_names_only() -> None:
-    one = "knife = query(img, 'is there a knife?')  # look\nanswer = 'yes' if knife == 'yes' else 'no'"
-    assert shape(one, WANTED) == "_v0 = query(img, 'text')\nanswer = 'yes' if _v0 == 'yes' else 'no'"
-    assert shape(one, WANTED) == shape(one.replace("knife", "spoon"), WANTED)
-    for first, second in (
-        ("answer = 'abc'[2]", "answer = 'a'[2]"),  # a text that is not handed to a primitive counts
-        ("answer = query(img, 3)", "answer = query(img, 'a')"),
-        ("a = 1\nb = 2\nanswer = a", "a = 1\nb = 2\nanswer = b"),
-        ("len = 1\nanswer = len", "size = 1\nanswer = size"),
-        ("x = 1\nanswer = y", "y = 1\nanswer = y"),
-        ("def f(cup):\n    return cup\nanswer = f(1)", "def f(mug):\n    return mug\nanswer = f(1)"),
-    ):
-        assert shape(first, WANTED) != shape(second, WANTED)
-    for none in ("query = 1\nanswer = query('a')", "answer = (lambda query: query('a'))(len)", "answer = query("):
-        assert shape(none, WANTED) is None
 
 
 def test_an_odd_backslash_of_a_model_s_is_no_warning_of_the_user_s() -> None:

@@ -110,12 +110,6 @@ def test_drawing_ends_where_captions_repeat() -> None:
     assert len(captioner.requests) == 10
 
 
-def test_no_more_captions_are_drawn_than_are_read() -> None:
-    captioner = distinct()
-    answer(ScriptedLM("x"), captioner)
-    assert len(captioner.requests) == 3
-
-
 def test_the_same_seed_gives_the_same_captions_and_another_does_not() -> None:
     def seeds(seed: int) -> list[int | None]:
         captioner = distinct()
@@ -190,12 +184,6 @@ def test_a_seed_is_a_hash_of_seed_picture_question_and_draw() -> None:
     assert _seeds(range(8, 12), 7, "picture", "what is it") == [seed(place) for place in range(8, 12)]
 
 
-def test_the_prompt_set_names_the_pictures() -> None:
-    bank = prompts(image_labels=("Left image", "Right image"))
-    prompt = answer(ScriptedLM("x"), distinct(), "set", 2, bank=bank).evidence[-1].prompt
-    assert "\nLeft image: Thing " in prompt and "\nRight image: Thing " in prompt
-
-
 class Letters:
     """Embeds by letters."""
 
@@ -260,11 +248,3 @@ def test_what_a_program_asks_is_never_turned_into_another_question() -> None:
 
     assert asyncio.run(main("asked")) == ("The stop sign!\nA:", "The STOP sign!")
     assert asyncio.run(main("release")) == ("The stop sign\nA:", "the stop sign")
-
-
-def test_evidence_holds_every_map_and_the_patches_in_it() -> None:
-    relevance = np.zeros((6, 6), np.float32)
-    relevance[1, 2] = 2.5
-    evidence = answer(ScriptedLM("X\n"), distinct(), "set", 2, matcher=FakeMatcher(6, relevance=relevance)).evidence[-1]
-    assert [rows[1][2] for rows in evidence.relevance] == [2.5, 2.5]
-    assert all(8 in patches for one in evidence.patches for patches in one)

@@ -20,7 +20,7 @@ from codevqa.core.images import Picture, load_picture
 from codevqa.miniworld.questions import sample_question, sample_set
 from codevqa.miniworld.world import draw, sample_scene
 from codevqa.models.base import CaptionRequest, MatchRequest
-from codevqa.primitives.patches import draw_patches
+from codevqa.primitives.patches import Patches
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 import reference
@@ -78,7 +78,7 @@ def test_equal_seeds_give_equal_captions(mini: CodeVQA, release: reference.Relea
 
 def caption(mini: CodeVQA, shown: Picture, relevance: torch.Tensor, text: str, count: int) -> list[str]:
     seeds = [reference.engine_seeds(mini.settings.seed)(shown.key, text, place) for place in range(count)]
-    patches = [draw_patches(relevance.numpy(), 20, seed) for seed in seeds]
+    patches = [Patches(relevance.numpy(), 20).draw(seed) for seed in seeds]
     requests = [CaptionRequest(shown, chosen, seed) for chosen, seed in zip(patches, seeds, strict=True)]
     return list(mini.models.captioner.caption(requests))
 

@@ -18,27 +18,6 @@ from codevqa.core.errors import ProgramError, ProgramLimitError, ProgramRuntimeE
 from codevqa.sandbox import Limits, Sandbox
 
 
-def test_programs_in_flight_share_the_host() -> None:
-    inside = most = 0
-
-    async def host(name: str, args: Args, kwargs: dict[str, Any], line: int | None) -> object:
-        nonlocal inside, most
-        inside += 1
-        most = max(most, inside)
-        await asyncio.sleep(0.02)
-        inside -= 1
-        return "a"
-
-    async def main() -> list[Any]:
-        async with Sandbox(PRIMITIVES, workers=16) as box:
-            source = "answer = [query(i, 'a') for i in images]"
-            runs = [box.run(source, host, images=IMAGES) for _ in range(64)]
-            return [outcome.value for outcome in await asyncio.gather(*runs)]
-
-    assert asyncio.run(main()) == [["a", "a", "a"]] * 64
-    assert 8 <= most <= 16
-
-
 def test_cancelled_runs_never_harm_others() -> None:
     """Workers of cancelled programs are killed where they compute; the moment decides who has the worker then."""
     source = "x = 0\nfor i in range(3000):\n    x += i\nanswer = query(images[0], 'a')"
@@ -163,26 +142,3 @@ def test_a_check_that_hangs_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("codevqa.sandbox.sandbox.GRACE", 1.0)
     before = set(_workers())
     asyncio.run(asyncio.wait_for(main(), 20))
-
-
-ENDING = """
-import asyncio, sys
-sys.path.insert(0, {tests!r})
-from sandbox_kit import IMAGES, PRIMITIVES, answering
-from codevqa.sandbox import Sandbox
-async def main():
-    box = Sandbox(PRIMITIVES, workers=8)
-    runs = [box.run("answer = query(images[0], 'a')", answering, images=IMAGES) for _ in range(16)]
-    await asyncio.gather(*runs)
-    {closing}
-asyncio.run(main())
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("closing", ["await box.aclose()", "pass"])
-def test_processes_that_end_right_after_end_well(closing: str) -> None:
-    script = ENDING.format(tests=os.path.dirname(__file__), closing=closing)  # noqa: PTH120
-    for _ in range(10):
-        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=500)
-        assert done.returncode == 0, done.stderr

@@ -125,6 +125,25 @@ def test_a_failure_reaches_all_who_wait_and_is_not_remembered() -> None:
     assert len(reader.requests) == 2
 
 
+def test_only_the_request_at_fault_fails_and_too_few_results_are_an_error() -> None:
+    class Short(FakeCaptioner):
+        def caption(self, requests: Sequence[CaptionRequest]) -> list[str]:
+            if any(request.seed == 1 for request in requests):
+                raise ModelError("at fault")
+            return super().caption([request for request in requests if request.seed != 2])
+
+    async def main() -> list[object]:
+        services = services_of(ScriptedLM("x"), captioner=Short("a"))
+        asked = [services.caption(CaptionRequest(PICTURE, (1,), seed)) for seed in range(3)]
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        services.close()
+        return list(found)
+
+    fine, fault, short = asyncio.run(main())
+    assert fine == "a" and str(fault) == "at fault"
+    assert isinstance(short, ModelError) and "0 results for 1 requests" in str(short)
+
+
 def test_a_completion_that_says_nothing_is_asked_again() -> None:
     async def main() -> list[str]:
         services = services_of(ScriptedLM([" ", "yes"]))

@@ -8,7 +8,7 @@ from PIL import Image as PILImage
 from codevqa.core.errors import ErrorRecord
 from codevqa.core.images import load_picture
 from codevqa.core.trace import Call, ImageRef
-from codevqa.engine.answer_text import answer_text, plain
+from codevqa.engine.answer_text import answer_text
 from codevqa.primitives import Image
 
 PICTURE = Image(2, load_picture(PILImage.new("RGB", (3, 3))))
@@ -38,11 +38,6 @@ PICTURE = Image(2, load_picture(PILImage.new("RGB", (3, 3))))
 )
 def test_answer_text(value: object, text: str) -> None:
     assert answer_text(value) == text
-
-
-def test_plain_replaces_images_at_any_depth_and_keeps_the_rest() -> None:
-    given = {"a": [PICTURE, (PICTURE, 1)], "b": {"c": PICTURE}, "d": None}
-    assert plain(given) == {"a": [ImageRef(2), (ImageRef(2), 1)], "b": {"c": ImageRef(2)}, "d": None}
 
 
 def test_a_call_as_one_line() -> None:

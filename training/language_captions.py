@@ -19,7 +19,7 @@ from codevqa import CodeVQA
 from codevqa.core.images import Picture, load_picture
 from codevqa.miniworld.world import draw
 from codevqa.models.base import CaptionRequest, MatchRequest
-from codevqa.primitives.patches import draw_patches
+from codevqa.primitives.patches import Patches
 
 from .language_data import Question, draw_question
 from .vision_data import PATCHES
@@ -42,7 +42,7 @@ def read(vqa: CodeVQA, asked: Sequence[tuple[Picture, str]], draws: int, rng: ra
     """What the captioner says of each picture: so many captions of patches drawn for a text."""
     matches = vqa.models.matcher.match([MatchRequest(picture, text) for picture, text in asked])
     requests = [
-        CaptionRequest(picture, draw_patches(match.relevance, PATCHES, seed), seed)
+        CaptionRequest(picture, Patches(match.relevance, PATCHES).draw(seed), seed)
         for (picture, _), match in zip(asked, matches, strict=True)
         for seed in [rng.getrandbits(62) for _ in range(draws)]
     ]

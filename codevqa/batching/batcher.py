@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from ..core.errors import CodeVQAError, ModelError, ServerError, record
 from ..models.turn import Turn
-from .feed import BatchStats, Feed, Pair, Slot, tell
+from .feed import Feed, Pair, Slot, tell
 
 Request = TypeVar("Request")
 Result = TypeVar("Result")
@@ -56,7 +56,6 @@ class Batcher(Generic[Request, Result]):
         join: Callable[[Feed[Request, Result]], None] | None = None,
         turn: Turn | None = None,
     ) -> None:
-        self.stats = BatchStats()
         self._join = join
         self._turn = turn or Turn()
         self.busy = False
@@ -106,10 +105,9 @@ class Batcher(Generic[Request, Result]):
             feed: Feed[Request, Result] | None = None
             try:
                 if self._join is None or alone:
-                    self.stats.count(len(batch))
                     running: Future[Any] = self._executor.submit(self._timed, [request for request, _ in batch])
                 else:
-                    feed = Feed(batch, self._waiting, self._max_size, self.stats, loop, self._turn)
+                    feed = Feed(batch, self._waiting, self._max_size, loop, self._turn)
                     running = self._executor.submit(self._joined, self._join, feed)
             except RuntimeError as error:  # it was shut down
                 self._failed(batch, error)

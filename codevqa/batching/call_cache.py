@@ -62,18 +62,6 @@ class Memory:
         with self._guard:
             self._kept[key] = (result, size)
 
-    @contextmanager
-    def used(self) -> Iterator[None]:
-        """Makes the calls of this task, and of those it starts, be kept and looked up here and nowhere else."""
-        token = _MEMORY.set(self)
-        try:
-            yield
-        finally:
-            _MEMORY.reset(token)
-
-
-_MEMORY: ContextVar[Memory | None] = ContextVar("codevqa-memory", default=None)
-
 
 @dataclass
 class Usage:
@@ -93,6 +81,8 @@ class Usage:
     """Model calls by kind."""
     remembered: int = 0
     """Those of them that were answered from memory."""
+    memory: Memory | None = None
+    """Where they are looked up and kept; None takes that of all questions."""
 
     @property
     def calls(self) -> int:
@@ -150,7 +140,7 @@ class CallCache(Generic[Request, Result]):
         size: bytes that key and result take, beside a fixed part.
         keep: whether a result may be remembered; None keeps all.
         cost: tokens that were read and written for a result; counted for everyone who asks.
-        memory: where finished calls are kept, unless the caller uses one of its own (:meth:`Memory.used`). May be
+        memory: where finished calls are kept, unless the caller has one of its own (:attr:`Usage.memory`). May be
             shared by mergings whose keys differ.
         company: knows who could still join a batch.
     """
@@ -189,8 +179,8 @@ class CallCache(Generic[Request, Result]):
             requests: what is asked.
             kind: what such a call is called here, where it is not as everywhere.
         """
-        own = _MEMORY.get()
-        memory = self._memory if own is None else own
+        usage = _USAGE.get()
+        memory = self._memory if usage is None or usage.memory is None else usage.memory
         results: list[Any] = [None] * len(requests)
         waiting: list[tuple[int, _Flight[Request, Result]]] = []
         seconds = 0.0
@@ -210,7 +200,6 @@ class CallCache(Generic[Request, Result]):
             if memory not in flight.memories:
                 flight.memories.append(memory)
             waiting.append((place, flight))
-        usage = _USAGE.get()
         if usage is not None:
             usage.kinds[kind or self._kind] += len(requests)
             usage.remembered += len(requests) - len(waiting)
@@ -247,10 +236,7 @@ class CallCache(Generic[Request, Result]):
         if landed.cancelled() or landed.exception() is not None:
             return
         kept = landed.result()
-        try:
-            if self._keep is None or self._keep(kept[0]):
-                size = ENTRY + self._size(flight.request, kept[0])
-                for memory in flight.memories:
-                    memory.put(flight.key, kept, size)
-        except Exception as error:  # noqa: BLE001 - a result of a wrong type is for its callers to find out
-            asyncio.get_running_loop().call_exception_handler({"message": "a result is not kept", "exception": error})
+        if self._keep is None or self._keep(kept[0]):
+            size = ENTRY + self._size(flight.request, kept[0])
+            for memory in flight.memories:
+                memory.put(flight.key, kept, size)

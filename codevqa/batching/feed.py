@@ -8,7 +8,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from ..core.errors import CodeVQAError
@@ -16,19 +15,6 @@ from ..models.turn import Turn
 
 Request = TypeVar("Request")
 Result = TypeVar("Result")
-
-
-@dataclass
-class BatchStats:
-    """Counts since the batcher was made."""
-
-    requests: int = 0
-    batches: int = 0
-
-    def count(self, requests: int) -> None:
-        """Counts a batch."""
-        self.requests += requests
-        self.batches += 1
 
 
 Slot: TypeAlias = "asyncio.Future[tuple[Any, float]]"
@@ -43,7 +29,6 @@ class Feed(Generic[Request, Result]):
         first: requests to begin with.
         waiting: where others arrive meanwhile, on the loop's thread; taken from its left.
         most: requests under way at once.
-        stats: counts each take as a batch.
         loop: where results are handed out.
         turn: the function's; while others wait for it, those who wait here are left for the next feed.
     """
@@ -53,14 +38,13 @@ class Feed(Generic[Request, Result]):
         first: Sequence[Pair[Request]],
         waiting: deque[Pair[Request]],
         most: int,
-        stats: BatchStats,
         loop: asyncio.AbstractEventLoop,
         turn: Turn,
     ) -> None:
         self.open: dict[int, Pair[Request]] = {}
         """What was taken and has no result yet."""
         self._first, self._waiting, self._most = deque(first), waiting, most
-        self._stats, self._loop, self._turn = stats, loop, turn
+        self._loop, self._turn = loop, turn
         self._numbers = itertools.count()
         self._since = time.perf_counter()
         self._share = 0.0
@@ -80,8 +64,6 @@ class Feed(Generic[Request, Result]):
                     self.open[number] = pair
                     self._begun[number] = self._share
                     taken.append((number, pair[0]))
-        if taken:
-            self._stats.count(len(taken))
         return taken
 
     def give(self, number: int, result: Result | CodeVQAError) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from ..core.errors import SetupError
@@ -56,6 +55,9 @@ class ModelServices:
         self._max_batch = max_batch
         self._max_wait = max_wait
         self._company = Company(max_wait)
+        self.question = self._company.member
+        """A block that makes the calls of its task, and of those it starts, one question's: batches wait for its next
+        calls."""
         self.memory = Memory(remember)
         self._home = object()
         """Begins the key of every call, since a memory may serve several engines with other models."""
@@ -95,16 +97,6 @@ class ModelServices:
             if detector
             else None
         )
-
-    @contextmanager
-    def question(self, memory: Memory | None = None) -> Iterator[None]:
-        """Makes the calls of this task, and of those it starts, one question's: batches wait for its next calls.
-
-        Args:
-            memory: where they are looked up and kept; None takes that of all questions.
-        """
-        with self._company.member(), (self.memory if memory is None else memory).used():
-            yield
 
     async def read(self, request: GenerationRequest) -> Completion:
         """Returns what the model that reads captions makes of a prompt."""

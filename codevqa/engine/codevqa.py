@@ -24,7 +24,7 @@ from ..primitives.visual import find_object
 from ..sandbox.sandbox import Pools, Sandbox
 from ..writing.writer import Writer
 from .many import Asked, Begin, Progress, as_request, check, followed, stream, stream_async, text_of
-from .question_run import EngineParts, answer_request, checked_question
+from .question_run import answer_request, checked_question
 from .request import AskOptions, Errors, Request, RunOptions, ask_request, check_options, run_request
 from .watch import Watch
 
@@ -55,34 +55,22 @@ class CodeVQA:
         self.configuration: Configuration | None = None
         """What it was made from, where it was made from one."""
         self.primitives: PrimitiveSet = self.writer.primitives
-        self._services = ModelServices(
+        self.services = ModelServices(
             models,
             writer.language_model,
             max_batch=settings.max_batch,
             max_wait=settings.batch_wait,
             remember=settings.remember,
         )
-        sandbox = Sandbox(self.primitives, settings.limits, workers=settings.workers)
-        self._parts = EngineParts(
-            self.writer,
-            settings,
-            sandbox,
-            self._services,
-            PnPVQA(
-                self._services,
-                self.writer.prompts,
-                settings.query,
-                writer.retriever,
-                settings.seed,
-                chat=chats(models.reader, only=True),
-            ),
-            self.model_names,
-            models.domain,
+        self.sandbox = Sandbox(self.primitives, settings.limits, workers=settings.workers)
+        chat = chats(models.reader, only=True)
+        self.pnpvqa = PnPVQA(
+            self.services, self.writer.prompts, settings.query, writer.retriever, settings.seed, chat=chat
         )
         self._slots = asyncio.Semaphore(settings.workers)
         # The thread lives until it is told to end: what it holds must not hold this engine, as primitives may.
         self._own_parts: list[object] = []
-        self._loop = LoopThread("codevqa", partial(_ended, sandbox.pools, self._services, self._own_parts))
+        self._loop = LoopThread("codevqa", partial(_ended, self.sandbox.pools, self.services, self._own_parts))
         weakref.finalize(self, self._loop.end).atexit = False
 
     @classmethod
@@ -173,7 +161,7 @@ class CodeVQA:
             InputError: there are fewer examples than ``shots``.
             ModelError: a model failed; ServerError when a model server is down.
         """
-        return self._loop.run(answer_request(self._parts, ask_request(images, question, options)))
+        return self._loop.run(answer_request(self, ask_request(images, question, options)))
 
     def ask_async(
         self, images: ImageSource | Sequence[ImageSource], question: str, **options: Unpack[AskOptions]
@@ -211,13 +199,12 @@ class CodeVQA:
             InputError: these are no questions.
             CodeVQAError: with ``raise``, what a question failed of.
         """
-        check(questions, method, errors)
-        with followed(progress, questions) as one_more:
-            found = {}
-            with closing(self.ask_stream(questions, method=method, errors=errors)) as answers:
-                for place, answer in answers:
-                    found[place] = answer
-                    one_more()
+        found = {}
+        answers = self.ask_stream(questions, method=method, errors=errors)
+        with followed(progress, questions) as one_more, closing(answers):
+            for place, answer in answers:
+                found[place] = answer
+                one_more()
         return [found[place] for place in range(len(found))]
 
     async def ask_many_async(
@@ -229,10 +216,10 @@ class CodeVQA:
         progress: Progress = False,
     ) -> list[Answer]:
         """Async twin of :meth:`ask_many`."""
-        check(questions, method, errors)
+        found = {}
+        answers = self.ask_stream_async(questions, method=method, errors=errors)
         with followed(progress, questions) as one_more:
-            found = {}
-            async with aclosing(self.ask_stream_async(questions, method=method, errors=errors)) as answers:
+            async with aclosing(answers):
                 async for place, answer in answers:
                     found[place] = answer
                     one_more()
@@ -267,7 +254,7 @@ class CodeVQA:
                 try:
                     if isinstance(request, InputError):
                         raise request
-                    return await answer_request(self._parts, request, errors=errors)
+                    return await answer_request(self, request, errors=errors)
                 except CodeVQAError as error:
                     if errors == "raise":
                         raise
@@ -301,7 +288,7 @@ class CodeVQA:
             ImageError: a picture cannot be used.
             ModelError: a model failed.
         """
-        return self._loop.run(answer_request(self._parts, run_request(images, program, question, options)))
+        return self._loop.run(answer_request(self, run_request(images, program, question, options)))
 
     def run_async(
         self,
@@ -329,11 +316,10 @@ class CodeVQA:
         return self._watch(run_request(images, program, question, options))
 
     async def _answered(self, request: Request) -> Answer:
-        # It holds this engine, which closes where nobody does.
-        return await self._loop.wait(answer_request(self._parts, request))
+        return await self._loop.wait(answer_request(self, request))
 
     def _watch(self, request: Request) -> Watch:
-        return Watch(lambda tell: self._loop.submit(answer_request(self._parts, request, tell)), self)
+        return Watch(lambda tell: self._loop.submit(answer_request(self, request, tell)))
 
     # -- the rest ----------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from ..core.events import CallBegan, CallEnded, Event
 from ..core.trace import Call
 from ..primitives.context import CallContext
 from ..primitives.kinds import Image
-from ..primitives.signature import EscapedError, PrimitiveSet
+from ..primitives.signature import PrimitiveSet
 from .answer_text import plain
 from .call_plan import PlannedCall
 
@@ -68,7 +68,7 @@ class ProgramCalls:
         """Begins calls in order, :data:`AT_ONCE` at a time; a call whose arguments are wrong is left to the program."""
         for one in planned:
             try:
-                arguments = self._primitives.bind(one.name, one.args, one.kwargs)
+                arguments = self._primitives.get(one.name).bind(one.args, one.kwargs)
             except CATCHABLE:
                 continue
             self._planned.setdefault(_key(one.name, arguments), (one.name, arguments))
@@ -87,7 +87,7 @@ class ProgramCalls:
         wrong: Exception | None = None
         arguments: Mapping[str, object] = {}
         try:
-            arguments = self._primitives.bind(name, args, kwargs)
+            arguments = self._primitives.get(name).bind(args, kwargs)
         except CATCHABLE as error:
             wrong = error
         call = Call(len(self.made) + 1, name, {key: plain(item) for key, item in arguments.items()}, None, 0.0, line)
@@ -112,7 +112,7 @@ class ProgramCalls:
             failure = ErrorRecord("CancelledError", "the program was ended while it waited for this call", line)
             raise
         except Exception as error:
-            failure = record((isinstance(error, EscapedError) and error.__cause__) or error)
+            failure = record(error)
             raise ProgramRuntimeError(f"{name}() failed: {failure.type}: {failure.message}", line=line) from error
         finally:
             usage = begun.usage if begun else Usage()
@@ -135,7 +135,7 @@ class ProgramCalls:
             self._ahead[key] = self._begin(*self._planned.pop(key))
 
     def _begin(self, name: str, arguments: Mapping[str, object]) -> _Begun:
-        context, usage = self._context(), Usage()
+        context, usage = self._context(), Usage(memory=self._usage.memory)
 
         async def made() -> object:
             with usage.counting():

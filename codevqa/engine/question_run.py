@@ -11,12 +11,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
 
 from ..batching.call_cache import Usage
-from ..batching.model_services import ModelServices
 from ..core.answer import Answer
 from ..core.errors import (
     CodeVQAError,
@@ -36,20 +35,20 @@ from ..core.question_kind import question_kind
 from ..core.settings import Settings
 from ..core.text import spaced
 from ..core.trace import Cost, DomainWarning, Draft, Evidence, Form, ImageRef, Plain, Program, Trace
-from ..models.domain import Domain
 from ..presets.assembly import domain_of, names_of
 from ..presets.configuration import Configuration
 from ..primitives.context import CallContext
 from ..primitives.kinds import Image
-from ..primitives.pnpvqa import PnPVQA, Reading
-from ..sandbox.sandbox import Sandbox
+from ..primitives.pnpvqa import Reading
 from ..writing.choice import write_best
 from ..writing.worlds import Behaviour, behaviours
-from ..writing.writer import Writer
 from .answer_text import answer_text, fitted_answer, plain, release_text
 from .call_plan import plan_calls
 from .program_calls import ProgramCalls
 from .request import Errors, Request, check_options
+
+if TYPE_CHECKING:
+    from .codevqa import CodeVQA
 
 _log = logging.getLogger(__name__)
 
@@ -57,28 +56,13 @@ DONT_KNOW = "I don't know"
 """The answer to what lies outside of what the models know."""
 
 
-@dataclass(frozen=True)
-class EngineParts:
-    """What an engine answers questions with."""
-
-    writer: Writer
-    settings: Settings
-    sandbox: Sandbox
-    services: ModelServices
-    pnpvqa: PnPVQA
-    models: Mapping[str, str]
-    """Model ids by role."""
-    domain: Domain | None = None
-    """What the models know, where that is told."""
-
-
 async def answer_request(
-    parts: EngineParts, request: Request, tell: Tell | None = None, *, errors: Errors = "raise"
+    engine: CodeVQA, request: Request, tell: Tell | None = None, *, errors: Errors = "raise"
 ) -> Answer:
     """Answers one question, or runs one program; everything an engine does goes through here.
 
     Args:
-        parts: the engine's.
+        engine: answers it.
         request: what is wanted.
         tell: told of every step; None where nobody watches.
         errors: whether a question that cannot be answered is raised, or what was done until then, with its ``error``.
@@ -86,39 +70,35 @@ async def answer_request(
     Raises:
         CodeVQAError: it cannot be answered; told as well. A ProgramError carries what was done until then.
     """
-    run = QuestionRun(parts, request, tell)
+    run = QuestionRun(engine, request, tell)
     try:
-        answer = await _answered(run)
-    except CodeVQAError as error:
-        done = run.broken_off(error)
-        if isinstance(error, ProgramError):
-            error.answer = done
-        run.tell(Failed(error.record(), done))
-        if errors == "raise" or done is None:
+        check_options(request)
+        with engine.services.question(), run.usage.counting():
+            answer = await run.finish()
+    except (asyncio.CancelledError, GeneratorExit):
+        raise
+    except BaseException as error:
+        known = error if isinstance(error, CodeVQAError) else _mistake(error, request)
+        done = run.broken_off(known)
+        if isinstance(known, ProgramError):
+            known.answer = done
+        run.tell(Failed(known.record(), done))
+        if errors == "return" and done is not None:
+            return done
+        if known is error:
             raise
-        return done
+        raise known from error
     run.tell(Answered(answer))
     return answer
 
 
-async def _answered(run: QuestionRun) -> Answer:
-    """Answers.
-
-    Raises:
-        CodeVQAError: it cannot be answered; nothing else is raised, whatever goes wrong.
-    """
-    try:
-        check_options(run.request)
-        with run.parts.services.question(run.request.memory), run.usage.counting():
-            return await run.finish()
-    except (CodeVQAError, asyncio.CancelledError, GeneratorExit):
-        raise
-    except BaseException as error:
-        if "cannot schedule new futures after" in str(error):  # Python is ending, and its executors take no more work
-            raise EngineClosedError from error
-        _log.exception("A question failed: %r", run.request.question)
-        name = type(error).__name__
-        raise InternalError(f"codevqa made a mistake: {name}.", hint="The log has it: please report it.") from error
+def _mistake(error: BaseException, request: Request) -> CodeVQAError:
+    """Returns what a caller is told of an error that is none of ours."""
+    if "cannot schedule new futures after" in str(error):  # Python is ending, and its executors take no more work
+        return EngineClosedError()
+    _log.error("A question failed: %r", request.question, exc_info=error)
+    name = type(error).__name__
+    return InternalError(f"codevqa made a mistake: {name}.", hint="The log has it: please report it.")
 
 
 def checked_question(question: str, settings: Settings) -> str:
@@ -180,17 +160,17 @@ def _unanswerable(warnings: tuple[DomainWarning, ...]) -> bool:
 class QuestionRun:
     """One question on its way, and what it has done so far."""
 
-    def __init__(self, parts: EngineParts, request: Request, listener: Tell | None) -> None:
-        self.parts = parts
+    def __init__(self, engine: CodeVQA, request: Request, listener: Tell | None) -> None:
+        self.engine = engine
         self.request = request
         self.listener = listener
         self.started = time.perf_counter()
-        self.usage = Usage()
+        self.usage = Usage(memory=request.memory)
         self.question = request.question
         self.form: Form = "image"
         self.images: tuple[Image, ...] = ()
         self.warnings: tuple[DomainWarning, ...] = ()
-        self.pnpvqa = parts.pnpvqa
+        self.pnpvqa = engine.pnpvqa
         self.program: Program | None = None
         self.calls = self._new_calls()
         self.program_seconds = 0.0
@@ -228,28 +208,28 @@ class QuestionRun:
 
     async def _prepare(self) -> None:
         """Checks the question and reads the pictures."""
-        request, parts = self.request, self.parts
+        request, engine = self.request, self.engine
         if request.program is None or request.question != "":  # a program of the user's needs none
-            self.question = checked_question(request.question, parts.settings)
+            self.question = checked_question(request.question, engine.settings)
         decoded = all(isinstance(one, Picture) for one in request.images)  # then no thread is needed
         pictures = load_pictures(request.images) if decoded else await asyncio.to_thread(load_pictures, request.images)
         self.form = request.form or ("image" if len(pictures) == 1 else "set")
         if self.form == "image" and len(pictures) != 1:
             raise InputError(f"A question about an image needs one image, not {len(pictures)}.", hint="Use form='set'.")
-        parts.writer.prompts_for(self.form)  # says so now if no prompt set serves this form
+        engine.writer.prompts_for(self.form)  # says so now if no prompt set serves this form
         self.images = tuple(Image(number, picture) for number, picture in enumerate(pictures, 1))
-        if parts.domain is not None:
+        if engine.models.domain is not None:
             words = self.question if request.program is None else ""  # of which a program need not take any
-            self.warnings = await asyncio.to_thread(parts.domain.check, pictures, words)
-        self.pnpvqa = parts.pnpvqa.with_seed(parts.settings.seed if request.seed is None else request.seed)
+            self.warnings = await asyncio.to_thread(engine.models.domain.check, pictures, words)
+        self.pnpvqa = engine.pnpvqa.with_seed(engine.settings.seed if request.seed is None else request.seed)
 
     def _outside(self) -> bool:
         """Whether no model is to be asked; who brings a program has it run all the same."""
-        strict = self.parts.settings.strict_domain and self.request.program is None
+        strict = self.engine.settings.strict_domain and self.request.program is None
         return strict and _unanswerable(self.warnings)
 
     async def _write(self) -> Program:
-        writer, generate, shots = self.parts.writer, self.parts.services.write, self.request.shots
+        writer, generate, shots = self.engine.writer, self.engine.services.write, self.request.shots
         if writer.settings.programs == 1:
             return await writer.write(self.question, self.form, generate, shots=shots, tell=self.listener)
         program, self.drafts = await write_best(
@@ -259,19 +239,19 @@ class QuestionRun:
 
     async def _behaviours(self, programs: Sequence[str]) -> list[Behaviour]:
         """Runs programs in random worlds, where their answers are held to the question as real ones are."""
-        kind = question_kind(self.question) if self.parts.writer.settings.fit else None
+        kind = question_kind(self.question) if self.engine.writer.settings.fit else None
 
         def said(value: Plain) -> str:
             text = answer_text(value)
             return fitted_answer(text, kind) if kind else text
 
-        return await behaviours(programs, self.parts.sandbox, self.images, said, self.parts.settings.seed)
+        return await behaviours(programs, self.engine.sandbox, self.images, said, self.engine.settings.seed)
 
     async def _execute(self, program: Program) -> Answer:
         """Checks and runs a program; one that the model wrote and that fails before its first call goes back once."""
-        parts = self.parts
+        engine = self.engine
         written = self.request.program is None
-        repairs_left = parts.writer.settings.repairs if written else 0
+        repairs_left = engine.writer.settings.repairs if written else 0
         while True:
             self.program = program
             self.tell(Wrote(program))
@@ -288,50 +268,50 @@ class QuestionRun:
                     raise
                 repairs_left -= 1
                 self.calls = self._new_calls()
-                program = await parts.writer.repair(program, error, parts.services.write, tell=self.listener)
+                program = await engine.writer.repair(program, error, engine.services.write, tell=self.listener)
 
     async def _check(self, program: Program) -> None:
         try:
-            await self.parts.sandbox.check(program.source)
+            await self.engine.sandbox.check(program.source)
         except UnsetAnswerError:
-            if self.parts.settings.answers != "release":
+            if self.engine.settings.answers != "release":
                 raise
 
     async def _interpret(self, program: Program) -> Answer:
         """Runs a program; the calls that its source tells of begin at once, to share batches."""
-        parts = self.parts
-        if parts.settings.ahead:
-            wanted = {item.name for item in parts.writer.primitives if item.ahead}
+        engine = self.engine
+        if engine.settings.ahead:
+            wanted = {item.name for item in engine.writer.primitives if item.ahead}
             planned = plan_calls(program.source, self.images, wanted)
             if len(planned) > 1:  # a single call has nothing to share a batch with
                 self.calls.begin_ahead(planned)
         try:
-            outcome = await parts.sandbox.run(program.source, self.calls, images=self.images)
+            outcome = await engine.sandbox.run(program.source, self.calls, images=self.images)
             self.program_seconds += outcome.seconds
         except ProgramError as error:
             self.program_seconds += error.seconds
-            if not isinstance(error, UnsetAnswerError) or parts.settings.answers != "release":
+            if not isinstance(error, UnsetAnswerError) or engine.settings.answers != "release":
                 raise
             return self._answer("no")
         finally:
             self.calls.close()
-        if parts.settings.answers == "release":
+        if engine.settings.answers == "release":
             return self._answer(release_text(outcome.value), value=plain(outcome.value), printed=outcome.printed)
         text = answer_text(outcome.value)
-        if parts.writer.settings.fit and self.request.program is None:
+        if engine.writer.settings.fit and self.request.program is None:
             text = fitted_answer(text, question_kind(self.question))
         return self._answer(text, value=plain(outcome.value), printed=outcome.printed)
 
     def _new_calls(self) -> ProgramCalls:
-        return ProgramCalls(self.parts.writer.primitives, self._context, self.usage, self.tell)
+        return ProgramCalls(self.engine.writer.primitives, self._context, self.usage, self.tell)
 
     def _context(self) -> CallContext:
-        parts = self.parts
+        engine = self.engine
         shown = self.program.examples if self.program is not None else ()
-        only = parts.settings.query.wording == "release"
-        knowledge = parts.writer.prompts_for(self.form).knowledge_of(shown, only=only)
+        only = engine.settings.query.wording == "release"
+        knowledge = engine.writer.prompts_for(self.form).knowledge_of(shown, only=only)
         return CallContext(
-            self.question, self.form, self.images, parts.services, self.pnpvqa, parts.settings, knowledge
+            self.question, self.form, self.images, engine.services, self.pnpvqa, engine.settings, knowledge
         )
 
     async def _read(self) -> Reading:
@@ -342,8 +322,8 @@ class QuestionRun:
         """
         pictures = [(ImageRef(image.index), image.picture) for image in self.images]
         reading = await self.pnpvqa.answer(pictures, self.question, self.form, self.form)
-        if not reading.text and self.parts.settings.answers != "release":
-            attempts = self.parts.settings.query.attempts
+        if not reading.text and self.engine.settings.answers != "release":
+            attempts = self.engine.settings.query.attempts
             raise EmptyReadingError(f"The reading model gave an empty answer {attempts} times.")
         return reading
 
@@ -363,7 +343,7 @@ class QuestionRun:
             Trace(tuple(self.calls.made), printed, tuple(self.attempts), baseline, self.drafts),
             value,
             seconds=time.perf_counter() - self.started,
-            models=dict(self.parts.models),
+            models=dict(self.engine.model_names),
             tokens=usage.tokens,
             cost=Cost(
                 usage.seconds,

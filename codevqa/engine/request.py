@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias, TypedDict, get_args
+from typing import Any, Literal, TypeAlias, TypedDict
+
+from pydantic import InstanceOf
 
 from ..batching.call_cache import Memory
 from ..core.errors import InputError
 from ..core.images import Held, ImageSource, hold
 from ..core.trace import Form, Method, Program
+from ..core.validation import checked
 
 Errors: TypeAlias = Literal["raise", "return"]
 """What becomes of a question that cannot be answered: raised, or an answer with its ``error`` and no text."""
@@ -54,23 +57,24 @@ class Request:
     """The user's program; None has one written."""
 
 
+_OPTIONS: dict[str, Any] = {
+    "form": Form | None,
+    "method": Method,
+    "seed": int | None,
+    "shots": int | None,
+    "memory": InstanceOf[Memory] | None,
+    "program": InstanceOf[Program] | None,
+}
+
+
 def check_options(request: Request) -> None:
     """Checks what a type checker would, for callers that have none.
 
     Raises:
         InputError: an option has a value of another kind.
     """
-    options = {
-        "form": (request.form in (None, *get_args(Form)), "'image', 'set' or None"),
-        "method": (request.method in get_args(Method), "'codevqa' or 'pnpvqa'"),
-        "seed": (isinstance(request.seed, int | None), "a whole number or None"),
-        "shots": (isinstance(request.shots, int | None), "a whole number or None"),
-        "memory": (isinstance(request.memory, Memory | None), "a Memory or None"),
-        "program": (isinstance(request.program, Program | None), "a text or a Program"),
-    }
-    for name, (fits, wanted) in options.items():
-        if not fits:
-            raise InputError(f"{name} is {getattr(request, name)!r:.60}.", hint=f"Give {wanted}.")
+    for name, kind in _OPTIONS.items():
+        checked(name, getattr(request, name), kind)
 
 
 def ask_request(images: ImageSource | Sequence[ImageSource], question: str, options: AskOptions) -> Request:

@@ -23,11 +23,9 @@ class Watch:
 
     Args:
         begin: begins the question, given what to tell.
-        engine: is kept while the watch is: an engine that nobody holds closes.
     """
 
-    def __init__(self, begin: Callable[[Tell], Future[Answer]], engine: object = None) -> None:
-        self._engine = engine
+    def __init__(self, begin: Callable[[Tell], Future[Answer]]) -> None:
         # What the engine holds is the inbox: a watch that nobody holds any more can be seen to be forgotten.
         self._inbox = _Inbox()
         self._future = begin(self._inbox.put)

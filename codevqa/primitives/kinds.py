@@ -58,9 +58,7 @@ class Kind:
     type: Any = field(repr=False, compare=False)
     """The exact type of a value."""
     inner: tuple[Kind, ...] = field(default=(), repr=False, compare=False)
-    """Of the items of a list or tuple."""
-    every: bool = field(default=False, repr=False, compare=False)
-    """Whether the one inner kind is that of all items, however many."""
+    """Of all items of a list, or of each of a tuple."""
     optional: bool = field(default=False, repr=False, compare=False)
     """Whether None is taken as well."""
     listed: Kind | None = field(default=None, repr=False, compare=False)
@@ -96,7 +94,7 @@ class Kind:
         items: list[object] = list(value)  # type: ignore[call-overload]
         if len(items) > MAX_ITEMS:
             raise ValueError(f"{where} has {len(items):,} items; the limit is {MAX_ITEMS:,}")
-        inner = self.inner * len(items) if self.every else self.inner
+        inner = self.inner * len(items) if self.type is list else self.inner
         if len(inner) != len(items):
             raise TypeError(f"{where} must be {self.text}, not a tuple of {len(items)}")
         pairs = zip(inner, items, strict=True)
@@ -129,12 +127,10 @@ def parse_kind(annotation: object, where: str) -> Kind:
         return parse_kind(taken, where)
     if origin is list and len(arguments) == 1:
         inner = parse_kind(arguments[0], where)
-        return Kind(f"list[{inner.text}]", list, (inner,), every=True)
-    if origin is tuple and arguments and arguments != ((),):
-        every = len(arguments) == 2 and arguments[1] is Ellipsis
-        inners = tuple(parse_kind(one, where) for one in arguments[: 1 if every else None])
-        text = ", ".join([*(one.text for one in inners), *(["..."] if every else [])])
-        return Kind(f"tuple[{text}]", tuple, inners, every)
+        return Kind(f"list[{inner.text}]", list, (inner,))
+    if origin is tuple and arguments and Ellipsis not in arguments and arguments != ((),):
+        inners = tuple(parse_kind(one, where) for one in arguments)
+        return Kind(f"tuple[{', '.join(one.text for one in inners)}]", tuple, inners)
     if origin in (Union, types.UnionType) and len(arguments) == 2 and type(None) in arguments:
         inner = parse_kind(next(one for one in arguments if one is not type(None)), where)
         return replace(inner, text=f"{inner.text} | None", optional=True)

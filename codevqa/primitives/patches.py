@@ -12,16 +12,11 @@ from ..models.base import Map
 Floats: TypeAlias = "npt.NDArray[np.float64]"
 
 
-def draw_patches(relevance: Map, count: int, seed: int) -> tuple[int, ...]:
-    """Draws ``count`` patches without replacement, in proportion to relevance; returns their sorted indices.
+class Patches:
+    """The patches of one picture, to be drawn many times over.
 
     A map with fewer relevant patches than wanted gives all of those and fills up evenly from the rest.
     """
-    return Patches(relevance, count).draw(seed)
-
-
-class Patches:
-    """The patches of one picture, to be drawn as :func:`draw_patches` says, many times over."""
 
     def __init__(self, relevance: Map, count: int) -> None:
         self.relevance = relevance

@@ -54,10 +54,6 @@ class Parameter:
         return self.shown(self.kind.text)
 
 
-class EscapedError(Exception):
-    """A primitive raised what would end an event loop or leave it waiting, such as SystemExit: its cause."""
-
-
 @dataclass(frozen=True)
 class Primitive:
     """A function that programs may call; made by :func:`primitive`."""
@@ -100,29 +96,19 @@ class Primitive:
             TypeError: an argument is missing, unknown, given twice or of the wrong type.
             ValueError: an argument is of the right type and unusable, such as a text too long.
         """
-        if len(args) > len(self.parameters):
-            raise TypeError(f"{self.name}() takes {len(self.parameters)} arguments but {len(args)} were given")
-        given = {parameter.name: value for parameter, value in zip(self.parameters, args, strict=False)}
-        for name, value in kwargs.items():
-            if all(name != parameter.name for parameter in self.parameters):
-                raise TypeError(f"{self.name}() got an unexpected keyword argument {name[:80]!r}")
-            if name in given:
-                raise TypeError(f"{self.name}() got multiple values for argument {name!r}")
-            given[name] = value
-        bound: dict[str, object] = {}
-        for parameter in self.parameters:
-            if parameter.name in given:
-                where = f"{self.name}() {parameter.name}"
-                bound[parameter.name] = parameter.kind.accept(given[parameter.name], where, MAX_TEXT)
-            elif parameter.default is not _EMPTY:
-                bound[parameter.name] = parameter.default
-            else:
-                raise TypeError(f"{self.name}() missing required argument {parameter.name!r}")
-        return bound
+        try:
+            given = self._signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise TypeError(f"{self.name}(): {error}") from None
+        return {
+            one.name: one.kind.accept(given.get(one.name, one.default), f"{self.name}() {one.name}", MAX_TEXT)
+            for one in self.parameters
+        }
 
     @functools.cached_property
-    def _is_async(self) -> bool:
-        return inspect.iscoroutinefunction(self.function)
+    def _signature(self) -> inspect.Signature:
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        return inspect.Signature([inspect.Parameter(one.name, kind, default=one.default) for one in self.parameters])
 
     async def call(self, context: object, arguments: Mapping[str, object]) -> object:
         """Runs the implementation on bound arguments and checks what it returns.
@@ -130,42 +116,31 @@ class Primitive:
         A plain function runs in a thread, so that it does not hold up the other programs.
 
         Raises:
-            TypeError: the result is not of the declared type. Whatever the implementation raises passes through.
-            EscapedError: the implementation raised what an event loop must not see.
+            TypeError: the result is not of the declared type.
+            RuntimeError: the implementation raised what would end an event loop or leave it waiting, such as
+                SystemExit. Whatever else it raises passes through.
         """
         first = (context,) if self.takes_context else ()
         try:
-            result = self.function(*first, **arguments) if self._is_async else None
-            if not self._is_async:
-                result, error = await asyncio.to_thread(self._outcome, first, arguments)
-                if error is not None:
-                    raise error
-            if inspect.isawaitable(result):
-                result = await result
-        except (StopIteration, StopAsyncIteration) as error:
-            raise EscapedError from error
-        except Exception:
+            if inspect.iscoroutinefunction(self.function):
+                result = await self.function(*first, **arguments)
+            else:
+                result = await asyncio.to_thread(self._called, first, arguments)
+        except (Exception, GeneratorExit):
             raise
         except BaseException as error:
-            if _is_from_outside(error):
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
                 raise
-            raise EscapedError from error
+            raise RuntimeError(f"{type(error).__name__}: {error}") from error
         return self.result.accept(without_numpy(result), f"the result of {self.name}()", MAX_RESULT_TEXT)
 
-    def _outcome(self, first: tuple[object, ...], arguments: Mapping[str, object]) -> tuple[Any, BaseException | None]:
-        """Returns the implementation's result, or what it raised: a future cannot carry a StopIteration."""
+    def _called(self, first: tuple[object, ...], arguments: Mapping[str, object]) -> Any:
+        """Calls the implementation, in a thread."""
         try:
-            return self.function(*first, **arguments), None
-        except BaseException as error:  # noqa: BLE001 - it is raised on the event loop
-            return None, error
-
-
-def _is_from_outside(error: BaseException) -> bool:
-    """Whether a call was cancelled or thrown away, and did not raise this itself."""
-    if isinstance(error, asyncio.CancelledError):
-        task = asyncio.current_task()
-        return task is None or task.cancelling() > 0
-    return isinstance(error, GeneratorExit) and error.__traceback__ is not None and error.__traceback__.tb_next is None
+            return self.function(*first, **arguments)
+        except StopIteration as error:  # which a future cannot carry
+            raise RuntimeError(f"StopIteration: {error}") from error
 
 
 @overload
@@ -285,7 +260,6 @@ class PrimitiveSet:
         for item in primitives:
             if not isinstance(item, Primitive):
                 raise TypeError(f"{item!r} is not a primitive. Put @primitive above the function.")
-            _check_name(item.name)
             if item.name in self._by_name:
                 raise ValueError(f"Two primitives are called {item.name!r}. Rename one: @primitive(name=...).")
             self._by_name[item.name] = item
@@ -296,8 +270,8 @@ class PrimitiveSet:
     def __iter__(self) -> Iterator[Primitive]:
         return iter(self._by_name.values())
 
-    def __contains__(self, item: object) -> bool:
-        return item in self._by_name if isinstance(item, str) else item in self._by_name.values()
+    def __contains__(self, name: object) -> bool:
+        return name in self._by_name
 
     def __repr__(self) -> str:
         return f"PrimitiveSet({', '.join(self._by_name)})"
@@ -330,18 +304,6 @@ class PrimitiveSet:
         """Returns a new set with more primitives after these; this one is left as it is."""
         return PrimitiveSet([*self, *more])
 
-    def bind(self, name: str, args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, object]:
-        """Checks a call's arguments strictly: see :meth:`Primitive.bind`.
-
-        Raises:
-            TypeError: the arguments do not fit the signature.
-            ValueError: an argument is out of bounds.
-            LookupError: there is no primitive of that name.
-        """
-        if name not in self._by_name:
-            raise LookupError(f"there is no primitive {name[:80]!r}")
-        return self._by_name[name].bind(args, kwargs)
-
     def reference(self) -> str:
         """Returns the API reference for prompts, one line per primitive."""
         return "\n".join(f"{item.signature}: {item.summary}" for item in self)
@@ -364,11 +326,3 @@ class PrimitiveSet:
         for item in self:
             lines += [f"def {item.stub}:", f"    {item.summary!r}", "    ..."]
         return "\n".join(lines) + "\n"
-
-    def docs(self) -> str:
-        """Returns the vocabulary as Markdown: a table, then one section per primitive."""
-        rows = [f"| `{item.signature.replace('|', chr(92) + '|')}` | {item.summary} |" for item in self]
-        table = ["| Primitive | What it does |", "|---|---|", *rows]
-        constants = ", ".join(f"`{name} = {value}`" for name, value in CONSTANTS.items())
-        sections = [f"## `{item.name}`\n\n`{item.signature}`\n\n{item.doc}" for item in self]
-        return "\n".join(table) + f"\n\nConstants: {constants}.\n\n" + "\n\n".join(sections) + "\n"

@@ -73,51 +73,38 @@ class Handles:
         raise TypeError(f"a program cannot hold a {describe(value)}")
 
 
-class _Copier:
-    def __init__(self) -> None:
-        self.values = 0
-        self.text = 0
-
-    def copy(self, value: object, depth: int) -> Plain:
-        self.values += 1
-        if self.values > MAX_VALUES:
-            raise ProgramAnswerError(f"answer holds more than {MAX_VALUES:,} values.")
-        if depth > MAX_DEPTH:
-            raise ProgramAnswerError(f"answer is nested more than {MAX_DEPTH} deep.")
-        kind = type(value)
-        if value is None or kind is bool or kind is Image:
-            return value
-        if kind in (list, tuple):
-            items = [self.copy(item, depth + 1) for item in value]  # type: ignore[attr-defined]
-            return items if kind is list else tuple(items)
-        if kind is dict:
-            pairs = value.items()  # type: ignore[attr-defined]
-            return {self.copy(key, depth + 1): self.copy(item, depth + 1) for key, item in pairs}
-        return self.scalar(value)
-
-    def scalar(self, value: object) -> Plain:
-        kind = type(value)
-        if kind is int:
-            if value.bit_length() > MAX_BITS:  # type: ignore[attr-defined]
-                raise ProgramAnswerError("answer holds a number too large to write down.")
-            return value
-        if kind is float:
-            if not math.isfinite(value):  # type: ignore[arg-type]
-                raise ProgramAnswerError(f"answer holds {value}, which is not a number.")
-            return value
-        if kind is str:
-            self.text += len(value)  # type: ignore[arg-type]
-            if self.text > MAX_TEXT:
-                raise ProgramAnswerError(f"answer holds more than {MAX_TEXT:,} characters.")
-            # No text has these: a file or a terminal would refuse them.
-            return "".join("\ufffd" if c == "\0" or "\ud800" <= c <= "\udfff" else c for c in value)  # type: ignore[attr-defined]
-        raise ProgramAnswerError(f"answer holds a {describe(value)}, which is not plain data.")
-
-
 def answer_value(value: object) -> Plain:
     """Returns a copy of what a program left in ``answer``.
 
     Raises:
         ProgramAnswerError: it is not plain data or an image, or it is out of bounds.
     """
-    return _Copier().copy(value, 0)
+    values = letters = 0
+
+    def copied(value: Any, depth: int) -> Plain:
+        nonlocal values, letters
+        values += 1
+        if values > MAX_VALUES:
+            raise ProgramAnswerError(f"answer holds more than {MAX_VALUES:,} values.")
+        if depth > MAX_DEPTH:
+            raise ProgramAnswerError(f"answer is nested more than {MAX_DEPTH} deep.")
+        kind = type(value)
+        if kind in (list, tuple):
+            return kind([copied(item, depth + 1) for item in value])
+        if kind is dict:
+            return {copied(key, depth + 1): copied(item, depth + 1) for key, item in value.items()}
+        if kind is int and value.bit_length() > MAX_BITS:
+            raise ProgramAnswerError("answer holds a number too large to write down.")
+        if kind is float and not math.isfinite(value):
+            raise ProgramAnswerError(f"answer holds {value}, which is not a number.")
+        if kind is str:
+            letters += len(value)
+            if letters > MAX_TEXT:
+                raise ProgramAnswerError(f"answer holds more than {MAX_TEXT:,} characters.")
+            # No text has these: a file or a terminal would refuse them.
+            return "".join("\ufffd" if c == "\0" or "\ud800" <= c <= "\udfff" else c for c in value)
+        if value is not None and kind not in (bool, int, float, Image):
+            raise ProgramAnswerError(f"answer holds a {describe(value)}, which is not plain data.")
+        return value
+
+    return copied(value, 0)

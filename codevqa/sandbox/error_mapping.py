@@ -32,7 +32,7 @@ def crash(error: monty.MontyCrashedError) -> ProgramError:
 
 
 def explain(
-    error: monty.MontyError, limits: Limits, source: str, filename: str, *, line_of: Callable[[int], int] = int
+    error: monty.MontyError, limits: Limits, source: str, filename: str, line_of: Callable[[int, int], int]
 ) -> ProgramError:
     """Maps an error of the interpreter to ours.
 
@@ -41,11 +41,11 @@ def explain(
         limits: what the program may use.
         source: the program.
         filename: by which the interpreter knows it.
-        line_of: gives the line of the program for the line that the interpreter names.
+        line_of: gives the line of the program for the line and the column that the interpreter names.
     """
     if not isinstance(error, monty.MontySyntaxError | monty.MontyRuntimeError):
         return ProgramRuntimeError(one_line(str(error)))
-    lines = [line_of(frame.line) for frame in error.traceback() if frame.filename == filename]
+    lines = [line_of(frame.line, frame.column - 1) for frame in error.traceback() if frame.filename == filename]
     line = lines[-1] if lines and lines[-1] > 0 else None
     text = one_line(error.display("msg"))
     if isinstance(error, monty.MontySyntaxError):

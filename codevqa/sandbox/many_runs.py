@@ -17,9 +17,9 @@ from ..core.program_tree import parse
 from ..core.settings import Limits
 from ..primitives import Image, PrimitiveSet
 from .boundary import Handles, Plain, answer_value
-from .prelude import PRELUDE, READ, READ_KEYED
 from .rewrite import bound_names, rewrite
 from .run import given, raised, refused
+from .stand_ins import PRELUDE, READ, READ_KEYED
 from .wall import Wall
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ class ManyRuns:
     ) -> None:
         program = rewrite(source, primitives)
         self._ask = ask
+        self._names = primitives.names
         self._limits = limits
         self._handles = Handles()
         self._inputs = given(self._handles, images, PrimitiveSet(()))
@@ -89,7 +90,7 @@ class ManyRuns:
             state = session.feed_start(self._text, inputs=inputs, print_callback=printed)
             while not isinstance(state, monty.MontyComplete):
                 if isinstance(state, monty.FunctionSnapshot) and state.function_name == vqa_ask.__name__:
-                    state = state.resume(self._reply(*state.args))
+                    state = state.resume(self._reply(state.args))
                 else:
                     state = refused(state)
             wrong, left = state.output if isinstance(state.output, tuple) else ("", None)
@@ -97,8 +98,11 @@ class ManyRuns:
         except (monty.MontyRuntimeError, monty.MontySyntaxError, ProgramAnswerError):
             return None
 
-    def _reply(self, name: str, args: tuple[Any, ...], rest: dict[str, Any]) -> Any:
+    def _reply(self, given: tuple[Any, ...]) -> Any:
         try:
+            name, args, rest = given  # of the program's own making, if it likes
+            if name not in self._names:
+                raise LookupError("there is no such primitive")
             return {"return_value": self._handles.enter(list(self._ask(name, args, rest)))}
         except (TypeError, ValueError, LookupError) as error:
             return raised(error)

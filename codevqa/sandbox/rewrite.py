@@ -1,18 +1,20 @@
 """Programs as the interpreter can run them: forms that it lacks become calls of :mod:`.stand_ins`.
 
-The text of the program is edited where the forms stand, so that errors and calls keep their lines. A program without
-any of them is not even parsed. Forms that would cost too much are left, and :mod:`.error_mapping` says what to write
-instead.
+The tree of the program is changed and written down again, with the place that each of its parts had, so that errors and
+calls keep their lines. A program without any of the forms is not even parsed. Forms that would cost too much are left,
+and :mod:`.error_mapping` says what to write instead.
 """
 
 from __future__ import annotations
 
 import ast
+import bisect
 import collections
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 from ..core.program_tree import parse
 from ..primitives import PrimitiveSet
@@ -25,7 +27,7 @@ _METHODS = frozenset(
 _KIND_NAMES = frozenset(kind.__name__ for kind in _KINDS)
 _LAZY = frozenset(("map", "filter", "zip", "enumerate", "reversed"))
 _WORDS = (
-    *("OrderedDict", "callable", "def ", "del ", "lambda", "maketrans", "round(", ".sort(", "translate", "yield"),
+    *("def ", "del ", "lambda", "round(", ".sort(", "yield"),
     *MODULES,
     *(f"{name}." for name in _KIND_NAMES),
 )
@@ -45,8 +47,8 @@ class Rewritten:
     source: str
     needs: tuple[str, ...] = ()
     """Names of stand-ins that must have been run."""
-    lines: tuple[int, ...] = ()
-    """The line that each line had in the program; empty where all have kept theirs."""
+    places: tuple[tuple[int, int, int], ...] = ()
+    """Line and column of each part, and the line it had in the program; empty where the program is as it was."""
 
     @property
     def keyed(self) -> bool:
@@ -58,9 +60,15 @@ class Rewritten:
         """What must have been run."""
         return "".join(STAND_INS[name] for name in self.needs)
 
-    def line(self, number: int) -> int:
-        """Returns the line that a line had in the program."""
-        return self.lines[min(number, len(self.lines)) - 1] if self.lines and number > 0 else number
+    def line(self, line: int, column: int) -> int:
+        """Returns the line that a place had in the program.
+
+        Args:
+            line: from 1.
+            column: from 0.
+        """
+        found = bisect.bisect_right(self.places, (line, column, 1 << 60))
+        return self.places[found - 1][2] if found else line
 
 
 def rewrite(source: str, primitives: PrimitiveSet | None = None) -> Rewritten:
@@ -79,13 +87,15 @@ def rewrite(source: str, primitives: PrimitiveSet | None = None) -> Rewritten:
     try:
         bound = set(bound_names(tree))
         keyed = keyed and primitives is not None and bound.isdisjoint(primitives.names)
-        edits = _Edits(source, tree, bound, frozenset(primitives.names if keyed and primitives else ()))
-        edits.walk(tree)
-        text, lines = edits.applied()
+        forms = _Forms(tree, bound, frozenset(primitives.names if keyed and primitives else ()))
+        tree = ast.fix_missing_locations(forms.visit(tree))
+        needs = (*sorted(forms.needs), *(("pictures",) if keyed else ()))
+        if not forms.changed:
+            return Rewritten(source, needs)
+        text = ast.unparse(tree)
+        return Rewritten(text, needs, tuple(sorted(_places(ast.parse(text), tree))))
     except (RecursionError, SyntaxError, ValueError):  # too deep, or a number with too many digits
         return Rewritten(source)
-    needs = (*sorted(edits.needs), *(("pictures",) if keyed else ()))
-    return Rewritten(text, needs, lines if lines != tuple(range(1, len(lines) + 1)) else ())
 
 
 def _has_forms(source: str) -> bool:
@@ -95,6 +105,16 @@ def _has_forms(source: str) -> bool:
         or not _METHODS.isdisjoint(_NAMED.findall(source))
         or _ASSIGNED.search(source) is not None
     )
+
+
+def _places(new: ast.AST, old: ast.AST) -> Iterator[tuple[int, int, int]]:
+    """Yields where each part of a program stands, and the line that it had."""
+    waiting = [(new, old)]
+    for one, was in waiting:
+        if isinstance(one, ast.expr | ast.stmt) and isinstance(was, ast.expr | ast.stmt):
+            yield one.lineno, one.col_offset, was.lineno
+        if not isinstance(one, ast.JoinedStr):  # what is within has no sure place before Python 3.12
+            waiting += zip(ast.iter_child_nodes(one), ast.iter_child_nodes(was), strict=False)
 
 
 def bound_names(tree: ast.AST) -> Iterator[str]:
@@ -109,205 +129,126 @@ def bound_names(tree: ast.AST) -> Iterator[str]:
                 yield name
 
 
-class _Edits:
-    """Edits of one text, collected in one walk over its tree."""
+class _Forms(ast.NodeTransformer):
+    """Replaces the forms of one program."""
 
-    def __init__(self, source: str, tree: ast.AST, bound: set[str], primitives: frozenset[str]) -> None:
+    def __init__(self, tree: ast.AST, bound: set[str], primitives: frozenset[str]) -> None:
         self.needs: set[str] = set()
+        self.changed = False
         self._bound = bound
         self._primitives = primitives
-        self._text = source.encode()
-        self._starts = [0, *(found.end() for found in re.finditer(b"\n", self._text))]
-        self._edits: list[tuple[int, int, int, int, bytes]] = []
+        self._parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
         self._functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+        self._yields: set[ast.AST] = set()
 
-    # -- the text ----------------------------------------------------------------------------------------------------
+    def visit(self, node: ast.AST) -> Any:
+        """Returns what takes the place of a node."""
+        kept = self._is_kept(node, self._parents.get(node))
+        new = super().visit(node)
+        if kept:
+            new = ast.ListComp(node.elt, node.generators) if isinstance(node, ast.GeneratorExp) else new
+            new = _call("iter", new)
+        if new is not node:
+            self.changed = True
+            for one in new if isinstance(new, list) else [new]:
+                ast.copy_location(one, node)
+        return new
 
-    def _span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
-        assert node.end_lineno is not None and node.end_col_offset is not None
-        return self._starts[node.lineno - 1] + node.col_offset, self._starts[node.end_lineno - 1] + node.end_col_offset
+    def visit_Import(self, node: ast.Import) -> Any:
+        """Gives modules that the interpreter lacks their stand-ins."""
+        return self._import(node, [one.name if one.name in MODULES else "" for one in node.names], "")
 
-    def _replace(self, start: int, end: int, text: str) -> None:
-        self._edits.append((start, 1, len(self._edits), end, text.encode()))
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> Any:
+        """Does the same for what is in them."""
+        module = node.module or ""
+        there = MODULES.get(module, "").split()
+        return self._import(node, [module if one.name in there else "" for one in node.names], ".{}")
 
-    def _wrap(self, start: int, end: int, before: str, after: str) -> None:
-        # What ends at a place comes before what begins there, and the inner of two that end there before the outer.
-        self._replace(start, start, before)
-        self._edits.append((end, 0, -len(self._edits), end, after.encode()))
+    def _import(self, node: ast.Import | ast.ImportFrom, modules: list[str], part: str) -> Any:
+        self.needs.update(filter(None, modules))
+        if not any(modules):
+            return node
+        pairs = list(zip(node.names, modules, strict=True))
+        said = [f"{one.asname or one.name} = vqa_{name}{part.format(one.name)}" for one, name in pairs if name]
+        node.names = [one for one, name in pairs if not name]
+        return [*([node] if node.names else []), *_written("\n".join(said), node)]
 
-    def _around(self, node: ast.expr, before: str, after: str = ")") -> None:
-        self._wrap(*self._span(node), before, after)
-
-    def applied(self) -> tuple[str, tuple[int, ...]]:
-        """Returns the edited text, and the line that each of its lines had."""
-        parts: list[bytes] = []
-        lines, line, at = [1], 1, 0
-        for start, _, _, end, text in sorted(self._edits):
-            for part, new in ((self._text[at:start], False), (text, True), (self._text[start:end], None)):
-                for _ in range(part.count(b"\n")):
-                    line += new is not True
-                    if new is not None:
-                        lines.append(line)
-                if new is not None:
-                    parts.append(part)
-            at = end
-        rest = self._text[at:]
-        lines += range(line + 1, line + 1 + rest.count(b"\n"))
-        return b"".join([*parts, rest]).decode(), tuple(lines)
-
-    # -- the forms ---------------------------------------------------------------------------------------------------
-
-    def walk(self, node: ast.AST, parent: ast.AST | None = None, inside: ast.AST | None = None) -> None:
-        """Notes the edits of a node and all that is in it; ``inside`` is the function or class around it."""
-        match node:
-            case ast.Import() | ast.ImportFrom() if self._import(node):
-                return
-            case ast.Delete() if self._delete(node):
-                return
-            case ast.JoinedStr():
-                self._joined(node)
-                return  # what is within has no sure place in the text before Python 3.12
-            case ast.FunctionDef() if not isinstance(inside, ast.ClassDef):
-                self._generator(node)
-            case ast.Attribute(ctx=ast.Load()):
-                self._attribute(node, parent)
-            case ast.Call():
-                self._call(node)
-            case ast.Name(name, ast.Load()) if name in self._primitives and not _is_called(node, parent):
-                self._replace(*self._span(node), f"(lambda *a, **k: vqa_in({name}(*vqa_out(a), **vqa_out(k))))")
-            case ast.Name("callable", ast.Load()) if "callable" not in self._bound:
-                self.needs.add("callable")
-        if self._is_kept(node, parent):
-            start, end = self._span(node)  # type: ignore[arg-type]
-            if isinstance(node, ast.GeneratorExp):
-                self._wrap(start + 1, end - 1, "iter([", "])")
-            else:
-                self._wrap(start, end, "iter(", ")")
-        around = node if isinstance(node, ast.FunctionDef | ast.Lambda | ast.ClassDef) else inside
-        for child in ast.iter_child_nodes(node):
-            self.walk(child, node, around)
-
-    def _inner(self, node: ast.expr) -> str:
-        """Returns an expression rewritten, as text in one line."""
-        text = ast.unparse(node)
-        tree = ast.parse(text, mode="eval")
-        edits = _Edits(text, tree, self._bound, self._primitives)
-        edits._functions = self._functions
-        edits.walk(tree)
-        self.needs |= edits.needs
-        return edits.applied()[0]
-
-    def _import(self, node: ast.Import | ast.ImportFrom) -> bool:
-        kept, said = [], []
-        for one in node.names:
-            name = one.asname or one.name
-            module = one.name if isinstance(node, ast.Import) else node.module or ""
-            if isinstance(node, ast.ImportFrom) and (module, one.name) == ("collections", "OrderedDict"):
-                said.append(f"{name} = dict")
-            elif isinstance(node, ast.Import) and module in MODULES:
-                said.append(f"{name} = vqa_{module}")
-                self.needs.add(module)
-            elif isinstance(node, ast.ImportFrom) and one.name in MODULES.get(module, "").split():
-                said.append(f"{name} = vqa_{module}.{one.name}")
-                self.needs.add(module)
-            else:
-                kept.append(one)
-        if said:
-            node.names = kept
-            self._replace(*self._span(node), "; ".join([*([ast.unparse(node)] if kept else []), *said]))
-        return bool(said)
-
-    def _delete(self, node: ast.Delete) -> bool:
-        """Deletes by calls; a name as ``except`` does, which needs a line of its own."""
-        start, end = self._span(node)
-        begin = self._starts[node.lineno - 1]
-        indent, rest = self._text[begin:start], self._text[end:].split(b"\n", 1)[0].strip()
-        alone = not indent.strip() and (not rest or rest.startswith(b"#"))
-        said: list[str] = []
-        targets = list(chain.from_iterable(one.elts if isinstance(one, ast.Tuple) else [one] for one in node.targets))
-        for target in targets:
+    def visit_Delete(self, node: ast.Delete) -> Any:
+        """Deletes by calls; a name as ``except`` does."""
+        said: list[ast.stmt] = []
+        for target in chain.from_iterable(one.elts if isinstance(one, ast.Tuple) else [one] for one in node.targets):
             match target:
-                case ast.Subscript(whole, ast.Slice(lower, upper, step)):
-                    ends = ", ".join(self._inner(one) if one else "None" for one in (lower, upper, step))
-                    said.append(f"vqa_del({self._inner(whole)}, slice({ends}))")
                 case ast.Subscript(whole, place):
-                    said.append(f"vqa_del({self._inner(whole)}, {self._inner(place)})")
-                case ast.Name(name) if alone:
-                    said.append(f"try: {name}; raise ValueError\nexcept ValueError as {name}: pass")
+                    if isinstance(place, ast.Slice):
+                        ends = (place.lower, place.upper, place.step)
+                        place = _call("slice", *(end or ast.Constant(None) for end in ends))
+                    self.needs.add("del")
+                    said.append(ast.Expr(_call("vqa_del", self.visit(whole), self.visit(place))))
+                case ast.Name(name):
+                    said += _written(f"try:\n {name}\n raise ValueError\nexcept ValueError as {name}:\n pass", node)
                 case _:
-                    return False
-        if any(isinstance(target, ast.Subscript) for target in targets):
-            self.needs.add("del")
-        between = "\n" if alone else "; "
-        self._replace(start, end, between.join(said).replace("\n", "\n" + indent.decode()))
-        return True
+                    return node
+        return said
 
-    def _joined(self, node: ast.JoinedStr) -> None:
-        start, end = self._span(node)
-        if not (self._primitives or _has_forms(self._text[start:end].decode())):
-            return
-        changed = False
-        for part in _fields(node):
-            text = self._inner(part.value)
-            if text != ast.unparse(part.value):
-                part.value, changed = ast.parse(text, mode="eval").body, True
-        if changed:
-            self._replace(start, end, f"({ast.unparse(node)})")
-
-    def _generator(self, node: ast.FunctionDef) -> None:
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
         """Has a generator run to its end at once; one whose ``yield`` has a value is left."""
-        found = [(part, parent) for part, parent in _own(node) if isinstance(part, ast.Yield | ast.YieldFrom)]
-        if not found or not all(isinstance(parent, ast.Expr) for _, parent in found):
-            return
-        self.needs.add("generator")
-        start = self._starts[node.lineno - 1] + node.col_offset
-        self._replace(start, start, "@vqa_generator\n" + " " * node.col_offset)
-        for part, _ in found:
-            begin, end = self._span(part)
-            word = re.compile(rb"yield(\s+from\b)?").match(self._text, begin)
-            assert word is not None
-            self._replace(begin, word.end(), "vqa_yields((" if word.group(1) else "vqa_yield((")
-            self._edits.append((end, 0, -len(self._edits), end, b"))" if part.value else b"None))"))
+        found = [one for one in _own(node) if isinstance(one, ast.Yield | ast.YieldFrom)]
+        alone = all(isinstance(self._parents[one], ast.Expr) for one in found)
+        if found and alone and not isinstance(self._parents[node], ast.ClassDef):
+            self.needs.add("generator")
+            self._yields.update(found)
+            node.decorator_list.append(ast.Name("vqa_generator", ast.Load()))
+            self.changed = True
+        return self.generic_visit(node)
 
-    def _attribute(self, node: ast.Attribute, parent: ast.AST | None) -> None:
-        kind = isinstance(node.value, ast.Name) and node.value.id in _KIND_NAMES - self._bound
-        if isinstance(node.value, ast.Name) and (node.value.id, node.attr) == ("collections", "OrderedDict"):
-            self._replace(*self._span(node), "dict")
-        elif kind and node.attr == "maketrans":
-            self.needs.add("translate")
-            self._replace(*self._span(node), "vqa_maketrans")
-        elif node.attr not in _METHODS or node.attr == "fromkeys":
-            return
-        elif kind if _is_called(node, parent) else isinstance(parent, _CALLED_LATER):
-            self._detach(node)
+    def visit_Yield(self, node: ast.Yield) -> Any:
+        """Keeps what a generator gives."""
+        self.generic_visit(node)
+        return _call("vqa_yield", node.value or ast.Constant(None)) if node in self._yields else node
 
-    def _detach(self, node: ast.Attribute) -> None:
-        start, end = self._span(node)
-        named = re.compile(rb"\.\s*\w+\Z").search(self._text[:end], self._span(node.value)[1])
-        if named is not None:
-            self.needs.add("method")
-            self._replace(start, start, "vqa_method(")
-            self._replace(named.start(), end, f", {node.attr!r}, lambda o, /, *a, **k: o.{node.attr}(*a, **k))")
+    def visit_YieldFrom(self, node: ast.YieldFrom) -> Any:
+        """Keeps all that it gives."""
+        self.generic_visit(node)
+        return _call("vqa_yields", node.value) if node in self._yields else node
 
-    def _call(self, node: ast.Call) -> None:
+    def visit_Attribute(self, node: ast.Attribute) -> Any:
+        """Has methods that are named and called later be functions."""
+        parent = self._parents[node]
+        of_kind = isinstance(node.value, ast.Name) and node.value.id in _KIND_NAMES - self._bound
+        self.generic_visit(node)
+        if not isinstance(node.ctx, ast.Load) or node.attr not in _METHODS or node.attr == "fromkeys":
+            return node
+        if not (of_kind if _is_called(node, parent) else isinstance(parent, _CALLED_LATER)):
+            return node
+        self.needs.add("method")
+        (called,) = _written(f"lambda o, /, *a, **k: o.{node.attr}(*a, **k)", node)
+        assert isinstance(called, ast.Expr)
+        return _call("vqa_method", node.value, ast.Constant(node.attr), called.value)
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        """Has ``sort`` call its key from here, and primitives take pictures that can be keys."""
         keywords = {one.arg for one in node.keywords}
         match node.func:
-            case ast.Attribute(attr="sort" | "translate" as name) if name != "sort" or "key" in keywords:
-                place = self._span(node.func.value)[1]
-                opened = re.compile(rb"[)\s]*(\.\s*\w+\s*\()").match(self._text, place)
-                if opened is not None and (node.args or node.keywords):
-                    self.needs.add(name)
-                    start = self._span(node)[0]
-                    self._replace(start, start, f"vqa_{name}(")
-                    self._replace(*opened.span(1), ", ")
+            case ast.Attribute(whole, "sort") if "key" in keywords:
+                self.needs.add("sort")
+                node.func, node.args = ast.Name("vqa_sort", ast.Load()), [whole, *node.args]
+                self.changed = True
             case ast.Name("round") if "round" not in self._bound and len(node.args) + len(keywords) > 1:
                 self.needs.add("round")
             case ast.Name(name) if name in self._primitives:
-                self._around(node, "vqa_in(")
-                for given in [*node.args, *(one.value for one in node.keywords)]:
-                    given = given.value if isinstance(given, ast.Starred) else given
-                    if not isinstance(given, ast.Constant | ast.JoinedStr | ast.GeneratorExp):
-                        self._around(given, "vqa_out(")
+                self.generic_visit(node)
+                node.args = list(map(_out, node.args))
+                for one in node.keywords:
+                    one.value = _out(one.value)
+                return _call("vqa_in", node)
+        return self.generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> Any:
+        """Has a primitive that is not called here take such pictures too."""
+        if node.id in self._primitives and not _is_called(node, self._parents[node]):
+            (function,) = _written(f"lambda *a, **k: vqa_in({node.id}(*vqa_out(a), **vqa_out(k)))", node)
+            return function.value if isinstance(function, ast.Expr) else node
+        return node
 
     def _is_kept(self, node: ast.AST, parent: ast.AST | None) -> bool:
         """Whether something gives its values once only, and may be asked twice."""
@@ -330,24 +271,33 @@ class _Edits:
         return isinstance(parent, _KEPT)
 
 
-def _is_called(node: ast.AST, parent: ast.AST | None) -> bool:
+def _is_called(node: ast.AST, parent: ast.AST) -> bool:
     return isinstance(parent, ast.Call) and parent.func is node
 
 
-def _fields(node: ast.JoinedStr) -> Iterator[ast.FormattedValue]:
-    """Yields the fields of a formatted text, and of their formats, but none of texts within them."""
-    for part in node.values:
-        if isinstance(part, ast.FormattedValue):
-            yield part
-            if isinstance(part.format_spec, ast.JoinedStr):
-                yield from _fields(part.format_spec)
+def _call(name: str, *args: ast.expr) -> ast.Call:
+    return ast.Call(ast.Name(name, ast.Load()), list(args), [])
 
 
-def _own(function: ast.FunctionDef) -> Iterator[tuple[ast.AST, ast.AST]]:
-    """Yields what is in a function and in none within it, each with what it stands in."""
-    waiting: list[tuple[ast.AST, ast.AST]] = [(one, function) for one in function.body]
-    while waiting:
-        node, parent = waiting.pop()
-        yield node, parent
+def _out(given: ast.expr) -> ast.expr:
+    """Returns an argument of a primitive with handles for pictures, where it may hold some."""
+    if isinstance(given, ast.Starred):
+        return ast.Starred(_out(given.value), ast.Load())
+    return given if isinstance(given, ast.Constant | ast.JoinedStr) else _call("vqa_out", given)
+
+
+def _written(text: str, node: ast.AST) -> list[ast.stmt]:
+    """Returns statements that stand where a node stood."""
+    found = ast.parse(text).body
+    for part in chain.from_iterable(map(ast.walk, found)):
+        ast.copy_location(part, node)
+    return found
+
+
+def _own(function: ast.FunctionDef) -> Iterator[ast.AST]:
+    """Yields what is in a function and in none within it."""
+    waiting: list[ast.AST] = [*function.body]
+    for node in waiting:
+        yield node
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
-            waiting += [(child, node) for child in ast.iter_child_nodes(node)]
+            waiting += ast.iter_child_nodes(node)

@@ -16,7 +16,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import pydantic_monty as monty
 
@@ -25,8 +25,8 @@ from ..core.settings import Limits
 from ..primitives import CONSTANTS, Image, PrimitiveSet
 from .boundary import IMAGE_TYPE, Handles, Plain, answer_value
 from .error_mapping import explain, one_line
-from .prelude import PRELUDE, READ, READ_KEYED
 from .rewrite import Rewritten, rewrite
+from .stand_ins import PRELUDE, READ, READ_KEYED
 from .wall import Wall
 
 if TYPE_CHECKING:
@@ -58,37 +58,12 @@ class Outcome:
     """How long it was at work, without waiting."""
 
 
-class _Clock:
-    """Seconds that add up over stretches of a run.
-
-    Args:
-        limit: how many there are.
-        says: what to say of a program that needs more, with a place for the limit.
-        run: whose they are.
-    """
-
-    def __init__(self, limit: float, says: str, run: Run) -> None:
-        self._left = limit
-        self._says = says.format(limit)
-        self._run = run
-
-    async def counts(self, stretch: Awaitable[Result]) -> Result:
-        """Awaits a stretch, as long as there is time left.
-
-        Raises:
-            ProgramLimitError: there is none.
-        """
-        loop = asyncio.get_running_loop()
-        begun = loop.time()
-        try:
-            async with asyncio.timeout(self._left) as clock:
-                return await stretch
-        except TimeoutError:
-            if not clock.expired():
-                raise
-            raise ProgramLimitError(f"the program {self._says}.", line=self._run.line) from None
-        finally:
-            self._left -= loop.time() - begun
+Clock = Literal["wall", "model"]
+_SAYS: dict[Clock, str] = {
+    "wall": "ran longer than {:g} seconds, models left out",
+    "model": "waited for models for more than {:g} seconds",
+}
+"""What to say of a program that needs more time, by the clock that counts it."""
 
 
 class Run:
@@ -126,8 +101,7 @@ class Run:
         self._executor = executor
         self._wall = wall
         self._handles = Handles()
-        self._wall_clock = _Clock(limits.wall_seconds, "ran longer than {:g} seconds, models left out", self)
-        self._model_clock = _Clock(limits.model_seconds, "waited for models for more than {:g} seconds", self)
+        self._left_of: dict[Clock, float] = {"wall": limits.wall_seconds, "model": limits.model_seconds}
         self._seconds = 0.0
         self._printed = monty.CollectString(limits.output_bytes)
         self._calls = 0
@@ -150,14 +124,32 @@ class Run:
         """
         self._begun = True
         try:
-            state = await self._wall_clock.counts(self._go(self._begin, images))
+            state = await self._counted("wall", self._go(self._begin, images))
             while not isinstance(state, Outcome):
-                reply = await self._model_clock.counts(self._reply(state))
-                state = await self._wall_clock.counts(self._go(state.resume, reply))
+                reply = await self._counted("model", self._reply(state))
+                state = await self._counted("wall", self._go(state.resume, reply))
         except ProgramError as error:
             error.printed, error.seconds = self._printed.output, self._seconds
             raise
         return state
+
+    async def _counted(self, clock: Clock, stretch: Awaitable[Result]) -> Result:
+        """Awaits a stretch of the run, as long as a clock has time left.
+
+        Raises:
+            ProgramLimitError: it has none.
+        """
+        begun = time.perf_counter()
+        try:
+            async with asyncio.timeout(self._left_of[clock]) as end:
+                return await stretch
+        except TimeoutError:
+            if not end.expired():
+                raise
+            limit = self._limits.wall_seconds if clock == "wall" else self._limits.model_seconds
+            raise ProgramLimitError(f"the program {_SAYS[clock].format(limit)}.", line=self.line) from None
+        finally:
+            self._left_of[clock] -= time.perf_counter() - begun
 
     def end(self, then: Callable[[], object]) -> None:
         """Gives the worker back, by force where it computes, and calls ``then`` on this event loop once it has."""
@@ -225,7 +217,7 @@ class Run:
             except monty.MontyCrashedError:
                 raise
             except monty.MontyError as error:
-                raise explain(error, self._limits, self._source, _FILE, line_of=self._program.line) from None
+                raise explain(error, self._limits, self._source, _FILE, self._program.line) from None
             except RuntimeError as error:  # what came over the pipe is no event of the interpreter's
                 raise nonsense() from error
             finally:
@@ -287,7 +279,8 @@ class Run:
     def _line_of(self, position: monty.SourceRange) -> int | None:
         if position.filename != _FILE:
             return None
-        return self._program.line(self._encoded.count(b"\n", 0, position.start) + 1)
+        before = self._encoded[: position.start]
+        return self._program.line(before.count(b"\n") + 1, len(before) - before.rfind(b"\n") - 1)
 
 
 def gone() -> ProgramError:

@@ -52,23 +52,12 @@ DRAIN = 0.05
 class _Workers:
     """A pool of worker processes, with threads that wait for those that compute."""
 
-    pool: monty.Monty
-    wall: Wall | None = None
-
-    def __init__(self, count: int, limits: Limits) -> None:
-        self._count = count
-        self._limits = limits
+    def __init__(self, pool: monty.Monty, wall: Wall | None, count: int) -> None:
+        self.pool, self.wall = pool, wall
         # More of them only get in one another's way: a program that waits for its host needs none.
         threads = min(count, max(8, 2 * (os.cpu_count() or 1)))
         self.threads = ThreadPoolExecutor(threads, thread_name_prefix="codevqa-sandbox")
         self.slots = asyncio.Semaphore(count)
-
-    async def start(self) -> None:
-        patience = self._limits.seconds + GRACE  # with a worker that hangs, also the first
-        try:
-            self.pool, self.wall = await asyncio.to_thread(open_pool, self._count, self._limits, patience)
-        except (monty.MontyError, OSError, RuntimeError) as error:
-            raise SetupError(f"The sandbox cannot start: {error}.", hint="Reinstall pydantic-monty.") from error
 
     def close(self) -> None:
         self.pool.__exit__(None, None, None)
@@ -120,23 +109,24 @@ class Pools:
 
     async def _start(self, count: int) -> _Workers:
         _drain_at_exit()
-        workers = _Workers(count, self._limits)
-        starting = asyncio.create_task(workers.start())
+        patience = self._limits.seconds + GRACE  # with a worker that hangs, also the first
+        opening = asyncio.ensure_future(asyncio.to_thread(open_pool, count, self._limits, patience))
         try:
-            await asyncio.shield(starting)
+            return _Workers(*await asyncio.shield(opening), count)
         except asyncio.CancelledError:
             # A start cannot be called off, and workers that nobody knows of would stay.
-            await asyncio.wait((starting,))
-            if starting.done() and not starting.cancelled() and starting.exception() is None:
-                workers.close()
+            await asyncio.wait((opening,))
+            if not opening.cancelled() and opening.exception() is None:
+                _Workers(*opening.result(), count).close()
             raise
-        return workers
+        except (monty.MontyError, OSError, RuntimeError) as error:
+            raise SetupError(f"The sandbox cannot start: {error}.", hint="Reinstall pydantic-monty.") from error
 
 
 class Sandbox:
     """A pool of workers that check and run programs.
 
-    It starts with its first use, or by ``async with`` or :meth:`start`, and belongs to the event loop it started in.
+    It starts with its first use, or by ``async with``, and belongs to the event loop it started in.
 
     Args:
         primitives: What programs may call.
@@ -152,20 +142,12 @@ class Sandbox:
         """Its workers, which do not hold its primitives."""
         self._checked: LRUCache[str, ProgramError | None] = LRUCache(CHECKS_KEPT)
 
-    async def start(self) -> None:
-        """Starts the workers, unless they run already.
-
-        Raises:
-            SetupError: they cannot be started on this machine.
-        """
-        await self.pools.get("runners")
-
     async def aclose(self) -> None:
         """Ends the workers; programs under way fail."""
         await self.pools.aclose()
 
     async def __aenter__(self) -> Sandbox:
-        await self.start()
+        await self.pools.get("runners")
         return self
 
     async def __aexit__(
@@ -322,7 +304,7 @@ class Sandbox:
         except (monty.MontySyntaxError, monty.MontyRuntimeError) as error:
             offset = PREFIX.count("\n")
             return explain(
-                error, self.limits, source, "<python-input-0>", line_of=lambda line: program.line(line - offset)
+                error, self.limits, source, "<python-input-0>", lambda line, column: program.line(line - offset, column)
             )
         except monty.MontyCrashedError as error:
             if tries > 1 and not error.timed_out:

@@ -98,7 +98,7 @@ class Worlds:
         Raises:
             TypeError, ValueError, LookupError: no primitive takes such arguments.
         """
-        given = self._primitives.bind(name, args, kwargs)
+        given = self._primitives.get(name).bind(args, kwargs)
         if name == "open_image":
             return [opened(self._images, str(given["path"]))] * WORLDS
         if name == "open_images":
