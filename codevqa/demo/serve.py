@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import shutil
 import signal
@@ -10,10 +11,11 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..core.errors import SetupError
 from ..presets.assembly import check_server, whole
@@ -151,6 +153,26 @@ def _checked_port(host: str, wanted: int | None) -> int | None:
         ) from None
 
 
+@contextmanager
+def _without_stubs() -> Iterator[None]:
+    """Keeps Gradio, while it is imported, from writing a type stub beside each component: half its time goes there.
+
+    It writes none for a class whose file is not known.
+    """
+    known = inspect.getfile
+
+    def getfile(thing: Any) -> str:
+        if str(getattr(thing, "__module__", "")).startswith("gradio."):
+            raise OSError
+        return known(thing)
+
+    inspect.getfile = getfile
+    try:
+        yield
+    finally:
+        inspect.getfile = known
+
+
 def _launch(
     service: DemoService, host: str, port: int | None, names: frozenset[str], login: tuple[str, str] | None
 ) -> str:
@@ -158,8 +180,10 @@ def _launch(
     from starlette.middleware import Middleware
 
     from .gate import Gate
-    from .page import build
-    from .theme import head, theme
+
+    with _without_stubs():
+        from .page import build
+        from .theme import head, theme
 
     gate = Middleware(Gate, limits=service.limits, files=service.files, hosts=names, numbers=not loopback(host))
     _, url, _ = build(service).launch(
