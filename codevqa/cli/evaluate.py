@@ -13,7 +13,7 @@ from typer import Argument, Exit, Option
 
 from ..core.errors import UnknownNameError
 from .options import Chosen, Config, LanguageModel, Quiet, Sets, chosen, needs
-from .terminal import Bar, hush, tell_compat, warn
+from .terminal import Bar, hush, warn
 
 if TYPE_CHECKING:
     from ..eval.run.store import Store
@@ -71,7 +71,7 @@ def evaluate(
     if sample is not None:
         opened = draw(opened, sample, sample_seed or 0)
     choice = choice.but(seed=seed, workers=workers)
-    configuration = choice.configure()
+    choice.configure()  # a mistake is told before anything is asked
     variant = variant or next((one.origin.split()[1] for one in choice.layers if one.optional), "")
     metric_for(opened.name, variant)  # a wrong name should not cost a run
     methods = METHODS if method == "both" else (method,)
@@ -85,7 +85,6 @@ def evaluate(
     if quiet:
         hush()
     else:
-        tell_compat(configuration)
         for note in opened.notes:
             warn(note)
         warn(f"{opened.name} {opened.split}: {', '.join(methods)} with {replay or choice.preset} into {out}")
