@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import gradio as gr
 
+from ..pages import styles
 from ..presets.assembly import domain_of
 from ..presets.configuration import Configuration
 from ..presets.presets import preset
@@ -30,6 +31,18 @@ rel="noopener noreferrer">Paper</a></p></header>
 """
 HIDDEN: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 """Only :mod:`codevqa.demo.api` is offered to clients; and how far things are stands in the status line."""
+STATIC = Path(__file__).resolve().parent / "static"
+SAME = {
+    "body_background_fill": "var(--cv-paper)",
+    "body_text_color": "var(--cv-ink)",
+    "block_background_fill": "var(--cv-sheet)",
+    "block_border_color": "var(--cv-line)",
+    "button_secondary_background_fill": "var(--cv-track)",
+    "button_secondary_background_fill_hover": "var(--cv-line)",
+    "button_secondary_text_color": "var(--cv-ink)",
+    "button_primary_background_fill": "*primary_700",
+}
+"""Settings that say the same in light and dark: these variables change their meaning by themselves."""
 
 
 def build(service: DemoService) -> gr.Blocks:
@@ -44,7 +57,7 @@ def build(service: DemoService) -> gr.Blocks:
         _html(_models_html(service.configuration), elem_id="cv-models")
         with gr.Row(equal_height=False, elem_id="cv-columns"):
             with gr.Column(scale=5, min_width=320):
-                _place_question(parts, limits.question)
+                _place_question(parts, service.configuration.settings.max_question)
             with gr.Column(scale=7, min_width=320, elem_classes="demo-results"):
                 _place_answer(parts)
         line: dict[str, Any] = {"concurrency_limit": limits.at_once, "concurrency_id": "questions"}
@@ -209,3 +222,34 @@ async def _serve(service: DemoService, asked: DemoRequest, request: gr.Request) 
 
 def _paths(pictures: Gallery) -> list[str]:
     return [str(Path(path)) for path, _ in pictures or []]
+
+
+# -- how it looks ------------------------------------------------------------------------------------------------------
+
+
+def theme() -> gr.themes.Base:
+    """Returns fonts of the reader's system and colors of the pages, with contrast enough in light and dark."""
+    both = SAME | {f"{name}_dark": value for name, value in SAME.items()}
+    return gr.themes.Default(
+        primary_hue=gr.themes.colors.blue,
+        neutral_hue=gr.themes.colors.zinc,
+        font=[gr.themes.Font("system-ui"), gr.themes.Font("sans-serif")],
+        font_mono=[gr.themes.Font("ui-monospace"), gr.themes.Font("monospace")],
+    ).set(
+        **both,
+        block_radius="10px",
+        button_primary_background_fill_hover="*primary_800",
+        button_primary_text_color="white",
+        block_label_text_color="*neutral_700",
+        block_label_text_color_dark="*neutral_200",
+        block_info_text_color="*neutral_600",
+        block_info_text_color_dark="*neutral_300",
+        body_text_color_subdued="*neutral_600",
+        body_text_color_subdued_dark="*neutral_300",
+    )
+
+
+def head() -> str:
+    """Returns style sheets and script, for the head of the page: Gradio rewrites those that it is given otherwise."""
+    css, script = ((STATIC / name).read_text("utf-8") for name in ("demo.css", "demo.js"))
+    return f"<style>{styles()}\n{css}</style><script>{script}</script>"
