@@ -62,8 +62,7 @@ def test_patches_that_were_seen_stay_bright_in_an_outline_and_the_rest_is_dim() 
 def test_places_times_and_values_in_words() -> None:
     places = {(0, 0): "the upper left", (5, 5): "the middle", (10, 5): "the bottom", (5, 10): "the right"}
     assert {place: peak_place(np.array(peaked(11, 11, *place))) for place in places} == places
-    times = (0.0, float("nan"), 0.00005, 0.0042, 0.9996, 59.96, 187.0)
-    assert [*map(seconds, times)] == ["0 s", "0 s", "50 µs", "4.2 ms", "1.00 s", "1 min 0 s", "3 min 7 s"]
+    assert [*map(seconds, (0.00005, 0.0042, 0.9996, 1187.0))] == ["under 1 ms", "4 ms", "1.00 s", "1,187.00 s"]
     images = [ImageRef(1), ImageRef(2), ImageRef(3)]
     assert value_words(images) == "images 1 to 3" and value_words([images[0], images[2]]) == "images 1, 3"
     assert value_words({"a": [ImageRef(1)], 2: (0.1,)}) == "{'a': [image 1], 2: (0.1,)}"

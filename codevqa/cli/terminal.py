@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from ..core.answer import Answer
     from ..core.images import Picture
     from ..engine.codevqa import CodeVQA
+    from ..eval.report.figures import Summary
     from ..eval.run.session import Status
+    from ..eval.run.store import Store
     from ..presets.configuration import Configuration
     from .options import Chosen
 
@@ -194,6 +196,16 @@ class Bar:
             print(f"\r\033[K{visible(line(status))[:width]}", end=end, file=sys.stderr, flush=True)
         else:
             warn(line(status))
+
+
+def print_figures(store: Store) -> Summary:
+    """Prints a run's figures, and returns them."""
+    from ..eval.report.reading import summary_of
+    from ..eval.report.table import summary_lines
+
+    summary = summary_of(store)
+    print("\n".join(summary_lines(store.info, summary, store.pace())))
+    return summary
 
 
 def line(status: Status) -> str:

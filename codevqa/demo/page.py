@@ -18,7 +18,7 @@ from ..presets.configuration import Configuration
 from ..presets.presets import preset
 from .api import offer_api
 from .live import PageUpdate, answer_box, status_box
-from .pictures import ShippedQuestion, shipped_questions
+from .pictures import shipped_questions
 from .service import DemoRequest, DemoService
 
 Gallery: TypeAlias = "list[tuple[str, str | None]] | None"
@@ -85,8 +85,13 @@ def _place_question(parts: SimpleNamespace, longest: int) -> None:
     _html('<h2 class="demo-title">Click one to see it answered</h2>')
     with gr.Column(elem_classes="demo-examples"):
         parts.picks = [
-            gr.Button(_shown(example), icon=example.images[0], size="sm", elem_id=f"cv-example-{place}")
-            for place, example in enumerate(shipped_questions())
+            gr.Button(
+                f"{len(images)} pictures: {question}" if len(images) > 1 else question,
+                icon=images[0],
+                size="sm",
+                elem_id=f"cv-example-{place}",
+            )
+            for place, (images, question) in enumerate(shipped_questions())
         ]
     for button in parts.picks:
         button.keep_in_cache |= button.temp_files  # the page needs them for as long as it is served
@@ -148,11 +153,6 @@ def _html(value: str = "", **options: Any) -> gr.HTML:
     return gr.HTML(value, js_on_load=None, apply_default_css=False, **options)
 
 
-def _shown(example: ShippedQuestion) -> str:
-    several = f"{len(example.images)} pictures: " if len(example.images) > 1 else ""
-    return several + example.question
-
-
 # -- what it calls -----------------------------------------------------------------------------------------------------
 
 
@@ -181,7 +181,7 @@ def _wire_questions(blocks: gr.Blocks, service: DemoService, parts: SimpleNamesp
     begun = [gr.on([parts.ask.click, parts.question.submit], ask_here, given, **working)]
     begun.append(parts.run.click(run_here, [*given, parts.source], **working))
     for button, example in zip(parts.picks, shipped_questions(), strict=True):
-        picked = button.click(_picker(example), None, [parts.pictures, parts.question], queue=False, **HIDDEN)
+        picked = button.click(lambda one=example: one, None, [parts.pictures, parts.question], queue=False, **HIDDEN)
         begun.append(picked.success(ask_here, given, **working))
     boxes = [parts.status, parts.answer, parts.baseline, parts.running]
     told = [parts.message, *boxes]
@@ -198,13 +198,6 @@ def _wire_buttons(parts: SimpleNamespace) -> None:
     gr.on([part.change for part in seen], None, seen, switched, js="cvDemo.states", **HIDDEN)
     parts.edit.click(None, parts.source, None, js="cvDemo.edit", **HIDDEN)
     parts.leave.click(None, None, parts.source, js="cvDemo.leave", **HIDDEN)
-
-
-def _picker(example: ShippedQuestion) -> Any:
-    def pick() -> tuple[list[str], str]:
-        return [str(path) for path in example.images], example.question
-
-    return pick
 
 
 async def _serve(service: DemoService, asked: DemoRequest, request: gr.Request) -> AsyncIterator[tuple[Any, ...]]:
