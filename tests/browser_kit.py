@@ -56,21 +56,14 @@ def chromium() -> str | None:
     return next((path for path in found if path), None)
 
 
-def missing() -> str:
-    """Says what a browser test lacks on this machine; empty where it lacks nothing."""
-    for module in ("gradio", "playwright"):
-        if importlib.util.find_spec(module) is None:
-            return f"{module} is not installed: pip install 'codevqa[demo,test]'"
-    return "" if chromium() else "there is no Chromium: apt-get install chromium"
-
-
 def need_browser() -> None:
     """Skips the test where there is no browser; fails it where one was promised."""
-    reason = missing()
-    if reason and os.environ.get("CODEVQA_REQUIRE_BROWSER") == "1":
-        pytest.fail(f"CODEVQA_REQUIRE_BROWSER is set, but {reason}", pytrace=False)
-    if reason:
-        pytest.skip(reason)
+    lacks = [one for one in ("gradio", "playwright") if importlib.util.find_spec(one) is None]
+    lacks += [] if chromium() else ["Chromium"]
+    if lacks and os.environ.get("CODEVQA_REQUIRE_BROWSER") == "1":
+        pytest.fail(f"CODEVQA_REQUIRE_BROWSER is set, but there is no {lacks[0]}", pytrace=False)
+    if lacks:
+        pytest.skip(f"there is no {lacks[0]}: pip install 'codevqa[demo,test]', apt-get install chromium")
 
 
 # -- the visitor -------------------------------------------------------------------------------------------------------

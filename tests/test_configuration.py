@@ -265,12 +265,6 @@ def test_the_preset_of_a_file_gives_way_to_one_that_is_named_but_not_to_the_envi
 # -- commands --------------------------------------------------------------------------------------------------------
 
 
-def test_compat_tells_what_it_sets_unless_something_else_did(codevqa: CommandLine) -> None:
-    done = codevqa("ask", GARDEN, "-q", "x", "--compat", "release", "--set", "writer.repairs=1")
-    told = {line.split(" = ")[0].strip() for line in done.stderr.split("codevqa: loading")[0].splitlines()[1:]}
-    assert told == RELEASE.keys() - {"writer.repairs"}
-
-
 def test_a_key_is_given_to_the_model_and_printed_nowhere(codevqa: CommandLine) -> None:
     words = ["--lm", "openai:x", "--set", "language_model.api_key=sk-1234567890", "--set"]
     done = codevqa("config", *words, "language_model.base_url=http://me:hunter22@localhost/v1")

@@ -40,12 +40,12 @@ def test_a_line_that_fails_is_told_and_the_next_is_answered(tmp_path: Path, code
         ":open": "No picture was given.",
         ":open none.png": "No picture at none.png.",
         ":open -": "No picture at -.",
-        ":open http://127.0.0.1/a.png": "is a web address, not a file.",
+        ":open http://127.0.0.1/a.png": "No picture at http://127.0.0.1/a.png. Download it first",
         ":shut": "No command :shut.",
         "x" * 1001: "The question has 1,001 characters.",
         "\udcff": "half a surrogate pair",  # a byte that is not UTF-8
     }
-    later = {":trace": "0 files were given. Give 1.", f":trace {copy}": "it exists and is not a trace page"}
+    later = {":trace": "0 files were given. Give 1.", f":trace {copy}": "a name that ends in .html"}
     script = "\n".join([*wrong, "What color is the flag?", *later]).encode("utf-8", "surrogateescape")
     done = codevqa("ask", copy, "--quiet", stdin=script)
     assert (done.returncode, done.stdout) == (1, "red\n")
@@ -89,7 +89,7 @@ def test_a_file_of_questions_is_answered_in_order_and_a_bad_line_costs_no_other(
     assert done.stdout.encode(), "half a surrogate pair would not go out"
     kinds = [row["error"] and row["error"]["type"] for row in rows]
     assert kinds == [
-        None, "InputError", None, "ImageError", "InputError", "InputError", "QuestionError", "InputError",
+        None, "InputError", None, "ImageError", "InputError", "ImageError", "QuestionError", "InputError",
         "InputError", None,
     ]  # fmt: skip
     assert rows[1]["error"]["message"].startswith(f"{path}, line 2: not JSON: ")

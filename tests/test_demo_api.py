@@ -30,12 +30,6 @@ def test_the_example_of_the_documentation_runs(demo: str, capsys: pytest.Capture
 def test_only_two_endpoints_are_offered(client: Client) -> None:
     info = client.view_api(return_format="dict", print_info=False)
     assert sorted(info["named_endpoints"]) == ["/ask", "/run"] and info["unnamed_endpoints"] == {}
-    ask, run = (
-        [(one["parameter_name"], one["parameter_has_default"]) for one in info["named_endpoints"][name]["parameters"]]
-        for name in ("/ask", "/run")
-    )
-    assert ask == [("images", False), ("question", False), ("method", True), ("shots", True)]
-    assert run == [("program", False), ("images", False), ("question", True)]
 
 
 def test_a_set_the_baseline_and_the_number_of_examples(client: Client) -> None:

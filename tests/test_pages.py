@@ -144,8 +144,10 @@ def test_captions_stand_beside_the_patches_they_saw_and_positions_are_marked() -
     assert [one.attributes["alt"] for one in seen] == alts and seen[0].attributes["src"] != seen[1].attributes["src"]
     heat = page.one("img", cls="cv-heat").attributes["alt"]
     assert heat == "Heat map over image 1, first.png for “Is there a cat?”: most relevant at the upper left"
-    marked, plain = (Read(evidence_html(one, PICTURES)) for one in (PLACED, replace(PLACED, position=None)))
-    assert len({one.one("img", cls="cv-heat").attributes["src"] for one in (marked, plain)}) == 2
+    marked = Read(evidence_html(PLACED, PICTURES)).one("svg", cls="cv-spot")
+    assert marked.attributes["style"] == "left:85.42%;top:22.92%" and "cv-stage" in marked.inside[-2].classes
+    odd = replace(PLACED, position=(float("nan"), 1.0))
+    assert not Read(evidence_html(odd, PICTURES)).all(cls="cv-spot")
 
 
 def test_scores_of_all_pictures_stand_as_bars_and_the_first_of_the_best_is_marked() -> None:

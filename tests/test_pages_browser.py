@@ -63,44 +63,6 @@ def test_the_page_fits_and_its_text_has_contrast(reader: Callable[..., Visitor],
         seen.shot(f"trace-{name}-{width}-{scheme}")
 
 
-@pytest.mark.slow
-def test_a_page_around_decides_between_light_and_dark(reader: Callable[..., Visitor]) -> None:
-    look = """marks => {
-        document.body.className = marks;
-        return getComputedStyle(document.querySelector('.cv-program table')).color;
-    }"""
-    html = fixed(f"<style>{styles()}</style><div id=around>{program_html(SOURCE)}</div>")
-    colors: dict[tuple[str, str], str] = {}
-    for scheme in ("light", "dark"):
-        page = reader(html, color_scheme=scheme).page
-        colors |= {(scheme, marks): page.evaluate(look, marks) for marks in ("", "dark", "vscode-light", "vscode-dark")}
-        page.evaluate("document.querySelector('#around').className = 'gradio-container'")
-        colors[scheme, "gradio"] = page.evaluate(look, "")
-    light, dark = colors["light", ""], colors["dark", ""]
-    assert light != dark
-    assert colors["light", "dark"] == colors["light", "vscode-dark"] == dark
-    assert colors["dark", "vscode-light"] == colors["light", "vscode-light"] == light
-    assert colors["dark", "gradio"] == light  # Gradio marks dark with its class
-
-
-def test_the_page_is_used_by_keyboard(reader: Callable[..., Visitor]) -> None:
-    seen = reader(trace_page(answer(), PICTURES))
-    page = seen.page
-    page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.className") == "cv-skip"
-    page.keyboard.press("Enter")
-    assert page.url.endswith("#cv-program")
-    page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.className") == "cv-value" and seen.outline() == "outline"
-    page.keyboard.press("Enter")
-    page.wait_for_url("**#cv-call-1")
-    card = page.locator("#cv-call-2")
-    assert card.evaluate("one => one.open")
-    card.locator("> summary").focus()
-    page.keyboard.press("Enter")
-    assert not card.evaluate("one => one.open")
-
-
 def test_print_shows_what_is_folded_on_white(reader: Callable[..., Visitor]) -> None:
     seen = reader(trace_page(answer(), PICTURES), color_scheme="dark")
     prompt = seen.page.locator(".cv-call pre").first

@@ -23,7 +23,6 @@ from .terminal import (
     print_answer,
     print_printed,
     read_pictures,
-    tell_compat,
     warn,
     write_trace,
 )
@@ -63,11 +62,11 @@ def ask(
         for name, value in {"IMAGE": images, "--question": question, "--trace": trace}.items():
             if value:
                 raise InputError(f"{name} does not go with --questions.", hint="The file names pictures and questions.")
-        from .questions_file import answer_file, read_questions
+        from .questions_file import answer_lines, read_questions
 
-        file = read_questions(questions)
+        lines = read_questions(questions)
         with open_engine(choice, quiet) as vqa:
-            failed = answer_file(vqa, file, options, evidence=evidence, quiet=quiet)
+            failed = answer_lines(vqa, questions, lines, options, evidence=evidence, quiet=quiet)
         raise Exit(1 if failed else 0)
     if question is None and STDIN in (images or ()):
         raise InputError("Standard input holds the picture, so you cannot type questions.", hint="Give -q QUESTION.")
@@ -152,7 +151,6 @@ def prompt(
     choice = choice.but(selection=selection)
     question = _checked(question, choice)
     configuration = choice.configure()
-    tell_compat(configuration)
     writer = prompt_writer(configuration)
     named = configuration.settings.prompts
     served = writer.prompts if named is None else by_form(load_prompts(named))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ..core.errors import CodeVQAError, InputError
 from ..core.images import load_pictures
 from . import waiting
-from .terminal import check_place, source, warn, write_trace
+from .terminal import check_place, warn, write_trace
 
 if TYPE_CHECKING:
     from ..core.answer import Answer
@@ -82,7 +82,7 @@ class Conversation:
             case ":help", _, _:
                 print(HELP, file=sys.stderr, flush=True)
             case ":open", _, files:
-                self.pictures = load_pictures([source(one) for one in _words(files)])
+                self.pictures = load_pictures(_words(files))
             case ":trace", _, file:
                 if self.last is None:
                     raise InputError("Nothing has been answered yet.", hint="Ask something first.")

@@ -7,7 +7,7 @@ from typing import Annotated
 from typer import Option
 
 from .options import Chosen
-from .terminal import tell_compat, warn
+from .terminal import warn
 
 
 def demo(
@@ -27,5 +27,4 @@ def demo(
     """
     from ..demo import main
 
-    tell_compat(choice.configure())
     main(choice.preset, choice.layers, host=host, port=port, browser=browser, names=name or (), auth=auth, say=warn)

@@ -13,7 +13,7 @@ from typer import Argument, Exit, Option
 
 from ..core.errors import UnknownNameError
 from .options import Chosen, Config, LanguageModel, Quiet, Sets, chosen, needs
-from .terminal import Bar, hush, tell_compat, warn
+from .terminal import Bar, hush, print_figures, warn
 
 if TYPE_CHECKING:
     from ..eval.run.store import Store
@@ -71,7 +71,7 @@ def evaluate(
     if sample is not None:
         opened = draw(opened, sample, sample_seed or 0)
     choice = choice.but(seed=seed, workers=workers)
-    configuration = choice.configure()
+    choice.configure()  # a mistake is told before anything is asked
     variant = variant or next((one.origin.split()[1] for one in choice.layers if one.optional), "")
     metric_for(opened.name, variant)  # a wrong name should not cost a run
     methods = METHODS if method == "both" else (method,)
@@ -85,7 +85,6 @@ def evaluate(
     if quiet:
         hush()
     else:
-        tell_compat(configuration)
         for note in opened.notes:
             warn(note)
         warn(f"{opened.name} {opened.split}: {', '.join(methods)} with {replay or choice.preset} into {out}")
@@ -102,7 +101,9 @@ def evaluate(
         retry_errors=retry_errors,
         missing_pictures=missing_pictures,
     )
-    if _failed_share(store) > max_failed:
+    with store:
+        share = print_figures(store).coverage.share
+    if share > max_failed:
         again = _again("--resume", "--retry-errors")
         warn(f"more than --max-failed {max_failed:g}. When what was wrong is mended: {again}")
         raise Exit(1)
@@ -116,17 +117,6 @@ def _asked(run: Callable[..., Store], quiet: bool, again: str, **options: Any) -
     except KeyboardInterrupt:
         warn(f"stopped; every finished row is kept. To go on: {again}")
         raise Exit(130) from None
-
-
-def _failed_share(store: Store) -> float:
-    """Prints a run's figures; returns the share of its questions that could not be asked."""
-    from ..eval.report.reading import summary_of
-    from ..eval.report.table import summary_lines
-
-    with store:
-        summary = summary_of(store)
-        print("\n".join(summary_lines(store.info, summary, store.pace())))
-    return summary.coverage.share
 
 
 def _again(*more: str) -> str:

@@ -6,8 +6,6 @@ cannot be done (a picture, a name, the command line itself); 130 interrupted.
 
 from __future__ import annotations
 
-import codecs
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -62,15 +60,13 @@ def main() -> None:
 
     Typer itself ends an interrupted command, with status 130.
     """
-    # What a terminal's encoding lacks is written as JSON escapes it, which leaves JSON what it is.
-    codecs.register_error("codevqa.escaped", _escaped)
+    # UTF-8 into any file or pipe, as Python itself does from 3.15 on; what is no text is escaped as JSON escapes it.
     for stream, errors in (
         (sys.stdin, "surrogateescape"),
-        (sys.stdout, "codevqa.escaped"),
-        (sys.stderr, "codevqa.escaped"),
+        *((one, "backslashreplace") for one in (sys.stdout, sys.stderr)),
     ):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors=errors)
+            stream.reconfigure(encoding="utf-8", errors=errors)
     try:
         sys.exit(app(sys.argv[1:] or ["--help"], prog_name="codevqa", standalone_mode=False) or 0)
     except typer.TyperException as error:
@@ -87,9 +83,3 @@ def main() -> None:
     except OSError as error:
         warn(f"{error.strerror or error}: {error.filename or 'output'}")
         sys.exit(1)
-
-
-def _escaped(error: UnicodeError) -> tuple[str, int]:
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    return json.dumps(error.object[error.start : error.end])[1:-1], error.end

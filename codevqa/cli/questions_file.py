@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from ..core.errors import CodeVQAError, ErrorRecord, InputError
 from ..core.events import Answered, Failed
 from ..core.given_files import parse_json, read_lines, read_stdin, read_text
 from ..core.trace import Trace
-from .terminal import STDIN, Bar, source
+from .terminal import STDIN, Bar
 
 if TYPE_CHECKING:
     from ..engine.codevqa import CodeVQA
@@ -22,28 +22,22 @@ if TYPE_CHECKING:
     from ..engine.watch import Watch
 
 
-@dataclass(frozen=True)
-class QuestionsFile:
-    """The lines of a file of questions, and where their pictures are looked for."""
-
-    name: str
-    folder: Path
-    lines: tuple[tuple[int, str], ...]
-    """Number, counted from 1, and text of each line that is not empty."""
-
-
-def read_questions(name: str) -> QuestionsFile:
-    """Reads a file of questions; ``-`` is standard input, whose pictures lie in the current folder."""
+def read_questions(name: str) -> tuple[tuple[int, str], ...]:
+    """Returns number and text of each line of a file of questions that is not empty; ``-`` is standard input."""
     lines = tuple(read_lines(read_stdin() if name == STDIN else read_text(Path(name))))
     if not lines:
         raise InputError(
             f"{name} holds no question.", hint='Write one {"images": ["a.png"], "question": "..."} on each line.'
         )
-    return QuestionsFile("standard input" if name == STDIN else name, Path(name).parent, lines)
+    return lines
 
 
-def answer_file(vqa: CodeVQA, file: QuestionsFile, options: AskOptions, *, evidence: bool, quiet: bool) -> int:
+def answer_lines(
+    vqa: CodeVQA, name: str, lines: Sequence[tuple[int, str]], options: AskOptions, *, evidence: bool, quiet: bool
+) -> int:
     """Prints the answer to each line as a line of JSON, and how far it is on standard error.
+
+    Pictures lie beside the file; those that standard input names, in the current folder.
 
     Returns:
         How many questions were not answered; each says why in its ``error``.
@@ -52,21 +46,21 @@ def answer_file(vqa: CodeVQA, file: QuestionsFile, options: AskOptions, *, evide
 
     failed, began = 0, time.perf_counter()
     with Bar(quiet) as bar:
-        for done, answer in enumerate(_answers(vqa, file, options), 1):
+        for done, answer in enumerate(_answers(vqa, name, lines, options), 1):
             print(answer.to_json(evidence=evidence), flush=True)
             failed += answer.error is not None and not answer.fallback
-            bar(Status(len(file.lines), done, rows=done, errors=failed, seconds=time.perf_counter() - began))
+            bar(Status(len(lines), done, rows=done, errors=failed, seconds=time.perf_counter() - began))
     return failed
 
 
-def _answers(vqa: CodeVQA, file: QuestionsFile, options: AskOptions) -> Iterator[Answer]:
+def _answers(vqa: CodeVQA, name: str, lines: Sequence[tuple[int, str]], options: AskOptions) -> Iterator[Answer]:
     """Yields the answers in the order of the questions, as many of which run at once as the engine has workers."""
     running: deque[tuple[str, Watch | ErrorRecord]] = deque()
-    for number, line in file.lines:
+    for number, line in lines:
         question = ""
         try:
-            words, question = _parse(line, file.name, number)
-            images = [source(word, file.folder) for word in words]
+            words, question = _parse(line, "standard input" if name == STDIN else name, number)
+            images = [os.path.join(os.path.dirname(name), word) for word in words]  # noqa: PTH118, PTH120 - addresses
             running.append((question, vqa.watch(images, question, **options)))
         except CodeVQAError as error:
             running.append((question, error.record()))

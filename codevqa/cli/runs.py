@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from ..core.text import visible
 from .options import Json, Method, Run, Runs
-from .terminal import warn
+from .terminal import print_figures, warn
 
 
 def mini_data(
@@ -34,15 +34,13 @@ def merge(runs: Runs, out: Annotated[Path, Option(help="Folder of the new run.")
 
     Merges shards made with --offset and --limit, and runs with other seeds.
     """
-    from ..eval.report.reading import summary_of
-    from ..eval.report.table import summary_lines
     from ..eval.run.merge import merge as pool
     from ..eval.run.store import Store
 
     rows = pool(runs, out)
     warn(f"{rows:,} rows of {len(runs)} runs in {out}")
     with Store.open(out) as store:
-        print("\n".join(summary_lines(store.info, summary_of(store), store.pace())))
+        print_figures(store)
 
 
 def export(

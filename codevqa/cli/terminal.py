@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from ..core.errors import InputError
@@ -22,7 +21,9 @@ if TYPE_CHECKING:
     from ..core.answer import Answer
     from ..core.images import Picture
     from ..engine.codevqa import CodeVQA
+    from ..eval.report.figures import Summary
     from ..eval.run.session import Status
+    from ..eval.run.store import Store
     from ..presets.configuration import Configuration
     from .options import Chosen
 
@@ -44,19 +45,10 @@ def read_pictures(words: Iterable[str]) -> tuple[Picture, ...]:
 
     return load_pictures(
         [
-            decode_picture(sys.stdin.buffer.read(MAX_BYTES + 1), "standard input") if word == STDIN else source(word)
+            decode_picture(sys.stdin.buffer.read(MAX_BYTES + 1), "standard input") if word == STDIN else word
             for word in words
         ]
     )
-
-
-def source(word: str, folder: Path = Path()) -> Path:
-    """Returns the file that a word names, below the folder unless its path is absolute."""
-    if word.lower().startswith(("http://", "https://")):
-        raise InputError(
-            f"{word} is a web address, not a file.", hint="Download the picture: curl ADDRESS | codevqa ask - ..."
-        )
-    return folder / word
 
 
 # -- the engine --------------------------------------------------------------------------------------------------------
@@ -93,8 +85,6 @@ def checked(choice: Chosen, quiet: bool) -> Configuration:
         hush()
     fetch(whole(configuration).parts.values(), tell=(lambda line: None) if quiet else warn, preset=choice.preset)
     check_server(configuration)
-    if not quiet:
-        tell_compat(configuration)
     return configuration
 
 
@@ -115,18 +105,6 @@ def hush() -> None:
     warnings.simplefilter("ignore")
     for library in ("huggingface_hub", "sentence_transformers", "torch", "transformers"):
         logging.getLogger(library).setLevel(logging.CRITICAL)
-
-
-def tell_compat(configuration: Configuration) -> None:
-    """Says on standard error what ``--compat`` sets, where nothing else set it."""
-    from ..presets.configuration import flat, written
-
-    values = flat(configuration.settings)
-    values |= {f"{role}.{name}": one for role, given in configuration.options.items() for name, one in given.items()}
-    set_by_it = [name for name, origin in configuration.origins.items() if origin.startswith("--compat ")]
-    if set_by_it:
-        lines = (f"{name} = {written(values[name])}" for name in set_by_it)
-        warn("\n  ".join([f"{configuration.origins[set_by_it[0]]} sets", *lines]))
 
 
 # -- answers -----------------------------------------------------------------------------------------------------------
@@ -159,27 +137,11 @@ def print_printed(answer: Answer) -> None:
 
 
 def check_place(trace: Path | None) -> None:
-    """Checks, before any model is loaded, that a page can be written, and replaces nothing but another page."""
-    if trace is None:
-        return
-    try:
-        if not (trace.parent.is_dir() and os.access(trace.parent, os.W_OK)):
-            why, hint = f"there is no folder {trace.parent} that you can write to", "Make it, or give another folder."
-        elif trace.exists() and not _is_page(trace):
-            why, hint = "it exists and is not a trace page", "Give another file."
-        else:
-            return
-    except (OSError, ValueError) as error:  # a name too long, or one that no file can have
-        why, hint = getattr(error, "strerror", None) or str(error), "Give another file."
-    raise InputError(f"Cannot write the trace {str(trace)!r}: {why}.", hint=hint)
-
-
-def _is_page(file: Path) -> bool:
-    """Says whether a file is a trace page: each names early on what wrote it."""
-    if not file.is_file():  # a pipe would wait for its writer
-        return False
-    with file.open("rb") as opened:
-        return b'<meta name="generator" content="codevqa ' in opened.read(2048)
+    """Checks, before any model is loaded, that a page can be written, and that its name is not that of a picture."""
+    if trace is not None and trace.suffix not in (".html", ".htm"):
+        raise InputError(f"The trace {str(trace)!r} is a web page.", hint="Give a name that ends in .html.")
+    if trace is not None and not trace.parent.is_dir():
+        raise InputError(f"There is no folder {str(trace.parent)!r} for the trace.", hint="Make it, or give another.")
 
 
 def write_trace(answer: Answer, trace: Path | None, quiet: bool) -> None:
@@ -213,29 +175,37 @@ class Bar:
     def __call__(self, status: Status) -> None:
         """Shows a status, unless the one before was shown a moment ago."""
         self._last = status
-        if not self.quiet and time.monotonic() - self._shown >= self.pause:
+        if time.monotonic() - self._shown >= self.pause:
             self._show(status)
 
     def __enter__(self) -> Bar:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         waiting.end()
-        if self._last is not None and not self.quiet:
-            self._show(self._last)
-            if self.live:
-                print(file=sys.stderr, flush=True)
+        if self._last is not None:
+            self._show(self._last, end="\n")
 
-    def _show(self, status: Status) -> None:
+    def _show(self, status: Status, end: str = "") -> None:
+        if self.quiet:
+            return
         self._shown = time.monotonic()
-        waiting.end()
         if self.live:
+            waiting.end()
             width = shutil.get_terminal_size().columns - 1
-            print(f"\r{visible(line(status))[:width]:<{width}}", end="", file=sys.stderr, flush=True)
+            print(f"\r\033[K{visible(line(status))[:width]}", end=end, file=sys.stderr, flush=True)
         else:
             warn(line(status))
+
+
+def print_figures(store: Store) -> Summary:
+    """Prints a run's figures, and returns them."""
+    from ..eval.report.reading import summary_of
+    from ..eval.report.table import summary_lines
+
+    summary = summary_of(store)
+    print("\n".join(summary_lines(store.info, summary, store.pace())))
+    return summary
 
 
 def line(status: Status) -> str:
@@ -244,16 +214,10 @@ def line(status: Status) -> str:
     share = "" if not status.total else f" ({status.examples / status.total:.1%})"
     parts = [f"{status.examples:,}{of} questions{share}", f"{status.rate:.2f}/s"]
     if status.left is not None:
-        parts.append(f"{clock(status.left)} left" if status.left >= 1 else f"took {clock(status.seconds)}")
+        left, taken = (timedelta(seconds=round(seconds)) for seconds in (status.left, status.seconds))
+        parts.append(f"{left} left" if left else f"took {taken}")
     if status.skipped:
         parts.append(f"{status.skipped:,} done before")
     if status.errors:
         parts.append(f"{status.errors:,} errors")
     return ", ".join(parts)
-
-
-def clock(seconds: float) -> str:
-    """Returns a time as ``1:02:03``, or ``2:03`` below an hour."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -102,7 +102,8 @@ def load_picture(source: ImageSource | Held) -> Picture:
     except IsADirectoryError:
         raise ImageError(f"{shown} is a folder, not a picture.", hint="Give the picture files.") from None
     except FileNotFoundError:
-        raise ImageError(f"No picture at {shown}.", hint="Check the path.") from None
+        hint = "Download it first, and give its file." if "://" in path else "Check the path."
+        raise ImageError(f"No picture at {shown}.", hint=hint) from None
     except OSError as error:
         raise ImageError(f"Cannot read {shown}: {error.strerror or error}.") from None
     except ValueError as error:  # a NUL in the path

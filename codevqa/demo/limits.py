@@ -15,8 +15,6 @@ class DemoLimits:
     """One picture, told from its header before anything is decoded: a phone camera's largest."""
     pictures: int = 8
     """Pictures of one question."""
-    question: int = 300
-    """Characters of a question."""
     program: int = 4_000
     """Characters of a program that a visitor wrote."""
     shots: int = 12

@@ -95,7 +95,7 @@ class LiveQuestion:
                 self._messages = [(f"The program failed: {error.message}{_NEXT[event.next]}", "note")]
             case Answered(answer):
                 self.answer, self._running = answer, None
-                self._outcome = _done(answer)
+                self._outcome = f"Done in {seconds(answer.seconds)}."
                 if answer.warnings:
                     self._messages = [(warning.message, "note") for warning in answer.warnings]
             case Failed(error, answer):
@@ -219,13 +219,3 @@ def status_box(text: str, *, busy: bool = False) -> str:
         busy: whether something runs. The page's script reads it there, and enables Stop or Ask accordingly.
     """
     return f'<div class="demo-status"{" data-busy" if busy else ""} role="status">{escape(text)}</div>'
-
-
-def _done(answer: Answer) -> str:
-    calls = len(answer.trace.calls)
-    if not calls:
-        return f"Done in {seconds(answer.seconds)}."
-    remembered = sum(call.remembered for call in answer.trace.calls)
-    plural = "" if calls == 1 else "s"
-    memory = f", {remembered} of them from memory" if remembered else ""
-    return f"Done in {seconds(answer.seconds)}: {calls} call{plural}{memory}."

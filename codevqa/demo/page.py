@@ -12,12 +12,13 @@ from typing import Any, TypeAlias
 
 import gradio as gr
 
+from ..pages import styles
 from ..presets.assembly import domain_of
 from ..presets.configuration import Configuration
 from ..presets.presets import preset
 from .api import offer_api
 from .live import PageUpdate, answer_box, status_box
-from .pictures import ShippedQuestion, shipped_questions
+from .pictures import shipped_questions
 from .service import DemoRequest, DemoService
 
 Gallery: TypeAlias = "list[tuple[str, str | None]] | None"
@@ -30,6 +31,18 @@ rel="noopener noreferrer">Paper</a></p></header>
 """
 HIDDEN: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 """Only :mod:`codevqa.demo.api` is offered to clients; and how far things are stands in the status line."""
+STATIC = Path(__file__).resolve().parent / "static"
+SAME = {
+    "body_background_fill": "var(--cv-paper)",
+    "body_text_color": "var(--cv-ink)",
+    "block_background_fill": "var(--cv-sheet)",
+    "block_border_color": "var(--cv-line)",
+    "button_secondary_background_fill": "var(--cv-track)",
+    "button_secondary_background_fill_hover": "var(--cv-line)",
+    "button_secondary_text_color": "var(--cv-ink)",
+    "button_primary_background_fill": "*primary_700",
+}
+"""Settings that say the same in light and dark: these variables change their meaning by themselves."""
 
 
 def build(service: DemoService) -> gr.Blocks:
@@ -44,7 +57,7 @@ def build(service: DemoService) -> gr.Blocks:
         _html(_models_html(service.configuration), elem_id="cv-models")
         with gr.Row(equal_height=False, elem_id="cv-columns"):
             with gr.Column(scale=5, min_width=320):
-                _place_question(parts, limits.question)
+                _place_question(parts, service.configuration.settings.max_question)
             with gr.Column(scale=7, min_width=320, elem_classes="demo-results"):
                 _place_answer(parts)
         line: dict[str, Any] = {"concurrency_limit": limits.at_once, "concurrency_id": "questions"}
@@ -72,8 +85,13 @@ def _place_question(parts: SimpleNamespace, longest: int) -> None:
     _html('<h2 class="demo-title">Click one to see it answered</h2>')
     with gr.Column(elem_classes="demo-examples"):
         parts.picks = [
-            gr.Button(_shown(example), icon=example.images[0], size="sm", elem_id=f"cv-example-{place}")
-            for place, example in enumerate(shipped_questions())
+            gr.Button(
+                f"{len(images)} pictures: {question}" if len(images) > 1 else question,
+                icon=images[0],
+                size="sm",
+                elem_id=f"cv-example-{place}",
+            )
+            for place, (images, question) in enumerate(shipped_questions())
         ]
     for button in parts.picks:
         button.keep_in_cache |= button.temp_files  # the page needs them for as long as it is served
@@ -135,11 +153,6 @@ def _html(value: str = "", **options: Any) -> gr.HTML:
     return gr.HTML(value, js_on_load=None, apply_default_css=False, **options)
 
 
-def _shown(example: ShippedQuestion) -> str:
-    several = f"{len(example.images)} pictures: " if len(example.images) > 1 else ""
-    return several + example.question
-
-
 # -- what it calls -----------------------------------------------------------------------------------------------------
 
 
@@ -168,7 +181,7 @@ def _wire_questions(blocks: gr.Blocks, service: DemoService, parts: SimpleNamesp
     begun = [gr.on([parts.ask.click, parts.question.submit], ask_here, given, **working)]
     begun.append(parts.run.click(run_here, [*given, parts.source], **working))
     for button, example in zip(parts.picks, shipped_questions(), strict=True):
-        picked = button.click(_picker(example), None, [parts.pictures, parts.question], queue=False, **HIDDEN)
+        picked = button.click(lambda one=example: one, None, [parts.pictures, parts.question], queue=False, **HIDDEN)
         begun.append(picked.success(ask_here, given, **working))
     boxes = [parts.status, parts.answer, parts.baseline, parts.running]
     told = [parts.message, *boxes]
@@ -187,13 +200,6 @@ def _wire_buttons(parts: SimpleNamespace) -> None:
     parts.leave.click(None, None, parts.source, js="cvDemo.leave", **HIDDEN)
 
 
-def _picker(example: ShippedQuestion) -> Any:
-    def pick() -> tuple[list[str], str]:
-        return [str(path) for path in example.images], example.question
-
-    return pick
-
-
 async def _serve(service: DemoService, asked: DemoRequest, request: gr.Request) -> AsyncIterator[tuple[Any, ...]]:
     """Yields what the parts of the page show, each time that it changes, and at last the page to download."""
     live, session = None, str(request.session_hash)
@@ -209,3 +215,34 @@ async def _serve(service: DemoService, asked: DemoRequest, request: gr.Request) 
 
 def _paths(pictures: Gallery) -> list[str]:
     return [str(Path(path)) for path, _ in pictures or []]
+
+
+# -- how it looks ------------------------------------------------------------------------------------------------------
+
+
+def theme() -> gr.themes.Base:
+    """Returns fonts of the reader's system and colors of the pages, with contrast enough in light and dark."""
+    both = SAME | {f"{name}_dark": value for name, value in SAME.items()}
+    return gr.themes.Default(
+        primary_hue=gr.themes.colors.blue,
+        neutral_hue=gr.themes.colors.zinc,
+        font=[gr.themes.Font("system-ui"), gr.themes.Font("sans-serif")],
+        font_mono=[gr.themes.Font("ui-monospace"), gr.themes.Font("monospace")],
+    ).set(
+        **both,
+        block_radius="10px",
+        button_primary_background_fill_hover="*primary_800",
+        button_primary_text_color="white",
+        block_label_text_color="*neutral_700",
+        block_label_text_color_dark="*neutral_200",
+        block_info_text_color="*neutral_600",
+        block_info_text_color_dark="*neutral_300",
+        body_text_color_subdued="*neutral_600",
+        body_text_color_subdued_dark="*neutral_300",
+    )
+
+
+def head() -> str:
+    """Returns style sheets and script, for the head of the page: Gradio rewrites those that it is given otherwise."""
+    css, script = ((STATIC / name).read_text("utf-8") for name in ("demo.css", "demo.js"))
+    return f"<style>{styles()}\n{css}</style><script>{script}</script>"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from PIL import Image
@@ -19,18 +18,10 @@ NAME = 60
 """Longest file name shown in a message."""
 
 
-@dataclass(frozen=True)
-class ShippedQuestion:
-    """A shipped question about shipped pictures."""
-
-    images: tuple[Path, ...]
-    question: str
-
-
-def shipped_questions() -> tuple[ShippedQuestion, ...]:
-    """Returns the examples that ship with the package."""
+def shipped_questions() -> list[tuple[list[str], str]]:
+    """Returns the examples that ship with the package: the files of their pictures, and their questions."""
     rows = json.loads((HERE / "questions.json").read_text("utf-8"))
-    return tuple(ShippedQuestion(tuple(HERE / name for name in row["images"]), row["question"]) for row in rows)
+    return [([str(HERE / name) for name in row["images"]], row["question"]) for row in rows]
 
 
 def read_pictures(paths: Sequence[str], limits: DemoLimits, folder: Path) -> tuple[Picture, ...]:

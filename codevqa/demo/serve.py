@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import shutil
 import signal
@@ -10,10 +11,11 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..core.errors import SetupError
 from ..presets.assembly import check_server, whole
@@ -84,11 +86,13 @@ def main(
         from .service import DemoService
 
         service = DemoService(configuration, limits or DemoLimits(), files)
-        url = _launch(service, host, port, known_names(host, names), (name, password) if auth else None)
+        known = known_names(host, names)
+        url = _launch(service, host, port, known, (name, password) if auth else None)
         service.start(say)  # only now: Python imports models' libraries and Gradio one after the other anyway
         say(f"listening on {url} after {time.perf_counter() - started:.1f} s; end with Ctrl-C")
         if not loopback(host):
-            say(exposed(host, names, login=auth is not None))
+            who = "without a password (--auth)" if auth is None else "with the password"
+            say(EXPOSED.format(who=who, names=", ".join(sorted(known))))
         if browser:
             import webbrowser
 
@@ -105,12 +109,6 @@ def known_names(host: str, names: Sequence[str]) -> frozenset[str]:
     """Returns the names by which a server on this address may be addressed."""
     own = () if loopback(host) else (socket.gethostname(), f"{socket.gethostname()}.local")
     return frozenset(name.lower() for name in ("localhost", LOCAL, "[::1]", host, *own, *names))
-
-
-def exposed(host: str, names: Sequence[str], *, login: bool) -> str:
-    """Says what a server on an address that other machines reach lets them do."""
-    who = "with the password" if login else "without a password (--auth)"
-    return EXPOSED.format(who=who, names=", ".join(sorted(known_names(host, names))))
 
 
 def _end_when_interrupted(files: Path, say: Callable[[str], None]) -> None:
@@ -151,6 +149,26 @@ def _checked_port(host: str, wanted: int | None) -> int | None:
         ) from None
 
 
+@contextmanager
+def _without_stubs() -> Iterator[None]:
+    """Keeps Gradio, while it is imported, from writing a type stub beside each component: half its time goes there.
+
+    It writes none for a class whose file is not known.
+    """
+    known = inspect.getfile
+
+    def getfile(thing: Any) -> str:
+        if str(getattr(thing, "__module__", "")).startswith("gradio."):
+            raise OSError
+        return known(thing)
+
+    inspect.getfile = getfile  # type: ignore[assignment]  # its parameter is named "object"
+    try:
+        yield
+    finally:
+        inspect.getfile = known
+
+
 def _launch(
     service: DemoService, host: str, port: int | None, names: frozenset[str], login: tuple[str, str] | None
 ) -> str:
@@ -158,8 +176,9 @@ def _launch(
     from starlette.middleware import Middleware
 
     from .gate import Gate
-    from .page import build
-    from .theme import head, theme
+
+    with _without_stubs():
+        from .page import build, head, theme
 
     gate = Middleware(Gate, limits=service.limits, files=service.files, hosts=names, numbers=not loopback(host))
     _, url, _ = build(service).launch(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ..batching.call_cache import Memory
 from ..core.answer import Answer
-from ..core.errors import CodeVQAError, ErrorRecord, InputError, ProgramLimitError, QuestionError
+from ..core.errors import CodeVQAError, ErrorRecord, InputError, ProgramLimitError
 from ..core.events import Event
 from ..core.images import Picture
 from ..core.trace import Method
@@ -44,7 +44,7 @@ class DemoRequest:
     pictures: Sequence[str]
     """Files on this machine that the visitor uploaded."""
     question: str
-    method: str = "codevqa"
+    method: Method = "codevqa"
     shots: int | None = None
     program: str | None = None
     """A program to run; None has one written."""
@@ -58,15 +58,14 @@ class _Visitor:
 
     memory: Memory
     """Their finished model calls."""
+    folder: Path
+    """Holds the page of their last answer, where nobody guesses it."""
     watches: list[Watch] = field(default_factory=list)
     """What runs for them."""
-    folder: Path | None = None
-    """Holds the page of their last answer."""
 
     def drop_page(self) -> None:
         """Deletes the page of their last answer."""
-        if self.folder is not None:
-            shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class DemoService:
@@ -120,7 +119,7 @@ class DemoService:
         """
         live = LiveQuestion(asked.question, asked.program, compared=asked.compared)
         try:
-            asked, live.pictures = await self._checked(asked)
+            live.pictures = await self._pictures(asked)
             if self._engine is None:
                 live.stage = "Loading the models."
             yield live
@@ -141,18 +140,15 @@ class DemoService:
         """Writes an answer's page for its visitor to download, in place of the one before.
 
         Returns:
-            The file, where nobody guesses it; None if there is no answer.
+            The file; None if there is no answer.
         """
         if live.answer is None:
             return None
         without = live.without and public(live.without)
         try:
             html = await asyncio.to_thread(trace_page, public(live.answer), live.pictures, without)
-            visitor = self._visitor(session)
-            visitor.drop_page()
-            visitor.folder = self.files / secrets.token_hex(16)
-            visitor.folder.mkdir()
-            place = visitor.folder / "codevqa-answer.html"
+            place = self._visitor(session).folder / "codevqa-answer.html"
+            place.parent.mkdir(exist_ok=True)
             place.write_text(html, "utf-8")
         except OSError as error:  # the answer itself is shown already
             log.warning("the page of an answer was not written: %s", error.strerror)
@@ -167,7 +163,8 @@ class DemoService:
                 watch.cancel()
 
     def _visitor(self, session: str) -> _Visitor:
-        visitor = self._visitors.pop(session, None) or _Visitor(Memory(self.limits.memory_bytes))
+        if (visitor := self._visitors.pop(session, None)) is None:
+            visitor = _Visitor(Memory(self.limits.memory_bytes), self.files / secrets.token_hex(16))
         self._visitors[session] = visitor
         while len(self._visitors) > self.limits.visitors:
             self._visitors.pop(next(iter(self._visitors))).drop_page()
@@ -183,8 +180,8 @@ class DemoService:
         if asked.program is not None:
             watches = [vqa.watch_run(images, asked.program, question=asked.question, memory=memory)]
         else:
-            method: Method = "pnpvqa" if asked.method == "pnpvqa" else "codevqa"
-            watches = [vqa.watch(images, asked.question, method=method, shots=asked.shots, memory=memory)]
+            shots = asked.shots or None
+            watches = [vqa.watch(images, asked.question, method=asked.method, shots=shots, memory=memory)]
         if asked.compared:
             watches.append(vqa.watch(images, asked.question, method="pnpvqa", memory=memory))
         visitor.watches += watches
@@ -195,30 +192,19 @@ class DemoService:
                 watch.cancel()
                 visitor.watches.remove(watch)
 
-    async def _checked(self, asked: DemoRequest) -> tuple[DemoRequest, tuple[Picture, ...]]:
-        """Returns what is asked, with the question in one line, and its pictures.
+    async def _pictures(self, asked: DemoRequest) -> tuple[Picture, ...]:
+        """Returns the pictures of what is asked; the engine checks the rest, within its own limits.
 
         Raises:
-            InputError: something is missing, too long, or no picture.
+            InputError: there are too many examples, or what is given is no picture.
             ProgramLimitError: the program is too long.
         """
-        question, limits = " ".join(asked.question.split()), self.limits
-        if len(question) > limits.question:
-            raise QuestionError(
-                f"The question has {len(question):,} characters.", hint=f"The limit is {limits.question:,}."
-            )
-        if asked.program is None and not question:
-            raise QuestionError("The question is empty.", hint="Ask something about the pictures.")
-        if asked.program is not None and not asked.program.strip():
-            raise InputError("The program is empty.", hint="Ask a question first, or write one.")
+        limits = self.limits
         if (length := len(asked.program or "")) > limits.program:
             raise ProgramLimitError(f"the program has {length:,} characters", hint=f"The limit is {limits.program:,}.")
-        if asked.method not in ("codevqa", "pnpvqa"):
-            raise InputError(f"No method {asked.method!r}.", hint="There are: codevqa, pnpvqa.")
-        if asked.shots is not None and not 0 <= asked.shots <= limits.shots:
+        if (asked.shots or 0) > limits.shots:
             raise InputError(f"{asked.shots} examples cannot be shown.", hint=f"The limit is {limits.shots}.")
-        pictures = await asyncio.to_thread(read_pictures, asked.pictures, limits, self.files)
-        return replace(asked, question=question, shots=asked.shots or None), pictures
+        return await asyncio.to_thread(read_pictures, asked.pictures, limits, self.files)
 
 
 async def _follow(live: LiveQuestion, watches: Sequence[Watch], seconds: float) -> AsyncGenerator[None, None]:

@@ -21,8 +21,8 @@ from ..core.images import Picture
 from ..core.program_tree import parse
 from ..core.trace import Call, ImageRef
 from ..primitives.signature import CONSTANTS, GRID
-from .heat import overlay
-from .pictures import PictureView, data_uri, picture_name, picture_of
+from .heat import spot
+from .pictures import picture_view
 
 MOST = 8
 """Comparisons of one program that are shown."""
@@ -203,17 +203,16 @@ def comparison_view(found: Comparison, pictures: Sequence[Picture]) -> dict[str,
     The name of the lowest point stands below it, so that two names do not meet.
     """
     points = {side.point: side for side in found.sides if side.point is not None}
-    label = picture_name(found.image, pictures)
+    view = picture_view(found.image, pictures, SIDE)
     names = " and ".join(f"“{side.name}”" for side in points.values())
-    drawn = overlay(picture_of(found.image, pictures), (), SIDE, positions=list(points))
     lowest = min(points, key=lambda point: point[1]) if len(points) > 1 else None
     across = [100 * side.value / GRID for side in found.sides]
     marks: list[dict[str, Any]] = []
-    for (x, y), side in points.items():
-        left = min(max(100 * x / GRID - LABEL / 2, 0.0), 100.0 - LABEL)
-        top = min(max(100 - 100 * y / GRID, 0.0), 100.0)
+    for point, side in points.items():
+        x, top = spot(point)
+        left = min(max(x - LABEL / 2, 0.0), 100.0 - LABEL)
         name = side.name if len(side.name) <= MOST_NAME else f"{side.name[: MOST_NAME - 1]}…"
-        places = {"left": round(left, 2), "top": round(top, 2), "below": (x, y) == lowest}
+        places = {"spot": (x, top), "left": round(left, 2), "top": top, "below": point == lowest}
         marks.append({"name": name, "coordinate": f"{side.source} = {side.value:g}", **places})
     return {
         "words": _words(found),
@@ -221,8 +220,8 @@ def comparison_view(found: Comparison, pictures: Sequence[Picture]) -> dict[str,
         "marks": marks,
         "over": any(mark["top"] < EDGE and not mark["below"] for mark in marks),
         "under": any(mark["top"] > 100 - EDGE and mark["below"] for mark in marks),
-        "picture": PictureView(data_uri(drawn), f"Positions of {names} in {label}"),
-        "label": label,
+        "picture": view._replace(alt=f"Positions of {names} in {view.alt}") if view.uri else view,
+        "label": view.alt,
     }
 
 

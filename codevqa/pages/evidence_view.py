@@ -9,7 +9,7 @@ from typing import Any
 from ..core.images import Picture
 from ..core.trace import Evidence, ImageRef
 from ..primitives.signature import GRID
-from .heat import overlay, patch_view, peak_place, place_words, relevance_grid
+from .heat import overlay, patch_view, peak_place, place_words, relevance_grid, spot
 from .pictures import PictureView, data_uri, picture_name, picture_of, picture_view
 from .words import chance, number
 
@@ -46,25 +46,22 @@ def evidence_view(evidence: Evidence, pictures: Sequence[Picture]) -> dict[str, 
 
 
 def _look(evidence: Evidence, place: int, ref: ImageRef, pictures: Sequence[Picture]) -> dict[str, Any]:
-    """Returns one picture, its map or position drawn on it, with the captions read from it."""
+    """Returns one picture, its map drawn on it and its position marked, with the captions read from it."""
     relevance = evidence.relevance[place] if place < len(evidence.relevance) else ()
-    position = evidence.position if place == 0 else None
     grid = relevance_grid(relevance)
-    label, note, where = picture_name(ref, pictures), "", ("", "")
-    view = picture_view(ref, pictures, HEAT_SIDE)
-    if grid is not None or position is not None:
+    view, note = picture_view(ref, pictures, HEAT_SIDE), ""
+    label = view.alt
+    if grid is not None:
         picture = picture_of(ref, pictures)
         note = "" if picture else "The picture itself is not at hand: the map alone."
         about = f"{label} for “{evidence.text}”" if evidence.text else label
-        alt = f"Heat map over {about}: most relevant at {peak_place(relevance)}"
-        if grid is None:
-            alt = f"Position marked in {about}"
-        drawn = overlay(picture, relevance, HEAT_SIDE, positions=[position] if position else [])
-        view = PictureView(data_uri(drawn), alt)
+        alt = f"Heat map over {about}: most relevant at {peak_place(grid)}"
+        view = PictureView(data_uri(overlay(picture, grid, HEAT_SIDE)), alt)
     elif relevance:
         note = "The map shows no relevance anywhere."
-    if position is not None:
-        x, y = position
+    where: tuple[str, ...] = ()
+    if place == 0 and evidence.position is not None and all(map(math.isfinite, evidence.position)):
+        x, y = evidence.position
         counted = f"{place_words(x / GRID, 1 - y / GRID)}, on a {GRID}×{GRID} grid counted from the bottom left"
         where = f"x = {number(x)}, y = {number(y)}", counted
     return {
@@ -72,6 +69,7 @@ def _look(evidence: Evidence, place: int, ref: ImageRef, pictures: Sequence[Pict
         "picture": view,
         "note": note,
         "position": where,
+        "spot": spot(evidence.position) if where and evidence.position else (),
         "mapped": grid is not None,
         "captions": _captions(evidence, place, ref, pictures, None if grid is None else (grid.shape[0], grid.shape[1])),
     }

@@ -1,4 +1,4 @@
-"""Heat maps over pictures, marks at positions, and the patches that a caption saw.
+"""Heat maps over pictures, places on them, and the patches that a caption saw.
 
 A relevance map lies over the whole picture: the models see every picture stretched to a square, so a cell of the grid
 is a rectangle of the picture's own proportions. Maps of any grid are drawn.
@@ -6,7 +6,6 @@ is a rectangle of the picture's own proportions. Maps of any grid are drawn.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Sequence
 from functools import cache
 from threading import Lock
@@ -15,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from cachetools import LRUCache, cached
 from PIL import Image as PILImage
-from PIL import ImageColor, ImageDraw
+from PIL import ImageColor
 
 from ..core.images import Picture
 from ..primitives.signature import GRID
@@ -31,8 +30,6 @@ _LEAST, _MOST = 0.36, 0.74
 _DIMMED = 0.28
 """Brightness of the patches that a caption did not see."""
 _OUTLINE = (255, 214, 74)
-_SMOOTH = 3
-"""Marks are drawn that much larger and shrunk, for smooth edges."""
 _KEPT = 32
 """Shrunk pictures kept ready: each caption shows the same one."""
 
@@ -58,34 +55,26 @@ def relevance_grid(relevance: Relevance) -> npt.NDArray[np.float64] | None:
     return grid / most if most > 0 else None
 
 
-def overlay(
-    picture: Picture | None,
-    relevance: Relevance,
-    size: int,
-    *,
-    positions: Sequence[tuple[float, float]] = (),
-) -> PILImage.Image:
-    """Draws a heat map over a picture, bilinearly smoothed from its grid.
+def overlay(picture: Picture | None, grid: npt.NDArray[np.float64], size: int) -> PILImage.Image:
+    """Draws a heat map over a picture, bilinearly smoothed.
 
     Args:
         picture: what the map is about; None draws the map alone, on a square.
-        relevance: the map, top row first, of any grid; one without any relevance leaves the picture as it is.
-        size: longest side of the result in pixels.
-        positions: points to mark, on the 24x24 grid of programs, y upwards.
+        grid: the map as :func:`relevance_grid` gives it.
+        size: longest side of the result in pixels, at most.
 
     Returns:
         An RGB picture.
     """
-    # A tiny picture would show a tiny map.
-    ground = fitted(picture, size, enlarge=True) if picture else PILImage.new("RGB", (size, size), (128, 128, 128))
-    grid = relevance_grid(relevance)
-    if grid is not None:
-        ground = _blended(ground, grid)
-    if positions:
-        ground = ground.copy()
-    for position in positions:
-        _mark(ground, position)
-    return ground
+    ground = fitted(picture, size) if picture else PILImage.new("RGB", (size, size), (128, 128, 128))
+    # All in Pillow's own loops: this is done for every call while somebody watches.
+    cells = PILImage.fromarray((255 * grid).round().astype(np.uint8))
+    share = cells.resize(ground.size, PILImage.Resampling.BILINEAR)
+    muted = PILImage.blend(ground.convert("L").convert("RGB"), ground, _COLORED)
+    color = share.copy()
+    color.putpalette(_palette())
+    alpha = share.point([round(255 * _LEAST + (_MOST - _LEAST) * step) for step in range(256)])
+    return PILImage.composite(color.convert("RGB"), muted, alpha)
 
 
 def patch_view(picture: Picture | None, patches: Sequence[int], grid: tuple[int, int], size: int) -> PILImage.Image:
@@ -114,13 +103,16 @@ def patch_view(picture: Picture | None, patches: Sequence[int], grid: tuple[int,
     return PILImage.fromarray(pixels.round().astype(np.uint8))
 
 
-def peak_place(relevance: Relevance) -> str:
-    """Says in words where a map is greatest, such as ``the upper left``; empty where it has no relevance."""
-    grid = relevance_grid(relevance)
-    if grid is None:
-        return ""
+def peak_place(grid: npt.NDArray[np.float64]) -> str:
+    """Says in words where a map is greatest, such as ``the upper left``."""
     row, column = divmod(int(np.argmax(grid)), grid.shape[1])
     return place_words((column + 0.5) / grid.shape[1], (row + 0.5) / grid.shape[0])
+
+
+def spot(position: tuple[float, float]) -> tuple[float, float]:
+    """Returns where a point of a program's grid, y upwards, lies in percent of the picture from its upper left."""
+    across, up = (min(max(100 * place / GRID, 0.0), 100.0) for place in position)
+    return round(across, 2), round(100 - up, 2)
 
 
 def place_words(across: float, down: float) -> str:
@@ -132,35 +124,18 @@ def place_words(across: float, down: float) -> str:
     return {"upper": "the top", "lower": "the bottom"}.get(up) or (f"the {side}" if side else "the middle")
 
 
-@cached(
-    LRUCache[Hashable, PILImage.Image](_KEPT),
-    key=lambda picture, size, enlarge=False: (picture.key, size, enlarge),
-    lock=Lock(),
-)
-def fitted(picture: Picture, size: int, *, enlarge: bool = False) -> PILImage.Image:
-    """Returns a copy of a picture whose longest side is ``size`` pixels, or less where it is not to be enlarged.
+@cached(LRUCache[Hashable, PILImage.Image](_KEPT), key=lambda picture, size: (picture.key, size), lock=Lock())
+def fitted(picture: Picture, size: int) -> PILImage.Image:
+    """Returns a copy of a picture whose longest side is ``size`` pixels at most.
 
     The next one is given the same copy, so it is not to be drawn on.
     """
     full = picture.pixels
     scale = size / max(full.size)
-    if scale == 1 or (scale > 1 and not enlarge):
+    if scale >= 1:
         return full.copy()
     fitting = (max(1, round(full.width * scale)), max(1, round(full.height * scale)))
-    if scale > 1:
-        return full.resize(fitting, PILImage.Resampling.BICUBIC)
     return full.resize(fitting, PILImage.Resampling.LANCZOS, reducing_gap=3.0)
-
-
-def _blended(ground: PILImage.Image, grid: npt.NDArray[np.float64]) -> PILImage.Image:
-    # All in Pillow's own loops: this is done for every call while somebody watches.
-    cells = PILImage.fromarray((255 * grid).round().astype(np.uint8))
-    share = cells.resize(ground.size, PILImage.Resampling.BILINEAR)
-    muted = PILImage.blend(ground.convert("L").convert("RGB"), ground, _COLORED)
-    color = share.copy()
-    color.putpalette(_palette())
-    alpha = share.point([round(255 * _LEAST + (_MOST - _LEAST) * step) for step in range(256)])
-    return PILImage.composite(color.convert("RGB"), muted, alpha)
 
 
 @cache
@@ -169,25 +144,3 @@ def _palette() -> bytes:
     channels = np.array([ImageColor.getrgb(color) for color in _HEAT], dtype=np.float64).T
     found = np.stack([np.interp(np.arange(256), steps, channel) for channel in channels], axis=-1)
     return bytes(found.round().astype(np.uint8).tobytes())
-
-
-def _mark(ground: PILImage.Image, position: tuple[float, float]) -> None:
-    """Draws a ring with a cross through it, white in a dark edge: seen on any ground, by any eye."""
-    if not all(map(math.isfinite, position)):
-        return
-    across, up = (min(max(place / GRID, 0.0), 1.0) for place in position)
-    reach = math.ceil(0.075 * max(ground.size))
-    side = 2 * reach + 1
-    tile = PILImage.new("RGBA", (side * _SMOOTH, side * _SMOOTH), (0, 0, 0, 0))
-    draw = ImageDraw.Draw(tile)
-    unit, at = _SMOOTH * max(ground.size) / 100, side * _SMOOTH / 2
-    for color, thick in (("black", 2.0), ("white", 0.8)):
-        line, grow = max(1, round(thick * unit)), thick * unit / 2
-        radius = 3.2 * unit + grow
-        draw.ellipse((at - radius, at - radius, at + radius, at + radius), outline=color, width=line)
-        for step in (-1, 1):
-            near, far = at + step * 2.0 * unit, at + step * (5.6 * unit + grow)
-            draw.line((near, at, far, at), fill=color, width=line)
-            draw.line((at, near, at, far), fill=color, width=line)
-    tile = tile.resize((side, side), PILImage.Resampling.BOX)
-    ground.paste(tile, (int(across * ground.width) - reach, int((1 - up) * ground.height) - reach), tile)

@@ -59,17 +59,10 @@ def number(value: float) -> str:
 
 
 def seconds(value: float) -> str:
-    """Returns a time: ``840 µs``, ``24 ms``, ``1.38 s`` or ``3 min 7 s``."""
-    if not math.isfinite(value) or value <= 0:
-        return "0 s"
+    """Returns a time: ``24 ms`` or ``1.38 s``."""
     if value < 0.001:
-        return f"{value * 1e6:.0f} µs"
-    if value < 0.9995:
-        return f"{value * 1e3:.0f} ms" if value >= 0.00995 else f"{value * 1e3:.1f} ms"
-    if value < 59.95:
-        return f"{value:.2f} s" if value < 9.995 else f"{value:.1f} s"
-    whole = round(value)
-    return f"{whole // 60} min {whole % 60} s"
+        return "under 1 ms"
+    return f"{value * 1e3:.0f} ms" if value < 0.9995 else f"{value:,.2f} s"
 
 
 def chance(value: float) -> str:

@@ -15,7 +15,7 @@ pytest.importorskip("gradio", reason="the demo needs Gradio: pip install 'codevq
 
 from codevqa.demo.gate import Gate
 from codevqa.demo.limits import DemoLimits
-from codevqa.demo.serve import exposed, known_names, loopback
+from codevqa.demo.serve import known_names, loopback
 
 JOIN, UPLOAD = "/gradio_api/queue/join", "/gradio_api/upload"
 
@@ -77,8 +77,6 @@ def test_the_gate_lets_through_what_the_page_needs(tmp_path: Path, path: str) ->
     ("method", "path"),
     [
         ("GET", "/monitoring"),
-        ("GET", "/gradio_api/deep_link"),
-        ("GET", "/gradio_api/runs"),
         ("GET", "/gradio_api/proxy=http://127.0.0.1:22/"),
         ("GET", "/gradio_api/file=https://example.com/x"),
         ("GET", "/gradio_api/file= HTTP://example.com/x"),
@@ -87,11 +85,7 @@ def test_the_gate_lets_through_what_the_page_needs(tmp_path: Path, path: str) ->
         ("GET", "/gradio_api/file/https://example.com/x"),
         ("GET", "/docs"),
         ("POST", "/gradio_api/run/ask"),
-        ("POST", "/gradio_api/api/ask"),
-        ("POST", "/gradio_api/call/v2/ask"),
         ("POST", "/gradio_api/component_server"),
-        ("POST", "/gradio_api/vibe-edit/"),
-        ("POST", "/gradio_api/run-history/connect"),
         ("DELETE", "/"),
         ("PUT", "/gradio_api/upload"),
     ],
@@ -178,11 +172,3 @@ def test_uploads_under_way_take_room_already(tmp_path: Path) -> None:
     statuses = asyncio.run(uploads(3))
     assert statuses.count(200) <= 1 and 503 in statuses
     assert asyncio.run(uploads(1)) == [200]
-
-
-def test_what_other_machines_reach_is_said() -> None:
-    assert all(map(loopback, ("127.0.0.1", "127.8.8.8", "localhost", "::1")))
-    assert not any(map(loopback, ("0.0.0.0", "192.168.1.5", "::", "example.com")))
-    told = exposed("0.0.0.0", ["vqa.example"], login=False)
-    assert "without a password" in told and "vqa.example" in told and socket.gethostname().lower() in told
-    assert "with the password" in exposed("0.0.0.0", [], login=True)

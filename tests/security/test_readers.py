@@ -110,10 +110,10 @@ def read_questions(data: bytes) -> None:
     file = _prompts() / "questions.jsonl"
     file.write_bytes(data)
     with suppress(InputError):
-        found = questions_file.read_questions(str(file))
-        for number, line in found.lines:
+        lines = questions_file.read_questions(str(file))
+        for number, line in lines:
             with suppress(InputError):
-                "".join(map(str, questions_file._parse(line, found.name, number))).encode()
+                "".join(map(str, questions_file._parse(line, file.name, number))).encode()
 
 
 def read_dataset(data: bytes) -> None:
