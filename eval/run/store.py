@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 from ...core.errors import InputError, SetupError
 from ...core.trace import Method
 from ..task import UNASKED, Example, Row
-from .database import DAMAGE, Database, Layout
+from .database import Database, Layout
 from .run_info import Pace, RunInfo
 from .store_values import EXAMPLE, ROW, changed_picture, example_values, row_values, to_example, to_row
 
@@ -38,7 +38,6 @@ CREATE TABLE rows (
     seconds REAL NOT NULL, tokens INTEGER NOT NULL, PRIMARY KEY (id, method, repeat))
 """,
     "Make one with codevqa eval.",
-    "What was added before is safe: make room and --resume.",
 )
 _EXAMPLE, _ROW = (", ".join(f"{table}.{one}" for one in names) for table, names in (("e", EXAMPLE), ("r", ROW)))
 _ADD_EXAMPLE = (
@@ -115,10 +114,8 @@ class Store:
             known = info
             if known is None:
                 (found,) = next(db.read("SELECT value FROM info WHERE key = 'run'"), ("nothing",))
-                try:
+                with db.intact(" where it says what was run"):
                     known = RunInfo.from_json(found)
-                except DAMAGE as error:
-                    raise db.damaged(error, " where it says what was run") from None
             store = cls(folder, db, known)
             if info is not None:
                 store.update(info)
@@ -255,10 +252,8 @@ class Store:
         Raises:
             InputError: it stands for nothing.
         """
-        try:
+        with self._db.intact(f" at question {values[0]!r:.40}"):
             return make(values)
-        except DAMAGE as error:
-            raise self._db.damaged(error, f" at question {values[0]!r:.40}") from None
 
 
 def _folder(path: Path | str) -> Path:
