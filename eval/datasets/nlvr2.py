@@ -30,7 +30,6 @@ from .loader import Loader, Picture, truth
 
 OFFICIAL = re.compile(r"((.+-\d+)-\d+)-img[01]\.\w+")
 """Name of a picture: its pair, and of that its set."""
-KEPT = ("identifier", "synset", "writer", "directory")
 
 
 class NLVR2(Loader):
@@ -66,7 +65,7 @@ class NLVR2(Loader):
 
     def examples(self, key: str, row: JsonRecord, picture: Picture) -> Iterator[Example]:
         """Turns a record into an example, the left picture first."""
-        record = {name: row[name] for name in KEPT if name in row}
+        record = {}
         sentence = str(row["sentence"] if "sentence" in row else row["question"])
         if "identifier" in row:
             key = str(row["identifier"])
