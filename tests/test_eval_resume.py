@@ -177,7 +177,7 @@ def test_kill_9_loses_no_finished_row(tmp_path: Path) -> None:
     with Store.open(tmp_path / "run") as store:
         before = asked(store)
         assert len(before) == len(set(before)) and 2 * finished <= len(before) < 200
-        assert list(store._db.read("PRAGMA integrity_check")) == [("ok",)]
+        assert list(store.read("PRAGMA integrity_check")) == [("ok",)]
     with fake_engine() as vqa:
         seen: list[int] = []
         options: Any = {"resume": True, "progress": lambda status: seen.append(status.rows)}

@@ -157,7 +157,7 @@ def test_a_read_only_folder_can_be_read(tmp_path: Path) -> None:
 def test_a_full_disk_is_one_clear_error_and_loses_nothing(tmp_path: Path) -> None:
     kept = 0
     with Store.create(tmp_path / "run", INFO) as store:
-        store._db._db.execute("PRAGMA max_page_count = 40")  # SQLite fails beyond it as on a full disk
+        store._db.execute("PRAGMA max_page_count = 40")  # SQLite fails beyond it as on a full disk
         with pytest.raises(SetupError, match=r"Cannot write .*full.* What was added before is safe"):
             for kept, example in enumerate(Numbered(tmp_path, 1_000)):  # noqa: B007 - the last is told
                 store.add(example, [row(example.id)])
