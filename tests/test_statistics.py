@@ -36,16 +36,6 @@ def test_no_change_is_no_evidence_of_none() -> None:
     assert grouped.p_value == 1 and grouped.difference.low < -0.25  # ten clusters alike say little of an eleventh
 
 
-def test_lists_must_pair() -> None:
-    for first, second, clusters in (([True], [True, False], None), ([True, False], [True, False], ["a"])):
-        with pytest.raises(ValueError, match="differ in length"):
-            compare(first, second, clusters=clusters)
-    with pytest.raises(ValueError, match="nothing"):
-        mean([])
-    with pytest.raises(ValueError, match="nothing"):
-        compare([], [])
-
-
 def test_clusters_of_unequal_size_weigh_by_their_size() -> None:
     paired = compare([True] * 9 + [False], [False] * 10, clusters=["big"] * 9 + ["small"])
     assert paired.difference.value == pytest.approx(0.9)

@@ -37,7 +37,6 @@ class NLVR2(Loader):
     )
     folders = ("nlvr2",)
     files = tuple(f"{base}{{split}}.json" for base in ("data/", "data/balanced/", "data/unbalanced/", ""))
-    holds = "statements"
     places = (
         "images",
         "",

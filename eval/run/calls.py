@@ -23,7 +23,6 @@ LAYOUT = Layout(
     "record of calls",
     0x43565143,
     1,
-    # Version 1 had failed calls too, of state 2. They are asked again.
     """
 CREATE TABLE calls (
     id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, kind TEXT NOT NULL, state INTEGER NOT NULL, text TEXT NOT NULL,
@@ -33,6 +32,7 @@ CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID
 """,
     "Give the folder of a run, or record the run again.",
 )
+# Earlier versions of this package kept failed calls too, as state 2. They are asked again.
 _GET = "SELECT text, data FROM calls WHERE key = ? AND state < 2"
 _PUT = "INSERT OR REPLACE INTO calls (key, kind, state, text, data) VALUES (?, ?, 0, ?, ?)"
 _ABOUT = TypeAdapter(dict[str, dict[str, Any]])
