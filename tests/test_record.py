@@ -306,7 +306,6 @@ def test_no_key_or_password_gets_into_the_record(
         assert vqa.ask(RED, "Is it red?").text == "yes"
         (refused,) = vqa.ask_many([Question(RED, "Does it refuse?")])
         assert refused.error is not None and "bad key" in refused.error.message
-        vqa.writer.language_model.model.close()  # type: ignore[attr-defined]
         stored = b"".join(file.read_bytes() for file in tmp_path.iterdir())
     assert b"some-model" in stored and str(server.server_port).encode() in stored
     assert key.encode() not in stored and b"hunter2" not in stored

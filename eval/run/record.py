@@ -44,6 +44,7 @@ def record_engine(folder: Path, configuration: Configuration) -> CodeVQA:
     made["writer"] = made["reader"] = made.pop("language_model")
     engine = record_parts(folder, writer, models, here.settings, made)
     engine.configuration = here
+    engine.own_parts += [writer.language_model, writer.retriever, *vars(models).values()]
     return engine
 
 

@@ -91,8 +91,10 @@ class Store(Database):
         file = _folder(path) / FILE
         if cls.exists(path):
             raise InputError(f"{file} is there already.", hint="Go on with --resume, or choose another --out.")
-        store = cls(path, write=True)
-        store.update(info)
+        with ExitStack() as opened:
+            store = opened.enter_context(cls(path, write=True))
+            store.update(info)
+            opened.pop_all()
         return store
 
     @classmethod
