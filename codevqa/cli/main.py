@@ -23,7 +23,7 @@ from .demo import demo
 from .evaluate import evaluate, reproduce
 from .models import config, convert, download, models
 from .options import choosing
-from .runs import diff, export, mini_data, report
+from .runs import diff, export, merge, mini_data, report
 from .terminal import warn
 
 app = typer.Typer(
@@ -35,7 +35,7 @@ app = typer.Typer(
 )
 COMMANDS: tuple[Callable[..., None], ...] = (
     *(ask, run, prompt, config, models, download, convert, mini_data, demo),
-    *(evaluate, reproduce, export, report, diff),
+    *(evaluate, reproduce, merge, export, report, diff),
 )
 for command in COMMANDS:
     app.command("eval" if command is evaluate else None)(choosing(command))

@@ -1,4 +1,4 @@
-"""What is done around evaluations: ``codevqa mini-data``, ``export``, ``report`` and ``diff``."""
+"""What is done around evaluations: ``codevqa mini-data``, ``merge``, ``export``, ``report`` and ``diff``."""
 
 from __future__ import annotations
 
@@ -27,6 +27,22 @@ def mini_data(
     counts = write(out, images=images, seed=seed, splits=wanted, progress=warn)
     for name, count in counts.items():
         print(f"{count:>7} {name}")
+
+
+def merge(runs: Runs, out: Annotated[Path, Option(help="Folder of the new run.")]) -> None:
+    """Merge runs of one data set.
+
+    Merges shards made with --offset and --limit, and runs with other seeds.
+    """
+    from ..eval.report.reading import summary_of
+    from ..eval.report.table import summary_lines
+    from ..eval.run.merge import merge as pool
+    from ..eval.run.store import Store
+
+    rows = pool(runs, out)
+    warn(f"{rows:,} rows of {len(runs)} runs in {out}")
+    with Store.open(out) as store:
+        print("\n".join(summary_lines(store.info, summary_of(store), store.pace())))
 
 
 def export(
