@@ -69,6 +69,10 @@ def test_files_of_another_kind_are_refused_in_one_line(tmp_path: Path, name: str
 def test_names_options_and_folders(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="gqa, covr, nlvr2, nlvr, vqav2, okvqa"):
         open_dataset("clevr", tmp_path, "val")
+    with pytest.raises(InputError, match="no permutations"):
+        open_dataset("covr", tmp_path, "val", permutations=2)
+    with pytest.raises(InputError, match="from 1 to 6"):
+        open_dataset("nlvr", tmp_path, "dev", permutations=7)
     with pytest.raises(InputError, match="cannot be a split"):
         open_dataset("gqa", tmp_path, "../val")
     with pytest.raises(SetupError, match="does not exist"):

@@ -13,6 +13,7 @@ from PIL import Image
 from codevqa.core.errors import InputError, SetupError
 from codevqa.core.images import load_picture
 from codevqa.eval.datasets import open_dataset
+from codevqa.eval.datasets.gqa import choices
 from codevqa.eval.datasets.gqa_groups import groups
 from codevqa.eval.task import PictureFile
 
@@ -29,7 +30,9 @@ def test_gqa_reads_both_layouts_and_keeps_leading_zeros(tmp_path: Path, inside: 
     assert (first.id, second.id) == ("02763807", "14199179")
     assert (first.question, first.gold, first.form) == (SUIT["question"], ("suit",), "image")
     assert (first.cluster, only(first.images).name) == ("2383860", "2383860.jpg")
-    assert first.record == {name: SUIT[name] for name in ("isBalanced", "groups", "entailed")}
+    assert {name: first.record[name] for name in ("groups", "entailed")} == {
+        name: SUIT[name] for name in ("groups", "entailed")
+    }
     assert [one.id for one in data] == ["02763807", "14199179"], "reading again gives the same"
 
 
@@ -54,24 +57,32 @@ def test_gqa_reads_the_lists_of_lavis_and_splits_without_answers(tmp_path: Path)
     assert (example.id, example.gold, example.groups) == ("0001", (), {})
 
 
+def test_gqa_choices(tmp_path: Path) -> None:
+    told = {"1": {"valid": ["red"], "plausible": ["red"]}}
+    dump(tmp_path / "eval" / "val_choices.json", told)
+    assert dict(choices(tmp_path, "val_balanced")) == told
+    with pytest.raises(SetupError, match=r"testdev_choices\.json"):
+        list(choices(tmp_path, "testdev_balanced"))
+
+
 def step(operation: str, argument: str) -> dict[str, Any]:
     return {"operation": operation, "argument": argument, "dependencies": []}
 
 
 @pytest.mark.parametrize(
-    ("program", "spatial", "steps"),
+    ("program", "spatial", "final", "steps"),
     [
-        ([step("select", "a (1)"), step("query", "name")], "no", 1),
-        ([step("select", "bag (1)"), step("relate", "cup,to the left of,s (2)"), step("exist", "?")], "yes", 2),
-        ([step("relate", "girl,to the left of,s (3)"), step("verify rel", "coat,wearing,o (-)")], "yes", 2),
-        ([step("choose rel", "chair,to the right of|to the left of,s (1,2)")], "yes", 1),
-        ([step("relate", "cup,same color,s (4)")], "no", 1),
-        ([step("verify vposition", "top")], "yes", 1),
+        ([step("select", "a (1)"), step("query", "name")], "no", "no", 1),
+        ([step("select", "bag (1)"), step("relate", "cup,to the left of,s (2)"), step("exist", "?")], "yes", "yes", 2),
+        ([step("relate", "girl,to the left of,s (3)"), step("verify rel", "coat,wearing,o (-)")], "yes", "no", 2),
+        ([step("choose rel", "chair,to the right of|to the left of,s (1,2)")], "yes", "yes", 1),
+        ([step("relate", "cup,same color,s (4)")], "no", "no", 1),
+        ([step("verify vposition", "top")], "yes", "yes", 1),
     ],
 )
-def test_gqa_spatial_and_steps(program: list[dict[str, Any]], spatial: str, steps: int) -> None:
+def test_gqa_spatial_and_steps(program: list[dict[str, Any]], spatial: str, final: str, steps: int) -> None:
     found = groups({"question": "What?", "semantic": program})
-    assert (found["spatial"], found["steps"]) == (spatial, str(steps))
+    assert (found["spatial"], found["spatial_final"], found["steps"]) == (spatial, final, str(steps))
 
 
 def test_gqa_types_and_connectives() -> None:
@@ -98,6 +109,7 @@ def test_covr_finds_pictures_of_all_three_sources(tmp_path: Path) -> None:
     assert example.images == tuple(PictureFile(root / "images" / name) for name in names)
     assert (example.id, example.form, example.gold) == ("val_test_747468", "set", ("yes",))
     assert example.groups == {"images": "4", "pattern": "quantifier_same_attr"}
+    assert example.record["properties"] == PHONES["properties"]
 
 
 def test_covr_answers_become_text_and_paraphrases_are_asked(tmp_path: Path) -> None:
@@ -117,7 +129,7 @@ def test_covr_reads_the_authors_list_and_rows_without_answers(tmp_path: Path) ->
     dump(tmp_path / "annotations" / "test_paraphrased.json", [row, hidden])
     first, second = open_dataset("covr", tmp_path, "test_paraphrased", pictures=False)
     assert (first.id, first.question, first.gold) == ("1638198", "There is a cat.", ("no",))
-    assert second.gold == ()
+    assert (second.gold, first.record["statement"]) == ((), True)
 
 
 # NLVR2
@@ -163,6 +175,7 @@ def test_nlvr_cuts_the_boxes_of_every_order(tmp_path: Path, inside: str) -> None
     boxes = [load_picture(image.load()).pixels.getcolors() for image in data[5].images]
     assert boxes == [[(10000, color)] for color in ((255, 0, 0), (0, 255, 0), (0, 0, 255))]
     assert (data[0].gold, data[0].form, data[0].cluster, data[0].group) == (("yes",), "set", "3266", "3266")
+    assert [one.id for one in open_dataset("nlvr", tmp_path, "dev", permutations=2)] == [one.id for one in data[:2]]
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -172,7 +185,7 @@ def test_nlvr_hidden_names_no_directory(tmp_path: Path, packed: bool) -> None:
     drawing(tmp_path / "hidden" / "images" / "0" / "hidden-12-1-0.png")
     if packed:
         pack(tmp_path / "hidden", tmp_path / "hidden.zip")
-    data = list(open_dataset("nlvr", tmp_path, "hidden"))[::6]
+    data = list(open_dataset("nlvr", tmp_path, "hidden", permutations=1))
     assert [one.gold for one in data] == [("yes",), ("no",)]
     assert all(len(seen(one)) == 3 for one in data)
 
@@ -207,6 +220,7 @@ def test_vqav2_joins_questions_and_annotations(tmp_path: Path) -> None:
     assert [one.id for one in data] == ["42000", "42001", "458752000"]
     assert second.gold == tuple(f"nets {place}" for place in range(1, 11))
     assert second.groups == {"question_type": "what is", "answer_type": "other"}
+    assert second.record == {"image_id": "42", "multiple_choice_answer": "net"}
     assert first.groups == {"question_type": "unknown", "answer_type": "unknown"}
     assert (third.gold, third.groups, third.cluster) == ((), {}, "458752")
     assert first.cluster == second.cluster == "42"
@@ -245,11 +259,12 @@ def test_vqav2_test_splits_and_lists(tmp_path: Path) -> None:
         assert (example.id, example.gold, example.cluster) == ("203166006", ("no", "no"), "203166")
 
 
-def test_okvqa_s_gold_answers_are_the_raw_ones(tmp_path: Path) -> None:
+def test_okvqa_keeps_raw_and_stemmed_answers(tmp_path: Path) -> None:
     vqa(tmp_path, "", stemmed=True, scale=10)
     data = open_dataset("ok-vqa", tmp_path, "test")
     first = next(iter(data))
     assert (data.prompts, first.gold[:2], len(first.gold)) == ("okvqa", ("nets 1", "nets 2"), 10)
+    assert first.record["answers"][0] == {"answer_id": 1, "raw_answer": "nets 1", "answer": "net"}
 
 
 def test_vqa_files_of_other_data_sets_are_refused(tmp_path: Path) -> None:

@@ -67,6 +67,7 @@ def test_a_sample_keeps_groups_whole_and_the_same_seed_draws_the_same(tmp_path: 
 def test_every_part_of_a_split_is_told_from_the_whole(tmp_path: Path) -> None:
     whole = open_dataset("nlvr", statements(tmp_path / "nlvr"), "dev")
     assert whole.part == ()
+    assert open_dataset("nlvr", tmp_path / "nlvr", "dev", permutations=1).part == ("1 of 6 pictures a statement",)
     everything = open_dataset("gqa", photographs(tmp_path, "val_all"), "val_all")
     assert everything.part == ("val_all, where testdev_balanced is reported",)
     mine = open_dataset("gqa", photographs(tmp_path, "mine"), "mine")
@@ -89,11 +90,27 @@ def test_why_figures_are_not_the_official_split_s(values: dict[str, Any], said: 
 
 
 def test_a_figure_of_a_part_says_so_wherever_it_stands(tmp_path: Path) -> None:
-    data = sample(open_dataset("nlvr", statements(tmp_path / "nlvr"), "dev"), 12, 0)
+    data = open_dataset("nlvr", statements(tmp_path / "nlvr"), "dev", permutations=2)
     with fake_engine() as vqa:
         evaluate(vqa, data, tmp_path / "run", methods=["pnpvqa"], limit=5).close()
-    said = f"{data.part[0]}; only questions 1 to 5"
+    said = "not the official split: 2 of 6 pictures a statement; only questions 1 to 5"
     with Store.open(tmp_path / "run") as store:
-        assert summary_lines(store.info, summary_of(store))[1] == f"not the official split: {said}"
+        assert summary_lines(store.info, summary_of(store))[1] == said
     shown = read(tmp_path / "run").text
-    assert shown.count(said) == 2 and f"Not the official split: {said}" in shown  # in the head, and by the figure
+    assert shown.count("2 of 6 pictures a statement; only questions 1 to 5") == 2  # in the head, and by the figure
+    assert "Not the official split: 2 of 6" in shown
+
+
+# -- choices ---------------------------------------------------------------------------------------------------------
+
+
+def test_gqa_s_choices_are_found_beside_the_questions(tmp_path: Path) -> None:
+    folder = photographs(tmp_path / "gqa", "val_balanced", 2)
+    known = {f"{n:02}": {"valid": ["suit", "yes"], "plausible": ["suit"]} for n in range(2)}
+    dump(folder / "eval" / "val_choices.json", known)
+    with fake_engine() as vqa:
+        data = open_dataset("gqa", tmp_path, "val_balanced")
+        with evaluate(vqa, data, tmp_path / "run", methods=["pnpvqa"]) as store:
+            corpus = summary_of(store).methods["pnpvqa"].corpus  # every answer is yes
+    assert [str(corpus[name])[:5] for name in ("validity", "plausibility")] == ["1.000", "0.000"]
+    assert "validity 100.00" in read(tmp_path / "run").text

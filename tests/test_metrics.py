@@ -105,6 +105,27 @@ def test_gqa_distribution_by_hand() -> None:
     assert found == pytest.approx((4 / 3 * 4 + 2 * 2) / 6 / 100)
 
 
+def test_gqa_validity_and_plausibility() -> None:
+    choices: dict[str, dict[str, list[str]]] = {
+        "a": {"valid": ["red", "blue"], "plausible": ["red"]},
+        "b": {"valid": ["yes"], "plausible": ["yes"]},
+        "c": {"valid": ["cat"], "plausible": ["cat"]},
+        "other": {"valid": [], "plausible": []},
+    }
+    metric = metric_for("gqa", choices=choices.items)
+    pairs = [
+        (question("a", "red"), "Blue"),
+        (question("b", "yes"), "maybe"),
+        (question("c", "color", types={"detailed": "twoCommon"}), "color"),
+        (question("u", "red", balanced=False), "red"),
+    ]
+    figures = metric.corpus(pairs)
+    assert value(figures["validity"]) == pytest.approx(2 / 3) and value(figures["plausibility"]) == pytest.approx(1 / 3)
+    assert metric.corpus([(example("a", isBalanced=True), "red")])["validity"] == wilson(1, 1)  # needs no gold answer
+    for some, asked in [(metric_for("gqa"), pairs), (metric, [(question("z", "x"), "x")])]:
+        assert some.corpus(asked)["validity"] is None and "train and val" in some.reasons["validity"]
+
+
 @pytest.mark.parametrize(
     ("dataset", "prediction", "gold", "default", "release"),
     [
@@ -132,12 +153,13 @@ def test_consistency_needs_every_row_of_a_sentence(dataset: str) -> None:
 
 
 def test_figures_of_a_whole_run_cluster_as_questions_do() -> None:
+    choices = {str(k): {"valid": ["yes"] * (k < 60), "plausible": ["yes"]} for k in range(120)}
     asked = [replace(question(str(k), "yes", [str(k - k % 2)], group="g"), cluster=str(k // 20)) for k in range(120)]
-    shares = metric_for("gqa").corpus((one, "yes") for one in asked)
+    shares = metric_for("gqa", choices=choices.items).corpus((one, "yes") for one in asked)
     statements = [(replace(example(str(k), "yes", group=str(k // 4)), cluster=str(k // 8)), "yes") for k in range(64)]
     shares |= {"groups": metric_for("nlvr2").corpus(statements)["consistency"]}
     found = {name: one.clusters for name, one in shares.items() if isinstance(one, Interval)}
-    assert found == {"balanced": 6, "consistency": 6, "groups": 8}
+    assert found == {"balanced": 6, "consistency": 6, "validity": 6, "plausibility": 6, "groups": 8}
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the real NLVR and NLVR2 files are not beside the checkout")
@@ -227,6 +249,22 @@ def test_of_fewer_than_ten_answers_one_that_is_said_is_right() -> None:
         for variant in VARIANTS[dataset]:
             assert [score(dataset, variant, said, *golds) for said in ("dog", "bird")] == [1, 0], variant
     assert score("vqav2", "", "DOG", *golds[:-1], "Dog") == 1
+
+
+def test_okvqa_with_and_without_stemming() -> None:
+    raw, stems = ["labrador retriever"] * 8 + ["dog"] * 2, ["labrador retriev"] * 8 + ["dog"] * 2
+    answers = [{"raw_answer": one, "answer": two} for one, two in zip(raw, stems, strict=True)]
+    one = example("1", *raw, answers=answers)
+    assert metric_for("okvqa").score(one, "labrador retriever") == 1
+    assert metric_for("okvqa").score(one, "labrador retrievers") == 0
+    assert metric_for("okvqa", "stem").score(one, "Labrador retrievers.") == 1
+    assert metric_for("okvqa", "stem").score(one, "dogs") == pytest.approx(0.6)
+    # The file's own stems decide, whatever Porter's algorithm would make of the raw answers.
+    odd = example("1", "surfing", "surfing", answers=[{"raw_answer": "surfing", "answer": "wave"}] * 2)
+    assert metric_for("okvqa", "stem").score(odd, "surfing") == 0
+    # Copies with plain strings are stemmed here.
+    plain = example("1", *raw, answers=[{"answer": gold} for gold in raw])
+    assert metric_for("okvqa", "stem").score(plain, "labrador retrievers") == 1
 
 
 def test_okvqa_lmms_uses_evalai() -> None:

@@ -120,7 +120,7 @@ def test_figures_about_the_whole_run() -> None:
     found = summarize(rows, metric_for("nlvr2")).methods
     assert [one.corpus["consistency"] for one in found.values()] == [wilson(1, 1), wilson(0, 1)]
     gqa = summarize(rows, GQA).methods["codevqa"]
-    assert gqa.corpus["consistency"] is None and "entailed" in gqa.reasons["consistency"]
+    assert gqa.corpus["validity"] is None and "choices" in gqa.reasons["validity"]
 
 
 def test_repetitions_are_averaged_over_the_questions_that_all_of_them_answered() -> None:

@@ -41,6 +41,7 @@ def evaluate(
     seeds: Annotated[int, Option(min=1, help="Ask each question this many times, with seed, seed + 1, ...")] = 1,
     workers: Annotated[int | None, Option(help="Number of questions answered at once.")] = None,
     variant: Annotated[str, Option(help="Variant of the metric.")] = "",
+    permutations: Annotated[int | None, Option(help="NLVR: how many of a statement's six pictures to ask.")] = None,
     record: Annotated[bool, Option("--record", help="Keep every model call in --out, for --replay.")] = False,
     replay: Annotated[Path | None, Option(help="Answer from a recorded run, without models.")] = None,
     where: Annotated[Literal["local", "ray"], Option("--engine", help="ray: one on each GPU or machine.")] = "local",
@@ -66,7 +67,7 @@ def evaluate(
     needs("--ray-address", ray_address is not None, "--engine ray", where == "ray")
     needs("--ray-actors", ray_actors is not None, "--engine ray", where == "ray")
     needs("--record", record, "--engine local", where == "local")
-    opened = open_dataset(dataset, data, split or splits(dataset)[0])
+    opened = open_dataset(dataset, data, split or splits(dataset)[0], permutations=permutations)
     if sample is not None:
         opened = draw(opened, sample, sample_seed or 0)
     choice = choice.but(seed=seed, workers=workers)

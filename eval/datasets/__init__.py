@@ -37,7 +37,9 @@ def splits(name: str) -> tuple[str, ...]:
     return _loader(name).splits
 
 
-def open_dataset(name: str, folder: Path | str, split: str, *, pictures: bool = True) -> Split:
+def open_dataset(
+    name: str, folder: Path | str, split: str, *, pictures: bool = True, permutations: int | None = None
+) -> Split:
     """Opens a split of a data set.
 
     Args:
@@ -45,9 +47,10 @@ def open_dataset(name: str, folder: Path | str, split: str, *, pictures: bool = 
         folder: The data set's folder, one that holds it under its name, or a table on the hub, ``hf://owner/name``.
         split: An official one, or the name of any file that lies where the official ones do.
         pictures: Whether to make sure that the pictures are there; not needed to score or to replay.
+        permutations: NLVR: how many of the six pictures of a statement to ask about; all unless told otherwise.
 
     Raises:
-        InputError: a file is damaged or another data set's.
+        InputError: a file is damaged or another data set's, or an option is not this data set's.
         SetupError: the folder, a file or the pictures are missing; the message says what was looked for and where to
             get it.
         UnknownNameError: there is no such data set.
@@ -55,7 +58,7 @@ def open_dataset(name: str, folder: Path | str, split: str, *, pictures: bool = 
     kind = _loader(name)
     if not re.fullmatch(r"\w[\w.-]*", split):
         raise InputError(f"{split!r} cannot be a split.", hint=f"There are: {', '.join(kind.splits)}.")
-    loader = kind(split)
+    loader = kind(split, permutations)
     if str(folder).startswith(SCHEME):
         return open_hub(loader, str(folder))
     return loader.open(Folder(Path(folder), *kind.folders, title=kind.title), pictures=pictures)

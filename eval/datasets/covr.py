@@ -28,6 +28,8 @@ from .files import Folder, Located
 from .json_stream import JsonRecord
 from .loader import Loader, Picture, answer_text
 
+KEPT = ("utterance", "paraphrased", "rephrase", "scenes", "properties", "pattern_name", "program")
+
 
 class COVR(Loader):
     """A split of COVR; people's paraphrase is asked where there is one."""
@@ -68,6 +70,7 @@ class COVR(Loader):
             gold=() if answer is None else (answer_text(answer),),
             groups=groups,
             cluster=" ".join(sorted(scenes)),
+            record={name: row[name] for name in KEPT if name in row} | {"statement": not question.endswith("?")},
         )
 
 

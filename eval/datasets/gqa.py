@@ -5,7 +5,7 @@ the Hugging Face hub says; the photographs are Visual Genome's, COCO's and Flick
 
     questions1.2/ or questions/  testdev_balanced_questions.json, …
     images/                      2383860.jpg …
-    sceneGraphs/val_sceneGraphs.json
+    eval/val_choices.json, sceneGraphs/val_sceneGraphs.json
 
 A file is one object; its keys are the ids of the questions, strings with leading zeros. A record, shortened::
 
@@ -26,14 +26,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import ClassVar
 
 from ..task import Example
+from .files import Folder
 from .gqa_groups import groups
-from .json_stream import JsonRecord
+from .json_stream import JsonRecord, stream_records
 from .loader import Loader, Picture, answer_text
 
-KEPT = ("isBalanced", "groups", "entailed")
+KEPT = (
+    *("imageId", "fullAnswer", "isBalanced", "groups", "entailed", "equivalent"),
+    *("types", "semantic", "semanticStr"),
+)
 """What metrics need of a record."""
 
 
@@ -60,8 +65,9 @@ class GQA(Loader):
 
     def from_table(self, row: JsonRecord) -> tuple[str, JsonRecord]:
         """Returns key and record; lists of ids are text there."""
-        if isinstance(row.get("entailed"), str):
-            row["entailed"] = re.findall(r"\d+", row["entailed"])
+        for name in ("entailed", "equivalent"):
+            if isinstance(row.get(name), str):
+                row[name] = re.findall(r"\d+", row[name])
         return str(row["id"]), row
 
     def examples(self, key: str, row: JsonRecord, picture: Picture) -> Iterator[Example]:
@@ -78,3 +84,24 @@ class GQA(Loader):
             cluster=str(row["imageId"] if "imageId" in row else name.removesuffix(".jpg")),
             record={name: row[name] for name in KEPT if name in row},
         )
+
+
+def choices(root: Path, split: str) -> Iterator[tuple[str, JsonRecord]]:
+    """Yields ids of questions with the answers that are valid and plausible: ``{"valid": […], "plausible": […]}``.
+
+    Args:
+        root: GQA's folder, or one that holds it.
+        split: Such as ``val_balanced``.
+
+    Raises:
+        InputError: a file is damaged.
+        SetupError: it is not there, as for testdev, which has none.
+    """
+    folder = Folder(root, *GQA.folders, title=GQA.title)
+    tier = split.removesuffix("_balanced").removesuffix("_all")
+    single = [f"{base}{tier}_choices.json" for base in ("eval/", "")]
+    found = folder.find(*single)
+    if found is None:
+        hint = "Get https://nlp.stanford.edu/data/gqa/eval.zip into that folder; it has choices for val only."
+        raise folder.lacks("choices", single, hint)
+    yield from stream_records(found, keyed=True)

@@ -3,6 +3,7 @@
 Steps and the division into open and binary questions follow the official ``eval.py`` (dorarad/gqa). CodeVQA's paper
 reports the groups spatial, and, or without a rule; the rules here are ours: the last operation for "and" and "or", and
 for spatial a relation to the left, to the right, above or below anywhere in the program, or a position asked for.
+``spatial_final`` holds only where the last relation or position is such a one.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def groups(row: Mapping[str, Any]) -> dict[str, str]:
     """Returns the groups of a question; empty where its record is without types and program, as in the test splits.
 
     Keys: ``structural``, ``semantic``, ``detailed``, ``open`` ("open" or "binary"), ``words``, ``steps``, and
-    ``spatial``, ``and``, ``or`` with "yes" or "no". A type that is not given is "other".
+    ``spatial``, ``spatial_final``, ``and``, ``or`` with "yes" or "no". A type that is not given is "other".
     """
     found: dict[str, str] = {}
     types = row.get("types")
@@ -37,7 +38,9 @@ def groups(row: Mapping[str, Any]) -> dict[str, str]:
     if program:
         last = str(program[-1]["operation"])
         found["steps"] = str(steps(program))
-        found["spatial"] = _yes(any(map(_spatial, program)))
+        relational = [one for one in map(_spatial, program) if one is not None]
+        found["spatial"] = _yes(any(relational))
+        found["spatial_final"] = _yes(relational[-1:] == [True])
         found["and"] = _yes(last == "and")
         found["or"] = _yes(last == "or")
     return found
@@ -49,13 +52,15 @@ def steps(program: Sequence[Mapping[str, Any]]) -> int:
     return sum(not any(part in text for part in NO_STEP) for text in texts)
 
 
-def _spatial(step: Mapping[str, Any]) -> bool:
-    """Whether a step is about left, right, above or below, or a position."""
+def _spatial(step: Mapping[str, Any]) -> bool | None:
+    """Whether a step is about left, right, above or below, or a position; None where it is about no relation at all."""
     operation, argument = str(step["operation"]), str(step["argument"])
     if operation.endswith(POSITIONS) or (operation == "query" and argument in POSITIONS):
         return True
+    if operation not in RELATIONAL:
+        return None
     parts = _OBJECTS.sub("", argument).rsplit(",", 2)  # chair,to the left of|to the right of,s (12)
-    return operation in RELATIONAL and len(parts) == 3 and not SIDES.isdisjoint(parts[1].split("|"))
+    return len(parts) == 3 and not SIDES.isdisjoint(parts[1].split("|"))
 
 
 def _yes(holds: bool) -> str:

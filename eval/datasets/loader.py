@@ -65,7 +65,14 @@ class Loader(ABC):
     hub: ClassVar[Mapping[str, str] | None] = None
     """What the hub calls official splits, where not by their own name; None for data sets that it does not have."""
 
-    def __init__(self, split: str) -> None:
+    def __init__(self, split: str, permutations: int | None = None) -> None:
+        """Takes the split; only NLVR has permutations.
+
+        Raises:
+            InputError: the data set has no such option.
+        """
+        if permutations is not None:
+            raise InputError(f"{self.title} has no permutations.", hint="Leave that option out.")
         self.split = split
 
     @abstractmethod

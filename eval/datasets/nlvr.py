@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from ...core.errors import InputError
 from ..task import Example
 from .json_stream import JsonRecord
 from .loader import Loader, Picture, truth
@@ -42,6 +43,22 @@ class NLVR(Loader):
     places = ("{split}/images", "images", "nlvr/{split}/images", "")
     questions = pictures = "Get the folder nlvr of https://github.com/lil-lab/nlvr."
 
+    def __init__(self, split: str, permutations: int | None = None) -> None:
+        """Takes how many of the six pictures of a statement to ask about; the official script needs them all.
+
+        Raises:
+            InputError: the number is not from 1 to 6.
+        """
+        super().__init__(split)
+        self.permutations = PERMUTATIONS if permutations is None else permutations
+        if not 1 <= self.permutations <= PERMUTATIONS:
+            raise InputError(f"{permutations} permutations.", hint=f"A statement has from 1 to {PERMUTATIONS}.")
+
+    def part(self) -> tuple[str, ...]:
+        """Returns also that not every picture of a statement is asked about."""
+        some = f"{self.permutations} of {PERMUTATIONS} pictures a statement"
+        return super().part() + ((some,) if self.permutations < PERMUTATIONS else ())
+
     def examples(self, key: str, row: JsonRecord, picture: Picture) -> Iterator[Example]:
         """Turns a record into an example for each picture of it."""
         identifier = str(row["identifier"])
@@ -49,7 +66,7 @@ class NLVR(Loader):
         if not (dash and first.isdigit() and second.isdigit()):
             raise ValueError(f"{identifier!r} is not two numbers with a dash")
         folders = HIDDEN if row.get("directory") is None else (row["directory"],)
-        for number in range(PERMUTATIONS):
+        for number in range(self.permutations):
             name = f"{self.split}-{identifier}-{number}.png"
             found = picture(*(f"{folder}/{name}" for folder in folders), name)
             yield Example(
@@ -59,5 +76,5 @@ class NLVR(Loader):
                 form="set",
                 gold=truth(row.get("label")),
                 cluster=first,
-                record={"group": first},
+                record={"identifier": identifier, "group": first, "permutation": number},
             )

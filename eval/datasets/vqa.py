@@ -17,7 +17,7 @@ each, with the same order; ids are image_id * 1000 + k, in OK-VQA image_id * 10 
       "answer_confidence": "maybe", "answer_id": 1}, …]}, …]}
 
 OK-VQA has its answers as given and stemmed, ``{"raw_answer": "labrador retriever", "answer": "labrador retriev", …}``.
-Gold is the raw one; copies without raw answers have those there are.
+Gold is the raw one, the stemmed ones are in ``record["answers"]``; copies without raw answers have those there are.
 
 The files of LAVIS and CodeVQA's authors, such as ``vqa_val4000.json`` and ``okvqa_val_eval.json``, are lists of
 ``{"question_id": 203166006, "question": …, "image": "train2014/COCO_train2014_000000203166.jpg", "dataset": "vqa"}``,
@@ -52,8 +52,8 @@ class VQA(Loader):
     shorter: ClassVar[str]
     """What names of files in list format begin with."""
 
-    def __init__(self, split: str) -> None:
-        super().__init__(self.aliases.get(split, split))
+    def __init__(self, split: str, permutations: int | None = None) -> None:
+        super().__init__(self.aliases.get(split, split), permutations)
 
     def sources(self, folder: Folder) -> tuple[Located, ...]:
         """Returns the questions, and the annotations where there are any."""
@@ -86,11 +86,14 @@ class VQA(Loader):
         rows = ((key, row | told.get(str(row.get("question_id")), {})) for key, row in asked)
         yield from self.made(source, rows, picture)
 
-    def example(self, row: JsonRecord, picture: Picture, gold: tuple[str, ...]) -> Example:
-        """Returns the example of a question with its accepted answers."""
+    def example(self, row: JsonRecord, picture: Picture, gold: tuple[str, ...], **more: object) -> Example:
+        """Returns the example of a question with what only one of the data sets keeps in its record."""
         found = picture(*self._names(row))
         official = COCO_NAME.fullmatch(found.name)
-        image = official[1] if official else row.get("image", found.name)
+        image = official[1] if official else str(row.get("image", found.name))
+        record = {name: value for name, value in more.items() if value}
+        if "image_id" in row:
+            image = record["image_id"] = str(row["image_id"])
         kinds = ("question_type", "answer_type")
         return Example(
             id=str(row["question_id"]),
@@ -99,7 +102,8 @@ class VQA(Loader):
             form="image",
             gold=gold,
             groups={kind: str(row.get(kind) or "unknown") for kind in kinds} if gold else {},
-            cluster=str(row.get("image_id", image)),
+            cluster=image,
+            record=record,
         )
 
     def _names(self, row: JsonRecord) -> list[str]:
@@ -142,7 +146,7 @@ class VQAv2(VQA):
         if given and "raw_answer" in given[0]:
             raise ValueError("its answers are stemmed, as OK-VQA's are")
         gold = tuple(answer_text(one["answer"]) for one in given)
-        yield self.example(row, picture, gold)
+        yield self.example(row, picture, gold, multiple_choice_answer=row.get("multiple_choice_answer"))
 
 
 class OKVQA(VQA):
@@ -169,8 +173,11 @@ class OKVQA(VQA):
 
     def examples(self, key: str, row: JsonRecord, picture: Picture) -> Iterator[Example]:
         """Turns a question into an example."""
-        names = [(one, "raw_answer" if "raw_answer" in one else "answer") for one in _answers(row)]
-        yield self.example(row, picture, tuple(answer_text(one[name]) for one, name in names))
+        given = _answers(row)
+        gold = tuple(answer_text(one["raw_answer"] if "raw_answer" in one else one["answer"]) for one in given)
+        names = ("answer_id", "raw_answer", "answer", "answer_confidence")
+        kept = [{name: one[name] for name in names if name in one} for one in given]
+        yield self.example(row, picture, gold, answers=kept)
 
 
 def _everywhere(names: list[str]) -> list[str]:

@@ -3,35 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from ...core.errors import UnknownNameError
 from .base import ExactMatch, Metric
-from .gqa import GQA_VARIANTS, GQAMetric
+from .gqa import GQA_VARIANTS, Choices, GQAMetric
 from .statements import COVR_VARIANTS, TRUTH_VARIANTS, GroupMetric
 from .vqa import OKVQA_VARIANTS, VQAV2_VARIANTS, VQAMetric
 
 __all__ = ["VARIANTS", "Metric", "metric_for"]
 
-_METRICS: dict[str, tuple[Callable[[Any], Metric], Mapping[str, Any]]] = {
+_METRICS: dict[str, tuple[Callable[..., Metric], Mapping[str, Any]]] = {
     "gqa": (GQAMetric, GQA_VARIANTS),
-    "covr": (ExactMatch, COVR_VARIANTS),
-    "nlvr2": (GroupMetric, TRUTH_VARIANTS),
-    "nlvr": (GroupMetric, TRUTH_VARIANTS),
-    "vqav2": (VQAMetric, VQAV2_VARIANTS),
-    "okvqa": (VQAMetric, OKVQA_VARIANTS),
+    "covr": (partial(ExactMatch, variants=COVR_VARIANTS), COVR_VARIANTS),
+    "nlvr2": (partial(GroupMetric, variants=TRUTH_VARIANTS), TRUTH_VARIANTS),
+    "nlvr": (partial(GroupMetric, variants=TRUTH_VARIANTS), TRUTH_VARIANTS),
+    "vqav2": (partial(VQAMetric, variants=VQAV2_VARIANTS), VQAV2_VARIANTS),
+    "okvqa": (partial(VQAMetric, variants=OKVQA_VARIANTS), OKVQA_VARIANTS),
 }
 VARIANTS: Mapping[str, tuple[str, ...]] = MappingProxyType({name: tuple(all) for name, (_, all) in _METRICS.items()})
 """Variants by data set; the empty one is the default, and "release" scores as the paper's release does."""
 
 
-def metric_for(dataset: str, variant: str = "") -> Metric:
+def metric_for(dataset: str, variant: str = "", *, choices: Choices | None = None) -> Metric:
     """Returns the metric of a data set.
 
     Args:
         dataset: a name in ``VARIANTS``.
         variant: one of its variants.
+        choices: for GQA, yields what the file of valid and plausible answers holds; there is one for train and val.
 
     Raises:
         UnknownNameError: no such data set or variant.
@@ -41,5 +43,5 @@ def metric_for(dataset: str, variant: str = "") -> Metric:
     if variant not in VARIANTS[dataset]:
         known = ", ".join(name or '""' for name in VARIANTS[dataset])
         raise UnknownNameError(f"The metric of {dataset} has no variant {variant!r}.", hint=f"Known: {known}.")
-    make, variants = _METRICS[dataset]
-    return make(variants[variant])
+    make = _METRICS[dataset][0]
+    return make(variant, choices=choices) if dataset == "gqa" else make(variant)

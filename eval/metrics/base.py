@@ -12,8 +12,8 @@ from ..task import Example
 
 Figure: TypeAlias = Interval | float | None
 """About a whole run: a share with its interval, another number, or None where an input of it is missing."""
-Reading: TypeAlias = tuple[str, Callable[[str], str], Callable[[str], str]]
-"""A variant of exact match: its name, how a prediction is read, and how an accepted answer is."""
+Readings: TypeAlias = Mapping[str, tuple[str, Callable[[str], str], Callable[[str], str]]]
+"""Variant of exact match to its name, how a prediction is read, and how an accepted answer is."""
 
 
 class Metric(ABC):
@@ -49,8 +49,8 @@ class Metric(ABC):
 class ExactMatch(Metric):
     """1 where the prediction is one of the accepted answers, 0 elsewhere."""
 
-    def __init__(self, reading: Reading) -> None:
-        self.name, self.prediction, self.gold = reading
+    def __init__(self, variant: str, variants: Readings) -> None:
+        self.name, self.prediction, self.gold = variants[variant]
 
     def agreement(self, example: Example, prediction: str) -> float:
         """Returns 0 or 1."""

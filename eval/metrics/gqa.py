@@ -1,28 +1,28 @@
-"""GQA (Hudson and Manning, CVPR 2019): exact match, and its figures about a whole run.
+"""GQA (Hudson and Manning, CVPR 2019): exact match, and its five figures about a whole run.
 
 The figures follow the evaluation script of https://cs.stanford.edu/people/dorarad/gqa/evaluate.html: like it they look
 at balanced questions only, wherever a record says which those are. Where the script needs an input that is not there
-it stops, or prints 0 %; here the figure is None and ``reasons`` says why. Its validity and plausibility are left out:
-they need choices, which exist for train and val only.
+it stops, or prints 0 %; here the figure is None and ``reasons`` says why.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any, TypeAlias
 
 from ..statistics import Interval, mean_of
 from ..task import Example
 from . import text
-from .base import ExactMatch, Figure, Reading
+from .base import ExactMatch, Figure, Readings
 
 
 def _plain(answer: str) -> str:
     return answer.strip().rstrip(".").lower()
 
 
-GQA_VARIANTS: Mapping[str, Reading] = MappingProxyType(
+GQA_VARIANTS: Readings = MappingProxyType(
     {
         "": ("exact match", _plain, _plain),
         "official": ("exact match (official: letter by letter)", str, str),
@@ -31,50 +31,85 @@ GQA_VARIANTS: Mapping[str, Reading] = MappingProxyType(
         "release": ("exact match (paper's release)", text.release, str),
     }
 )
+Choices: TypeAlias = Callable[[], Iterable[tuple[str, Mapping[str, Any]]]]
+"""Yields ids of questions with ``{"valid": […], "plausible": […]}``."""
+_COMMON = frozenset(("color", "material", "shape"))
 
 
 class GQAMetric(ExactMatch):
-    """Exact match on GQA, in one of ``GQA_VARIANTS``."""
+    """Exact match on GQA.
+
+    Args:
+        variant: one of ``GQA_VARIANTS``.
+        choices: yields what ``val_choices.json`` of GQA's ``eval.zip`` holds; None leaves validity and plausibility
+            out.
+    """
 
     reasons = MappingProxyType(
         {
             "consistency": "needs an answer to every question entailed by one answered right, and those are in the "
             "file of all questions, not in that of the balanced ones",
+            "validity": "needs choices for every question; GQA's eval.zip has them for train and val",
+            "plausibility": "needs choices for every question; GQA's eval.zip has them for train and val",
             "distribution": "needs gold answers and groups",
             "balanced": "needs gold answers",
         }
     )
 
-    def corpus(self, answered: Iterable[tuple[Example, str]]) -> dict[str, Figure]:
-        """Returns accuracy on balanced questions, consistency and distribution.
+    def __init__(self, variant: str = "", choices: Choices | None = None) -> None:
+        super().__init__(variant, GQA_VARIANTS)
+        self.choices = choices
 
-        All are shares of 1 but the distribution, which is a chi-square score where lower is better.
+    def corpus(self, answered: Iterable[tuple[Example, str]]) -> dict[str, Figure]:
+        """Returns accuracy on balanced questions, consistency, validity, plausibility and distribution.
+
+        All are shares of 1 but the distribution, which is a chi-square score where lower is better. Questions without
+        a gold answer count towards validity and plausibility only.
         """
         right: dict[str, bool] = {}
         hits: list[tuple[bool, str]] = []  # of balanced questions, each with its cluster
         entailed: list[tuple[list[str], str]] = []  # by a right answer, with its cluster
+        said: dict[str, tuple[str, bool, str]] = {}  # prediction, whether a common attribute is asked for, cluster
         golds, finds = defaultdict[str, Counter[str]](Counter), defaultdict[str, Counter[str]](Counter)
         for example, prediction in answered:
             record, cluster = example.record, example.cluster or example.id
-            score = self.score(example, prediction)
+            balanced = bool(record.get("isBalanced", True))
+            found, score = self.prediction(prediction), self.score(example, prediction)
+            if balanced and self.choices:
+                common = "Common" in str((record.get("types") or {}).get("detailed", ""))
+                said[example.id] = found, common, cluster
             if score is None:
                 continue
             right[example.id] = score == 1
-            if not record.get("isBalanced", True):
+            if not balanced:
                 continue
             hits.append((score == 1, cluster))
             group = (record.get("groups") or {}).get("global")
             if group is not None:
                 golds[group][self.gold(example.gold[0])] += 1
-                finds[group][self.prediction(prediction)] += 1
+                finds[group][found] += 1
             others = [id for id in record.get("entailed") or () if id != example.id]
             if score and others:
                 entailed.append((others, cluster))
+        validity, plausibility = self._judged(said)
         return {
             "balanced": mean_of(hits),
             "consistency": _consistency(right, entailed),
+            "validity": validity,
+            "plausibility": plausibility,
             "distribution": _chi_square(golds, finds),
         }
+
+    def _judged(self, said: Mapping[str, tuple[str, bool, str]]) -> tuple[Interval | None, Interval | None]:
+        """Shares of answers that are valid, and that are plausible; None where any question has no choices."""
+        valid: list[tuple[bool, str]] = []
+        plausible: list[tuple[bool, str]] = []
+        for id, record in self.choices() if self.choices and said else ():
+            if id in said:
+                found, common, cluster = said[id]
+                valid.append((found in (_COMMON if common else record.get("valid", ())), cluster))
+                plausible.append((found in (_COMMON if common else record.get("plausible", ())), cluster))
+        return (mean_of(valid), mean_of(plausible)) if len(valid) == len(said) else (None, None)
 
 
 def _consistency(right: Mapping[str, bool], entailed: Sequence[tuple[list[str], str]]) -> Interval | None:

@@ -7,13 +7,13 @@ as yes and no, and does not read them in predictions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from types import MappingProxyType
 
 from ..statistics import mean_of
 from ..task import Example
 from . import text
-from .base import ExactMatch, Figure, Reading
+from .base import ExactMatch, Figure, Readings
 
 
 def _plain(found: str) -> str:
@@ -26,10 +26,10 @@ def _number(found: str) -> str:
 
 
 _RELEASE = ("exact match (paper's release)", text.release, text.yes_no)
-TRUTH_VARIANTS: Mapping[str, Reading] = MappingProxyType(
+TRUTH_VARIANTS: Readings = MappingProxyType(
     {"": ("exact match (True and False read as yes and no)", _plain, _plain), "release": _RELEASE}
 )
-COVR_VARIANTS: Mapping[str, Reading] = MappingProxyType(
+COVR_VARIANTS: Readings = MappingProxyType(
     {
         "": ("exact match (True and False read as yes and no, number words as digits)", _number, _number),
         "release": _RELEASE,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import string
+from collections.abc import Callable
 from functools import lru_cache
 
 PUNCTUATION = ';/[]"{}()=+\\_-><@`,?!'
@@ -99,3 +100,11 @@ _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 def yes_no(text: str) -> str:
     """Returns "yes" for true, "no" for false, in any case, and any other text as it is."""
     return {"true": "yes", "false": "no"}.get(text.lower(), text)
+
+
+def porter() -> Callable[[str], str]:
+    """Returns a function that stems each word of a text with Porter's algorithm (1980). Not for use by many threads."""
+    import snowballstemmer  # type: ignore[import-untyped, unused-ignore]
+
+    stemmer = snowballstemmer.stemmer("porter")
+    return lambda text: " ".join(stemmer.stemWords(text.split()))

@@ -42,6 +42,10 @@ def _lavis(found: str, golds: Sequence[str]) -> tuple[str, Sequence[str]]:
     return text.release(found), golds
 
 
+def _prediction(found: str, golds: Sequence[str]) -> tuple[str, Sequence[str]]:
+    return text.release(found), golds
+
+
 def _both(rewrite: Callable[[str], str]) -> Reader:
     return lambda found, golds: (rewrite(found), [rewrite(gold) for gold in golds])
 
@@ -61,6 +65,7 @@ OKVQA_VARIANTS: Variants = MappingProxyType(
     {
         **VQAV2_VARIANTS,
         "lmms": ("VQA accuracy (lmms-eval, EvalAI)", _both(text.evalai)),
+        "stem": ("VQA accuracy (prediction and answers stemmed)", _prediction),
     }
 )
 
@@ -72,15 +77,30 @@ class VQAMetric(Metric):
         variant: "" is "official" with both sides in lower case, since the script scores a capitalised answer 0
             where all annotators agree; "official" rewrites both sides unless they all agree; "lavis" always rewrites
             the prediction and of the answers only the punctuation; "lmms" always rewrites both; "release" scores
-            as "lavis" does.
+            as "lavis" does. OK-VQA also has "stem": the prediction, rewritten and stemmed with Porter's
+            algorithm, against the stemmed answers of the file. All others compare with the answers as given.
+        variants: the variants of the data set.
     """
 
     answers = 10
 
-    def __init__(self, variant: tuple[str, Reader]) -> None:
-        self.name, self._read = variant
+    def __init__(self, variant: str, variants: Variants) -> None:
+        self.name, self._read = variants[variant]
+        self._stem = text.porter() if variant == "stem" else None
 
     def agreement(self, example: Example, prediction: str) -> float:
         """Returns 0 to 1, as :func:`leave_one_out`; of fewer than ten answers, 1 where one of them is said, else 0."""
-        found, golds = self._read(prediction, example.gold)
+        if self._stem is None:
+            found, golds = self._read(prediction, example.gold)
+        else:
+            found, golds = self._read(prediction, _stems(example) or [self._stem(gold) for gold in example.gold])
+            found = self._stem(found)
         return leave_one_out(found, golds) if len(golds) >= self.answers else float(found in golds)
+
+
+def _stems(example: Example) -> list[str]:
+    """Returns the stemmed answers of OK-VQA's file; nothing where it has those as given only."""
+    answers = example.record.get("answers") or ()
+    if not all(isinstance(answer, Mapping) and {"raw_answer", "answer"} <= answer.keys() for answer in answers):
+        return []
+    return [str(answer["answer"]) for answer in answers]

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
 
+from ...core.errors import SetupError
 from ...core.trace import Method
+from ..datasets import gqa
 from ..metrics import Metric, metric_for
 from ..run.run_info import RunInfo
 from ..run.store import Store
@@ -42,10 +47,28 @@ def first_pairs(store: Store) -> Iterator[tuple[Example, dict[Method, Row]]]:
             yield example, found
 
 
-def metric_of(info: RunInfo) -> Metric:
-    """Returns the metric of a run.
+def metric_of(info: RunInfo, data: Path | None = None) -> Metric:
+    """Returns the metric of a run; GQA's with the choices that lie beside its questions.
+
+    Args:
+        info: the run.
+        data: where the data set is now; None looks where it was read from.
 
     Raises:
         UnknownNameError: there is no metric for the data set, or no such variant.
+        InputError: the file of choices is damaged.
     """
-    return metric_for(info.dataset, info.variant)
+    find = None
+    if info.dataset == "gqa" and info.split.startswith(("train", "val")):  # others have none, and might search long
+        for folder in (data,) if data is not None else _folders(info):
+            with suppress(SetupError):
+                next(gqa.choices(folder, info.split), None)
+                find = partial(gqa.choices, folder, info.split)
+                break
+    return metric_for(info.dataset, info.variant, choices=find)
+
+
+def _folders(info: RunInfo) -> list[Path]:
+    """Returns the folders above a run's questions, nearest first."""
+    first = next(iter(info.sources), Path())
+    return list(first.parents)[:2]

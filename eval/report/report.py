@@ -116,7 +116,7 @@ def _between(runs: Sequence[RunFigures]) -> Iterator[tuple[str, Difference]]:
 def _figures(name: str, store: Store, data: Path | None) -> RunFigures:
     if not store.counts():
         raise InputError(f"{store.folder} has no answers yet.", hint="Go on with it: codevqa eval ... --resume.")
-    metric = metric_of(store.info)
+    metric = metric_of(store.info, data=data)
     summary = summarize(pairs_of(store), metric)
     graphs = _graphs(store, data) if "codevqa" in summary.methods else SceneGraphs()
     judged = ((example, row, metric.right(example, row.prediction)) for example, row in store.pairs("codevqa"))
