@@ -67,17 +67,6 @@ class Broken(Numbered):
             yield example
 
 
-class Counted(Numbered):
-    """Counts the examples that were drawn from it."""
-
-    drawn = 0
-
-    def __iter__(self) -> Iterator[Example]:
-        for example in super().__iter__():
-            self.drawn += 1
-            yield example
-
-
 def fake_engine(
     program: str | Callable[[GenerationRequest], str] = PROGRAM,
     read: str | Callable[[GenerationRequest], str] = " yes\n",

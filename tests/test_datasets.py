@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from data_files import BOX, GLASS, PHONES, SUIT, dump, lines, only, paint
+from data_files import GLASS, PHONES, SUIT, dump, lines, only, paint
 
 from codevqa.core.errors import ImageError, InputError, SetupError, UnknownNameError
 from codevqa.core.images import load_picture
@@ -50,13 +50,10 @@ def test_missing_pictures_are_named_before_anything_is_asked(tmp_path: Path) -> 
     ("name", "file", "content"),
     [
         ("gqa", "questions/val_all_questions.json", {"1": {"question": "What?"}}),
-        ("gqa", "questions/val_all_questions.json", {}),
         ("covr", "val_all.jsonl", lines({"utterance": "What?", "answer": 1})),
         ("covr", "val_all.jsonl", lines(PHONES | {"scenes": []})),
-        ("nlvr2", "val_all.json", lines(BOX)),
         ("nlvr2", "val_all.json", lines(GLASS | {"label": 0})),
         ("nlvr", "val_all.json", lines(GLASS)),
-        ("vqav2", "val_all_questions.json", {"annotations": []}),
         ("vqav2", "val_all_questions.json", {"questions": [{"question": "What?"}]}),
         ("okvqa", "val_all.json", "[1, 2]"),
     ],
@@ -116,10 +113,8 @@ def test_every_layout_reads_alike_packed_or_not(tmp_path: Path, content: str, ho
     ("content", "how"),
     [
         (b'{"1": {"a": 1}, "2": {"a": ', {"keyed": True}),
-        (b'{"1": {"a": 1}} {', {"keyed": True}),
         (b'[{"a": 1}, 3]', {}),
         (b'{"answers": []}', {"within": "questions"}),
-        (b'{"a": 1}\n<html>', {}),
         (b"[" * 100_000, {}),
         (b'[{"a": "\xff\xfe"}]', {}),
     ],

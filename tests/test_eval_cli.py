@@ -15,7 +15,7 @@ import pytest
 from cli_kit import CommandLine, assert_one_clear_line
 from eval_kit import Numbered
 
-from codevqa.cli.terminal import Bar, line
+from codevqa.cli.terminal import Bar
 from codevqa.core.errors import InputError, SetupError, UnknownNameError
 from codevqa.eval.report.exports import FORMATS, export
 from codevqa.eval.run.choices import engine_for, prompts_for
@@ -169,13 +169,6 @@ def test_progress_is_one_changing_line_on_a_terminal_and_plain_lines_elsewhere(
             shown += os.read(ours, 4096).decode()
     os.close(ours)
     assert shown.startswith("\r\033[K1 of 2 questions") and shown.count("\n") == 1
-
-
-def test_progress_as_a_line() -> None:
-    status = Status(total=2000, examples=500, skipped=100, errors=3, seconds=200.0)
-    assert line(status) == "500 of 2,000 questions (25.0%), 2.00/s, 0:12:30 left, 100 done before, 3 errors"
-    assert line(Status(examples=7, seconds=2.0)) == "7 questions, 3.50/s"
-    assert line(Status(total=0)) == "0 of 0 questions, 0.00/s"
 
 
 # -- exports ---------------------------------------------------------------------------------------------------------

@@ -64,11 +64,3 @@ def test_every_row_says_what_it_cost_and_reading_is_counted_apart_from_writing(t
     cost = summary.methods["codevqa"].cost
     assert cost is not None and cost.rows == 4 and cost.calls == ours.calls
     assert pace is not None and pace.questions == 4 and pace.rate is not None
-
-
-def test_a_program_that_fails_is_paid_for(tmp_path: Path) -> None:
-    program = 'for _ in range(10**5):\n    pass\nanswer = [1][len(query(img, "Is it red?"))]'
-    with fake_engine(program) as vqa, evaluate(vqa, Numbered(tmp_path, 1), tmp_path / "run") as store:
-        row = next(store.rows("codevqa"))
-    assert row.fallback and row.cost is not None and row.cost.program_seconds > 0.002
-    assert row.cost.calls["write"] == 1  # a program that has called models is not written again

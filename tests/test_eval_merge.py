@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cli_kit import CommandLine
@@ -15,7 +14,6 @@ from codevqa.eval import Store, evaluate
 from codevqa.eval.report.reading import summary_of
 from codevqa.eval.report.report import write
 from codevqa.eval.run.merge import merge
-from codevqa.eval.run.run_info import RunInfo
 from codevqa.eval.task import Row
 
 
@@ -56,25 +54,6 @@ def test_one_question_of_one_seed_is_pooled_once(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"Question 000003 was asked in .*/a and in .*/b with seed 0\."):
         merge([tmp_path / "a", tmp_path / "b"], tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"settings": {"query": {"captions": 9}}}, "settings.query.captions was 2, now 9"),
-        ({"parts": {"reader": {"weights": {"a.bin": "12"}}}}, "reader.weights a.bin was '11', now '12'"),
-        ({"data_hash": "other"}, "data_hash was"),
-        ({"version": "0.0.1"}, "codevqa was"),
-    ],
-)
-def test_runs_that_were_made_otherwise_are_not_pooled(change: dict[str, Any], says: str, tmp_path: Path) -> None:
-    info = RunInfo("gqa", "val", ("pnpvqa",), settings={"query": {"captions": 2}}, data_hash="a", version="1")
-    info = dataclasses.replace(info, parts={"reader": {"weights": {"a.bin": "11"}}})
-    Store.create(tmp_path / "a", info).close()
-    Store.create(tmp_path / "b", dataclasses.replace(info, **change)).close()
-    with pytest.raises(InputError, match=says) as caught:
-        merge([tmp_path / "a", tmp_path / "b"], tmp_path / "out")
-    assert "\n" not in str(caught.value) and not (tmp_path / "out").exists()
 
 
 def test_the_command_says_what_the_runs_come_to(tmp_path: Path, codevqa: CommandLine) -> None:

@@ -63,7 +63,8 @@ def test_seeds_repeat_the_sampling_of_captions(tmp_path: Path) -> None:
         assert store.counts() == {(method, repeat): 1 for method in ("codevqa", "pnpvqa") for repeat in range(3)}
         for method in ("codevqa", "pnpvqa"):
             assert len({captions(store, method, repeat) for repeat in range(3)}) == 3
-        second = captions(store, "codevqa", 1)
+        second, repeats = captions(store, "codevqa", 1), summary_of(store).methods["codevqa"].repeats
+        assert repeats is not None and repeats.values == (1.0, 1.0, 1.0)
     with fake_engine(seed=6) as vqa, evaluate(vqa, Numbered(tmp_path, 1), tmp_path / "other") as store:
         assert captions(store, "codevqa", 0) == second  # a repetition is a run with that seed
 

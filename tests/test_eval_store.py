@@ -157,7 +157,7 @@ def test_a_read_only_folder_can_be_read(tmp_path: Path) -> None:
 def test_a_full_disk_is_one_clear_error_and_loses_nothing(tmp_path: Path) -> None:
     kept = 0
     with Store.create(tmp_path / "run", INFO) as store:
-        store._db._db.execute("PRAGMA max_page_count = 40")  # SQLite fails beyond it as on a full disk
+        store._db.execute("PRAGMA max_page_count = 40")  # SQLite fails beyond it as on a full disk
         with pytest.raises(SetupError, match=r"Cannot write .*full.* What was added before is safe"):
             for kept, example in enumerate(Numbered(tmp_path, 1_000)):  # noqa: B007 - the last is told
                 store.add(example, [row(example.id)])
@@ -171,11 +171,8 @@ def test_a_full_disk_is_one_clear_error_and_loses_nothing(tmp_path: Path) -> Non
     ("change", "words"),
     [
         ({"dataset": "covr"}, "dataset was 'gqa', now 'covr'"),
-        ({"models": {"writer": "x"}}, "models was"),
         ({"settings": {"seed": 0, "query": {"captions": 3}}}, "settings.query.captions was 7, now 3"),
-        ({"prompt_hash": "1"}, "prompt_hash was"),
         ({"seeds": (1, 2)}, "seeds were [0, 1], now [1, 2]"),
-        ({"offset": 3}, "offset was 0, now 3"),
         ({"version": "9"}, "codevqa was '1', now '9'"),
         ({"packages": {"torch": "3"}}, "torch was '2', now '3'"),
         ({"parts": {"reader": {"computes": "bfloat16 on cpu"}}}, "reader.computes was 'float32 on cpu', now 'bf"),
@@ -209,13 +206,10 @@ def test_a_run_may_grow_and_its_pace_may_change() -> None:
     "change",
     [
         "UPDATE rows SET trace = 'no json'",
-        "UPDATE rows SET trace = '{\"calls\": true}'",
         'UPDATE rows SET trace = \'{"cost": {"prompt_tokens": "many"}}\'',
         f"UPDATE rows SET trace = '{'[' * 100_000}'",
-        "UPDATE rows SET seconds = 'soon'",
         "UPDATE rows SET prediction = x'ff'",
         "UPDATE examples SET images = '[{\"path\": 3}]'",
-        "UPDATE examples SET groups = '{\"a\": []}'",
         "DROP TABLE examples",
     ],
 )

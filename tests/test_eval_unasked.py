@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 from cli_kit import CommandLine
-from eval_kit import Counted, Numbered, fake_engine
+from eval_kit import Numbered, fake_engine
 from PIL import Image
 
 from codevqa import CodeVQA
 from codevqa.core.errors import InputError, ModelError
 from codevqa.eval import evaluate, open_dataset
 from codevqa.eval.report.reading import summary_of
-from codevqa.eval.run.runner import look_over
 from codevqa.eval.task import Example, PictureFile
 from codevqa.models.base import GenerationRequest
 
@@ -68,31 +67,7 @@ def test_an_offset_past_the_end_and_a_limit_of_none_are_refused_before_models_lo
         evaluate(no_models, Numbered(tmp_path, 1), tmp_path / "run", retry_errors=True)
 
 
-@pytest.mark.parametrize(
-    ("offset", "limit", "found"),
-    [(0, None, (9, True)), (0, 9, (9, True)), (0, 10, (9, True)), (1, 6, (6, False)), (8, None, (1, True))],
-)
-def test_how_much_is_asked(tmp_path: Path, offset: int, limit: int | None, found: tuple[int, bool]) -> None:
-    data = Counted(tmp_path, 9)
-    assert look_over(data, offset, limit, pictures=True) == found
-    assert data.drawn <= offset + (limit or 9) + 1  # one more tells that there is more
-
-
 # -- rows ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("variant", ["", "lmms"])
-def test_a_question_that_could_not_be_asked_is_wrong_in_every_variant(variant: str, tmp_path: Path) -> None:
-    class Negative(Lost):
-        def __iter__(self) -> Iterator[Example]:
-            return (dataclasses.replace(example, gold=("no",)) for example in super().__iter__())
-
-    with (
-        fake_engine('answer = "no"', " no") as vqa,
-        evaluate(vqa, Negative(tmp_path, 4), tmp_path / "run", variant=variant, missing_pictures="skip") as store,
-    ):
-        found = summary_of(store)
-    assert [one.accuracy.value for one in found.methods.values() if one.accuracy] == [0.5, 0.5]
 
 
 def test_retrying_asks_what_could_not_be_asked_and_nothing_else(tmp_path: Path) -> None:

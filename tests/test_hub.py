@@ -16,9 +16,6 @@ from data_files import SUIT
 from hub_kit import COMMIT, Hub, serve_hub
 from PIL import Image
 
-from codevqa.eval.run.store import Store
-from codevqa.eval.task import PictureFile
-
 pyarrow = pytest.importorskip("pyarrow", reason="needs codevqa[hub]")
 from pyarrow import parquet  # noqa: E402
 
@@ -191,24 +188,3 @@ def test_without_network_or_pyarrow_or_with_damage_it_is_told(hub: Hub) -> None:
     hub.damages = False
     assert read(hub, OKVQA, missing="pyarrow") == ["Tables of the hub need pyarrow. pip install 'codevqa[hub]'"]
     assert len(read(hub, OKVQA)[0]) == 1
-
-
-@pytest.mark.slow
-def test_a_run_on_the_hub_s_rows_can_be_made_and_gone_on_with(hub: Hub, tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    words = ("eval", "gqa", "--data", "hf://lmms-lab/GQA", "--split", "testdev_balanced", "--out", str(out))
-
-    def run(*more: str) -> subprocess.CompletedProcess[str]:
-        command = hub.command(*words, "--method", "codevqa", *more)
-        return subprocess.run(command, capture_output=True, text=True, timeout=500, env=hub.environment, check=False)
-
-    done = run("--limit", "2")
-    assert done.returncode == 0 and "gqa testdev_balanced: 2 questions" in done.stdout, done.stderr
-    assert f"codevqa: lmms-lab/GQA at {COMMIT[:12]}: files are fetched on demand\n" in done.stderr
-    hub.down = True
-    assert run("--resume").returncode == 0
-    with Store.open(out) as store:
-        pairs = list(store.pairs("codevqa", 0))
-        assert len(pairs) == 3 and all(row.prediction and not row.error for _, row in pairs)
-        assert store.info.data.endswith("lmms-lab--GQA/main.json")
-        assert all(isinstance(image, PictureFile) and image.path.is_file() for one, _ in pairs for image in one.images)

@@ -114,16 +114,6 @@ def test_what_fails_for_every_question_ends_the_run(
 # -- what cannot begin or go on --------------------------------------------------------------------------------------
 
 
-def without_weights() -> CodeVQA:
-    raise SetupError("No weights here.", hint="Fetch them.")
-
-
-def test_an_engine_that_cannot_be_made_is_told(ray: Any, tmp_path: Path) -> None:
-    with pytest.raises(SetupError, match=r"^No weights here\. Fetch them\.$"):
-        ray_evaluate(without_weights, Numbered(tmp_path, 5), tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
 def test_machines_that_differ_are_refused(ray: Any, tmp_path: Path) -> None:
     with pytest.raises(SetupError, match=r"differ: settings\.query\.captions was \d, now \d\. Install the same"):
         ray_evaluate(make(differing, marker=tmp_path / "made"), Numbered(tmp_path, 5), tmp_path / "run")

@@ -130,34 +130,6 @@ def test_groups_that_say_next_to_nothing_are_apart_untested_and_never_beside_the
     assert re.search(r"By images .*? 1 10 100\.0 % .*? 75\.0 % 91\.7 % ", text)
 
 
-def test_hidden_answers_still_make_a_page(tmp_path: Path) -> None:
-    with Store.create(tmp_path / "run", RunInfo("covr", "test", ("codevqa",))) as store:
-        for number in range(3):
-            store.add(example(number, gold=()), [Row(f"{number:04}", "codevqa", 0, "yes")])
-    text = read(tmp_path / "run").text
-    assert "3 of them without an answer to compare with" in text and "covr test 3 – – – – –" in text
-
-
-def test_repetitions_over_seeds(tmp_path: Path) -> None:
-    with Store.create(tmp_path / "run", RunInfo("gqa", "val", ("codevqa",), seeds=(0, 1))) as store:
-        for number in range(4):
-            rows = [Row(f"{number:04}", "codevqa", n, "yes" if number >= n else "no") for n in (0, 1)]
-            store.add(example(number), rows)
-    text = read(tmp_path / "run").text
-    assert "over 2 sampling seeds: 87.50 % on average, standard deviation 17.68 points" in text
-    assert "the answer changes on 25.0 %" in text
-
-
-def test_few_clusters_are_not_said_or_groups_tested_as_if_each_were_alone(tmp_path: Path) -> None:
-    answers = [BETTER, RIGHT, RIGHT, WRONG, BETTER, WORSE, BETTER, RIGHT] * 6
-    run = make(tmp_path / "run", answers)
-    text = read(run).text
-    assert "There are only 24 clusters, fewer than 40" in text and "Of fewer than 40 clusters: spatial" in text
-    found = re.findall(r"(?:query|verify) 24 .*? 24 [+−].*? ([\d.e-]+) \(McNemar\) ([\d.e-]+) ", text)
-    alone, together = ([float(one[at]) for one in found] for at in (0, 1))
-    assert len(found) == 2 and max(together) <= 1 and min(together) == pytest.approx(2 * min(alone), rel=0.05)
-
-
 def test_several_runs_are_one_table_the_best_first(tmp_path: Path) -> None:
     first = make(tmp_path / "a" / "run", [RIGHT] * 6 + [WRONG] * 4)
     second = make(tmp_path / "b" / "run", [RIGHT] * 9 + [WRONG] * 1, info={"prompt_hash": "cd"})
@@ -228,11 +200,3 @@ def test_what_two_runs_do_otherwise(tmp_path: Path, codevqa: CommandLine) -> Non
     assert "+10.0" in codevqa("diff", first, second).stdout
     told = json.loads(codevqa("diff", first, second, "--json", "--method", "codevqa").stdout)
     assert told["changed_answers"] == 6 and told["paired"]["better"] == 3
-
-
-def test_a_difference_between_runs_is_tested_by_cluster(tmp_path: Path) -> None:
-    """Twelve questions that all gain, in six pictures: McNemar's test would count twelve."""
-    first, second = (make(tmp_path / name, [one] * 12) for name, one in (("a", WRONG), ("b", RIGHT)))
-    with Store.open(first) as one, Store.open(second) as two:
-        grouped = compare_runs(one, two).paired
-    assert grouped is not None and (grouped.test, grouped.p_value) == ("t", 2 / 2**6)

@@ -12,7 +12,7 @@ import pytest
 from codevqa.core.errors import InputError
 from codevqa.eval.datasets import open_dataset
 from codevqa.eval.datasets.files import Located
-from codevqa.eval.metrics.scene_graphs import SceneGraphs, find_scene_graphs, load_scene_graphs, singular
+from codevqa.eval.metrics.scene_graphs import SceneGraphs, find_scene_graphs, load_scene_graphs
 from codevqa.eval.metrics.steps import image_id, judge_steps, summarize_steps
 from codevqa.eval.metrics.truth import SceneJudge
 from codevqa.eval.task import Example, PictureFile, Row
@@ -188,8 +188,6 @@ def test_graphs_are_found_beside_the_questions_and_in_an_archive(tmp_path: Path)
     ("text", "words"),
     [
         ('{"1": {"width": 4, "height": 5, "objects": {"2": {"name": "x"}}}}', "image 1 lacks something"),
-        ('{"1": {"width": 0, "height": 5, "objects": {}}}', "image 1 lacks something"),
-        ('{"1": 7}', "record 1 is not an object"),
         ('{"1": {"width": 4, "hei', "val_sceneGraphs.json"),
     ],
 )
@@ -199,9 +197,3 @@ def test_a_damaged_file_is_one_clear_line(tmp_path: Path, text: str, words: str)
     with pytest.raises(InputError, match=words) as caught:
         load_scene_graphs(Located(path))
     assert "\n" not in str(caught.value)
-
-
-def test_singular() -> None:
-    pairs = "boxes box benches bench cherries cherry men man buses bus dresses dress cross cross glasses glasses"
-    plurals, singulars = pairs.split()[::2], pairs.split()[1::2]
-    assert [singular(f"red {one}") for one in plurals] == [f"red {one}" for one in singulars]

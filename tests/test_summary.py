@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -76,7 +76,7 @@ def test_hidden_answers_count_but_do_not_score() -> None:
     assert found.methods["codevqa"].rows == 2 and found.methods["codevqa"].accuracy == wilson(1, 1)
     blind = summarize(rows[:1], GQA)
     assert blind.methods["codevqa"].accuracy is None and blind.paired is None
-    json.dumps(blind.to_dict(), allow_nan=False)
+    json.dumps(asdict(blind), allow_nan=False)
     empty = summarize([], GQA)
     assert (empty.examples, empty.clusters, dict(empty.methods), empty.paired) == (0, 0, {}, None)
 

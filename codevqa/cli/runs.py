@@ -74,7 +74,7 @@ def report(
 
     written = write(runs, out, data=data)
     if json:
-        figures = [{"run": run.name, "info": asdict(run.info), **run.summary.to_dict()} for run in written.runs]
+        figures = [{"run": run.name, "info": asdict(run.info), **asdict(run.summary)} for run in written.runs]
         print(encoder.dumps({"page": str(written.page), "runs": figures}, ensure_ascii=False))
     else:
         for run in written.runs:
@@ -103,6 +103,6 @@ def diff(
     with Store.open(first) as one, Store.open(second) as two:
         found = compare_runs(one, two, method=method)
     if json:
-        print(encoder.dumps(found.to_dict(), ensure_ascii=False))
+        print(encoder.dumps(asdict(found), ensure_ascii=False))
     else:
         print("\n".join(map(visible, describe(found))))

@@ -69,8 +69,9 @@ class CodeVQA:
         )
         self._slots = asyncio.Semaphore(settings.workers)
         # The thread lives until it is told to end: what it holds must not hold this engine, as primitives may.
-        self._own_parts: list[object] = []
-        self._loop = LoopThread("codevqa", partial(_ended, self.sandbox.pools, self.services, self._own_parts))
+        self.own_parts: list[object] = []
+        """What is closed with the engine, such as models that were loaded for it."""
+        self._loop = LoopThread("codevqa", partial(_ended, self.sandbox.pools, self.services, self.own_parts))
         weakref.finalize(self, self._loop.end).atexit = False
 
     @classmethod
@@ -137,7 +138,7 @@ class CodeVQA:
         writer, models, here = build(configuration)
         engine = cls(writer, models, here.settings, primitives=primitives)
         engine.configuration = here
-        engine._own_parts += [writer.language_model, writer.retriever, *vars(models).values()]
+        engine.own_parts += [writer.language_model, writer.retriever, *vars(models).values()]
         return engine
 
     # -- asking ------------------------------------------------------------------------------------------------------

@@ -53,8 +53,6 @@ class Loader(ABC):
     """What its folder may be called inside a folder of several data sets."""
     files: ClassVar[tuple[str, ...]] = ()
     """Where the annotations of ``{split}`` may be in that folder; the first file that is there is read."""
-    holds: ClassVar[str] = "questions"
-    """What messages call the records of such a file."""
     keyed: ClassVar[bool] = False
     within: ClassVar[str] = ""
     """Both as for :func:`~codevqa.eval.datasets.json_stream.stream_records`."""
@@ -169,7 +167,7 @@ class Loader(ABC):
         hint = self.questions
         if self.split not in self.splits:
             hint = f"{self.split!r} is none of the splits {', '.join(self.splits)}. {hint}"
-        raise folder.lacks(self.holds, names, hint)
+        raise folder.lacks("questions", names, hint)
 
 
 def answer_text(answer: Any) -> str:

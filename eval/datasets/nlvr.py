@@ -40,7 +40,6 @@ class NLVR(Loader):
     splits = ("dev", "test", "hidden", "train")
     folders = ("nlvr",)
     files = ("{split}/{split}.json", "{split}.json", "nlvr/{split}/{split}.json")
-    holds = "statements"
     places = ("{split}/images", "images", "nlvr/{split}/images", "")
     questions = pictures = "Get the folder nlvr of https://github.com/lil-lab/nlvr."
 

@@ -13,24 +13,17 @@ One record a line, though the files are called .json::
      "validation": {"28": "False"}, "extra_validations": {"56": "False", "83": "False"}}
 
 An identifier is split-set-pair-sentence. The rows of one set and sentence are the group of which consistency asks that
-all be right. The files of CodeVQA's authors are lists of ``{"question_id", "question", "scenes", "answer"}``, those of
-LAVIS of ``{"sentence", "label", "images"}``.
+all be right. Tables of the hub have ``{"question_id", "question", "answer"}`` in their place.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import ClassVar
-from zlib import crc32
 
 from ..task import Example
 from .json_stream import JsonRecord
 from .loader import Loader, Picture, truth
-
-OFFICIAL = re.compile(r"((.+-\d+)-\d+)-img[01]\.\w+")
-"""Name of a picture: its pair, and of that its set."""
-KEPT = ("identifier", "synset", "writer", "directory")
 
 
 class NLVR2(Loader):
@@ -43,11 +36,7 @@ class NLVR2(Loader):
         *(f"{half}_{split}" for half in ("balanced", "unbalanced") for split in ("dev", "test1")),
     )
     folders = ("nlvr2",)
-    files = (
-        *(f"{base}{{split}}.json" for base in ("data/", "data/balanced/", "data/unbalanced/", "", "annotations/")),
-        "annotations/nlvr_{split}.json",
-    )
-    holds = "statements"
+    files = tuple(f"{base}{{split}}.json" for base in ("data/", "data/balanced/", "data/unbalanced/", ""))
     places = (
         "images",
         "",
@@ -66,35 +55,17 @@ class NLVR2(Loader):
 
     def examples(self, key: str, row: JsonRecord, picture: Picture) -> Iterator[Example]:
         """Turns a record into an example, the left picture first."""
-        record = {name: row[name] for name in KEPT if name in row}
-        sentence = str(row["sentence"] if "sentence" in row else row["question"])
-        if "identifier" in row:
-            key = str(row["identifier"])
-            record["group"] = group(key)
-            pair = key.rpartition("-")[0]
-            inside = f"{row['directory']}/" if row.get("directory") else ""
-            options = [(name, inside + name) for name in (f"{pair}-img0.png", f"{pair}-img1.png")]
-        else:
-            files = [str(name) for name in (row["images"] if "images" in row else row["scenes"])]
-            files = [name if name.endswith((".png", ".jpg")) else f"{name}.png" for name in files]
-            options = [(name, name.rpartition("/")[2]) for name in files]
-            number = f"{crc32(sentence.encode()):08x}"  # a set has no sentence twice
-            official = OFFICIAL.fullmatch(options[0][1])
-            pair = official[1] if official else "+".join(files)
-            if official:
-                record["group"] = f"{official[2]}--{number}"
-            key = str(row["question_id"]) if "question_id" in row else f"{pair}-{number}"
-        if len(options) != 2:
-            raise ValueError(f"it has {len(options)} pictures")
+        key = str(row["identifier"])
+        pair = key.rpartition("-")[0]
+        inside = f"{row['directory']}/" if row.get("directory") else ""
         yield Example(
             id=key,
-            question=sentence,
-            images=tuple(picture(*names) for names in options),
+            question=str(row["sentence"] if "sentence" in row else row["question"]),
+            images=tuple(picture(name, inside + name) for name in (f"{pair}-img0.png", f"{pair}-img1.png")),
             form="set",
             gold=truth(row["label"] if "label" in row else row.get("answer")),
-            # The set: its sentences are about the same photographs. Names of one's own say nothing of sets.
-            cluster=pair if "+" in pair else pair.rpartition("-")[0],
-            record=record,
+            cluster=pair.rpartition("-")[0],  # the set: its sentences are about the same photographs
+            record={"group": group(key)},
         )
 
 

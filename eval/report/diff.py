@@ -6,8 +6,7 @@ Questions are matched by id; the second run is compared with the first, so a gai
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from ...core.errors import InputError
 from ...core.trace import Method
@@ -40,10 +39,6 @@ class Difference:
     second: Interval | None = None
     paired: Paired | None = None
     """Second minus first."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns plain JSON-ready data."""
-        return asdict(self)
 
 
 def compare_runs(first: Store, second: Store, *, method: Method = "codevqa") -> Difference:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from ...core.trace import Method
 from ..metrics import Metric
@@ -148,10 +147,6 @@ class Summary:
     coverage: Coverage = Coverage(0, 0, {})
     notes: tuple[str, ...] = ()
     """How intervals were made, and where they are weak."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns plain JSON-ready data with the names of the fields."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)

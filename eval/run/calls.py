@@ -8,15 +8,14 @@ beside them. What was asked is kept as a hash alone.
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from enum import IntEnum
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from ...core.errors import InputError, SetupError
-from .database import DAMAGE, Database, Layout
+from pydantic import TypeAdapter
+
+from ...core.errors import InputError
+from .database import Database, Layout
 
 FILE = "calls.sqlite"
 """Its name in a run's folder."""
@@ -32,34 +31,23 @@ CREATE TABLE calls (
 CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID
 """,
     "Give the folder of a run, or record the run again.",
-    "Is the disk full?",
 )
-_MANY = 500
-"""Keys looked up in one statement; SQLite of old takes 999 parameters."""
+# Earlier versions of this package kept failed calls too, as state 2. They are asked again.
+_GET = "SELECT text, data FROM calls WHERE key = ? AND state < 2"
+_PUT = "INSERT OR REPLACE INTO calls (key, kind, state, text, data) VALUES (?, ?, 0, ?, ?)"
+_ABOUT = TypeAdapter(dict[str, dict[str, Any]])
 
 
-class State(IntEnum):
-    """What a stored call is worth."""
-
-    FINAL = 0
-    BLANK = 1
-    """A text model said nothing: replayed, but asked again while recording, as an unrecorded engine would."""
-    FAILED = 2
-    """In records of earlier versions: the model failed. It is asked again."""
-
-
-@dataclass(frozen=True)
-class Stored:
+class Stored(NamedTuple):
     """The result of one call as it lies in the file."""
 
     text: str
     """JSON."""
     data: bytes | None = None
     """The bytes of an array, where the result has one."""
-    state: State = State.FINAL
 
 
-class CallStore:
+class CallStore(Database):
     """The calls of one run, and what models made them. Safe to use from many threads.
 
     Args:
@@ -72,35 +60,18 @@ class CallStore:
     """
 
     def __init__(self, folder: Path, *, read_only: bool = False) -> None:
-        self.path = folder / FILE
-        if read_only and not self.path.is_file():
+        if read_only and not (folder / FILE).is_file():
             raise InputError(f"{folder} holds no recorded calls.", hint=f"Record the run first: {FILE} is absent.")
-        try:
-            if not read_only:
-                folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise SetupError(f"Cannot open {self.path}: {error}.", hint="Check the folder and its rights.") from None
-        self._lock = threading.Lock()
-        self._db = Database(self.path, LAYOUT, write=not read_only)
+        super().__init__(folder / FILE, LAYOUT, write=not read_only)
 
-    def get(self, keys: Sequence[bytes]) -> dict[bytes, Stored]:
-        """Returns the calls there are of these, by key.
+    def get(self, key: bytes) -> Stored | None:
+        """Returns a call, or None where it is not on record.
 
         Raises:
             InputError: the file is damaged.
         """
-        found: dict[bytes, Stored] = {}
-        for start in range(0, len(keys), _MANY):
-            some = keys[start : start + _MANY]
-            places = ",".join("?" * len(some))
-            query = f"SELECT key, text, data, state FROM calls WHERE key IN ({places}) AND state != {State.FAILED:d}"
-            with self._lock:
-                rows = list(self._db.read(query, *some))
-            try:
-                found.update((key, Stored(str(text), data, State(state))) for key, text, data, state in rows)
-            except DAMAGE as error:
-                raise self._db.damaged(error) from None
-        return found
+        with self.lock:
+            return next((Stored(*one) for one in self.read(_GET, key)), None)
 
     def put(self, kind: str, calls: Mapping[bytes, Stored]) -> None:
         """Stores calls and commits them.
@@ -108,10 +79,8 @@ class CallStore:
         Raises:
             SetupError: the file cannot be written, e.g. because the disk is full.
         """
-        rows = [(key, kind, one.state, one.text, one.data) for key, one in calls.items()]
-        columns = "(key, kind, state, text, data) VALUES (?, ?, ?, ?, ?)"
-        with self._lock, self._db.writing() as db:
-            db.executemany(f"INSERT OR REPLACE INTO calls {columns}", rows)
+        with self.writing() as db:
+            db.executemany(_PUT, [(key, kind, *one) for key, one in calls.items()])
 
     @property
     def models(self) -> dict[str, dict[str, Any]] | None:
@@ -120,22 +89,10 @@ class CallStore:
         Raises:
             InputError: the file is damaged.
         """
-        (text,) = next(self._db.read("SELECT value FROM about WHERE name = 'models'"), (None,))
-        try:
-            return None if text is None else {role: {**about} for role, about in json.loads(text).items()}
-        except DAMAGE as error:
-            raise self._db.damaged(error) from None
+        with self.intact():
+            return next((_ABOUT.validate_json(text) for (text,) in self.read("SELECT value FROM about")), None)
 
     @models.setter
     def models(self, about: Mapping[str, Mapping[str, Any]]) -> None:
-        with self._lock, self._db.writing() as db:
+        with self.writing() as db:
             db.execute("INSERT OR REPLACE INTO about VALUES ('models', ?)", (json.dumps(about),))
-
-    def close(self) -> None:
-        """Closes the file. Safe to call twice."""
-        with self._lock:
-            self._db.close()
-
-    def damaged(self, error: Exception, where: str = "") -> InputError:
-        """Returns the error of a file that holds what no record does."""
-        return self._db.damaged(error, where)

@@ -6,6 +6,7 @@ What is committed survives the death of the process at any moment: write-ahead m
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import Any
 
 from ...core.errors import InputError, SetupError
 
-DAMAGE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+_DAMAGE = (sqlite3.Error, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """What comes of reading data that somebody else wrote."""
 
 
@@ -31,12 +32,10 @@ class Layout:
     """Statements that make it."""
     hint: str
     """Where such a file comes from."""
-    full: str
-    """What to do when the disk is full."""
 
 
 class Database:
-    """One file. Safe to use from any thread; a caller with several threads takes a lock.
+    """One file. Any thread may use it, and many may write; those who read beside them take its ``lock``.
 
     Args:
         path: the file; made by one that writes where it is absent.
@@ -49,15 +48,19 @@ class Database:
     """
 
     def __init__(self, path: Path, layout: Layout, *, write: bool) -> None:
-        self.path, self.layout = path, layout
+        self.path, self.layout, self.lock = path, layout, threading.RLock()
         try:
+            if write:
+                path.parent.mkdir(parents=True, exist_ok=True)
             self._db = _connect(path, write=write)
             try:
                 if write:
                     self._db.execute("PRAGMA journal_mode = WAL")
                     with self.writing():
                         if not _has_tables(self._db):
-                            self._make()
+                            marks = f"PRAGMA application_id={layout.application}; PRAGMA user_version={layout.version}"
+                            for statement in f"{layout.tables}; {marks}".split(";"):
+                                self._db.execute(statement)
                 self._check()
             except BaseException:
                 self._db.close()
@@ -69,7 +72,8 @@ class Database:
 
     def close(self) -> None:
         """Closes the file; the write-ahead log is merged into it. Safe to call twice."""
-        self._db.close()
+        with self.lock:
+            self._db.close()
 
     def read(self, query: str, *values: object) -> Iterator[tuple[Any, ...]]:
         """Yields what a query finds.
@@ -77,12 +81,10 @@ class Database:
         Raises:
             InputError: the file is damaged.
         """
-        try:
+        with self.intact():
             # "yield from" would close the cursor, maybe after the file.
             for found in self._db.execute(query, values):  # noqa: UP028
                 yield found
-        except sqlite3.Error as error:
-            raise self.damaged(error) from None
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -92,22 +94,26 @@ class Database:
             SetupError: the file cannot be written, e.g. because the disk is full.
         """
         try:
-            with self._db:
+            with self.lock, self._db:
                 self._db.execute("BEGIN IMMEDIATE")
                 yield self._db
         except sqlite3.Error as error:
-            raise SetupError(f"Cannot write {self.path}: {error}.", hint=self.layout.full) from None
+            raise SetupError(
+                f"Cannot write {self.path}: {error}.", hint="What was added before is safe: make room."
+            ) from None
 
-    def damaged(self, error: Exception, where: str = "") -> InputError:
-        """Returns the error of a file that holds what none of its kind does."""
-        said = " ".join(str(error)[:200].split())
-        return InputError(f"{self.path} is damaged{where}: {said}.", hint=self.layout.hint)
+    @contextmanager
+    def intact(self, where: str = "") -> Iterator[None]:
+        """Reads what somebody else may have written.
 
-    def _make(self) -> None:
-        for statement in self.layout.tables.split(";"):
-            self._db.execute(statement)
-        self._db.execute(f"PRAGMA application_id = {self.layout.application}")
-        self._db.execute(f"PRAGMA user_version = {self.layout.version}")
+        Raises:
+            InputError: the block failed of what none of these files holds.
+        """
+        try:
+            yield
+        except _DAMAGE as error:
+            said = " ".join(str(error)[:200].split())
+            raise InputError(f"{self.path} is damaged{where}: {said}.", hint=self.layout.hint) from None
 
     def _check(self) -> None:
         path, layout = self.path, self.layout

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -22,24 +23,10 @@ from ...presets.configuration import Configuration, public
 from ...prompts import PromptSet
 from ...writing.writer import Writer
 from .calls import CallStore
-from .database import DAMAGE
 from .recorded_model import RecordedModel
 
 
-class RecordedCodeVQA(CodeVQA):
-    """An engine over recorded models. Closing it closes the record."""
-
-    def __init__(self, writer: Writer, models: Models, settings: Settings, calls: CallStore) -> None:
-        super().__init__(writer, models, settings)
-        self.calls = calls
-
-    def close(self) -> None:
-        """Ends worker processes and threads, and closes the record. Safe to call twice."""
-        super().close()
-        self.calls.close()
-
-
-def record_engine(folder: Path, configuration: Configuration) -> RecordedCodeVQA:
+def record_engine(folder: Path, configuration: Configuration) -> CodeVQA:
     """Builds an engine that keeps every model call in a folder, and asks no model twice for what is there.
 
     Args:
@@ -53,56 +40,60 @@ def record_engine(folder: Path, configuration: Configuration) -> RecordedCodeVQA
         SetupError: the folder cannot be written, or was recorded with other models.
     """
     writer, models, here = build(configuration)
-    about = {role: {"spec": spec, "options": public(here.options.get(role, {}))} for role, spec in here.parts.items()}
-    about["writer"] = about["reader"] = about.pop("language_model")
-    store = CallStore(folder)
-    try:
-        engine = RecordedCodeVQA(*record_parts(store, writer, models, about), here.settings, store)
-    except BaseException:
-        store.close()
-        raise
+    made = {role: {"spec": spec, "options": public(here.options.get(role, {}))} for role, spec in here.parts.items()}
+    made["writer"] = made["reader"] = made.pop("language_model")
+    engine = record_parts(folder, writer, models, here.settings, made)
     engine.configuration = here
+    engine.own_parts += [writer.language_model, writer.retriever, *vars(models).values()]
     return engine
 
 
 def record_parts(
-    store: CallStore, writer: Writer, models: Models, settings: Mapping[str, Mapping[str, Any]] = {}
-) -> tuple[Writer, Models]:
-    """Puts the record before every model of an engine.
+    folder: Path, writer: Writer, models: Models, settings: Settings, made: Mapping[str, Mapping[str, Any]] = {}
+) -> CodeVQA:
+    """Builds such an engine over parts of your own; closing it closes the record, and leaves the models as they are.
 
     Args:
-        store: where the calls go.
+        folder: the run.
         writer: its language model and retriever are recorded.
         models: recorded too.
-        settings: by role (``writer``, ``reader``, ``matcher``, ``captioner``, ``detector``, ``retriever``), what
-            besides its name decides what a model answers, such as a temperature: plain JSON-ready data. It is stored,
-            so it must hold no secret.
+        settings: every number of the method.
+        made: by role (``writer``, ``reader``, ``matcher``, ``captioner``, ``detector``, ``retriever``), what besides
+            its name decides what a model answers, such as a temperature: plain JSON-ready data. It is stored, so it
+            must hold no secret.
 
     Raises:
-        SetupError: the store was recorded with other models.
+        InputError: the folder holds something else under the record's name.
+        SetupError: the folder cannot be written, or was recorded with other models.
     """
     loaded = {"writer": writer.language_model, "retriever": writer.retriever, **vars(models)}
     del loaded["domain"]  # what is recorded is asked, whatever the models know
-    about: dict[str, dict[str, Any]] = {}
+    found: dict[str, dict[str, Any]] = {}
     for role, model in loaded.items():
         if model is not None:
-            about[role] = {"name": model.name, "model": _portable(model.name), "settings": dict(settings.get(role, {}))}
+            # A folder inside this package, as presets write it: the package may lie elsewhere when it is replayed.
+            name = model.name.replace(f"{resolve('@')}/", "@")
+            found[role] = {"name": model.name, "model": name, "settings": dict(made.get(role, {}))}
             if hasattr(model, "grid"):
-                about[role]["grid"] = int(model.grid)
-            about[role] |= {name: True for name in ("chat", "chat_only") if getattr(model, name, False)}
-    about = json.loads(json.dumps(about, default=str))  # as it will be read: keys must come out the same
-    known = store.models
-    if known is None:
-        store.models = known = about
-    if roles := [role for role in {**known, **about} if _identity(known.get(role)) != _identity(about.get(role))]:
-        raise SetupError(
-            f"{store.path.parent} was recorded with another {' and another '.join(roles)}.",
-            hint="Choose the models it was recorded with, or another folder.",
-        )
-    return _behind(store, writer, about, loaded)
+                found[role]["grid"] = int(model.grid)
+            found[role] |= {name: True for name in ("chat", "chat_only") if getattr(model, name, False)}
+    about = json.loads(json.dumps(found, default=str))  # as it will be read: keys must come out the same
+    with ExitStack() as opened:
+        store = opened.enter_context(closing(CallStore(folder)))
+        known = store.models
+        if known is None:
+            store.models = known = about
+        if roles := [role for role in {**known, **about} if _identity(known.get(role)) != _identity(about.get(role))]:
+            raise SetupError(
+                f"{folder} was recorded with another {' and another '.join(roles)}.",
+                hint="Choose the models it was recorded with, or another folder.",
+            )
+        engine = _engine(store, writer, settings, about, loaded)
+        opened.pop_all()
+    return engine
 
 
-def replay_engine(folder: Path, settings: Settings, prompts: PromptSet | Mapping[Form, PromptSet]) -> RecordedCodeVQA:
+def replay_engine(folder: Path, settings: Settings, prompts: PromptSet | Mapping[Form, PromptSet]) -> CodeVQA:
     """Builds an engine that answers from recorded calls alone. Imports no model library.
 
     Args:
@@ -113,19 +104,16 @@ def replay_engine(folder: Path, settings: Settings, prompts: PromptSet | Mapping
     Raises:
         InputError: the folder has no recorded calls.
     """
-    store = CallStore(folder, read_only=True)
-    try:
+    with ExitStack() as opened:
+        store = opened.enter_context(closing(CallStore(folder, read_only=True)))
         about = store.models
         if about is None:
             raise InputError(f"{store.path} was begun but records no models.", hint="Record the run again.")
-        try:
+        with store.intact():
             writer = Writer(RecordedModel(store, about["writer"]), prompts, None, settings.writer, seed=settings.seed)
-            return RecordedCodeVQA(*_behind(store, writer, about, {}), settings, store)
-        except DAMAGE as error:
-            raise store.damaged(error) from None
-    except BaseException:
-        store.close()
-        raise
+            engine = _engine(store, writer, settings, about, {})
+        opened.pop_all()
+    return engine
 
 
 def _identity(about: Mapping[str, Any] | None) -> object:
@@ -133,20 +121,20 @@ def _identity(about: Mapping[str, Any] | None) -> object:
     return about and {key: value for key, value in about.items() if key != "name"}
 
 
-def _behind(
-    store: CallStore, writer: Writer, about: Mapping[str, Mapping[str, Any]], models: Mapping[str, Any]
-) -> tuple[Writer, Models]:
-    """Returns writer and models behind the record; a role without a model in ``models`` replays."""
+def _engine(
+    store: CallStore,
+    writer: Writer,
+    settings: Settings,
+    about: Mapping[str, Mapping[str, Any]],
+    models: Mapping[str, Any],
+) -> CodeVQA:
+    """Returns an engine behind the record, which it closes; a role without a model in ``models`` replays."""
     roles = {role: RecordedModel(store, about[role], models.get(role)) for role in about}
-    # One object where there was one before: it is asked from one thread, and its batches are shared.
-    if models["reader"] is models["writer"] if models else about["reader"] == about["writer"]:
+    if about["reader"] == about["writer"]:  # one object: it is asked from one thread, and its batches are shared
         roles["reader"] = roles["writer"]
     recorded = writer.with_extra(())
     recorded.language_model, recorded.retriever = roles["writer"], roles.get("retriever")
-    return recorded, Models(roles["reader"], roles["matcher"], roles["captioner"], roles.get("detector"))
-
-
-def _portable(name: str) -> str:
-    """Returns a model's name with a folder inside this package as presets write it, wherever the package lies."""
-    package = f"{resolve('@')}/"
-    return f"@{name.removeprefix(package)}" if name.startswith(package) else name
+    parts = Models(roles["reader"], roles["matcher"], roles["captioner"], roles.get("detector"))
+    engine = CodeVQA(recorded, parts, settings)
+    engine.own_parts.append(store)
+    return engine

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, fields
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from ...batching.model_services import BATCH
 from ...core.errors import ModelError, ReplayMissError
+from ...core.images import Picture
 from ...models.base import (
     Box,
     CaptionRequest,
@@ -28,19 +29,7 @@ from ...models.base import (
     SimilarityRequest,
 )
 from ...models.turn import Turn, turn_of
-from .calls import CallStore, State, Stored
-from .database import DAMAGE
-
-
-@dataclass(frozen=True)
-class _Kind:
-    """One kind of call: what its result depends on, and how that is stored."""
-
-    name: str
-    """The method of a model."""
-    content: Callable[[Any], Sequence[Any]]
-    encode: Callable[[Any], Stored]
-    decode: Callable[[Stored], Any]
+from .calls import CallStore, Stored
 
 
 class RecordedModel:
@@ -70,135 +59,111 @@ class RecordedModel:
 
     def generate(self, requests: Sequence[GenerationRequest]) -> list[Completion]:
         """Continues each prompt."""
-        return self._ask(_GENERATE, requests)
+        return self._ask("generate", requests)
 
     def match(self, requests: Sequence[MatchRequest]) -> list[Match]:
         """Returns GradCAM relevance and the ITM logit of each pair."""
-        return self._ask(_MATCH, requests)
+        return self._ask("match", requests)
 
     def similarity(self, requests: Sequence[SimilarityRequest]) -> list[float]:
         """Returns the ITC score of each pair."""
-        return self._ask(_SIMILARITY, requests)
+        return self._ask("similarity", requests)
 
     def caption(self, requests: Sequence[CaptionRequest]) -> list[str]:
         """Returns one caption a request."""
-        return self._ask(_CAPTION, requests)
+        return self._ask("caption", requests)
 
     def detect(self, requests: Sequence[DetectRequest]) -> list[tuple[Box, ...]]:
         """Returns the boxes found for each request."""
-        return self._ask(_DETECT, requests)
+        return self._ask("detect", requests)
 
     def embed(self, sentences: Sequence[str]) -> npt.NDArray[np.float32]:
         """Returns one embedding a sentence, shape (sentences, width)."""
-        rows = self._ask(_EMBED, sentences)
+        rows = self._ask("embed", sentences)
         return np.stack(rows) if rows else np.zeros((0, 0), np.float32)
 
-    def _ask(self, kind: _Kind, requests: Sequence[Any]) -> list[Any]:
+    def _ask(self, kind: str, requests: Sequence[Any]) -> list[Any]:
         keys = [self._key(kind, request) for request in requests]
         asked = dict(zip(keys, requests, strict=True))
-        found = self._store.get(list(asked))
-        missing = {key: one for key, one in asked.items() if key not in found}
-        if self.model is None and missing:
-            raise self._missed(kind, next(iter(missing.values())))
-        if self.model is not None:
-            missing |= {key: asked[key] for key, stored in found.items() if stored.state != State.FINAL}
-            found |= self._compute(kind, missing) if missing else {}
-        try:
-            return [kind.decode(found[key]) for key in keys]
-        except DAMAGE as error:
-            raise self._store.damaged(error, f" at a {kind.name} call") from None
+        found = {key: self._read(kind, stored) for key in asked if (stored := self._store.get(key))}
+        # A text model that said nothing is asked again, as without a record; a replay says what it said.
+        missing = {key: one for key, one in asked.items() if key not in found or (self.model and _blank(found[key]))}
+        if missing:
+            if self.model is None:
+                raise self._missed(kind, next(iter(missing.values())))
+            results = getattr(self.model, kind)(list(missing.values()))
+            if len(results) != len(missing):
+                raise ModelError(f"A model returned {len(results)} results for {len(missing)} requests.")
+            new = dict(zip(missing, map(_stored, results), strict=True))
+            self._store.put(kind, new)
+            found |= {key: self._read(kind, stored) for key, stored in new.items()}
+        return [found[key] for key in keys]
 
-    def _key(self, kind: _Kind, request: Any) -> bytes:
-        """Returns the SHA-256 of a call: what is asked of which model, with a picture's key in place of its pixels."""
-        asked = [kind.name, self._identity, kind.content(request)]
-        text = json.dumps(asked, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    def _read(self, kind: str, stored: Stored) -> Any:
+        with self._store.intact(f" at a {kind} call"):
+            return _result(kind, stored)
+
+    def _key(self, kind: str, request: Any) -> bytes:
+        """Returns the SHA-256 of a call: what is asked of which model."""
+        asked = [kind, self._identity, _asked(request)]
+        text = json.dumps(asked, sort_keys=True, separators=(",", ":"), allow_nan=False, default=_plain)
         return hashlib.sha256(text.encode()).digest()
 
-    def _compute(self, kind: _Kind, missing: Mapping[bytes, Any]) -> dict[bytes, Stored]:
-        results = getattr(self.model, kind.name)(list(missing.values()))
-        if len(results) != len(missing):
-            raise ModelError(f"A model returned {len(results)} results for {len(missing)} requests.")
-        stored = dict(zip(missing, map(kind.encode, results), strict=True))
-        self._store.put(kind.name, stored)
-        return stored
-
-    def _missed(self, kind: _Kind, request: Any) -> ReplayMissError:
-        words = " ".join(" ".join(map(str, kind.content(request))).split())
+    def _missed(self, kind: str, request: Any) -> ReplayMissError:
+        words = json.dumps(_asked(request), ensure_ascii=False, default=_plain)
         shown = words if len(words) <= 120 else f"{words[:40]} ... {words[-75:]}"
         return ReplayMissError(
-            f"This run did not record the {kind.name} call of {self.name} for: {shown}.",
+            f"This run did not record the {kind} call of {self.name} for: {shown}.",
             hint="Run without --replay to compute it.",
         )
 
 
-# -- results as they are stored ----------------------------------------------------------------------------------------
+def _asked(request: Any) -> list[Any]:
+    """Returns what a result depends on. What is ``shared`` only says what is worth keeping in memory."""
+    if isinstance(request, str):
+        return [request]
+    return [getattr(request, one.name) for one in fields(request) if one.compare and one.name != "shared"]
+
+
+def _plain(value: Any) -> Any:
+    """Returns a value as JSON has it; a picture's key stands for its pixels."""
+    if isinstance(value, Picture):
+        return value.key
+    return value.item() if isinstance(value, np.generic) else astuple(value)
+
+
+def _blank(result: object) -> bool:
+    return isinstance(result, Completion) and not result.text.strip()
+
+
+def _stored(result: Any) -> Stored:
+    if not isinstance(result, Match | np.ndarray):
+        return Stored(json.dumps(result, default=_plain))
+    array, more = (result, {}) if isinstance(result, np.ndarray) else (result.relevance, {"logit": float(result.logit)})
+    little = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
+    return Stored(json.dumps({"dtype": little.dtype.str, "shape": array.shape, **more}), little.tobytes())
+
+
+def _result(kind: str, stored: Stored) -> Any:
+    """Returns what was stored, or fails of it."""
+    told = json.loads(stored.text)
+    match kind:
+        case "generate":
+            return Completion(_text(told[0]), *map(int, told[1:]))
+        case "similarity":
+            return float(told)
+        case "caption":
+            return _text(told)
+        case "detect":
+            return tuple(Box(*map(float, row)) for row in told)
+    array = np.frombuffer(stored.data or b"", np.dtype(told["dtype"])).reshape(told["shape"])
+    if array.dtype.kind != "f" or array.ndim != (2 if kind == "match" else 1) or not array.size:
+        raise ValueError(f"an array of {told['dtype']} and {told['shape']} is no result")
+    array = array.astype(array.dtype.newbyteorder("="))  # a copy, which can be written to
+    return Match(array, float(told["logit"])) if kind == "match" else array
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r:.40} is no text")
     return value
-
-
-def _asked_of_lm(request: GenerationRequest) -> Sequence[Any]:
-    # ``shared`` only says what is worth keeping in memory.
-    prompt = request.prompt
-    turns = prompt if isinstance(prompt, str) else [[turn.role, turn.content] for turn in prompt]
-    return [turns, request.max_tokens, list(request.stop)]
-
-
-def _completion(one: Completion) -> Stored:
-    text = json.dumps([one.text, one.prompt_tokens, one.completion_tokens])
-    return Stored(text, state=State.FINAL if one.text.strip() else State.BLANK)
-
-
-def _read_completion(stored: Stored) -> Completion:
-    text, read, written = json.loads(stored.text)
-    return Completion(_text(text), int(read), int(written))
-
-
-def _array(array: npt.NDArray[np.float32], **about: Any) -> Stored:
-    little = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
-    return Stored(json.dumps({"dtype": little.dtype.str, "shape": array.shape, **about}), little.tobytes())
-
-
-def _read_array(stored: Stored) -> tuple[npt.NDArray[Any], dict[str, Any]]:
-    about = json.loads(stored.text)
-    little = np.frombuffer(stored.data or b"", np.dtype(about["dtype"])).reshape(about["shape"])
-    if little.dtype.kind != "f" or not little.size:
-        raise ValueError(f"an array of {about['dtype']} and {about['shape']} holds no numbers")
-    return little.astype(little.dtype.newbyteorder("=")), about
-
-
-def _read_match(stored: Stored) -> Match:
-    relevance, about = _read_array(stored)
-    rows, columns = relevance.shape
-    return Match(relevance.reshape(rows, columns), float(about["logit"]))
-
-
-_GENERATE = _Kind("generate", _asked_of_lm, _completion, _read_completion)
-_MATCH = _Kind(
-    "match",
-    lambda one: [one.picture.key, one.text, one.focus],
-    lambda one: _array(one.relevance, logit=float(one.logit)),
-    _read_match,
-)
-_SIMILARITY = _Kind(
-    "similarity",
-    lambda one: [one.picture.key, one.text],
-    lambda score: Stored(json.dumps(float(score))),
-    lambda stored: float(json.loads(stored.text)),
-)
-_CAPTION = _Kind(
-    "caption",
-    lambda one: [one.picture.key, one.patches, one.seed, one.tokens],
-    lambda caption: Stored(json.dumps(caption)),
-    lambda stored: _text(json.loads(stored.text)),
-)
-_DETECT = _Kind(
-    "detect",
-    lambda one: [one.picture.key, one.phrase],
-    lambda boxes: Stored(json.dumps([[float(number) for number in astuple(box)] for box in boxes])),
-    lambda stored: tuple(Box(*map(float, row)) for row in json.loads(stored.text)),
-)
-_EMBED = _Kind("embed", lambda sentence: [sentence], _array, lambda stored: _read_array(stored)[0].reshape(-1))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 from ...core.errors import InputError, SetupError
 from ...core.trace import Method
 from ..task import UNASKED, Example, Row
-from .database import DAMAGE, Database, Layout
+from .database import Database, Layout
 from .run_info import Pace, RunInfo
 from .store_values import EXAMPLE, ROW, changed_picture, example_values, row_values, to_example, to_row
 
@@ -38,7 +38,6 @@ CREATE TABLE rows (
     seconds REAL NOT NULL, tokens INTEGER NOT NULL, PRIMARY KEY (id, method, repeat))
 """,
     "Make one with codevqa eval.",
-    "What was added before is safe: make room and --resume.",
 )
 _EXAMPLE, _ROW = (", ".join(f"{table}.{one}" for one in names) for table, names in (("e", EXAMPLE), ("r", ROW)))
 _ADD_EXAMPLE = (
@@ -55,19 +54,23 @@ _PACE = TypeAdapter(Pace)
 _T = TypeVar("_T")
 
 
-class Store:
+class Store(Database):
     """One run on disk; use it in a ``with`` block.
 
     Make one with :meth:`create` or :meth:`open`. One thread at a time may use it. Any number of readers may look at a
     run while one writer goes on with it.
     """
 
-    def __init__(self, folder: Path, db: Database, info: RunInfo) -> None:
-        self.folder = folder
-        self.path = folder / FILE
-        self.info = info
-        """What was run; :meth:`update` replaces it."""
-        self._db, self._held = db, ExitStack()
+    info: RunInfo
+    """What was run; :meth:`update` replaces it."""
+
+    def __init__(self, path: Path | str, *, write: bool) -> None:
+        self.folder = _folder(path)
+        with ExitStack() as held:
+            if write:
+                held.enter_context(_locked(self.folder))
+            super().__init__(self.folder / FILE, LAYOUT, write=write)
+            self._held = held.pop_all()
 
     # -- opening -----------------------------------------------------------------------------------------------------
 
@@ -85,10 +88,14 @@ class Store:
             InputError: there is a run already, or another program writes to it.
             SetupError: the folder cannot be written.
         """
-        folder = _folder(path)
-        if cls.exists(folder):
-            raise InputError(f"{folder / FILE} is there already.", hint="Go on with --resume, or choose another --out.")
-        return cls._opened(folder, info, write=True)
+        file = _folder(path) / FILE
+        if cls.exists(path):
+            raise InputError(f"{file} is there already.", hint="Go on with --resume, or choose another --out.")
+        with ExitStack() as opened:
+            store = opened.enter_context(cls(path, write=True))
+            store.update(info)
+            opened.pop_all()
+        return store
 
     @classmethod
     def open(cls, path: Path | str, *, writable: bool = False) -> Store:
@@ -101,32 +108,19 @@ class Store:
         Raises:
             InputError: it is no run, is of a later version of this package, or another program writes to it.
         """
-        folder = _folder(path)
-        if not cls.exists(folder):
+        if not cls.exists(path):
             raise InputError(f"{path} is no run: there is no {FILE} in it.", hint=LAYOUT.hint)
-        return cls._opened(folder, None, write=writable)
-
-    @classmethod
-    def _opened(cls, folder: Path, info: RunInfo | None, *, write: bool) -> Store:
-        with ExitStack() as held:
-            if write:
-                held.enter_context(_locked(folder))
-            db = held.enter_context(closing(Database(folder / FILE, LAYOUT, write=write)))
-            known = info
-            if known is None:
-                (found,) = next(db.read("SELECT value FROM info WHERE key = 'run'"), ("nothing",))
-                try:
-                    known = RunInfo.from_json(found)
-                except DAMAGE as error:
-                    raise db.damaged(error, " where it says what was run") from None
-            store = cls(folder, db, known)
-            if info is not None:
-                store.update(info)
-            store._held = held.pop_all()
-            return store
+        with ExitStack() as opened:
+            store = opened.enter_context(cls(path, write=writable))
+            (found,) = next(store.read("SELECT value FROM info WHERE key = 'run'"), ("nothing",))
+            with store.intact(" where it says what was run"):
+                store.info = RunInfo.from_json(found)
+            opened.pop_all()
+        return store
 
     def close(self) -> None:
         """Closes the file. Safe to call twice."""
+        super().close()
         self._held.close()
 
     def __enter__(self) -> Store:
@@ -143,7 +137,7 @@ class Store:
         Raises:
             SetupError: the file cannot be written.
         """
-        with self._db.writing() as db:
+        with self.writing() as db:
             db.execute("INSERT OR REPLACE INTO info VALUES ('run', ?)", (info.to_json(),))
         self.info = info
 
@@ -153,7 +147,7 @@ class Store:
         Raises:
             SetupError: the file cannot be written.
         """
-        with self._db.writing() as db:
+        with self.writing() as db:
             db.execute(
                 "INSERT INTO info SELECT 'session ' || (1 + IFNULL(MAX(0 + SUBSTR(key, 9)), 0)), ? FROM info"
                 " WHERE key LIKE 'session %'",
@@ -176,7 +170,7 @@ class Store:
             SetupError: the disk is full or the file cannot be written; what was added before is safe.
         """
         added = [row_values(row) for row in rows]
-        with self._db.writing() as db:
+        with self.writing() as db:
             try:
                 db.execute(_ADD_EXAMPLE, {"place": place, **example_values(example)})
             except sqlite3.IntegrityError:
@@ -201,30 +195,30 @@ class Store:
     def counts(self) -> dict[tuple[Method, int], int]:
         """Returns how many rows there are of each method and repetition."""
         query = "SELECT method, repeat, COUNT(*) FROM rows GROUP BY method, repeat ORDER BY method, repeat"
-        return {(method, repeat): count for method, repeat, count in self._db.read(query)}
+        return {(method, repeat): count for method, repeat, count in self.read(query)}
 
     def __len__(self) -> int:
         """Returns the number of examples."""
-        return sum(count for (count,) in self._db.read("SELECT COUNT(*) FROM examples"))
+        return sum(count for (count,) in self.read("SELECT COUNT(*) FROM examples"))
 
     def pace(self) -> Pace | None:
         """Returns what the sessions took, as far as they came to say so; None where none did."""
-        found = self._db.read("SELECT value FROM info WHERE key LIKE 'session %'")
+        found = self.read("SELECT value FROM info WHERE key LIKE 'session %'")
         known = [self._made(lambda values: _PACE.validate_json(values[0], strict=True), one) for one in found]
         return Pace(sum(one.questions for one in known), sum(one.seconds for one in known)) if known else None
 
     def examples(self) -> Iterator[Example]:
         """Yields the examples in the order of the data set, reading as it goes."""
         query = f"SELECT {_EXAMPLE} FROM examples AS e ORDER BY e.place"
-        return (self._made(to_example, one) for one in self._db.read(query))
+        return (self._made(to_example, one) for one in self.read(query))
 
     def rows(self, method: Method, repeat: int = 0) -> Iterator[Row]:
         """Yields the rows of a method in the order of the data set."""
-        return (self._made(to_row, one) for one in self._db.read(f"SELECT {_ROW} {JOIN}", method, repeat))
+        return (self._made(to_row, one) for one in self.read(f"SELECT {_ROW} {JOIN}", method, repeat))
 
     def pairs(self, method: Method, repeat: int = 0) -> Iterator[tuple[Example, Row]]:
         """Yields each example with its row, in the order of the data set; examples without a row are left out."""
-        for one in self._db.read(f"SELECT {_EXAMPLE}, {_ROW} {JOIN}", method, repeat):
+        for one in self.read(f"SELECT {_EXAMPLE}, {_ROW} {JOIN}", method, repeat):
             yield self._made(to_example, one[: len(EXAMPLE)]), self._made(to_row, one[len(EXAMPLE) :])
 
     def row(self, id: str, method: Method, repeat: int = 0) -> Row | None:
@@ -243,11 +237,11 @@ class Store:
             "SELECT images FROM (SELECT id, images, ROW_NUMBER() OVER (ORDER BY place) AS n FROM examples) AS e"
             f" WHERE n % ? = 0 AND EXISTS (SELECT 1 FROM rows AS r WHERE r.id = e.id AND {_ASKED})"
         )
-        found = (self._made(lambda values: changed_picture(values[0]), one) for one in self._db.read(query, step))
+        found = (self._made(lambda values: changed_picture(values[0]), one) for one in self.read(query, step))
         return next(filter(None, found), "")
 
     def _one(self, query: str, *values: object) -> tuple[Any, ...] | None:
-        return next(self._db.read(query, *values), None)
+        return next(self.read(query, *values), None)
 
     def _made(self, make: Callable[[tuple[Any, ...]], _T], values: tuple[Any, ...]) -> _T:
         """Returns a row of a table as what it stands for.
@@ -255,10 +249,8 @@ class Store:
         Raises:
             InputError: it stands for nothing.
         """
-        try:
+        with self.intact(f" at question {values[0]!r:.40}"):
             return make(values)
-        except DAMAGE as error:
-            raise self._db.damaged(error, f" at question {values[0]!r:.40}") from None
 
 
 def _folder(path: Path | str) -> Path:

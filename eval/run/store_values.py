@@ -60,7 +60,7 @@ def to_example(values: Sequence[Any]) -> Example:
     """Returns an example as it was.
 
     Raises:
-        ValueError: that is no example, somebody else wrote it; or another error of ``DAMAGE``.
+        ValueError: that is no example, somebody else wrote it; or another error that ``Database.intact`` knows.
     """
     return _TO_EXAMPLE.validate_python(_plain(EXAMPLE, values))
 
@@ -74,7 +74,7 @@ def to_row(values: Sequence[Any]) -> Row:
     """Returns a row as it was.
 
     Raises:
-        ValueError: that is no row, somebody else wrote it; or another error of ``DAMAGE``.
+        ValueError: that is no row, somebody else wrote it; or another error that ``Database.intact`` knows.
     """
     row = _TO_ROW.validate_python(_plain(ROW, values))
     calls = row.trace.get("calls", [])

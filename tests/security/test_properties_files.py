@@ -25,8 +25,7 @@ from codevqa.core.images import FORMATS, MAX_PIXELS, load_picture
 from codevqa.core.trace import Method
 from codevqa.eval.report import report
 from codevqa.eval.run.calls import FILE as CALLS
-from codevqa.eval.run.calls import CallStore
-from codevqa.eval.run.record import RecordedCodeVQA, record_parts, replay_engine
+from codevqa.eval.run.record import record_parts, replay_engine
 from codevqa.eval.run.runner import evaluate
 from codevqa.eval.run.store import FILE, Store
 from codevqa.prompts import load
@@ -159,10 +158,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of three questions with its calls on record."""
     folder = tmp_path_factory.mktemp("run")
     engine = fake_engine()
-    with closing(engine):
-        calls = CallStore(folder / "run")
-        with RecordedCodeVQA(*record_parts(calls, engine.writer, engine.models), engine.settings, calls) as vqa:
-            evaluate(vqa, Numbered(folder, 3), folder / "run", methods=get_args(Method)).close()
+    with closing(engine), record_parts(folder / "run", engine.writer, engine.models, engine.settings) as vqa:
+        evaluate(vqa, Numbered(folder, 3), folder / "run", methods=get_args(Method)).close()
     return folder / "run"
 
 
