@@ -25,7 +25,7 @@ from training.captions import captions, is_true, telling  # noqa: E402
 from training.vision_model import Pair, export, restore, save  # noqa: E402
 from training.vision_texts import contrast, keeps_out, matching, mentions, query, shows  # noqa: E402
 from training.vision_twins import twin  # noqa: E402
-from training.vision_words import Encoder  # noqa: E402
+from training.vision_words import pieces  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -112,8 +112,8 @@ def test_relevance_equals_the_package(pair: Pair, tmp_path: Path) -> None:
     texts = [query(rng, scene) for scene in scenes]
     ids = torch.zeros(3, 20, dtype=torch.long)
     for row, text in enumerate(texts):
-        pieces = [6, *Encoder().pieces(text)[:18], 3]
-        ids[row, : len(pieces)] = torch.tensor(pieces)
+        given = [6, *pieces(text)[:18], 3]
+        ids[row, : len(given)] = torch.tensor(given)
     pixels = torch.from_numpy(np.stack([np.asarray(draw(scene)) for scene in scenes]))
     pair.half().float()  # what is exported is in half precision
     mine = pair.relevance(ids, pair.see(pixels))

@@ -63,6 +63,9 @@ def configuration() -> BlipConfig:
 class Pair(nn.Module):
     """Matcher and captioner over one vision tower, with what contrast needs besides."""
 
+    mean: Tensor
+    deviation: Tensor
+
     def __init__(self) -> None:
         super().__init__()
         config = configuration()

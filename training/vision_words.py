@@ -1,7 +1,7 @@
 """The word-level vocabulary of the mini vision models.
 
 Every word of captions and questions, common function words, and single characters as word pieces, so that any text has
-tokens. ``Encoder`` gives the ids of BERT's tokenizer, faster.
+tokens.
 """
 
 from __future__ import annotations
@@ -52,13 +52,10 @@ def words() -> tuple[str, ...]:
     return (*SPECIAL, *marks, *pieces, *(f"##{piece}" for piece in pieces), *(word for word in rest if len(word) > 1))
 
 
-class Encoder:
-    """Text to ids, as BERT's lower-casing word-piece tokenizer does it."""
+_TOKENIZER = BertWordPieceTokenizer({word: place for place, word in enumerate(words())})
 
-    def __init__(self) -> None:
-        self._tokenizer = BertWordPieceTokenizer({word: place for place, word in enumerate(words())})
 
-    def pieces(self, text: str) -> list[int]:
-        """Ids of a text without special tokens."""
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
-        return ids
+def pieces(text: str) -> list[int]:
+    """Ids of a text without special tokens, as BERT's lower-casing tokenizer gives them."""
+    ids: list[int] = _TOKENIZER.encode(text, add_special_tokens=False).ids
+    return ids
