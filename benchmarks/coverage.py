@@ -1,6 +1,6 @@
 """How often a 95 % interval holds the truth, and how often a test finds a difference where there is none.
 
-``python benchmarks/coverage.py [--rounds 500]`` draws runs of two methods on data sets of a known structure and prints
+``python benchmarks/coverage.py`` draws runs of two methods on data sets of a known structure and prints
 a table for docs/reports/metrics.md.
 
 An answer is right where a normal number passes a threshold. Questions of one cluster share a part of that number, and
@@ -10,7 +10,6 @@ alike within clusters as was measured: .31 of the variance of right and wrong in
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from codevqa.eval.statistics import compare, mean
 
 ROUNDS = 500
+"""Runs that are drawn; four times as many of data sets of up to ``SMALL`` questions, where they cost little."""
 SMALL = 1_000
 TRUE, OTHER = 0.78, 0.68
 """Accuracy of the two methods."""
@@ -42,9 +42,9 @@ class Structure:
     right: tuple[float, float] = (TRUE, OTHER)
     """Accuracy of the two methods."""
 
-    def numbers(self, rounds: int, seed: int) -> NDArray[np.float32]:
+    def numbers(self, rounds: int) -> NDArray[np.float32]:
         """Draws the normal number behind each answer, by round, method and question."""
-        random = np.random.default_rng(seed)
+        random = np.random.default_rng(7)
         n = len(self.clusters)
         found = np.zeros((rounds, 2, n), dtype=np.float32)
         for labels, part in (*self.levels, (np.arange(n), 1 - sum(part for _, part in self.levels))):
@@ -99,17 +99,12 @@ class Coverage:
     """The test finds a difference where there is none."""
 
 
-def covered(structure: Structure, rounds: int = ROUNDS) -> Coverage:
-    """Returns how often intervals hold the truth, and tests do not.
-
-    Args:
-        structure: of the data set.
-        rounds: runs that are drawn; four times as many of small data sets, where they cost little.
-    """
+def covered(structure: Structure) -> Coverage:
+    """Returns how often intervals hold the truth, and tests do not."""
     true, other = structure.right
     high, low = (NormalDist().inv_cdf(one) for one in structure.right)
     found = []
-    for numbers in structure.numbers(rounds if len(structure.clusters) > SMALL else 4 * rounds, 7):
+    for numbers in structure.numbers(ROUNDS if len(structure.clusters) > SMALL else 4 * ROUNDS):
         ours, theirs = numbers < high
         share = mean(ours, clusters=structure.clusters)
         difference = compare(ours, numbers[1] < low, clusters=structure.clusters).difference
@@ -121,12 +116,9 @@ def covered(structure: Structure, rounds: int = ROUNDS) -> Coverage:
 
 def main() -> None:
     """Prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
-    rounds = parser.parse_args().rounds
     print("| structure | accuracy | difference | true null rejected |\n|---|---|---|---|")
     for structure in structures():
-        found = covered(structure, rounds)
+        found = covered(structure)
         print(f"| {structure.name} | {found.share:.3f} | {found.difference:.3f} | {found.rejected:.3f} |", flush=True)
 
 

@@ -65,6 +65,7 @@ def walk(home: Path) -> list[str]:
     one.step("git clone", f"git clone -q --no-hardlinks {ROOT} . && du -sh --exclude .git . | cut -f1", "M")
     one.step("make demo", "make demo", "Ask yourself")
     one.step("  of this .venv", "du -sh .venv | cut -f1", "")
+    one.step("import torch, to compare with", ".venv/bin/python -c 'import torch'", "")
     asked = "Is the red house to the left of the green tree?"
     for name in ("codevqa ask: first", "codevqa ask: again"):
         one.step(name, f"{codevqa} ask {garden} -q '{asked}'", "yes")

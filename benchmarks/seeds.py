@@ -56,7 +56,6 @@ class Plan:
     seeds: tuple[int, ...]
     images: int = 300
     split: str = "test_combinations"
-    limit: int | None = None
     guess: bool = False
 
     def data(self, name: str, seed: int, split: str) -> DataSet:
@@ -72,7 +71,7 @@ class Plan:
         out = self.work / f"{self.images} {self.split}" / f"{seed}" / name
         sys.stderr.write(f"{TITLES[name]}, seed {seed}\n")
         with Bar() as bar:
-            return evaluate(engines(data), data, out, limit=self.limit, resume=True, progress=bar)
+            return evaluate(engines(data), data, out, resume=True, progress=bar)
 
     def guessed(self, name: str, seed: int) -> float | None:
         """Returns how far the question alone comes, where that is asked."""
@@ -163,15 +162,13 @@ def main() -> None:
     parser.add_argument("--seeds", required=True, help="Seeds of the drawn data, with commas between.")
     parser.add_argument("--images", type=int, default=300, help="Pictures, sets and pairs of each seed.")
     parser.add_argument("--split", default="test_combinations", choices=SPLITS)
-    parser.add_argument("--limit", type=int, help="Questions of each run at most.")
-    parser.add_argument("--preset")
     parser.add_argument("--config", type=Path, help="As for codevqa eval, such as benchmarks/small_vision.toml.")
     parser.add_argument("--set", action="append", metavar="NAME=VALUE", help="As for codevqa eval; repeatable.")
     parser.add_argument("--guess", action="store_true", help="Also what the question alone tells a guesser.")
     given = parser.parse_args()
     seeds = tuple(map(int, given.seeds.split(",")))
-    choice = chosen(given.preset, given.config, None, given.set)
-    plan = Plan(given.work, seeds, given.images, given.split, given.limit, given.guess)
+    choice = chosen(None, given.config, None, given.set)
+    plan = Plan(given.work, seeds, given.images, given.split, given.guess)
     for text in lines(plan, lambda data: engine_for(data, choice.preset, choice.layers)):
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()

@@ -24,7 +24,6 @@ FLOORS = {
         "pointing, held-out": 0.93,
         "ITC, which of four near-twins, plain": 0.85,
         "ITC, which of four near-twins, box": 0.90,
-        "ITM, relation, things exchanged: not matching": 0.93,
         "caption, whole picture, greedy, plain: things named are there": 0.97,
         "caption, patches for a question, plain: things named are there": 0.97,
         "query, how many in a crowd, plain": 0.80,

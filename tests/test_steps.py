@@ -155,12 +155,12 @@ def test_summary() -> None:
 
 
 def test_agrees_with_the_answers_of_the_drawn_data_set(tmp_path: Path) -> None:
-    write(tmp_path / "mini", images=24, splits=("val",))
-    file = find_scene_graphs(tmp_path / "mini", "val_all")
+    write(tmp_path / "mini", images=48, splits=("val",))
+    file = find_scene_graphs(tmp_path / "mini", "val_balanced")
     assert file is not None
     words = load_scene_graphs(file)
     told = 0
-    for one in open_dataset("gqa", tmp_path / "mini", "val_all"):
+    for one in open_dataset("gqa", tmp_path / "mini", "val_balanced"):
         truth = SceneJudge(words[image_id(one.images[0].name)], words).question(one.question)
         told += truth is not None
         assert truth is None or (truth.holds(one.gold[0]) and not truth.holds("octopus")), one.question

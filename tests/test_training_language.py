@@ -60,7 +60,7 @@ def test_a_reading_text_is_the_prompt_of_the_pipeline_and_then_the_answer() -> N
 
 def test_pieces_and_whole_texts_have_the_same_tokens(tokenizer: Any, pool: Pool) -> None:
     rng, readings = random.Random(2), ReadingPool(random.Random(3), 20)
-    encode = language.Encoder(tokenizer)
+    encode = language.encoder(tokenizer)
     for number in range(30):
         pieces = sample_program(rng, pool) if number % 2 else readings.sample(rng)
         text = "".join(piece.text for piece in pieces)

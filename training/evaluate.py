@@ -1,7 +1,7 @@
 """Measures the mini models on scenes that training never draws, with the engine that answers questions.
 
     python -m training.evaluate vision --cases 400
-    python -m training.evaluate language --cases 300 [--weights FOLDER] [--json FILE]
+    python -m training.evaluate language --cases 300 [--json FILE]
 
 Vision: half of the plain scenes show pairs of colour and kind that training leaves out; "held-out" rows are of those
 pairs alone. Language: programs that equal the true one letter for letter, and answers read from true captions that tell
@@ -36,10 +36,9 @@ from .language_captions import read
 from .language_data import SPATIAL, draw_item, elementary
 from .language_words import rename
 from .vision_data import PROMPT
-from .vision_texts import Contrast, contrast, mentions, relation_pair
+from .vision_texts import Contrast, contrast, mentions
 from .vision_twins import crowded, twin
 
-PARTS = {"matcher": "blip", "captioner": "blip", "lm": "transformers", "retriever": "sentence"}
 DRAWS = 8
 """Captions drawn for a question."""
 
@@ -69,16 +68,6 @@ def scenes(rng: random.Random, count: int, **settings: object) -> Iterator[tuple
 def held_out(thing: Thing) -> bool:
     """Whether training leaves its pair of colour and kind out."""
     return (thing.color, thing.kind) in HELD_OUT
-
-
-def matching(vqa: CodeVQA, rng: random.Random, count: int, table: Table) -> None:
-    """ITM: is the sign of the logit right for a relation, and for the same with its things exchanged?"""
-    requests: list[MatchRequest] = []
-    for scene, picture in scenes(rng, count, min_things=2):
-        requests += [MatchRequest(picture, text) for text in relation_pair(rng, scene, "swap") or ()]
-    found = [match.logit > 0 for match in vqa.models.matcher.match(requests)]
-    table.add("ITM, relation: matching", found[::2])
-    table.add("ITM, relation, things exchanged: not matching", [not one for one in found[1::2]])
 
 
 def contrasting(vqa: CodeVQA, rng: random.Random, count: int, table: Table) -> None:
@@ -223,19 +212,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("vision", "language"))
     parser.add_argument("--cases", type=int, default=300, help="behind each figure, at most")
-    parser.add_argument("--weights", type=Path, help="folder with matcher, captioner, lm or retriever of your own")
     parser.add_argument("--json", type=Path, help="also write the figures there")
     given = parser.parse_args()
-    own = {name: kind for name, kind in PARTS.items() if given.weights and (given.weights / name).is_dir()}
-    sets = {"language_model" if name == "lm" else name: f"{kind}:{given.weights / name}" for name, kind in own.items()}
     exact = {f"{role}.dtype": "float32" for role in ("matcher", "captioner", "language_model")}
     table, rng = Table(), random.Random(1234)
-    with CodeVQA.from_preset("mini", sets=sets | exact) as vqa:
+    with CodeVQA.from_preset("mini", sets=exact) as vqa:
         if given.what == "language":
             programs(vqa, given.cases, table)
             reading(vqa, given.cases, table)
         else:
-            for measure in (matching, contrasting, pointing, captioning, counting):
+            for measure in (contrasting, pointing, captioning, counting):
                 measure(vqa, rng, given.cases, table)
     if given.json:
         given.json.write_text(json.dumps(table.rows, indent=1) + "\n", encoding="utf-8")

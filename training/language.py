@@ -15,7 +15,8 @@ import math
 import os
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ ANSWER_WEIGHT = 10.0
 """Loss weight of a token of an answer; one of a program counts 1. A text has few of the former."""
 PROGRAMS = 0.22
 """Share of the texts that are programs."""
+ROWS, LENGTH, WORKERS = 64, 1024, 14
+"""Of a batch rows and their tokens; processes that draw."""
 WARM = 0.03
 """Share of the time in which the rate grows."""
 
@@ -56,7 +59,7 @@ class Texts(IterableDataset[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]):
         torch.set_num_threads(1)
         info = torch.utils.data.get_worker_info()
         rng = random.Random(f"{self.seed}/{info.id if info else 0}")
-        encode = Encoder(PreTrainedTokenizerFast.from_pretrained(self.folder))
+        encode = encoder(PreTrainedTokenizerFast.from_pretrained(self.folder))
         pool, readings = Pool(rng, self.pool), ReadingPool(rng, self.pool // 2, self.real)
         waiting: list[tuple[list[int], list[float]]] = []
         while True:
@@ -91,26 +94,15 @@ class Texts(IterableDataset[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]):
         return ids + [0] * short, texts + [0] * short, weights + [0.0] * short
 
 
-class Encoder:
-    """Pieces to tokens, remembering the pieces that come again."""
+def encoder(tokenizer: Any) -> Callable[[list[Piece], float], tuple[list[int], list[float]]]:
+    """What turns pieces into tokens, with the loss weight of each: 0 where the piece is given."""
+    tokens = lru_cache(20_000)(lambda text: tokenizer.backend_tokenizer.encode(text).ids)
 
-    def __init__(self, tokenizer: Any) -> None:
-        self._tokenizer = tokenizer.backend_tokenizer
-        self._known: dict[str, list[int]] = {}
+    def encode(pieces: list[Piece], weight: float) -> tuple[list[int], list[float]]:
+        counted = [(id, weight if piece.learnt else 0.0) for piece in pieces for id in tokens(piece.text)]
+        return [id for id, _ in counted], [each for _, each in counted]
 
-    def __call__(self, pieces: list[Piece], weight: float) -> tuple[list[int], list[float]]:
-        """Returns the tokens, and the loss weight of each: 0 where the piece is given."""
-        ids: list[int] = []
-        weights: list[float] = []
-        for piece in pieces:
-            more = self._known.get(piece.text)
-            if more is None:
-                more = self._tokenizer.encode(piece.text).ids
-                if len(piece.text) > 300 or len(self._known) < 20000:
-                    self._known[piece.text] = more
-            ids += more
-            weights += [weight if piece.learnt else 0.0] * len(more)
-        return ids, weights
+    return encode
 
 
 def build_model(tokenizer: Any, *, width: int = 256, layers: int = 8, heads: int = 8) -> Any:
@@ -159,7 +151,7 @@ def rate(share: float, peak: float) -> float:
     return peak * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * min(1.0, (share - WARM) / (1 - WARM)))))
 
 
-def train(model: Any, texts: Texts, *, seconds: float, steps: int, peak: float, workers: int) -> None:
+def train(model: Any, texts: Texts, *, seconds: float, peak: float, steps: int, workers: int) -> None:
     """Trains until the time or the steps are over."""
     device = next(model.parameters()).device
     cuda = device.type == "cuda"
@@ -217,10 +209,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--start", type=Path, help="continue from these weights")
     parser.add_argument("--seconds", type=float, default=480.0)
-    parser.add_argument("--rows", type=int, default=64)
-    parser.add_argument("--length", type=int, default=1024)
     parser.add_argument("--rate", type=float, default=2e-3)
-    parser.add_argument("--workers", type=int, default=14)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--captions", type=Path, help="what training.language_captions wrote")
     parser.add_argument("--smoke", action="store_true", help="tiny, a minute on a CPU")
@@ -243,13 +232,12 @@ def main() -> None:
     tokenizer.save_pretrained(options.out)
     print(f"{model.num_parameters() / 1e6:.2f}M weights, {len(tokenizer)} tokens", flush=True)
     if smoke:
-        texts, seconds, steps, workers = Texts(options.out, 2, 1024, options.seed, pool=30), 30.0, 4, 0
+        texts, steps, workers = Texts(options.out, 2, LENGTH, options.seed, pool=30), 4, 0
     else:
-        texts = Texts(options.out, options.rows, options.length, options.seed)
-        seconds, steps, workers = options.seconds, 10**6, options.workers
+        texts, steps, workers = Texts(options.out, ROWS, LENGTH, options.seed), 10**6, WORKERS
     if options.captions:
         texts.real = load_questions(options.captions)
-    train(model.to(device), texts, seconds=seconds, steps=steps, peak=options.rate, workers=workers)
+    train(model.to(device), texts, seconds=options.seconds, peak=options.rate, steps=steps, workers=workers)
     save(model, tokenizer, options.out)
 
 

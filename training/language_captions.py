@@ -26,6 +26,7 @@ from .vision_data import PATCHES
 
 DRAWS = 12
 """Captions for each picture."""
+PROCESSES = 14
 AT_ONCE = 2000
 """Questions in one batch."""
 
@@ -55,14 +56,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--questions", type=int, default=20000)
-    parser.add_argument("--processes", type=int, default=14)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    tasks = [
-        (given.seed * 1000 + number, max(1, given.questions // (4 * given.processes)))
-        for number in range(4 * given.processes)
-    ]
-    with ProcessPoolExecutor(given.processes) as pool:
+    share = given.questions // (4 * PROCESSES)
+    tasks = [(given.seed * 1000 + number, share) for number in range(4 * PROCESSES)]
+    with ProcessPoolExecutor(PROCESSES) as pool:
         items = [item for part in pool.map(questions, tasks) for item in part]
     print(f"{len(items)} questions drawn", flush=True)
     rng = random.Random(given.seed)

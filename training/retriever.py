@@ -22,7 +22,7 @@ from codevqa.miniworld.questions import Item
 from .language_data import draw_item
 from .language_words import general, rename, reword
 
-WIDTH, BATCH, QUESTIONS = 96, 192, 16_000
+WIDTH, BATCH, STEPS, QUESTIONS = 96, 192, 1500, 16_000
 
 
 def shape(item: Item) -> str:
@@ -57,16 +57,16 @@ def build(tokenizer: Any) -> Any:
     return SentenceTransformer(modules=[module, Normalize()], device="cpu")
 
 
-def train(model: Any, questions: dict[str, list[str]], *, steps: int, seed: int) -> float:
+def train(model: Any, questions: dict[str, list[str]]) -> float:
     """Contrastive training over pairs of one shape, other shapes being negatives; returns the last loss."""
-    rng = random.Random(seed)
+    rng = random.Random(2)
     module = model[0]
     optimizer = torch.optim.Adam(module.parameters(), lr=0.02)
     keys = list(questions)
     weights = [len(questions[key]) ** 0.5 for key in keys]
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, STEPS)
     mean = 0.0
-    for step in range(steps):
+    for step in range(STEPS):
         picked = rng.choices(keys, weights, k=BATCH)
         texts = [rng.choice(questions[key]) for key in picked] + [rng.choice(questions[key]) for key in picked]
         embedded = torch.nn.functional.normalize(module(module.preprocess(texts))["sentence_embedding"], dim=-1)
@@ -88,14 +88,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--tokenizer", type=Path, required=True, help="folder of the language model")
-    parser.add_argument("--steps", type=int, default=1500)
     options = parser.parse_args()
     from transformers import PreTrainedTokenizerFast
 
     torch.manual_seed(0)
     model = build(PreTrainedTokenizerFast.from_pretrained(options.tokenizer))
     questions = draw(random.Random(1), QUESTIONS)
-    loss = train(model, questions, steps=options.steps, seed=2)
+    loss = train(model, questions)
     print(f"{len(questions)} shapes, loss {loss:.3f}", flush=True)
     model.save_pretrained(str(options.out), create_model_card=False)
 

@@ -16,7 +16,7 @@ from codevqa.miniworld.world import CANVAS, COLORS, KINDS, MOST_THINGS, SIZES, S
 from .captions import captions
 from .vision_texts import contrast, in_question, matching, query
 from .vision_twins import crowded, twin
-from .vision_words import CLS, DEC, ENC, SEP, Encoder
+from .vision_words import CLS, DEC, ENC, SEP, pieces
 
 Batch: TypeAlias = "dict[str, torch.Tensor]"
 
@@ -51,16 +51,22 @@ def coverage(scene: Scene, places: list[int]) -> np.ndarray:
     return weights
 
 
-class Maker:
-    """Makes training samples as plain arrays."""
+class Batches(IterableDataset):  # type: ignore[type-arg]
+    """Endless batches; every worker draws its own."""
 
-    def __init__(self, seed: int) -> None:
-        self.rng = random.Random(seed)
-        self.encoder = Encoder()
-        self._prompt = self.encoder.pieces(PROMPT)
+    def __init__(self, size: int, seed: int) -> None:
+        self.size, self.seed, self.rng = size, seed, random.Random()
 
-    def batch(self, size: int) -> Batch:
-        """A batch of ``size`` pictures; texts are padded with zeros."""
+    def __iter__(self) -> Iterator[Batch]:
+        info = get_worker_info()
+        torch.set_num_threads(1)
+        self.rng = random.Random(self.seed * 1000 + (info.id if info else 0))
+        while True:
+            yield self._batch()
+
+    def _batch(self) -> Batch:
+        """Draws as many pictures as a batch has; texts are padded with zeros."""
+        size = self.size
         arrays: dict[str, np.ndarray] = {
             "pixels": np.zeros((size, CANVAS, CANVAS, 3), np.uint8),
             "itm": np.zeros((size, 2 * PAIRS, TEXT_LENGTH), np.int64),
@@ -119,7 +125,7 @@ class Maker:
             arrays["things"][row, place] = _look(thing)
 
     def _put(self, row: np.ndarray, first: int, text: str) -> None:
-        ids = [first, *self.encoder.pieces(text)[: TEXT_LENGTH - 2], SEP]
+        ids = [first, *pieces(text)[: TEXT_LENGTH - 2], SEP]
         row[: len(ids)] = ids
 
 
@@ -128,17 +134,3 @@ def _look(what: Thing | Phrase) -> tuple[int, int, int]:
     pairs = ((KINDS, what.kind), (COLORS, what.color), (SIZES, what.size))
     kind, color, size = (names.index(name) if name else -1 for names, name in pairs)
     return kind, color, size
-
-
-class Batches(IterableDataset):  # type: ignore[type-arg]
-    """Endless batches; every worker draws its own."""
-
-    def __init__(self, size: int, seed: int) -> None:
-        self.size, self.seed = size, seed
-
-    def __iter__(self) -> Iterator[Batch]:
-        info = get_worker_info()
-        torch.set_num_threads(1)
-        maker = Maker(self.seed * 1000 + (info.id if info else 0))
-        while True:
-            yield maker.batch(self.size)

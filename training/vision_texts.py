@@ -173,11 +173,11 @@ SWAPS = ("swap", "swap", "opposite", "opposite", "one")
 """How a true relation is made false: its things exchanged, its word made the opposite, either thing changed."""
 
 
-def relation_pair(rng: random.Random, scene: Scene, how: str | None = None) -> tuple[str, str] | None:
+def relation_pair(rng: random.Random, scene: Scene) -> tuple[str, str] | None:
     """A true sentence on where two things lie, and the same one made false by one change (see ``SWAPS``)."""
     if scene.tower or len(scene.things) < 2:
         return None
-    how = how or rng.choice(SWAPS)
+    how = rng.choice(SWAPS)
     for _ in range(4):
         a, b = rng.sample(scene.things, 2)
         one, other = (Phrase(thing.kind, thing.color if rng.random() < 0.9 else None) for thing in (a, b))

@@ -29,16 +29,9 @@ CHANGES = ("color", "kind", "count", "exchange")
 """What a twin may differ in: one thing's colour, its kind, one thing more or less, two things' colours exchanged."""
 
 
-def twin(rng: random.Random, scene: Scene, change: str | None = None, *, train: bool = True) -> Scene | None:
-    """The scene with one change; None when the change drawn is not possible here.
-
-    Args:
-        rng: Where the chance comes from.
-        scene: What is changed.
-        change: One of ``CHANGES``; None for any.
-        train: Never show a pair of colour and kind that training leaves out.
-    """
-    change = change or rng.choice(CHANGES)
+def twin(rng: random.Random, scene: Scene, *, train: bool = True) -> Scene | None:
+    """The scene with one change; None when the change drawn is not possible, or if training leaves a pair out."""
+    change = rng.choice(CHANGES)
     things = list(scene.things)
     place = rng.randrange(len(things))
     thing = things[place]

@@ -1,13 +1,12 @@
 """The word-level vocabulary of the mini vision models.
 
 Every word of captions and questions, common function words, and single characters as word pieces, so that any text has
-tokens. Written to a BERT vocabulary file; ``Encoder`` gives the same ids without that file.
+tokens.
 """
 
 from __future__ import annotations
 
 import string
-from pathlib import Path
 
 from tokenizers import BertWordPieceTokenizer
 
@@ -53,18 +52,10 @@ def words() -> tuple[str, ...]:
     return (*SPECIAL, *marks, *pieces, *(f"##{piece}" for piece in pieces), *(word for word in rest if len(word) > 1))
 
 
-def write_vocabulary(path: Path) -> None:
-    """Writes one token a line, as BERT's tokenizers read it."""
-    path.write_text("".join(f"{word}\n" for word in words()), encoding="utf-8")
+_TOKENIZER = BertWordPieceTokenizer({word: place for place, word in enumerate(words())})
 
 
-class Encoder:
-    """Text to ids, as BERT's lower-casing word-piece tokenizer does it."""
-
-    def __init__(self) -> None:
-        self._tokenizer = BertWordPieceTokenizer({word: place for place, word in enumerate(words())})
-
-    def pieces(self, text: str) -> list[int]:
-        """Ids of a text without special tokens."""
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
-        return ids
+def pieces(text: str) -> list[int]:
+    """Ids of a text without special tokens, as BERT's lower-casing tokenizer gives them."""
+    ids: list[int] = _TOKENIZER.encode(text, add_special_tokens=False).ids
+    return ids

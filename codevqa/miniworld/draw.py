@@ -171,9 +171,6 @@ def pattern_mask(pattern: str, scale: int, side: int) -> Image.Image:
     Returns:
         Mode 1, ``side`` wide and high; of a gradient mode L and one pixel wide: pasting through either is several times
         faster than through a whole mask of mode L.
-
-    Raises:
-        ValueError: there is no such pattern.
     """
     if pattern == "gradient":
         return Image.linear_gradient("L").resize((1, side), Image.Resampling.BILINEAR)
@@ -188,12 +185,10 @@ def pattern_mask(pattern: str, scale: int, side: int) -> Image.Image:
         for top in range(0, side, scale):
             for left in range(top // scale % 2 * scale, side, 2 * scale):
                 pen.rectangle((left, top, left + scale - 1, top + scale - 1), fill=1)
-    elif pattern == "dots":
+    else:  # dots
         for y in range(scale, side, 2 * scale):
             for x in range(scale, side, 2 * scale):
                 pen.ellipse((x - scale // 3, y - scale // 3, x + scale // 3, y + scale // 3), fill=1)
-    else:
-        raise ValueError(f"a ground's pattern must be one of {PATTERNS}, not {pattern!r}")
     return found
 
 
