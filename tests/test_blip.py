@@ -77,14 +77,6 @@ def test_similarity_is_that_of_transformers(folder: str) -> None:
     assert len({round(score, 4) for score in expected}) == len(pairs)
 
 
-def test_bfloat16_is_as_near_as_rounding_allows(folder: str) -> None:
-    requests = MATCHES
-    exact, coarse = load(folder).match(requests), load(folder, dtype="bfloat16").match(requests)
-    for one, other in zip(exact, coarse, strict=True):
-        assert np.linalg.norm(one.relevance - other.relevance) < 0.1 * np.linalg.norm(one.relevance)
-        assert one.logit == pytest.approx(other.logit, abs=0.2)
-
-
 def test_a_match_does_not_depend_on_its_batch(folder: str) -> None:
     requests = MATCHES
     alone = [load(folder).match([request])[0] for request in requests]

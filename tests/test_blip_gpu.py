@@ -12,7 +12,6 @@ import pytest
 import torch
 from blip_kit import BLOCK
 from tiny import GRID, WORDS, write_blip
-from torch.nn import functional
 
 from codevqa.models.blip.caption_decoder import CpuCaptionDecoder
 from codevqa.models.blip.checkpoint import Checkpoint, load_checkpoint
@@ -111,19 +110,6 @@ def test_stretches_are_recorded_once_and_left_out_when_all_rows_have_ended(capti
         assert record.log == ["ran"]
     finally:
         bias.copy_(before)
-
-
-def test_recordings_over_the_limit_are_forgotten_together(captioner: Checkpoint) -> None:
-    by, network, record = rules(captioner), captioner.model.text_decoder, Record()
-    decoder = GpuCaptionDecoder(network, by, record)
-    for patches in range(1, 26):  # one more than are kept
-        decoder.write(*batch(by, 3, 2, patches))
-    assert record.log.count("recorded") == 25 * 4
-    decoder.write(*batch(by, 3, 2, 25))
-    assert record.log.count("recorded") == 25 * 4
-    given = batch(by, 3, 2, 1)
-    assert torch.equal(decoder.write(*given), CpuCaptionDecoder(network, by).write(*given))
-    assert record.log.count("recorded") == 26 * 4
 
 
 def test_a_recording_keeps_all_that_it_reads_and_writes(captioner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,51 +220,6 @@ def apart(found: torch.Tensor, expected: torch.Tensor) -> float:
 def noise(*shape: int, dtype: torch.dtype) -> torch.Tensor:
     torch.manual_seed(len(shape))
     return torch.randn(*shape, device="cuda", dtype=dtype)
-
-
-@gpu
-@TYPES
-@pytest.mark.parametrize(
-    ("rows", "count", "start", "heads", "depth", "length"),
-    [(3, 4, 0, 12, 64, 20), (5, 1, 7, 12, 64, 20), (2, 1, 19, 3, 16, 20), (2, 3, 0, 2, 32, 40)],
-)
-def test_attention_to_a_caption_itself(
-    dtype: torch.dtype, rows: int, count: int, start: int, heads: int, depth: int, length: int
-) -> None:
-    joined, own = noise(rows, count, 3, heads, depth, dtype=dtype), noise(rows, 2, heads, length, depth, dtype=dtype)
-    kept = own.clone()
-    kept[:, :, :, start : start + count] = joined[:, :, 1:].permute(0, 2, 3, 1, 4)
-    keys, values = kept[:, :, :, : start + count].float().unbind(1)
-    expected = functional.scaled_dot_product_attention(
-        joined[:, :, 0].transpose(1, 2).float(), keys, values, is_causal=count > 1
-    )
-    assert apart(kernels.attend_own(joined, own, start), expected.transpose(1, 2).flatten(2)) < BOUND[dtype]
-    assert torch.equal(own, kept)
-
-
-@gpu
-@TYPES
-@pytest.mark.parametrize(
-    ("rows", "count", "patches", "heads", "depth", "masked"),
-    [(3, 4, 20, 12, 64, False), (5, 1, 24, 12, 64, True), (2, 1, 577, 3, 16, False), (2, 2, 80, 4, 32, True)],
-)
-def test_attention_to_patches(
-    dtype: torch.dtype, rows: int, count: int, patches: int, heads: int, depth: int, masked: bool
-) -> None:
-    queries, seen = noise(rows, count, heads * depth, dtype=dtype), noise(rows, patches, 2, heads, depth, dtype=dtype)
-    hidden = None
-    if masked:
-        hidden = torch.zeros(rows, 1, 1, patches, device="cuda", dtype=dtype)
-        hidden[0, ..., patches // 2 :] = -torch.inf
-    keys, values = seen.float().transpose(1, 3).unbind(2)
-    expected = functional.scaled_dot_product_attention(
-        queries.float().view(rows, count, heads, depth).transpose(1, 2),
-        keys,
-        values,
-        attn_mask=None if hidden is None else hidden.float(),
-    )
-    found = kernels.attend_seen(queries, seen, hidden)
-    assert apart(found, expected.transpose(1, 2).flatten(2)) < BOUND[dtype]
 
 
 @gpu

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from openai_kit import Reply, Serve, completion, failure, streamed, turn
+from openai_kit import Reply, Serve, completion, failure, turn
 from PIL import Image
 from tiny_lm import build_tiny_lm
 
@@ -197,15 +197,6 @@ def test_a_usage_that_makes_no_sense_counts_nothing(serve: Serve, usage: Any) ->
     server = serve(lambda path, body, n: (200, {**completion("red")[1], "usage": usage}, {}))
     (made,) = OpenAILM("m", base_url=server.url).generate([ASK])
     assert (made.text, made.prompt_tokens, made.completion_tokens) == ("red", 0, 0)
-
-
-def test_a_mistake_of_ours_is_not_told_as_the_server_s(serve: Serve) -> None:
-    def broken(text: str) -> None:
-        raise AttributeError("our own")
-
-    server = serve(lambda path, body, n: streamed("r", "ed"))
-    with pytest.raises(AttributeError, match="our own"):
-        OpenAILM("m", base_url=server.url).generate([GenerationRequest("Say", 5, on_text=broken)])
 
 
 def test_nothing_listens() -> None:
