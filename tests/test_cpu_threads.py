@@ -38,15 +38,6 @@ def test_a_small_network_has_a_thread_of_one_core() -> None:
         network.run(lambda: 1 // 0)
 
 
-def test_other_threads_begin_with_all_cores() -> None:
-    NetworkThread(torch.nn.Linear(30, 10), 1, CPU)
-    found: list[int] = []
-    thread = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
-    thread.start()
-    thread.join()
-    assert found == [2]
-
-
 def test_a_large_network_has_all_cores() -> None:
     network = torch.nn.Linear(30, 10)  # 310 weights
     assert NetworkThread(network, 1, CPU, large=310).run(where) == (threading.current_thread().name, 2)

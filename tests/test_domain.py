@@ -12,17 +12,13 @@ from pathlib import Path
 
 import pytest
 from cli_kit import GARDEN, ROOT, CommandLine
-from eval_kit import Numbered
 from PIL import Image
 from test_questions import draw as draw_questions
 
 from codevqa import CodeVQA, Models, Settings
 from codevqa.core.trace import ImageRef
-from codevqa.demo.live import LiveQuestion
 from codevqa.engine.question_run import declined
 from codevqa.engine.request import ask_request
-from codevqa.eval import evaluate
-from codevqa.eval.run.choices import engine_for
 from codevqa.miniworld.world import draw, sample_scene
 from codevqa.models.domain import Domain
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
@@ -212,14 +208,6 @@ def test_the_trace_page_says_so_before_the_answer(asking: dict[bool, CodeVQA]) -
     assert "baseline" not in page[shown : page.index("</main>")]
 
 
-def test_the_demo_says_so(asking: dict[bool, CodeVQA]) -> None:
-    live = LiveQuestion()
-    with asking[True].watch(GARDEN, DOG) as watch:
-        for event in watch:
-            live.feed(event)
-    assert "no model was asked" in live.view().answer and "don&#x27;t know &#x27;dog&#x27;" in live.view().message
-
-
 def test_the_command_line_says_so_on_standard_error(codevqa: CommandLine) -> None:
     done = codevqa("ask", GARDEN, "-q", DOG, "--quiet")
     assert (done.returncode, done.stdout) == (0, "I don't know\n")
@@ -235,10 +223,3 @@ def test_the_domain_goes_with_the_models_that_look() -> None:
     assert domain_of(configure("mini", [Layer("test", blip)])) is None
     assert domain_of(configure("mini", [Layer("test", {"matcher": blip["matcher"]})])) is not None
     assert domain_of(configure("mini", [Layer("test", {"language_model": "openai:some"})])) is not None
-
-
-def test_an_evaluation_asks_everything(tmp_path: Path) -> None:
-    data = Numbered(tmp_path / "pictures", 1, "Is there a dog {}?")
-    with evaluate(engine_for(data, "mini"), data, tmp_path / "run", methods=["pnpvqa"]) as store:
-        (row,) = store.rows("pnpvqa")
-    assert row.prediction in ("yes", "no") and row.error is None

@@ -71,14 +71,6 @@ def test_a_short_text_does_not_wait_for_a_long_one() -> None:
     assert ended[-1] == "long" and len(ended) == 5
 
 
-def test_whoever_is_too_long_for_the_slots_gets_longer_ones() -> None:
-    lm = build(llama, "slots", max_batch=3)
-    requests = [GenerationRequest("red", 4), GenerationRequest("ball", 30), GenerationRequest(HEAD * 2, 40)]
-    requests += [GenerationRequest(f"box {n}", 5) for n in range(4)]
-    plain = build(llama, "generate")
-    assert ask(lm, requests, 0.002) == [plain.generate([request])[0] for request in requests]
-
-
 def test_one_that_never_fits_costs_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     lm = build(llama, "slots", max_batch=3)
     launch = SlotDecoder._launch

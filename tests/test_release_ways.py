@@ -84,17 +84,6 @@ def test_who_writes_sees_the_wording_and_the_user_their_own_sentence(wording: Wo
     assert (answer.question, answer.program.question, answer.text) == (PAIR, PAIR, "yes")
 
 
-@pytest.mark.parametrize("form", ["completion", "chat"])
-def test_a_repair_asks_in_the_same_wording(form: Any) -> None:
-    writer = ScriptedLM(["answer = 1 / 0", "answer = query(images[0], 'Is there a red ball?')"])
-    written = replace(PLAIN, repairs=1, wording="asked", form=form)
-    models = Models(ScriptedLM("yes"), FakeMatcher(6), FakeCaptioner(grid=6))
-    with CodeVQA(Writer(writer, load("nlvr2"), settings=written), models, replace(TOLD, writer=written)) as vqa:
-        answer = vqa.ask([RED, GREEN], PAIR)
-    assert answer.program is not None and len(answer.trace.attempts) == 1
-    assert answer.program.prompt.count("Is it true that both pictures show a red ball?") == 2
-
-
 def test_our_banks_ask_readers_about_statements_and_mini_s_does_not() -> None:
     wordings = {name: (load(name).wording, load(name).reading_wording) for name in ("gqa", "covr", "nlvr2", "mini")}
     assert wordings == dict.fromkeys(("gqa", "mini"), ("plain", "plain")) | dict.fromkeys(

@@ -61,21 +61,6 @@ def test_nearest_first_and_ties_keep_the_bank_s_order(folder: Path) -> None:
     assert len(index.nearest("dog", 99)) == 34
 
 
-def test_a_bank_is_embedded_once_and_a_question_once() -> None:
-    asked: list[list[str]] = []
-
-    class Lengths:
-        name = "lengths"
-
-        def embed(self, sentences: Sequence[str]) -> npt.NDArray[np.float32]:
-            asked.append(list(sentences))
-            return np.array([[len(sentence)] for sentence in sentences], np.float32)
-
-    index = ExampleIndex(Lengths(), ["a", "aaa", "aa"])
-    assert index.nearest("b", 2) == index.nearest("b", 2) == (1, 2)
-    assert asked == [["a", "aaa", "aa"], ["b"]]
-
-
 class Slow:
     """Embeds in a while, all but one word."""
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
 import threading
 import time
-import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -26,8 +24,7 @@ from codevqa.batching.model_services import ModelServices
 from codevqa.core.errors import SetupError
 from codevqa.engine.many import Question
 from codevqa.models.base import Completion, GenerationRequest, Models
-from codevqa.models.causal_lm import TransformersLM
-from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
+from codevqa.models.fakes import FakeCaptioner, FakeMatcher
 from codevqa.models.openai_lm import OpenAILM
 from codevqa.models.turn import Turn
 
@@ -79,14 +76,6 @@ def test_engines_over_one_set_of_models_answer_as_each_alone(mini: CodeVQA) -> N
 def test_threads_read_what_each_reads_alone(way: str) -> None:
     lm = lm_kit.build(llama, way)
     found = at_once(lambda request: lm.generate([request])[0], mixed())
-    assert found == [lm_kit.alone(llama)] * 3
-
-
-def test_two_objects_over_one_network_share_its_turn() -> None:
-    one = lm_kit.build(llama)
-    other = TransformersLM(one.model, one.tokenizer, name="other")
-    requests = list(enumerate(mixed()))
-    found = at_once(lambda asked: (one, other)[asked[0] % 2].generate([asked[1]])[0], requests)
     assert found == [lm_kit.alone(llama)] * 3
 
 
@@ -210,22 +199,6 @@ def test_a_model_that_takes_requests_as_they_come_gives_way(who: str) -> None:
         thread.join()
         busy.close()
         loop.close()
-
-
-def test_nothing_keeps_a_model_once_its_engines_are_gone() -> None:
-    lm = ScriptedLM("x")
-    for _ in range(2):
-        services = services_of(lm)
-        asyncio.run(_read(services))
-        services.close()
-    gone = weakref.ref(lm)
-    del lm, services
-    gc.collect()
-    assert gone() is None
-
-
-async def _read(services: ModelServices) -> None:
-    await services.read(GenerationRequest("a", 5))
 
 
 # -- processes ---------------------------------------------------------------------------------------------------------
