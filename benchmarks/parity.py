@@ -1,11 +1,13 @@
-"""Compares the BLIP back end with LAVIS on the same weights, and prints a table.
+"""Compares the BLIP back end with LAVIS or with transformers on the same weights, and prints a table.
 
-    python benchmarks/parity.py GOLDEN_DIR [--live base|large]
+    python benchmarks/parity.py GOLDEN_DIR [--live base|large]          LAVIS
+    python benchmarks/parity.py --transformers mini|base|MATCHER,CAPTIONER
 
 GOLDEN_DIR holds LAVIS's weights, pictures and results: ``lavis.safetensors``, ``lavis_caption.safetensors``,
 ``vocab.txt``, ``meta.json``, ``image*.png`` and the two ``golden*.safetensors``. With ``--live`` LAVIS itself computes
 beside us (docs/reports/lavis.md says how to install it), on random weights of full size and the same pictures. Their
-checkpoints take up to 8 GB in the folder for temporary files.
+checkpoints take up to 8 GB in the folder for temporary files. Transformers computes the embedded models, random weights
+of the base size, or two folders, by the reference of our tests.
 
 A difference is the norm of what differs over the norm of what LAVIS computed.
 """
@@ -15,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import load_file
 
+import codevqa
 from codevqa.core.images import Picture, load_picture
 from codevqa.models.base import CaptionRequest, MatchRequest, SimilarityRequest
 from codevqa.models.blip import BlipCaptioner, BlipMatcher
@@ -165,6 +169,45 @@ def live(golden: Path, work: Path, size: str) -> Parity:
     return compare(ours, theirs)
 
 
+def beside_transformers(matcher: str, captioner: str, block: int) -> Parity:
+    """Has transformers' own classes and the BLIP back end compute two folders."""
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+    from blip_kit import PICTURES, TEXTS, Reference
+
+    asked = Asked(
+        [MatchRequest(picture, text) for picture, text in zip(PICTURES, TEXTS, strict=True)],
+        [CaptionRequest(picture) for picture in PICTURES],
+    )
+    one, other = Reference(matcher), Reference(captioner)
+    maps, itm = zip(*(one.gradcam(pair.picture, pair.text, block) for pair in asked.pairs), strict=True)
+    itc = [[one.similarity(pair.picture, text) for text in TEXTS] for pair in asked.pairs]
+    theirs = Found(
+        list(itm),
+        list(np.array(itc)),
+        list(maps),
+        [each.mean(0) for each in maps],
+        [other.prompt_logits(request).numpy() for request in asked.captions],
+        [other.caption(request) for request in asked.captions],
+    )
+    ours = ask(
+        asked,
+        BlipMatcher.from_pretrained(matcher, device="cpu", block=block, average="all"),
+        BlipCaptioner.from_pretrained(captioner, device="cpu"),
+    )
+    return compare(ours, theirs)
+
+
+def base_size(work: Path) -> tuple[str, str]:
+    """Writes checkpoints of BLIP's base size with random weights; returns their folders."""
+    from random_blip import networks
+
+    for name, network in zip(("matcher", "captioner"), networks("base", "cpu"), strict=True):
+        network.tokenizer.add_special_tokens({"bos_token": "[DEC]", "additional_special_tokens": ["[ENC]"]})
+        for part in (network.model, network.tokenizer, network.processor):
+            part.save_pretrained(work / name)
+    return str(work / "matcher"), str(work / "captioner")
+
+
 def show(title: str, found: Parity) -> None:
     """Prints one table."""
     print(f"{title:34}" + "".join(f"{f'image {index}':>11}" for index in range(len(found.itm))))
@@ -180,14 +223,25 @@ def show(title: str, found: Parity) -> None:
 
 
 def main() -> None:
-    """Prints the table."""
+    """Prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("golden", type=Path)
+    parser.add_argument("golden", type=Path, nargs="?")
     parser.add_argument("--live", choices=("base", "large"))
+    parser.add_argument("--transformers", metavar="mini|base|MATCHER,CAPTIONER")
+    parser.add_argument("--block", type=int, help="the block of GradCAM; mini has 2, BLIP 7")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as work:
-        found = live(given.golden, Path(work), given.live) if given.live else measure(given.golden, Path(work))
-    show(f"against LAVIS, {given.live or 'golden results'}", found)
+        if given.transformers:
+            weights = f"{Path(codevqa.__file__).parent}/mini/weights"
+            named = {"mini": f"{weights}/matcher,{weights}/captioner"}.get(given.transformers, given.transformers)
+            matcher, captioner = base_size(Path(work)) if named == "base" else named.split(",")
+            block = given.block or (2 if given.transformers == "mini" else 7)
+            show(f"against transformers, {given.transformers}", beside_transformers(matcher, captioner, block))
+        elif given.golden is None:
+            parser.error("name LAVIS's folder, or --transformers")
+        else:
+            found = live(given.golden, Path(work), given.live) if given.live else measure(given.golden, Path(work))
+            show(f"against LAVIS, {given.live or 'golden results'}", found)
 
 
 if __name__ == "__main__":

@@ -41,10 +41,12 @@ VISION: dict[str, dict[str, int]] = {
         "num_attention_heads": 4,
         "image_size": 96,
     },
+    "base": {},
     "large": {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "num_attention_heads": 16},
 }
 TEXT: dict[str, dict[str, int]] = {
     "tiny": {"hidden_size": 48, "intermediate_size": 96, "num_hidden_layers": 9, "num_attention_heads": 4},
+    "base": {"num_attention_heads": 12},
     "large": {"num_attention_heads": 12},
 }
 EXAMPLES = load_prompts("gqa").examples
@@ -54,7 +56,7 @@ def networks(size: str, device: str) -> tuple[Network, Network]:
     """Returns a matcher's and a captioner's network of a size, in float32, as transformers loads them.
 
     Args:
-        size: ``large`` is BLIP's; ``tiny`` is for trying a benchmark out.
+        size: ``base`` and ``large`` are BLIP's; ``tiny`` is for trying a benchmark out.
         device: where they go.
     """
     torch.manual_seed(0)
