@@ -107,19 +107,13 @@ def done(vqa: CodeVQA, answers: Sequence[Answer]) -> dict[str, int]:
     """What was done, from the counters of each part."""
     matcher: Any = vqa.models.matcher
     captioner: Any = vqa.models.captioner
-    services = vqa._services
     return {
         "vision forwards of the matcher": matcher.stats.vision_forwards,
         "vision forwards of the captioner": captioner.stats.vision_forwards,
-        "pairs matched": services.match.batcher.stats.requests,
-        "pairs compared": services.similarity.batcher.stats.requests,
         "rows of the matcher": matcher.stats.text_rows,
-        "captions drawn": services.caption.batcher.stats.requests,
         "rows of the captioner": captioner.stats.text_rows,
-        "readings": services._read.batcher.stats.requests,
-        "batches of matching": services.match.batcher.stats.batches,
-        "batches of comparing": services.similarity.batcher.stats.batches,
-        "batches of captions": services.caption.batcher.stats.batches,
+        "batches of the matcher": matcher.stats.text_batches,
+        "batches of the captioner": captioner.stats.text_batches,
         "host calls": sum(len(answer.trace.calls) for answer in answers),
     }
 
@@ -130,19 +124,14 @@ def guard(found: Mapping[str, int]) -> None:
     exact = {
         "vision forwards of the matcher": PICTURES,
         "vision forwards of the captioner": PICTURES,
-        "pairs matched": PICTURES * texts,
-        "pairs compared": PICTURES,
-        "captions drawn": needed_captions(),
         "rows of the captioner": needed_captions(),
-        "readings": 2 * PICTURES,
         "host calls": PICTURES * sum(CALLS[one] for one in FIRST + SECOND) + CALLS["How many?"] + CALLS["Which one?"],
     }
     at_most = {
         "rows of the matcher": PICTURES * texts + PICTURES,  # a text is compared with several pictures as one row
-        "batches of matching": 4,
-        "batches of comparing": 1,
+        "batches of the matcher": 5,
         # Each round of drawing is a batch; a picture goes on to the next where captions repeat.
-        "batches of captions": 2 * (load_prompts("mini").caption_draws - load_prompts("mini").captions + 1),
+        "batches of the captioner": 2 * (load_prompts("mini").caption_draws - load_prompts("mini").captions + 1),
     }
     assert {name: found[name] for name in exact} == exact
     assert [name for name, most in at_most.items() if found[name] > most] == [], found
