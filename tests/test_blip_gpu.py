@@ -1,4 +1,4 @@
-"""What BLIP does on a GPU: recorded steps and replayed batches, run here on the CPU, and kernels where there is one."""
+"""What BLIP does on a GPU: recorded steps, run here on the CPU, and kernels where there is one."""
 
 from __future__ import annotations
 
@@ -11,19 +11,14 @@ import numpy as np
 import pytest
 import torch
 from blip_kit import BLOCK
-from tiny import GRID, WORDS, write_blip
+from tiny import WORDS, write_blip
 from torch.nn import functional
 
 from codevqa.models.blip.caption_decoder import CaptionDecoder
 from codevqa.models.blip.checkpoint import Checkpoint, load_checkpoint
 from codevqa.models.blip.gpu import kernels
 from codevqa.models.blip.gpu.caption_decoder import GpuCaptionDecoder
-from codevqa.models.blip.gpu.text_encoder import GpuTextEncoder
-from codevqa.models.blip.gpu.vision_encoder import GpuVisionEncoder
-from codevqa.models.blip.picture_input import PictureReader
 from codevqa.models.blip.sampling import CaptionRules, draw, numbers_of
-from codevqa.models.blip.text_encoder import TextEncoder
-from codevqa.models.blip.vision_encoder import VisionEncoder
 from codevqa.models.cuda_graphs import enabled
 
 WIDTH = 32
@@ -147,71 +142,6 @@ def test_a_recording_keeps_all_that_it_reads_and_writes(captioner: Checkpoint, m
     decoder.write(*batch(by, 8, 2))
     gc.collect()
     assert made and all(logits() is not None for logits in made)
-
-
-# Pictures and GradCAM
-
-
-class Replayed:
-    """A recording for tests without a GPU: it computes again on the tensors it holds, as a graph does."""
-
-    made: list[int]
-
-    def __init__(self, _: Any, function: Any, *inputs: torch.Tensor) -> None:
-        self._function = function
-        self.inputs = inputs
-        Replayed.made.append(len(inputs[0]))
-
-    def __call__(self) -> torch.Tensor:
-        return self._function(*self.inputs)  # type: ignore[no-any-return]
-
-
-def refused(*_: Any) -> Any:
-    raise RuntimeError(REFUSED)
-
-
-@pytest.fixture(params=["replayed", "refused"])
-def recording(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both encoders record, or try in vain."""
-    monkeypatch.setattr(Replayed, "made", [], raising=False)
-    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)
-    for module in ("vision_encoder", "text_encoder"):
-        place = f"codevqa.models.blip.gpu.{module}"
-        monkeypatch.setattr(f"{place}.Recorded", Replayed if request.param == "replayed" else refused)
-        monkeypatch.setattr(f"{place}.enabled", lambda device: True)
-    return str(request.param)
-
-
-def test_pictures_are_replayed_at_a_few_sizes(
-    matcher: Checkpoint, recording: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    reader = PictureReader(matcher.pictures, matcher.device, matcher.dtype)
-    ours, plain = (kind(matcher.model.vision_model, reader) for kind in (GpuVisionEncoder, VisionEncoder))
-    assert ours.rows == 16
-    for rows in (3, 1, 4, 9, 2):
-        pixels = torch.randint(256, (rows, 8 * GRID, 8 * GRID, 3), dtype=torch.uint8)
-        torch.testing.assert_close(ours(pixels), plain(pixels), rtol=0, atol=1e-5)
-    assert Replayed.made == ([4, 1, 16, 2] if recording == "replayed" else [])
-    assert len(caplog.records) == (recording == "refused")
-
-
-def test_gradcam_is_replayed_over_padding(
-    matcher: Checkpoint, recording: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    network, length = matcher.model, 1 + GRID**2
-    assert length % 8, "there is padding after the patches"
-    ours = GpuTextEncoder(network.text_encoder, network.itm_head, BLOCK, length)
-    plain = TextEncoder(network.text_encoder, network.itm_head, BLOCK)
-    features = list(torch.randn(3, length, WIDTH, generator=torch.Generator().manual_seed(0)))
-    # The second batch leaves rows, tokens and pictures of the first behind it.
-    for owners, tokens in (([0, 0, 1, 2, 2], 9), ([0, 1, 2], 5), ([0, 0, 1, 1, 1], 12)):
-        ids = torch.randint(5, 40, (len(owners), tokens), generator=torch.Generator().manual_seed(tokens))
-        mask = torch.ones_like(ids)
-        mask[1, -2:] = 0
-        given = ids, mask, mask / mask.sum(1, keepdim=True), [features[owner] for owner in owners]
-        torch.testing.assert_close(ours.relevance(*given), plain.relevance(*given), rtol=1e-4, atol=1e-5)
-    assert len(Replayed.made) == (2 if recording == "replayed" else 0)
-    assert len(caplog.records) == (recording == "refused")
 
 
 def test_recording_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,29 +101,6 @@ class Recorder:
         return replay, output
 
 
-class Recorded:
-    """A function of tensors, recorded for the shapes it was first given.
-
-    Args:
-        recorder: of the model.
-        function: from tensors to one tensor, without waiting for the GPU and without random numbers.
-        inputs: examples of its arguments, on the GPU; kept and used as the recording's own.
-
-    Raises:
-        torch.OutOfMemoryError: the recording does not fit.
-    """
-
-    def __init__(self, recorder: Recorder, function: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> None:
-        self.inputs = inputs
-        """What a replay reads: fill the first rows, and leave the others as they are."""
-        self._replay, self._output = recorder(lambda: function(*inputs))
-
-    def __call__(self) -> torch.Tensor:
-        """Returns the result for what is in the inputs now; valid until the next call."""
-        self._replay()
-        return self._output
-
-
 def bucket(rows: int, sizes: tuple[int, ...]) -> int | None:
     """Returns the smallest size that holds so many rows; None where there is none."""
     return next((size for size in sizes if size >= rows), None)

@@ -43,7 +43,7 @@ def run_in_batches(
     run: Callable[[Sequence[_T]], Sequence[_R]],
     rows: Sequence[_T],
     size: int,
-    release: Callable[[], None],
+    release: Callable[[], None] | None = None,
     *,
     what: str = "BLIP",
 ) -> list[_R]:
@@ -53,7 +53,7 @@ def run_in_batches(
         run: computes a batch.
         rows: all of them.
         size: rows in a batch at first.
-        release: gives memory back that can be done without; called whenever it runs out.
+        release: gives memory back that can be done without; called whenever it runs out. None has nothing to give.
         what: whose network it is, for messages.
 
     Raises:
@@ -74,7 +74,8 @@ def run_in_batches(
                 ) from error
         # Outside the handler: the traceback would keep the failed batch's tensors alive.
         size = max(1, len(batch) // 2)
-        release()
+        if release is not None:
+            release()
         gc.collect()
         free_cached_memory()
     return results

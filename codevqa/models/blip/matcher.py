@@ -55,7 +55,7 @@ class BlipMatcher(BlipModel):
         super().__init__(checkpoint, text, max_batch=max_batch, feature_cache_bytes=feature_cache_bytes)
         self._average = average
         self._max_length = max_length
-        self._text = _text_encoder(checkpoint, block)
+        self._text = TextEncoder(text, checkpoint.model.itm_head, block)
         loaded(checkpoint.device)
 
     @classmethod
@@ -96,7 +96,7 @@ class BlipMatcher(BlipModel):
             ModelError: the network failed.
         """
         with self.turn, short_work(self._at.device):
-            return run_in_batches(self._match, requests, self._batch(), self._text.release)
+            return run_in_batches(self._match, requests, self._batch())
 
     def similarity(self, requests: Sequence[SimilarityRequest]) -> list[float]:
         """Returns the ITC score (cosine, -1..1) of each pair.
@@ -105,7 +105,7 @@ class BlipMatcher(BlipModel):
             ModelError: the network failed.
         """
         with self.turn, short_work(self._at.device):
-            return run_in_batches(self._similarity, requests, self._batch(), self._text.release)
+            return run_in_batches(self._similarity, requests, self._batch())
 
     def token_maps(self, requests: Sequence[MatchRequest]) -> list[tuple[Map, Map]]:
         """Returns GradCAM of every token, (tokens, grid, grid), and the ITM logits (no match, match) of each pair.
@@ -113,7 +113,7 @@ class BlipMatcher(BlipModel):
         For figures and parity checks; the focus is not looked at.
         """
         with self.turn, short_work(self._at.device):
-            return run_in_batches(self._token_maps, requests, self._batch(), self._text.release)
+            return run_in_batches(self._token_maps, requests, self._batch())
 
     def _match(self, requests: Sequence[MatchRequest]) -> list[Match]:
         ids, mask = self._tokens([request.text for request in requests])
@@ -175,15 +175,6 @@ class BlipMatcher(BlipModel):
         if self._max_batch is not None:
             return self._max_batch
         return rows_that_fit(self._at.device, self._text.row_bytes(1 + self.grid**2, self._max_length), self.batch)
-
-
-def _text_encoder(at: Checkpoint, block: int) -> TextEncoder:
-    encoder, head = at.model.text_encoder, at.model.itm_head
-    if at.device.type != "cuda":
-        return TextEncoder(encoder, head, block)
-    from .gpu.text_encoder import GpuTextEncoder
-
-    return GpuTextEncoder(encoder, head, block, 1 + at.grid**2)
 
 
 def tokens_in_focus(ids: Sequence[int], phrase: Sequence[int], average: Average) -> Sequence[int]:

@@ -13,29 +13,9 @@ The same numbers as transformers' ``BlipTextModel`` up to rounding, for less wor
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
-
-
-@dataclass(frozen=True)
-class Pictures:
-    """What a batch of texts looks at."""
-
-    features: torch.Tensor
-    """Of the picture of each text, (rows, 1 + patches, width); a recorded batch has zeros after them."""
-    length: int
-    """Embeddings of a picture, CLS included."""
-    beyond: torch.Tensor | None = None
-    """Added to scores to keep out what follows them, -inf there; None where nothing does."""
-
-    @classmethod
-    def padded(cls, features: torch.Tensor, length: int) -> Pictures:
-        """Returns features of which only the first ``length`` of each row are embeddings."""
-        beyond = torch.zeros(features.shape[1], dtype=features.dtype, device=features.device)
-        beyond[length:] = -torch.inf
-        return cls(features, length, beyond)
 
 
 class TextEncoder:
@@ -99,14 +79,9 @@ class TextEncoder:
             match.
         """
         device = self.like.device
+        ids, mask = ids.to(device), mask.to(device)
         # Stacked here, outside inference mode: autograd may keep the copy.
-        stacked = torch.stack(list(features))
-        return self.gradcam_of(ids.to(device), mask.to(device), Pictures(stacked, stacked.shape[1]))
-
-    def gradcam_of(
-        self, ids: torch.Tensor, mask: torch.Tensor, pictures: Pictures
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Computes what :meth:`gradcam` does, of tokens and pictures that are where the network is."""
+        pictures = torch.stack(list(features))
         layers = self._encoder.encoder.layer
         with torch.no_grad():
             hidden = self._encoder.embeddings(input_ids=ids)
@@ -128,7 +103,7 @@ class TextEncoder:
             (gradient,) = torch.autograd.grad(logits[:, 1].sum(), probabilities)
         cam = probabilities.detach().float() * gradient.float().clamp(min=0)
         # (rows, heads, tokens, 1 + patches); column 0 is the picture's CLS embedding.
-        maps = cam[..., 1 : pictures.length].mean(1)
+        maps = cam[..., 1:].mean(1)
         return maps * mask[:, :, None], logits.detach().float()
 
     def relevance(
@@ -149,17 +124,16 @@ class TextEncoder:
         Returns:
             (rows, patches + 1): each row's map and then its margin, "match" minus "no match".
         """
-        return averaged(*self.gradcam(ids, mask, features), weights)
-
-    def release(self) -> None:
-        """Gives memory back that can be done without: nothing, on a CPU."""
+        maps, logits = self.gradcam(ids, mask, features)
+        relevance = torch.einsum("rt,rtp->rp", weights.to(maps.device), maps)
+        return torch.cat([relevance, logits[:, 1:] - logits[:, :1]], 1)
 
     def _pass(
         self,
         layer: Any,
         hidden: torch.Tensor,
         bias: torch.Tensor | None,
-        pictures: Pictures,
+        pictures: torch.Tensor,
         first_only: bool = False,
     ) -> torch.Tensor:
         attended = self._self_attention(layer, hidden, bias, first_only)
@@ -182,21 +156,19 @@ class TextEncoder:
         mixed = scores.softmax(-1) @ values
         return _output(layer.attention, mixed.transpose(1, 2).flatten(2), asking)
 
-    def _attention(self, look: Any, hidden: torch.Tensor, pictures: Pictures) -> torch.Tensor:
+    def _attention(self, look: Any, hidden: torch.Tensor, pictures: torch.Tensor) -> torch.Tensor:
         """Returns the cross-attention of each token, (rows, heads, tokens, 1 + patches)."""
         queries = self._split(look.query(hidden)) * self.depth**-0.5
         # The bias of the keys adds the same to every patch of a query, which the softmax takes out again.
         asked = _by_head(queries, look.key.weight.view(self.heads, self.depth, -1))
-        scores = asked.flatten(1, 2) @ pictures.features.transpose(1, 2)
-        if pictures.beyond is not None:
-            scores = scores + pictures.beyond
+        scores = asked.flatten(1, 2) @ pictures.transpose(1, 2)
         attention: torch.Tensor = scores.softmax(-1)
         return attention.view(*asked.shape[:3], -1)
 
-    def _brought(self, look: Any, attention: torch.Tensor, pictures: Pictures) -> torch.Tensor:
+    def _brought(self, look: Any, attention: torch.Tensor, pictures: torch.Tensor) -> torch.Tensor:
         """Returns what cross-attention brings to each token, (rows, tokens, width)."""
         weight, bias = look.value.weight, look.value.bias
-        mixed = (attention.flatten(1, 2) @ pictures.features).view(*attention.shape[:3], -1)
+        mixed = (attention.flatten(1, 2) @ pictures).view(*attention.shape[:3], -1)
         brought = _by_head(mixed, weight.view(self.heads, self.depth, -1).transpose(1, 2))
         # Attention sums to one, but GradCAM asks what each share of it brings, and each brings the bias.
         brought = brought + attention.sum(-1, keepdim=True) * bias.view(self.heads, 1, self.depth)
@@ -206,12 +178,6 @@ class TextEncoder:
     def _split(self, states: torch.Tensor) -> torch.Tensor:
         """From (rows, length, width) to (rows, heads, length, depth)."""
         return states.view(*states.shape[:2], self.heads, self.depth).transpose(1, 2)
-
-
-def averaged(maps: torch.Tensor, logits: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    """Returns what :meth:`TextEncoder.relevance` returns, of what :meth:`TextEncoder.gradcam` returns."""
-    relevance = torch.einsum("rt,rtp->rp", weights.to(maps.device), maps)
-    return torch.cat([relevance, logits[:, 1:] - logits[:, :1]], 1)
 
 
 def _by_head(states: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:

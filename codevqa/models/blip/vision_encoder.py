@@ -13,8 +13,6 @@ from torch.nn import functional
 
 from .picture_input import PictureReader
 
-_ROWS = 64
-
 
 class VisionEncoder:
     """The forward pass of one vision tower.
@@ -28,11 +26,6 @@ class VisionEncoder:
         self.tower = tower
         self.reader = reader
 
-    @property
-    def rows(self) -> int:
-        """Pictures worth computing at once on a GPU."""
-        return _ROWS
-
     def row_bytes(self) -> int:
         """Returns about how much memory one picture of a batch needs while it is computed."""
         config = self.tower.config
@@ -41,20 +34,12 @@ class VisionEncoder:
         per_patch = 6 * config.hidden_size + 2 * config.intermediate_size
         return int(patches * per_patch * self.tower.embeddings.position_embedding.element_size())
 
-    @torch.inference_mode()
     def __call__(self, pixels: torch.Tensor) -> torch.Tensor:
         """Returns features, (pictures, 1 + patches, width), of bytes, (pictures, size, size, 3).
 
         Raises:
             torch.OutOfMemoryError: the batch does not fit.
         """
-        return self.forward(pixels)
-
-    def release(self) -> None:
-        """Keeps nothing."""
-
-    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Computes the features in the mode of gradients that it is called in."""
         hidden = self._embed(pixels)
         tower = self.tower
         blocks = tower.encoder.layers

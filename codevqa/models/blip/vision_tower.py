@@ -16,6 +16,7 @@ from cachetools import LRUCache
 
 from ...core.images import Picture
 from ..cpu_threads import NetworkThread
+from ..cuda_graphs import avoid_cudnn_attention
 from ..turn import Turn
 from .batches import rows_that_fit, run_in_batches
 from .checkpoint import Checkpoint
@@ -25,7 +26,7 @@ from .vision_encoder import VisionEncoder
 DEFAULT_CACHE_BYTES = 256 * 2**20
 """Vision features kept, in bytes: about 150 pictures at BLIP-base size in float32."""
 
-_CPU_PICTURES = 16
+_CPU_PICTURES, _GPU_PICTURES = 16, 64
 
 _LARGE_TOWER = 1 << 20
 """Weights of a block from which on all cores encode pictures: every weight meets hundreds of patches."""
@@ -70,7 +71,8 @@ class BlipModel:
             tower, config.vision_config.num_hidden_layers, checkpoint.device, large=_LARGE_TOWER, spread=True
         )
         self._reader = PictureReader(checkpoint.pictures, checkpoint.device, checkpoint.dtype)
-        self._encoder = _encoder(tower, self._reader)
+        avoid_cudnn_attention(checkpoint.device)
+        self._encoder = VisionEncoder(tower, self._reader)
         self._kept: LRUCache[str, torch.Tensor] = LRUCache(feature_cache_bytes, getsizeof=lambda kept: kept.nbytes)
 
     @property
@@ -89,7 +91,7 @@ class BlipModel:
         found = {one.key: kept for one in pictures if (kept := self._kept.get(one.key)) is not None}
         missing = list({one.key: one for one in pictures if one.key not in found}.values())
         self._reader.expect(missing)  # all of them, while the first are encoded
-        encoded = run_in_batches(self._encode, missing, self._pictures_at_once(), self._encoder.release)
+        encoded = run_in_batches(self._encode, missing, self._pictures_at_once())
         for picture, features in zip(missing, encoded, strict=True):
             found[picture.key] = features
             if features.nbytes <= self._kept.maxsize:
@@ -99,7 +101,7 @@ class BlipModel:
     def _pictures_at_once(self) -> int:
         if self._max_batch is not None:
             return self._max_batch
-        most = self._encoder.rows if self._at.device.type == "cuda" else _CPU_PICTURES
+        most = _GPU_PICTURES if self._at.device.type == "cuda" else _CPU_PICTURES
         return rows_that_fit(self._at.device, self._encoder.row_bytes(), most)
 
     def _encode(self, pictures: Sequence[Picture]) -> Sequence[torch.Tensor]:
@@ -117,11 +119,3 @@ class BlipModel:
         # Copies, or each kept picture would hold its whole batch in memory.
         rows: Sequence[torch.Tensor] = torch.unbind_copy(self._encoder(pixels))  # type: ignore[assignment, func-returns-value]
         return list(rows)
-
-
-def _encoder(tower: Any, reader: PictureReader) -> VisionEncoder:
-    if reader.device.type != "cuda":
-        return VisionEncoder(tower, reader)
-    from .gpu.vision_encoder import GpuVisionEncoder
-
-    return GpuVisionEncoder(tower, reader)
