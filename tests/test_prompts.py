@@ -18,7 +18,7 @@ from codevqa.prompts import Example, available, load
 def test_gqa_has_the_papers_numbers() -> None:
     gqa = load("gqa")
     assert (gqa.form, gqa.shots, gqa.captions, gqa.caption_draws) == ("image", 12, 7, 100)
-    assert len(gqa.examples) == 83
+    assert len(gqa.examples) == 207
     assert gqa.primitives == ("open_image", "query", "get_pos")
     assert len(gqa.reading) == 48
     assert {len(captions) for example in gqa.reading for captions in example.by_image} == {7}

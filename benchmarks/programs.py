@@ -1,0 +1,248 @@
+"""Measures how often a language model's programs for real questions do what a careful annotator's programs do.
+
+    python benchmarks/programs.py LANGUAGE_MODEL RETRIEVER --nlvr2 data/dev.json --arms words both both+12 both+12x7
+
+No picture is looked at: both programs run in the same random worlds (codevqa.writing.worlds), and agreement is the
+share of worlds in which they give the same answer. Wordings differ and annotators slip, so 100 % is out of reach:
+compare two ways to ask a model, not a model with perfection. A figure here says nothing about how well models see.
+
+An arm is RETRIEVAL[+SHOTS][xPROGRAMS]: how examples are found, how many are shown, and among how many programs one is
+chosen. The gold programs of ``benchmarks/gold`` are in no bank of examples. Those of NLVR2 are for sentences of its dev
+split, which stay in its own file. The questions for GQA and COVR are ours, in the forms of those data sets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from PIL import Image as PILImage
+
+from codevqa.core.errors import CodeVQAError
+from codevqa.core.images import load_picture
+from codevqa.core.question_kind import question_kind
+from codevqa.core.trace import Form, Program
+from codevqa.engine.answer_text import answer_text, fitted_answer
+from codevqa.eval.statistics import compare, mean
+from codevqa.models.base import Completion, GenerationRequest, LanguageModel
+from codevqa.models.retrieval import Retriever
+from codevqa.presets.assembly import load, prompt_sets
+from codevqa.presets.presets import preset
+from codevqa.primitives.kinds import Image
+from codevqa.sandbox.sandbox import Sandbox
+from codevqa.writing.choice import judged
+from codevqa.writing.worlds import behaviours
+from codevqa.writing.writer import Writer
+
+GOLD = Path(__file__).with_name("gold")
+PICTURES = {"gqa": 1, "covr": 5, "nlvr2": 2}
+"""Pictures of a question of each set."""
+SEEDS = (101, 102)
+"""Worlds in which programs are compared with gold; the choice among programs has others."""
+BATCH = 512
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One way to have programs written."""
+
+    name: str
+    retrieval: Any
+    shots: int | None
+    programs: int
+
+    @classmethod
+    def parse(cls, name: str) -> Arm:
+        """Reads RETRIEVAL[+SHOTS][xPROGRAMS].
+
+        Raises:
+            ValueError: it is something else.
+        """
+        found = re.fullmatch(r"(words|structure|both)(?:\+(\d+))?(?:x(\d+))?", name)
+        if found is None:
+            raise ValueError(f"An arm is words, structure or both, then +SHOTS, then xPROGRAMS, not {name!r}.")
+        shots = found[2]
+        return cls(name, found[1], int(shots) if shots else None, int(found[3] or 1))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question with its gold program."""
+
+    id: str
+    set: str
+    kind: str
+    question: str
+    program: str
+
+    @property
+    def form(self) -> Form:
+        """The form of its programs."""
+        return "image" if self.set == "gqa" else "set"
+
+
+def read_gold(nlvr2: Path | None) -> list[Asked]:
+    """Reads the gold programs; those of NLVR2 only where its sentences are."""
+    found = []
+    for name in PICTURES:
+        if name == "nlvr2" and nlvr2 is None:
+            continue
+        rows = [json.loads(line) for line in (GOLD / f"{name}.jsonl").read_text().splitlines()]
+        if nlvr2 is not None and name == "nlvr2":
+            lines = map(json.loads, nlvr2.read_text().splitlines())
+            sentences = {row["identifier"]: row["sentence"] for row in lines}
+            rows = [row | {"question": sentences[row["id"]]} for row in rows]
+        found += [Asked(row["id"], name, row["kind"], row["question"], row["program"]) for row in rows]
+    return found
+
+
+class Together:
+    """Asks a language model all that an expected number of writers want, at once."""
+
+    def __init__(self, model: LanguageModel, expected: int) -> None:
+        self._model = model
+        self._expected = expected
+        self._waiting: list[tuple[GenerationRequest, asyncio.Future[Completion]]] = []
+
+    async def __call__(self, request: GenerationRequest) -> Completion:
+        """Returns the completion of one request."""
+        future: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
+        self._waiting.append((request, future))
+        if len(self._waiting) == self._expected:
+            for at in range(0, self._expected, BATCH):
+                some = self._waiting[at : at + BATCH]
+                for (_, one), completion in zip(some, self._model.generate([one for one, _ in some]), strict=True):
+                    one.set_result(completion)
+        return await future
+
+
+@cache
+def pictures(count: int) -> tuple[Image, ...]:
+    """Returns pictures that nobody looks at."""
+    picture = load_picture(PILImage.new("RGB", (8, 8)))
+    return tuple(Image(number, picture) for number in range(1, count + 1))
+
+
+class Bench:
+    """Writes programs in several ways, and compares them with gold."""
+
+    def __init__(self, model: LanguageModel, retriever: Retriever, asked: Sequence[Asked]) -> None:
+        self.model = model
+        self.retriever = retriever
+        self.asked = asked
+
+    async def written(self, arms: Sequence[Arm]) -> dict[tuple[str, str], list[str]]:
+        """Returns the drafts for each arm and question."""
+        writers = {
+            (arm.retrieval, name): Writer(
+                self.model,
+                prompt_sets(preset("base"), name),
+                self.retriever,
+                replace(preset("base").settings.writer, retrieval=arm.retrieval),
+            )
+            for arm in arms
+            for name in PICTURES
+        }
+        jobs = [(arm, one, draft) for arm in arms for one in self.asked for draft in range(arm.programs)]
+        generate = Together(self.model, len(jobs))
+        programs = await asyncio.gather(
+            *(
+                writers[arm.retrieval, one.set].write(one.question, one.form, generate, shots=arm.shots, draft=draft)
+                for arm, one, draft in jobs
+            )
+        )
+        found: dict[tuple[str, str], list[str]] = {}
+        for (arm, one, _), program in zip(jobs, programs, strict=True):
+            found.setdefault((arm.name, one.id), []).append(program.source)
+        return found
+
+    async def compared(self, one: Asked, drafts: Sequence[str], sandbox: Sandbox) -> dict[str, Any]:
+        """Chooses among drafts, and compares the chosen with gold."""
+        images, kind = pictures(PICTURES[one.set]), question_kind(one.question)
+
+        def said(value: object) -> str:
+            return fitted_answer(answer_text(value), kind)
+
+        found = await behaviours(drafts, sandbox, images, said)
+        chosen = next(one for one in judged([Program(source) for source in drafts], found) if one.chosen)
+        both = [await behaviours([one.program, chosen.source], sandbox, images, said, seed) for seed in SEEDS]
+        worlds = [(gold, mine) for pair in both for gold, mine in zip(*pair, strict=True) if gold is not None]
+        return {
+            "set": one.set,
+            "kind": one.kind,
+            "id": one.id,
+            "question": one.question,
+            "source": chosen.source,
+            "agreement": chosen.agreement,
+            "runs": all(mine is not None for _, mine in worlds),
+            "agrees": sum(gold == mine for gold, mine in worlds) / len(worlds) if worlds else None,
+        }
+
+
+def lines(rows: dict[str, list[dict[str, Any]]]) -> Iterator[str]:
+    """Yields the table: for each arm and set how many programs run and how far they agree with gold."""
+    base = next(iter(rows))
+    for arm, all_of in rows.items():
+        for name in (*PICTURES, "all"):
+            first, mine = (
+                {row["id"]: row for row in some if row["agrees"] is not None and name in (row["set"], "all")}
+                for some in (rows[base], all_of)
+            )
+            if not mine:
+                continue
+            agrees = [mine[key]["agrees"] for key in first]
+            runs = sum(row["runs"] for row in mine.values()) / len(mine)
+            line = f"{arm:16} {name:6} runs {runs:.3f}  agrees {mean(agrees)}"
+            if arm != base:
+                line += f"  against {base}: {compare(agrees, [row['agrees'] for row in first.values()])}"
+            yield line
+
+
+async def measure(bench: Bench, arms: Sequence[Arm]) -> dict[str, list[dict[str, Any]]]:
+    """Returns the rows of each arm."""
+    drafts = await bench.written(arms)
+    found = {}
+    for arm in arms:
+        sandboxes = {name: Sandbox(_primitives(name)) for name in PICTURES}
+        rows = [await bench.compared(one, drafts[arm.name, one.id], sandboxes[one.set]) for one in bench.asked]
+        found[arm.name] = rows
+        for sandbox in sandboxes.values():
+            await sandbox.aclose()
+    return found
+
+
+def _primitives(name: str) -> Any:
+    from codevqa.models.fakes import ScriptedLM
+
+    return Writer(ScriptedLM([], chat=True), prompt_sets(preset("base"), name)).primitives
+
+
+def main() -> None:
+    """Parses the arguments, measures and prints."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("language_model", help="as in a preset, e.g. transformers:FOLDER")
+    parser.add_argument("retriever", help="as in a preset, e.g. sentence:FOLDER")
+    parser.add_argument("--nlvr2", type=Path, help="dev.json of NLVR2; without it GQA and COVR alone")
+    parser.add_argument("--arms", nargs="+", type=Arm.parse, default=[Arm.parse("words")])
+    parser.add_argument("--out", type=Path, help="file for the programs, one JSON object a line")
+    options = parser.parse_args()
+    try:
+        model, retriever = load("language_model", options.language_model), load("retriever", options.retriever)
+    except CodeVQAError as error:
+        parser.error(str(error))
+    rows = asyncio.run(measure(Bench(model, retriever, read_gold(options.nlvr2)), options.arms))
+    print("\n".join(lines(rows)))
+    if options.out:
+        found = [{"arm": arm, **row} for arm, some in rows.items() for row in some]
+        options.out.write_text("".join(json.dumps(row) + "\n" for row in found))
+
+
+if __name__ == "__main__":
+    main()
