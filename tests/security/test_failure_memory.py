@@ -31,7 +31,7 @@ def test_a_question_that_does_not_fit_is_a_typed_error_and_the_next_is_served(pa
         model: Any = vqa.writer.language_model
         with pytest.MonkeyPatch.context() as patch:
             if part == "eyes":
-                patch.setattr(VisionEncoder, "forward", never)
+                patch.setattr(VisionEncoder, "__call__", never)
             else:
                 patch.setattr(model.decoder, "run", nor)
             for _ in range(2):
