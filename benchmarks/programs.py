@@ -17,7 +17,8 @@ import argparse
 import asyncio
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -95,9 +96,8 @@ def read_gold(nlvr2: Path | None) -> list[Asked]:
         if name == "nlvr2" and nlvr2 is None:
             continue
         rows = [json.loads(line) for line in (GOLD / f"{name}.jsonl").read_text().splitlines()]
-        if nlvr2 is not None and name == "nlvr2":
-            lines = map(json.loads, nlvr2.read_text().splitlines())
-            sentences = {row["identifier"]: row["sentence"] for row in lines}
+        if name == "nlvr2" and nlvr2 is not None:
+            sentences = {row["identifier"]: row["sentence"] for row in map(json.loads, nlvr2.read_text().splitlines())}
             rows = [row | {"question": sentences[row["id"]]} for row in rows]
         found += [Asked(row["id"], name, row["kind"], row["question"], row["program"]) for row in rows]
     return found
@@ -130,59 +130,64 @@ def pictures(count: int) -> tuple[Image, ...]:
     return tuple(Image(number, picture) for number in range(1, count + 1))
 
 
-class Bench:
-    """Writes programs in several ways, and compares them with gold."""
-
-    def __init__(self, model: LanguageModel, retriever: Retriever, asked: Sequence[Asked]) -> None:
-        self.model = model
-        self.retriever = retriever
-        self.asked = asked
-
-    async def written(self, arms: Sequence[Arm]) -> dict[tuple[str, str], list[str]]:
-        """Returns the drafts for each arm and question."""
-        writers = {
-            (arm.retrieval, name): Writer(
-                self.model,
-                prompt_sets(preset("base"), name),
-                self.retriever,
-                replace(preset("base").settings.writer, retrieval=arm.retrieval),
-            )
-            for arm in arms
-            for name in PICTURES
-        }
-        jobs = [(arm, one, draft) for arm in arms for one in self.asked for draft in range(arm.programs)]
-        generate = Together(self.model, len(jobs))
-        programs = await asyncio.gather(
-            *(
-                writers[arm.retrieval, one.set].write(one.question, one.form, generate, shots=arm.shots, draft=draft)
-                for arm, one, draft in jobs
-            )
+async def written(
+    writers: Mapping[tuple[str, str], Writer], model: LanguageModel, asked: Sequence[Asked], arms: Sequence[Arm]
+) -> dict[tuple[str, str], list[str]]:
+    """Returns the drafts for each arm and question."""
+    jobs = [(arm, one, draft) for arm in arms for one in asked for draft in range(arm.programs)]
+    generate = Together(model, len(jobs))
+    programs = await asyncio.gather(
+        *(
+            writers[arm.retrieval, one.set].write(one.question, one.form, generate, shots=arm.shots, draft=draft)
+            for arm, one, draft in jobs
         )
-        found: dict[tuple[str, str], list[str]] = {}
-        for (arm, one, _), program in zip(jobs, programs, strict=True):
-            found.setdefault((arm.name, one.id), []).append(program.source)
-        return found
+    )
+    found: dict[tuple[str, str], list[str]] = {}
+    for (arm, one, _), program in zip(jobs, programs, strict=True):
+        found.setdefault((arm.name, one.id), []).append(program.source)
+    return found
 
-    async def compared(self, one: Asked, drafts: Sequence[str], sandbox: Sandbox) -> dict[str, Any]:
-        """Chooses among drafts, and compares the chosen with gold."""
-        images, kind = pictures(PICTURES[one.set]), question_kind(one.question)
 
-        def said(value: object) -> str:
-            return fitted_answer(answer_text(value), kind)
+async def compared(one: Asked, drafts: Sequence[str], sandbox: Sandbox) -> dict[str, Any]:
+    """Chooses among drafts, and compares the chosen with gold."""
+    images, kind = pictures(PICTURES[one.set]), question_kind(one.question)
 
-        found = await behaviours(drafts, sandbox, images, said)
-        chosen = next(one for one in judged([Program(source) for source in drafts], found) if one.chosen)
-        both = [await behaviours([one.program, chosen.source], sandbox, images, said, seed) for seed in SEEDS]
-        worlds = [(gold, mine) for pair in both for gold, mine in zip(*pair, strict=True) if gold is not None]
+    def said(value: object) -> str:
+        return fitted_answer(answer_text(value), kind)
+
+    found = await behaviours(drafts, sandbox, images, said)
+    chosen = next(one for one in judged([Program(source) for source in drafts], found) if one.chosen)
+    both = [await behaviours([one.program, chosen.source], sandbox, images, said, seed) for seed in SEEDS]
+    worlds = [(gold, mine) for pair in both for gold, mine in zip(*pair, strict=True) if gold is not None]
+    return {
+        "set": one.set,
+        "kind": one.kind,
+        "id": one.id,
+        "question": one.question,
+        "source": chosen.source,
+        "agreement": chosen.agreement,
+        "runs": all(mine is not None for _, mine in worlds),
+        "agrees": sum(gold == mine for gold, mine in worlds) / len(worlds),
+    }
+
+
+async def measure(
+    model: LanguageModel, retriever: Retriever, asked: Sequence[Asked], arms: Sequence[Arm]
+) -> dict[str, list[dict[str, Any]]]:
+    """Writes programs in several ways, and returns for each a row a question."""
+    base = preset("base")
+    writers = {
+        (way, name): Writer(model, prompt_sets(base, name), retriever, replace(base.settings.writer, retrieval=way))
+        for way in {arm.retrieval for arm in arms}
+        for name in {one.set for one in asked}
+    }
+    drafts = await written(writers, model, asked, arms)
+    served = {name: writer.primitives for (_, name), writer in writers.items()}
+    async with AsyncExitStack() as stack:
+        sandboxes = {name: await stack.enter_async_context(Sandbox(known)) for name, known in served.items()}
         return {
-            "set": one.set,
-            "kind": one.kind,
-            "id": one.id,
-            "question": one.question,
-            "source": chosen.source,
-            "agreement": chosen.agreement,
-            "runs": all(mine is not None for _, mine in worlds),
-            "agrees": sum(gold == mine for gold, mine in worlds) / len(worlds) if worlds else None,
+            arm.name: [await compared(one, drafts[arm.name, one.id], sandboxes[one.set]) for one in asked]
+            for arm in arms
         }
 
 
@@ -191,37 +196,15 @@ def lines(rows: dict[str, list[dict[str, Any]]]) -> Iterator[str]:
     base = next(iter(rows))
     for arm, all_of in rows.items():
         for name in (*PICTURES, "all"):
-            first, mine = (
-                {row["id"]: row for row in some if row["agrees"] is not None and name in (row["set"], "all")}
-                for some in (rows[base], all_of)
-            )
+            first, mine = ([row for row in some if name in (row["set"], "all")] for some in (rows[base], all_of))
             if not mine:
                 continue
-            agrees = [mine[key]["agrees"] for key in first]
-            runs = sum(row["runs"] for row in mine.values()) / len(mine)
+            agrees = [row["agrees"] for row in mine]
+            runs = sum(row["runs"] for row in mine) / len(mine)
             line = f"{arm:16} {name:6} runs {runs:.3f}  agrees {mean(agrees)}"
             if arm != base:
-                line += f"  against {base}: {compare(agrees, [row['agrees'] for row in first.values()])}"
+                line += f"  against {base}: {compare(agrees, [row['agrees'] for row in first])}"
             yield line
-
-
-async def measure(bench: Bench, arms: Sequence[Arm]) -> dict[str, list[dict[str, Any]]]:
-    """Returns the rows of each arm."""
-    drafts = await bench.written(arms)
-    found = {}
-    for arm in arms:
-        sandboxes = {name: Sandbox(_primitives(name)) for name in PICTURES}
-        rows = [await bench.compared(one, drafts[arm.name, one.id], sandboxes[one.set]) for one in bench.asked]
-        found[arm.name] = rows
-        for sandbox in sandboxes.values():
-            await sandbox.aclose()
-    return found
-
-
-def _primitives(name: str) -> Any:
-    from codevqa.models.fakes import ScriptedLM
-
-    return Writer(ScriptedLM([], chat=True), prompt_sets(preset("base"), name)).primitives
 
 
 def main() -> None:
@@ -237,7 +220,7 @@ def main() -> None:
         model, retriever = load("language_model", options.language_model), load("retriever", options.retriever)
     except CodeVQAError as error:
         parser.error(str(error))
-    rows = asyncio.run(measure(Bench(model, retriever, read_gold(options.nlvr2)), options.arms))
+    rows = asyncio.run(measure(model, retriever, read_gold(options.nlvr2), options.arms))
     print("\n".join(lines(rows)))
     if options.out:
         found = [{"arm": arm, **row} for arm, some in rows.items() for row in some]

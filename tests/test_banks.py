@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import json
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,6 +27,7 @@ from codevqa.writing.worlds import behaviours
 
 KNOWN = VISUAL.extend([find_object, *KNOWLEDGE])
 OPENERS = {"open_image", "open_images"}
+GOLD = Path(__file__).parents[1] / "benchmarks" / "gold"
 SEEDS = 40
 """Worlds are drawn anew so often for a program that has given one answer so far."""
 
@@ -58,6 +61,21 @@ def test_every_program_of_a_bank_is_sound(name: str) -> None:
                 except Exception as error:
                     error.add_note(f"{example.id}: {example.question}\n{example.program}")
                     raise
+
+    asyncio.run(checked())
+
+
+@pytest.mark.parametrize(("name", "pictures"), [("gqa", 1), ("covr", 3)])
+def test_gold_programs_are_sound_and_in_no_bank(name: str, pictures: int) -> None:
+    rows = map(json.loads, (GOLD / f"{name}.jsonl").read_text().splitlines())
+    prompts = load(name)
+    gold = [Example(row["id"], row["question"], row["program"], prompts.form) for row in rows]
+    assert {one.question.lower() for one in gold}.isdisjoint(one.question.lower() for one in prompts.examples)
+
+    async def checked() -> None:
+        async with Sandbox(KNOWN.subset(prompts.primitives), workers=2) as sandbox:
+            for one in gold:
+                await check(one, sandbox, pictures)
 
     asyncio.run(checked())
 

@@ -22,18 +22,12 @@ from codevqa.models.blip.sampling import CaptionRules, draw, numbers_of
 from codevqa.models.cuda_graphs import enabled
 
 WIDTH = 32
-REFUSED = "CUDA error: operation not permitted when stream is capturing"
 
 
 @pytest.fixture(scope="module")
 def captioner(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
     folder = write_blip(tmp_path_factory.mktemp("blip"), "captioner", ends=3)
     return load_checkpoint(folder, "captioner", device="cpu", dtype=None)
-
-
-@pytest.fixture(scope="module")
-def matcher(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
-    return load_checkpoint(write_blip(tmp_path_factory.mktemp("blip"), "matcher"), "matcher", device="cpu", dtype=None)
 
 
 # Captions

@@ -13,9 +13,10 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, Protocol
 
 from ..batching.call_cache import Usage
+from ..batching.model_services import ModelServices
 from ..core.answer import Answer
 from ..core.errors import (
     CodeVQAError,
@@ -35,20 +36,20 @@ from ..core.question_kind import question_kind
 from ..core.settings import Settings
 from ..core.text import spaced
 from ..core.trace import Cost, DomainWarning, Draft, Evidence, Form, ImageRef, Plain, Program, Trace
+from ..models.base import Models
 from ..presets.assembly import domain_of, names_of
 from ..presets.configuration import Configuration
 from ..primitives.context import CallContext
 from ..primitives.kinds import Image
-from ..primitives.pnpvqa import Reading
+from ..primitives.pnpvqa import PnPVQA, Reading
+from ..sandbox.sandbox import Sandbox
 from ..writing.choice import write_best
 from ..writing.worlds import Behaviour, behaviours
+from ..writing.writer import Writer
 from .answer_text import answer_text, fitted_answer, plain, release_text
 from .call_plan import plan_calls
 from .program_calls import ProgramCalls
 from .request import Errors, Request, check_options
-
-if TYPE_CHECKING:
-    from .codevqa import CodeVQA
 
 _log = logging.getLogger(__name__)
 
@@ -56,8 +57,24 @@ DONT_KNOW = "I don't know"
 """The answer to what lies outside of what the models know."""
 
 
+class Engine(Protocol):
+    """What questions are answered with: :class:`codevqa.CodeVQA`, which imports this module."""
+
+    writer: Writer
+    models: Models
+    settings: Settings
+    services: ModelServices
+    sandbox: Sandbox
+    pnpvqa: PnPVQA
+
+    @property
+    def model_names(self) -> dict[str, str]:
+        """Model ids by role."""
+        ...
+
+
 async def answer_request(
-    engine: CodeVQA, request: Request, tell: Tell | None = None, *, errors: Errors = "raise"
+    engine: Engine, request: Request, tell: Tell | None = None, *, errors: Errors = "raise"
 ) -> Answer:
     """Answers one question, or runs one program; everything an engine does goes through here.
 
@@ -160,7 +177,7 @@ def _unanswerable(warnings: tuple[DomainWarning, ...]) -> bool:
 class QuestionRun:
     """One question on its way, and what it has done so far."""
 
-    def __init__(self, engine: CodeVQA, request: Request, listener: Tell | None) -> None:
+    def __init__(self, engine: Engine, request: Request, listener: Tell | None) -> None:
         self.engine = engine
         self.request = request
         self.listener = listener

@@ -88,7 +88,8 @@ class Configuration:
         if torch.cuda.is_available() or not available():
             return self
         values = {"language_model": chosen.quantised, "writer.most_shots": chosen.quantised_shots}
-        return configure(self.preset, [Layer(f"preset {self.preset}, as there is no GPU", values), *self.layers])
+        origin = f"preset {self.preset}, as there is no GPU"
+        return configure(self.preset, [Layer(origin, values), *self.layers])
 
 
 def configure(name: str = "mini", layers: Iterable[Layer] = (), *, settings: Settings | None = None) -> Configuration:

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from ...cuda_graphs import Recorder, avoid_cudnn_attention, bucket, enabled
+from ...cuda_graphs import Recorder, bucket, enabled
 from ..caption_decoder import CaptionDecoder
 from ..caption_steps import CaptionBatch, CaptionSteps
 from ..sampling import CaptionRules
@@ -53,7 +53,6 @@ class GpuCaptionDecoder(CaptionDecoder):
         self._limit = _KEPT if record is not None or enabled(device) else 0
         self._record = record or (_recording(device) if self._limit else _launched)
         self._kept: dict[tuple[int, int, bool], _Recording] = {}
-        avoid_cudnn_attention(device)
 
     @torch.inference_mode()
     def write(
