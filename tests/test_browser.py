@@ -30,7 +30,7 @@ CUT = """
 SLOW = """
 images = open_images("ImageSet1.jpg")
 for thing in ["cup", "crown", "bell", "heart", "moon", "star", "tree", "house", "cloud", "flower", "boat", "fish"]:
-    for color in ["red", "green", "blue", "yellow"]:
+    for color in ["red", "green", "blue", "yellow", "purple"]:
         for img in images:
             query(img, "Is there a " + color + " " + thing + "?")
 answer = "zero"
