@@ -231,30 +231,9 @@ class Visitor:
                 )
             self.page.wait_for_timeout(50)
 
-    def tab_to(self, name: str, seconds: float = 30) -> None:
-        """Presses Tab until a part has the focus; the page may still be putting it there.
-
-        An editor that keeps Tab to itself is left with Escape.
-        """
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            focused = self.focused()
-            if focused == name:
-                return
-            if focused == "program":
-                self.page.keyboard.press("Escape")
-            self.page.keyboard.press("Tab")
-        raise AssertionError(f"the Tab key does not reach {name}")
-
     def focused(self) -> str:
         """The part that has the focus; empty where it has no name."""
         found: str = self.page.evaluate("(document.activeElement.closest('[id^=cv-]') || {id: 'cv-'}).id.slice(3)")
-        return found
-
-    def outline(self) -> str:
-        """How the focus is shown; ``none`` where it is not."""
-        look = "style => style.outlineStyle !== 'none' ? 'outline' : style.boxShadow"
-        found: str = self.page.evaluate(f"({look})(getComputedStyle(document.activeElement))")
         return found
 
     def shot(self, name: str) -> None:

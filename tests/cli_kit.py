@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
@@ -39,13 +38,6 @@ class Done:
 def environment() -> dict[str, str]:
     """Returns the environment without what would change a command."""
     return {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
-
-
-def spawn(*words: object, program: tuple[str, ...] = (sys.executable, "-m", "codevqa")) -> Done:
-    """Runs a command in a process of its own."""
-    command = [*program, *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=500, env=environment(), check=False)
-    return Done(done.returncode, done.stdout, done.stderr)
 
 
 class Engines:

@@ -102,14 +102,7 @@ def test_what_runs_for_a_visitor_ends_with(way: str, tmp_path: Path) -> None:
         assert "Stopped" in view.status and "stopped" in view.answer and "stopped" in view.baseline
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"pictures": []},
-        {"program": "x" * 4001},
-        {"shots": 13},
-    ],
-)
+@pytest.mark.parametrize("fields", [{"pictures": []}, {"program": "x" * 4001}, {"shots": 13}])
 def test_what_cannot_be_asked_is_said_and_not_asked(tmp_path: Path, fields: dict[str, Any]) -> None:
     engine = StubEngine(Answered(answer()))
     service = StubService(tmp_path, engine)

@@ -52,11 +52,8 @@ def test_a_question_is_shown_step_by_step() -> None:
     assert "two" in view.answer and "500 ms" in view.answer
     assert " data-busy " in view.status, "the answer without a program is still to come"
     shown.feed_baseline(Answered(answer("three", method="pnpvqa")))
-    assert (
-        "three" in shown.view().baseline
-        and "They differ" in shown.view().baseline
-        and "data-busy" not in shown.view().status
-    )
+    view = shown.view()
+    assert "three" in view.baseline and "They differ" in view.baseline and "data-busy" not in view.status
 
 
 def test_what_users_and_models_say_is_escaped() -> None:

@@ -147,9 +147,8 @@ def test_the_primitive_of_the_page_is_called_by_ask(
     run_alone, *steps, answer = capsys.readouterr().out.splitlines()
     assert run_alone == answer == "no"
     assert [step.partition("(")[0] for step in steps] == ["brightness"]
-    (prompt,) = seen
-    assert "brightness(img: Image) -> float: Returns how bright the image is" in prompt
-    nearest = prompt.partition("# Image 1: ")[2].partition("# Image 2: ")[0]
+    assert "brightness(img: Image) -> float: Returns how bright the image is" in seen[0]
+    nearest = seen[0].partition("# Image 1: ")[2].partition("# Image 2: ")[0]
     assert nearest.startswith("Is it dark in the picture?") and 'if brightness(img) < 0.3 else "no"' in nearest
 
 
