@@ -2,7 +2,7 @@
 
 Where Chromium, Playwright or Gradio is missing the tests are skipped and say what to install. With
 ``CODEVQA_REQUIRE_BROWSER=1``, which continuous integration sets, that is a failure instead. Screenshots go to
-``CODEVQA_SCREENSHOTS``, or to build/screenshots.
+build/screenshots.
 
 The fixtures ``browser``, ``server`` and ``visit`` are in conftest.py.
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "examples" / "pictures"
-SCREENSHOTS = Path(os.environ.get("CODEVQA_SCREENSHOTS", ROOT / "build" / "screenshots"))
+SCREENSHOTS = ROOT / "build" / "screenshots"
 PATIENCE = 120_000
 """Milliseconds that anything on the page may take on a busy machine; nothing here measures speed."""
 
@@ -36,24 +36,13 @@ STREAM = "/queue/data"
 FLAGS = [
     "--no-sandbox",  # continuous integration is root in a container
     "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-default-apps",
-    "--disable-sync",
-    "--no-first-run",
-    "--metrics-recording-only",
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE localhost , EXCLUDE 127.0.0.1",
 ]
 
 
 def chromium() -> str | None:
     """Returns the browser's program, or None."""
-    named = os.environ.get("CODEVQA_CHROMIUM")
-    if named is not None:
-        return shutil.which(named)
-    found = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
-    return next((path for path in found if path), None)
+    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
 def need_browser() -> None:

@@ -36,7 +36,6 @@ def told(source: str, calls: tuple[Call, ...] = CALLS) -> list[str]:
     [
         ('answer = "yes" if x1 < x2 else "no"', ["x1 < x2: 6.75 < 15.75 is True"]),
         ("answer = x1 < x2 and y1 >= y2", ["x1 < x2: 6.75 < 15.75 is True", "y1 >= y2: 11.25 >= 9.75 is True"]),
-        ("answer = x1 < x2 or y1 >= y2", ["x1 < x2: 6.75 < 15.75 is True"]),
         ('answer = "left" if x1 < x2 else "top" if y1 < y2 else "no"', ["x1 < x2: 6.75 < 15.75 is True"]),
         (
             "if x1 > x2:\n    answer = y1 < y2\nelse:\n    answer = y1 > y2",
@@ -112,5 +111,4 @@ def test_a_notebook_and_the_demo_get_the_figures_too() -> None:
     program = Program(OPEN + "answer = x1 < x2")
     assert Read(answer_fragment(answer(program=program, trace=Trace(CALLS)), PICTURES)).one(cls="cv-compare")
     assert "6.75 < 15.75 is true" in Read(program_html(program.source, CALLS, None, PICTURES)).one("table").text
-    assert Read(comparisons_html(program.source, CALLS, PICTURES)).one(cls="cv-compare")
     assert comparisons_html(OPEN, CALLS, PICTURES) == ""
