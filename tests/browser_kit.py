@@ -18,7 +18,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -233,15 +232,6 @@ class Visitor:
         """Pixels that the page is wider than the window."""
         script = "document.scrollingElement.scrollWidth - window.innerWidth"
         return int(self.page.evaluate(script))
-
-    @property
-    def foreign(self) -> list[str]:
-        """Requests to other machines."""
-        inside = ("127.0.0.1", "localhost")
-        local = ("data", "blob", "file", "about")
-        return [
-            url for url in self.requests if urlsplit(url).scheme not in local and urlsplit(url).hostname not in inside
-        ]
 
 
 CONTRAST = """
