@@ -78,7 +78,7 @@ class Visitor:
         """Event streams of Gradio that are open: it closes its stream when nothing more is to come."""
         context.on("request", self._requested)
         for ended in ("requestfinished", "requestfailed"):
-            context.on(ended, self._ended)
+            context.on(ended, lambda request: self.streams.discard(request))
         context.on("weberror", lambda error: self.complaints.append(f"uncaught: {error.error}"))
         context.on("console", self._noted)
         context.on("dialog", self._asked)
@@ -91,9 +91,6 @@ class Visitor:
         if STREAM in request.url:
             self.streams.add(request)
 
-    def _ended(self, request: Any) -> None:
-        self.streams.discard(request)
-
     def _noted(self, message: Any) -> None:
         if message.type == "error":
             self.complaints.append(f"console: {message.text} {message.location.get('url', '')}")
@@ -103,9 +100,8 @@ class Visitor:
         dialog.dismiss()
 
     def open(self) -> Visitor:
-        """Opens the page, or loads it again, and waits until it can be used."""
+        """Opens the page, and waits until it can be used."""
         assert self.server is not None
-        self.streams.clear()  # the end of those that a reload cuts is not told
         self.page.goto(self.server.url)
         self["ask"].wait_for()
         self["status"].get_by_role("status").wait_for()
@@ -114,10 +110,6 @@ class Visitor:
     def __getitem__(self, name: str) -> Locator:
         """The part of the page with the id ``cv-NAME``."""
         return self.page.locator(f"#cv-{name}")
-
-    def field(self, name: str) -> Locator:
-        """The input of a part."""
-        return self.page.locator(f"#cv-{name} textarea, #cv-{name} input, textarea#cv-{name}, input#cv-{name}").first
 
     def button(self, name: str) -> Locator:
         return self.page.locator(f"button#cv-{name}, #cv-{name} button").first
@@ -132,9 +124,8 @@ class Visitor:
     def upload(self, *files: Path) -> None:
         self["pictures"].locator("input[type=file]").first.set_input_files([str(file) for file in files])
 
-    def ask(self, question: str | None = None) -> None:
-        if question is not None:
-            self.field("question").fill(question)
+    def ask(self, question: str) -> None:
+        self.page.locator("#cv-question textarea, textarea#cv-question").first.fill(question)
         self.mark()
         self.button("ask").click()
 
@@ -191,10 +182,6 @@ class Visitor:
     def answer(self) -> str:
         return self["answer"].inner_text().strip()
 
-    def message(self) -> str:
-        """What went wrong, if anything is shown."""
-        return "\n".join(self["message"].get_by_role("alert").all_inner_texts()).strip()
-
     def program(self) -> str:
         return "\n".join(self["program"].locator(".cm-line").all_inner_texts()).replace("\u200b", "")
 
@@ -214,9 +201,8 @@ class Visitor:
             if time.monotonic() > end:
                 self.shot(f"failed-{re.sub('[^a-z]+', '-', what.lower())}")
                 said = self.server.said.read_text()[-2000:] if self.server else ""
-                raise AssertionError(
-                    f"{what} did not come.\nMessage: {self.message()}\nComplaints: {self.complaints}\nServer: {said}"
-                )
+                told = self["message"].all_inner_texts()
+                raise AssertionError(f"{what} did not come.\n{told}\nComplaints: {self.complaints}\nServer: {said}")
             self.page.wait_for_timeout(50)
 
     def focused(self) -> str:

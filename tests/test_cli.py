@@ -45,7 +45,7 @@ def test_ask_prints_the_answer_on_stdout_and_the_rest_on_stderr(codevqa: Command
 @pytest.mark.slow
 def test_the_installed_command_answers_about_a_set() -> None:
     question = "How many pictures contain a purple cup?"
-    command = [Path(sys.executable).with_name("codevqa"), "ask", *SHELF, "-q", question, "--json", "--quiet"]
+    command = [str(Path(sys.executable).with_name("codevqa")), "ask", *SHELF, "-q", question, "--json", "--quiet"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=500, env=environment())
     assert done.returncode == 0 and done.stderr == "", done.stderr
     answer = json.loads(done.stdout)

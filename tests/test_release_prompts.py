@@ -161,7 +161,7 @@ def test_positions_are_those_of_the_release(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["", "_codevqa"])
 @pytest.mark.parametrize("task", sorted({pool.partition("_")[0] for pool in POOLS}))
-def test_the_numbers_are_those_of_the_release_s_configuration(task: str, kind: str) -> None:
+def test_numbers_and_checkpoints_are_those_of_the_release_s_configuration(task: str, kind: str) -> None:
     lavis, ours = Path(RELEASE) / "lavis", load(task)
     told = yaml.safe_load((lavis / f"projects/pnp-vqa/eval/{task}_eval_gpt3{kind}.yaml").read_text())
     parts = yaml.safe_load((lavis / "configs/models/pnp-vqa/pnp_vqa_gpt3.yaml").read_text())["model"]
@@ -173,9 +173,5 @@ def test_the_numbers_are_those_of_the_release_s_configuration(task: str, kind: s
     assert (ours.image_labels is not None) == told["model"].get("left_right_images", False)
     matching = inspect.signature(BlipMatcher.__init__).parameters
     assert (matching["block"].default, matching["average"].default) == (run["block_num"], "words")
-
-
-def test_the_preset_paper_has_the_release_s_checkpoints() -> None:
-    parts = yaml.safe_load((Path(RELEASE) / "lavis/configs/models/pnp-vqa/pnp_vqa_gpt3.yaml").read_text())["model"]
     assert PRESETS["paper"].matcher == f"blip:{parts['image_question_matching_model']['finetuned']}"
     assert PRESETS["paper"].captioner == f"blip:{parts['image_captioning_model']['finetuned']}"
