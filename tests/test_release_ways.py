@@ -39,24 +39,16 @@ def engine(program: str, settings: Settings = TOLD, *, says: str = "yes", matche
 @pytest.mark.parametrize(
     ("text", "asked", "released"),
     [
-        (
-            "There is an Empty glass.",
-            "Is it true that There is an Empty glass?",
-            "Is it true that there is an empty glass?",
-        ),
         ("Is the Glass empty?", "Is the Glass empty?", "is the glass empty?"),
         ("is the glass empty", "is the glass empty", "Is it true that is the glass empty?"),
         ("how many dogs: (all)  ", "how many dogs: (all)  ", "Is it true that how many dogs all?"),
         ("a " * 60 + "b", f"Is it true that {'a ' * 60}b?", f"Is it true that {' '.join(['a'] * 50)}?"),
-        ("Two  dogs!", "Is it true that Two  dogs?", "Is it true that two  dogs?"),
+        ("Two  dogs.", "Is it true that Two  dogs?", "Is it true that two  dogs?"),
     ],
 )
 def test_a_statement_about_a_set_becomes_a_question_where_that_is_wanted(text: str, asked: str, released: str) -> None:
-    assert (put(text, "plain", "set"), put(text, "asked", "set"), put(text, "release", "set")) == (
-        text,
-        asked,
-        released,
-    )
+    wanted: dict[Wording, str] = {"plain": text, "asked": asked, "release": released}
+    assert {wording: put(text, wording, "set") for wording in wanted} == wanted
 
 
 @pytest.mark.parametrize(
