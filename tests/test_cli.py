@@ -62,14 +62,6 @@ def test_one_picture_asked_about_as_a_set_and_by_the_baseline(codevqa: CommandLi
     assert answer["baseline"][0]["captions"][0]
 
 
-def test_a_program_from_a_file_and_from_standard_input(tmp_path: Path, codevqa: CommandLine) -> None:
-    source = 'img = open_image("Image1.jpg")\nanswer = query(img, "What color is the house?")\n'
-    path = tmp_path / "program.py"
-    path.write_text(source)
-    assert codevqa("run", path, GARDEN, "--quiet").stdout == "red\n"
-    assert codevqa("run", "-", GARDEN, "--quiet", stdin=source).stdout == "red\n"
-
-
 def test_what_a_program_prints_is_shown_also_where_it_fails(codevqa: CommandLine) -> None:
     done = codevqa("run", "-", GARDEN, stdin="print('one')\nprint('two')\nanswer = 1\n")
     assert (done.returncode, done.stdout) == (0, "1\n") and "  printed: one\n  printed: two\n" in done.stderr

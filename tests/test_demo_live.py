@@ -75,6 +75,13 @@ def test_what_users_and_models_say_is_escaped() -> None:
     assert everything.count("&lt;img src=x") >= 20
 
 
+def test_a_program_that_fails_has_its_line_marked() -> None:
+    shown = question(compared=False, source="a = 1\nb = c")
+    view = feed(shown, Wrote(Program("a = 1\nb = c")), Failed(ErrorRecord("ProgramTypeError", "line 2: no c", 2)))
+    assert "cv-failing" in view.program and 'role="alert"' in view.message and "line 2: no c" in view.message
+    assert view.source is None, "what the visitor wrote stays in the editor"
+
+
 def test_cards_past_the_limit_come_without_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("codevqa.demo.live.CARDS", 10)
     evidence = (Evidence("pnpvqa", (ImageRef(1),), "What?", captions=(("a rare caption",),)),)

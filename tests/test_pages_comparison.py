@@ -97,6 +97,7 @@ def test_both_points_are_named_on_one_picture_with_what_was_said_of_them() -> No
 def test_what_is_false_says_so_and_height_reads_as_height() -> None:
     figure = page("answer = y1 < y2").one(cls="cv-compare")
     assert "11.25 < 9.75 is false" in figure.text and "“red house” is higher than “green tree”." in figure.text
+    assert "farther" not in page("answer = x1 < RIGHT / 2").one(cls="cv-compare").text
 
 
 def test_the_line_of_a_comparison_leads_to_its_figure() -> None:

@@ -45,10 +45,10 @@ def test_unknown_name_lists_the_known() -> None:
     ("file", "line", "broken", "says"),
     [
         ("examples.jsonl", 2, '{"id": "x", "question": ', "examples.jsonl, line 2: not JSON"),
+        ("examples.jsonl", 3, '["x"]', "examples.jsonl, line 3: expected a JSON object, found list"),
         ("examples.jsonl", 1, '{"id": "x", "question": "Why?"}', "examples.jsonl, line 1: program is missing"),
         ("reading.jsonl", 2, '{"id": "x", "question": "q", "captions": [], "answer": "a"}', "line 2: captions "),
         ("prompt.json", 4, '  "shots": "12",', "prompt.json: shots must be a valid integer, not '12'"),
-        ("prompt.json", 4, '  "shots": 12', "prompt.json, line 5: not JSON"),
         ("preamble.txt", 10, "{apis}", "preamble.txt: {api} must stand in it once, found 0 times"),
     ],
 )
@@ -152,6 +152,7 @@ def test_what_the_files_of_the_release_lack_is_named(tmp_path: Path) -> None:
     [
         ('{"1": "answer = 1"}', "id 1: expected a JSON object, found str"),
         ('[{"question": "q", "program": "p"}]', "record 1: id is missing"),
+        ('"text"', "expected a JSON object or list, found str"),
     ],
 )
 def test_malformed_release_files_say_where(tmp_path: Path, text: str, says: str) -> None:
