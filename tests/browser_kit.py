@@ -2,7 +2,7 @@
 
 Where Chromium, Playwright or Gradio is missing the tests are skipped and say what to install. With
 ``CODEVQA_REQUIRE_BROWSER=1``, which continuous integration sets, that is a failure instead. Screenshots go to
-``CODEVQA_SCREENSHOTS``, or to build/screenshots.
+build/screenshots.
 
 The fixtures ``browser``, ``server`` and ``visit`` are in conftest.py.
 """
@@ -18,7 +18,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "examples" / "pictures"
-SCREENSHOTS = Path(os.environ.get("CODEVQA_SCREENSHOTS", ROOT / "build" / "screenshots"))
+SCREENSHOTS = ROOT / "build" / "screenshots"
 PATIENCE = 120_000
 """Milliseconds that anything on the page may take on a busy machine; nothing here measures speed."""
 
@@ -36,24 +35,13 @@ STREAM = "/queue/data"
 FLAGS = [
     "--no-sandbox",  # continuous integration is root in a container
     "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-default-apps",
-    "--disable-sync",
-    "--no-first-run",
-    "--metrics-recording-only",
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE localhost , EXCLUDE 127.0.0.1",
 ]
 
 
 def chromium() -> str | None:
     """Returns the browser's program, or None."""
-    named = os.environ.get("CODEVQA_CHROMIUM")
-    if named is not None:
-        return shutil.which(named)
-    found = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
-    return next((path for path in found if path), None)
+    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
 def need_browser() -> None:
@@ -90,7 +78,7 @@ class Visitor:
         """Event streams of Gradio that are open: it closes its stream when nothing more is to come."""
         context.on("request", self._requested)
         for ended in ("requestfinished", "requestfailed"):
-            context.on(ended, self._ended)
+            context.on(ended, lambda request: self.streams.discard(request))
         context.on("weberror", lambda error: self.complaints.append(f"uncaught: {error.error}"))
         context.on("console", self._noted)
         context.on("dialog", self._asked)
@@ -103,9 +91,6 @@ class Visitor:
         if STREAM in request.url:
             self.streams.add(request)
 
-    def _ended(self, request: Any) -> None:
-        self.streams.discard(request)
-
     def _noted(self, message: Any) -> None:
         if message.type == "error":
             self.complaints.append(f"console: {message.text} {message.location.get('url', '')}")
@@ -115,9 +100,8 @@ class Visitor:
         dialog.dismiss()
 
     def open(self) -> Visitor:
-        """Opens the page, or loads it again, and waits until it can be used."""
+        """Opens the page, and waits until it can be used."""
         assert self.server is not None
-        self.streams.clear()  # the end of those that a reload cuts is not told
         self.page.goto(self.server.url)
         self["ask"].wait_for()
         self["status"].get_by_role("status").wait_for()
@@ -126,10 +110,6 @@ class Visitor:
     def __getitem__(self, name: str) -> Locator:
         """The part of the page with the id ``cv-NAME``."""
         return self.page.locator(f"#cv-{name}")
-
-    def field(self, name: str) -> Locator:
-        """The input of a part."""
-        return self.page.locator(f"#cv-{name} textarea, #cv-{name} input, textarea#cv-{name}, input#cv-{name}").first
 
     def button(self, name: str) -> Locator:
         return self.page.locator(f"button#cv-{name}, #cv-{name} button").first
@@ -144,9 +124,8 @@ class Visitor:
     def upload(self, *files: Path) -> None:
         self["pictures"].locator("input[type=file]").first.set_input_files([str(file) for file in files])
 
-    def ask(self, question: str | None = None) -> None:
-        if question is not None:
-            self.field("question").fill(question)
+    def ask(self, question: str) -> None:
+        self.page.locator("#cv-question textarea, textarea#cv-question").first.fill(question)
         self.mark()
         self.button("ask").click()
 
@@ -203,10 +182,6 @@ class Visitor:
     def answer(self) -> str:
         return self["answer"].inner_text().strip()
 
-    def message(self) -> str:
-        """What went wrong, if anything is shown."""
-        return "\n".join(self["message"].get_by_role("alert").all_inner_texts()).strip()
-
     def program(self) -> str:
         return "\n".join(self["program"].locator(".cm-line").all_inner_texts()).replace("\u200b", "")
 
@@ -226,35 +201,13 @@ class Visitor:
             if time.monotonic() > end:
                 self.shot(f"failed-{re.sub('[^a-z]+', '-', what.lower())}")
                 said = self.server.said.read_text()[-2000:] if self.server else ""
-                raise AssertionError(
-                    f"{what} did not come.\nMessage: {self.message()}\nComplaints: {self.complaints}\nServer: {said}"
-                )
+                told = self["message"].all_inner_texts()
+                raise AssertionError(f"{what} did not come.\n{told}\nComplaints: {self.complaints}\nServer: {said}")
             self.page.wait_for_timeout(50)
-
-    def tab_to(self, name: str, seconds: float = 30) -> None:
-        """Presses Tab until a part has the focus; the page may still be putting it there.
-
-        An editor that keeps Tab to itself is left with Escape.
-        """
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            focused = self.focused()
-            if focused == name:
-                return
-            if focused == "program":
-                self.page.keyboard.press("Escape")
-            self.page.keyboard.press("Tab")
-        raise AssertionError(f"the Tab key does not reach {name}")
 
     def focused(self) -> str:
         """The part that has the focus; empty where it has no name."""
         found: str = self.page.evaluate("(document.activeElement.closest('[id^=cv-]') || {id: 'cv-'}).id.slice(3)")
-        return found
-
-    def outline(self) -> str:
-        """How the focus is shown; ``none`` where it is not."""
-        look = "style => style.outlineStyle !== 'none' ? 'outline' : style.boxShadow"
-        found: str = self.page.evaluate(f"({look})(getComputedStyle(document.activeElement))")
         return found
 
     def shot(self, name: str) -> None:
@@ -265,15 +218,6 @@ class Visitor:
         """Pixels that the page is wider than the window."""
         script = "document.scrollingElement.scrollWidth - window.innerWidth"
         return int(self.page.evaluate(script))
-
-    @property
-    def foreign(self) -> list[str]:
-        """Requests to other machines."""
-        inside = ("127.0.0.1", "localhost")
-        local = ("data", "blob", "file", "about")
-        return [
-            url for url in self.requests if urlsplit(url).scheme not in local and urlsplit(url).hostname not in inside
-        ]
 
 
 CONTRAST = """

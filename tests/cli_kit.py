@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
@@ -14,11 +13,9 @@ from typing import Any
 
 import pytest
 
-from codevqa import CodeVQA, Models, QuerySettings, Settings, Writer, WriterSettings
+from codevqa import CodeVQA
 from codevqa.cli.main import main
-from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 from codevqa.presets.configuration import Configuration, configure
-from codevqa.prompts import load as load_prompts
 
 ROOT = Path(__file__).resolve().parent.parent
 GARDEN = ROOT / "examples" / "pictures" / "garden.png"
@@ -39,13 +36,6 @@ class Done:
 def environment() -> dict[str, str]:
     """Returns the environment without what would change a command."""
     return {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
-
-
-def spawn(*words: object, program: tuple[str, ...] = (sys.executable, "-m", "codevqa")) -> Done:
-    """Runs a command in a process of its own."""
-    command = [*program, *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=500, env=environment(), check=False)
-    return Done(done.returncode, done.stdout, done.stderr)
 
 
 class Engines:
@@ -105,14 +95,6 @@ class CommandLine:
             except SystemExit as ended:
                 status = ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1
         return Done(status, said.getvalue(), told.getvalue())
-
-
-def scripted(program: str) -> CodeVQA:
-    """Returns an engine without weights, whose language model writes this program, and reads "yes" off captions."""
-    lm = ScriptedLM(lambda request: "yes" if "Q: " in str(request.prompt) else program)
-    writer = Writer(lm, load_prompts("gqa"), settings=WriterSettings(selection="fixed", repairs=0))
-    settings = Settings(workers=1, query=QuerySettings(captions=1))
-    return CodeVQA(writer, Models(lm, FakeMatcher(6), FakeCaptioner(grid=6)), settings)
 
 
 def assert_one_clear_line(done: Done, words: str, status: int = 2) -> None:

@@ -182,19 +182,8 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def visit(browser: Browser, server: Server) -> Iterator[Callable[..., Visitor]]:
-    """Makes visitors, with the page open; afterwards none of them may have asked another machine or seen an error."""
-    from browser_kit import Visitor
+    """Makes visitors of the demo, with the page open."""
+    from pages_kit import visiting
 
-    made: list[Visitor] = []
-
-    def make(*, opened: bool = True, **options: Any) -> Visitor:
-        context = browser.new_context(viewport=options.pop("viewport", {"width": 1280, "height": 900}), **options)
-        visitor = Visitor(context, server)
-        made.append(visitor)
-        return visitor.open() if opened else visitor
-
-    yield make
-    for visitor in made:
-        visitor.context.close()
-    assert [url for visitor in made for url in visitor.foreign] == []
-    assert [one for visitor in made for one in visitor.complaints] == []
+    with visiting(browser, server) as made:
+        yield made

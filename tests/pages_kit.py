@@ -20,6 +20,7 @@ from codevqa.core.images import Picture, load_picture
 from codevqa.core.trace import Call, Draft, Evidence, ImageRef, Program, Trace
 
 if TYPE_CHECKING:
+    from demo_kit import Server
     from playwright.sync_api import Browser
 
 HOSTILE = '</script></style></title></textarea><img src=x onerror="alert(1)">\'"`{{7*7}}<!--<b>&amp;]]>'
@@ -197,18 +198,23 @@ def opened(uri: str) -> Image.Image:
 
 
 @contextmanager
-def visiting(browser: Browser) -> Iterator[Callable[..., Visitor]]:
-    """Opens pages that are files; afterwards none may have asked for anything or complained, but for the guilty."""
+def visiting(browser: Browser, server: Server | None = None) -> Iterator[Callable[..., Visitor]]:
+    """Opens the demo, or pages that are files.
+
+    Afterwards none may have asked for anything else or complained, but for the guilty.
+    """
     made: list[tuple[Visitor, str]] = []
 
-    def visit(page: Path, *, state: str = "", innocent: bool = True, **options: Any) -> Visitor:
-        visitor = Visitor(browser.new_context(**{"viewport": {"width": 1280, "height": 900}} | options), None)
-        made.append((visitor, page.as_uri() if innocent else ""))
-        visitor.page.goto(f"{page.as_uri()}{state}")
+    def visit(page: Path | None = None, *, state: str = "", innocent: bool = True, **options: Any) -> Visitor:
+        visitor = Visitor(browser.new_context(**{"viewport": {"width": 1280, "height": 900}} | options), server)
+        url = page.as_uri() if page else visitor.open().page.url
+        made.append((visitor, url if innocent else ""))
+        if page:
+            visitor.page.goto(f"{url}{state}")
         return visitor
 
     yield visit
-    for visitor, page in made:
+    for visitor, url in made:
         visitor.context.close()
-        asked = [url for url in visitor.requests if not url.startswith((page, "data:", "blob:"))]
-        assert not page or (asked, visitor.complaints) == ([], [])
+        asked = [one for one in visitor.requests if not one.startswith((url, "data:", "blob:"))]
+        assert not url or (asked, visitor.complaints) == ([], [])

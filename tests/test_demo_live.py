@@ -52,11 +52,8 @@ def test_a_question_is_shown_step_by_step() -> None:
     assert "two" in view.answer and "500 ms" in view.answer
     assert " data-busy " in view.status, "the answer without a program is still to come"
     shown.feed_baseline(Answered(answer("three", method="pnpvqa")))
-    assert (
-        "three" in shown.view().baseline
-        and "They differ" in shown.view().baseline
-        and "data-busy" not in shown.view().status
-    )
+    view = shown.view()
+    assert "three" in view.baseline and "They differ" in view.baseline and "data-busy" not in view.status
 
 
 def test_what_users_and_models_say_is_escaped() -> None:
@@ -81,8 +78,7 @@ def test_what_users_and_models_say_is_escaped() -> None:
 def test_a_program_that_fails_has_its_line_marked() -> None:
     shown = question(compared=False, source="a = 1\nb = c")
     view = feed(shown, Wrote(Program("a = 1\nb = c")), Failed(ErrorRecord("ProgramTypeError", "line 2: no c", 2)))
-    assert "cv-failing" in view.program
-    assert 'role="alert"' in view.message and "line 2: no c" in view.message
+    assert "cv-failing" in view.program and 'role="alert"' in view.message and "line 2: no c" in view.message
     assert view.source is None, "what the visitor wrote stays in the editor"
 
 

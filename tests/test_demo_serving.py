@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 from service_kit import ROOT
 
-from codevqa.core.errors import InputError, SetupError
+from codevqa.core.errors import SetupError
 from codevqa.demo import serve
-from codevqa.presets.configuration import Layer
 
 
 def test_a_port_that_is_taken_and_an_address_of_another_machine_are_said() -> None:
@@ -38,8 +37,6 @@ def test_half_a_login_is_refused(auth: str) -> None:
 def test_a_configuration_that_cannot_answer_is_refused() -> None:
     with pytest.raises(SetupError, match="--language-model"):
         serve.main("paper", say=print)
-    with pytest.raises(InputError, match="No field sed"):
-        serve.main("mini", [Layer("given", {"sed": 2})], say=print)
 
 
 def test_without_gradio_one_line_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,10 +140,8 @@ def test_captions_stand_beside_the_patches_they_saw_and_positions_are_marked() -
     items = [one for one in page.all("li") if any("cv-captions" in around.classes for around in one.inside)]
     assert [one.text for one in items] == ["a red cat", "a cat on a mat"]
     seen = page.all("img", cls="cv-patches")
-    alts = [f"The {count} of 256 patches of image 1, first.png it was drawn from" for count in (3, 2)]
-    assert [one.attributes["alt"] for one in seen] == alts and seen[0].attributes["src"] != seen[1].attributes["src"]
-    heat = page.one("img", cls="cv-heat").attributes["alt"]
-    assert heat == "Heat map over image 1, first.png for “Is there a cat?”: most relevant at the upper left"
+    assert seen[0].attributes["src"] != seen[1].attributes["src"] and "3 of 256 patches" in seen[0].attributes["alt"]
+    assert page.one("img", cls="cv-heat").attributes["alt"].endswith("most relevant at the upper left")
     marked = Read(evidence_html(PLACED, PICTURES)).one("svg", cls="cv-spot")
     assert marked.attributes["style"] == "left:85.42%;top:22.92%" and "cv-stage" in marked.inside[-2].classes
     odd = replace(PLACED, position=(float("nan"), 1.0))

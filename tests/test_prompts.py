@@ -18,9 +18,6 @@ from codevqa.prompts import Example, available, load
 def test_gqa_has_the_papers_numbers() -> None:
     gqa = load("gqa")
     assert (gqa.form, gqa.shots, gqa.captions, gqa.caption_draws) == ("image", 12, 7, 100)
-    assert len(gqa.examples) == 207
-    assert gqa.primitives == ("open_image", "query", "get_pos")
-    assert len(gqa.reading) == 48
     assert {len(captions) for example in gqa.reading for captions in example.by_image} == {7}
 
 
@@ -50,21 +47,8 @@ def test_unknown_name_lists_the_known() -> None:
         ("examples.jsonl", 2, '{"id": "x", "question": ', "examples.jsonl, line 2: not JSON"),
         ("examples.jsonl", 3, '["x"]', "examples.jsonl, line 3: expected a JSON object, found list"),
         ("examples.jsonl", 1, '{"id": "x", "question": "Why?"}', "examples.jsonl, line 1: program is missing"),
-        ("examples.jsonl", 1, '{"id": "x", "question": "q", "programme": "p"}', "line 1: unknown key 'programme'"),
-        (
-            "examples.jsonl",
-            4,
-            '{"id": "x", "question": "q", "program": "p", "form": "images"}',
-            "line 4: form must be 'image' or 'set', not 'images'",
-        ),
-        (
-            "reading.jsonl",
-            2,
-            '{"id": "x", "question": "q", "captions": [], "answer": "a"}',
-            "line 2: captions ",
-        ),
+        ("reading.jsonl", 2, '{"id": "x", "question": "q", "captions": [], "answer": "a"}', "line 2: captions "),
         ("prompt.json", 4, '  "shots": "12",', "prompt.json: shots must be a valid integer, not '12'"),
-        ("prompt.json", 4, '  "shots": 12', "prompt.json, line 5: not JSON"),
         ("preamble.txt", 10, "{apis}", "preamble.txt: {api} must stand in it once, found 0 times"),
     ],
 )
@@ -132,13 +116,43 @@ def test_release_reading_examples_are_cut_to_the_captions_that_are_read(tmp_path
     assert three.by_image == (("a dog on a mat",),)
 
 
+def test_what_the_files_of_the_release_do_not_say_is_the_bank_s(tmp_path: Path) -> None:
+    usual = {"1": {"question": "Is it true that a?", "program": "answer = query(images[0], 'a?')"}}
+    found, ours = load(pool(tmp_path, usual, task="covr")), load("covr")
+    assert (found.name, found.form, found.shots, found.captions) == ("covr_programs", "set", 6, 3)
+    assert (found.wording, found.reading_wording, found.preamble) == ("release", "release", ours.preamble)
+    (tmp_path / "covr_preamble.py").write_text("query\n\n")
+    (tmp_path / "covr_preamble_find.py").write_text("query, find_object\n\n")
+    (tmp_path / "gqa_preamble_simple.py").write_text("get_pos\n")
+    programs = tmp_path / "covr_programs.json"
+    assert load(programs).preamble == "query"
+    assert load(str(programs.rename(tmp_path / "covr_programs_find.json"))).preamble == "query, find_object"
+
+
+def test_knowledge_examples_of_the_release_come_with_its_programs(tmp_path: Path) -> None:
+    programs = {id: {"question": "Who?", "program": "answer = knowledge_query('Who?')"} for id in "78"}
+    known = {"8": {"question": "Who is it?", "answer": "you"}, "7": [{"question": "Who am I?", "answer": "me"}]}
+    (tmp_path / "okvqa_examples_knowledge50.json").write_text(json.dumps(known))
+    prompts = load(pool(tmp_path, programs, task="okvqa"))
+    assert {one.question for one in prompts.knowledge} == {"Who is it?", "Who am I?"}
+    assert [one.answer for one in prompts.knowledge_of(["7"])] == ["me"]
+
+
+def test_what_the_files_of_the_release_lack_is_named(tmp_path: Path) -> None:
+    programs = pool(tmp_path, {"1": {"question": "Is it?", "program": "answer = 1"}}, task="covr")
+    (tmp_path / "covr_examples50.json").unlink()
+    with pytest.raises(InputError, match=r"covr_programs\.json has no reading examples beside it"):
+        load(programs)
+    with pytest.raises(InputError, match=r"mine_programs\.json is of no known prompt set"):
+        load(programs.rename(tmp_path / "mine_programs.json"))
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         ('{"1": "answer = 1"}', "id 1: expected a JSON object, found str"),
         ('[{"question": "q", "program": "p"}]', "record 1: id is missing"),
         ('"text"', "expected a JSON object or list, found str"),
-        ("{", "line 1: not JSON"),
     ],
 )
 def test_malformed_release_files_say_where(tmp_path: Path, text: str, says: str) -> None:
