@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import json
 import shutil
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -58,11 +57,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def parity(inputs: Path, work: Path) -> Any:
-    spec = importlib.util.spec_from_file_location("codevqa_parity", ROOT / "benchmarks" / "parity.py")
-    assert spec is not None and spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = script  # dataclasses look their module up
-    spec.loader.exec_module(script)
+    script: Any = importlib.import_module("benchmarks.parity")
     return script.live(inputs, work, "base")
 
 
