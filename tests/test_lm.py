@@ -165,16 +165,6 @@ def test_a_beginning_that_is_kept_changes_no_text(lm: TransformersLM) -> None:
         assert lm.generate(asked(joined, shared=shared)) == lm.generate(asked(joined))
 
 
-def test_kept_beginnings_stay_within_their_bytes() -> None:
-    heads = [HEAD, HEAD.replace("red", "box"), HEAD.replace("ball", "car")]
-    requests = [GenerationRequest(head + "# Image 2:", 6, shared=len(head)) for head in heads]
-    roomy, none = build(llama, "generate"), build(llama, "generate", prefix_cache_bytes=0)
-    first = [roomy.generate(requests), none.generate(requests)]
-    assert [roomy.generate(requests), none.generate(requests)] == first and first[0] == first[1]
-    assert roomy.stats.prefilled_tokens < none.stats.prefilled_tokens
-    assert build(llama, prefix_cache_bytes=0).generate(mixed()) == alone(llama)
-
-
 # Guesses, slots and memory
 
 

@@ -54,11 +54,9 @@ POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'a' * 64}\ns
 SPOILT: dict[str, tuple[str, str | dict[str, int] | None, str]] = {
     "no weights": ("model.safetensors", None, "no file named model.safetensors"),
     "cut weights": ("model.safetensors", "cut", "model.safetensors is damaged, or half of it is missing"),
-    "no config": ("config.json", None, "config.json"),
     "bad config": ("config.json", "{not json", "not a valid JSON"),
     "unknown architecture": ("config.json", '{"model_type": "abacus"}', "abacus"),
     "no tokenizer": ("tokenizer.json", None, "tokenizer of .* Its tokenizer.json must be there"),
-    "bad tokenizer": ("tokenizer.json", '{"model": 3}', "tokenizer of .* Its tokenizer.json must be there"),
     "a pointer": ("config.json", POINTER, "config.json is a pointer of Git LFS, .* Run git lfs pull"),
     "weights are a pointer": ("model.safetensors", POINTER, "model.safetensors is a pointer .* Run git lfs pull"),
     "another width": ("config.json", {"hidden_size": 32}, "not of the shape"),

@@ -10,16 +10,12 @@ from typing import Any
 
 import pytest
 from openai_kit import Reply, Serve, completion, failure, streamed, turn
-from PIL import Image
 from tiny_lm import build_tiny_lm
 
-from codevqa import CodeVQA, Models, Question, Settings, Writer
 from codevqa.core.errors import ModelError, ServerError, SetupError
 from codevqa.models.base import GenerationRequest, Message
 from codevqa.models.causal_lm import TransformersLM
-from codevqa.models.fakes import FakeCaptioner, FakeMatcher
 from codevqa.models.openai_lm import OpenAILM
-from codevqa.prompts import load as load_prompts
 
 KEY = "sk-verysecretkey0123456789"
 
@@ -113,17 +109,6 @@ def test_refusals_are_final(serve: Serve, reply: Reply, says: str, hint: str) ->
     assert hint in error.hint
     assert not error.retryable
     assert isinstance(error, ServerError) == (reply[0] != 400), "a request that is refused is no server that is down"
-
-
-def test_a_question_that_the_server_refuses_costs_no_other(serve: Serve) -> None:
-    server = serve(lambda path, body, n: failure(400, "too long") if "huge" in body["prompt"] else completion(" yes"))
-    lm = OpenAILM("m", base_url=server.url, form="completion")
-    models = Models(lm, FakeMatcher(6), FakeCaptioner(grid=6))
-    with CodeVQA(Writer(lm, load_prompts("gqa")), models, Settings(batch_wait=0.5)) as vqa:
-        asked = [Question(Image.new("RGB", (8, 8)), text) for text in ("Is it red?", "Is it huge?", "Is it blue?")]
-        answers = vqa.ask_many(asked, method="pnpvqa")
-    assert [answer.text for answer in answers] == ["yes", "", "yes"]
-    assert answers[1].error is not None and "too long" in answers[1].error.message
 
 
 @pytest.mark.parametrize("reply", ["<html>welcome</html>", {"hello": 1}, {"choices": []}, None])
