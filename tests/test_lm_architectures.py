@@ -19,7 +19,6 @@ LONG = HEAD + "red box left of ball query( img answer if " * 4
 GROUPED: dict[str, Any] = {**sizes(), "num_key_value_heads": 2, "tie_word_embeddings": False}
 EIGHT = {**GROUPED, "head_dim": 8}
 MOE = {**EIGHT, "num_experts": 4, "num_local_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
-GPT = {"vocab_size": 400, "n_positions": 160, "n_embd": 32, "n_layer": 2, "n_head": 4, "initializer_range": 0.25}
 STRETCHED = {"rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": ORIGINAL}
 TURNS = {"short_factor": [1.0] * 4, "long_factor": [2.0, 3.0, 5.0, 8.0]}
 
@@ -44,8 +43,6 @@ OWN: dict[str, tuple[str, dict[str, Any]]] = {
 OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
     "gemma3": ("gemma3_text", {**EIGHT, "sliding_window": 16}),
     "gpt_oss": ("gpt_oss", {**MOE, "sliding_window": 16}),
-    "gpt2": ("gpt2", GPT),
-    "phi3": ("phi3", GROUPED),
     "qwen2, yarn": ("qwen2", {**GROUPED, "rope_parameters": {**STRETCHED, "rope_type": "yarn"}}),
     "mistral, window": ("mistral", {**EIGHT, "sliding_window": 16}),
     "qwen3_moe": ("qwen3_moe", MOE),
