@@ -215,10 +215,8 @@ def test_what_config_prints_is_read_back_as_the_same(tmp_path: Path, codevqa: Co
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[query]\ncaption = 3", "my.toml: No field query.caption. Did you mean query.captions?"),
         ("preset = 3", "my.toml: preset must be a text, not 3."),
         ("[[writer]]\nrepairs = 0", "my.toml: No field writer."),
-        ('preset = "huge"', "No preset 'huge'."),
     ],
 )
 def test_a_file_s_mistake_is_one_line_that_names_it(
