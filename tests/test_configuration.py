@@ -21,7 +21,7 @@ from eval_kit import Numbered
 
 from codevqa import CodeVQA
 from codevqa.core.errors import InputError, UnknownNameError
-from codevqa.core.settings import Limits, QuerySettings, Settings, WriterSettings
+from codevqa.core.settings import QuerySettings, Settings, WriterSettings
 from codevqa.eval import evaluate
 from codevqa.eval.run.choices import engine_for
 from codevqa.presets.back_ends import LOADERS, options_of
@@ -137,15 +137,6 @@ def test_a_number_out_of_its_range_is_refused_where_settings_are_made_and_in_eve
         tables[table](**{field: value})
     with pytest.raises(InputError, match=rf"^{name} must be .*, not {value!r}\.$"):
         configure("mini", [Layer("preset", {name: value})])
-
-
-def test_an_unknown_field_and_a_table_of_another_kind_are_refused() -> None:
-    unknown: Any = {"seeds": 1}
-    with pytest.raises(InputError, match=r"^No field seeds\.$"):
-        Settings(**unknown)
-    other: Any = Limits()
-    with pytest.raises(InputError, match=r"^writer must be WriterSettings, not Limits"):
-        Settings(writer=other)
 
 
 # -- layers ----------------------------------------------------------------------------------------------------------

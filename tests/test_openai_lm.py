@@ -281,11 +281,8 @@ PROMPTS = ["What color is the car?", "yes", "box_x, box_y = get_pos(img,", "Cont
 def test_a_real_server_says_what_the_local_model_says(folder: Path, served: str) -> None:
     local = TransformersLM.from_pretrained(folder, device="cpu")
     completing, chatting = (OpenAILM(str(folder), base_url=served, form=form) for form in ("auto", "chat"))
-    free = local.generate([GenerationRequest(prompt, 24) for prompt in PROMPTS])
-    stopped = [GenerationRequest(prompt, 24, stop=(c.text[5:9],)) for prompt, c in zip(PROMPTS, free, strict=True)]
     requests = [GenerationRequest(prompt, 12) for prompt in PROMPTS]
     assert completing.generate(requests) == local.generate(requests)
-    assert [c.text for c in completing.generate(stopped)] == [c.text for c in local.generate(stopped)]
     turns = (Message("system", "Be short."), Message("user", "What color?"))
     chats = [GenerationRequest(turns, 16), GenerationRequest((Message("user", "yes"),), 16)]
     ours = [c.text for c in local.generate(chats)]

@@ -48,35 +48,22 @@ STARS = Scene(
     "plain",
     (204, 204, 204),
 )
-TOWER = Scene(
-    tuple(
-        thing(f"medium {color} square", 64, 115.2 - 26.88 * level)
-        for level, color in enumerate(("black", "blue", "yellow"))
-    ),
-    "box",
-    (211, 211, 211),
-)
 
 
 @pytest.mark.parametrize(
-    ("scene", "text", "truth"),
+    ("text", "truth"),
     [
-        (STARS, "two red stars", True),
-        (STARS, "one red star", False),
-        (STARS, "a red star, a blue circle and a green key", False),
-        (STARS, "only red objects", False),
-        (STARS, "a red star to the left of a blue circle", False),
-        (STARS, "a blue circle at the top left", False),
-        (STARS, "a sentence about nothing", None),
-        (TOWER, "a tower of three blocks with a yellow block on top", True),
-        (TOWER, "a tower of three blocks with a yellow block at the base", False),
-        (TOWER, "a yellow block over a black block", False),
-        (TOWER, "a blue block in the middle of a tower", True),
-        (TOWER, "a blue square touching the bottom", False),
+        ("two red stars", True),
+        ("one red star", False),
+        ("a red star, a blue circle and a green key", False),
+        ("only red objects", False),
+        ("a red star to the left of a blue circle", False),
+        ("a blue circle at the top left", False),
+        ("a sentence about nothing", None),
     ],
 )
-def test_whether_a_caption_is_true(scene: Scene, text: str, truth: bool | None) -> None:
-    assert is_true(scene, text) is truth
+def test_whether_a_caption_is_true(text: str, truth: bool | None) -> None:
+    assert is_true(STARS, text) is truth
 
 
 def test_every_caption_is_true_and_most_are_not_true_elsewhere() -> None:
