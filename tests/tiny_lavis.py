@@ -26,8 +26,7 @@ def lavis_weights(kind: Literal["matcher", "captioner"], *, width: int = 48, see
     sizes = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 12}
     vision = {"hidden_size": width, "num_hidden_layers": 1, "num_attention_heads": 1}
     model = blip_network(kind, sizes, vision, seed=seed)
-    weights = {}
-    weights = {}
+    weights: dict[str, torch.Tensor] = {}
     for name, weight in model.state_dict().items():
         for pattern, replacement in _NAMES:
             name = re.sub(pattern, replacement, name)
