@@ -288,16 +288,3 @@ def test_batches_are_halved_when_memory_runs_out() -> None:
     released: list[int] = []
     assert run_in_batches(double, list(range(7)), 7, lambda: released.append(1)) == [2 * row for row in range(7)]
     assert sizes[0] == 7 and max(sizes[-3:]) <= 2 and released
-
-
-@pytest.mark.parametrize(
-    ("error", "told"),
-    [(torch.OutOfMemoryError("no"), "single row"), (MemoryError(), "single row"), (RuntimeError("odd\nx"), "odd")],
-)
-def test_a_network_that_fails_is_a_model_error(error: Exception, told: str) -> None:
-    def fail(rows: Sequence[int]) -> list[int]:
-        raise error
-
-    with pytest.raises(ModelError, match=told) as caught:
-        run_in_batches(fail, [1], 1, lambda: None)
-    assert "\n" not in str(caught.value)

@@ -16,7 +16,7 @@ from tiny_detector import write_owlv2
 from tiny_lm import build_tiny_lm
 
 from codevqa.presets.assembly import load
-from codevqa.presets.checkpoints import NOT_HERE, loaded, missing, resolve, shown
+from codevqa.presets.checkpoints import NOT_HERE, loaded, missing, resolve
 
 MINI = Path(resolve("@mini/weights"))
 PARTS = {
@@ -158,9 +158,3 @@ def test_a_part_is_loaded_from_the_revision_that_it_names(
         for revision in (COMMIT, "main"):
             part = load(role, f"{spec}@{revision}")
             assert part.name == f"{spec.partition(':')[2]}@{revision}"
-
-
-def test_no_folder_of_this_machine_is_a_model_s_name(tmp_path: Path) -> None:
-    (tmp_path / "mine").mkdir()
-    assert shown(str(tmp_path / "mine")) == "mine"
-    assert [shown(name) for name in ("@mini/weights/lm", "owner/name@abc")] == ["@mini/weights/lm", "owner/name@abc"]

@@ -205,23 +205,6 @@ def test_nothing_listens() -> None:
     assert "password" not in str(error)
 
 
-@pytest.mark.timing
-def test_first_failure_ends_the_batch(serve: Serve) -> None:
-    def answer(path: str, body: dict[str, Any], n: int) -> Reply:
-        if body["prompt"] == "bad":
-            return failure(400, "bad prompt")
-        time.sleep(3)
-        return completion("slow")
-
-    server = serve(answer)
-    start = time.monotonic()
-    requests = [GenerationRequest("bad" if i == 3 else "good", 5) for i in range(30)]
-    error = refusal(OpenAILM("m", base_url=server.url, concurrency=4), *requests)
-    assert time.monotonic() - start < 2
-    assert "bad prompt" in str(error)
-    assert len(server.seen) < 10
-
-
 def test_parameters_a_model_refuses_are_left_out(serve: Serve) -> None:
     def answer(path: str, body: dict[str, Any], n: int) -> Reply:
         for name in ("max_tokens", "temperature"):
