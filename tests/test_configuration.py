@@ -139,6 +139,15 @@ def test_a_number_out_of_its_range_is_refused_where_settings_are_made_and_in_eve
         configure("mini", [Layer("preset", {name: value})])
 
 
+def test_an_unknown_field_and_a_table_of_another_kind_are_refused() -> None:
+    unknown: Any = {"seeds": 1}
+    with pytest.raises(InputError, match=r"^No field seeds\.$"):
+        Settings(**unknown)
+    other: Any = QuerySettings()
+    with pytest.raises(InputError, match=r"^writer must be WriterSettings, not QuerySettings"):
+        Settings(writer=other)
+
+
 # -- layers ----------------------------------------------------------------------------------------------------------
 
 

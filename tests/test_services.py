@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Sequence
 
 import pytest
 from PIL import Image
@@ -15,7 +14,6 @@ from codevqa.core.errors import ModelError
 from codevqa.core.images import load_picture
 from codevqa.models.base import (
     CaptionRequest,
-    Completion,
     GenerationRequest,
     MatchRequest,
     Message,
@@ -25,19 +23,6 @@ from codevqa.models.base import (
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 
 PICTURE = load_picture(Image.new("RGB", (4, 4)))
-
-
-class Held(ScriptedLM):
-    """A reader that waits until it is let go."""
-
-    def __init__(self) -> None:
-        super().__init__("yes")
-        self.entered, self.let_go = threading.Event(), threading.Event()
-
-    def generate(self, requests: Sequence[GenerationRequest]) -> list[Completion]:
-        self.entered.set()
-        assert self.let_go.wait(10)
-        return super().generate(requests)
 
 
 def services_of(
@@ -135,12 +120,19 @@ def test_a_completion_that_says_nothing_is_asked_again() -> None:
 
 
 def test_a_cancelled_caller_does_not_cancel_the_others_and_the_last_one_does() -> None:
-    reader = Held()
+    entered, let_go = threading.Event(), threading.Event()
+
+    def held(request: GenerationRequest) -> str:
+        entered.set()
+        assert let_go.wait(10)
+        return "yes"
+
+    reader = ScriptedLM(held)
 
     async def main() -> str:
         services = services_of(reader, max_wait=5.0, max_batch=1)
         first = asyncio.ensure_future(services.read(GenerationRequest("busy", 5)))
-        await asyncio.to_thread(reader.entered.wait, 10)  # so that what follows waits in the queue
+        await asyncio.to_thread(entered.wait, 10)  # so that what follows waits in the queue
         doomed, other, lonely = (
             asyncio.ensure_future(services.read(GenerationRequest(prompt, 5))) for prompt in ("p", "p", "gone")
         )
@@ -149,7 +141,7 @@ def test_a_cancelled_caller_does_not_cancel_the_others_and_the_last_one_does() -
         lonely.cancel()
         await asyncio.wait([doomed, lonely])
         again = asyncio.ensure_future(services.read(GenerationRequest("p", 5)))
-        reader.let_go.set()
+        let_go.set()
         texts = await asyncio.gather(first, other, again)
         assert doomed.cancelled() and lonely.cancelled()
         services.close()
