@@ -288,3 +288,11 @@ def test_batches_are_halved_when_memory_runs_out() -> None:
     released: list[int] = []
     assert run_in_batches(double, list(range(7)), 7, lambda: released.append(1)) == [2 * row for row in range(7)]
     assert sizes[0] == 7 and max(sizes[-3:]) <= 2 and released
+
+
+def test_a_network_that_fails_is_a_model_error_of_one_line() -> None:
+    def fail(rows: Sequence[int]) -> list[int]:
+        raise RuntimeError("odd\nx")
+
+    with pytest.raises(ModelError, match=r"^BLIP failed: odd.*\.$"):
+        run_in_batches(fail, [1], 1)
