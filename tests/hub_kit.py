@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import sys
 import threading
 from collections.abc import Iterator
@@ -65,6 +66,16 @@ def serve_hub(cache: Path, repositories: dict[str, dict[str, bytes]]) -> Iterato
         yield Handler.hub
         server.shutdown()
         thread.join()
+
+
+def cached(cache: Path, repository: str, folder: Path | str, commit: str = COMMIT, *, main: bool = True) -> Path:
+    """Puts a folder into the hub's cache as if it had been fetched, by default as what ``main`` names."""
+    place = cache / f"models--{repository.replace('/', '--')}"
+    shutil.copytree(folder, place / "snapshots" / commit)
+    if main:
+        (place / "refs").mkdir()
+        (place / "refs" / "main").write_text(commit)
+    return place / "snapshots" / commit
 
 
 class _Handler(BaseHTTPRequestHandler):

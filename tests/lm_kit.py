@@ -16,6 +16,7 @@ from codevqa.models.base import Completion, GenerationRequest
 from codevqa.models.causal_lm import LMStats, TransformersLM
 from codevqa.models.causal_lm.gpu.decoder import Schedule, SlotDecoder
 from codevqa.models.causal_lm.loading import load
+from codevqa.models.causal_lm.tokenised_request import control_tokens
 
 _SHELF = tempfile.TemporaryDirectory()
 CONTEXT = 160
@@ -97,14 +98,27 @@ def build(make: Callable[[], Any], way: str = "packed", *, schedule: Schedule = 
     return TransformersLM(network, tokenizer, name="tiny", decoder=decoder, **given)
 
 
-def reference(make: Callable[[], Any], prompt: str, most: int) -> tuple[list[int], str]:
-    """What transformers itself decodes greedily: tokens and text."""
+@functools.cache
+def theirs(make: Callable[[], Any]) -> tuple[Any, Any]:
+    """A model and its tokenizer as transformers loads them."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     model = AutoModelForCausalLM.from_pretrained(folder_of(make), dtype=torch.float32).eval()
-    tokenizer = AutoTokenizer.from_pretrained(folder_of(make))
-    given = tokenizer(prompt, return_tensors="pt")
-    made = model.generate(**given, max_new_tokens=most, do_sample=False)[0, given["input_ids"].shape[1] :].tolist()
+    return model, AutoTokenizer.from_pretrained(folder_of(make))
+
+
+@torch.inference_mode()
+def reference(make: Callable[[], Any], prompt: Any, most: int) -> tuple[list[int], str]:
+    """What transformers itself decodes greedily: tokens and text."""
+    model, tokenizer = theirs(make)
+    ids = tokenizer(prompt, return_tensors="pt")["input_ids"]
+    made = model.generate(
+        ids,
+        attention_mask=torch.ones_like(ids),
+        max_new_tokens=min(most, CONTEXT - ids.shape[1]),
+        do_sample=False,
+        eos_token_id=[model.generation_config.eos_token_id, *control_tokens(tokenizer.get_vocab())],
+    )[0, ids.shape[1] :].tolist()
     return made, tokenizer.decode(made, skip_special_tokens=True)
 
 

@@ -11,8 +11,6 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -129,7 +127,7 @@ def transformers_serve(log: Path) -> Iterator[str]:
         process = subprocess.Popen(command, stdout=output, stderr=output, env=environment, start_new_session=True)
     try:
         deadline = time.monotonic() + 300
-        while not _answers(f"http://127.0.0.1:{port}/health"):
+        while not _listens(port):
             if process.poll() is not None or time.monotonic() > deadline:
                 raise AssertionError(f"transformers serve did not start:\n{log.read_text()[-2000:]}")
             time.sleep(0.25)
@@ -143,11 +141,6 @@ def transformers_serve(log: Path) -> Iterator[str]:
             process.wait()
 
 
-def _answers(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=2):
-            return True
-    except urllib.error.HTTPError:
-        return True
-    except OSError:
-        return False
+def _listens(port: int) -> bool:
+    with socket.socket() as asking:
+        return asking.connect_ex(("127.0.0.1", port)) == 0

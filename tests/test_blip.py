@@ -77,17 +77,6 @@ def test_similarity_is_that_of_transformers(folder: str) -> None:
     assert len({round(score, 4) for score in expected}) == len(pairs)
 
 
-def test_bfloat16_is_as_near_as_rounding_allows(folder: str) -> None:
-    requests = MATCHES
-    exact, coarse = load(folder).match(requests), load(folder, dtype="bfloat16").match(requests)
-    apart = [
-        np.linalg.norm(one.relevance - other.relevance) / np.linalg.norm(one.relevance)
-        for one, other in zip(exact, coarse, strict=True)
-    ]
-    assert np.mean(apart) < 0.1
-    assert [one.logit for one in coarse] == pytest.approx([one.logit for one in exact], abs=0.2)
-
-
 def test_a_match_does_not_depend_on_its_batch(folder: str) -> None:
     requests = MATCHES
     alone = [load(folder).match([request])[0] for request in requests]
@@ -132,8 +121,6 @@ def test_a_block_or_an_average_that_there_is_not(folder: str) -> None:
         BlipMatcher.from_pretrained(folder, device="cpu")
     with pytest.raises(SetupError, match="average"):
         load(folder, average="median")
-    with pytest.raises(TypeError, match="blok"):
-        load(folder, blok=3)
 
 
 # Captions
@@ -303,14 +290,9 @@ def test_batches_are_halved_when_memory_runs_out() -> None:
     assert sizes[0] == 7 and max(sizes[-3:]) <= 2 and released
 
 
-@pytest.mark.parametrize(
-    ("error", "told"),
-    [(torch.OutOfMemoryError("no"), "single row"), (MemoryError(), "single row"), (RuntimeError("odd\nx"), "odd")],
-)
-def test_a_network_that_fails_is_a_model_error(error: Exception, told: str) -> None:
+def test_a_network_that_fails_is_a_model_error_of_one_line() -> None:
     def fail(rows: Sequence[int]) -> list[int]:
-        raise error
+        raise RuntimeError("odd\nx")
 
-    with pytest.raises(ModelError, match=told) as caught:
-        run_in_batches(fail, [1], 1, lambda: None)
-    assert "\n" not in str(caught.value)
+    with pytest.raises(ModelError, match=r"^BLIP failed: odd.*\.$"):
+        run_in_batches(fail, [1], 1)

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import torch
-from tiny_lm import build_tiny_lm
 
-from codevqa.models.base import GenerationRequest
-from codevqa.models.causal_lm import TransformersLM
 from codevqa.models.cpu_threads import NetworkThread, computing
 
 CPU = torch.device("cpu")
@@ -53,15 +49,3 @@ def test_whoever_is_alone_may_have_all_cores() -> None:
     with computing() as others:
         assert others == 0
     assert network.run(lambda: network.run(where)[1]) == 1
-
-
-def test_a_language_model_counts_as_company(tmp_path: Path) -> None:
-    lm = TransformersLM.from_pretrained(build_tiny_lm(tmp_path), device="cpu")
-    found: list[int] = []
-
-    def told(text: str) -> None:
-        with computing() as others:
-            found.append(others)
-
-    lm.generate([GenerationRequest("a b c", 3, on_text=told)])
-    assert found and set(found) == {1}

@@ -15,7 +15,7 @@ from tiny import noise_picture, write_blip
 from tiny_detector import write_grounding_dino, write_owlv2
 
 from codevqa import CodeVQA
-from codevqa.core.errors import CodeVQAError, ModelNotFoundError, SetupError
+from codevqa.core.errors import ModelNotFoundError, SetupError
 from codevqa.models.base import Box, DetectRequest
 from codevqa.models.detector import ZeroShotDetector
 from codevqa.presets.assembly import load
@@ -111,19 +111,16 @@ def _without_weights(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "error", "says"),
+    ("spoil", "says"),
     [
-        (lambda folder: (folder / "model.safetensors").write_bytes(b"no"), ModelNotFoundError, "Cannot load the"),
-        (lambda folder: (folder / "processor_config.json").unlink(), ModelNotFoundError, "Cannot load the detector"),
-        (_without_weights, ModelNotFoundError, "is not complete: 1 weights are missing"),
+        (lambda folder: (folder / "processor_config.json").unlink(), "Cannot load the detector"),
+        (_without_weights, "is not complete: 1 weights are missing"),
     ],
 )
-def test_a_damaged_folder_is_one_line(
-    tmp_path: Path, spoil: Callable[[Path], object], error: type[CodeVQAError], says: str
-) -> None:
+def test_a_damaged_folder_is_one_line(tmp_path: Path, spoil: Callable[[Path], object], says: str) -> None:
     write_owlv2(tmp_path)
     spoil(tmp_path)
-    with pytest.raises(error, match=says) as caught:
+    with pytest.raises(ModelNotFoundError, match=says) as caught:
         ZeroShotDetector.from_pretrained(str(tmp_path))
     assert "\n" not in str(caught.value)
 
@@ -131,8 +128,6 @@ def test_a_damaged_folder_is_one_line(
 def test_what_is_no_detector_is_named(tmp_path: Path, folder: str) -> None:
     with pytest.raises(ModelNotFoundError, match="Cannot load the detector"):
         ZeroShotDetector.from_pretrained(write_blip(tmp_path / "blip", "captioner"))
-    with pytest.raises(ModelNotFoundError, match="Cannot load the detector"):
-        ZeroShotDetector.from_pretrained(str(tmp_path / "none"))
     with pytest.raises(SetupError, match=r"no threshold 1\.5"):
         ZeroShotDetector.from_pretrained(folder, threshold=1.5)
     other = ZeroShotDetector.from_pretrained(folder)

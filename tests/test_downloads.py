@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from cli_kit import GARDEN
-from hub_kit import COMMIT, Hub, serve_hub
+from hub_kit import COMMIT, Hub, cached, serve_hub
 from huggingface_hub import constants
 from safetensors.torch import load_file, save_file
 from tiny_detector import write_owlv2
 from tiny_lm import build_tiny_lm
 
 from codevqa.presets.assembly import load
-from codevqa.presets.checkpoints import NOT_HERE, loaded, missing, resolve, shown
+from codevqa.presets.checkpoints import NOT_HERE, loaded, missing, resolve
 
 MINI = Path(resolve("@mini/weights"))
 PARTS = {
@@ -116,17 +115,6 @@ def test_a_hub_that_fails_or_cannot_be_reached_is_asked_once_and_told_in_one_lin
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and "run codevqa download base;" in done.stderr
 
 
-def cached(cache: Path, repository: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Puts a folder where the hub's cache keeps a repository."""
-    place = cache / f"models--{repository.replace('/', '--')}"
-    snapshot = place / "snapshots" / COMMIT
-    shutil.copytree(folder, snapshot)
-    (place / "refs").mkdir()
-    (place / "refs" / "main").write_text(COMMIT)
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
-    return snapshot
-
-
 @pytest.fixture(scope="module")
 def sharded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A language model in two files, of which its repository has other kinds too."""
@@ -148,7 +136,8 @@ def sharded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_download_that_broke_off_is_not_taken_for_whole(
     lost: str, sharded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = cached(tmp_path, "some/model", sharded, monkeypatch)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    folder = cached(tmp_path, "some/model", sharded)
     assert missing("transformers:some/model") == "", "the shards of a kind that is not loaded are not missed"
     (folder / lost).unlink()
     assert missing("transformers:some/model") == NOT_HERE
@@ -163,14 +152,9 @@ def test_a_part_is_loaded_from_the_revision_that_it_names(
         "zero-shot:some/detector": Path(write_owlv2(tmp_path / "detector")),
     }
     roles = ("language_model", "retriever", "detector")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     for role, (spec, folder) in zip(roles, folders.items(), strict=True):
-        cached(tmp_path / "cache", spec.partition(":")[2], folder, monkeypatch)
+        cached(tmp_path / "cache", spec.partition(":")[2], folder)
         for revision in (COMMIT, "main"):
             part = load(role, f"{spec}@{revision}")
             assert part.name == f"{spec.partition(':')[2]}@{revision}"
-
-
-def test_no_folder_of_this_machine_is_a_model_s_name(tmp_path: Path) -> None:
-    (tmp_path / "mine").mkdir()
-    assert shown(str(tmp_path / "mine")) == "mine"
-    assert [shown(name) for name in ("@mini/weights/lm", "owner/name@abc")] == ["@mini/weights/lm", "owner/name@abc"]

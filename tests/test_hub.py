@@ -171,7 +171,6 @@ def test_what_cannot_be_read_is_said_in_one_line(hub: Hub) -> None:
         "gqa hf://lmms-lab/GQA val_balanced": "picture 2383860 is not among those given",
         "vqav2 hf://lmms-lab/OK-VQA val2014": "Record 1 of lmms-lab/OK-VQA is not one of VQAv2: it has no 'image_id'",
         "okvqa hf://own/odd val2014": "Record 1 of own/odd is not one of OK-VQA: 2 has no picture",
-        "okvqa hf://own/odd odd": "There are: a/test, evil, train2014, val2014, marks.",
         "okvqa hf://own/odd train": "Cannot read data/train2014-00000-of-00001.parquet of own/odd",
         "covr hf://own/odd test": "COVR is not read from the hub",
     }

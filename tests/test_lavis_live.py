@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import json
 import shutil
-import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +13,12 @@ import numpy as np
 import pytest
 import torch
 
-from codevqa import CodeVQA
 from codevqa.core.errors import ModelError, SetupError
 from codevqa.core.images import load_picture
-from codevqa.core.settings import QuerySettings
 from codevqa.models.base import CaptionRequest, MatchRequest
 from codevqa.models.blip import BlipMatcher
-from codevqa.models.fakes import ScriptedLM
 from codevqa.models.lavis.parts import LavisCaptioner, LavisMatcher
 from codevqa.models.lavis.process import python_of
-from codevqa.presets.assembly import build
-from codevqa.presets.configuration import Layer, configure
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURES = [ROOT / "examples" / "pictures" / f"{name}.png" for name in ("garden", "shelf-1", "shelf-2")]
@@ -58,11 +51,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def parity(inputs: Path, work: Path) -> Any:
-    spec = importlib.util.spec_from_file_location("codevqa_parity", ROOT / "benchmarks" / "parity.py")
-    assert spec is not None and spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = script  # dataclasses look their module up
-    spec.loader.exec_module(script)
+    script: Any = importlib.import_module("benchmarks.parity")
     return script.live(inputs, work, "base")
 
 
@@ -98,18 +87,6 @@ def test_a_caption_depends_on_its_own_seed_alone(parity: Any, inputs: Path, work
     assert together[0] != together[1]
     with pytest.raises(ModelError, match="Patches must be some of 0 to 575"):
         captioner.caption([CaptionRequest(pictures[0], (-1,))])
-
-
-def test_an_engine_answers_with_both_parts(parity: Any, inputs: Path, work: Path) -> None:
-    assert (work / "vocab.txt").is_file()  # beside the checkpoints, where no network is needed
-    parts = {part: f"lavis:{work / part}.pth" for part in ("matcher", "captioner")}
-    writer, models, here = build(configure("mini", [Layer("test", parts)]))
-    models = replace(models, reader=ScriptedLM("red"))  # none can read captions of random weights
-    with CodeVQA(writer, models, replace(here.settings, query=QuerySettings(captions=1, max_draws=1))) as engine:
-        answer = engine.run(PICTURES[0], "answer = query(img, 'What color is the house?')")
-        assert engine.model_names["matcher"] == "matcher.pth"
-    (call,) = answer.trace.calls
-    assert (call.name, call.value, answer.text) == ("query", "red", "red")
 
 
 class Trap:

@@ -93,15 +93,6 @@ def test_the_mini_model_writes_what_transformers_writes() -> None:
 # Ends
 
 
-def test_a_stop_string_cuts_the_text_and_ends_it(lm: TransformersLM) -> None:
-    free = lm.generate(asked(*PROMPTS[:2], most=40))
-    for place in (2, 11):
-        stops = [one.text[place : place + 6] for one in free]
-        requests = [GenerationRequest(p, 40, ("never this", s)) for p, s in zip(PROMPTS, stops, strict=False)]
-        for one, whole, stop in zip(lm.generate(requests), free, stops, strict=True):
-            assert one.text == whole.text[: whole.text.index(stop)] and one.completion_tokens < whole.completion_tokens
-
-
 def test_a_stop_string_in_the_prompt_does_not_end_it(lm: TransformersLM) -> None:
     prompt = "answer\n# Image"
     (free,) = lm.generate(asked(prompt, most=12))
@@ -163,16 +154,6 @@ def test_a_beginning_that_is_kept_changes_no_text(lm: TransformersLM) -> None:
     joined = HEAD + "answer = "
     for shared in (3, len(HEAD) + 3, 10**6):
         assert lm.generate(asked(joined, shared=shared)) == lm.generate(asked(joined))
-
-
-def test_kept_beginnings_stay_within_their_bytes() -> None:
-    heads = [HEAD, HEAD.replace("red", "box"), HEAD.replace("ball", "car")]
-    requests = [GenerationRequest(head + "# Image 2:", 6, shared=len(head)) for head in heads]
-    roomy, none = build(llama, "generate"), build(llama, "generate", prefix_cache_bytes=0)
-    first = [roomy.generate(requests), none.generate(requests)]
-    assert [roomy.generate(requests), none.generate(requests)] == first and first[0] == first[1]
-    assert roomy.stats.prefilled_tokens < none.stats.prefilled_tokens
-    assert build(llama, prefix_cache_bytes=0).generate(mixed()) == alone(llama)
 
 
 # Guesses, slots and memory
@@ -313,6 +294,10 @@ def test_a_failure_in_one_worker_is_the_failure_of_the_call(monkeypatch: pytest.
 TURNS = "{% for turn in messages %}<|{{ turn['role'] }}|>{{ turn['content'] }}\n{% endfor %}"
 REFUSES = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
 DROPS = "{% if messages[0]['role'] == 'system' %}{% set messages = messages[1:] %}{% endif %}"
+BUSY = (
+    "{{ bos_token }}{%- for m in messages %}\n  {{ m.role | tojson }}{% if loop.last %}{% continue %}{% endif %}"
+    "{{ m.content }}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
 SHORT, COLOR = Message("system", "Be short."), Message("user", "What color?")
 
 
@@ -321,27 +306,16 @@ def chatting(folder: Any, template: str | None) -> TransformersLM:
 
 
 @pytest.mark.parametrize("loop", [True, False])
-def test_a_chat_goes_through_the_template(tmp_path: Any, loop: bool) -> None:
-    template = (
-        "{{ bos_token }}{%- for m in messages %}\n  {{ m.role | tojson }}{% if loop.last %}{% continue %}{% endif %}"
-        "{{ m.content }}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
-    )
-    for number, (given, rendered) in enumerate(
-        (
-            (CHAT_TEMPLATE, "<|system|>Be short.\n<|user|>What color?\n<|assistant|>"),
-            (template, None),
-        )
-    ):
-        lm = TransformersLM.from_pretrained(
-            build_tiny_lm(tmp_path / str(number), chat_template=given), device="cpu", loop=loop
-        )
-        turns = [{"role": one.role, "content": one.content} for one in (SHORT, COLOR)]
-        theirs = build_tokenizer(chat_template=given).apply_chat_template(
-            turns, tokenize=False, add_generation_prompt=True
-        )
-        assert lm.tokenizer.render(turns, whole=True) == theirs and rendered in (None, theirs)
-        (made,) = lm.generate([GenerationRequest((SHORT, COLOR), 16)])
-        assert lm.chat and made.prompt_tokens == len(lm.tokenizer.encode(theirs, special=False))
+@pytest.mark.parametrize("template", [CHAT_TEMPLATE, BUSY])
+def test_a_chat_goes_through_the_template(tmp_path: Any, template: str, loop: bool) -> None:
+    folder = build_tiny_lm(tmp_path, chat_template=template)
+    lm = TransformersLM.from_pretrained(folder, device="cpu", loop=loop)
+    turns = [{"role": one.role, "content": one.content} for one in (SHORT, COLOR)]
+    tokenizer = build_tokenizer(chat_template=template)
+    theirs = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+    assert lm.tokenizer.render(turns, whole=True) == theirs
+    (made,) = lm.generate([GenerationRequest((SHORT, COLOR), 16)])
+    assert lm.chat and made.prompt_tokens == len(lm.tokenizer.encode(theirs, special=False))
 
 
 @pytest.mark.parametrize("template", [REFUSES + TURNS, DROPS + TURNS], ids=["refused", "left out"])

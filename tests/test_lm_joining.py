@@ -18,15 +18,20 @@ from codevqa.models.causal_lm.gpu.decoder import SlotDecoder
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher
 
 
-def ask(lm: TransformersLM, requests: Sequence[GenerationRequest], gap: float = 0.004) -> list[Any]:
-    """Asks one after another, without waiting for answers; returns what came of each."""
+def ask(
+    lm: TransformersLM, requests: Sequence[GenerationRequest], gap: float = 0.004, ended: list[int] | None = None
+) -> list[Any]:
+    """Asks one after another, without waiting for answers; returns what came of each, and notes in which order."""
 
     async def main() -> list[Any]:
         services = ModelServices(Models(lm, FakeMatcher(6), FakeCaptioner()), lm, max_batch=None, max_wait=0.001)
 
         async def one(number: int, request: GenerationRequest) -> Completion:
             await asyncio.sleep(gap * number)
-            return await services.read(request)
+            made = await services.read(request)
+            if ended is not None:
+                ended.append(number)
+            return made
 
         try:
             asked = (one(number, request) for number, request in enumerate(requests))
@@ -50,25 +55,11 @@ def test_a_joining_request_reads_what_it_reads_alone(gap: float) -> None:
 
 
 def test_a_short_text_does_not_wait_for_a_long_one() -> None:
-    ended: list[str] = []
-
-    async def main() -> None:
-        lm = build(llama, "slots", max_batch=3)
-        services = ModelServices(Models(lm, FakeMatcher(6), FakeCaptioner()), lm, max_batch=None, max_wait=0.001)
-
-        async def one(name: str, request: GenerationRequest, after: float) -> None:
-            await asyncio.sleep(after)
-            await services.read(request)
-            ended.append(name)
-
-        long = GenerationRequest(HEAD, CONTEXT - 60)
-        await asyncio.gather(
-            one("long", long, 0), *(one(f"short {n}", GenerationRequest(f"red {n}", 2), 0.01) for n in range(4))
-        )
-        services.close()
-
-    asyncio.run(main())
-    assert ended[-1] == "long" and len(ended) == 5
+    ended: list[int] = []
+    long = GenerationRequest(HEAD, CONTEXT - 60)
+    shorts = [GenerationRequest(f"red {number}", 2) for number in range(4)]
+    ask(build(llama, "slots", max_batch=3), [long, *shorts], ended=ended)
+    assert ended[-1] == 0 and len(ended) == 5
 
 
 def test_one_that_never_fits_costs_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from codevqa.core.errors import SetupError, UnknownNameError
+from codevqa.core.errors import SetupError
 from codevqa.core.settings import Settings, WriterSettings
 from codevqa.models.causal_lm import int8_linear
 from codevqa.presets.assembly import prompt_writer, whole
-from codevqa.presets.back_ends import parse
 from codevqa.presets.checkpoints import missing
 from codevqa.presets.configuration import Configuration, Layer, configure
 from codevqa.presets.presets import PRESETS
@@ -20,15 +19,6 @@ from codevqa.presets.presets import PRESETS
 
 def configured(name: str, settings: Settings | None = None, /, **values: Any) -> Configuration:
     return configure(name, [Layer("given", values)], settings=settings)
-
-
-@pytest.mark.parametrize(
-    ("role", "spec"),
-    [("matcher", "Salesforce/blip"), ("matcher", "openai:x"), ("language_model", "openai:"), ("painter", "blip:x")],
-)
-def test_unknown_parts_are_refused(role: str, spec: str) -> None:
-    with pytest.raises(UnknownNameError):
-        parse(role, spec)
 
 
 def test_the_paper_s_setting_leaves_only_the_language_model_to_be_chosen() -> None:

@@ -39,16 +39,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_embeddings_are_the_model_s_own(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    retriever = SentenceRetriever.from_pretrained(folder)
-    capfd.readouterr()
-    embeddings = retriever.embed(["dog", "dog cat", "zebra"])
-    assert embeddings.dtype == np.float32
-    assert embeddings.tolist() == [[0, 1, 0, 0], [0, 0.5, 0.5, 0], [0, 0, 0, 0]]  # the mean, not normalised
-    assert retriever.name == str(folder)
-    assert capfd.readouterr() == ("", ""), "no progress bar"
-
-
 def test_nearest_first_and_ties_keep_the_bank_s_order(folder: Path) -> None:
     retriever = SentenceRetriever.from_pretrained(folder)
     index = ExampleIndex(retriever, ["cat", "tree", "dog dog cat", "dog"] + ["tree"] * 30)

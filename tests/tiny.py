@@ -24,6 +24,20 @@ BLOCKS = 3
 GRID = 4
 
 
+def blip_network(kind: Literal["matcher", "captioner"], text: Any, vision: Any, *, seed: int) -> Any:
+    """Returns a random network of these sizes, with weights drawn wide, so that attention is not flat."""
+    words = {"vocab_size": len(WORDS) + 2, "intermediate_size": 64, "max_position_embeddings": 40}
+    picture = {"intermediate_size": 64, "image_size": 8 * GRID, "patch_size": 8}
+    config = BlipConfig(text_config=words | text, vision_config=picture | vision, image_text_hidden_size=16)
+    model = (BlipForImageTextRetrieval if kind == "matcher" else BlipForConditionalGeneration)(config)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if "norm" not in name.lower():
+                weight.copy_(torch.randn(weight.shape, generator=generator) * (0.3 if weight.dim() > 1 else 0.1))
+    return model
+
+
 def write_blip(
     folder: Path,
     kind: Literal["matcher", "captioner"],
@@ -35,7 +49,7 @@ def write_blip(
 ) -> str:
     """Writes a random network (width 32, 3 blocks, 4 x 4 patches of 8 pixels) and returns its folder.
 
-    Weights are drawn wide, so that attention is not flat. Without ``special_tokens`` the tokenizer lacks [DEC] and
+    Without ``special_tokens`` the tokenizer lacks [DEC] and
     [ENC] while the embeddings have their rows, as with the hub's checkpoints. ``ends`` makes [SEP] likelier, so that
     captions end at many lengths.
     """
@@ -44,33 +58,12 @@ def write_blip(
     tokenizer = BertTokenizer(vocab=str(folder / "vocab.txt"))
     if special_tokens:
         tokenizer.add_special_tokens({"bos_token": "[DEC]", "additional_special_tokens": ["[ENC]"]})
-    text: dict[str, Any] = {
-        "vocab_size": len(WORDS) + 2,
-        "hidden_size": 32,
-        "intermediate_size": 64,
-        "num_hidden_layers": BLOCKS,
-        "num_attention_heads": 4,
-        "max_position_embeddings": 40,
-        "bos_token_id": len(WORDS),
-        "eos_token_id": tokenizer.sep_token_id,
-        "sep_token_id": tokenizer.sep_token_id,
-        "pad_token_id": tokenizer.pad_token_id,
-    }
-    vision = {
-        "hidden_size": 32,
-        "intermediate_size": 64,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "image_size": 8 * GRID,
-        "patch_size": 8,
-    }
-    config = BlipConfig(text_config=text, vision_config=vision, image_text_hidden_size=16)
-    model = (BlipForImageTextRetrieval if kind == "matcher" else BlipForConditionalGeneration)(config)
-    generator = torch.Generator().manual_seed(seed)
+    tokens = {"bos_token_id": len(WORDS), "eos_token_id": tokenizer.sep_token_id}
+    tokens |= {"sep_token_id": tokenizer.sep_token_id, "pad_token_id": tokenizer.pad_token_id}
+    text = {"hidden_size": 32, "num_hidden_layers": BLOCKS, "num_attention_heads": 4}
+    vision = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    model = blip_network(kind, {**text, **tokens}, vision, seed=seed)
     with torch.no_grad():
-        for name, weight in model.named_parameters():
-            if "norm" not in name.lower():
-                weight.copy_(torch.randn(weight.shape, generator=generator) * (0.3 if weight.dim() > 1 else 0.1))
         if kind == "captioner":
             model.text_decoder.cls.predictions.bias[WORDS.index("[SEP]")] += ends
     model.to(dtype).save_pretrained(folder)

@@ -7,10 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from tiny import WORDS
-from transformers import BlipConfig, BlipForConditionalGeneration, BlipForImageTextRetrieval
-
-GRID = 4
+from tiny import WORDS, blip_network
 
 _NAMES = (
     (r"^vision_model\.embeddings\.class_embedding$", "visual_encoder.cls_token"),
@@ -26,32 +23,10 @@ _NAMES = (
 
 def lavis_weights(kind: Literal["matcher", "captioner"], *, width: int = 48, seed: int = 0) -> dict[str, torch.Tensor]:
     """Returns a network's weights under LAVIS's names: one block of vision, two of text."""
-    config = BlipConfig(
-        text_config={
-            "vocab_size": len(WORDS) + 2,
-            "hidden_size": 48,
-            "intermediate_size": 64,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 12,
-            "max_position_embeddings": 40,
-        },
-        vision_config={
-            "hidden_size": width,
-            "intermediate_size": 64,
-            "num_hidden_layers": 1,
-            "num_attention_heads": 1,
-            "image_size": 8 * GRID,
-            "patch_size": 8,
-        },
-        image_text_hidden_size=16,
-    )
-    torch.manual_seed(seed)
-    model = (BlipForImageTextRetrieval if kind == "matcher" else BlipForConditionalGeneration)(config)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if "norm" not in name.lower():
-                parameter.copy_(torch.randn(parameter.shape) * 0.1)
-    weights = {}
+    sizes = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 12}
+    vision = {"hidden_size": width, "num_hidden_layers": 1, "num_attention_heads": 1}
+    model = blip_network(kind, sizes, vision, seed=seed)
+    weights: dict[str, torch.Tensor] = {}
     for name, weight in model.state_dict().items():
         for pattern, replacement in _NAMES:
             name = re.sub(pattern, replacement, name)
