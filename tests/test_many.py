@@ -29,7 +29,7 @@ def texts(answers: list[Answer]) -> list[str]:
 
 
 def test_pairs_are_questions(vqa: CodeVQA) -> None:
-    asked = [(RED, "Is it red?"), ((RED, RED), "Are both?"), Question(RED, "Is it so?")]
+    asked: list[Any] = [(RED, "Is it red?"), ((RED, RED), "Are both?"), Question(RED, "Is it so?")]
     for answers in (vqa.ask_many(asked), asyncio.run(vqa.ask_many_async(asked))):
         assert texts(answers) == ["yes"] * 3
         assert [answer.question for answer in answers] == ["Is it red?", "Are both?", "Is it so?"]
