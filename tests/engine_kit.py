@@ -50,6 +50,7 @@ def engine(
     answers: dict[str, str] | None = None,
     settings: Settings | None = None,
     matcher: FakeMatcher | None = None,
+    captioner: FakeCaptioner | None = None,
     detector: FakeDetector | None = None,
     primitives: Sequence[Primitive] = (),
     prompts: Mapping[Form, PromptSet] | None = None,
@@ -72,8 +73,8 @@ def engine(
         settings=settings.writer if settings and settings.writer != WriterSettings() else written,
     )
     reads: Any = ScriptedLM(read, name="reader") if isinstance(read, str) or callable(read) else read
-    captioner = FakeCaptioner(lambda request: f"thing {request.seed}", grid=6)
-    models = Models(reads or reader(answers), matcher or FakeMatcher(6), captioner, detector)
+    captions = captioner or FakeCaptioner(lambda request: f"thing {request.seed}", grid=6)
+    models = Models(reads or reader(answers), matcher or FakeMatcher(6), captions, detector)
     used = settings or Settings(**{"query": QuerySettings(captions=2, patches=5), "workers": 8, **numbers})
     with CodeVQA(writer, models, used, primitives=primitives) as vqa:
         yield vqa

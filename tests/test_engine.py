@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from engine_kit import BLUE, GREEN, RED, engine
 from PIL import Image as PILImage
 
-from codevqa import Answer, CodeVQA, Program, QuerySettings, Question, Settings
+from codevqa import Program, Question, Settings
 from codevqa.core.errors import ProgramError, QuestionError
 from codevqa.core.trace import ImageRef
 from codevqa.models.fakes import ScriptedLM
@@ -46,19 +45,10 @@ def test_the_baseline_writes_no_program() -> None:
     assert answer.trace.baseline[0].prompt.count("\nImage 2: ") >= 1
 
 
-@pytest.mark.parametrize(
-    ("question", "left", "text"),
-    [
-        ("Is it red?", "True", "yes"),
-        ("Is it red?", "'No, it is blue.'", "no"),
-        ("How many are there?", "'four blocks'", "4"),
-        ("Is the large red ball or the cup higher?", "'red ball'", "large red ball"),
-    ],
-)
-def test_an_answer_is_put_in_the_words_of_its_kind(question: str, left: str, text: str) -> None:
-    with engine(f"x = {left}\nanswer = x") as vqa:
-        answer = vqa.ask(RED, question)
-    assert (answer.text, answer.fallback) == (text, False)
+def test_an_answer_is_put_in_the_words_of_its_kind() -> None:
+    with engine("x = 'red ball'\nanswer = x") as vqa:
+        answer = vqa.ask(RED, "Is the large red ball or the cup higher?")
+    assert (answer.text, answer.fallback) == ("large red ball", False)
 
 
 def test_many_questions_share_batches_and_one_bad_picture_loses_nothing(tmp_path: Path) -> None:
@@ -66,8 +56,7 @@ def test_many_questions_share_batches_and_one_bad_picture_loses_nothing(tmp_path
     questions = [Question(picture, f"Is it number {number}?") for number, picture in enumerate(pictures)]
     questions.insert(3, Question(tmp_path / "missing.png", "Is it there?"))
     # Long enough that a busy machine does not pull apart calls made together.
-    settings = Settings(query=QuerySettings(captions=2, patches=5), workers=8, batch_wait=0.1)
-    with engine("answer = query(img, 'Is it red?')", settings=settings) as vqa:
+    with engine("answer = query(img, 'Is it red?')", batch_wait=0.1) as vqa:
         answers = vqa.ask_many(questions)
         reads = vqa.models.reader
     assert [answer.question for answer in answers] == [question.text for question in questions]
@@ -93,17 +82,6 @@ def test_a_loop_over_a_set_is_one_batch_when_looked_ahead(ahead: bool, batches: 
         assert vqa.ask([RED, GREEN, BLUE], "How many?").text == "3"
         models: Any = vqa.models
         assert models.matcher.matches.calls == batches
-
-
-def test_async_twins_work_from_any_loop() -> None:
-    async def main(vqa: CodeVQA) -> list[str]:
-        one = await vqa.ask_async(RED, "Is it red?")
-        many = await vqa.ask_many_async([Question(RED, "Is it red?")] * 2)
-        ran = await vqa.run_async(RED, "answer = 'x'")
-        return [one.text, *(answer.text for answer in many), ran.text]
-
-    with engine("answer = query(img, 'a')") as vqa:
-        assert asyncio.run(main(vqa)) == ["yes", "yes", "yes", "x"]
 
 
 def test_run_needs_no_question_and_remembers_the_form() -> None:
@@ -138,25 +116,16 @@ answer = [*asked([best]), best == images[0]]"""
 
 def test_answer_as_json() -> None:
     with engine('answer = query(img, "a?")') as vqa:
-        answer = vqa.ask(RED, 'A "quoted" <question>?')
-    data = json.loads(answer.to_json(evidence=False))
+        data = json.loads(vqa.ask(RED, 'A "quoted" <question>?').to_json(evidence=False))
     assert " ".join(data) == "question answer program calls fallback error warnings seconds models"
     assert data["calls"][0]["arguments"] == {"img": {"image": 1}, "question": "a?"}
     assert "evidence" not in data["calls"][0]
-    full = json.loads(answer.to_json())
-    assert full["calls"][0]["evidence"][0]["captions"]
-    assert {**full, "calls": [], "seconds": 0}.items() >= {**data, "calls": [], "seconds": 0}.items()
-    assert Answer.from_json(answer.to_json()) == answer
 
 
-@pytest.mark.parametrize("method", ["codevqa", "pnpvqa"])
-def test_the_longest_question_is_a_setting(method: Literal["codevqa", "pnpvqa"]) -> None:
-    settings = Settings(query=QuerySettings(captions=1, patches=5), workers=2, max_question=5)
-    with engine("answer = 1", settings=settings) as vqa:
-        assert vqa.ask(RED, " 12345 ", method=method).question == "12345"
+def test_the_longest_question_is_a_setting() -> None:
+    with engine("answer = 1", max_question=5) as vqa:
+        assert vqa.ask(RED, " 12345 ").question == "12345"
         with pytest.raises(QuestionError, match=r"6 characters.*limit is 5"):
-            vqa.ask(RED, "123456", method=method)
+            vqa.ask(RED, "123456")
         with pytest.raises(QuestionError, match="6 characters"):
             vqa.prompt("123456")
-        with pytest.raises(QuestionError, match="empty"):
-            vqa.prompt(" ")

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from engine_kit import GREEN, RED, engine
-from PIL import Image as PILImage
+from engine_kit import BLUE, GREEN, RED, engine
 
 from codevqa import Answer, Question, Settings
 from codevqa.core.errors import ProgramRuntimeError
+from codevqa.core.images import load_picture
 from codevqa.core.trace import Evidence, ImageRef
 from codevqa.models.base import Box, Map, Match, MatchRequest, SimilarityRequest
 from codevqa.models.fakes import FakeDetector, FakeMatcher
@@ -38,16 +38,11 @@ def test_positions_are_on_the_grid_of_24_with_y_upwards() -> None:
 
 
 def test_find_matching_image_takes_the_highest_score() -> None:
-    scores = {"red": 0.1, "green": 0.9, "blue": -0.3}
-    keys: dict[str, str] = {}
-    matcher = FakeMatcher(6, similarity=lambda request: scores[keys[request.picture.key]])
-    from codevqa.core.images import load_picture
-
-    pictures = {name: load_picture(PILImage.new("RGB", (9, 9), name)) for name in scores}
-    keys.update({picture.key: name for name, picture in pictures.items()})
+    scores = {load_picture(picture).key: score for picture, score in ((RED, 0.1), (GREEN, 0.9), (BLUE, -0.3))}
+    matcher = FakeMatcher(6, similarity=lambda request: scores[request.picture.key])
     program = 'images = open_images("ImageSet7.jpg")\nanswer = find_matching_image(images, "a frog")'
     with engine(program, matcher=matcher) as vqa:
-        answer = vqa.ask(list(pictures.values()), "Which image shows a frog?")
+        answer = vqa.ask([RED, GREEN, BLUE], "Which image shows a frog?")
     assert (answer.text, answer.value) == ("image 2", ImageRef(2))
     assert answer.trace.calls[1].evidence[0].scores == (0.1, 0.9, -0.3)
     assert matcher.similarities.requests[0].text == "a picture of a frog"

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from engine_kit import RED, engine, forked, held, reader
+from engine_kit import RED, engine, forked, held, reader, reading_yes
 
 from codevqa import CodeVQA, Models, QuerySettings, Settings, Writer, WriterSettings, primitive
 from codevqa.core.errors import EngineClosedError, InputError, ModelError, ProgramRuntimeError
@@ -152,16 +152,9 @@ def test_engines_that_nobody_holds_close() -> None:
 
 
 def test_what_is_under_way_keeps_its_engine() -> None:
-    def made() -> CodeVQA:
-        writer = Writer(ScriptedLM("answer = query(img, 'a?')"), {"image": load("gqa")})
-        return CodeVQA(writer, Models(reader(), FakeMatcher(6), FakeCaptioner(grid=6)), SETTINGS)
-
-    watch, asking, running = (
-        made().watch(RED, "Is it red?"),
-        made().ask_async(RED, "a?"),
-        made().run_async(RED, "answer = 1"),
-    )
-    stream = made().ask_stream([(RED, "Is it red?")])
+    watch = reading_yes().watch(RED, "Is it red?")
+    asking, running = reading_yes().ask_async(RED, "a?"), reading_yes().run_async(RED, "answer = 1")
+    stream = reading_yes().ask_stream([(RED, "Is it red?")])
     gc.collect()
     assert [type(event).__name__ for event in watch][-1] == "Answered"
     assert (asyncio.run(asking).text, asyncio.run(running).text, next(stream)[1].text) == ("yes", "1", "yes")

@@ -9,25 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_kit import NARROW, Gate, reading_yes
+from engine_kit import NARROW, RED, Gate, engine, reading_yes
 from huggingface_hub.utils.tqdm import enable_progress_bars
-from PIL import Image as PILImage
 
-from codevqa import Answer, CodeVQA, Question, Settings
+from codevqa import Answer, CodeVQA, Question
 from codevqa.core.errors import InputError
-from codevqa.models.base import Models
-from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
-from codevqa.prompts import load
-from codevqa.writing.writer import Writer
 
-RED = PILImage.new("RGB", (60, 40), "red")
 BAD = Path("none.png")
 
 
 @pytest.fixture(scope="module")
 def vqa() -> Iterator[CodeVQA]:
-    with reading_yes() as engine:
-        yield engine
+    with reading_yes() as made:
+        yield made
 
 
 def texts(answers: list[Answer]) -> list[str]:
@@ -35,9 +29,10 @@ def texts(answers: list[Answer]) -> list[str]:
 
 
 def test_pairs_are_questions(vqa: CodeVQA) -> None:
-    answers = vqa.ask_many([(RED, "Is it red?"), ((RED, RED), "Are both?"), Question(RED, "Is it so?")])
-    assert texts(answers) == ["yes"] * 3
-    assert [answer.question for answer in answers] == ["Is it red?", "Are both?", "Is it so?"]
+    asked: list[Any] = [(RED, "Is it red?"), ((RED, RED), "Are both?"), Question(RED, "Is it so?")]
+    for answers in (vqa.ask_many(asked), asyncio.run(vqa.ask_many_async(asked))):
+        assert texts(answers) == ["yes"] * 3
+        assert [answer.question for answer in answers] == ["Is it red?", "Are both?", "Is it so?"]
 
 
 @pytest.mark.parametrize("bad", [(BAD, "Is it?"), (RED, ""), ("Is it?",), 7])
@@ -62,18 +57,11 @@ def test_progress_is_told_and_shown(vqa: CodeVQA, capfd: pytest.CaptureFixture[s
     assert "2/2" in capfd.readouterr().err
 
 
-def gated() -> tuple[CodeVQA, Gate]:
+def test_answers_come_before_the_last_question_is_answered() -> None:
     gate = Gate()
-    reader = ScriptedLM(gate)
-    writer = Writer(reader, {"image": load("gqa"), "set": load("covr")})
-    return CodeVQA(writer, Models(reader, FakeMatcher(6), FakeCaptioner(grid=6)), Settings(workers=2)), gate
-
-
-def test_answers_come_before_the_last_question_is_answered(vqa: CodeVQA) -> None:
-    engine, gate = gated()
-    with engine:
+    with engine(read=gate, workers=2) as gated:
         asked: Iterator[Any] = iter([(BAD, "Bad?"), (RED, "Held?")])
-        answers = engine.ask_stream(asked, method="pnpvqa")
+        answers = gated.ask_stream(asked, method="pnpvqa")
         place, answer = next(answers)
         assert (place, answer.error is not None) == (0, True)
         assert gate.entered.wait(20) and not gate.open.is_set()
@@ -100,12 +88,12 @@ def test_questions_without_end_are_taken_as_there_is_room(vqa: CodeVQA) -> None:
 
 
 def test_leaving_a_stream_ends_what_is_under_way() -> None:
-    engine, gate = gated()
-    with engine:
+    gate = Gate()
+    with engine(read=gate, workers=2) as gated:
         held = [(RED, f"Held {number}?") for number in range(20)]
-        answers = engine.ask_stream([(BAD, "Bad?"), *held], method="pnpvqa")
+        answers = gated.ask_stream([(BAD, "Bad?"), *held], method="pnpvqa")
         next(answers)
         answers.close()
         gate.open.set()
-        assert texts(engine.ask_many([(RED, "Is it red?")], method="pnpvqa")) == ["yes"]
+        assert texts(gated.ask_many([(RED, "Is it red?")], method="pnpvqa")) == ["yes"]
     assert not {"Held 2?", "Held 3?"} & set(gate.questions), "they wait for the first two, and nobody for them"

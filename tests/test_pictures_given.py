@@ -12,17 +12,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engine_kit import RED
+from engine_kit import RED, engine
 from PIL import Image as PILImage
 
-from codevqa import Answer, CodeVQA, QuerySettings, Settings
+from codevqa import Answer, CodeVQA, QuerySettings
 from codevqa.core.errors import ImageError, InputError
 from codevqa.core.events import Failed
 from codevqa.core.images import MAX_PICTURES, ImageSource, load_picture
-from codevqa.models.base import CaptionRequest, GenerationRequest, Models
-from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
-from codevqa.prompts import load
-from codevqa.writing.writer import Writer
+from codevqa.models.base import CaptionRequest, GenerationRequest
+from codevqa.models.fakes import FakeCaptioner
 
 QUERY = "answer = query(img, 'Which shade?')"
 GREY = PILImage.new("RGB", (60, 40), (7, 7, 7))
@@ -39,11 +37,10 @@ def vqa() -> Iterator[CodeVQA]:
         shown: list[str] = re.findall(r"Shade (\d+ \d+ \w+)", str(request.prompt))
         return f" {shown[-1]}"
 
-    reader = ScriptedLM(read)
-    writer = Writer(reader, {"image": load("gqa"), "set": load("covr")})
-    models = Models(reader, FakeMatcher(6), FakeCaptioner(caption, grid=6))
-    with CodeVQA(writer, models, Settings(query=QuerySettings(captions=1, patches=5), workers=8)) as engine:
-        yield engine
+    with engine(
+        read=read, captioner=FakeCaptioner(caption, grid=6), query=QuerySettings(captions=1, patches=5)
+    ) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

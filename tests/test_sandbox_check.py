@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 from sandbox_kit import Kit
 
-from codevqa.core.errors import ProgramError, ProgramSyntaxError, ProgramTypeError
+from codevqa.core.errors import ProgramError, ProgramSyntaxError, ProgramTypeError, UnsetAnswerError
 
 
 @pytest.mark.parametrize(
@@ -29,9 +29,10 @@ from codevqa.core.errors import ProgramError, ProgramSyntaxError, ProgramTypeErr
         ("x = 1\nif x:\nanswer = 1", ProgramSyntaxError, 3, ""),
         ("answer = 1\nx = '''", ProgramSyntaxError, 2, ""),
         ("answer = open('/etc/passwd').read()", ProgramTypeError, 1, "open"),
+        ("x = 1", UnsetAnswerError, None, "never sets answer"),
     ],
 )
-def test_check_finds(kit: Kit, source: str, kind: type[ProgramError], line: int, text: str) -> None:
+def test_check_finds(kit: Kit, source: str, kind: type[ProgramError], line: int | None, text: str) -> None:
     with pytest.raises(kind) as caught:
         kit.check(source)
     assert caught.value.line == line

@@ -18,7 +18,6 @@ from codevqa.core.errors import ModelError, ServerError
 from codevqa.models.base import Completion, GenerationRequest, LanguageModel, Message
 from codevqa.models.causal_lm import TransformersLM
 from codevqa.models.openai_lm import OpenAILM
-from codevqa.models.text_stream import certain
 
 PROMPTS = ["What color is the car?", "yes", "box_x, box_y = get_pos(img,", "Context: a dog on a sofa."]
 
@@ -34,28 +33,6 @@ def assert_grows(told: list[str], whole: str) -> None:
     """Each text told begins the next, and the last is the completion."""
     assert told[-1] == whole
     assert all(later.startswith(earlier) and later != earlier for earlier, later in pairwise(told))
-
-
-# --- what is certain -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "stop", "expected"),
-    [
-        ("answer = 1", (), "answer = 1"),
-        ("answer = 1\n", ("\n# Image",), "answer = 1"),
-        ("answer = 1\n# Im", ("\n# Image",), "answer = 1"),
-        ("answer = 1\n# Is", ("\n# Image",), "answer = 1\n# Is"),
-        ("answer = 1\n# Image 2", ("\n# Image",), "answer = 1"),
-        ("one two", ("two three", " t", "ne"), "o"),
-        ("na\ufffd", (), "na"),
-        ("a\ufffdb", (), "a\ufffdb"),
-        ("x\n\ufffd\ufffd", ("\n\u20ac",), "x"),
-        ("aaa", ("aab",), "a"),
-    ],
-)
-def test_what_is_certain_of_a_text(text: str, stop: tuple[str, ...], expected: str) -> None:
-    assert certain(text, stop) == expected
 
 
 # --- models of this process ------------------------------------------------------------------------------------------

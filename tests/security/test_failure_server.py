@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from failure_kit import RED, engine
+from engine_kit import RED, engine
 from openai_kit import Reply, Serve, completion, event
 
 from codevqa import CodeVQA

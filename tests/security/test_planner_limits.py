@@ -4,17 +4,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from types import FrameType
 
 import pytest
-from engine_kit import reading_yes
 from sandbox_kit import IMAGES as PICTURES
 
-from codevqa import Settings
-from codevqa.core.errors import ProgramError
-from codevqa.core.settings import Limits
 from codevqa.engine.call_plan import MAX_TEXT, plan_calls
 from codevqa.sandbox.program_shape import shape
 
@@ -74,19 +69,6 @@ def test_texts_and_lists_are_followed_until_they_are_too_large() -> None:
     assert calls("find_matching_image([" + "images[0]," * 64 + "], 'a')")
     assert calls("find_matching_image([" + "images[0]," * 65 + "], 'a')") == []
     assert len(calls("for n in range(100):\n    get_pos(images[0], f'{n}')")) == 64
-
-
-def test_a_program_that_is_too_long_is_not_parsed() -> None:
     said = "query(images[0], 'a')\n"
     assert calls(said + "#" * 8000) == ["a"]
     assert calls(said + "#" * 8192) == [] and shape(said + "#" * 8192, WANTED) is None
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(60)
-def test_an_engine_that_is_given_such_programs_goes_on() -> None:
-    with reading_yes(Settings(limits=Limits(seconds=0.1, calls=5))) as vqa:
-        for source in ATTACKS.values():
-            with contextlib.suppress(ProgramError):
-                vqa.run([one.picture for one in PICTURES], source)
-        assert vqa.run(PICTURES[0].picture, "answer = 'here'").text == "here"

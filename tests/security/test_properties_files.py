@@ -20,7 +20,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image
 
-from codevqa import Answer
+from codevqa import Answer, Settings
 from codevqa.core.images import FORMATS, MAX_PIXELS, load_picture
 from codevqa.core.trace import Method
 from codevqa.eval.report import report
@@ -154,13 +154,13 @@ CELL = (
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of three questions with its calls on record."""
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Settings]:
+    """A run of three questions with its calls on record, and its engine's settings."""
     folder = tmp_path_factory.mktemp("run")
     engine = fake_engine()
     with closing(engine), record_parts(folder / "run", engine.writer, engine.models, engine.settings) as vqa:
         evaluate(vqa, Numbered(folder, 3), folder / "run", methods=get_args(Method)).close()
-    return folder / "run"
+    return folder / "run", engine.settings
 
 
 def spoil_cell(file: Path, number: int, changes: Any, cell: object) -> None:
@@ -178,44 +178,24 @@ def spoil_cell(file: Path, number: int, changes: Any, cell: object) -> None:
             db.execute(f"UPDATE {table} SET {column} = ?", (cell,))
 
 
-HOW = st.tuples(st.integers(0, 10**6), SPOILT, CELL) | CUTS
-"""Another value in a database, or other bytes in its file."""
-
-
-def spoilt(run: Path, to: Path, file: str, how: Any) -> Path:
-    """Returns a copy of a run in which one file is spoilt."""
-    shutil.rmtree(to / "copy", ignore_errors=True)
-    shutil.copytree(run, to / "copy")
-    path = to / "copy" / file
+@given(st.sampled_from((FILE, CALLS)), st.tuples(st.integers(0, 10**6), SPOILT, CELL) | CUTS)
+def test_a_spoilt_run_is_read_and_replayed_or_an_error_of_ours(
+    run: tuple[Path, Settings], tmp_path: Path, file: str, how: Any
+) -> None:
+    shutil.rmtree(tmp_path / "copy", ignore_errors=True)
+    folder, settings = Path(shutil.copytree(run[0], tmp_path / "copy")), run[1]
     if isinstance(how, tuple):
-        spoil_cell(path, *how)
+        spoil_cell(folder / file, *how)
     else:
-        path.write_bytes(cut(path.read_bytes(), how))
-    return to / "copy"
-
-
-@given(HOW)
-def test_a_spoilt_run_is_read_or_an_error_of_ours(run: Path, tmp_path: Path, how: Any) -> None:
-    folder = spoilt(run, tmp_path, FILE, how)
+        (folder / file).write_bytes(cut((folder / file).read_bytes(), how))
     with typed_only(), Store.open(folder) as store:
         len(store), store.known("000001"), list(store.examples())
         for key in store.counts():
             list(store.rows(*key)), list(store.pairs(*key)), store.row("000001", *key)
     with typed_only():
         report.write([folder])
-
-
-@given(HOW)
-def test_spoilt_calls_are_replayed_or_an_error_of_ours(run: Path, tmp_path: Path, how: Any) -> None:
-    folder = spoilt(run, tmp_path, CALLS, how)
-    with typed_only(), replay_engine(folder, fake_settings(), load("gqa")) as vqa:
+    with typed_only(), replay_engine(folder, settings, load("gqa")) as vqa:
         for method in get_args(Method):
-            for example in Numbered(folder.parent, 1):
+            for example in Numbered(tmp_path, 1):
                 with typed_only():
                     vqa.ask([image.load() for image in example.images], example.question, method=method)
-
-
-@cache
-def fake_settings() -> Any:
-    with closing(fake_engine()) as engine:
-        return engine.settings

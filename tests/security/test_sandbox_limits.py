@@ -39,6 +39,7 @@ EXHAUSTING = {
     "join": "answer = ('a' * 10**5).join(['b'] * 10**5)",
     "endless count": "import itertools\nanswer = list(itertools.count())",
     "files opened in vain": "while True:\n    try:\n        open('/tmp/a', 'w')\n    except PermissionError:\n        pass",
+    "asking the host for names": "while True:\n    try:\n        nothing\n    except NameError:\n        pass",
     "sleeps": "import time\nwhile True:\n    time.sleep(1000)",
 }
 
@@ -51,22 +52,6 @@ def test_exhausting_programs_hit_a_limit(kit: Kit, probe: str) -> None:
     assert time.perf_counter() - started < LIMITS.seconds + SLACK
     assert "\n" not in str(caught.value)
     assert kit.value("answer = 1") == 1
-
-
-NAMED = {
-    "seconds": ("while True:\n    pass", "computed longer than 0.5 seconds"),
-    "memory": ("answer = 'a' * 10**10", "bytes of memory"),
-    "output": ("x = 1\nprint('a' * 10**6)", "printed more than"),
-    "recursion": ("x = 1\ndef f():\n    return f()\nf()", "called itself more than"),
-    "host": ("while True:\n    try:\n        nothing\n    except NameError:\n        pass", "asked its host too often"),
-    "source": ("answer = 1\n" * 10_000, "is 110,000 bytes long"),
-}
-
-
-@pytest.mark.parametrize(("source", "text"), NAMED.values(), ids=NAMED.keys())
-def test_the_limit_is_named(kit: Kit, source: str, text: str) -> None:
-    with pytest.raises(ProgramLimitError, match=text):
-        kit.value(source)
 
 
 @pytest.mark.parametrize(
@@ -158,11 +143,6 @@ def test_the_wall_clock_runs_while_the_program_works() -> None:
     asyncio.run(main())
 
 
-def test_a_timeout_of_the_host_s_own_is_not_the_wall_limit(kit: Kit) -> None:
-    with pytest.raises(TimeoutError, match="a socket"):
-        kit.value("answer = query(images[0], 'a')", saying(TimeoutError("a socket")))
-
-
 def test_computing_time_adds_up_over_calls(kit: Kit) -> None:
     source = "while True:\n    for _ in range(2 * 10**5):\n        pass\n    query(images[0], 'a')"
     started = time.perf_counter()
@@ -184,6 +164,11 @@ UNUSABLE = {
     "shared list": "answer = []\nfor _ in range(60):\n    answer = [answer, answer]",
     "own class with a looping repr": "class A:\n    def __repr__(self):\n        while True:\n            pass\nanswer = A()",
     "own class posing as str": "class str2:\n    __class__ = str\nanswer = str2()",
+    "nested function": "answer = [1, (2, {'a': lambda: 1})]",
+    "error": "try:\n    raise KeyError('a')\nexcept KeyError as e:\n    answer = e",
+    "set": "answer = {1, 2}",
+    "class": "answer = Image",
+    "coroutine": "async def f():\n    pass\nanswer = f()",
     "check rebound, many values": "__answer__ = lambda *a: ''\nanswer = [1] * 20_000",
     "check rebound, deep list": "__answer__ = lambda *a: ''\nanswer = []\nfor _ in range(30):\n    answer = [answer]",
     "check rebound, function": "__answer__ = lambda *a: ''\nclass A:\n    pass\nanswer = A()",
@@ -238,16 +223,13 @@ def test_hostile_arguments_are_refused_in_the_program(kit: Kit, probe: str) -> N
     assert time.perf_counter() - started < LIMITS.seconds + SLACK
 
 
-@pytest.mark.parametrize("name", ["answering", "__call__"])
-def test_names_outside_the_vocabulary_never_reach_the_host(kit: Kit, name: str) -> None:
-    with pytest.raises(ProgramRuntimeError, match="NameError"):
-        kit.value(f"answer = {name}(images[0])", saying(AssertionError(name)))
-
-
-def test_a_method_of_a_handle_never_reaches_the_host(kit: Kit) -> None:
-    for call in ("images[0].query(1)", "images[0].__init__(1)", "Image.query(images[0], 'a')"):
-        with pytest.raises(ProgramRuntimeError):
-            kit.value(f"answer = {call}", saying(AssertionError(call)))
+@pytest.mark.parametrize(
+    "call",
+    ["answering(1)", "__call__(1)", "images[0].query(1)", "images[0].__init__(1)", "Image.query(images[0], 'a')"],
+)
+def test_what_is_outside_the_vocabulary_never_reaches_the_host(kit: Kit, call: str) -> None:
+    with pytest.raises(ProgramRuntimeError):
+        kit.value(f"answer = {call}", saying(AssertionError(call)))
 
 
 @pytest.mark.parametrize(("source", "says"), [("answer = 1\0", "NUL"), ("answer = '\ud800'", "half a surrogate pair")])
@@ -278,12 +260,3 @@ def test_an_answer_is_read_however_the_program_leaves_it(kit: Kit, source: str, 
     else:
         found = kit.value(source)
         assert found == expected and type(found) is type(expected)
-
-
-@pytest.mark.parametrize(
-    ("source", "line"), [("answer = 1 + \\", 1), ("answer = (1", 1), ("x = 1\nif x:", 2), ("answer = '''a", 1)]
-)
-def test_what_does_not_parse_is_told_of_the_program_alone(kit: Kit, source: str, line: int) -> None:
-    with pytest.raises(ProgramSyntaxError) as caught:
-        kit.value(source)
-    assert caught.value.line == line
