@@ -67,7 +67,6 @@ def test_examples_of_the_same_kind_make_the_beginning_of_the_prompt_common() -> 
         ("Is there a cup or a plate?", [-9.0, 1.0], ""),
         ("Is there a cup and a plate?", [-9.0], "no"),
         ("Is there a cup and a plate?", [9.0, 1.0], ""),
-        ("Are there exactly two cups?", [9.0, 9.0, -9.0], "yes"),
         ("Are there at least two cups?", [9.0, 9.0, 9.0, -9.0], "yes"),
         ("Are there fewer than two cups?", [-9.0], "yes"),
         ("Are there at most two cups?", [9.0, 9.0, 1.0], ""),
@@ -92,11 +91,9 @@ def test_what_follows_from_descriptions_that_fit(question: str, logits: list[flo
         ("Is there exactly one red dish?", ("a red dish", "two red dishes")),
         ("How many cherries are there on the plate?", ("a cherry on the plate", "two cherries on the plate")),
         ("How many people are sitting?", ("a person sitting", "two people sitting")),
-        ("How many buses are there?", ("a bus", "two buses")),
         ("There is at least 1 block closely touching a wall.", ("a block closely touching a wall",)),
         # Where the description would not be good English, there is none.
         ("Are there exactly two sheep?", ()),
-        ("How many knives are there?", ()),
         ("Does the bus have wheels?", ()),
         ("Is the lettuce to the right or to the left of the food?", ()),
         ("The left image shows a canoe.", ()),
@@ -137,7 +134,6 @@ def test_a_sure_witness_answers_without_captions_and_an_unsure_one_leaves_it_to_
         ("What are the two dogs doing?", ["two dogs"], ""),
         ("How many dogs are there?", ["a dog on a couch", "a dog", "a couch"], "1"),
         ("How many dogs are there?", ["a dog on a couch", "a couch"], ""),  # said once
-        ("How many dogs are there?", ["a dog", "a dog", "some dogs"], ""),
         ("How many sheep are there?", ["a sheep", "a sheep on grass"], ""),  # who knows
     ],
 )

@@ -130,20 +130,6 @@ if __name__ == "__main__":
     assert json.loads(done.stdout) == [digests(run.answers)["codevqa"], []]
 
 
-def test_a_replay_with_another_limit_derives_the_answers_again(run: Recorded) -> None:
-    settings = configure().settings
-    none = dataclasses.replace(settings, limits=dataclasses.replace(settings.limits, calls=0))
-    with again(run.folder, none) as vqa:
-        answers = vqa.ask_many(run.questions)
-    called = [place for place, one in enumerate(run.answers["codevqa"]) if one.trace.calls]
-    assert called
-    for place in called:
-        found = answers[place]
-        assert found.fallback and found.error is not None and found.error.type == "ProgramLimitError"
-        assert found.text == run.answers["pnpvqa"][place].text
-        assert found.program == run.answers["codevqa"][place].program
-
-
 def test_a_call_that_was_not_recorded_is_no_fallback(run: Recorded) -> None:
     with again(run.folder) as vqa:
         with pytest.raises(ReplayMissError, match=r"did not record the embed call of .*retriever for: ..Is .*--replay"):

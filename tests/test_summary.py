@@ -60,15 +60,6 @@ def test_figures_are_as_sure_as_their_clusters_not_as_their_questions() -> None:
     assert "only 20 clusters, fewer than 40" in found.notes[1]
 
 
-def test_only_questions_both_answered_are_compared() -> None:
-    rows = list(outcomes("10", "10", "01", "11"))
-    del rows[0][1]["pnpvqa"], rows[2][1]["codevqa"]
-    found = summarize(rows, GQA)
-    assert found.examples == 4 and [one.rows for one in found.methods.values()] == [3, 3]
-    paired = found.paired
-    assert paired is not None and (paired.difference.n, paired.better, paired.worse) == (2, 1, 0)
-
-
 def test_hidden_answers_count_but_do_not_score() -> None:
     rows = [pair(example("a", ""), "yes", "no"), pair(example("b"), "yes", "no")]
     found = summarize(rows, GQA)
