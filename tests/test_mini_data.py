@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_kit import CommandLine
+from cli_kit import CommandLine, assert_one_clear_line
 from data_files import seen
 
 from codevqa.core.errors import InputError, SetupError
@@ -62,10 +62,7 @@ def test_a_seed_gives_the_same_bytes_whatever_else_is_written(tmp_path: Path) ->
     "words", [["--splits", "val,dev"], ["--splits", ","], ["--images", "0"], ["--images", "99999999"]]
 )
 def test_what_cannot_be_written_is_one_clear_line(tmp_path: Path, words: list[str], codevqa: CommandLine) -> None:
-    done = codevqa("mini-data", str(tmp_path / "out"), *words)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert len(done.stderr.splitlines()) == 1
-    assert done.stderr.startswith("codevqa: ")
+    assert_one_clear_line(codevqa("mini-data", str(tmp_path / "out"), *words), "")
     assert list(tmp_path.iterdir()) == []
 
 
