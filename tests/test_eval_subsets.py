@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
-from data_files import BOX, SUIT, dump, paint
+from data_files import BOX, SUIT, dump, lines, paint
 from eval_kit import fake_engine
 from report_kit import read
 
@@ -21,8 +20,7 @@ from codevqa.eval.report.table import summary_lines
 def statements(folder: Path, count: int = 8) -> Path:
     """NLVR's dev split with six pictures a statement, two statements a group."""
     rows = [{**BOX, "identifier": f"{n // 2}-{n % 2}", "directory": "0"} for n in range(count)]
-    (folder / "dev").mkdir(parents=True)
-    (folder / "dev" / "dev.json").write_text("\n".join(map(json.dumps, rows)))
+    dump(folder / "dev" / "dev.json", lines(*rows))
     for n in range(count):
         for k in range(6):
             paint(folder / "dev" / "images" / "0" / f"dev-{n // 2}-{n % 2}-{k}.png")
