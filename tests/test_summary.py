@@ -35,14 +35,6 @@ def outcomes(*said: str) -> Iterator[tuple[Example, dict[Method, Row]]]:
         yield pair(example(str(place)), "yes" if both[0] == "1" else "no", "yes" if both[1] == "1" else "no")
 
 
-def test_accuracy_and_comparison_by_hand() -> None:
-    found = summarize(outcomes(*["10"] * 8, *["01"] * 2, *["11"] * 50, *["00"] * 40), GQA)
-    assert (found.metric, found.examples, found.hidden, found.clusters) == ("exact match", 100, 0, 100)
-    assert [one.accuracy for one in found.methods.values()] == [wilson(58, 100), wilson(52, 100)]
-    assert found.paired is not None and (found.paired.better, found.paired.worse) == (8, 2)
-    assert found.paired.p_value == pytest.approx(2 * (1 + 10 + 45) / 1024)
-
-
 def test_figures_are_as_sure_as_their_clusters_not_as_their_questions() -> None:
     rows = []
     for place in range(200):
