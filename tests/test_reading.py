@@ -92,6 +92,7 @@ def test_what_follows_from_descriptions_that_fit(question: str, logits: list[flo
         ("Is there exactly one red dish?", ("a red dish", "two red dishes")),
         ("How many cherries are there on the plate?", ("a cherry on the plate", "two cherries on the plate")),
         ("How many people are sitting?", ("a person sitting", "two people sitting")),
+        ("How many buses are there?", ("a bus", "two buses")),
         ("There is at least 1 block closely touching a wall.", ("a block closely touching a wall",)),
         # Where the description would not be good English, there is none.
         ("Are there exactly two sheep?", ()),
