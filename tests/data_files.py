@@ -23,16 +23,12 @@ SUIT = {
         {"operation": "query", "dependencies": [1], "argument": "name"},
     ],
     "entailed": ["14199180", "14199179"],
-    "equivalent": ["14199179", "14199178"],
     "question": "Which type of clothing is not white?",
     "imageId": "2383860",
     "isBalanced": True,
     "groups": {"global": "clothing", "local": "12q-clothing_n#white"},
     "answer": "suit",
-    "semanticStr": "select: clothing (693480)->filter color: not(white) [0]->query: name [1]",
-    "annotations": {"answer": {"0": "693480"}, "question": {"3": "693475"}, "fullAnswer": {"1": "693475"}},
     "types": {"detailed": "categoryThat", "semantic": "cat", "structural": "query"},
-    "fullAnswer": "The clothing is a suit.",
 }
 PHONES = {
     "qid": "val_test_747468",
@@ -46,12 +42,8 @@ PHONES = {
 GLASS = {
     "validation": {"28": "False"},
     "sentence": "There is an empty glass.",
-    "left_url": "",
-    "right_url": "",
-    "writer": "103",
     "label": "False",
     "synset": "beer bottle",
-    "query": "",
     "identifier": "test1-0-1-0",
 }
 BOX = {"sentence": "There is a blue tower.", "label": "true", "identifier": "3266-0", "structured_rep": [[], [], []]}

@@ -11,7 +11,7 @@ from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -21,9 +21,6 @@ import processes
 
 ROOT = Path(__file__).resolve().parents[1]
 coverage = import_module("benchmarks.coverage")
-
-if TYPE_CHECKING:
-    pass
 
 
 def work(folder: Path, number: int) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from PIL import Image
 from codevqa.core.errors import InputError, SetupError
 from codevqa.core.images import load_picture
 from codevqa.eval.datasets import open_dataset
-from codevqa.eval.datasets.gqa import choices
 from codevqa.eval.datasets.gqa_groups import groups
 from codevqa.eval.task import PictureFile
 
@@ -36,16 +35,6 @@ def test_gqa_reads_both_layouts_and_keeps_leading_zeros(tmp_path: Path, inside: 
     assert [one.id for one in data] == ["02763807", "14199179"], "reading again gives the same"
 
 
-def test_gqa_reads_out_of_the_archives(tmp_path: Path) -> None:
-    dump(tmp_path / "questions1.2" / "testdev_balanced_questions.json", {"1": SUIT})
-    paint(tmp_path / "images" / "2383860.jpg", "blue")
-    pack(tmp_path / "questions1.2", tmp_path / "questions1.2.zip")
-    pack(tmp_path / "images", tmp_path / "images.zip")
-    example = only(open_dataset("gqa", tmp_path, "testdev_balanced"))
-    assert example.images == (PictureFile(tmp_path / "images.zip", "images/2383860.jpg"),)
-    assert seen(example)[0][2] > 200
-
-
 def test_gqa_reads_the_lists_of_lavis_and_splits_without_answers(tmp_path: Path) -> None:
     row = SUIT | {"image": "2383860.jpg", "question_id": 14199179}
     dump(tmp_path / "annotations" / "val_balanced_questions_sample2000.json", [row, row | {"question_id": 7}])
@@ -55,14 +44,6 @@ def test_gqa_reads_the_lists_of_lavis_and_splits_without_answers(tmp_path: Path)
     dump(tmp_path / "questions" / "test_balanced_questions.json", {"0001": hidden})
     example = only(open_dataset("gqa", tmp_path, "test_balanced", pictures=False))
     assert (example.id, example.gold, example.groups) == ("0001", (), {})
-
-
-def test_gqa_choices(tmp_path: Path) -> None:
-    told = {"1": {"valid": ["red"], "plausible": ["red"]}}
-    dump(tmp_path / "eval" / "val_choices.json", told)
-    assert dict(choices(tmp_path, "val_balanced")) == told
-    with pytest.raises(SetupError, match=r"testdev_choices\.json"):
-        list(choices(tmp_path, "testdev_balanced"))
 
 
 def step(operation: str, argument: str) -> dict[str, Any]:

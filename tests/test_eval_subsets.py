@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from data_files import BOX, SUIT, dump, paint
+from data_files import BOX, SUIT, dump, lines, paint
 from eval_kit import fake_engine
 from report_kit import read
 
@@ -17,14 +15,12 @@ from codevqa.eval.datasets import Split
 from codevqa.eval.datasets.sample import sample
 from codevqa.eval.report.reading import summary_of
 from codevqa.eval.report.table import summary_lines
-from codevqa.eval.run.run_info import RunInfo
 
 
 def statements(folder: Path, count: int = 8) -> Path:
     """NLVR's dev split with six pictures a statement, two statements a group."""
     rows = [{**BOX, "identifier": f"{n // 2}-{n % 2}", "directory": "0"} for n in range(count)]
-    (folder / "dev").mkdir(parents=True)
-    (folder / "dev" / "dev.json").write_text("\n".join(map(json.dumps, rows)))
+    dump(folder / "dev" / "dev.json", lines(*rows))
     for n in range(count):
         for k in range(6):
             paint(folder / "dev" / "images" / "0" / f"dev-{n // 2}-{n % 2}-{k}.png")
@@ -72,21 +68,6 @@ def test_every_part_of_a_split_is_told_from_the_whole(tmp_path: Path) -> None:
     assert everything.part == ("val_all, where testdev_balanced is reported",)
     mine = open_dataset("gqa", photographs(tmp_path, "mine"), "mine")
     assert mine.part == ("mine is none of GQA's",)
-
-
-@pytest.mark.parametrize(
-    ("values", "said"),
-    [
-        ({}, ""),
-        ({"questions": 9, "ends": True, "limit": 20}, ""),
-        ({"questions": 9, "ends": False, "limit": 9}, "only questions 1 to 9"),
-        ({"questions": 4, "ends": True, "offset": 5}, "only questions 6 to 9"),
-        ({"part": ("a sample",), "questions": 9, "ends": True}, "a sample"),
-        ({"limit": 9}, "only questions 1 and some after it"),  # from before it was counted
-    ],
-)
-def test_why_figures_are_not_the_official_split_s(values: dict[str, Any], said: str) -> None:
-    assert RunInfo("gqa", "val", ("codevqa",), **values).unofficial == said
 
 
 def test_a_figure_of_a_part_says_so_wherever_it_stands(tmp_path: Path) -> None:

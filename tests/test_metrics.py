@@ -186,12 +186,10 @@ def test_all_true_on_the_real_dev_files_as_the_official_scripts_score_it(
         ("T-Shirt.", "t shirt"),
         ("1,000", "1000"),
         ("mt. fuji", "mt fuji"),
-        ("3.5", "3.5"),
         ("The dog", "dog"),
         ("12:30", "12:30"),
         ("dont", "don't"),
         ("two", "2"),
-        ("t-shirt", "t shirt"),
         ("- red-blue", "redblue"),  # a mark beside one space anywhere is deleted everywhere
         ("x-y/-z", "x y z"),  # beside a space of the original, that is
         ("1,000-2,000", "10002000"),  # and all marks are where a number has a comma

@@ -1,25 +1,19 @@
 from __future__ import annotations
 
-import asyncio
 import dataclasses
-import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from PIL import Image
+from reading_kit import read
 
-from codevqa.batching.model_services import ModelServices
-from codevqa.core.images import load_picture
 from codevqa.core.settings import QuerySettings
-from codevqa.core.trace import Form, ImageRef
+from codevqa.core.trace import Form
 from codevqa.core.wording import Wording
-from codevqa.models.base import CaptionRequest, Models
+from codevqa.models.base import CaptionRequest
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
-from codevqa.models.retrieval import Retriever
-from codevqa.primitives.pnpvqa import PnPVQA, Reading, _seeds
 from codevqa.primitives.reading import render_reading
 from codevqa.prompts import PromptSet, ReadingExample
 from codevqa.prompts import load as load_prompts
@@ -49,55 +43,18 @@ def prompts(**changes: Any) -> PromptSet:
     return dataclasses.replace(load_prompts("gqa"), **fields)
 
 
-def answer(
-    reader: ScriptedLM,
-    captioner: FakeCaptioner,
-    form: Form = "image",
-    count: int = 1,
-    *,
-    bank: PromptSet | None = None,
-    seed: int = 0,
-    matcher: FakeMatcher | None = None,
-    settings: QuerySettings = QuerySettings(patches=5),  # noqa: B008 - frozen
-    retriever: Retriever | None = None,
-    question: str = "What is it?",
-) -> Reading:
-    pictures = [
-        (ImageRef(number + 1), load_picture(Image.new("RGB", (8, 8), (number, 0, 0)))) for number in range(count)
-    ]
-
-    async def main() -> Reading:
-        services = ModelServices(
-            Models(reader, matcher or FakeMatcher(6), captioner), reader, max_batch=64, max_wait=0.001
-        )
-        used = bank or prompts()
-        method = PnPVQA(services, {"image": used, "set": used}, settings, retriever, seed)
-        try:
-            return await method.answer(pictures, question, form, form)
-        finally:
-            services.close()
-
-    return asyncio.run(main())
-
-
-def distinct() -> FakeCaptioner:
-    return FakeCaptioner(lambda request: f"thing {request.seed}")
-
-
-def by_seed(words: list[str]) -> Callable[[CaptionRequest], str]:
-    seen: list[int] = []
-
-    def caption(request: CaptionRequest) -> str:
-        assert request.seed is not None and request.patches is not None and len(request.patches) == 5
-        seen.append(request.seed)
-        return words[len(seen) - 1]
-
-    return caption
+FIVE = QuerySettings(patches=5)
 
 
 def test_a_caption_contained_in_one_already_kept_is_dropped_and_another_is_drawn() -> None:
-    reader = ScriptedLM(" Blue \n")
-    reading = answer(reader, FakeCaptioner(by_seed(["a red dog", "red dog", "a cat", "", "a red dog runs"])))
+    words = iter(["a red dog", "red dog", "a cat", "", "a red dog runs"])
+
+    def caption(request: CaptionRequest) -> str:
+        assert request.patches is not None and len(request.patches) == 5
+        return next(words)
+
+    captioner = FakeCaptioner(caption, grid=6)
+    reading = read("What is it?", ScriptedLM(" Blue \n"), {"image": prompts()}, FIVE, captioner=captioner)
     assert reading.evidence[-1].captions == (("a red dog", "a cat", "a red dog runs"),)
     assert reading.text == "blue"
     assert "Context: A red dog. A cat. A red dog runs.\n===\nQ: What is it?\nA:" in reading.evidence[-1].prompt
@@ -105,25 +62,15 @@ def test_a_caption_contained_in_one_already_kept_is_dropped_and_another_is_drawn
 
 
 def test_drawing_ends_where_captions_repeat() -> None:
-    captioner = FakeCaptioner("a dog")
-    assert answer(ScriptedLM("x"), captioner).evidence[-1].captions == (("a dog",),)
+    captioner = FakeCaptioner("a dog", grid=6)
+    reading = read("What is it?", ScriptedLM("x"), {"image": prompts()}, FIVE, captioner=captioner)
+    assert reading.evidence[-1].captions == (("a dog",),)
     assert len(captioner.requests) == 10
 
 
-def test_the_same_seed_gives_the_same_captions_and_another_does_not() -> None:
-    def seeds(seed: int) -> list[int | None]:
-        captioner = distinct()
-        answer(ScriptedLM("x"), captioner, seed=seed)
-        return [request.seed for request in captioner.requests]
-
-    assert seeds(0) == seeds(0) != seeds(1)
-
-
-def test_an_empty_reading_is_asked_again_and_is_then_empty() -> None:
-    reader = ScriptedLM(["", " ", "red"])
-    assert answer(reader, distinct()).text == "red"
+def test_a_reader_that_says_nothing_is_asked_five_times() -> None:
     silent = ScriptedLM("")
-    reading = answer(silent, distinct())
+    reading = read("What is it?", silent, {"image": prompts()}, FIVE)
     assert len(silent.requests) == 5
     assert (reading.text, reading.evidence[-1].completion) == ("", "")
     assert reading.evidence[-1].prompt.endswith("Q: What is it?\nA:")
@@ -147,41 +94,11 @@ def test_no_question_is_read_without_examples_where_there_are_some(
     form: Form, own: tuple[ReadingExample, ...], others: tuple[ReadingExample, ...], example: str, asked: str
 ) -> None:
     """A set's bank that holds sets alone shows them before a single picture, whose captions stand as theirs do."""
-    reader = ScriptedLM("x")
-    picture = (ImageRef(1), load_picture(Image.new("RGB", (8, 8))))
     task: Form = "set" if form == "image" else "image"
-
-    async def main() -> Reading:
-        models = Models(reader, FakeMatcher(6), FakeCaptioner("a hat"))
-        services = ModelServices(models, reader, max_batch=8, max_wait=0.001)
-        banks: dict[Form, PromptSet] = {form: prompts(reading=others), task: prompts(reading=own)}
-        return await PnPVQA(services, banks, QuerySettings(), None, 0).answer([picture], "What?", form, task)
-
-    prompt = asyncio.run(main()).evidence[-1].prompt
-    assert prompt.partition("\n===\n")[2] == f"{example}\n\n===\n{asked}\n===\nQ: What?\nA:"
-
-
-def test_examples_of_a_part_are_those_of_the_user_s_question() -> None:
-    bank = prompts(reading=(*SETS, *BANK), reading_shots=1)
-    reader = ScriptedLM("x")
-    picture = (ImageRef(1), load_picture(Image.new("RGB", (8, 8))))
-
-    async def main(settings: QuerySettings) -> None:
-        services = ModelServices(Models(reader, FakeMatcher(6), distinct()), reader, max_batch=8, max_wait=0.001)
-        method = PnPVQA(services, {"image": bank, "set": bank}, settings, Letters(), 0)
-        await method.answer([picture], "zz?", "image", "set", about="bbb?")
-
-    asyncio.run(main(QuerySettings(captions=1)))
-    asyncio.run(main(QuerySettings(captions=1, selection="nearest")))
-    assert [shown(str(request.prompt)) for request in reader.requests] == [["Bbb?"], ["Zzz?"]]
-
-
-def test_a_seed_is_a_hash_of_seed_picture_question_and_draw() -> None:
-    def seed(place: int) -> int:
-        digest = hashlib.sha256(f"7\x1fpicture\x1fwhat is it\x1f{place}".encode()).digest()
-        return int.from_bytes(digest[:8], "big") >> 1
-
-    assert _seeds(range(8, 12), 7, "picture", "what is it") == [seed(place) for place in range(8, 12)]
+    banks: dict[Form, PromptSet] = {form: prompts(reading=others), task: prompts(reading=own)}
+    hat = FakeCaptioner("a hat", grid=6)
+    reading = read("What?", ScriptedLM("x"), banks, QuerySettings(), form=form, task=task, captioner=hat)
+    assert reading.evidence[-1].prompt.partition("\n===\n")[2] == f"{example}\n\n===\n{asked}\n===\nQ: What?\nA:"
 
 
 class Letters:
@@ -193,22 +110,25 @@ class Letters:
         return np.array([[text.lower().count(one) for one in "abcdefghijklmnopqrstuvwxyz"] for text in sentences], "f4")
 
 
-def shown(prompt: str) -> list[str]:
-    return [line[3:] for line in prompt.splitlines() if line.startswith("Q: ")][:-1]
-
-
 BANK = tuple(ReadingExample(word, f"{word * 3}?", ("a",), "yes") for word in ("a", "b", "z"))
 SETS = tuple(ReadingExample(word, f"{word * 3}?", (("a",),), "yes") for word in ("y", "d", "z"))
 
 
-def test_nearest_reading_examples_of_the_form_most_similar_first() -> None:
+@pytest.mark.parametrize(
+    ("selection", "about", "shown"),
+    [
+        ("nearest", None, ["Zzz?", "Bbb?"]),
+        ("fixed", None, ["Aaa?", "Bbb?"]),
+        ("nearest", "aab?", ["Zzz?", "Bbb?"]),
+        ("question", "aab?", ["Aaa?", "Bbb?"]),  # of a part, those of the user's question
+    ],
+)
+def test_reading_examples_of_the_form_most_similar_first(selection: Any, about: str | None, shown: list[str]) -> None:
     bank = prompts(reading=(*SETS, *BANK), reading_shots=2)
-    reader = ScriptedLM("x")
-    answer(reader, distinct(), bank=bank, retriever=Letters(), question="zzb?")
-    assert shown(str(reader.requests[-1].prompt)) == ["Zzz?", "Bbb?"]
-    fixed = QuerySettings(selection="fixed")
-    answer(reader, distinct(), bank=bank, retriever=Letters(), question="zzb?", settings=fixed)
-    assert shown(str(reader.requests[-1].prompt)) == ["Aaa?", "Bbb?"]
+    settings = QuerySettings(captions=1, selection=selection)
+    reading = read("zzb?", ScriptedLM("x"), {"image": bank}, settings, retriever=Letters(), about=about)
+    lines = reading.evidence[-1].prompt.splitlines()
+    assert [line[3:] for line in lines if line.startswith("Q: ")][:-1] == shown
 
 
 WORDINGS = [
@@ -228,23 +148,21 @@ def test_a_statement_is_put_as_its_wording_says(wording: Wording, form: Form, as
         (prompts(reading_wording=wording), QuerySettings(patches=5)),
         (prompts(), QuerySettings(patches=5, wording=wording)),
     ):
-        reading = answer(
-            ScriptedLM("True"), distinct(), form, bank=bank, matcher=matcher, settings=settings, question=statement
-        )
+        reading = read(statement, ScriptedLM("True"), {form: bank}, settings, form=form, task=form, matcher=matcher)
         assert reading.evidence[-1].prompt.endswith(f"\nQ: {asked}\nA:")
         assert matcher.matches.requests[-1].text == looked_for
         assert (reading.evidence[-1].text, reading.text) == (statement, "yes")
 
 
-def test_what_a_program_asks_is_never_turned_into_another_question() -> None:
-    picture = (ImageRef(1), load_picture(Image.new("RGB", (8, 8))))
-    reader, matcher = ScriptedLM("x"), FakeMatcher(6)
-
-    async def main(wording: Wording) -> tuple[str, str]:
-        services = ModelServices(Models(reader, matcher, distinct()), reader, max_batch=8, max_wait=0.001)
-        method = PnPVQA(services, {"set": prompts()}, QuerySettings(wording=wording), None, 0)
-        reading = await method.answer([picture], "The STOP sign!", "image", "set", about="Both are red.")
-        return reading.evidence[-1].prompt.rsplit("\nQ: ")[-1], matcher.matches.requests[-1].text
-
-    assert asyncio.run(main("asked")) == ("The stop sign!\nA:", "The STOP sign!")
-    assert asyncio.run(main("release")) == ("The stop sign\nA:", "the stop sign")
+@pytest.mark.parametrize(
+    ("wording", "asked", "looked_for"),
+    [("asked", "The stop sign!\nA:", "The STOP sign!"), ("release", "The stop sign\nA:", "the stop sign")],
+)
+def test_what_a_program_asks_is_never_turned_into_another_question(
+    wording: Wording, asked: str, looked_for: str
+) -> None:
+    matcher, settings = FakeMatcher(6), QuerySettings(wording=wording)
+    about: Any = {"task": "set", "about": "Both are red."}
+    reading = read("The STOP sign!", ScriptedLM("x"), {"set": prompts()}, settings, matcher=matcher, **about)
+    assert reading.evidence[-1].prompt.rsplit("\nQ: ")[-1] == asked
+    assert matcher.matches.requests[-1].text == looked_for

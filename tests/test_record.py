@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import random
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from answer_kit import digest
+from eval_kit import environment
 from openai_kit import Reply, Serve, completion, failure
 from PIL import Image as PILImage
 
@@ -57,10 +57,7 @@ def store(tmp_path: Path) -> Iterator[CallStore]:
 # -- whole runs ------------------------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass
-class Recorded:
-    """A recorded run of the mini preset."""
-
+class Recorded(NamedTuple):
     folder: Path
     questions: list[Question]
     answers: dict[str, list[Answer]]
@@ -121,27 +118,10 @@ if __name__ == "__main__":
     print(json.dumps([found, sorted(heavy)]))
 """
     asked = json.dumps([[one.images, one.text] for one in run.questions])
-    command, env = (
-        [sys.executable, "-c", code, str(run.folder), asked],
-        {**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
-    )
-    done = subprocess.run(command, capture_output=True, text=True, env=env)
+    command = [sys.executable, "-c", code, str(run.folder), asked]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment())
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == [digests(run.answers)["codevqa"], []]
-
-
-def test_a_replay_with_another_limit_derives_the_answers_again(run: Recorded) -> None:
-    settings = configure().settings
-    none = dataclasses.replace(settings, limits=dataclasses.replace(settings.limits, calls=0))
-    with again(run.folder, none) as vqa:
-        answers = vqa.ask_many(run.questions)
-    called = [place for place, one in enumerate(run.answers["codevqa"]) if one.trace.calls]
-    assert called
-    for place in called:
-        found = answers[place]
-        assert found.fallback and found.error is not None and found.error.type == "ProgramLimitError"
-        assert found.text == run.answers["pnpvqa"][place].text
-        assert found.program == run.answers["codevqa"][place].program
 
 
 def test_a_call_that_was_not_recorded_is_no_fallback(run: Recorded) -> None:

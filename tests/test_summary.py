@@ -35,14 +35,6 @@ def outcomes(*said: str) -> Iterator[tuple[Example, dict[Method, Row]]]:
         yield pair(example(str(place)), "yes" if both[0] == "1" else "no", "yes" if both[1] == "1" else "no")
 
 
-def test_accuracy_and_comparison_by_hand() -> None:
-    found = summarize(outcomes(*["10"] * 8, *["01"] * 2, *["11"] * 50, *["00"] * 40), GQA)
-    assert (found.metric, found.examples, found.hidden, found.clusters) == ("exact match", 100, 0, 100)
-    assert [one.accuracy for one in found.methods.values()] == [wilson(58, 100), wilson(52, 100)]
-    assert found.paired is not None and (found.paired.better, found.paired.worse) == (8, 2)
-    assert found.paired.p_value == pytest.approx(2 * (1 + 10 + 45) / 1024)
-
-
 def test_figures_are_as_sure_as_their_clusters_not_as_their_questions() -> None:
     rows = []
     for place in range(200):
@@ -58,15 +50,6 @@ def test_figures_are_as_sure_as_their_clusters_not_as_their_questions() -> None:
     assert ours.own is not None and (ours.own.n, ours.own.clusters) == (100, 10)
     assert found.paired is not None and (found.paired.test, found.paired.difference.clusters) == ("t", 20)
     assert "only 20 clusters, fewer than 40" in found.notes[1]
-
-
-def test_only_questions_both_answered_are_compared() -> None:
-    rows = list(outcomes("10", "10", "01", "11"))
-    del rows[0][1]["pnpvqa"], rows[2][1]["codevqa"]
-    found = summarize(rows, GQA)
-    assert found.examples == 4 and [one.rows for one in found.methods.values()] == [3, 3]
-    paired = found.paired
-    assert paired is not None and (paired.difference.n, paired.better, paired.worse) == (2, 1, 0)
 
 
 def test_hidden_answers_count_but_do_not_score() -> None:

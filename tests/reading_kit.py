@@ -1,0 +1,48 @@
+"""Few-shot PnP-VQA over fakes, asked one question."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from PIL import Image
+
+from codevqa.batching.model_services import ModelServices
+from codevqa.core.images import load_picture
+from codevqa.core.settings import QuerySettings
+from codevqa.core.trace import Form, ImageRef
+from codevqa.models.base import Models
+from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
+from codevqa.models.retrieval import Retriever
+from codevqa.primitives.pnpvqa import PnPVQA, Reading
+from codevqa.prompts import PromptSet
+
+
+def read(
+    question: str,
+    reader: ScriptedLM,
+    banks: Mapping[Form, PromptSet],
+    settings: QuerySettings,
+    *,
+    form: Form = "image",
+    task: Form = "image",
+    captioner: FakeCaptioner | None = None,
+    matcher: FakeMatcher | None = None,
+    retriever: Retriever | None = None,
+    chat: bool = False,
+    about: str | None = None,
+    witness: bool = False,
+) -> Reading:
+    captioner = captioner or FakeCaptioner(lambda request: f"thing {request.seed}", grid=6)
+    picture = (ImageRef(1), load_picture(Image.new("RGB", (8, 8), "red")))
+
+    async def main() -> Reading:
+        models = Models(reader, matcher or FakeMatcher(6), captioner)
+        services = ModelServices(models, reader, max_batch=64, max_wait=0.0)
+        method = PnPVQA(services, banks, settings, retriever, 0, chat=chat)
+        try:
+            return await method.answer([picture], question, form, task, about=about, witness=witness)
+        finally:
+            services.close()
+
+    return asyncio.run(main())
