@@ -117,8 +117,8 @@ def result(runs: Sequence[RunFigures]) -> Table:
 
 
 def _accuracy(run: RunFigures) -> float:
-    found = run.summary.methods.get("codevqa") or run.summary.methods["pnpvqa"]
-    return found.accuracy.value if found.accuracy else 0.0
+    found = run.summary.methods.get("codevqa") or run.summary.methods.get("pnpvqa")
+    return found.accuracy.value if found and found.accuracy else 0.0
 
 
 def sentences(run: RunFigures) -> Iterator[str]:
