@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 
 from engine_kit import RED, engine
 from sandbox_kit import IMAGES
 
 from codevqa import Answer, QuerySettings, Settings, WriterSettings
+from codevqa.engine.confidence import DONT_KNOW
 from codevqa.models.fakes import ScriptedLM
 from codevqa.primitives import Image, primitive
 from codevqa.primitives.visual import VISUAL, find_object
@@ -92,13 +92,20 @@ def test_each_world_begins_afresh_and_a_failure_is_one_world_s() -> None:
 CUP = 'answer = query(img, "Is there a cup?")'
 ALIKE = "answer = 'yes' if int(query(img, 'How many cups are there?')) else 'no'"
 OTHER = 'answer = query(img, "Is it red?")'
+BIG = 'answer = query(img, "Is it big?")'
 NO = 'answer = "no"'
 
 
-def asked(programs: Sequence[str], k: int, **settings: object) -> tuple[Answer, ScriptedLM]:
-    writer = replace(WriterSettings(selection="random", repairs=0, programs=k), **settings)  # type: ignore[arg-type]
+def asked(
+    programs: Sequence[str], k: int = 1, *, repairs: int = 0, agree: int = 1, calls: int = 200, abstain_below: float = 0
+) -> tuple[Answer, ScriptedLM]:
+    writer = WriterSettings(selection="random", repairs=repairs, programs=k)
+    query = QuerySettings(captions=1, patches=5)
+    settings = Settings(
+        writer=writer, query=query, limits=Limits(calls=calls), agree=agree, abstain_below=abstain_below
+    )
     model = ScriptedLM(programs)
-    with engine(model, settings=Settings(writer=writer, query=QuerySettings(captions=1, patches=5))) as vqa:
+    with engine(model, answers={"Is it red?": "no", "Is it big?": "no"}, settings=settings) as vqa:
         return vqa.ask(RED, "Is there a cup?"), model
 
 
@@ -127,3 +134,40 @@ def test_the_program_that_is_chosen_is_repaired_after_its_own_examples() -> None
     assert answer.program is not None and answer.program.source == CUP and answer.text == "yes"
     assert [error.type for _, error in answer.trace.attempts] == ["ProgramTypeError"]
     assert str(model.requests[3].prompt).startswith(str(model.requests[1].prompt))
+
+
+def test_the_answer_that_most_programs_give_is_taken_with_the_evidence_of_one_that_gave_it() -> None:
+    answer, _ = asked([CUP, OTHER, BIG, CUP, NO], agree=5)
+    drafts = answer.trace.drafts
+    assert [draft.answer for draft in drafts] == ["yes", "no", "no", "yes", "no"]
+    assert answer.text == "no" and answer.program is not None and answer.program.source in (OTHER, BIG)
+    assert [draft.source for draft in drafts if draft.chosen] == [answer.program.source]
+    assert [call.name for call in answer.trace.calls] == ["query"] and answer.trace.calls[0].value == "no"
+    assert answer.confidence is not None and not answer.abstained and not answer.fallback
+    surer, _ = asked([CUP, CUP, CUP], agree=5)
+    assert surer.confidence is not None and 0 < answer.confidence < surer.confidence < 1
+    assert Answer.from_json(answer.to_json()) == answer
+
+
+def test_no_more_programs_run_once_their_calls_are_used_up() -> None:
+    answer, _ = asked([CUP, OTHER, BIG, CUP, NO], agree=5, calls=1)
+    assert [draft.answer for draft in answer.trace.drafts] == ["yes", None, None, "yes", None]
+    assert answer.text == "yes"
+
+
+def test_another_program_answers_for_one_that_fails_and_the_baseline_where_all_do() -> None:
+    fails = f"{CUP}\nanswer = answer[9]"
+    answer, _ = asked([fails, fails, OTHER], agree=3)
+    assert answer.text == "no" and not answer.fallback
+    assert [draft.answer for draft in answer.trace.drafts] == [None, None, "no"]
+    answer, _ = asked([fails] * 3, agree=3)
+    assert answer.fallback and answer.error is not None and answer.confidence is None
+    assert answer.text and {draft.answer for draft in answer.trace.drafts} == {None}
+
+
+def test_an_answer_that_is_not_sure_enough_is_not_given() -> None:
+    answer, _ = asked([CUP, OTHER, BIG, CUP, NO], agree=5, abstain_below=1)
+    assert answer.abstained and answer.text == DONT_KNOW and answer.confidence is not None
+    assert answer.value == "no" and answer.to_dict(evidence=False)["abstained"] is True
+    alone, _ = asked([CUP], abstain_below=1)
+    assert alone.text == "yes" and alone.confidence is None, "one program alone has no confidence"

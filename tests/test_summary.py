@@ -10,6 +10,7 @@ import pytest
 from codevqa.core.trace import Method
 from codevqa.eval.metrics import metric_for
 from codevqa.eval.report.summary import summarize
+from codevqa.eval.report.tables import certainty
 from codevqa.eval.statistics import wilson
 from codevqa.eval.task import Example, Row
 
@@ -50,6 +51,21 @@ def test_figures_are_as_sure_as_their_clusters_not_as_their_questions() -> None:
     assert ours.own is not None and (ours.own.n, ours.own.clusters) == (100, 10)
     assert found.paired is not None and (found.paired.test, found.paired.difference.clusters) == ("t", 20)
     assert "only 20 clusters, fewer than 40" in found.notes[1]
+
+
+def test_errors_among_the_surest_answers_fall_where_confidence_says_something() -> None:
+    said = [("11", 0.9), ("11", 0.9), ("01", 0.9), ("11", 0.6), ("00", 0.2), ("11", None)]
+    rows = list(outcomes(*(both for both, _ in said)))
+    for (_, both), (_, sure) in zip(rows, said, strict=True):
+        both["codevqa"] = replace(both["codevqa"], trace={"confidence": sure})
+    found = summarize(rows, GQA)
+    ours, theirs = found.methods["codevqa"].selective, found.methods["pnpvqa"].selective
+    assert theirs is None and ours is not None
+    third = 1 / 3  # three are equally sure, and one of them is wrong
+    assert ours.errors == pytest.approx({0.2: third, 0.4: third, 0.6: 1 / 4, 0.8: 2 / 5, 1: 1 / 3})
+    assert ours.aurc == pytest.approx((3 * third + 1 / 4 + 2 / 5 + 1 / 3) / 6)
+    table = certainty(found)
+    assert table is not None and table.rows[0][1:] == ("33.3 %", "33.3 %", "25.0 %", "40.0 %", "33.3 %", "0.331")
 
 
 def test_hidden_answers_count_but_do_not_score() -> None:

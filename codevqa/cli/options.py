@@ -35,6 +35,9 @@ PromptForm = Annotated[str | None, Option(help="Form of prompts: auto, chat, or 
 Programs = Annotated[
     int | None, Option(min=1, max=16, help="Programs to write for each question; the best of them is run.")
 ]
+Agree = Annotated[
+    int | None, Option(min=1, max=16, help="Programs to run for each question; the answer most of them give is taken.")
+]
 Sets = Annotated[
     list[str] | None,
     Option("--set", metavar="NAME=VALUE", help="Set one value that 'codevqa config' lists; repeatable."),
@@ -60,6 +63,7 @@ _CHOOSING: Mapping[str, Any] = {
     "prompts": Prompts,
     "form": PromptForm,
     "programs": Programs,
+    "agree": Agree,
     "sets": Sets,
 }
 _SETS: Mapping[str, tuple[str, ...]] = {
@@ -67,6 +71,7 @@ _SETS: Mapping[str, tuple[str, ...]] = {
     "form": ("writer.form", "query.form"),
     "prompts": ("prompts",),
     "programs": ("writer.programs",),
+    "agree": ("agree",),
     "selection": ("writer.selection",),
     "seed": ("seed",),
     "workers": ("workers",),

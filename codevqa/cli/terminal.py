@@ -126,7 +126,8 @@ def print_answer(answer: Answer, *, json: bool, evidence: bool, quiet: bool) -> 
         for call in answer.trace.calls:
             print(visible(f"  {call}  ({call.seconds:.2f} s)"), file=sys.stderr)
         print_printed(answer)
-        print(f"  {answer.seconds:.2f} s in all", file=sys.stderr, flush=True)
+        sure = "" if answer.confidence is None else f", confidence {100 * answer.confidence:.0f} %"
+        print(f"  {answer.seconds:.2f} s in all{sure}", file=sys.stderr, flush=True)
     print(visible(answer.text))
 
 

@@ -24,6 +24,8 @@ else:
 _SHORT = ("question", "answer", "program", "calls", "fallback", "error", "warnings", "seconds", "models")
 _LONG = ("tokens", "cost", "method", "value", "written", "printed", "attempts", "baseline")
 """Keys of the JSON: of both forms, and of the full one alone."""
+_SEVERAL = ("confidence", "abstained", "drafts")
+"""Keys of an answer that was chosen from several programs; the drafts are in the full form alone."""
 _SHORT_CALL = ("name", "arguments", "value", "seconds", "line", "error")
 
 
@@ -52,6 +54,12 @@ class Answer:
     """Tokens the language models read and wrote, as far as they count them."""
     cost: Cost | None = field(default=None, compare=False)
     """What it took to find, without waiting; None where it could not be answered at all."""
+    confidence: float | None = None
+    """How probable it is that the answer is right, from 0 to 1; None where one program alone was written, or none
+    answered. Fitted on drawn pictures (docs/primitives.md)."""
+    abstained: bool = False
+    """Whether the text is "I don't know" since the confidence is below :attr:`codevqa.Settings.abstain_below`; the
+    drafts have the answers."""
     warnings: tuple[DomainWarning, ...] = ()
     """Why the answer is not to be relied on: what lies outside of the models' domain."""
     sources: tuple[ImageSource, ...] = field(default=(), compare=False, repr=False)
@@ -93,13 +101,14 @@ class Answer:
             for one in (told, *told["calls"]):
                 one["seconds"] = round(one["seconds"], 4)
             short = [{key: call[key] for key in _SHORT_CALL} for call in told["calls"]]
-            return {**{key: told[key] for key in _SHORT}, "calls": short}
+            several = {key: told[key] for key in _SEVERAL[:2]} if self.trace.drafts else {}
+            return {**{key: told[key] for key in _SHORT}, "calls": short, **several}
         told["attempts"] = [{"program": program, "error": error} for program, error in told["attempts"]]
         for program in (told["written"], *(one["program"] for one in told["attempts"])):
             if program and not program["mended"]:
                 del program["mended"]
-        drafts = {"drafts": told["drafts"]} if self.trace.drafts else {}
-        return {key: told[key] for key in (*_SHORT, *_LONG)} | drafts | value_keys("value", self.value)
+        several = {key: told[key] for key in _SEVERAL} if self.trace.drafts else {}
+        return {key: told[key] for key in (*_SHORT, *_LONG)} | several | value_keys("value", self.value)
 
     def to_json(self, *, evidence: bool = True) -> str:
         """Returns :meth:`to_dict` as one line of JSON."""
@@ -121,6 +130,7 @@ class Answer:
             )
         try:
             told = {key: data[key] for key in (*_SHORT, *_LONG)}
+            told |= {key: data[key] for key in _SEVERAL[:2] if key in data}
             trace = {
                 "calls": [{**one, **read_value("arguments", one), **read_value("value", one)} for one in told["calls"]],
                 "printed": told["printed"],

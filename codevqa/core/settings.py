@@ -107,7 +107,7 @@ class WriterSettings(_Table):
     """In-context examples at most where the prompt set says how many: a processor reads each for a second or two."""
     programs: Annotated[int, Field(ge=1, le=16)] = 1
     """Programs that are written for a question, from different subsets of its nearest examples. The one that agrees
-    most with the others in random worlds is run."""
+    most with the others in random worlds is run. At least :attr:`Settings.agree` are written."""
     max_tokens: _From1 = 512
     """Length of a program in tokens."""
     repairs: _From0 = 1
@@ -160,6 +160,12 @@ class Settings(_Table):
     """What becomes of the value that a program leaves: ``told`` says yes for True, refuses None and an empty text, and
     mends or replaces such a program; ``release`` takes it as Python prints it, "True" and "None", "no" where a program
     leaves none, and an empty reading as an empty answer (the released code, which its metric scores as they are)."""
+    agree: Annotated[int, Field(ge=1, le=16)] = 1
+    """Programs of a question that are run on its pictures. The answer that most of them give is taken. No further one
+    begins once they have made ``limits.calls`` calls together."""
+    abstain_below: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """The answer is "I don't know" where its confidence (:attr:`codevqa.Answer.confidence`) is below this. An answer
+    without a confidence stays."""
     seed: int = 0
     """Seed of patch and caption sampling and of random example selection."""
     workers: _From1 = 16

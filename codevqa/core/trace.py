@@ -163,6 +163,9 @@ class Draft:
     fault: Literal["fails", "blind"] | None = None
     """It never runs to an answer, or its answer is the same in all worlds and depends on no picture."""
     chosen: bool = False
+    """Whether the answer is its answer."""
+    answer: str | None = None
+    """What it answered on the pictures; None where it was not run on them, or failed."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal, Protocol
@@ -48,13 +49,11 @@ from ..writing.worlds import Behaviour, behaviours
 from ..writing.writer import Writer
 from .answer_text import answer_text, fitted_answer, plain, release_text
 from .call_plan import plan_calls
+from .confidence import DONT_KNOW, sure_enough
 from .program_calls import ProgramCalls
 from .request import Errors, Request, check_options
 
 _log = logging.getLogger(__name__)
-
-DONT_KNOW = "I don't know"
-"""The answer to what lies outside of what the models know."""
 
 
 class Engine(Protocol):
@@ -192,7 +191,9 @@ class QuestionRun:
         self.calls = self._new_calls()
         self.program_seconds = 0.0
         self.attempts: list[tuple[Program, ErrorRecord]] = []
+        self.programs: tuple[Program, ...] = ()
         self.drafts: tuple[Draft, ...] = ()
+        """What each of the programs is worth, where several were written."""
 
     async def finish(self) -> Answer:
         """Answers; the steps in order."""
@@ -202,7 +203,10 @@ class QuestionRun:
         if self.request.program is None and self.request.method == "pnpvqa":
             return replace(self._read_answer(await self._read()), method="pnpvqa")
         try:
-            return await self._execute(self.request.program or await self._write())
+            program = self.request.program or await self._write()
+            several = self.drafts and self.engine.settings.agree > 1
+            answer = await (self._agreed(program) if several else self._execute(program))
+            return sure_enough(answer, self.engine.settings.abstain_below)
         except ProgramError as error:
             if self.request.program is not None:
                 raise
@@ -247,12 +251,13 @@ class QuestionRun:
 
     async def _write(self) -> Program:
         writer, generate, shots = self.engine.writer, self.engine.services.write, self.request.shots
-        if writer.settings.programs == 1:
+        most = max(writer.settings.programs, self.engine.settings.agree)
+        if most == 1:
             return await writer.write(self.question, self.form, generate, shots=shots, tell=self.listener)
-        program, self.drafts = await write_best(
-            writer, self.question, self.form, generate, self._behaviours, shots=shots, tell=self.listener
+        self.programs, self.drafts = await write_best(
+            writer, self.question, self.form, generate, self._behaviours, most=most, shots=shots, tell=self.listener
         )
-        return program
+        return next(one for one, draft in zip(self.programs, self.drafts, strict=True) if draft.chosen)
 
     async def _behaviours(self, programs: Sequence[str]) -> list[Behaviour]:
         """Runs programs in random worlds, where their answers are held to the question as real ones are."""
@@ -286,6 +291,52 @@ class QuestionRun:
                 repairs_left -= 1
                 self.calls = self._new_calls()
                 program = await engine.writer.repair(program, error, engine.services.write, tell=self.listener)
+
+    async def _agreed(self, first: Program) -> Answer:
+        """Runs several drafts on the pictures; the answer that most of them give is taken.
+
+        Raises:
+            ProgramError: none of them answered; why the first failed.
+        """
+        settings, drafts = self.engine.settings, self.drafts
+        order = sorted(range(len(drafts)), key=lambda place: (not drafts[place].chosen, -drafts[place].agreement))
+        ran: dict[int, tuple[Answer, ProgramCalls]] = {}
+        known: dict[str, tuple[Answer, ProgramCalls] | ProgramError] = {}
+        spent = 0
+        for place in order[: settings.agree]:
+            program = self.programs[place]
+            if program.source not in known:
+                if spent >= settings.limits.calls:
+                    continue
+                try:
+                    answer = await (self._quietly(program) if known else self._execute(first))
+                    known[program.source] = answer, self.calls
+                except ProgramError as error:
+                    known[program.source] = error
+                spent += len(self.calls.made)
+            match known[program.source]:
+                case ProgramError():
+                    pass
+                case found:
+                    ran[place] = found
+        if not ran:
+            raise next(error for error in known.values() if isinstance(error, ProgramError))
+        votes = Counter(answer.text for answer, _ in ran.values())
+        winner = max(ran, key=lambda place: votes[ran[place][0].text])  # the first of those with most
+        won, self.calls = ran[winner]
+        self.program = won.program
+        self.drafts = tuple(
+            replace(draft, chosen=place == winner, answer=ran[place][0].text if place in ran else None)
+            for place, draft in enumerate(drafts)
+        )
+        return self._answer(won.text, value=won.value, printed=won.trace.printed)
+
+    async def _quietly(self, program: Program) -> Answer:
+        """Checks and runs one more program, which nobody is told of."""
+        self.program = program
+        self.calls = ProgramCalls(self.engine.writer.primitives, self._context, self.usage, lambda _: None)
+        await self._check(program)
+        return await self._interpret(program)
 
     async def _check(self, program: Program) -> None:
         try:

@@ -170,7 +170,7 @@ def _outcome(answer: Answer) -> Literal["answered", "declined", "fallback", "fai
         return "fallback"
     if answer.error and not answer.text:
         return "failed"
-    return "declined" if answer.declined else "answered"
+    return "declined" if answer.declined or answer.abstained else "answered"
 
 
 def _facts(answer: Answer) -> list[tuple[str, str]]:
@@ -181,6 +181,8 @@ def _facts(answer: Answer) -> list[tuple[str, str]]:
         ahead = sum(call.ahead and not call.remembered and not call.error for call in calls)
         said = ((f"{remembered:,} from memory", remembered), (f"{ahead:,} begun ahead", ahead))
         facts.append(("calls", ", ".join([f"{len(calls):,}", *(words for words, count in said if count)])))
+    if answer.confidence is not None:
+        facts.append(("confidence", f"{100 * answer.confidence:.0f} %"))
     if answer.tokens:
         facts.append(("tokens", f"{answer.tokens:,}"))
     return facts

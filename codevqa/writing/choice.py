@@ -21,20 +21,21 @@ async def write_best(
     generate: Generate,
     behave: Callable[[Sequence[str]], Awaitable[Sequence[Behaviour]]],
     *,
+    most: int,
     shots: int | None = None,
     tell: Tell | None = None,
-) -> tuple[Program, tuple[Draft, ...]]:
-    """Has as many programs written as the writer's settings say, and returns the best with all of them.
+) -> tuple[tuple[Program, ...], tuple[Draft, ...]]:
+    """Has several programs written, and returns them with what each is worth.
 
     Args:
         writer, question, form, generate, shots, tell: as for :meth:`Writer.write`; the first draft alone is told of.
         behave: runs sources in the same random worlds.
+        most: how many are written, if the first three do not agree.
 
     Raises:
         InputError: there are not so many examples.
         ModelError: the model failed.
     """
-    most = writer.settings.programs
     programs: list[Program] = []
     drafts: tuple[Draft, ...] = ()
     await writer.prepare(question, form)
@@ -45,8 +46,7 @@ async def write_best(
             for number in numbers
         )
         drafts = judged(programs, await behave([program.source for program in programs]))
-    best = next(number for number, draft in enumerate(drafts) if draft.chosen)
-    return programs[best], drafts
+    return tuple(programs), drafts
 
 
 def judged(programs: Sequence[Program], behaviours: Sequence[Behaviour]) -> tuple[Draft, ...]:

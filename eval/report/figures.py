@@ -49,6 +49,17 @@ class Repeats:
 
 
 @dataclass(frozen=True)
+class Selective:
+    """Errors where the least sure answers are left out (Geifman and El-Yaniv 2017)."""
+
+    errors: Mapping[float, float]
+    """Mean error among the surest answers, by their share of all."""
+    aurc: float
+    """Area under that curve: the mean of the errors over all shares. It is the error itself where confidence says
+    nothing, and smaller the more it says."""
+
+
+@dataclass(frozen=True)
 class MethodCost:
     """Means over the rows that say what they cost (:class:`codevqa.core.trace.Cost`)."""
 
@@ -93,6 +104,8 @@ class MethodSummary:
     """Why those that are None are."""
     repeats: Repeats | None = None
     """None where there was one repetition."""
+    selective: Selective | None = None
+    """None where no answer has a confidence."""
     cost: MethodCost | None = None
     """None where no row says what it cost, as in runs from before it was reckoned."""
 

@@ -21,9 +21,11 @@ from ...core.trace import Cost, Method
 from ..metrics.base import Metric
 from ..statistics import FEW_CLUSTERS, Interval, Paired, compare, mean
 from ..task import METHODS, Example, Row
-from .figures import Coverage, ErrorLine, Group, MethodCost, MethodSummary, Repeats, Summary
+from .figures import Coverage, ErrorLine, Group, MethodCost, MethodSummary, Repeats, Selective, Summary
 
 NOTHING = float("nan")
+SHARES = (0.2, 0.4, 0.6, 0.8, 1.0)
+"""Of the surest answers, whose errors are told."""
 _MARKS = re.compile(r"[\W_]+")
 
 
@@ -83,6 +85,8 @@ class _Kept(NamedTuple):
     plain: float
     """Whether its program is a plain pass; NaN where there is none."""
     cost: Cost | None
+    sure: float | None
+    """Its confidence, where it has one."""
     row: Row
     """Without program and trace."""
 
@@ -95,7 +99,10 @@ class _Kept(NamedTuple):
 def _kept(place: int, example: Example, row: Row, metric: Metric) -> _Kept:
     score = metric.score(example, row.prediction)
     plain = NOTHING if row.program is None else _is_plain_pass(row, example.question)
-    return _Kept(place, NOTHING if score is None else score, plain, row.cost, replace(row, program=None, trace={}))
+    sure = row.trace.get("confidence")
+    sure = sure if isinstance(sure, float) else None
+    score = NOTHING if score is None else score
+    return _Kept(place, score, plain, row.cost, sure, replace(row, program=None, trace={}))
 
 
 def _method(
@@ -126,6 +133,7 @@ def _method(
         corpus=corpus,
         reasons={name: metric.reasons[name] for name, figure in corpus.items() if figure is None},
         repeats=_repeats([one for _, one in sorted(rows.items())], clusters) if len(rows) > 1 else None,
+        selective=_selective([one for one in kept if not math.isnan(one.score)]),
         cost=_cost([one.cost for one in kept if one.cost is not None]),
     )
 
@@ -187,6 +195,18 @@ def _cost(costs: Sequence[Cost]) -> MethodCost | None:
     kinds = sorted({kind for cost in costs for kind in cost.calls})
     calls = {kind: fmean(cost.calls.get(kind, 0) for cost in costs) for kind in kinds}
     return MethodCost(rows=len(costs), calls=calls, **means)
+
+
+def _selective(scored: Sequence[_Kept]) -> Selective | None:
+    """Errors among the surest; answers as sure as one another share theirs, and those without confidence come last."""
+    if all(one.sure is None for one in scored):
+        return None
+    wrong: dict[float, list[float]] = {}
+    for one in scored:
+        wrong.setdefault(-1.0 if one.sure is None else one.sure, []).append(1 - one.score)
+    ordered = [fmean(found) for _, found in sorted(wrong.items(), reverse=True) for _ in found]
+    errors = np.cumsum(ordered) / np.arange(1, len(ordered) + 1)
+    return Selective({share: float(errors[round(share * len(errors)) - 1]) for share in SHARES}, float(errors.mean()))
 
 
 def _repeats(found: Sequence[Mapping[str, _Kept]], clusters: NDArray[np.int64]) -> Repeats | None:

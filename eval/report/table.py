@@ -32,6 +32,11 @@ def summary_lines(info: RunInfo, summary: Summary, pace: Pace | None = None) -> 
                 f"{method} over {len(seeds.values)} seeds, n={seeds.n} asked with each  {seeds.mean:.3f} on average, "
                 f"standard deviation {seeds.spread:.3f}; the answer changes on {seeds.changed.value:.1%}"
             )
+        if one.selective is not None:
+            errors = ", ".join(
+                f"{error:.1%} of the surest {share:.0%}" for share, error in one.selective.errors.items()
+            )
+            lines.append(f"{method} errors  {errors}; area under the curve {one.selective.aurc:.3f}")
         for name, figure in one.corpus.items():
             if figure is not None:
                 lines.append(f"{method} {name}  {figure if isinstance(figure, Interval) else f'{figure:.4f}'}")

@@ -223,5 +223,20 @@ def corpus(summary: Summary) -> Table | None:
     return Table(head, tuple(rows), note=note) if rows else None
 
 
+def certainty(summary: Summary) -> Table | None:
+    """Errors among the surest answers; None where none has a confidence."""
+    found = {method: one.selective for method, one in summary.methods.items() if one.selective is not None}
+    if not found:
+        return None
+    shares = next(iter(found.values())).errors
+    head = ("", *(f"Surest {share:.0%}" for share in shares), "Area under the curve")
+    rows = [
+        (METHOD_LABELS[method], *(f"{100 * error:.1f} %" for error in one.errors.values()), f"{one.aurc:.3f}")
+        for method, one in found.items()
+    ]
+    note = "Share of wrong answers where the least sure are left out. The area is their mean over all shares."
+    return Table(head, tuple(rows), note=note)
+
+
 def _figure(value: Figure) -> str:
     return f"{value:.4f}" if isinstance(value, float) else percent(value, 2)
