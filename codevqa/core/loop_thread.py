@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-from .errors import EngineClosedError, InputError, InternalError, SetupError
+from .errors import CodeVQAError, EngineClosedError, InputError, InternalError, SetupError
 
 Result = TypeVar("Result")
 
@@ -108,8 +108,8 @@ class LoopThread:
                     raise EngineClosedError
                 future = asyncio.run_coroutine_threadsafe(self._guarded(work), self._loop)
                 self._callers.add(future)
-        except BaseException:
-            work.close()
+        except CodeVQAError:
+            work.close()  # an interrupt leaves it alone: the loop may be at work on it
             raise
         future.add_done_callback(self._callers.discard)
         return future
