@@ -80,12 +80,12 @@ def test_base_takes_eight_bits_and_fewer_examples_only_where_there_is_no_gpu(
     here = configure("base").here()
     spec = here.parts["language_model"]
     assert spec == f"{back_end}:Qwen/Qwen2.5-Coder-1.5B-Instruct"
-    assert here.settings.writer.most_shots == (None if gpu else 8)
-    told = configured("base", Settings(writer=WriterSettings(most_shots=4))).here()
-    assert told.settings.writer.most_shots == 4
+    assert here.settings.writer.shots == (12 if gpu else 8)
+    told = configured("base", Settings(writer=WriterSettings(shots=4))).here()
+    assert told.settings.writer.shots == 4
     # A part or a precision that was asked for by name is kept, and so is a preset that has no other.
     other = configured("base", language_model="openai:x").here()
-    assert (other.parts["language_model"], other.settings.writer.most_shots) == ("openai:x", None)
+    assert (other.parts["language_model"], other.settings.writer.shots) == ("openai:x", 12)
     exact = configured("base", **{"language_model.dtype": "float32"}).here()
     assert exact.parts["language_model"] == f"transformers{spec[spec.index(':') :]}"
     placed = configured("base", **{"language_model.device": "cpu"}).here()

@@ -56,7 +56,7 @@ class Answer:
     """What it took to find, without waiting; None where it could not be answered at all."""
     confidence: float | None = None
     """How probable it is that the answer is right, from 0 to 1; None where one program alone was written, or none
-    answered. Fitted on drawn pictures (docs/primitives.md)."""
+    answered. Fitted on drawn pictures (:mod:`codevqa.engine.confidence`)."""
     abstained: bool = False
     """Whether the text is "I don't know" since the confidence is below :attr:`codevqa.Settings.abstain_below`; the
     drafts have the answers."""

@@ -103,8 +103,6 @@ class WriterSettings(_Table):
     places are one "thing"; or the sum of both."""
     shots: _From0 | None = None
     """In-context examples; None takes the prompt set's number (12 GQA, 6 COVR and NLVR2)."""
-    most_shots: _From0 | None = None
-    """In-context examples at most where the prompt set says how many: a processor reads each for a second or two."""
     programs: Annotated[int, Field(ge=1, le=16)] = 1
     """Programs that are written for a question, from different subsets of its nearest examples. The one that agrees
     most with the others in random worlds is run. At least :attr:`Settings.agree` are written."""

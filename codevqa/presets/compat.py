@@ -21,7 +21,6 @@ RELEASE: Mapping[str, object] = MappingProxyType(
         "writer.selection": "nearest",
         "writer.retrieval": "words",
         "writer.shots": None,
-        "writer.most_shots": None,
         "writer.programs": 1,
         "writer.max_tokens": 512,
         "writer.repairs": 0,
@@ -41,6 +40,8 @@ RELEASE: Mapping[str, object] = MappingProxyType(
         "position_text": "question",
         "position_at": "corner",
         "answers": "release",
+        "agree": 1,
+        "abstain_below": 0.0,
     }
 )
 """The paper's released code."""

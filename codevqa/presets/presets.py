@@ -37,7 +37,7 @@ class Preset:
     quantised: str | None = None
     """The language model in fewer bits, taken in its place where there is no GPU."""
     quantised_shots: int | None = None
-    """In-context examples at most with that."""
+    """In-context examples with that: a processor reads each for a second or two."""
     domain: str | None = None
     """Folder with what its matcher and captioner know, where that is told: for as long as either looks."""
 
@@ -51,6 +51,8 @@ class Preset:
 _READING = QuerySettings(captions=7, selection="kind")
 """What reads best with language models from the hub (docs/reports/language-models.md). The two witnesses
 (``query.witness``, ``query.stated``) stay off: their gain was measured on drawn pictures alone."""
+_WRITING = WriterSettings(retrieval="both", shots=12)
+"""What writes the best programs for real sentences about two pictures (docs/reports/language-models.md)."""
 _AS_PUBLISHED = Settings(
     writer=WriterSettings(form="completion", repairs=0, fit=False),
     query=QuerySettings(form="completion", fit=False),
@@ -85,7 +87,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
                 language_model="transformers:Qwen/Qwen2.5-Coder-1.5B-Instruct",
                 retriever="sentence:sentence-transformers/all-mpnet-base-v2",
                 prompts=_PAPER_PROMPTS,
-                settings=Settings(query=_READING),
+                settings=Settings(writer=_WRITING, query=_READING),
                 quantised="transformers-int8:Qwen/Qwen2.5-Coder-1.5B-Instruct",
                 quantised_shots=8,
             ),
@@ -97,7 +99,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
                 language_model="transformers:Qwen/Qwen2.5-Coder-7B-Instruct",
                 retriever="sentence:sentence-transformers/all-mpnet-base-v2",
                 prompts=_PAPER_PROMPTS,
-                settings=Settings(query=_READING, workers=128),  # a GPU likes full batches
+                settings=Settings(writer=_WRITING, query=_READING, workers=128),  # a GPU likes full batches
             ),
             Preset(
                 name="paper",

@@ -160,10 +160,7 @@ class Writer:
         prompts = self.prompts_for(form)
         pool = self._bank(form)
         if shots is None:
-            wanted, most = self.settings.shots, self.settings.most_shots
-            if wanted is None:
-                wanted = prompts.shots if most is None else min(prompts.shots, most)
-            shots = min(wanted, len(pool))
+            shots = min(prompts.shots if self.settings.shots is None else self.settings.shots, len(pool))
         elif not 0 <= shots <= len(pool):
             kind = "one image" if form == "image" else "a set of images"
             raise InputError(
