@@ -10,6 +10,7 @@ from engine_kit import RED, engine
 from sandbox_kit import IMAGES
 
 from codevqa import Answer, QuerySettings, Settings, WriterSettings
+from codevqa.core.events import Answered, Event, Rejected
 from codevqa.engine.confidence import DONT_KNOW
 from codevqa.models.fakes import ScriptedLM
 from codevqa.primitives import Image, primitive
@@ -97,16 +98,29 @@ NO = 'answer = "no"'
 
 
 def asked(
-    programs: Sequence[str], k: int = 1, *, repairs: int = 0, agree: int = 1, calls: int = 200, abstain_below: float = 0
+    programs: Sequence[str],
+    k: int = 1,
+    *,
+    repairs: int = 0,
+    agree: int = 1,
+    calls: int = 200,
+    abstain_below: float = 0,
+    told: list[Event] | None = None,
 ) -> tuple[Answer, ScriptedLM]:
-    writer = WriterSettings(selection="random", repairs=repairs, programs=k)
-    query = QuerySettings(captions=1, patches=5)
     settings = Settings(
-        writer=writer, query=query, limits=Limits(calls=calls), agree=agree, abstain_below=abstain_below
+        writer=WriterSettings(selection="random", repairs=repairs, programs=k),
+        query=QuerySettings(captions=1, patches=5),
+        limits=Limits(calls=calls),
+        agree=agree,
+        abstain_below=abstain_below,
     )
     model = ScriptedLM(programs)
     with engine(model, answers={"Is it red?": "no", "Is it big?": "no"}, settings=settings) as vqa:
-        return vqa.ask(RED, "Is there a cup?"), model
+        events = list(vqa.watch(RED, "Is there a cup?"))
+    if told is not None:
+        told += events
+    assert isinstance(events[-1], Answered)
+    return events[-1].answer, model
 
 
 def test_the_program_that_does_what_most_do_is_run() -> None:
@@ -156,10 +170,12 @@ def test_no_more_programs_run_once_their_calls_are_used_up() -> None:
 
 
 def test_another_program_answers_for_one_that_fails_and_the_baseline_where_all_do() -> None:
-    fails = f"{CUP}\nanswer = answer[9]"
-    answer, _ = asked([fails, fails, OTHER], agree=3)
+    fails = f'{CUP}\nif answer == "yes":\n    answer = answer[9]'
+    told: list[Event] = []
+    answer, _ = asked([fails, fails, OTHER], agree=3, told=told)
     assert answer.text == "no" and not answer.fallback
     assert [draft.answer for draft in answer.trace.drafts] == [None, None, "no"]
+    assert [event.next for event in told if isinstance(event, Rejected)] == ["others"]
     answer, _ = asked([fails] * 3, agree=3)
     assert answer.fallback and answer.error is not None and answer.confidence is None
     assert answer.text and {draft.answer for draft in answer.trace.drafts} == {None}

@@ -85,11 +85,15 @@ class CallEnded:
 
 @dataclass(frozen=True)
 class Rejected:
-    """A program failed its check or its run. Another may be written, or the plain answer take its place."""
+    """A program failed its check or its run.
+
+    It is written again (``repair``), other programs for the question are run (``others``), the plain answer takes its
+    place (``fallback``), or nothing does.
+    """
 
     program: Program
     error: ErrorRecord
-    next: Literal["repair", "fallback", "nothing"]
+    next: Literal["repair", "others", "fallback", "nothing"]
 
 
 @dataclass(frozen=True)

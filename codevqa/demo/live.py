@@ -23,7 +23,12 @@ CARDS = 3 << 20
 
 _DECLINED = "no model was asked"
 _STOPPED = "none: stopped"
-_NEXT = {"repair": " It is written again.", "fallback": " The question is answered without one.", "nothing": ""}
+_NEXT = {
+    "repair": " It is written again.",
+    "others": " Other programs are run.",
+    "fallback": " The question is answered without one.",
+    "nothing": "",
+}
 _AGREED = {"agrees": "Both agree. ", "disagrees": "They differ. ", "": ""}
 
 

@@ -204,8 +204,7 @@ class QuestionRun:
             return replace(self._read_answer(await self._read()), method="pnpvqa")
         try:
             program = self.request.program or await self._write()
-            several = self.drafts and self.engine.settings.agree > 1
-            answer = await (self._agreed(program) if several else self._execute(program))
+            answer = await (self._agreed(program) if self._several else self._execute(program))
             return sure_enough(answer, self.engine.settings.abstain_below)
         except ProgramError as error:
             if self.request.program is not None:
@@ -284,13 +283,23 @@ class QuestionRun:
                 self.attempts.append((program, error.record()))
                 # What ran has cost its model calls, and few programs that fail then come back right.
                 again = repairs_left > 0 and not self.calls.made
-                last: Literal["fallback", "nothing"] = "fallback" if written else "nothing"
-                self.tell(Rejected(program, error.record(), "repair" if again else last))
+                self.tell(Rejected(program, error.record(), "repair" if again else self._after_it()))
                 if not again:
                     raise
                 repairs_left -= 1
                 self.calls = self._new_calls()
                 program = await engine.writer.repair(program, error, engine.services.write, tell=self.listener)
+
+    @property
+    def _several(self) -> bool:
+        """Whether several programs are to run on the pictures."""
+        return bool(self.drafts) and self.engine.settings.agree > 1
+
+    def _after_it(self) -> Literal["others", "fallback", "nothing"]:
+        """Returns what takes the place of a program that failed and is not written again."""
+        if self.request.program is not None:
+            return "nothing"
+        return "others" if self._several else "fallback"
 
     async def _agreed(self, first: Program) -> Answer:
         """Runs several drafts on the pictures; the answer that most of them give is taken.
