@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import pytest
 
 import codevqa
 from codevqa.core.errors import ModelError, ModelNotFoundError
-from codevqa.models.retrieval import ExampleIndex, SentenceRetriever
+from codevqa.models.retrieval import BANK, ExampleIndex, SentenceRetriever, StaticEmbedding, cache_folder
 
 WORDS = ("[UNK]", "dog", "cat", "tree")
 
@@ -132,3 +133,27 @@ def test_another_model_goes_through_sentence_transformers(folder: Path, tmp_path
     settings |= {"prompts": {"question": "cat "}, "default_prompt_name": "question"}
     (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(settings))
     assert SentenceRetriever.from_pretrained(tmp_path).embed(["dog"]).tolist() == [[0, 0.5, 0.5, 0]]
+
+
+def test_a_bank_s_embeddings_are_kept_for_the_next_start_until_the_weights_change(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(StaticEmbedding, "of", lambda folder: None)
+    model = shutil.copytree(folder, tmp_path / "model")
+    bank = [f"{word} {number}" for number in range(BANK // 2) for word in ("dog", "cat")]
+    first = SentenceRetriever.from_pretrained(model).embed(bank)
+    (kept,) = cache_folder().iterdir()
+    np.save(kept, first + 1)
+    assert (SentenceRetriever.from_pretrained(model).embed(bank) == first + 1).all(), "it was read"
+    assert SentenceRetriever.from_pretrained(model).embed(bank[1:]).shape == (BANK - 1, first.shape[1])
+    for damage in (kept.read_bytes()[:-9], b""):
+        kept.write_bytes(damage)
+        assert (SentenceRetriever.from_pretrained(model).embed(bank) == first).all()
+    np.save(kept, first + 1)
+    for weights in model.rglob("*.safetensors"):
+        os.utime(weights, (1, 1))
+    assert (SentenceRetriever.from_pretrained(model).embed(bank) == first).all()
+    shutil.rmtree(cache_folder())
+    cache_folder().write_bytes(b"")  # a file where the folder would be
+    assert (SentenceRetriever.from_pretrained(model).embed(bank) == first).all()

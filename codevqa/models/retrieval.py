@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import json
+import os
 import threading
 from collections.abc import Callable, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -30,6 +33,8 @@ class Retriever(Protocol):
 
 _KEPT = 4096
 """Questions asked whose nearest are remembered."""
+BANK = 64
+"""Sentences that are embedded at once and kept on disk: a bank's. Mpnet takes 5 to 20 s for one on two cores."""
 _STATIC = ("StaticEmbedding", "Normalize")
 """What a folder's modules may be for :class:`StaticEmbedding`: the second is left out where nothing is normalised."""
 
@@ -99,10 +104,12 @@ class SentenceRetriever:
     Args:
         model: a :class:`StaticEmbedding`, or any ``SentenceTransformer``.
         name: id it reports.
+        weights: what tells its weights from others; with it, embeddings of banks are kept in :func:`cache_folder`.
     """
 
-    def __init__(self, model: Any, name: str) -> None:
+    def __init__(self, model: Any, name: str, weights: str = "") -> None:
         self.name = name
+        self._weights = weights
         self._model = model
         self.turn = Turn(model)
         self.computes = f"{str(model.dtype).removeprefix('torch.')} on {model.device}"
@@ -125,8 +132,11 @@ class SentenceRetriever:
                 hint="Check the name, the folder, or the network.",
             )
 
+        folder = Path(name).expanduser()
         with while_loading(failed):
-            return cls(StaticEmbedding.of(Path(name).expanduser()) or _by_sentence_transformers(str(name)), str(name))
+            if static := StaticEmbedding.of(folder):
+                return cls(static, str(name))
+            return cls(_by_sentence_transformers(str(name)), str(name), _told_apart(folder))
 
     def embed(self, sentences: Sequence[str]) -> npt.NDArray[np.float32]:
         """Returns embeddings as the model gives them (``all-mpnet-base-v2`` normalises them itself)."""
@@ -134,8 +144,51 @@ class SentenceRetriever:
 
         from .cuda_streams import short_work
 
+        kept = self._kept(sentences) if self._weights and len(sentences) >= BANK else None
+        if kept is not None and (found := _read(kept, len(sentences))) is not None:
+            return found
         with self.turn, short_work(torch.device(self._model.device)):
-            return np.asarray(self._model.encode(list(sentences), show_progress_bar=False), dtype=np.float32)
+            made = np.asarray(self._model.encode(list(sentences), show_progress_bar=False), dtype=np.float32)
+        if kept is not None:
+            _keep(kept, made)
+        return made
+
+    def _kept(self, sentences: Sequence[str]) -> Path:
+        """Returns where the embeddings of these sentences are kept."""
+        what = json.dumps([self._weights, self.computes, metadata.version("sentence-transformers"), *sentences])
+        return cache_folder() / f"{hashlib.sha256(what.encode()).hexdigest()}.npy"
+
+
+def cache_folder() -> Path:
+    """Returns the folder of kept embeddings. It may be deleted at any time."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "codevqa" / "embeddings"
+
+
+def _told_apart(folder: Path) -> str:
+    """Returns name, size and time of a folder's weights; empty where there are none."""
+    files = [file.resolve() for file in sorted(folder.rglob("*.safetensors"))]
+    return (
+        json.dumps([(str(file), (found := file.stat()).st_size, found.st_mtime_ns) for file in files]) if files else ""
+    )
+
+
+def _read(file: Path, sentences: int) -> npt.NDArray[np.float32] | None:
+    """Returns kept embeddings; None where there are none, or others."""
+    try:
+        found = np.load(file, allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        return None
+    return found if found.dtype == np.float32 and found.ndim == 2 and len(found) == sentences else None
+
+
+def _keep(file: Path, embeddings: npt.NDArray[np.float32]) -> None:
+    """Keeps embeddings for the next start, if the disk takes them."""
+    mine = file.with_suffix(f".{os.getpid()}")
+    with contextlib.suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with mine.open("wb") as out:
+            np.save(out, embeddings)
+        mine.replace(file)
 
 
 def _by_sentence_transformers(name: str) -> Any:
