@@ -15,15 +15,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
+from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped, unused-ignore]
+from sklearn.model_selection import GroupKFold, cross_val_predict  # type: ignore[import-untyped, unused-ignore]
 
 from codevqa.core.errors import CodeVQAError
 from codevqa.core.trace import Draft
 from codevqa.engine.confidence import votes_of, worlds_of
 from codevqa.eval import Store
 from codevqa.eval.report.reading import metric_of
+from codevqa.eval.statistics import risk
 
-FOLDS = 5
-PENALTY = 1e-3
 _DRAFTS = TypeAdapter(tuple[Draft, ...])
 Array = NDArray[np.float64]
 
@@ -47,43 +48,15 @@ def read(runs: Sequence[Path]) -> tuple[dict[str, Array], Array, list[str]]:
     return {name: np.array(values) for name, values in known.items()}, np.array(right), clusters
 
 
-def fitted(share: Array, right: Array) -> Array:
-    """Returns intercept and weight of a logistic regression, by Newton's method."""
-    given = np.column_stack([np.ones(len(share)), share])
-    weights = np.zeros(2)
-    for _ in range(50):
-        sure = probability(share, weights)
-        slope = given.T @ (right - sure) - PENALTY * weights
-        bend = (given * (sure * (1 - sure))[:, None]).T @ given + PENALTY * np.eye(2)
-        weights += np.linalg.solve(bend, slope)
-    return weights
-
-
-def probability(share: Array, weights: Array) -> Array:
-    """Returns what a regression says of shares."""
-    return np.asarray(1 / (1 + np.exp(-weights[0] - weights[1] * share)))
-
-
-def left_out(share: Array, right: Array, clusters: Sequence[str]) -> Array:
-    """Returns the confidence of each answer by a fit without its cluster's fold."""
-    names, number = np.unique(clusters, return_inverse=True)
-    fold = np.random.default_rng(0).integers(FOLDS, size=len(names))[number]
-    found = np.zeros(len(share))
-    for one in range(FOLDS):
-        found[fold == one] = probability(share[fold == one], fitted(share[fold != one], right[fold != one]))
-    return found
-
-
 def figures(share: Array, sure: Array, right: Array) -> str:
     """Returns errors at full and at 80 % coverage, the area under the curve, and the error of calibration."""
-    means = {value: 1 - right[share == value].mean() for value in share.tolist()}
-    order = np.argsort(-share, kind="stable")
-    risk = np.cumsum([means[value] for value in share[order].tolist()]) / np.arange(1, len(share) + 1)
-    gap = sum(len(part) * abs(sure[part].mean() - right[part].mean()) for part in np.array_split(order, 10)) / len(
-        share
+    errors = risk(share, 1 - right)
+    tenths = np.array_split(np.argsort(share, kind="stable"), 10)
+    gap = sum(len(part) * abs(sure[part].mean() - right[part].mean()) for part in tenths) / len(share)
+    most = errors[round(0.8 * len(errors)) - 1]
+    return (
+        f"n={len(share)}, errors {errors[-1]:.3f}, at 80 % {most:.3f}, area {errors.mean():.3f}, calibration {gap:.3f}"
     )
-    most = risk[round(0.8 * len(risk)) - 1]
-    return f"n={len(share)}, errors {risk[-1]:.3f}, at 80 % {most:.3f}, area {risk.mean():.3f}, calibration {gap:.3f}"
 
 
 def main() -> None:
@@ -96,9 +69,13 @@ def main() -> None:
         parser.error(str(error))
     if not clusters:
         parser.error("no answer of these runs was chosen from several: make them with --agree 5")
+    model = LogisticRegression(C=1000)
     for name, share in known.items():
-        print(f"{name} = ({', '.join(f'{one:.2f}' for one in fitted(share, right))})")
-        sure = left_out(share, right, clusters)
+        fitted = model.fit(share[:, None], right)
+        print(f"{name} = ({fitted.intercept_[0]:.2f}, {fitted.coef_[0, 0]:.2f})")
+        sure = cross_val_predict(
+            model, share[:, None], right, groups=clusters, cv=GroupKFold(5), method="predict_proba"
+        )[:, 1]
         for run in dict.fromkeys(one.partition("\0")[0] for one in clusters):
             here = np.array([one.partition("\0")[0] == run for one in clusters])
             print(f"  {run}: {figures(share[here], sure[here], right[here])}")

@@ -170,14 +170,16 @@ def test_no_more_programs_run_once_their_calls_are_used_up() -> None:
 
 
 def test_another_program_answers_for_one_that_fails_and_the_baseline_where_all_do() -> None:
-    fails = f'{CUP}\nif answer == "yes":\n    answer = answer[9]'
+    fails = f'{CUP}\nif answer == "yes":\n    answer = int(answer)'
     told: list[Event] = []
     answer, _ = asked([fails, fails, OTHER], agree=3, told=told)
     assert answer.text == "no" and not answer.fallback
     assert [draft.answer for draft in answer.trace.drafts] == [None, None, "no"]
     assert [event.next for event in told if isinstance(event, Rejected)] == ["others"]
-    answer, _ = asked([fails] * 3, agree=3)
+    answer, _ = asked([fails, fails, f"{BIG}\nanswer = int(answer)"], agree=3)
     assert answer.fallback and answer.error is not None and answer.confidence is None
+    assert answer.trace.attempts == ((answer.program, answer.error),)
+    assert [call.value for call in answer.trace.calls] == ["yes"], "of the program that is shown"
     assert answer.text and {draft.answer for draft in answer.trace.drafts} == {None}
 
 

@@ -17,7 +17,7 @@ from test_questions import draw as draw_questions
 
 from codevqa import CodeVQA, Models, Settings
 from codevqa.core.trace import ImageRef
-from codevqa.engine.question_run import declined
+from codevqa.engine.question_check import declined
 from codevqa.engine.request import ask_request
 from codevqa.miniworld.world import draw, sample_scene
 from codevqa.models.domain import Domain

@@ -18,7 +18,7 @@ import pytest
 
 import codevqa
 from codevqa.core.errors import ModelError, ModelNotFoundError
-from codevqa.models.retrieval import BANK, ExampleIndex, SentenceRetriever, StaticEmbedding, cache_folder
+from codevqa.models.retrieval import ExampleIndex, SentenceRetriever, StaticEmbedding, cache_folder
 
 WORDS = ("[UNK]", "dog", "cat", "tree")
 
@@ -141,19 +141,23 @@ def test_a_bank_s_embeddings_are_kept_for_the_next_start_until_the_weights_chang
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(StaticEmbedding, "of", lambda folder: None)
     model = shutil.copytree(folder, tmp_path / "model")
-    bank = [f"{word} {number}" for number in range(BANK // 2) for word in ("dog", "cat")]
-    first = SentenceRetriever.from_pretrained(model).embed(bank)
+    bank = ["dog", "cat dog", "tree"]
+
+    def nearest() -> tuple[int, ...]:
+        return ExampleIndex(SentenceRetriever.from_pretrained(model), bank).nearest("tree", 3)
+
+    assert nearest() == (2, 0, 1)
     (kept,) = cache_folder().iterdir()
-    np.save(kept, first + 1)
-    assert (SentenceRetriever.from_pretrained(model).embed(bank) == first + 1).all(), "it was read"
-    assert SentenceRetriever.from_pretrained(model).embed(bank[1:]).shape == (BANK - 1, first.shape[1])
-    for damage in (kept.read_bytes()[:-9], b""):
-        kept.write_bytes(damage)
-        assert (SentenceRetriever.from_pretrained(model).embed(bank) == first).all()
-    np.save(kept, first + 1)
+    right = np.load(kept)
+    np.save(kept, right[::-1])
+    assert nearest() == (0, 1, 2), "it was read"
+    for damaged in (kept.read_bytes()[:-9], b""):
+        kept.write_bytes(damaged)
+        assert nearest() == (2, 0, 1)
+    np.save(kept, right[::-1])
     for weights in model.rglob("*.safetensors"):
         os.utime(weights, (1, 1))
-    assert (SentenceRetriever.from_pretrained(model).embed(bank) == first).all()
+    assert nearest() == (2, 0, 1) and len([*cache_folder().iterdir()]) == 2
     shutil.rmtree(cache_folder())
     cache_folder().write_bytes(b"")  # a file where the folder would be
-    assert (SentenceRetriever.from_pretrained(model).embed(bank) == first).all()
+    assert nearest() == (2, 0, 1)

@@ -161,14 +161,14 @@ def prompt(
 
 def _checked(question: str, choice: Chosen) -> str:
     """Returns a question as it would be asked; one that is empty, too long, or no text is refused."""
-    from ..engine.question_run import checked_question
+    from ..engine.question_check import checked_question
 
     return checked_question(question, choice.configure().settings)
 
 
 def _declined(pictures: Sequence[Picture], question: str, options: AskOptions, choice: Chosen) -> Answer | None:
     """Answers a question that the chosen models cannot know anything about, before they are loaded."""
-    from ..engine.question_run import declined
+    from ..engine.question_check import declined
     from ..engine.request import ask_request
 
     _checked(question, choice)

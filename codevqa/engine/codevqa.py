@@ -24,7 +24,8 @@ from ..primitives.visual import find_object
 from ..sandbox.sandbox import Pools, Sandbox
 from ..writing.writer import Writer
 from .many import Asked, Begin, Progress, as_request, check, followed, stream, stream_async, text_of
-from .question_run import answer_request, checked_question
+from .question_check import checked_question
+from .question_run import answer_request
 from .request import AskOptions, Errors, Request, RunOptions, ask_request, check_options, run_request
 from .watch import Watch
 

@@ -50,4 +50,4 @@ def votes_of(drafts: Sequence[Draft]) -> float | None:
     """Returns the share of programs run on the pictures that gave the answer; None where fewer than two were."""
     said = [draft.answer for draft in drafts if draft.answer is not None]
     chosen = next(draft.answer for draft in drafts if draft.chosen)
-    return said.count(str(chosen)) / len(said) if len(said) > 1 else None
+    return sum(one == chosen for one in said) / len(said) if len(said) > 1 else None

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from ..batching.call_cache import Usage
 from ..batching.model_services import ModelServices
@@ -28,18 +28,14 @@ from ..core.errors import (
     InputError,
     InternalError,
     ProgramError,
-    QuestionError,
     UnsetAnswerError,
 )
 from ..core.events import Answered, Event, Failed, Rejected, Tell, Wrote
 from ..core.images import Picture, load_pictures
 from ..core.question_kind import question_kind
 from ..core.settings import Settings
-from ..core.text import spaced
 from ..core.trace import Cost, DomainWarning, Draft, Evidence, Form, ImageRef, Plain, Program, Trace
 from ..models.base import Models
-from ..presets.assembly import domain_of, names_of
-from ..presets.configuration import Configuration
 from ..primitives.context import CallContext
 from ..primitives.kinds import Image
 from ..primitives.pnpvqa import PnPVQA, Reading
@@ -51,6 +47,7 @@ from .answer_text import answer_text, fitted_answer, plain, release_text
 from .call_plan import plan_calls
 from .confidence import DONT_KNOW, sure_enough
 from .program_calls import ProgramCalls
+from .question_check import checked_question, unanswerable
 from .request import Errors, Request, check_options
 
 _log = logging.getLogger(__name__)
@@ -117,60 +114,11 @@ def _mistake(error: BaseException, request: Request) -> CodeVQAError:
     return InternalError(f"codevqa made a mistake: {name}.", hint="The log has it: please report it.")
 
 
-def checked_question(question: str, settings: Settings) -> str:
-    """Returns a question on one line; several spaces stay several only where prompts are to be the release's.
+class _Tried(NamedTuple):
+    """What came of a program on the pictures."""
 
-    Raises:
-        QuestionError: it is empty, too long, or no text that can be written down.
-    """
-    if not isinstance(question, str):
-        raise QuestionError(f"A question is a text, not {type(question).__name__}.", hint="Give one in quotes.")
-    as_it_is = "release" in (settings.writer.wording, settings.query.wording)
-    question = spaced(question) if as_it_is else " ".join(question.split())
-    if not question.isascii() and any("\ud800" <= letter <= "\udfff" for letter in question):
-        raise QuestionError("The question contains half a surrogate pair, which no text has.", hint="Type it again.")
-    if not question:
-        raise QuestionError("The question is empty.", hint="Ask something about the picture.")
-    if len(question) > settings.max_question:
-        limit = f"The limit is {settings.max_question:,}."
-        raise QuestionError(f"The question has {len(question):,} characters.", hint=limit)
-    return question
-
-
-def declined(configuration: Configuration, request: Request) -> Answer | None:
-    """Answers a question that lies outside of what a configuration's models know; loads none of them.
-
-    Returns:
-        The answer, or None where the models are to be asked.
-
-    Raises:
-        InputError: the question or a picture cannot be used.
-    """
-    started = time.perf_counter()
-    domain = domain_of(configuration) if configuration.settings.strict_domain else None
-    if domain is None:
-        return None
-    question = checked_question(request.question, configuration.settings)
-    pictures = load_pictures(request.images)
-    warnings = domain.check(pictures, question)
-    if not _unanswerable(warnings):
-        return None
-    return Answer(
-        question,
-        DONT_KNOW,
-        None,
-        Trace(),
-        method=request.method,
-        seconds=time.perf_counter() - started,
-        models=names_of(configuration),
-        cost=Cost(),
-        warnings=warnings,
-        sources=tuple(pictures),
-    )
-
-
-def _unanswerable(warnings: tuple[DomainWarning, ...]) -> bool:
-    return any(warning.kind != "spelling" for warning in warnings)
+    outcome: Answer | ProgramError
+    calls: ProgramCalls
 
 
 class QuestionRun:
@@ -204,7 +152,7 @@ class QuestionRun:
             return replace(self._read_answer(await self._read()), method="pnpvqa")
         try:
             program = self.request.program or await self._write()
-            answer = await (self._agreed(program) if self._several else self._execute(program))
+            answer = await (self._agreed() if self._several else self._execute(program))
             return sure_enough(answer, self.engine.settings.abstain_below)
         except ProgramError as error:
             if self.request.program is not None:
@@ -246,7 +194,7 @@ class QuestionRun:
     def _outside(self) -> bool:
         """Whether no model is to be asked; who brings a program has it run all the same."""
         strict = self.engine.settings.strict_domain and self.request.program is None
-        return strict and _unanswerable(self.warnings)
+        return strict and unanswerable(self.warnings)
 
     async def _write(self) -> Program:
         writer, generate, shots = self.engine.writer, self.engine.services.write, self.request.shots
@@ -301,7 +249,7 @@ class QuestionRun:
             return "nothing"
         return "others" if self._several else "fallback"
 
-    async def _agreed(self, first: Program) -> Answer:
+    async def _agreed(self) -> Answer:
         """Runs several drafts on the pictures; the answer that most of them give is taken.
 
         Raises:
@@ -309,43 +257,36 @@ class QuestionRun:
         """
         settings, drafts = self.engine.settings, self.drafts
         order = sorted(range(len(drafts)), key=lambda place: (not drafts[place].chosen, -drafts[place].agreement))
-        ran: dict[int, tuple[Answer, ProgramCalls]] = {}
-        known: dict[str, tuple[Answer, ProgramCalls] | ProgramError] = {}
-        spent = 0
-        for place in order[: settings.agree]:
-            program = self.programs[place]
-            if program.source not in known:
-                if spent >= settings.limits.calls:
-                    continue
-                try:
-                    answer = await (self._quietly(program) if known else self._execute(first))
-                    known[program.source] = answer, self.calls
-                except ProgramError as error:
-                    known[program.source] = error
-                spent += len(self.calls.made)
-            match known[program.source]:
-                case ProgramError():
-                    pass
-                case found:
-                    ran[place] = found
-        if not ran:
-            raise next(error for error in known.values() if isinstance(error, ProgramError))
-        votes = Counter(answer.text for answer, _ in ran.values())
-        winner = max(ran, key=lambda place: votes[ran[place][0].text])  # the first of those with most
-        won, self.calls = ran[winner]
-        self.program = won.program
+        tried: dict[str, _Tried] = {}
+        for program in (self.programs[place] for place in order[: settings.agree]):
+            spent = sum(len(one.calls.made) for one in tried.values())
+            if program.source not in tried and (not tried or spent < settings.limits.calls):
+                tried[program.source] = await self._try(program, quietly=bool(tried))
+        sources = {place: self.programs[place].source for place in order[: settings.agree]}
+        outcomes = {place: tried[source].outcome for place, source in sources.items() if source in tried}
+        said = {place: outcome for place, outcome in outcomes.items() if isinstance(outcome, Answer)}
+        if not said:
+            self.program, self.calls = self.attempts[-1][0], tried[sources[order[0]]].calls
+            raise next(outcome for outcome in outcomes.values() if isinstance(outcome, ProgramError))
+        votes = Counter(answer.text for answer in said.values())
+        winner = max(said, key=lambda place: votes[said[place].text])  # the first of those with most
+        self.program, self.calls = said[winner].program, tried[sources[winner]].calls
         self.drafts = tuple(
-            replace(draft, chosen=place == winner, answer=ran[place][0].text if place in ran else None)
+            replace(draft, chosen=place == winner, answer=said[place].text if place in said else None)
             for place, draft in enumerate(drafts)
         )
-        return self._answer(won.text, value=won.value, printed=won.trace.printed)
+        return self._answer(said[winner].text, value=said[winner].value, printed=said[winner].trace.printed)
 
-    async def _quietly(self, program: Program) -> Answer:
-        """Checks and runs one more program, which nobody is told of."""
-        self.program = program
-        self.calls = ProgramCalls(self.engine.writer.primitives, self._context, self.usage, lambda _: None)
-        await self._check(program)
-        return await self._interpret(program)
+    async def _try(self, program: Program, *, quietly: bool) -> _Tried:
+        """Runs a program, and returns what came of it; of one that is run quietly nobody is told."""
+        try:
+            if not quietly:
+                return _Tried(await self._execute(program), self.calls)
+            self.program, self.calls = program, self._new_calls(lambda _: None)
+            await self._check(program)
+            return _Tried(await self._interpret(program), self.calls)
+        except ProgramError as error:
+            return _Tried(error, self.calls)
 
     async def _check(self, program: Program) -> None:
         try:
@@ -379,8 +320,8 @@ class QuestionRun:
             text = fitted_answer(text, question_kind(self.question))
         return self._answer(text, value=plain(outcome.value), printed=outcome.printed)
 
-    def _new_calls(self) -> ProgramCalls:
-        return ProgramCalls(self.engine.writer.primitives, self._context, self.usage, self.tell)
+    def _new_calls(self, tell: Tell | None = None) -> ProgramCalls:
+        return ProgramCalls(self.engine.writer.primitives, self._context, self.usage, tell or self.tell)
 
     def _context(self) -> CallContext:
         engine = self.engine

@@ -33,8 +33,6 @@ class Retriever(Protocol):
 
 _KEPT = 4096
 """Questions asked whose nearest are remembered."""
-BANK = 64
-"""Sentences that are embedded at once and kept on disk: a bank's. Mpnet takes 5 to 20 s for one on two cores."""
 _STATIC = ("StaticEmbedding", "Normalize")
 """What a folder's modules may be for :class:`StaticEmbedding`: the second is left out where nothing is normalised."""
 
@@ -109,7 +107,6 @@ class SentenceRetriever:
 
     def __init__(self, model: Any, name: str, weights: str = "") -> None:
         self.name = name
-        self._weights = weights
         self._model = model
         self.turn = Turn(model)
         self.computes = f"{str(model.dtype).removeprefix('torch.')} on {model.device}"
@@ -117,6 +114,8 @@ class SentenceRetriever:
         self.batches = str(model.device) != "cpu"
         """Whether several sentences are best embedded together. Elsewhere each has a pass of its own, and the same
         embedding whatever stands beside it."""
+        self.kept = f"{weights} {self.computes} {metadata.version('sentence-transformers')}" if weights else ""
+        """What embeddings that are kept depend on; empty where none are."""
 
     @classmethod
     def from_pretrained(cls, name: str | Path) -> SentenceRetriever:
@@ -144,19 +143,8 @@ class SentenceRetriever:
 
         from .cuda_streams import short_work
 
-        kept = self._kept(sentences) if self._weights and len(sentences) >= BANK else None
-        if kept is not None and (found := _read(kept, len(sentences))) is not None:
-            return found
         with self.turn, short_work(torch.device(self._model.device)):
-            made = np.asarray(self._model.encode(list(sentences), show_progress_bar=False), dtype=np.float32)
-        if kept is not None:
-            _keep(kept, made)
-        return made
-
-    def _kept(self, sentences: Sequence[str]) -> Path:
-        """Returns where the embeddings of these sentences are kept."""
-        what = json.dumps([self._weights, self.computes, metadata.version("sentence-transformers"), *sentences])
-        return cache_folder() / f"{hashlib.sha256(what.encode()).hexdigest()}.npy"
+            return np.asarray(self._model.encode(list(sentences), show_progress_bar=False), dtype=np.float32)
 
 
 def cache_folder() -> Path:
@@ -167,21 +155,20 @@ def cache_folder() -> Path:
 def _told_apart(folder: Path) -> str:
     """Returns name, size and time of a folder's weights; empty where there are none."""
     files = [file.resolve() for file in sorted(folder.rglob("*.safetensors"))]
-    return (
-        json.dumps([(str(file), (found := file.stat()).st_size, found.st_mtime_ns) for file in files]) if files else ""
-    )
+    found = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    return json.dumps(found) if found else ""
 
 
-def _read(file: Path, sentences: int) -> npt.NDArray[np.float32] | None:
+def _read(file: Path, sentences: int) -> npt.NDArray[np.float64] | None:
     """Returns kept embeddings; None where there are none, or others."""
     try:
         found = np.load(file, allow_pickle=False)
     except (OSError, ValueError, EOFError):
         return None
-    return found if found.dtype == np.float32 and found.ndim == 2 and len(found) == sentences else None
+    return found if found.dtype == np.float64 and found.ndim == 2 and len(found) == sentences else None
 
 
-def _keep(file: Path, embeddings: npt.NDArray[np.float32]) -> None:
+def _keep(file: Path, embeddings: npt.NDArray[np.float64]) -> None:
     """Keeps embeddings for the next start, if the disk takes them."""
     mine = file.with_suffix(f".{os.getpid()}")
     with contextlib.suppress(OSError):
@@ -257,7 +244,7 @@ class ExampleIndex:
     def _learn(self, asked: list[str]) -> list[npt.NDArray[np.intp]]:
         with self._learning:
             if not self._embeddings:
-                self._embeddings = [self._embed([view(one) for one in self._questions]) for view in self._views]
+                self._embeddings = [self._bank([view(one) for one in self._questions]) for view in self._views]
             together = getattr(self._retriever, "batches", False)
             parts = [asked] if together else [[question] for question in asked]
             # In double precision the order of near neighbours does not depend on a machine's way of summing.
@@ -269,6 +256,19 @@ class ExampleIndex:
             for question in list(self._orders)[:-_KEPT]:
                 del self._orders[question]
             return orders
+
+    def _bank(self, sentences: Sequence[str]) -> npt.NDArray[np.float64]:
+        """Returns the bank's embeddings, from an earlier start where they are kept: mpnet takes 5 to 40 s for them."""
+        depends = getattr(self._retriever, "kept", "")
+        if not depends:
+            return self._embed(sentences)
+        name = hashlib.sha256(json.dumps([depends, *sentences]).encode()).hexdigest()
+        file = cache_folder() / f"{name}.npy"
+        found = _read(file, len(sentences))
+        if found is None:
+            found = self._embed(sentences)
+            _keep(file, found)
+        return found
 
     def _embed(self, sentences: Sequence[str]) -> npt.NDArray[np.float64]:
         try:

@@ -88,7 +88,7 @@ class Configuration:
         if torch.cuda.is_available() or not available():
             return self
         values = {"language_model": chosen.quantised, "writer.shots": chosen.quantised_shots}
-        origin = f"preset {self.preset}, as there is no GPU"
+        origin = f"preset {self.preset} without a GPU"
         return configure(self.preset, [Layer(origin, values), *self.layers])
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ...core.trace import Cost, Method
 from ..metrics.base import Metric
-from ..statistics import FEW_CLUSTERS, Interval, Paired, compare, mean
+from ..statistics import FEW_CLUSTERS, Interval, Paired, compare, mean, risk
 from ..task import METHODS, Example, Row
 from .figures import Coverage, ErrorLine, Group, MethodCost, MethodSummary, Repeats, Selective, Summary
 
@@ -198,15 +198,12 @@ def _cost(costs: Sequence[Cost]) -> MethodCost | None:
 
 
 def _selective(scored: Sequence[_Kept]) -> Selective | None:
-    """Errors among the surest; answers as sure as one another share theirs, and those without confidence come last."""
+    """Errors among the surest; answers without confidence come last."""
     if all(one.sure is None for one in scored):
         return None
-    wrong: dict[float, list[float]] = {}
-    for one in scored:
-        wrong.setdefault(-1.0 if one.sure is None else one.sure, []).append(1 - one.score)
-    ordered = [fmean(found) for _, found in sorted(wrong.items(), reverse=True) for _ in found]
-    errors = np.cumsum(ordered) / np.arange(1, len(ordered) + 1)
-    return Selective({share: float(errors[round(share * len(errors)) - 1]) for share in SHARES}, float(errors.mean()))
+    errors = risk([-1.0 if one.sure is None else one.sure for one in scored], [1 - one.score for one in scored])
+    counts = {share: max(round(share * len(errors)), 1) for share in SHARES}
+    return Selective({share: float(errors[count - 1]) for share, count in counts.items()}, float(errors.mean()))
 
 
 def _repeats(found: Sequence[Mapping[str, _Kept]], clusters: NDArray[np.int64]) -> Repeats | None:
