@@ -6,22 +6,29 @@ import dataclasses
 import hashlib
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from ..core.errors import SetupError
 from ..models.base import (
     Box,
+    Captioner,
     CaptionRequest,
     Completion,
+    Detector,
     DetectRequest,
+    Eyes,
     GenerationRequest,
     LanguageModel,
+    LookRequest,
     Match,
+    Matcher,
     MatchRequest,
     Models,
+    Sight,
     SimilarityRequest,
+    grounds,
 )
-from ..models.turn import turn_of
+from ..models.turn import Turn, turn_of
 from .batcher import Batcher, Company
 from .call_cache import CallCache, Memory
 from .feed import Feed
@@ -41,7 +48,7 @@ class ModelServices:
     finished ones remembered, except failures and completions that say nothing.
 
     Args:
-        models: reader, matcher, captioner and perhaps a detector.
+        models: the reader, and the models that look at pictures.
         writer: the language model that writes programs; may be the reader.
         max_batch: requests in one batch at most; None takes each model's ``batch``, or :data:`BATCH`.
         max_wait: seconds a first request waits for company, where somebody could still join it.
@@ -64,53 +71,48 @@ class ModelServices:
         self.write = self._language(writer, "write")
         """Calls of the model that writes programs. ``on_text`` hears nothing where an equal call is under way."""
         self._read = self.write if models.reader is writer else self._language(models.reader, "read")
+        matcher, captioner, detector, eyes = models.matcher, models.captioner, models.detector, models.eyes
         self.match: CallCache[MatchRequest, Match] = self._merging(
             "match",
-            models.matcher,
-            lambda requests: list(map(_match, models.matcher.match(requests))),
+            matcher if grounds(matcher) else _Missing("a matcher that tells where it looks"),
+            lambda requests: list(map(_match, cast(Matcher, matcher).match(requests))),
             lambda one: (one.picture.key, one.text, one.focus),
             lambda one, match: 2 * len(one.text) + match.relevance.nbytes,
         )
         self.similarity: CallCache[SimilarityRequest, float] = self._merging(
             "similarity",
-            models.matcher,
-            lambda requests: list(map(float, models.matcher.similarity(requests))),
+            matcher or _Missing("a matcher"),
+            lambda requests: list(map(float, cast(Matcher, matcher).similarity(requests))),
             lambda one: (one.picture.key, one.text),
             lambda one, score: 2 * len(one.text),
         )
         self.caption: CallCache[CaptionRequest, str] = self._merging(
             "caption",
-            models.captioner,
-            models.captioner.caption,
+            captioner or _Missing("a captioner"),
+            lambda requests: cast(Captioner, captioner).caption(requests),
             lambda one: (one.picture.key, one.patches, one.seed, one.tokens),
             lambda one, text: 8 * len(one.patches or ()) + 2 * len(text),
         )
-        detector = models.detector
-        self._detect: CallCache[DetectRequest, tuple[Box, ...]] | None = (
-            self._merging(
-                "detect",
-                detector,
-                lambda requests: [tuple(map(_box, boxes)) for boxes in detector.detect(requests)],
-                lambda one: (one.picture.key, one.phrase),
-                lambda one, boxes: 2 * len(one.phrase) + 200 * len(boxes),
-            )
-            if detector
-            else None
+        self.detect: CallCache[DetectRequest, tuple[Box, ...]] = self._merging(
+            "detect",
+            detector or _Missing("a detector"),
+            lambda requests: [tuple(map(_box, boxes)) for boxes in cast(Detector, detector).detect(requests)],
+            lambda one: (one.picture.key, one.phrase),
+            lambda one, boxes: 2 * len(one.phrase) + 200 * len(boxes),
+        )
+        self.look: CallCache[LookRequest, Sight] = self._merging(
+            "look",
+            eyes or _Missing("a vision-language model"),
+            lambda requests: cast(Eyes, eyes).look(requests),
+            lambda one: (tuple(picture.key for picture in one.pictures), one.text, one.max_tokens, one.choices),
+            lambda one, sight: 2 * (len(one.text) + len(sight.text)) + 40 * (len(one.pictures) + len(one.choices)),
+            lambda sight: bool(sight.text.strip()),
+            lambda sight: (int(sight.prompt_tokens), int(sight.completion_tokens)),
         )
 
     async def read(self, request: GenerationRequest) -> Completion:
         """Returns what the model that reads captions makes of a prompt."""
         return await self._read(request, kind="read")
-
-    async def detect(self, request: DetectRequest) -> tuple[Box, ...]:
-        """Returns the boxes of a phrase.
-
-        Raises:
-            SetupError: this engine has no detector.
-        """
-        if self._detect is None:
-            raise SetupError("find_object needs a detector.", hint="Give Models(detector=...).")
-        return await self._detect(request)
 
     def close(self) -> None:
         """Ends the threads; calls still running finish first."""
@@ -141,6 +143,8 @@ class ModelServices:
         cost: Callable[[Result], tuple[int, int]] | None = None,
         join: Callable[[Feed[Request, Result]], None] | None = None,
     ) -> CallCache[Request, Result]:
+        if isinstance(model, _Missing):
+            run = model.refuse
         thread = self._threads.get(id(model))
         if thread is None:
             thread = ThreadPoolExecutor(1, thread_name_prefix=f"codevqa-{type(model).__name__}")
@@ -158,6 +162,23 @@ class ModelServices:
             keep=keep,
             cost=cost,
         )
+
+
+class _Missing:
+    """Stands for a model that this engine does not have: programs are not offered what needs it, and may try."""
+
+    turn = Turn()
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+    def refuse(self, requests: Sequence[object]) -> Any:
+        """Fails.
+
+        Raises:
+            SetupError: always.
+        """
+        raise SetupError(f"This needs {self.what}.", hint="Name one in the preset or in Models(...).")
 
 
 # Back ends may give NumPy's numbers, which JSON cannot write and programs do not take.

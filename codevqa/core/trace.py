@@ -14,8 +14,8 @@ from .errors import ErrorRecord
 Form: TypeAlias = Literal["image", "set"]
 """Whether a program opens one image (``open_image``) or a set of them (``open_images``)."""
 
-Method: TypeAlias = Literal["codevqa", "pnpvqa"]
-"""By a program, or by the baseline without one."""
+Method: TypeAlias = Literal["codevqa", "pnpvqa", "direct"]
+"""By a program, or without one: by reading captions, or by a vision-language model that is asked once."""
 
 Plain: TypeAlias = Any
 """None, bool, int, float, str, :class:`ImageRef`, and lists, tuples and dicts of these."""
@@ -101,7 +101,7 @@ class Evidence:
 
     kind: str
     """What was done: ``pnpvqa``, ``stated`` (captions were read by rule), ``gradcam``, ``itm``, ``itc``, ``detection``,
-    ``knowledge`` (no picture was looked at), or a name of the user's."""
+    ``knowledge`` (no picture was looked at), ``eyes`` (a vision-language model was asked), or a name of the user's."""
     images: Pictures = ()
     text: str = ""
     """The question or phrase put to the model."""

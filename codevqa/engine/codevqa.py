@@ -356,17 +356,17 @@ class CodeVQA:
     @property
     def model_names(self) -> dict[str, str]:
         """Model ids by role."""
-        names = {
-            "writer": self.writer.language_model.name,
-            "reader": self.models.reader.name,
-            "matcher": self.models.matcher.name,
-            "captioner": self.models.captioner.name,
+        models = self.models
+        found = {
+            "writer": self.writer.language_model,
+            "reader": models.reader,
+            "matcher": models.matcher,
+            "captioner": models.captioner,
+            "eyes": models.eyes,
+            "detector": models.detector,
+            "retriever": self.writer.retriever,
         }
-        if self.models.detector:
-            names["detector"] = self.models.detector.name
-        if self.writer.retriever:
-            names["retriever"] = self.writer.retriever.name
-        return names
+        return {role: model.name for role, model in found.items() if model is not None}
 
 
 async def _ended(pools: Pools, services: ModelServices, own_parts: Iterable[object]) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -123,19 +123,24 @@ class SimilarityRequest:
     text: str
 
 
-class Matcher(Protocol):
-    """Compares pictures with texts (BLIP's ITM and ITC heads)."""
+class Contrast(Protocol):
+    """Compares pictures with texts, as CLIP, SigLIP and BLIP's ITC head do."""
 
     name: str
+
+    def similarity(self, requests: Sequence[SimilarityRequest]) -> Sequence[float]:
+        """Returns the contrastive score (cosine, -1..1) of each pair."""
+        ...
+
+
+class Matcher(Contrast, Protocol):
+    """Compares pictures with texts, and says where in a picture a text looks (BLIP's ITM and ITC heads)."""
+
     grid: int
     """Patches along each side of a picture."""
 
     def match(self, requests: Sequence[MatchRequest]) -> Sequence[Match]:
         """Returns GradCAM relevance and the ITM logit of each pair."""
-        ...
-
-    def similarity(self, requests: Sequence[SimilarityRequest]) -> Sequence[float]:
-        """Returns the ITC score (cosine, -1..1) of each pair."""
         ...
 
 
@@ -194,16 +199,69 @@ class Detector(Protocol):
 
 
 @dataclass(frozen=True)
+class LookRequest:
+    """What a vision-language model is asked about pictures."""
+
+    pictures: tuple[Picture, ...]
+    """One or more, in the order of the question's."""
+    text: str
+    """What is asked, after the pictures."""
+    max_tokens: int = 16
+    choices: tuple[str, ...] = ()
+    """Answers among which one is wanted; none where any will do."""
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What a vision-language model said."""
+
+    text: str
+    chances: tuple[tuple[str, float], ...] = ()
+    """Probability of each choice, in the order of the request's; none where the model does not tell."""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class Eyes(Protocol):
+    """A vision-language model: it looks at pictures itself, and answers.
+
+    It may have an attribute ``most_pictures``, how many it can be shown at once; any number where there is none.
+    """
+
+    name: str
+
+    def look(self, requests: Sequence[LookRequest]) -> Sequence[Sight]:
+        """Answers each request greedily.
+
+        Raises:
+            ModelError: the model failed; ServerError when it is a server that is down or refuses.
+        """
+        ...
+
+
+@dataclass(frozen=True)
 class Models:
-    """The models one engine asks."""
+    """The models one engine asks. What no model serves, no program is offered."""
 
     reader: LanguageModel
     """Answers questions from captions (the last step of PnP-VQA)."""
-    matcher: Matcher
-    captioner: Captioner
+    matcher: Matcher | Contrast | None = None
+    captioner: Captioner | None = None
     detector: Detector | None = None
     domain: Domain | None = None
     """What they know, where that is told."""
+    eyes: Eyes | None = None
+    """Answers questions about pictures itself, in the place of captions that are read."""
+
+    @property
+    def reads(self) -> bool:
+        """Whether few-shot PnP-VQA can be done with them."""
+        return self.captioner is not None and grounds(self.matcher)
+
+
+def grounds(matcher: object) -> TypeGuard[Matcher]:
+    """Says whether a matcher tells where in a picture a text looks; one of CLIP's kind only compares."""
+    return hasattr(matcher, "match")
 
 
 def chats(model: LanguageModel, *, only: bool = False) -> bool:

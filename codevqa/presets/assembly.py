@@ -24,7 +24,7 @@ def load(role: str, spec: str, **options: Any) -> Any:
     """Loads one part.
 
     Args:
-        role: ``matcher``, ``captioner``, ``language_model``, ``retriever`` or ``detector``.
+        role: ``matcher``, ``captioner``, ``language_model``, ``retriever``, ``detector`` or ``eyes``.
         spec: ``back end:id``, e.g. ``blip:Salesforce/blip-itm-base-coco`` or ``openai:gpt-4.1-mini``.
         options: arguments of the back end.
 
@@ -60,7 +60,8 @@ def build(configuration: Configuration) -> tuple[Writer, Models, Configuration]:
     loaded = {role: load(role, spec, **here.options.get(role, {})) for role, spec in here.parts.items()}
     language_model = loaded["language_model"]
     domain = domain_of(here)
-    models = Models(language_model, loaded["matcher"], loaded["captioner"], loaded.get("detector"), domain)
+    looking = {role: loaded.get(role) for role in ("matcher", "captioner", "detector", "eyes")}
+    models = Models(language_model, domain=domain, **looking)
     settings = here.settings
     writer = Writer(language_model, sets, loaded.get("retriever"), settings.writer, seed=settings.seed)
     return writer, models, here

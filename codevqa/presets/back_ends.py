@@ -54,6 +54,12 @@ _SERVER: Mapping[str, Any] = {
     "max_retries": int,
     "concurrency": int,
 }
+_EYES_SERVER: Mapping[str, Any] = {
+    **{name: kind for name, kind in _SERVER.items() if name != "form"},
+    "side": int,
+    "detail": Literal["low", "high", "auto"] | None,
+    "structured": bool,
+}
 _LAVIS = get_type_hints(LavisOptions)
 _TRANSFORMERS, _OPENAI = "causal_lm:TransformersLM.from_pretrained", "openai_lm:OpenAILM"
 
@@ -63,6 +69,7 @@ LOADERS: Mapping[str, Mapping[str, BackEnd]] = {
         "lavis": BackEnd(
             "lavis.parts:LavisMatcher.from_pretrained", {**_LAVIS, "block": int, "average": Average}, runs="lavis"
         ),
+        "contrastive": BackEnd("contrastive:ContrastiveMatcher.from_pretrained", {**_PLACE, "max_batch": int | None}),
     },
     "captioner": {
         "blip": BackEnd("blip:BlipCaptioner.from_pretrained", {**get_type_hints(CaptionerOptions), **_PLACE}),
@@ -86,6 +93,12 @@ LOADERS: Mapping[str, Mapping[str, BackEnd]] = {
         "zero-shot": BackEnd(
             "detector:ZeroShotDetector.from_pretrained", {**_PLACE, "threshold": float, "max_batch": int | None}
         )
+    },
+    "eyes": {
+        "transformers": BackEnd(
+            "vlm:TransformersEyes.from_pretrained", {**_PLACE, "max_batch": int | None, "cache_bytes": int}
+        ),
+        "openai": BackEnd("openai_eyes:OpenAIEyes", {**_EYES_SERVER}, runs="server"),
     },
 }
 """Back end by role and name."""
