@@ -6,6 +6,7 @@ A read that succeeds is enough for an HTTP client, however little it brought; an
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -74,6 +75,7 @@ class ServerReply:
         """Why it ended, as the server says."""
         self._raw = self._refusal = ""
         self._usage: dict[str, Any] = {}
+        self._first: dict[str, Any] = {}
         self._seen = False
 
     def add(self, data: bytes) -> None:
@@ -96,6 +98,8 @@ class ServerReply:
             refusal = said.get("refusal")
             self._refusal += refusal if isinstance(refusal, str) else ""
             called = "tool_calls" if said.get("tool_calls") else ""
+            thought = said.get("reasoning_content") or said.get("reasoning")
+            self._first = self._first or ({} if thought else _first(choice.get("logprobs")))
             self.finish = str(choice.get("finish_reason") or called or self.finish)
 
     @property
@@ -108,6 +112,23 @@ class ServerReply:
             return rest.lstrip()
         thinks = begun.startswith("<think>") or (not self.finish and "<think>".startswith(begun))
         return "" if thinks else text
+
+    @property
+    def beginnings(self) -> dict[str, float]:
+        """The likeliest tokens for the text to begin with, and the probability of each.
+
+        None where the server doesn't tell, or tells of something else, such as thoughts.
+        """
+        token, listed = self._first.get("token"), self._first.get("top_logprobs")
+        begun = "" if "</think>" in self._raw else self.text.lstrip()
+        if not (isinstance(token, str) and token.strip() and begun.startswith(token.strip())):
+            return {}
+        return {
+            one["token"]: math.exp(one["logprob"])
+            for one in (listed if isinstance(listed, list) else ())
+            if isinstance(one, dict) and isinstance(one.get("token"), str)
+            if isinstance(one.get("logprob"), int | float) and -1e5 < one["logprob"] < 1
+        }
 
     def tokens(self, kind: str) -> int:
         """Returns how many tokens the server counted, 0 where it doesn't say."""
@@ -219,6 +240,12 @@ def _complaint(data: object) -> tuple[str, tuple[str, str]]:
         return str(inner or ""), ("", "")
     said = inner.get("message") or inner.get("detail") or ""
     return str(said), (str(inner.get("code")), str(inner.get("param")))
+
+
+def _first(logprobs: object) -> dict[str, Any]:
+    """Returns what a server tells of the first token's probability, if it does."""
+    tokens = logprobs.get("content") if isinstance(logprobs, dict) else None
+    return tokens[0] if isinstance(tokens, list) and tokens and isinstance(tokens[0], dict) else {}
 
 
 def _words(content: object) -> str:

@@ -1,0 +1,139 @@
+"""A vision-language model on an OpenAI-compatible server."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Unpack
+
+from cachetools import LRUCache, cached
+from PIL import Image as PILImage
+
+from ..core.errors import ModelError, SetupError
+from ..core.images import Picture
+from .base import LookRequest, Sight
+from .openai_client import OpenAIClient
+from .options import ServerOptions
+from .server_reply import Failure
+
+_QUALITY = 90
+_KEPT_BYTES = 64 << 20
+"""Encoded pictures that are kept for their next questions."""
+_TOP = 20
+"""Tokens whose probability a server is asked for: the most that OpenAI's and vLLM tell."""
+_UNSURE = 0.05
+"""Most of the choices' probability that may be anyone's."""
+_BLIND = re.compile(
+    r"image input|not a multi-?modal|support(?:s|ing)? (?:images?|vision)\b|(?:images?|vision)\b.{0,20} not supported"
+    r"|(?:content|variant|only).{0,40}image_url|image_url.{0,40}only|content must be a string|at most 0 image",
+    re.I,
+)
+"""What servers say whose model reads text alone; some with status 500."""
+
+
+class OpenAIEyes(OpenAIClient):
+    """A served vision-language model as :class:`~codevqa.models.base.Eyes`.
+
+    Args:
+        model: id of the model on the server.
+        side: longest side, in pixels, of the pictures that are sent; larger ones are shrunk.
+        detail: how closely OpenAI's models look; None leaves it to the server.
+        structured: whether vLLM is to hold answers to the choices, where a request has some.
+        server: see :class:`.options.ServerOptions`.
+
+    Raises:
+        SetupError: as :class:`OpenAIClient` says, or ``side`` or ``detail`` is out of range.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        side: int = 1024,
+        detail: Literal["low", "high", "auto"] | None = None,
+        structured: bool = False,
+        **server: Unpack[ServerOptions],
+    ) -> None:
+        if side < 1 or detail not in ("low", "high", "auto", None):
+            raise SetupError('side must be positive, and detail "low", "high", "auto" or none.')
+        super().__init__(model, **server)
+        self.side = side
+        self.structured = structured
+        self._detail = {} if detail is None else {"detail": detail}
+        # Threads that want the same picture wait for the one that encodes it.
+        self._encoded = cached(
+            LRUCache[str, str](_KEPT_BYTES, len), key=lambda picture: picture.key, condition=threading.Condition()
+        )(lambda picture: _encoded(picture, side))
+
+    def look(self, requests: Sequence[LookRequest]) -> list[Sight]:
+        """Answers each request at temperature 0; the requests of one call are in flight together.
+
+        Raises:
+            ServerError: the server is down, refuses all, does not know the model, or does not answer in time.
+            ModelError: the model cannot see, or the server refuses one of the requests, or answers it without a text.
+                Either way the first failure ends the call.
+        """
+        return self._together(self._look, requests)
+
+    def _look(self, request: LookRequest, cancelled: threading.Event) -> Sight:
+        content: list[dict[str, Any]] = [
+            {"type": "image_url", "image_url": {"url": self._encoded(picture), **self._detail}}
+            for picture in request.pictures
+        ]
+        content.append({"type": "text", "text": request.text})
+        body: dict[str, Any] = {"max_tokens": request.max_tokens, "messages": [{"role": "user", "content": content}]}
+        if request.choices:
+            body |= {"logprobs": True, "top_logprobs": _TOP}
+            if self.structured:
+                body["structured_outputs"] = {"choice": list(request.choices)}
+        reply = self._ask(body, cancelled)
+        return Sight(
+            # A word takes a token at least: what goes beyond was not asked for.
+            "".join(re.findall(r"\s*\S+", reply.text)[: request.max_tokens]).strip(),
+            chances(reply.beginnings, request.choices),
+            reply.tokens("prompt_tokens"),
+            reply.tokens("completion_tokens"),
+        )
+
+    def _adapt(self, failure: Failure, given: dict[str, Any]) -> bool:
+        if failure.status >= 400 and _BLIND.search(failure.said):
+            hint = "Name a vision-language model; llama.cpp's server also needs its --mmproj."
+            raise self._error(Failure("has no eyes", failure.said, hint, ModelError), 1) from None
+        return super()._adapt(failure, given)
+
+
+def chances(beginnings: Mapping[str, float], choices: Sequence[str]) -> tuple[tuple[str, float], ...]:
+    """Returns the probability of each choice, from those of the tokens that an answer could have begun with.
+
+    A token counts for the one choice that begins with it, in either case. Returns none where too much is left open: by
+    tokens that begin several choices, and by choices that no token begins, each of which may be as likely as the last
+    token listed.
+    """
+    found, unsure = dict.fromkeys(choices, 0.0), 0.0
+    for token, chance in beginnings.items():
+        piece = token.strip().casefold()
+        begun = [one for one in found if piece and one.strip().casefold().startswith(piece)]
+        if len(begun) == 1:
+            found[begun[0]] += chance
+        elif begun:
+            unsure += chance
+    total = sum(found.values())
+    unsure += sum(not chance for chance in found.values()) * min(beginnings.values(), default=0)
+    if not total or unsure > _UNSURE * total:
+        return ()
+    return tuple((one, found[one] / total) for one in choices)
+
+
+def _encoded(picture: Picture, side: int) -> str:
+    """Returns a picture as a data URI of a JPEG with at most ``side`` pixels a side."""
+    pixels = picture.pixels
+    scale = min(1.0, side / max(pixels.size))
+    width, height = (max(1, round(count * scale)) for count in pixels.size)
+    file = io.BytesIO()
+    shrunk = pixels.resize((width, height), PILImage.Resampling.BICUBIC, reducing_gap=2.0)
+    # A comment in the user's file would go with the pixels.
+    shrunk.save(file, "JPEG", quality=_QUALITY, comment=b"")
+    return f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode()}"
