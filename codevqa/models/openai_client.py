@@ -23,27 +23,22 @@ from .text_stream import TextStream
 from .turn import Turn
 
 _OPENAI = "https://api.openai.com/v1"
-_BATCH = 64
-"""Requests of a call that are welcome at least: a server that is done with some has others to go on with."""
 _CONNECT_S = 5.0
 _FIRST_DELAY_S = 0.25
 _LONGEST_DELAY_S = 8.0
 _LONGEST_RETRY_AFTER_S = 30.0
 _KEY_LIKE = re.compile(r"\b(?:sk|pk|key)-[\w*.\-]{4,}")
-_OPTIONAL = frozenset({"temperature", "stop", "stream", "stream_options", "max_tokens"})
+_OPTIONAL = frozenset({"temperature", "stop", "stream", "max_tokens"})
 """Parameters that some models refuse and an answer can do without; the last has another name there."""
-_NAMED = ("stream_options", "logprobs")
-"""Such as servers refuse in words alone."""
 _WITH = {"stream": "stream_options", "logprobs": "top_logprobs"}
 """What goes with a parameter that was refused."""
-_REFUSED = (400, 403, 422)
 _NO_SYSTEM = re.compile(
     r"system.*\brole|\brole.*system|roles must alternate|system (?:message|prompt|instruction)", re.I
 )
 """What servers say whose chat template has no turn of the system."""
 
-_Request = TypeVar("_Request")
-_Result = TypeVar("_Result")
+_Q = TypeVar("_Q")
+_A = TypeVar("_A")
 
 logging.getLogger("httpx2").setLevel(logging.WARNING)  # it logs whole addresses, and so the keys in them
 
@@ -90,7 +85,7 @@ class OpenAIClient:
         self.timeout = timeout
         self.max_retries = max_retries
         self.concurrency = concurrency
-        self.batch = max(_BATCH, concurrency)
+        self.batch = max(64, concurrency)
         self.turn = Turn()  # any number of threads may ask at once
         self._client = httpx2.Client(
             # A packed answer may unpack to any size; a redirect would take prompt and key to another server.
@@ -115,10 +110,8 @@ class OpenAIClient:
         """Ends the connections and threads; done by itself when the object goes."""
         self._finalizer()
 
-    def _together(
-        self, answer: Callable[[_Request, threading.Event], _Result], requests: Sequence[_Request]
-    ) -> list[_Result]:
-        """Answers requests in threads, each of which is told by the event that nobody waits for its answer any more."""
+    def _together(self, answer: Callable[[_Q, threading.Event], _A], requests: Sequence[_Q]) -> list[_A]:
+        """Answers requests in threads; the event says that nobody waits for the answer any more."""
         cancelled = threading.Event()
         with self.turn:
             futures = [self._threads.submit(answer, request, cancelled) for request in requests]
@@ -147,11 +140,6 @@ class OpenAIClient:
             raise self._error(_unreached(error), 1) from None
 
     def _ask(self, body: dict[str, Any], cancelled: threading.Event, stream: TextStream | None = None) -> ServerReply:
-        """Asks the chat endpoint for what follows the messages of a body, or the legacy one, at temperature 0.
-
-        Raises:
-            ModelError: no text came.
-        """
         body, failures = {"model": self.name, "temperature": 0, **body}, 0
         while True:
             given = self._accepted(body)
@@ -205,12 +193,14 @@ class OpenAIClient:
 
     def _adapt(self, failure: Failure, given: dict[str, Any]) -> bool:
         """Notes what this model does not take (reasoning models refuse some parameters); False if it is not that."""
-        if failure.status not in _REFUSED:
+        if failure.status not in (400, 403, 422):
             return False
         code, param = failure.about
-        said = failure.said.lower()
-        if named := [name for name in _NAMED if name in given and name in said]:
-            refused = named[0]
+        said = f"{failure.said} {param}".lower()
+        if "stream_options" in given and "stream_options" in said:
+            refused = "stream_options"
+        elif "logprobs" in given and "logprobs" in said:  # most name it in words alone
+            refused = "logprobs"
         elif _NO_SYSTEM.search(failure.said) and any(one["role"] == "system" for one in given.get("messages", ())):
             refused = "system"
         elif code in ("unsupported_parameter", "unsupported_value") and param in given and param in _OPTIONAL:

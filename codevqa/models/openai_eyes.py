@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Unpack
 
 from cachetools import LRUCache, cached
-from PIL import Image as PILImage
 
 from ..core.errors import ModelError, SetupError
 from ..core.images import Picture
@@ -19,16 +18,13 @@ from .openai_client import OpenAIClient
 from .options import ServerOptions
 from .server_reply import Failure
 
-_QUALITY = 90
 _KEPT_BYTES = 64 << 20
 """Encoded pictures that are kept for their next questions."""
-_TOP = 20
-"""Tokens whose probability a server is asked for: the most that OpenAI's and vLLM tell."""
 _UNSURE = 0.05
 """Most of the choices' probability that may be anyone's."""
 _BLIND = re.compile(
     r"image input|not a multi-?modal|support(?:s|ing)? (?:images?|vision)\b|(?:images?|vision)\b.{0,20} not supported"
-    r"|(?:content|variant|only).{0,40}image_url|image_url.{0,40}only|content must be a string|at most 0 image",
+    r"|(?:content|variant|only).{0,40}image_url|image_url.{0,40}only|content'? must be a string|at most 0 image",
     re.I,
 )
 """What servers say whose model reads text alone; some with status 500."""
@@ -72,21 +68,16 @@ class OpenAIEyes(OpenAIClient):
         """Answers each request at temperature 0; the requests of one call are in flight together.
 
         Raises:
-            ServerError: the server is down, refuses all, does not know the model, or does not answer in time.
-            ModelError: the model cannot see, or the server refuses one of the requests, or answers it without a text.
-                Either way the first failure ends the call.
+            ServerError, ModelError: as :meth:`.openai_lm.OpenAILM.generate` says; ModelError if the model has no eyes.
         """
         return self._together(self._look, requests)
 
     def _look(self, request: LookRequest, cancelled: threading.Event) -> Sight:
-        content: list[dict[str, Any]] = [
-            {"type": "image_url", "image_url": {"url": self._encoded(picture), **self._detail}}
-            for picture in request.pictures
-        ]
-        content.append({"type": "text", "text": request.text})
+        shown = [{"url": self._encoded(picture), **self._detail} for picture in request.pictures]
+        content = [*({"type": "image_url", "image_url": one} for one in shown), {"type": "text", "text": request.text}]
         body: dict[str, Any] = {"max_tokens": request.max_tokens, "messages": [{"role": "user", "content": content}]}
         if request.choices:
-            body |= {"logprobs": True, "top_logprobs": _TOP}
+            body |= {"logprobs": True, "top_logprobs": 20}  # no server tells more
             if self.structured:
                 body["structured_outputs"] = {"choice": list(request.choices)}
         reply = self._ask(body, cancelled)
@@ -108,9 +99,8 @@ class OpenAIEyes(OpenAIClient):
 def chances(beginnings: Mapping[str, float], choices: Sequence[str]) -> tuple[tuple[str, float], ...]:
     """Returns the probability of each choice, from those of the tokens that an answer could have begun with.
 
-    A token counts for the one choice that begins with it, in either case. Returns none where too much is left open: by
-    tokens that begin several choices, and by choices that no token begins, each of which may be as likely as the last
-    token listed.
+    A token counts for the one choice that begins with it, in either case. None where much is left open: by tokens that
+    begin several, and by choices without a token, each of which may be as likely as the last token listed.
     """
     found, unsure = dict.fromkeys(choices, 0.0), 0.0
     for token, chance in beginnings.items():
@@ -133,7 +123,6 @@ def _encoded(picture: Picture, side: int) -> str:
     scale = min(1.0, side / max(pixels.size))
     width, height = (max(1, round(count * scale)) for count in pixels.size)
     file = io.BytesIO()
-    shrunk = pixels.resize((width, height), PILImage.Resampling.BICUBIC, reducing_gap=2.0)
     # A comment in the user's file would go with the pixels.
-    shrunk.save(file, "JPEG", quality=_QUALITY, comment=b"")
+    pixels.resize((width, height), reducing_gap=2.0).save(file, "JPEG", quality=90, comment=b"")
     return f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode()}"

@@ -75,7 +75,7 @@ class ServerReply:
         """Why it ended, as the server says."""
         self._raw = self._refusal = ""
         self._usage: dict[str, Any] = {}
-        self._first: dict[str, Any] = {}
+        self._logprobs: Any = None
         self._seen = False
 
     def add(self, data: bytes) -> None:
@@ -98,8 +98,8 @@ class ServerReply:
             refusal = said.get("refusal")
             self._refusal += refusal if isinstance(refusal, str) else ""
             called = "tool_calls" if said.get("tool_calls") else ""
-            thought = said.get("reasoning_content") or said.get("reasoning")
-            self._first = self._first or ({} if thought else _first(choice.get("logprobs")))
+            if not (said.get("reasoning_content") or said.get("reasoning")):
+                self._logprobs = self._logprobs or choice.get("logprobs")
             self.finish = str(choice.get("finish_reason") or called or self.finish)
 
     @property
@@ -115,20 +115,16 @@ class ServerReply:
 
     @property
     def beginnings(self) -> dict[str, float]:
-        """The likeliest tokens for the text to begin with, and the probability of each.
-
-        None where the server doesn't tell, or tells of something else, such as thoughts.
-        """
-        token, listed = self._first.get("token"), self._first.get("top_logprobs")
-        begun = "" if "</think>" in self._raw else self.text.lstrip()
-        if not (isinstance(token, str) and token.strip() and begun.startswith(token.strip())):
+        """The likeliest tokens for the text to begin with, each with its probability; none where that isn't told."""
+        try:
+            first = self._logprobs["content"][0]
+            token = first["token"].strip()
+            # Others than the text's are those of thoughts.
+            if not token or "</think>" in self._raw or not self.text.lstrip().startswith(token):
+                return {}
+            return {str(one["token"]): math.exp(one["logprob"]) for one in first["top_logprobs"] if one["logprob"] < 1}
+        except (AttributeError, LookupError, OverflowError, TypeError):  # a server may tell anything
             return {}
-        return {
-            one["token"]: math.exp(one["logprob"])
-            for one in (listed if isinstance(listed, list) else ())
-            if isinstance(one, dict) and isinstance(one.get("token"), str)
-            if isinstance(one.get("logprob"), int | float) and -1e5 < one["logprob"] < 1
-        }
 
     def tokens(self, kind: str) -> int:
         """Returns how many tokens the server counted, 0 where it doesn't say."""
@@ -240,12 +236,6 @@ def _complaint(data: object) -> tuple[str, tuple[str, str]]:
         return str(inner or ""), ("", "")
     said = inner.get("message") or inner.get("detail") or ""
     return str(said), (str(inner.get("code")), str(inner.get("param")))
-
-
-def _first(logprobs: object) -> dict[str, Any]:
-    """Returns what a server tells of the first token's probability, if it does."""
-    tokens = logprobs.get("content") if isinstance(logprobs, dict) else None
-    return tokens[0] if isinstance(tokens, list) and tokens and isinstance(tokens[0], dict) else {}
 
 
 def _words(content: object) -> str:

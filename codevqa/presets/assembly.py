@@ -108,15 +108,14 @@ def check_server(configuration: Configuration) -> None:
         ServerError: one cannot be reached.
         SetupError: no key for OpenAI's own, or an address that cannot be one.
     """
-    served = {
-        role: load(role, spec, **configuration.options.get(role, {}))
-        for role, spec in configuration.parts.items()
-        if parse(role, spec)[0].runs == "server"
-    }
-    for model in {model.address: model for model in served.values()}.values():
-        model.check()
-    for model in served.values():
-        model.close()
+    asked = set()
+    for role, spec in configuration.parts.items():
+        if parse(role, spec)[0].runs == "server":
+            model = load(role, spec, **configuration.options.get(role, {}))
+            if model.address not in asked:
+                model.check()
+            model.close()
+            asked.add(model.address)
 
 
 def domain_of(configuration: Configuration) -> Domain | None:
