@@ -23,8 +23,8 @@ _KEPT_BYTES = 64 << 20
 _UNSURE = 0.05
 """Most of the choices' probability that may be anyone's."""
 _BLIND = re.compile(
-    r"image input|not a multi-?modal|support(?:s|ing)? (?:images?|vision)\b|(?:images?|vision)\b.{0,20} not supported"
-    r"|(?:content|variant|only).{0,40}image_url|image_url.{0,40}only|content'? must be a string|at most 0 image",
+    r"(?:n[o']t|that) support (?:image|vision)|(?:images?|image input|vision) (?:is|are) not supported"
+    r"|not a multi-?modal|at most 0 image|type.{0,20}image_url|variant.{0,3}image_url|content'? must be a string",
     re.I,
 )
 """What servers say whose model reads text alone; some with status 500."""
