@@ -59,7 +59,7 @@ TEMPLATE = (
     "{% if add_generation_prompt %}" + ANSWER + "{% endif %}"
 )
 """Pictures first, text last, then the answer and its end."""
-ROWS = {False: 480, True: 60}
+ROWS = {False: 480, True: 12}
 """Pictures a step, whatever the sets; small ones for a try."""
 
 
@@ -162,7 +162,8 @@ class Trainee(nn.Module):
         each = F.cross_entropy(logits.flatten(0, 1), wanted.flatten(), reduction="none").view_as(weights)
         loss = (each * weights).sum() / weights.sum()
         answers, told = (weights == 1).float(), ((weights > 0) & (weights < 1)).float()
-        right = ((logits.argmax(-1) == wanted) * answers).sum() / answers.sum()
+        said = answers * (wanted != self.network.config.text_config.eos_token_id)
+        right = ((logits.argmax(-1) == wanted) * said).sum() / said.sum()
         cells = self._cells(seen, batch["cells"].flatten(0, 1).long())
         figures = [(each * answers).sum() / answers.sum(), (each * told).sum() / told.sum().clamp(min=1), cells, right]
         return loss + telling * cells, torch.stack(figures).detach()

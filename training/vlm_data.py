@@ -95,7 +95,7 @@ def build_tokenizer() -> Any:
     from transformers import PreTrainedTokenizerFast
 
     own = (PAD, UNK, IMAGE, FAKE, GLOBAL, ANSWER, END)
-    known = dict.fromkeys([*own, *words()[len(SPECIAL) :], "describe"])
+    known = dict.fromkeys([*own, *words()[len(SPECIAL) :], "describe", "away"])
     tokenizer = Tokenizer(models.WordPiece({word: place for place, word in enumerate(known)}, unk_token=UNK))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -124,10 +124,16 @@ class Text:
     """Of each token of the answer in the loss, in quarters."""
 
 
-def asked(rng: random.Random, question: str) -> str:
+def is_it_true(question: str, answer: str) -> str:
+    """A statement as a question, as ``codevqa.core.wording`` puts it; any other stays as it is."""
+    stated = question.endswith(".") and answer in ("yes", "no")
+    return f"Is it true that {question.rstrip(' .!')}?" if stated else question
+
+
+def asked(rng: random.Random, question: str, answer: str) -> str:
     """A question or statement as it is put to the model; half of the statements as questions."""
-    if question.endswith(".") and rng.random() < 0.5:
-        question = f"Is it true that {question.rstrip(' .!')}?"  # as codevqa.core.wording.put
+    if rng.random() < 0.5:
+        question = is_it_true(question, answer)
     if rng.random() < 0.1:
         question = question[:1].upper() + question[1:].lower()
     return question + (SUFFIX if rng.random() < 0.9 else "")
@@ -147,13 +153,13 @@ def draw_group(rng: random.Random, pictures: int, split: str = "train") -> list[
 def texts(rng: random.Random, scenes: list[Scene]) -> list[Text]:
     """What training asks about a group, in no order."""
     if len(scenes) > 1:
-        return _whole(rng, scenes, 7, [])
+        return _whole(rng, scenes, 9, [])
     scene, noted = scenes[0], list[Text]()
     found = _whole(rng, scene, 4, noted)
     found += _whole(rng, scenes, 1, noted)
     rng.shuffle(noted)
-    found += noted[:2]
-    found += [one for _ in range(4) if (one := _elementary(rng, scene)) is not None]
+    found += noted[:3]
+    found += [one for _ in range(6) if (one := _elementary(rng, scene)) is not None]
     told = captions(scene, rng, 2)
     found += [Text(DESCRIBE, caption, "caption", 1) for caption in told]
     rng.shuffle(found)
@@ -167,12 +173,12 @@ def _whole(rng: random.Random, subject: Scene | list[Scene], count: int, noted: 
         item = ask(rng, subject, "train", lambda item: True)
         if item is None:
             continue
-        found.append(Text(asked(rng, item.question), item.answer, item.type))
+        found.append(Text(asked(rng, item.question, item.answer), item.answer, item.type))
         scenes = [subject] if isinstance(subject, Scene) else subject
 
         def note(scene: Scene, question: str) -> str:
             answer = truth.query(scene, question)
-            noted.append(Text(asked(rng, question), answer, "elementary"))
+            noted.append(Text(asked(rng, question, answer), answer, "elementary"))
             return answer
 
         if len(scenes) == 1 and rng.random() < 0.6:
@@ -199,7 +205,8 @@ def _elementary(rng: random.Random, scene: Scene) -> Text | None:
         question = f"{word} the {phrase.name}?" if phrase.count(scene) == 1 else ""
     if not question or not keeps_out(question):
         return None
-    return Text(asked(rng, question), truth.query(scene, question), "elementary")
+    answer = truth.query(scene, question)
+    return Text(asked(rng, question, answer), answer, "elementary")
 
 
 def cells(scene: Scene) -> np.ndarray:
@@ -352,8 +359,5 @@ def cases(count: int, split: Literal["test", "test_combinations", "test_wording"
             if not noted:
                 continue
             case = rng.choice(noted)
-        question = case[0]
-        if question.endswith("."):
-            question = f"Is it true that {question.rstrip(' .!')}?"
-        found.append(Case(scenes, question + SUFFIX, case[1], case[2], split))
+        found.append(Case(scenes, is_it_true(case[0], case[1]) + SUFFIX, case[1], case[2], split))
     return found
