@@ -29,13 +29,11 @@ from codevqa.miniworld.world import CANVAS, COLORS, KINDS, SIZES
 
 from .vlm_data import (
     ANSWER,
-    AROUND,
     CELLS,
     END,
     FAKE,
     GLOBAL,
     IMAGE,
-    MOST_PICTURES,
     PAD,
     SHARES,
     Case,
@@ -43,7 +41,6 @@ from .vlm_data import (
     begin,
     build_tokenizer,
     cases,
-    text_length,
 )
 
 PATCH = 8
@@ -268,7 +265,9 @@ def train(trainee: Trainee, feed: Feed, tokenizer: Any, options: argparse.Namesp
     total = 0
     while (now := time.perf_counter()) - begun < seconds:
         done = (now - begun) / seconds
-        rate = options.rate * min(1.0, (total + 1) / options.warmup) * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * done)))
+        rate = (
+            options.rate * min(1.0, (total + 1) / options.warmup) * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * done)))
+        )
         for group in optimizer.param_groups:
             group["lr"] = rate
         batch = feed.next()

@@ -6,7 +6,6 @@ programs ask, and captions. All texts of a group are kept in one row of tokens, 
 
 from __future__ import annotations
 
-import importlib.util
 import mmap
 import multiprocessing
 import random
@@ -19,7 +18,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-if importlib.util.find_spec("pydantic_monty") is None:  # a machine that only trains
+try:
+    import pydantic_monty  # noqa: F401
+except ImportError:  # a machine that only trains
     sys.modules["pydantic_monty"] = ModuleType("pydantic_monty")
 
 from codevqa.miniworld import truth
@@ -193,7 +194,13 @@ def _elementary(rng: random.Random, scene: Scene) -> Text | None:
     if chance < 0.7:
         if rng.random() < (0.5 if chance < 0.4 else 0.15):
             phrase = wrong(rng, scene, what)
-        question = "" if phrase is None else f"Is there {phrase.one}?" if chance < 0.4 else f"How many {phrase.many} are there?"
+        question = (
+            ""
+            if phrase is None
+            else f"Is there {phrase.one}?"
+            if chance < 0.4
+            else f"How many {phrase.many} are there?"
+        )
     else:
         word, phrase = rng.choice(
             (
@@ -317,7 +324,9 @@ def _work(pools: dict[int, Pool], number: int, workers: int, seed: int) -> None:
 def begin(pools: dict[int, Pool], workers: int, seed: int) -> list[Any]:
     """Starts processes that fill the pools for ever; they end with this one."""
     context = multiprocessing.get_context("fork")
-    found = [context.Process(target=_work, args=(pools, number, workers, seed), daemon=True) for number in range(workers)]
+    found = [
+        context.Process(target=_work, args=(pools, number, workers, seed), daemon=True) for number in range(workers)
+    ]
     for process in found:
         process.start()
     return found
