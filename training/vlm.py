@@ -175,7 +175,8 @@ class Trainee(nn.Module):
             one = F.cross_entropy(logits.flatten(0, 1), looks[..., place].flatten(), reduction="none").view_as(there)
             loss = loss + (one * there).sum() / there.sum()
         off = (within - looks[..., 3:].float() / 255).abs().sum(-1)
-        return loss + 2 * (off * there).sum() / there.sum()
+        total: Tensor = loss + 2 * (off * there).sum() / there.sum()
+        return total
 
 
 def save(trainee: Trainee, tokenizer: Any, folder: Path) -> None:
@@ -236,10 +237,10 @@ def _compiled(trainee: Trainee, feed: Feed, device: torch.device) -> None:
     try:
         for pictures in SHARES:
             batch = {name: one.to(device) for name, one in feed.of(pictures).items()}
-            _loss(trainee, batch, 1.0)[0].backward()
+            _loss(trainee, batch, 1.0)[0].backward()  # type: ignore[no-untyped-call]
             torch.cuda.synchronize()
             print(f"compiled for {pictures} pictures, {time.perf_counter() - begun:.0f} s", flush=True)
-    except Exception as error:  # whatever the compiler raises, training can do without
+    except Exception as error:  # noqa: BLE001 - whatever the compiler raises, training can do without
         print(f"not compiled: {type(error).__name__}: {str(error)[:300]}", flush=True)
         for layer in layers:
             layer._compiled_call_impl = None
@@ -330,7 +331,7 @@ def evaluate(folder: Path, count: int, device: torch.device) -> dict[str, dict[s
     """Share of right answers on held-out scenes, by split and then by kind of question and number of pictures."""
     report: dict[str, dict[str, dict[str, Any]]] = {}
     for split in ("test", "test_combinations", "test_wording"):
-        asked = cases(count, split)  # type: ignore[arg-type]
+        asked = cases(count, split)
         hits: dict[str, list[bool]] = defaultdict(list)
         for case, answer in zip(asked, answers(folder, asked, device), strict=True):
             form = "image" if len(case.scenes) == 1 else "set"

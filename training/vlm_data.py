@@ -72,17 +72,13 @@ class Interpreter:
     def feed_run(self, program: str, external_lookup: dict[str, object]) -> object:
         """Runs a program whose last line is ``answer``, and returns that."""
         names = dict(external_lookup)
-        exec(_compiled(program.rpartition("\n")[0]), names)
+        exec(program.rpartition("\n")[0], names)  # noqa: S102
         return names["answer"]
 
 
 @cache
 def _interpreter() -> Interpreter:
     return Interpreter()
-
-
-def _compiled(program: str) -> Any:
-    return compile(program, "<program>", "exec")
 
 
 def be_quick() -> None:
