@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 import multiprocessing
+import os
 import random
 import sys
 from contextlib import nullcontext
@@ -190,13 +191,9 @@ def _elementary(rng: random.Random, scene: Scene) -> Text | None:
     if chance < 0.7:
         if rng.random() < (0.5 if chance < 0.4 else 0.15):
             phrase = wrong(rng, scene, what)
-        question = (
-            ""
-            if phrase is None
-            else f"Is there {phrase.one}?"
-            if chance < 0.4
-            else f"How many {phrase.many} are there?"
-        )
+        if phrase is None:
+            return None
+        question = f"Is there {phrase.one}?" if chance < 0.4 else f"How many {phrase.many} are there?"
     else:
         word, phrase = rng.choice(
             (
@@ -305,8 +302,8 @@ def row_of(tokenizer: Any, made: list[Text], length: int) -> tuple[np.ndarray, n
 def _work(pools: dict[int, Pool], number: int, workers: int, seed: int) -> None:
     be_quick()
     rng, tokenizer = random.Random(f"vlm train {seed} {number}"), build_tokenizer().backend_tokenizer
-    places = dict.fromkeys(pools, number)
-    while True:
+    places, parent = dict.fromkeys(pools, number), os.getppid()
+    while os.getppid() == parent:  # should the trainer be killed, this ends too
         for pictures in rng.choices(list(SHARES), list(SHARES.values()), k=64):
             pool = pools[pictures]
             scenes = draw_group(rng, pictures)
