@@ -1,4 +1,4 @@
-"""The training of the tiny vision-language model: its texts tell the truth, a packed row is the prompts, a short run."""
+"""The training of the tiny vision-language model: its texts tell the truth, a packed row is the prompts, a run."""
 
 from __future__ import annotations
 
