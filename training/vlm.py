@@ -151,7 +151,7 @@ class Trainee(nn.Module):
         return logits
 
     def forward(self, batch: dict[str, Tensor], telling: float) -> tuple[Tensor, Tensor]:
-        """The loss, and its parts: of answers, of captions, of cells; share of the answers' tokens that are right."""
+        """The loss, and figures: of answers, captions, cells; share of answers' tokens right; whether there are captions."""
         seen = self.see(batch["pixels"].flatten(0, 1))
         logits = self.read(seen, batch["tokens"].long(), batch["segments"])
         wanted, weights = batch["tokens"][:, 1:].long(), batch["weights"][:, 1:].float() / 4
@@ -163,6 +163,7 @@ class Trainee(nn.Module):
         right = ((logits.argmax(-1) == wanted) * said).sum() / said.sum()
         cells = self._cells(seen, batch["cells"].flatten(0, 1).long())
         figures = [(each * answers).sum() / answers.sum(), (each * told).sum() / told.sum().clamp(min=1), cells, right]
+        figures.append((told.sum() > 0).float())  # sets have no captions
         return loss + telling * cells, torch.stack(figures).detach()
 
     def _cells(self, seen: Tensor, looks: Tensor) -> Tensor:
@@ -262,7 +263,7 @@ def train(trainee: Trainee, feed: Feed, tokenizer: Any, options: argparse.Namesp
     groups = [{"params": decayed, "weight_decay": 0.05}, {"params": kept, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=options.rate, betas=(0.9, 0.98), fused=device.type == "cuda")
     begun = reported = saved = time.perf_counter()
-    figures, steps, seconds, pictures = torch.zeros(4, device=device), 0, options.minutes * 60, 0
+    figures, steps, seconds, pictures = torch.zeros(5, device=device), 0, options.minutes * 60, 0
     total = 0
     while (now := time.perf_counter()) - begun < seconds:
         done = (now - begun) / seconds
@@ -280,9 +281,10 @@ def train(trainee: Trainee, feed: Feed, tokenizer: Any, options: argparse.Namesp
         figures += parts
         steps, total, pictures = steps + 1, total + 1, pictures + batch["cells"].shape[0] * batch["cells"].shape[1]
         if time.perf_counter() - reported > options.every:
-            answers, told, cells, right = (figures / steps).tolist()
+            answers, told, cells, right, tellers = (figures / steps).tolist()
             spent = time.perf_counter() - reported
             made = sum(pool.made * pool.pictures for pool in feed.pools.values())
+            told /= max(tellers, 1e-9)
             print(
                 f"{time.perf_counter() - begun:4.0f} s step {total} answers {answers:.3f} right {right:.3f} "
                 f"captions {told:.3f} cells {cells:.3f} rate {rate:.1e}, {pictures / spent:.0f} pictures/s, "
