@@ -151,7 +151,7 @@ class Trainee(nn.Module):
         return logits
 
     def forward(self, batch: dict[str, Tensor], telling: float) -> tuple[Tensor, Tensor]:
-        """The loss, and figures: of answers, captions, cells; share of answers' tokens right; whether there are captions."""
+        """The loss, and figures: of answers, captions, cells, how many answers' tokens are right, whether captions are."""
         seen = self.see(batch["pixels"].flatten(0, 1))
         logits = self.read(seen, batch["tokens"].long(), batch["segments"])
         wanted, weights = batch["tokens"][:, 1:].long(), batch["weights"][:, 1:].float() / 4
