@@ -1,6 +1,6 @@
 """Trains a tiny vision-language model, an Idefics3 of 3 million parameters, on drawn scenes.
 
-    python -m training.vlm --out build/vlm --minutes 6.5       on a GPU, 15 processes draw
+    python -m training.vlm --out build/vlm --minutes 6         on a GPU, 15 processes draw
     python -m training.vlm --out build/try --minutes 0.5 --small     a try on the CPU
 
 Each row of a step is one picture or a set of two to five, and after it several questions that do not see one another;
@@ -151,7 +151,7 @@ class Trainee(nn.Module):
         return logits
 
     def forward(self, batch: dict[str, Tensor], telling: float) -> tuple[Tensor, Tensor]:
-        """The loss, and figures: of answers, captions, cells, how many answers' tokens are right, whether captions are."""
+        """The loss, and figures: of answers, captions, cells, share of answers' tokens right, whether captions are."""
         seen = self.see(batch["pixels"].flatten(0, 1))
         logits = self.read(seen, batch["tokens"].long(), batch["segments"])
         wanted, weights = batch["tokens"][:, 1:].long(), batch["weights"][:, 1:].float() / 4
@@ -355,14 +355,14 @@ def main() -> None:
     """Reads the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="folder of the checkpoint")
-    parser.add_argument("--minutes", type=float, default=6.5, help="of training, without compiling and measuring")
+    parser.add_argument("--minutes", type=float, default=6.0, help="of training, without compiling and measuring")
     parser.add_argument("--workers", type=int, default=15, help="processes that draw")
     parser.add_argument("--small", action="store_true", help="few pictures in memory and in a step, for a try")
     parser.add_argument("--no-compile", action="store_true", help="do not compile the layers")
     parser.add_argument("--rate", type=float, default=1.5e-3)
     parser.add_argument("--warmup", type=int, default=300, help="steps in which the rate grows")
     parser.add_argument("--every", type=float, default=20.0, help="seconds between two reports")
-    parser.add_argument("--cases", type=int, default=2500, help="questions of the measurement in each split")
+    parser.add_argument("--cases", type=int, default=1500, help="questions of the measurement in each split")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     from transformers.utils.logging import disable_progress_bar
