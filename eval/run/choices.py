@@ -2,23 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ...core.errors import InputError
+from ...core.errors import InputError, UnknownNameError
 from ...core.settings import Settings
+from ...core.trace import Method, methods_of
 from ...engine.codevqa import CodeVQA
+from ...engine.request import check_method
 from ...presets.assembly import check_server, prompt_sets
 from ...presets.configuration import Configuration, Layer, configure, flat, of_part
 from ...presets.presets import preset as find_preset
 from ..datasets import NAMES
-from ..task import DataSet
+from ..task import METHODS, DataSet
 from .record import record_engine, replay_engine
 from .store import Store
 
 EVERYTHING = Layer("evaluation", {"strict_domain": False})
 """Every question is put to the models, whatever they know, so that figures stay comparable."""
+BLIP = methods_of(eyes=False, reads=True)
+"""The two methods that the paper compares."""
+
+
+def methods_for(asked: str, able: Sequence[Method]) -> tuple[Method, ...]:
+    """Returns the methods that a command line names.
+
+    Args:
+        asked: names with commas between; ``both`` is ``codevqa,pnpvqa``, and ``all`` is every method in ``able``.
+        able: what the models can do.
+
+    Raises:
+        UnknownNameError: there is no such method.
+        SetupError: the models cannot do it.
+    """
+    short: Mapping[str, Sequence[Method]] = {"all": able, "both": BLIP, **{one: (one,) for one in METHODS}}
+    wanted: dict[Method, None] = {}
+    for word in map(str.strip, asked.split(",")):
+        if word not in short:
+            raise UnknownNameError(f"No method {word!r}.", hint=f"There are: {', '.join(METHODS)}; both, and all.")
+        wanted |= dict.fromkeys(short[word])
+    for method in wanted:
+        check_method(method, able)
+    return tuple(wanted)
+
+
+def able(configuration: Configuration, replay: Path | None = None) -> tuple[Method, ...]:
+    """Returns what an engine of :func:`engine_for` can do: a replay, what its run asked.
+
+    Raises:
+        InputError: the replay is no run.
+    """
+    if replay is None:
+        return configuration.methods
+    with Store.open(replay) as store:
+        return store.info.methods
 
 
 def prompts_for(configuration: Configuration, dataset: DataSet) -> tuple[Layer, ...]:
