@@ -86,8 +86,8 @@ def fake_engine(
         settings=WriterSettings(selection="fixed", shots=shots),
     )
     captioner = FakeCaptioner(lambda request: f"thing {request.seed}", grid=6)
-    looking = (FakeMatcher(6), captioner) if blip else ()
-    models = Models(ScriptedLM(read, name="reader"), *looking, eyes=eyes)
+    reader = ScriptedLM(read, name="reader")
+    models = Models(reader, FakeMatcher(6), captioner, eyes=eyes) if blip else Models(reader, eyes=eyes)
     settings = Settings(query=QuerySettings(captions=captions, patches=5, shots=1), workers=workers, seed=seed)
     return CodeVQA(writer, models, settings)
 

@@ -44,7 +44,7 @@ def ask(
     choice: Chosen,
     method: Annotated[
         Method,
-        Option(help="Baselines without a program: pnpvqa reads captions, direct asks a vision-language model once."),
+        Option(help="Baselines: pnpvqa reads captions, direct asks a vision-language model once."),
     ] = "codevqa",
     shots: Shots = None,
     as_set: AsSet = False,
