@@ -24,6 +24,8 @@ class Preset:
     name: str
     about: str
     """One line for ``codevqa models``."""
+    measured: str
+    """What was measured with it, and what was not, in one line."""
     language_model: str | None
     """Writes the programs and reads the captions; None leaves it to be chosen."""
     retriever: str
@@ -79,6 +81,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             Preset(
                 name="mini",
                 about="tiny models inside the package: offline, two CPU cores, drawn pictures only",
+                measured="answers on drawn pictures (docs/reports/measured.md)",
                 matcher="blip:@mini/weights/matcher",
                 captioner="blip:@mini/weights/captioner",
                 language_model="transformers:@mini/weights/lm",
@@ -91,6 +94,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             Preset(
                 name="mini-vlm",
                 about="mini with a tiny vision-language model that answers: drawn pictures only",
+                measured="answers on drawn pictures (docs/reports/eyes.md)",
                 matcher="blip:@mini/weights/matcher",
                 captioner="blip:@mini/weights/captioner",
                 language_model="transformers:@mini/weights/lm",
@@ -104,6 +108,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             Preset(
                 name="vlm",
                 about="SmolVLM 0.5B and a small coder from the hub: photographs, a laptop with network",
+                measured="its writer on real questions; its eyes not at all: none could be had",
                 matcher="contrastive:google/siglip-base-patch16-224",
                 detector="zero-shot:IDEA-Research/grounding-dino-tiny",
                 eyes="transformers:HuggingFaceTB/SmolVLM-500M-Instruct",
@@ -117,6 +122,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             Preset(
                 name="api",
                 about="one vision-language model of a server writes, reads and looks: photographs; needs --model",
+                measured="not at all: no served model could be had",
                 language_model=None,
                 retriever="sentence:sentence-transformers/all-mpnet-base-v2",
                 prompts=_PAPER_PROMPTS,
@@ -126,6 +132,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             Preset(
                 name="base",
                 about="BLIP base and a small instruction-tuned coder from the hub: a laptop with network",
+                measured="programs for real questions, answers on drawn pictures; no photographs",
                 matcher="blip:Salesforce/blip-itm-base-coco@7eaa90c11850c0b17fc38c6a11e7d88bd6ac231f",
                 captioner="blip:Salesforce/blip-image-captioning-base@82a37760796d32b1411fe092ab5d4e227313294b",
                 language_model="transformers:Qwen/Qwen2.5-Coder-1.5B-Instruct",
@@ -138,6 +145,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             Preset(
                 name="large",
                 about="BLIP large and a 7B coder from the hub: photographs, a GPU",
+                measured="speed alone (docs/reports/speed.md)",
                 matcher="blip:Salesforce/blip-itm-large-coco@fef05cafc05298067cbbca00b125749394a77a6f",
                 captioner="blip:Salesforce/blip-image-captioning-large@353689b859fcf0523410b1806dace5fb46ecdf41",
                 language_model="transformers:Qwen/Qwen2.5-Coder-7B-Instruct",
@@ -148,6 +156,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             Preset(
                 name="paper",
                 about="the paper's setting: LAVIS's own BLIP large, float32, a GPU; needs --language-model",
+                measured="prompts equal to the release's; BLIP equal to LAVIS; no answers",
                 matcher=f"blip:{_LAVIS}/model_large_retrieval_coco_train2014.pth",
                 captioner=f"blip:{_LAVIS}/model_large_caption_coco_train2014.pth",
                 language_model=None,
