@@ -106,6 +106,21 @@ def test_a_method_that_cannot_be_is_one_line(
     assert not (tmp_path / "run").exists()
 
 
+def test_the_command_asks_all_that_the_preset_can_do(tmp_path: Path, codevqa: CommandLine) -> None:
+    def seeing() -> CodeVQA:
+        return fake_engine('answer = "no"', eyes=FakeEyes("yes"))
+
+    assert codevqa("mini-data", tmp_path / "data", "--images", 4, "--splits", "val").returncode == 0
+    words = ("eval", "gqa", "--data", tmp_path / "data", "--split", "val_balanced", "--preset", "mini-vlm")
+    done = codevqa(*words, "--out", tmp_path / "run", "--limit", 6, engine=seeing())
+    assert done.returncode == 0 and "val_balanced: codevqa, direct, pnpvqa with mini-vlm" in done.stderr, done.stderr
+    for start in ("codevqa  ", "direct   ", "pnpvqa   ", "codevqa - direct  ", "only one right  codevqa "):
+        assert any(line.startswith(start) for line in done.stdout.splitlines()), start
+    more = codevqa(*words, "--out", tmp_path / "some", "--limit", 2, "--method", "direct", engine=seeing())
+    with Store.open(tmp_path / "some") as store:
+        assert more.returncode == 0 and store.counts() == {("direct", 0): 2}
+
+
 def test_a_direct_question_without_eyes_is_one_line(
     tmp_path: Path, codevqa: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,7 +224,9 @@ def test_every_two_methods_are_compared_on_the_same_questions(tmp_path: Path, co
 def test_questions_that_only_one_got_right_are_listed_with_their_ids(tmp_path: Path) -> None:
     text = read(made(tmp_path / "run", METHODS[:2], thirds)).text
     _, program, direct = (
-        text.partition(" Fallbacks and errors ")[0].rpartition("Only one of the two is right")[2].split("Only ")
+        text.partition(" Fallbacks and errors ")[0]
+        .rpartition("Only one of CodeVQA and Direct is right")[2]
+        .split("Only ")
     )
     assert program.startswith("CodeVQA is right: 24, the first 20 Id Question Gold CodeVQA Direct 0001 Is thing 1 red?")
     assert program.count(" yes yes no ") == 20 and "0039 Is" in program and "0041" not in program

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...core.trace import Method
+from ...pages.words import clean
 from ..metrics.base import Figure
 from ..run.run_info import RunInfo
 from ..statistics import FEW_CLUSTERS, Interval, Paired, holm
@@ -167,15 +168,10 @@ def only_right(summary: Summary) -> Iterator[Table]:
     for method, singles in summary.only.items():
         if not singles.count:
             continue
-        rows = [
-            (
-                one.id,
-                one.question,
-                ", ".join(dict.fromkeys(one.gold)),
-                *(said or "(nothing)" for said in one.said.values()),
-            )
-            for one in singles.first
-        ]
+        rows = []
+        for one in singles.first:
+            gold, said = ", ".join(dict.fromkeys(one.gold)), [text or "(nothing)" for text in one.said.values()]
+            rows.append(tuple(map(clean, (one.id, one.question, gold, *said))))
         part = f", the first {len(rows)}" if len(rows) < singles.count else ""
         title = f"Only {METHOD_LABELS[method]} is right: {singles.count:,}{part}"
         yield Table(("Id", "Question", "Gold", *(METHOD_LABELS[one] for one in summary.only)), tuple(rows), title)
