@@ -102,17 +102,20 @@ def _chats(configuration: Configuration) -> bool:
 
 
 def check_server(configuration: Configuration) -> None:
-    """Asks a language model's server whether it is there; one that is not should cost no loading of other models.
+    """Asks each model server whether it is there; one that is not should cost no loading of other models.
 
     Raises:
-        ServerError: it cannot be reached.
+        ServerError: one cannot be reached.
         SetupError: no key for OpenAI's own, or an address that cannot be one.
     """
-    spec = configuration.parts.get("language_model")
-    if spec is not None and parse("language_model", spec)[0].runs == "server":
-        model = load("language_model", spec, **configuration.options.get("language_model", {}))
-        model.check()
-        model.close()
+    asked = set()
+    for role, spec in configuration.parts.items():
+        if parse(role, spec)[0].runs == "server":
+            model = load(role, spec, **configuration.options.get(role, {}))
+            if model.address not in asked:
+                model.check()
+            model.close()
+            asked.add(model.address)
 
 
 def domain_of(configuration: Configuration) -> Domain | None:
