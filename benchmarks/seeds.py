@@ -182,7 +182,7 @@ def main() -> None:
     given = parser.parse_args()
     seeds = tuple(map(int, given.seeds.split(",")))
     choice = chosen(None, given.config, None, given.set)
-    methods = methods_for(given.method, choice.configure().methods)
+    methods = methods_for(given.method, choice.configure())
     plan = Plan(given.work, seeds, given.images, given.split, given.guess, methods)
     for text in lines(plan, lambda data: engine_for(data, choice.preset, choice.layers)):
         sys.stdout.write(f"{text}\n")

@@ -23,7 +23,7 @@ from codevqa.eval.report.exports import export
 from codevqa.eval.report.reading import summary_of
 from codevqa.eval.report.report import write
 from codevqa.eval.report.table import summary_lines
-from codevqa.eval.run.choices import able, methods_for
+from codevqa.eval.run.choices import methods_for
 from codevqa.eval.run.merge import merge
 from codevqa.eval.run.record import record_parts, replay_engine
 from codevqa.eval.run.run_info import RunInfo
@@ -78,10 +78,11 @@ def test_a_run_of_two_methods_goes_on_with_the_third_and_parts_are_merged(tmp_pa
 def test_presets_say_what_they_can_do_before_anything_is_loaded() -> None:
     contrast = [Layer("--set", {"matcher": "contrastive:some/siglip"})]
     blind = [Layer("--set", {"eyes": "openai:some", "captioner": None})]
-    assert configure("mini").methods == TWO == methods_for("both", TWO) == methods_for("all", TWO)
-    assert configure("mini-vlm").methods == METHODS == methods_for("all", METHODS)
+    mini, seeing = configure("mini"), configure("mini-vlm")
+    assert mini.methods == TWO == methods_for("all", mini) == methods_for("both", seeing)
+    assert seeing.methods == METHODS == methods_for("all", seeing)
     assert configure("mini-vlm", contrast).methods == configure("mini", blind).methods == ("codevqa", "direct")
-    assert methods_for("direct, codevqa,direct", METHODS) == ("direct", "codevqa")
+    assert methods_for("direct, codevqa,direct", seeing) == ("direct", "codevqa")
 
 
 @pytest.mark.parametrize(
@@ -264,6 +265,7 @@ def test_the_list_of_questions_knows_the_methods_that_were_asked(tmp_path: Path)
     ]
 
 
-def test_a_replay_can_do_what_its_run_asked(tmp_path: Path) -> None:
-    made(tmp_path / "run", ("direct",), thirds, 1)
-    assert able(configure("mini"), tmp_path / "run") == ("direct",)
+def test_a_replay_asks_what_its_run_asked_whatever_the_preset(tmp_path: Path) -> None:
+    run = made(tmp_path / "run", ("direct",), thirds, 1)
+    assert methods_for("all", configure("mini"), run) == ("direct",)
+    assert methods_for("codevqa,direct", configure("mini"), run) == ("codevqa", "direct")

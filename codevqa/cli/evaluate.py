@@ -64,7 +64,7 @@ def evaluate(
     from ..eval.datasets import open_dataset, splits
     from ..eval.datasets.sample import sample as draw
     from ..eval.metrics import metric_for
-    from ..eval.run.choices import able, engine_for, methods_for
+    from ..eval.run.choices import engine_for, methods_for
     from ..eval.run.runner import evaluate as ask
 
     needs("--sample-seed", sample_seed is not None, "--sample", sample is not None)
@@ -77,7 +77,7 @@ def evaluate(
         opened = draw(opened, sample, sample_seed or 0)
     choice = choice.but(seed=seed, workers=workers)
     configuration = choice.configure()  # a mistake is told before anything is asked
-    methods = methods_for(method, able(configuration, replay))
+    methods = methods_for(method, configuration, replay)
     variant = variant or next((one.origin.split()[1] for one in choice.layers if one.optional), "")
     metric_for(opened.name, variant)  # a wrong name should not cost a run
     engine: Callable[[], Any] = engine_for(

@@ -78,7 +78,7 @@ _NEEDS: Mapping[Method, tuple[str, str]] = {
         "Take the method direct, or a preset with BLIP.",
     ),
 }
-"""What models each method needs, and what to do where they are missing."""
+"""What models a baseline needs, and what to do where they are missing; programs can do with any."""
 
 
 def check_options(request: Request) -> None:
@@ -101,7 +101,7 @@ def check_method(method: Method, able: Sequence[Method]) -> None:
     Raises:
         SetupError: they cannot.
     """
-    if method not in able:
+    if method in _NEEDS and method not in able:
         needs, hint = _NEEDS[method]
         raise SetupError(f"The method {method} needs {needs}.", hint=hint)
 

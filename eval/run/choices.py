@@ -25,18 +25,25 @@ BLIP = methods_of(eyes=False, reads=True)
 """The two methods that the paper compares."""
 
 
-def methods_for(asked: str, able: Sequence[Method]) -> tuple[Method, ...]:
-    """Returns the methods that a command line names.
+def methods_for(asked: str, configuration: Configuration, replay: Path | None = None) -> tuple[Method, ...]:
+    """Returns the methods that a command line names. Loads no model.
 
     Args:
-        asked: names with commas between; ``both`` is ``codevqa,pnpvqa``, and ``all`` is every method in ``able``.
-        able: what the models can do.
+        asked: names with commas between; ``both`` is ``codevqa,pnpvqa``, and ``all`` is every method that the models
+            can do, or that the run asked which is replayed.
+        configuration: of the models.
+        replay: the run that answers in their place; calls that it did not record are told when they are missed.
 
     Raises:
         UnknownNameError: there is no such method.
         SetupError: the models cannot do it.
+        InputError: what is to be replayed is no run.
     """
-    short: Mapping[str, Sequence[Method]] = {"all": able, "both": BLIP, **{one: (one,) for one in METHODS}}
+    every, able = configuration.methods, configuration.methods
+    if replay is not None:
+        with Store.open(replay) as store:
+            every, able = store.info.methods, METHODS
+    short: Mapping[str, Sequence[Method]] = {"all": every, "both": BLIP, **{one: (one,) for one in METHODS}}
     wanted: dict[Method, None] = {}
     for word in map(str.strip, asked.split(",")):
         if word not in short:
@@ -45,18 +52,6 @@ def methods_for(asked: str, able: Sequence[Method]) -> tuple[Method, ...]:
     for method in wanted:
         check_method(method, able)
     return tuple(wanted)
-
-
-def able(configuration: Configuration, replay: Path | None = None) -> tuple[Method, ...]:
-    """Returns what an engine of :func:`engine_for` can do: a replay, what its run asked.
-
-    Raises:
-        InputError: the replay is no run.
-    """
-    if replay is None:
-        return configuration.methods
-    with Store.open(replay) as store:
-        return store.info.methods
 
 
 def prompts_for(configuration: Configuration, dataset: DataSet) -> tuple[Layer, ...]:
