@@ -1,9 +1,9 @@
-"""mini-GQA, mini-COVR and mini-NLVR2 on drawn data of several seeds, both methods, a line a seed and one for all.
+"""mini-GQA, mini-COVR and mini-NLVR2 on drawn data of several seeds, by method, a line a seed and one for all.
 
 ``python benchmarks/seeds.py WORK --seeds 71,72,73 [--guess]`` prints the mini rows of the tables in README and
 docs/reports/measured.md. Give seeds on which nothing was tuned. Data and runs are kept in WORK, so the same command
 goes on where it stopped. Other models or settings need a WORK of their own. ``--config benchmarks/small_vision.toml``
-measures a language model of the hub.
+measures a language model of the hub. ``--method`` is that of ``codevqa eval``: such as ``codevqa,direct``.
 
 Pooled figures take pictures (sets, statements) of each seed as clusters of their own. *Guessed* sees the question
 alone: logistic regression over its words, or the most common answer. It learns from the training split, drawn too.
@@ -15,7 +15,7 @@ import argparse
 import itertools
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,9 +30,10 @@ from codevqa.eval.metrics import metric_for
 from codevqa.eval.report.figures import Summary
 from codevqa.eval.report.reading import pairs_of
 from codevqa.eval.report.summary import summarize
-from codevqa.eval.run.choices import engine_for
+from codevqa.eval.report.tables import METHOD_LABELS, pair_label
+from codevqa.eval.run.choices import BLIP, engine_for, methods_for
 from codevqa.eval.statistics import Interval
-from codevqa.eval.task import METHODS, DataSet, Example, Row
+from codevqa.eval.task import METHODS, PAIRS, DataSet, Example, Row
 from codevqa.miniworld import export_gqa, export_nlvr2
 from codevqa.miniworld.export import ABOUT, write
 from codevqa.miniworld.export_draw import SPLITS
@@ -57,6 +58,7 @@ class Plan:
     images: int = 300
     split: str = "test_combinations"
     guess: bool = False
+    methods: tuple[Method, ...] = BLIP
 
     def data(self, name: str, seed: int, split: str) -> DataSet:
         """Returns a split of a seed's data, drawing them where they are not there."""
@@ -71,7 +73,7 @@ class Plan:
         out = self.work / f"{self.images} {self.split}" / f"{seed}" / name
         sys.stderr.write(f"{TITLES[name]}, seed {seed}\n")
         with Bar() as bar:
-            return evaluate(engines(data), data, out, resume=True, progress=bar)
+            return evaluate(engines(data), data, out, methods=self.methods, resume=True, progress=bar)
 
     def guessed(self, name: str, seed: int) -> float | None:
         """Returns how far the question alone comes, where that is asked."""
@@ -94,8 +96,13 @@ def guessed(learnt: Iterable[Example], asked: Iterable[Example]) -> float:
 
 def lines(plan: Plan, engines: Engines) -> Iterator[str]:
     """Yields the tables, a line at a time."""
-    yield "| data set | seed | n, clusters | guessed | CodeVQA | PnP-VQA (baseline) | difference | consistency |"
-    yield "|---|---|---|---|---|---|---|---|"
+    methods = [method for method in METHODS if method in plan.methods]
+    compared = pairs(methods)
+    gains = [pair_label(pair) for pair in compared] if len(compared) > 1 else ["difference"] * len(compared)
+    shown = [METHOD_LABELS[one] + " (baseline)" * (one != "codevqa") for one in methods]
+    head = ("data set", "seed", "n, clusters", "guessed", *shown, *gains, "consistency")
+    yield f"| {' | '.join(head)} |"
+    yield "|---" * len(head) + "|"
     for name, title in TITLES.items():
         with ExitStack() as open_runs:
             runs = [(seed, open_runs.enter_context(plan.run(name, seed, engines))) for seed in plan.seeds]
@@ -103,16 +110,22 @@ def lines(plan: Plan, engines: Engines) -> Iterator[str]:
             guesses = [plan.guessed(name, seed) for seed in plan.seeds]
             found = [summarize(pairs_of(store), metric) for _, store in runs]
             for seed, summary, guess in zip(plan.seeds, found, guesses, strict=True):
-                yield line(title, f"{seed}", summary, guess)
+                yield line(title, f"{seed}", summary, guess, methods)
             pooled = summarize(itertools.chain.from_iterable(of_seed(*run) for run in runs), metric)
             known = [(guess, one.examples) for guess, one in zip(guesses, found, strict=True) if guess is not None]
             mean = sum(guess * n for guess, n in known) / sum(n for _, n in known) if known else None
-            yield line(title, "all", pooled, mean)
+            yield line(title, "all", pooled, mean, methods)
             for group in pooled.breakdown.get("spatial", ()):
                 if group.value == "yes":
-                    shown = [share(group.accuracy.get(method)) for method in METHODS]
-                    gain = points(group.paired.difference if group.paired else None)
-                    yield f"| of these, spatial questions | all | {group.n:,} | | {' | '.join(shown)} | {gain} | |"
+                    cells = [share(group.accuracy.get(method)) for method in methods]
+                    told = {next(iter(pooled.pairs), ""): group.paired}  # a group tells one difference
+                    cells += [points(one.difference if (one := told.get(pair)) else None) for pair in compared]
+                    yield f"| of these, spatial questions | all | {group.n:,} | | {' | '.join(cells)} | |"
+
+
+def pairs(methods: Collection[Method]) -> list[str]:
+    """Returns the names of the pairs of these methods."""
+    return [f"{one}-{two}" for one, two in PAIRS if one in methods and two in methods]
 
 
 def of_seed(seed: int, store: Store) -> Iterator[tuple[Example, Mapping[Method, Row]]]:
@@ -128,9 +141,9 @@ def of_seed(seed: int, store: Store) -> Iterator[tuple[Example, Mapping[Method, 
         )
 
 
-def line(title: str, seed: str, summary: Summary, guess: float | None) -> str:
+def line(title: str, seed: str, summary: Summary, guess: float | None, methods: Sequence[Method]) -> str:
     """Returns a line of the table."""
-    found = [summary.methods[method] for method in METHODS]
+    found = [summary.methods[method] for method in methods]
     consistency = [figure for one in found if isinstance(figure := one.corpus.get("consistency"), Interval)]
     cells = (
         title,
@@ -138,7 +151,7 @@ def line(title: str, seed: str, summary: Summary, guess: float | None) -> str:
         f"{summary.examples:,}, {summary.clusters:,}",
         "" if guess is None else f"{100 * guess:.1f} %",
         *(share(one.accuracy) for one in found),
-        points(summary.paired.difference if summary.paired else None),
+        *(points(found.difference if found else None) for found in map(summary.pairs.get, pairs(methods))),
         " / ".join(map(share, consistency)),
     )
     asked = f" {summary.coverage}" if summary.coverage.unasked else ""
@@ -164,11 +177,13 @@ def main() -> None:
     parser.add_argument("--split", default="test_combinations", choices=SPLITS)
     parser.add_argument("--config", type=Path, help="As for codevqa eval, such as benchmarks/small_vision.toml.")
     parser.add_argument("--set", action="append", metavar="NAME=VALUE", help="As for codevqa eval; repeatable.")
+    parser.add_argument("--method", default="all", help="As for codevqa eval.")
     parser.add_argument("--guess", action="store_true", help="Also what the question alone tells a guesser.")
     given = parser.parse_args()
     seeds = tuple(map(int, given.seeds.split(",")))
     choice = chosen(None, given.config, None, given.set)
-    plan = Plan(given.work, seeds, given.images, given.split, given.guess)
+    methods = methods_for(given.method, choice.configure())
+    plan = Plan(given.work, seeds, given.images, given.split, given.guess, methods)
     for text in lines(plan, lambda data: engine_for(data, choice.preset, choice.layers)):
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()

@@ -11,6 +11,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -19,7 +20,7 @@ from pydantic import TypeAdapter
 
 from ..core.errors import ImageError, ModelError, ModelNotFoundError, ServerError, SetupError, UnknownNameError
 from ..core.images import ImageSource, load_picture
-from ..core.trace import Cost, Form, Method
+from ..core.trace import Cost, Form, Method, methods_of
 
 UNASKED = frozenset(
     one.__name__ for one in (ImageError, ModelError, ServerError, SetupError, UnknownNameError, ModelNotFoundError)
@@ -27,7 +28,10 @@ UNASKED = frozenset(
 """Types of error that say that a question could not be asked: its picture, a model or a server was unavailable. What
 is wrong with a question, a program, or what a model said, is an answer's."""
 _COST = TypeAdapter(Cost)
-METHODS: tuple[Method, ...] = ("codevqa", "pnpvqa")
+METHODS = methods_of(eyes=True, reads=True)
+"""In the order in which reports show them."""
+PAIRS = tuple(combinations(METHODS, 2))
+"""What is compared: the first minus the second."""
 
 
 class Job(NamedTuple):

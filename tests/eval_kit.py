@@ -12,7 +12,7 @@ from PIL import Image
 from codevqa import CodeVQA, Models, QuerySettings, Settings, Writer, WriterSettings
 from codevqa.eval import Store
 from codevqa.eval.task import Example, PictureFile, Row
-from codevqa.models.base import GenerationRequest
+from codevqa.models.base import Eyes, GenerationRequest
 from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
 from codevqa.prompts import load as load_prompts
 
@@ -76,15 +76,18 @@ def fake_engine(
     captions: int = 2,
     name: str = "writer",
     shots: int = 2,
+    eyes: Eyes | None = None,
+    blip: bool = True,
 ) -> CodeVQA:
-    """Returns an engine whose captions name their seed; two programs run in real sandboxes."""
+    """Returns an engine whose captions name their seed, with eyes or in their place; programs run in real sandboxes."""
     writer = Writer(
         ScriptedLM(program, name=name),
         {"image": load_prompts("gqa"), "set": load_prompts("covr")},
         settings=WriterSettings(selection="fixed", shots=shots),
     )
     captioner = FakeCaptioner(lambda request: f"thing {request.seed}", grid=6)
-    models = Models(ScriptedLM(read, name="reader"), FakeMatcher(6), captioner)
+    reader = ScriptedLM(read, name="reader")
+    models = Models(reader, FakeMatcher(6), captioner, eyes=eyes) if blip else Models(reader, eyes=eyes)
     settings = Settings(query=QuerySettings(captions=captions, patches=5, shots=1), workers=workers, seed=seed)
     return CodeVQA(writer, models, settings)
 

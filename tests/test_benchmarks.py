@@ -57,8 +57,15 @@ def test_seeds_are_pooled_as_data_of_their_own(tmp_path: Path) -> None:
     import seeds  # processes of the tests above load this file, too
     from eval_kit import fake_engine
 
-    plan = seeds.Plan(tmp_path, (3, 4), images=4, guess=True)
-    table = [line.split(" | ") for line in seeds.lines(plan, lambda data: lambda: fake_engine('answer = "yes"'))]
+    from codevqa.eval.task import METHODS
+    from codevqa.models.fakes import FakeEyes
+
+    plan = seeds.Plan(tmp_path, (3, 4), images=4, guess=True, methods=METHODS)
+    made = list(seeds.lines(plan, lambda data: lambda: fake_engine('answer = "yes"', eyes=FakeEyes("no"))))
+    table = [line.split(" | ") for line in made]
+    assert table[0][4:7] == ["CodeVQA", "Direct (baseline)", "PnP-VQA (baseline)"]
+    assert table[0][7:10] == ["CodeVQA − Direct", "CodeVQA − PnP-VQA", "Direct − PnP-VQA"]
+    assert {line.count("|") for line in made} == {12}
     for title in ("mini-GQA", "mini-COVR", "mini-NLVR2"):
         one, other, whole = [cells for cells in table if cells[0] == f"| {title}"]
         assert (one[1], other[1], whole[1]) == ("3", "4", "all")

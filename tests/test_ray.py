@@ -24,7 +24,9 @@ from codevqa.core.errors import InputError, ServerError, SetupError
 from codevqa.eval import Store, evaluate
 from codevqa.eval.ray import ActorPool, find_room
 from codevqa.eval.run.session import Status
+from codevqa.eval.task import METHODS
 from codevqa.models.base import GenerationRequest
+from codevqa.models.fakes import FakeEyes
 
 pytestmark = [
     pytest.mark.slow,
@@ -50,13 +52,13 @@ def slowly(request: GenerationRequest) -> str:
 
 
 def test_rows_are_those_of_the_local_engine_which_may_go_on(ray: Any, tmp_path: Path) -> None:
-    data, factory = Broken(tmp_path, 30), make(fake_engine, workers=6)
+    data, factory = Broken(tmp_path, 30), make(fake_engine, workers=6, eyes=FakeEyes())
     options: Any = {"seeds": 2, "missing_pictures": "skip"}
     with evaluate(factory, data, tmp_path / "local", **options) as store:
         local, examples, info = timeless(store), list(store.examples()), store.info
     ray_evaluate(factory, data, tmp_path / "run", limit=20, **options).close()
     with evaluate(factory, data, tmp_path / "run", resume=True, **options) as store:
-        assert timeless(store) == local and len(local) == 120
+        assert timeless(store) == local and len(local) == 180 and store.info.methods == METHODS
         assert list(store.examples()) == examples
         loaded = {"started": info.started, "machine": info.machine, "packages": info.packages}  # by this process
         assert dataclasses.replace(store.info, **loaded) == info  # type: ignore[arg-type]

@@ -120,6 +120,29 @@ def test_what_is_chosen_is_what_is_shown(page: Path, reader: Callable[..., Visit
     assert status(seen).startswith(f"12 of {COUNT} questions")
 
 
+def test_three_methods_are_looked_at_two_by_two(tmp_path: Path, reader: Callable[..., Visitor]) -> None:
+    run = make(tmp_path / "made", 24)
+    with Store.open(run, writable=True) as store:
+        for place, example in enumerate(list(store.examples())):
+            store.add(example, [Row(example.id, "direct", 0, "yes" if place % 3 else "no")], place=place)
+    seen = reader(write([run]).page).page
+    assert status(seen) == "24 questions; CodeVQA right in 12; Direct right in 16; PnP-VQA right in 12"
+    for look, chosen in {
+        "The program is right, the direct question wrong (4)": {"CodeVQA": "right", "Direct": "wrong"},
+        "The program is wrong, PnP-VQA right (6)": {"CodeVQA": "wrong", "PnP-VQA": "right"},
+        "No method is right (2)": {"CodeVQA": "wrong", "Direct": "wrong", "PnP-VQA": "wrong"},
+    }.items():
+        seen.get_by_role("button", name=look).click()
+        shown = status(seen)
+        seen.get_by_role("button", name="Clear").click()
+        for label, value in chosen.items():
+            choose(seen, label, value)
+        assert status(seen) == shown != "" and shown.startswith(look.rpartition("(")[2].rstrip(")")), look
+        seen.get_by_role("button", name="Clear").click()
+    choose(seen, "Between them", "only one is right")
+    assert status(seen).startswith("8 of 24")
+
+
 def test_words_of_question_answer_and_program_are_found(page: Path, reader: Callable[..., Visitor]) -> None:
     seen = reader(page).page
     for words, count in {"THING 117 red": 1, "'thing 118'": 1, "q0007": 1, "no": 90, "<script>": 1}.items():

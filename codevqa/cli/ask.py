@@ -42,7 +42,10 @@ def ask(
     ] = None,
     *,
     choice: Chosen,
-    method: Annotated[Method, Option(help="pnpvqa is the baseline without a program.")] = "codevqa",
+    method: Annotated[
+        Method,
+        Option(help="Baselines: pnpvqa reads captions, direct asks a vision-language model once."),
+    ] = "codevqa",
     shots: Shots = None,
     as_set: AsSet = False,
     trace: Trace = None,
@@ -55,8 +58,13 @@ def ask(
     Give one question with -q, a file of questions with --questions, or type them one after another.
     """
     needs("--evidence", evidence, "--json or --questions", json or questions)
-    if method == "pnpvqa" and shots is not None:
-        raise InputError("--shots does nothing with --method pnpvqa.", hint="Use --set query.shots=NUMBER.")
+    if method != "codevqa":
+        if shots is not None:
+            hint = "Use --set query.shots=NUMBER." if method == "pnpvqa" else "Leave it out."
+            raise InputError(f"--shots does nothing with --method {method}.", hint=hint)
+        from ..engine.request import check_method
+
+        check_method(method, choice.configure().methods)  # before anything is read or loaded
     options: AskOptions = {"form": "set" if as_set else None, "method": method, "shots": shots}
     if questions is not None:
         for name, value in {"IMAGE": images, "--question": question, "--trace": trace}.items():

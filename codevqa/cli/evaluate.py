@@ -24,7 +24,13 @@ def evaluate(
     data: Annotated[str, Option(help="Folder of the data set, or hf://OWNER/NAME for its tables.")],
     out: Annotated[Path, Option(help="Folder of the run.")],
     split: Annotated[str | None, Option(help="Default: the split that papers report.")] = None,
-    method: Annotated[Literal["codevqa", "pnpvqa", "both"], Option(help="pnpvqa is the baseline.")] = "both",
+    method: Annotated[
+        str,
+        Option(
+            metavar="METHOD,...",
+            help="codevqa, direct and pnpvqa, with commas between; both: codevqa,pnpvqa; all: what the models can do.",
+        ),
+    ] = "all",
     limit: Annotated[int | None, Option(min=0, help="Questions at most. Can grow with --resume.")] = None,
     offset: Annotated[int, Option(min=0, help="Skip this many questions at the start.")] = 0,
     sample: Annotated[int | None, Option(help="Draw this many questions at random. Groups stay whole.")] = None,
@@ -51,16 +57,15 @@ def evaluate(
     *,
     choice: Chosen,
 ) -> None:
-    """Evaluate both methods on a data set.
+    """Evaluate programs and baselines on a data set.
 
     Saves every finished question. --resume continues an interrupted run, with the same settings.
     """
     from ..eval.datasets import open_dataset, splits
     from ..eval.datasets.sample import sample as draw
     from ..eval.metrics import metric_for
-    from ..eval.run.choices import engine_for
+    from ..eval.run.choices import engine_for, methods_for
     from ..eval.run.runner import evaluate as ask
-    from ..eval.task import METHODS
 
     needs("--sample-seed", sample_seed is not None, "--sample", sample is not None)
     needs("--retry-errors", retry_errors, "--resume", resume)
@@ -71,10 +76,10 @@ def evaluate(
     if sample is not None:
         opened = draw(opened, sample, sample_seed or 0)
     choice = choice.but(seed=seed, workers=workers)
-    choice.configure()  # a mistake is told before anything is asked
+    configuration = choice.configure()  # a mistake is told before anything is asked
+    methods = methods_for(method, configuration, replay)
     variant = variant or next((one.origin.split()[1] for one in choice.layers if one.optional), "")
     metric_for(opened.name, variant)  # a wrong name should not cost a run
-    methods = METHODS if method == "both" else (method,)
     engine: Callable[[], Any] = engine_for(
         opened, choice.preset, choice.layers, record=out if record else None, replay=replay
     )
@@ -147,7 +152,7 @@ def reproduce(
     from ..eval.datasets import open_dataset
     from ..eval.report.report import write
     from ..eval.reproduce import SPLITS, require_answers, table_lines
-    from ..eval.run.choices import engine_for
+    from ..eval.run.choices import BLIP, engine_for
     from ..eval.run.runner import evaluate
     from ..presets.assembly import whole
     from ..prompts import find_pool, load
@@ -167,7 +172,7 @@ def reproduce(
         warn(f"prompts: {found.name}, {whose}")
     require_answers(opened, limit)
     engine = engine_for(opened, choice.preset, choice.layers)
-    run = partial(evaluate, engine, opened, folder)
+    run = partial(evaluate, engine, opened, folder, methods=BLIP)
     with _asked(run, quiet, _again(), limit=limit, resume=True, variant="release") as store:
         print("\n".join(["", *table_lines(store)]))
     print(write([folder]).page)

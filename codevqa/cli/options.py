@@ -58,7 +58,7 @@ Evidence = Annotated[bool, Option("--evidence", help="With --json: add captions,
 Quiet = Annotated[bool, Option("--quiet", help="Show no progress on standard error.")]
 Shots = Annotated[int | None, Option(min=0, help="Number of examples in the prompt.")]
 AsSet = Annotated[bool, Option("--as-set", help="Treat even one picture as a set.")]
-Method = Literal["codevqa", "pnpvqa"]
+Method = Literal["codevqa", "direct", "pnpvqa"]
 Run = Annotated[Path, Argument(metavar="RUN", help="Folder of a run.")]
 Runs = Annotated[list[Path], Argument(metavar="RUN...", help="Folders of runs.")]
 

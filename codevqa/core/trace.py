@@ -17,6 +17,18 @@ Form: TypeAlias = Literal["image", "set"]
 Method: TypeAlias = Literal["codevqa", "pnpvqa", "direct"]
 """By a program, or without one: by reading captions, or by a vision-language model that is asked once."""
 
+
+def methods_of(*, eyes: bool, reads: bool) -> tuple[Method, ...]:
+    """Returns the methods that models can do, in the order in which reports show them.
+
+    Args:
+        eyes: whether there is a vision-language model.
+        reads: whether there are BLIP's captions to be read.
+    """
+    able: Mapping[Method, bool] = {"codevqa": True, "direct": eyes, "pnpvqa": reads}
+    return tuple(method for method, can in able.items() if can)
+
+
 Plain: TypeAlias = Any
 """None, bool, int, float, str, :class:`ImageRef`, and lists, tuples and dicts of these."""
 

@@ -34,7 +34,7 @@ def offer_api(service: DemoService, **queue: Any) -> None:
         images: list[UploadedPicture],
         question: str,
         request: gr.Request,
-        method: Literal["codevqa", "pnpvqa"] = "codevqa",
+        method: Literal["codevqa", "direct", "pnpvqa"] = "codevqa",
         shots: int = 0,
     ) -> tuple[str, str]:
         """Answers a question about one picture or several; returns the answer, and how it was found as JSON.
@@ -42,7 +42,7 @@ def offer_api(service: DemoService, **queue: Any) -> None:
         Parameters:
             images: the pictures, each from gradio_client.handle_file(path).
             question: a question, or a statement to judge.
-            method: codevqa writes a program; pnpvqa is the plain baseline.
+            method: codevqa writes a program; pnpvqa and direct are baselines without one.
             shots: in-context examples; 0 takes the prompt set's number.
         """
         return await _answer(service, DemoRequest(_paths(images), question, method, shots), request)

@@ -17,7 +17,7 @@ from .request import Errors, Request
 
 Progress: TypeAlias = bool | Callable[[int, int | None], object]
 """Whether a bar is shown on standard error; or what is told how many are answered, of how many where that is known."""
-_TAKES = "Give Questions or pairs (images, text), and a method: 'codevqa' or 'pnpvqa'."
+_TAKES = "Give Questions or pairs (images, text), and a method: 'codevqa', 'direct' or 'pnpvqa'."
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,6 @@ from ..core.errors import (
     InputError,
     InternalError,
     ProgramError,
-    SetupError,
     UnsetAnswerError,
 )
 from ..core.events import Answered, Event, Failed, Rejected, Tell, Wrote
@@ -50,7 +49,7 @@ from .call_plan import plan_calls
 from .confidence import DONT_KNOW, sure_enough
 from .program_calls import ProgramCalls
 from .question_check import checked_question, unanswerable
-from .request import Errors, Request, check_options
+from .request import Errors, Request, check_method, check_options
 
 _log = logging.getLogger(__name__)
 
@@ -180,16 +179,7 @@ class QuestionRun:
     async def _prepare(self) -> None:
         """Checks the question and reads the pictures."""
         request, engine = self.request, self.engine
-        if request.method == "direct" and engine.eyes is None:
-            raise SetupError(
-                "The method direct needs a vision-language model.",
-                hint="Name one, such as --set eyes=openai:NAME, or take the preset mini-vlm, vlm or api.",
-            )
-        if request.method == "pnpvqa" and not engine.models.reads:
-            raise SetupError(
-                "The method pnpvqa needs a captioner, and a matcher that tells where it looks.",
-                hint="Take the method direct, or a preset with BLIP.",
-            )
+        check_method(request.method, engine.models.methods)
         if request.program is None or request.question != "":  # a program of the user's needs none
             self.question = checked_question(request.question, engine.settings)
         decoded = all(isinstance(one, Picture) for one in request.images)  # then no thread is needed

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, TypedDict
 
 from pydantic import InstanceOf
 
 from ..batching.call_cache import Memory
-from ..core.errors import InputError
+from ..core.errors import InputError, SetupError
 from ..core.images import Held, ImageSource, hold
 from ..core.trace import Form, Method, Program
 from ..core.validation import checked
@@ -68,6 +68,19 @@ _OPTIONS: dict[str, Any] = {
 }
 
 
+_NEEDS: Mapping[Method, tuple[str, str]] = {
+    "direct": (
+        "a vision-language model",
+        "Name one, such as --set eyes=openai:NAME, or take the preset mini-vlm, vlm or api.",
+    ),
+    "pnpvqa": (
+        "a captioner, and a matcher that tells where it looks",
+        "Take the method direct, or a preset with BLIP.",
+    ),
+}
+"""What models a baseline needs, and what to do where they are missing; programs can do with any."""
+
+
 def check_options(request: Request) -> None:
     """Checks what a type checker would, for callers that have none.
 
@@ -76,6 +89,21 @@ def check_options(request: Request) -> None:
     """
     for name, kind in _OPTIONS.items():
         checked(name, getattr(request, name), kind)
+
+
+def check_method(method: Method, able: Sequence[Method]) -> None:
+    """Checks that models can do a method.
+
+    Args:
+        method: what is wanted.
+        able: what they can do.
+
+    Raises:
+        SetupError: they cannot.
+    """
+    if method in _NEEDS and method not in able:
+        needs, hint = _NEEDS[method]
+        raise SetupError(f"The method {method} needs {needs}.", hint=hint)
 
 
 def ask_request(images: ImageSource | Sequence[ImageSource], question: str, options: AskOptions) -> Request:

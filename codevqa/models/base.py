@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from ..core.errors import CodeVQAError
 from ..core.images import Picture
+from ..core.trace import Method, methods_of
 from .domain import Domain
 
 Map: TypeAlias = "npt.NDArray[np.float32]"
@@ -257,6 +258,11 @@ class Models:
     def reads(self) -> bool:
         """Whether few-shot PnP-VQA can be done with them."""
         return self.captioner is not None and grounds(self.matcher)
+
+    @property
+    def methods(self) -> tuple[Method, ...]:
+        """The methods that they can do."""
+        return methods_of(eyes=self.eyes is not None, reads=self.reads)
 
 
 def grounds(matcher: object) -> TypeGuard[Matcher]:

@@ -20,6 +20,7 @@ from ..core.errors import InputError
 from ..core.given_files import parse_toml, read_text
 from ..core.settings import Limits, QuerySettings, Settings, WriterSettings
 from ..core.text import shown_address
+from ..core.trace import Method, methods_of
 from ..core.validation import checked
 from ..prompts import available
 from .back_ends import LOADERS, options_of, parse
@@ -71,6 +72,13 @@ class Configuration:
     """Where each value comes from, by its dotted name."""
     layers: tuple[Layer, ...]
     """What it was put together from, over the preset."""
+
+    @property
+    def methods(self) -> tuple[Method, ...]:
+        """The methods that its models can do."""
+        matcher = self.parts.get("matcher")
+        grounds = matcher is not None and parse("matcher", matcher)[0].grounds
+        return methods_of(eyes="eyes" in self.parts, reads=grounds and "captioner" in self.parts)
 
     def here(self) -> Configuration:
         """Returns what this machine runs: where it has no GPU, and PyTorch can, the preset's quantised language model.

@@ -120,7 +120,27 @@ class Group:
     """Examples of it with a score by some method."""
     accuracy: Mapping[Method, Interval]
     paired: Paired | None
-    """Where both methods scored some of its examples."""
+    """Of the first of the run's ``pairs``, where both methods scored some of its examples."""
+
+
+@dataclass(frozen=True)
+class Single:
+    """A question that only one of two methods got right."""
+
+    id: str
+    question: str
+    gold: tuple[str, ...]
+    said: Mapping[Method, str]
+    """What both answered."""
+
+
+@dataclass(frozen=True)
+class Singles:
+    """The questions that only one of two methods got right: those that score a half or more."""
+
+    count: int
+    first: tuple[Single, ...]
+    """At most twenty, in the order of the data set."""
 
 
 @dataclass(frozen=True)
@@ -154,10 +174,15 @@ class Summary:
     methods: Mapping[Method, MethodSummary]
     paired: Paired | None
     """CodeVQA against PnP-VQA on the questions both answered."""
+    pairs: Mapping[str, Paired]
+    """Each two methods on the questions both answered, by names such as ``codevqa-direct``: the first minus the
+    second, in the order of :data:`codevqa.eval.task.PAIRS`."""
     clusters: int
     breakdown: Mapping[str, tuple[Group, ...]]
     """By group key: numbers in their order, other values the most frequent first."""
     coverage: Coverage = Coverage(0, 0, {})
+    only: Mapping[Method, Singles] = field(default_factory=dict)
+    """Questions that only ``codevqa`` got right, and that only ``direct`` did; empty where not both were asked."""
     notes: tuple[str, ...] = ()
     """How intervals were made, and where they are weak."""
 

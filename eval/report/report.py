@@ -26,7 +26,20 @@ from .reading import metric_of, pairs_of
 from .rows import packed
 from .summary import summarize
 from .table import calls_text, pace_text
-from .tables import METHOD_LABELS, about, breakdown, certainty, corpus, p_text, percent, points, result, sentences
+from .tables import (
+    METHOD_LABELS,
+    about,
+    breakdown,
+    certainty,
+    compared,
+    corpus,
+    only_right,
+    p_text,
+    percent,
+    points,
+    result,
+    sentences,
+)
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -81,7 +94,7 @@ def _html(runs: Sequence[RunFigures], data: str) -> str:
 
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
     environment.filters |= {"percent": percent, "calls": calls_text, "pace": pace_text, "json": json.dumps}
-    words = (breakdown, certainty, corpus, p_text, points, sentences)
+    words = (breakdown, certainty, corpus, only_right, p_text, points, sentences)
     environment.globals |= {"labels": METHOD_LABELS, **{one.__name__: one for one in words}}
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -94,6 +107,7 @@ def _html(runs: Sequence[RunFigures], data: str) -> str:
         runs=runs,
         about=about(runs),
         result=result(runs),
+        compared=compared(runs),
         between=list(_between(runs)),
         costed=[(run, *one) for run in runs for one in run.summary.methods.items() if one[1].cost],
         data=data,

@@ -47,6 +47,7 @@ def packed(runs: Sequence[RunFigures], here: Path | None = None) -> str:
     step = max(1, -(-total // MOST))
     asked = ((place, one, *found) for place, one in enumerate(runs) for found in first_pairs(one.store))
     album, keys, data = _Album(here), dict[str, None](), io.BytesIO()
+    methods = [method for method in METHODS if any(method in one.summary.methods for one in runs)]
     with gzip.GzipFile(fileobj=data, mode="wb", compresslevel=6, mtime=0) as file:
         file.write(b'{"rows":[')
         for number, (place, run, example, rows) in enumerate(islice(asked, 0, None, step)):
@@ -58,13 +59,13 @@ def packed(runs: Sequence[RunFigures], here: Path | None = None) -> str:
             }
             line = {
                 "run": place,
-                **_line(run.metric, example, rows, steps.get("codevqa", ())),
+                **_line(run.metric, example, rows, methods, steps.get("codevqa", ())),
                 "groups": [example.groups.get(key) for key in keys],
                 "trace": _json(told),  # read when it is opened
             }
             file.write((b"," if number else b"") + _json(line).encode())
         head = {
-            "methods": [METHOD_LABELS[method] for method in METHODS],
+            "methods": [[method, METHOD_LABELS[method]] for method in methods],
             "runs": [one.name for one in runs],
             "keys": list(keys),
             "pictures": album.pictures,
@@ -80,7 +81,9 @@ def _json(data: Any) -> str:
     return clean(json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
 
 
-def _line(metric: Metric, example: Example, rows: Mapping[Method, Row], steps: Iterable[JudgedStep]) -> dict[str, Any]:
+def _line(
+    metric: Metric, example: Example, rows: Mapping[Method, Row], methods: Iterable[Method], steps: Iterable[JudgedStep]
+) -> dict[str, Any]:
     """Returns what is searched and filtered of a question."""
     ours = rows.get("codevqa")
     judged = [step for step in steps if step.right is not None and ours and not ours.error]
@@ -88,7 +91,7 @@ def _line(metric: Metric, example: Example, rows: Mapping[Method, Row], steps: I
         "id": example.id,
         "question": example.question,
         "gold": ", ".join(dict.fromkeys(example.gold)),
-        "answers": [_answer(metric, example, rows.get(method)) for method in METHODS],
+        "answers": [_answer(metric, example, rows.get(method)) for method in methods],
         "program": _cut(ours.program or "" if ours else ""),
         "false": list(dict.fromkeys(step.name for step in judged if not step.right)) if judged else None,
     }
@@ -167,7 +170,9 @@ def _attempt(attempt: Mapping[str, Any]) -> tuple[str, str]:
 
 def _evidence(evidence: Mapping[str, Any]) -> dict[str, Any]:
     """Returns evidence without its maps and prompts: the first are pictures of their own, the others long."""
-    scores = (f"{one:.4g}" if isinstance(one, float) else str(one) for one in _list(evidence.get("scores")))
+    scores = [f"{one:.4g}" if isinstance(one, float) else str(one) for one in _list(evidence.get("scores"))]
+    if choices := _list(evidence.get("choices")):
+        scores = [f"{choice} {score}" for choice, score in zip(choices, scores, strict=False)]
     shown = {
         "kind": _cut(str(evidence.get("kind") or "")),
         "text": _cut(str(evidence.get("text") or "")),

@@ -20,12 +20,19 @@ from numpy.typing import NDArray
 from ...core.trace import Cost, Method
 from ..metrics.base import Metric
 from ..statistics import FEW_CLUSTERS, Interval, Paired, compare, mean, risk
-from ..task import METHODS, Example, Row
-from .figures import Coverage, ErrorLine, Group, MethodCost, MethodSummary, Repeats, Selective, Summary
+from ..task import METHODS, PAIRS, Example, Row
+from .figures import Coverage, ErrorLine, Group, MethodCost, MethodSummary, Repeats, Selective, Single, Singles, Summary
 
 NOTHING = float("nan")
+ONLY: tuple[Method, ...] = ("codevqa", "direct")
+"""Methods of which a report tells what only one of them got right."""
 SHARES = (0.2, 0.4, 0.6, 0.8, 1.0)
 """Of the surest answers, whose errors are told."""
+FIRST = 20
+"""Questions that only one method got right, of which a report tells."""
+SIZES = (1, 2, 4, 5, 10, 20, 50, 100)
+"""Numbers of pictures at which groups of sets end."""
+_NUMBERS = re.compile(r"(\d+)(-\d+| or more)?")
 _MARKS = re.compile(r"[\W_]+")
 
 
@@ -62,15 +69,18 @@ def summarize(pairs: Iterable[tuple[Example, Mapping[Method, Row]]], metric: Met
             slices.scores[method] = np.full(n, np.nan)
             for one in kept[method][0].values():
                 slices.scores[method][one.place] = one.score
+    gains = {f"{one}-{two}": gain for one, two in PAIRS if (gain := slices.paired(one, two, range(n)))}
     return Summary(
         metric=metric.name,
         examples=n,
         hidden=sum(not example.gold for example in examples),
         methods={one: _method(kept[one], clusters, metric, answered.get(one, ())) for one in slices.scores},
-        paired=slices.paired(range(n)),
+        paired=gains.get("codevqa-pnpvqa"),
+        pairs=gains,
         clusters=len(names),
-        breakdown=slices.breakdown(examples),
+        breakdown=slices.breakdown(examples, next(iter(gains), None)),
         coverage=Coverage(n, len(unasked), dict(reasons.most_common())),
+        only=_only(kept, examples),
         notes=tuple(_notes(examples, len(names), metric)),
     )
 
@@ -225,36 +235,73 @@ class _Slices(NamedTuple):
     """One score an example, NaN where there is none."""
     clusters: NDArray[np.int64]
 
-    def breakdown(self, examples: Sequence[Example]) -> dict[str, tuple[Group, ...]]:
-        """Figures by key and value: numbers in their order, other values the most frequent first."""
+    def breakdown(self, examples: Sequence[Example], pair: str | None) -> dict[str, tuple[Group, ...]]:
+        """Figures by key and value, with the difference of a pair: numbers in their order, other values the most
+        frequent first."""
         keys: dict[str, dict[str, list[int]]] = {}
+        counts = {len(example.images) for example in examples}
+        # COVR's own groups tell each number up to five.
+        sized = len(counts) > 1 and (max(counts) > 5 or not any("images" in example.groups for example in examples))
         for place, example in enumerate(examples):
-            for key, value in example.groups.items():
+            size = {"pictures": _size(len(example.images))} if sized else {}
+            for key, value in {**example.groups, **size}.items():
                 keys.setdefault(key, {}).setdefault(value, []).append(place)
         found: dict[str, tuple[Group, ...]] = {}
         for key, values in keys.items():
-            numbers = all(value.isdecimal() for value in values)
-            ordered = sorted(values.items(), key=lambda one: int(one[0]) if numbers else -len(one[1]))
-            groups = (self._group(key, value, places) for value, places in ordered)
+            numbers = {value: int(number[1]) for value in values if (number := _NUMBERS.fullmatch(value))}
+            counted = len(numbers) == len(values)
+            ordered = sorted(values.items(), key=lambda one: numbers[one[0]] if counted else -len(one[1]))
+            groups = (self._group(key, value, places, pair) for value, places in ordered)
             found[key] = tuple(group for group in groups if group.n)
         return found
 
-    def _group(self, key: str, value: str, places: Sequence[int]) -> Group:
+    def _group(self, key: str, value: str, places: Sequence[int], pair: str | None) -> Group:
         found = {method: scores[places] for method, scores in self.scores.items()}
         n = int((~np.isnan(list(found.values()))).any(axis=0).sum())
         means = {method: _known_mean(scores, self.clusters[places]) for method, scores in found.items()}
         accuracy = {method: one for method, one in means.items() if one is not None}
-        return Group(key, value, n, accuracy, self.paired(places))
+        paired = next((self.paired(one, two, places) for one, two in PAIRS if f"{one}-{two}" == pair), None)
+        return Group(key, value, n, accuracy, paired)
 
-    def paired(self, places: Sequence[int]) -> Paired | None:
-        """CodeVQA against PnP-VQA where both have a score; None where they never do."""
-        if not set(METHODS) <= self.scores.keys():
+    def paired(self, one: Method, two: Method, places: Sequence[int]) -> Paired | None:
+        """One method against another where both have a score; None where they never do."""
+        if not {one, two} <= self.scores.keys():
             return None
-        ours, theirs = (self.scores[method][places] for method in METHODS)
+        ours, theirs = (self.scores[method][places] for method in (one, two))
         both = ~(np.isnan(ours) | np.isnan(theirs))
         if not both.any():
             return None
         return compare(ours[both], theirs[both], clusters=self.clusters[places][both])
+
+
+def _size(pictures: int) -> str:
+    """Returns the group of a set: 1, 2, 3-4, 5, 6-10, ..."""
+    low = 1
+    for high in SIZES:
+        if pictures <= high:
+            return f"{low}-{high}" if low < high else f"{high}"
+        low = high + 1
+    return f"{low} or more"
+
+
+def _only(
+    kept: Mapping[Method, Mapping[int, Mapping[str, _Kept]]], examples: Sequence[Example]
+) -> dict[Method, Singles]:
+    """Returns what only the program, and only the direct question, got right."""
+    firsts = {method: kept.get(method, {}).get(0, {}) for method in ONLY}
+    if not all(firsts.values()):
+        return {}
+    found: dict[Method, list[Single]] = {method: [] for method in ONLY}
+    counts = dict.fromkeys(ONLY, 0)
+    for example in examples:
+        both = {method: one for method, rows in firsts.items() if (one := rows.get(example.id)) is not None}
+        right = [method for method, one in both.items() if one.score >= 0.5]
+        if len(both) == 2 and len(right) == 1:
+            counts[right[0]] += 1
+            if len(found[right[0]]) < FIRST:
+                said = {method: one.row.prediction for method, one in both.items()}
+                found[right[0]].append(Single(example.id, example.question, example.gold, said))
+    return {method: Singles(counts[method], tuple(found[method])) for method in ONLY}
 
 
 def _known_mean(scores: Sequence[float] | NDArray[np.float64], clusters: NDArray[np.int64]) -> Interval | None:

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...core.trace import Method
+from ...pages.words import clean
 from ..metrics.base import Figure
 from ..run.run_info import RunInfo
 from ..statistics import FEW_CLUSTERS, Interval, Paired, holm
+from ..task import METHODS, PAIRS
 from .figures import Group, RunFigures, Summary
 from .paper import DRAWN, NOTE, PAPER
 
@@ -16,8 +18,16 @@ FEW = 10
 """Groups of less say next to nothing: they stand apart, untested, and never beside the paper."""
 MOST_LINES = 30
 """Groups of one table; further ones are counted in its note."""
-METHOD_LABELS: Mapping[Method, str] = {"codevqa": "CodeVQA", "pnpvqa": "PnP-VQA"}
+METHOD_LABELS: Mapping[Method, str] = {"codevqa": "CodeVQA", "direct": "Direct", "pnpvqa": "PnP-VQA"}
 """What a reader sees of a method."""
+GAIN = ("Difference in points", "Better / worse", "p")
+HOLM = "Holm: p as it is when all rows of this table are tested at once."
+_WORDS: Mapping[str, tuple[str, str]] = {
+    "codevqa-direct": ("Writing a program", "asking a vision-language model once"),
+    "codevqa-pnpvqa": ("Writing a program", "asking the question as it is"),
+    "direct-pnpvqa": ("Asking a vision-language model once", "reading captions"),
+}
+"""What each pair compares, with what."""
 TIED = "\N{NO-BREAK SPACE}"
 """Keeps a figure and its interval on one line."""
 
@@ -90,21 +100,27 @@ def _about(info: RunInfo, summary: Summary) -> Iterator[tuple[str, str]]:
 
 
 def result(runs: Sequence[RunFigures]) -> Table:
-    """Both methods, one line a run: those of one data set together, the best first, then the paper's numbers."""
+    """The methods, one line a run: those of one data set together, the best first, then the paper's numbers.
+
+    Where the direct question was asked, differences stand in :func:`compared`.
+    """
+    asked = {method for run in runs for method in run.summary.methods}
+    three = "direct" in asked
+    papers = {dataset: PAPER[dataset] for run in runs if (dataset := run.info.dataset) in PAPER}
+    shown = [one for one in METHODS if one in asked or (one != "direct" and (papers or not three))]
     ordered = sorted(runs, key=lambda run: (run.info.data_name, run.info.split, run.summary.metric, -_accuracy(run)))
     rows: list[tuple[str, ...]] = []
     for run in ordered:
         methods, paired = run.summary.methods, run.summary.paired
         name = f"{run.name}: " if len(runs) > 1 else ""
-        shares = [percent(methods[method].accuracy) if method in methods else "–" for method in METHOD_LABELS]
-        changed = f"{paired.better:,} / {paired.worse:,}" if paired else "–"
-        shares += [points(paired.difference if paired else None), changed, p_text(paired)]
+        shares = [percent(methods[method].accuracy) if method in methods else "–" for method in shown]
+        shares += [] if three else _gain(paired)
         rows.append((f"{name}{run.info.data_name} {run.info.split}", f"{run.summary.examples:,}", *shares))
-    for dataset in dict.fromkeys(run.info.dataset for run in runs):
-        if paper := PAPER.get(dataset):
-            theirs = (f"{100 * share:.2f} %" for share in (paper.codevqa, paper.pnpvqa))
-            gain = f"{100 * (paper.codevqa - paper.pnpvqa):+.2f}"
-            rows.append((f"paper: {dataset} {paper.split}", f"{paper.n:,}", *theirs, gain, "", ""))
+    for dataset, paper in papers.items():
+        theirs = {"codevqa": paper.codevqa, "pnpvqa": paper.pnpvqa}
+        shares = [f"{100 * theirs[method]:.2f} %" if method in theirs else "–" for method in shown]
+        shares += [] if three else [f"{100 * (paper.codevqa - paper.pnpvqa):+.2f}", "", ""]
+        rows.append((f"paper: {dataset} {paper.split}", f"{paper.n:,}", *shares))
     note = []
     for run in ordered:
         if run.info.unofficial:
@@ -112,26 +128,74 @@ def result(runs: Sequence[RunFigures]) -> Table:
             note.append(f"Not the official split{whose}: {run.info.unofficial}.")
     if len(rows) > len(runs):
         note.append(f"In italics: {_paper_note(*(run.info for run in runs))}.")
-    head = ("", "Questions", "CodeVQA", "PnP-VQA", "Difference in points", "Better / worse", "p")
+    head = ("", "Questions", *(METHOD_LABELS[method] for method in shown), *(() if three else GAIN))
     return Table(head, tuple(rows), note=" ".join(note), muted=frozenset(range(len(runs), len(rows))))
 
 
+def compared(runs: Sequence[RunFigures]) -> Table | None:
+    """Every two methods of each run on the same questions; None where the result says it all."""
+    if not any("direct" in run.summary.methods for run in runs):
+        return None
+    found = [(run, pair, paired) for run in runs for pair, paired in run.summary.pairs.items()]
+    adjusted = holm([paired.p_value for _, _, paired in found])
+    rows = [
+        (
+            (f"{run.name}: " if len(runs) > 1 else "") + pair_label(pair),
+            f"{paired.difference.n:,}",
+            f"{paired.difference.clusters:,}",
+            *_gain(paired),
+            f"{p_value:.2g}",
+        )
+        for (run, pair, paired), p_value in zip(found, adjusted, strict=True)
+    ]
+    head = ("", "Questions", "Clusters", *GAIN, "p after Holm")
+    return Table(head, tuple(rows), "On the same questions", HOLM) if rows else None
+
+
+def pair_label(pair: str) -> str:
+    """Writes ``CodeVQA − Direct`` for ``codevqa-direct``."""
+    return next(f"{METHOD_LABELS[one]} − {METHOD_LABELS[two]}" for one, two in PAIRS if f"{one}-{two}" == pair)
+
+
+def _gain(paired: Paired | None) -> list[str]:
+    """Cells under :data:`GAIN`."""
+    changed = f"{paired.better:,} / {paired.worse:,}" if paired else "–"
+    return [points(paired.difference if paired else None), changed, p_text(paired)]
+
+
+def only_right(summary: Summary) -> Iterator[Table]:
+    """The first questions that only the program, and that only the direct question, got right."""
+    for method, singles in summary.only.items():
+        if not singles.count:
+            continue
+        rows = []
+        for one in singles.first:
+            gold, said = ", ".join(dict.fromkeys(one.gold)), [text or "(nothing)" for text in one.said.values()]
+            rows.append(tuple(map(clean, (one.id, one.question, gold, *said))))
+        part = f", the first {len(rows)}" if len(rows) < singles.count else ""
+        title = f"Only {METHOD_LABELS[method]} is right: {singles.count:,}{part}"
+        yield Table(("Id", "Question", "Gold", *(METHOD_LABELS[one] for one in summary.only)), tuple(rows), title)
+
+
 def _accuracy(run: RunFigures) -> float:
-    found = run.summary.methods.get("codevqa") or run.summary.methods.get("pnpvqa")
+    found = next((run.summary.methods[method] for method in METHODS if method in run.summary.methods), None)
     return found.accuracy.value if found and found.accuracy else 0.0
 
 
 def sentences(run: RunFigures) -> Iterator[str]:
-    """What the difference says, and how far other seeds move the figures."""
-    if paired := run.summary.paired:
+    """What the differences say, and how far other seeds move the figures."""
+    for pair, paired in run.summary.pairs.items():
+        what, over = _WORDS[pair]
+        if "direct" in run.summary.methods:
+            over = over.replace("asking the question as it is", "reading captions")
         difference = paired.difference
         way = "gains" if difference.value > 0 else "loses" if difference.value < 0 else "changes"
         clear = difference.low > 0 or difference.high < 0
         verdict = "the interval leaves zero out" if clear else "the interval includes zero: this may be chance"
         yield (
-            f"Writing a program {way} {abs(100 * difference.value):.1f} points over asking the question as it "
-            f"is: {paired.better:,} of {difference.n:,} questions in {difference.clusters:,} clusters changed for the "
-            f"better, {paired.worse:,} for the worse; {verdict}."
+            f"{what} {way} {abs(100 * difference.value):.1f} points over {over}: {paired.better:,} of "
+            f"{difference.n:,} questions in {difference.clusters:,} clusters changed for the better, {paired.worse:,} "
+            f"for the worse; {verdict}."
         )
     for method, found in run.summary.methods.items():
         if repeats := found.repeats:
@@ -178,14 +242,16 @@ def _table(info: RunInfo, summary: Summary, key: str, groups: Mapping[str, Group
     rows = []
     for label, group in shown.items():
         cells = [f"{group.n:,}", *(percent(group.accuracy.get(method)) for method in summary.methods)]
-        if summary.paired is not None:
+        if summary.pairs:
             gain = tested[label].difference if label in tested else None
             cells += [f"{gain.clusters:,}" if gain else "–", points(gain), p_text(tested.get(label))]
             cells.append(f"{adjusted[label]:.2g}" if gain else "–")
         theirs = beside.get(label) if label in many else None
         rows.append((label.replace("_", " "), *cells, *(columns and (theirs or "–" * len(columns)))))
     head = ["", "n", *(METHOD_LABELS[method] for method in summary.methods)]
-    head += ["Clusters", "Difference in points", "p", "p after Holm"] if summary.paired else []
+    if pair := next(iter(summary.pairs), None):
+        difference = f"{pair_label(pair)} in points" if len(summary.methods) > 2 else "Difference in points"
+        head += ["Clusters", difference, "p", "p after Holm"]
     note = " ".join(_notes(info, summary, key, len(groups), shown, bool(columns)))
     muted = frozenset(place for place, label in enumerate(shown) if label not in many)
     title = f"By {key.replace('_', ' ')}" if key else "Kinds of questions"
@@ -203,8 +269,8 @@ def _notes(
         yield f"In italics: fewer than {FEW} questions, which say next to nothing and are not tested."
     if few := [label for label, group in shown.items() if any(share.few for share in group.accuracy.values())]:
         yield f"Of fewer than {FEW_CLUSTERS} clusters: {', '.join(few)}."
-    if summary.paired is not None:
-        yield "Holm: p as it is when all rows of this table are tested at once."
+    if summary.pairs:
+        yield HOLM
     if paper:
         yield f"Paper: {_paper_note(info)}."
 

@@ -2,23 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ...core.errors import InputError
+from ...core.errors import InputError, UnknownNameError
 from ...core.settings import Settings
+from ...core.trace import Method, methods_of
 from ...engine.codevqa import CodeVQA
+from ...engine.request import check_method
 from ...presets.assembly import check_server, prompt_sets
 from ...presets.configuration import Configuration, Layer, configure, flat, of_part
 from ...presets.presets import preset as find_preset
 from ..datasets import NAMES
-from ..task import DataSet
+from ..task import METHODS, DataSet
 from .record import record_engine, replay_engine
 from .store import Store
 
 EVERYTHING = Layer("evaluation", {"strict_domain": False})
 """Every question is put to the models, whatever they know, so that figures stay comparable."""
+BLIP = methods_of(eyes=False, reads=True)
+"""The two methods that the paper compares."""
+
+
+def methods_for(asked: str, configuration: Configuration, replay: Path | None = None) -> tuple[Method, ...]:
+    """Returns the methods that a command line names. Loads no model.
+
+    Args:
+        asked: names with commas between; ``both`` is ``codevqa,pnpvqa``, and ``all`` is every method that the models
+            can do, or that the run asked which is replayed.
+        configuration: of the models.
+        replay: the run that answers in their place; calls that it did not record are told when they are missed.
+
+    Raises:
+        UnknownNameError: there is no such method.
+        SetupError: the models cannot do it.
+        InputError: what is to be replayed is no run.
+    """
+    every, able = configuration.methods, configuration.methods
+    if replay is not None:
+        with Store.open(replay) as store:
+            every, able = store.info.methods, METHODS
+    short: Mapping[str, Sequence[Method]] = {"all": every, "both": BLIP, **{one: (one,) for one in METHODS}}
+    wanted: dict[Method, None] = {}
+    for word in map(str.strip, asked.split(",")):
+        if word not in short:
+            raise UnknownNameError(f"No method {word!r}.", hint=f"There are: {', '.join(METHODS)}; both, and all.")
+        wanted |= dict.fromkeys(short[word])
+    for method in wanted:
+        check_method(method, able)
+    return tuple(wanted)
 
 
 def prompts_for(configuration: Configuration, dataset: DataSet) -> tuple[Layer, ...]:

@@ -32,11 +32,11 @@ _ENDINGS = (".safetensors", ".bin", ".pth", ".pt")
 
 
 def engine_info(engine: CodeVQA) -> RunInfo:
-    """Describes an engine and this machine."""
+    """Describes an engine and this machine; its methods are all that its models can do."""
     return RunInfo(
         dataset="",
         split="",
-        methods=(),
+        methods=engine.models.methods,
         preset=engine.configuration.preset if engine.configuration is not None else "",
         models=engine.model_names,
         parts=_parts(engine),

@@ -16,7 +16,7 @@ from ...core.errors import InputError, SetupError
 from ...core.settings import Settings
 from ...core.trace import Form
 from ...engine.codevqa import CodeVQA
-from ...models.base import Models
+from ...models.base import Models, grounds
 from ...presets.assembly import build
 from ...presets.checkpoints import resolve
 from ...presets.configuration import Configuration, public
@@ -58,9 +58,9 @@ def record_parts(
         writer: its language model and retriever are recorded.
         models: recorded too.
         settings: every number of the method.
-        made: by role (``writer``, ``reader``, ``matcher``, ``captioner``, ``detector``, ``retriever``), what besides
-            its name decides what a model answers, such as a temperature: plain JSON-ready data. It is stored, so it
-            must hold no secret.
+        made: by role (``writer``, ``reader``, ``matcher``, ``captioner``, ``detector``, ``eyes``, ``retriever``), what
+            besides its name decides what a model answers, such as a temperature: plain JSON-ready data. It is stored,
+            so it must hold no secret.
 
     Raises:
         InputError: the folder holds something else under the record's name.
@@ -76,7 +76,11 @@ def record_parts(
             found[role] = {"name": model.name, "model": name, "settings": dict(made.get(role, {}))}
             if hasattr(model, "grid"):
                 found[role]["grid"] = int(model.grid)
+            if hasattr(model, "most_pictures"):
+                found[role]["most_pictures"] = int(model.most_pictures)
             found[role] |= {name: True for name in ("chat", "chat_only") if getattr(model, name, False)}
+            if role == "matcher" and not grounds(model):
+                found[role]["compares"] = True
     about = json.loads(json.dumps(found, default=str))  # as it will be read: keys must come out the same
     with ExitStack() as opened:
         store = opened.enter_context(closing(CallStore(folder)))
@@ -134,7 +138,8 @@ def _engine(
         roles["reader"] = roles["writer"]
     recorded = writer.with_extra(())
     recorded.language_model, recorded.retriever = roles["writer"], roles.get("retriever")
-    parts = Models(roles["reader"], roles["matcher"], roles["captioner"], roles.get("detector"))
+    looking: dict[str, Any] = {role: roles.get(role) for role in ("matcher", "captioner", "detector", "eyes")}
+    parts = Models(roles["reader"], **looking)
     engine = CodeVQA(recorded, parts, settings)
     engine.own_parts.append(store)
     return engine

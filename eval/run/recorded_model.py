@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, fields
 from typing import Any
 
@@ -24,8 +24,10 @@ from ...models.base import (
     Completion,
     DetectRequest,
     GenerationRequest,
+    LookRequest,
     Match,
     MatchRequest,
+    Sight,
     SimilarityRequest,
 )
 from ...models.turn import Turn, turn_of
@@ -41,7 +43,8 @@ class RecordedModel:
     Args:
         store: where the calls are.
         about: the ``name`` it reports; ``model`` and ``settings``, which decide its results and are part of every key;
-            and ``grid``, ``chat`` and ``chat_only`` where it has them.
+            and ``grid``, ``most_pictures``, ``chat`` and ``chat_only`` where it has them; ``compares`` where it is a
+            matcher that does not tell where it looks.
         model: asked for what is missing; None replays.
     """
 
@@ -50,6 +53,9 @@ class RecordedModel:
         self.grid = int(about.get("grid", 0))
         self.chat = bool(about.get("chat", False))
         self.chat_only = bool(about.get("chat_only", False))
+        if "most_pictures" in about:
+            self.most_pictures = int(about["most_pictures"])
+        self._compares = bool(about.get("compares", False))
         self.model = model
         self.turn = Turn() if model is None else turn_of(model)
         self.computes = str(getattr(model, "computes", ""))
@@ -61,9 +67,12 @@ class RecordedModel:
         """Continues each prompt."""
         return self._ask("generate", requests)
 
-    def match(self, requests: Sequence[MatchRequest]) -> list[Match]:
-        """Returns GradCAM relevance and the ITM logit of each pair."""
-        return self._ask("match", requests)
+    @property
+    def match(self) -> Callable[[Sequence[MatchRequest]], list[Match]]:
+        """Returns GradCAM relevance and the ITM logit of each pair; absent where the matcher only compares."""
+        if self._compares:
+            raise AttributeError("match")
+        return lambda requests: self._ask("match", requests)
 
     def similarity(self, requests: Sequence[SimilarityRequest]) -> list[float]:
         """Returns the ITC score of each pair."""
@@ -76,6 +85,10 @@ class RecordedModel:
     def detect(self, requests: Sequence[DetectRequest]) -> list[tuple[Box, ...]]:
         """Returns the boxes found for each request."""
         return self._ask("detect", requests)
+
+    def look(self, requests: Sequence[LookRequest]) -> list[Sight]:
+        """Answers each question about pictures."""
+        return self._ask("look", requests)
 
     def embed(self, sentences: Sequence[str]) -> npt.NDArray[np.float32]:
         """Returns one embedding a sentence, shape (sentences, width)."""
@@ -133,7 +146,7 @@ def _plain(value: Any) -> Any:
 
 
 def _blank(result: object) -> bool:
-    return isinstance(result, Completion) and not result.text.strip()
+    return isinstance(result, Completion | Sight) and not result.text.strip()
 
 
 def _stored(result: Any) -> Stored:
@@ -154,6 +167,9 @@ def _result(kind: str, stored: Stored) -> Any:
             return float(told)
         case "caption":
             return _text(told)
+        case "look":
+            chances = tuple((_text(choice), float(chance)) for choice, chance in told[1])
+            return Sight(_text(told[0]), chances, *map(int, told[2:]))
         case "detect":
             return tuple(Box(*map(float, row)) for row in told)
     array = np.frombuffer(stored.data or b"", np.dtype(told["dtype"])).reshape(told["shape"])

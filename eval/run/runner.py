@@ -1,6 +1,6 @@
 """Evaluates: streams a data set through an engine into a store, and goes on where it stopped.
 
-At most a window of examples is under way at a time, so memory does not grow with the data set. Both methods, and every
+At most a window of examples is under way at a time, so memory does not grow with the data set. All methods, and every
 repetition, are asked about the same pictures, loaded once. How a session goes is in :mod:`.session`, how an example is
 answered in :mod:`.local`.
 """
@@ -16,6 +16,7 @@ from typing import Literal
 from ...core.errors import InputError
 from ...core.trace import Method
 from ...engine.codevqa import CodeVQA
+from ...engine.request import check_method
 from ..task import METHODS, DataSet
 from .local import Answerer, LocalAnswerer
 from .provenance import with_data
@@ -29,7 +30,7 @@ def evaluate(
     dataset: DataSet,
     out: Path | str,
     *,
-    methods: Sequence[Method] = METHODS,
+    methods: Sequence[Method] | None = None,
     limit: int | None = None,
     offset: int = 0,
     seeds: int = 1,
@@ -45,7 +46,8 @@ def evaluate(
         engine: the engine, or what makes it or engines elsewhere; what is made here is closed here.
         dataset: the data set.
         out: folder of the run.
-        methods: what is asked of each example; ``codevqa`` and the baseline ``pnpvqa``.
+        methods: what is asked of each example: ``codevqa`` and the baselines ``direct`` and ``pnpvqa``. None takes all
+            that the engine's models can do.
         limit: examples at most; None asks all of them.
         offset: examples left out at the start.
         seeds: how often to ask, with the engine's seed and those after it.
@@ -64,23 +66,25 @@ def evaluate(
             ``resume`` is not set, or it was made with other settings or data.
         ServerError: a model server went down.
         ModelError: a model fails for every question.
-        SetupError: the disk is full, or the engine cannot serve this data set.
+        SetupError: the disk is full, or the engine cannot serve this data set or do one of the methods.
     """
-    methods = tuple(methods)
-    if not methods or not set(methods) <= set(METHODS) or seeds < 1:
+    if (methods is not None and (not methods or not set(methods) <= set(METHODS))) or seeds < 1:
         raise InputError("There is nothing to ask: give at least one method and one seed.")
     if offset < 0 or (limit is not None and limit < 1):
         raise InputError("An offset is not negative, and a limit at least 1.", hint="Leave it out to ask all.")
     if retry_errors and not resume:
         raise InputError("There is nothing to ask again in a new run.", hint="Give --resume with --retry-errors.")
     if Store.exists(out) and not resume:
-        Store.create(out, RunInfo(dataset.name, dataset.split, methods))  # raises
+        Store.create(out, RunInfo(dataset.name, dataset.split, ()))  # raises
     questions, ends = look_over(dataset, offset, limit, pictures=missing_pictures == "stop")
     made = engine if isinstance(engine, CodeVQA) else engine()
     answerer = LocalAnswerer(made) if isinstance(made, CodeVQA) else made
     try:
         info = with_data(answerer.info, dataset)
+        for method in methods or ():
+            check_method(method, info.methods)
         first = info.settings["seed"]
+        methods = tuple(dict.fromkeys(methods or info.methods))
         info = replace(info, methods=methods, seeds=tuple(range(first, first + seeds)), variant=variant)
         info = replace(info, offset=offset, limit=limit, questions=questions, ends=ends)
         with ExitStack() as kept_open:

@@ -28,6 +28,7 @@ from codevqa.eval.run.calls import FILE as CALLS
 from codevqa.eval.run.record import record_parts, replay_engine
 from codevqa.eval.run.runner import evaluate
 from codevqa.eval.run.store import FILE, Store
+from codevqa.models.fakes import FakeEyes
 from codevqa.prompts import load
 
 # -- how files are spoilt ----------------------------------------------------------------------------------------------
@@ -157,7 +158,7 @@ CELL = (
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Settings]:
     """A run of three questions with its calls on record, and its engine's settings."""
     folder = tmp_path_factory.mktemp("run")
-    engine = fake_engine()
+    engine = fake_engine(eyes=FakeEyes())
     with closing(engine), record_parts(folder / "run", engine.writer, engine.models, engine.settings) as vqa:
         evaluate(vqa, Numbered(folder, 3), folder / "run", methods=get_args(Method)).close()
     return folder / "run", engine.settings

@@ -34,11 +34,11 @@ function ofMethod(row, method) {
   return [...verdict, ...(answer.fallback ? ["fallback"] : []), ...(answer.said ? [] : ["no answer"])];
 }
 
-function ofBoth(row) {
-  const [ours, theirs] = row.answers;
-  if (!ours || !theirs) return [];
-  return [ours.said === theirs.said ? "same answer" : "answers differ",
-    ...(ours.right !== theirs.right ? ["only one is right"] : [])];
+function ofAll(row) {
+  if (row.answers.length < 2 || !row.answers.every(Boolean)) return [];
+  const same = row.answers.every(one => one.said === row.answers[0].said);
+  const right = row.answers.filter(one => one.right).length;
+  return [same ? "same answer" : "answers differ", ...(right === 1 ? ["only one is right"] : [])];
 }
 
 function ofSteps(row) {
@@ -51,13 +51,23 @@ function ofErrors(row) {
   return found.length ? ["any error", ...found] : ["no error"];
 }
 
-const LOOKS = [
-  ["The program is right, the baseline wrong", { method0: "right", method1: "wrong" }],
-  ["The program is wrong, the baseline right", { method0: "wrong", method1: "right" }],
-  ["Right for the wrong reason", { method0: "right", steps: "a step is false" }],
-  ["The program failed and the baseline answered", { method0: "fallback" }],
-  ["No method is right", { method0: "wrong", method1: "wrong" }],
-];
+function looksAt(methods) {
+  const names = methods.map(([name]) => name);
+  const three = names.includes("direct");
+  const against = (name, what) => names.includes("codevqa") && names.includes(name) ? [
+    [`The program is right, ${what} wrong`, { codevqa: "right", [name]: "wrong" }],
+    [`The program is wrong, ${what} right`, { codevqa: "wrong", [name]: "right" }],
+  ] : [];
+  return [
+    ...against("direct", "the direct question"),
+    ...against("pnpvqa", three ? "PnP-VQA" : "the baseline"),
+    ...(names.includes("codevqa") ? [
+      ["Right for the wrong reason", { codevqa: "right", steps: "a step is false" }],
+      ["The program failed and the baseline answered", { codevqa: "fallback" }],
+    ] : []),
+    ...(names.length > 1 ? [["No method is right", Object.fromEntries(names.map(name => [name, "wrong"]))]] : []),
+  ];
+}
 
 // -- the list -------------------------------------------------------------------------------------------------------
 
@@ -68,8 +78,8 @@ function begin(data) {
   for (const row of rows)
     row.text = [row.question, row.gold, ...row.answers.map(one => one?.said ?? ""), row.id, row.program].join("\n").toLowerCase();
   const filters = [
-    ...data.methods.map((label, at) => [`method${at}`, label, row => ofMethod(row, at)]),
-    ["between", "Between them", ofBoth],
+    ...data.methods.map(([name, label], at) => [name, label, row => ofMethod(row, at)]),
+    ["between", "Between them", ofAll],
     ["steps", "Steps", ofSteps],
     ["error", "Error", ofErrors],
     ["run", "Run", row => [data.runs[row.run]]],
@@ -105,7 +115,7 @@ function begin(data) {
     select.addEventListener("change", () => choose({ [name]: select.value }));
     grid.append(make("label", {}, make("span", {}, label), select));
   }
-  const looks = LOOKS.map(([label, values]) => [label, values, find(new Map(Object.entries(values))).length])
+  const looks = looksAt(data.methods).map(([label, values]) => [label, values, find(new Map(Object.entries(values))).length])
     .filter(([, , n]) => n).map(([label, values, n]) => button(`${label} (${shown(n)})`, () => choose(values, true)));
 
   const list = make("ol", { class: "rows", "aria-label": "Questions" });
@@ -127,7 +137,7 @@ function begin(data) {
     list.replaceChildren(...matching.slice(page * PAGE, (page + 1) * PAGE).map(row => item(row, data)));
     list.start = page * PAGE + 1;
     const whole = matching.length === rows.length ? "" : ` of ${shown(rows.length)}`;
-    const good = data.methods.map((label, at) => [label, matching.filter(row => row.answers[at]?.right).length])
+    const good = data.methods.map(([, label], at) => [label, matching.filter(row => row.answers[at]?.right).length])
       .filter((_, at) => rows.some(row => row.answers[at]?.right != null));
     status.textContent = `${shown(matching.length)}${whole} ${rows.length === 1 ? "question" : "questions"}`
       + good.map(([label, n]) => `; ${label} right in ${shown(n)}`).join("");
@@ -145,7 +155,7 @@ function begin(data) {
 function item(row, data) {
   const answer = (label, said, good) => make("span", {}, make("span", { class: "soft" }, `${label} `), make("b", {}, said), verdict(good));
   const said = row.answers.map((one, at) =>
-    one ? answer(one.fallback ? "fallback" : data.methods[at], one.said || "(nothing)", one.right) : "");
+    one ? answer(one.fallback ? "fallback" : data.methods[at][1], one.said || "(nothing)", one.right) : "");
   const wrong = [ofErrors(row).slice(1).join(", "), row.false?.length ? `false: ${row.false.join(", ")}` : ""]
     .map(text => text && make("span", { class: "wrong" }, text));
   const box = make("details", {}, make("summary", {}, make("span", { class: "asked" }, row.question),
@@ -179,7 +189,7 @@ function method(told) {
 function evidence(one) {
   const lists = (one.captions ?? []).map((captions, at) => make("div", {}, make("p", { class: "soft" },
     `image ${one.images?.[at] ?? at + 1}`), make("ul", {}, ...captions.map(caption => make("li", {}, caption)))));
-  const lines = [["asked", one.text], ["scores", one.scores], ["read", one.completion]].filter(([, text]) => text)
+  const lines = [["asked", one.text], ["scores", one.scores], [one.kind === "eyes" ? "said" : "read", one.completion]].filter(([, text]) => text)
     .map(([label, text]) => make("p", {}, make("span", { class: "soft" }, `${label} `), text));
   const captions = (one.captions ?? []).flat().length;
   const title = (one.kind ?? "evidence") + (captions ? `, ${captions} caption${captions === 1 ? "" : "s"}` : "");
