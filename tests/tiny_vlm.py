@@ -91,7 +91,12 @@ def write_lfm2_vl(folder: Path) -> str:
         projector_hidden_size=64,
     )
     pictures = Lfm2VlImageProcessor(
-        encoder_patch_size=8, tile_size=32, min_image_tokens=2, max_image_tokens=4, max_tiles=4, max_pixels_tolerance=1.0
+        encoder_patch_size=8,
+        tile_size=32,
+        min_image_tokens=2,
+        max_image_tokens=4,
+        max_tiles=4,
+        max_pixels_tolerance=1.0,
     )
     processor = Lfm2VlProcessor(pictures, tokenizer, chat_template=_places(TEMPLATE, "<image>"))
     return _save(Lfm2VlForConditionalGeneration, config, processor, folder)

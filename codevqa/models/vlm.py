@@ -274,16 +274,17 @@ class TransformersEyes:
         return sights
 
     def _chosen(self, rows: Sequence[_Row]) -> list[Sight]:
-        made = self._network.generate(
-            **self._batch(rows), max_new_tokens=1, output_logits=True, return_dict_in_generate=True
-        )
+        batch = self._batch(rows)
+        made = self._network.generate(**batch, max_new_tokens=1, output_logits=True, return_dict_in_generate=True)
         sights = []
         for row, logits in zip(rows, made.logits[0].float(), strict=True):
             choices = row.request.choices
             tokens = [self._next(row.tokens, choice) for choice in choices]
-            firsts = [one[0] for one in tokens]
-            scores = logits[firsts] if len({*firsts}) == len(firsts) else self._scores(row, tokens)
-            chances = scores.softmax(0).tolist()
+            scores = [logits[one[0]] for one in tokens]
+            if len({one[0] for one in tokens}) < len(tokens):
+                several = [tokens[start : start + self.batch] for start in range(0, len(tokens), self.batch)]
+                scores = [score for some in several for score in self._scores(row, some)]
+            chances = torch.stack(scores).softmax(0).tolist()
             best = max(range(len(choices)), key=chances.__getitem__)
             told = tuple(zip(choices, chances, strict=True))
             sights.append(Sight(choices[best], told, len(row.tokens), len(tokens[best])))
@@ -303,32 +304,22 @@ class TransformersEyes:
             )
         return own
 
-    def _scores(self, row: _Row, choices: Sequence[Sequence[int]]) -> torch.Tensor:
-        """Returns the log-probability of each choice, whole: its end counts, or what begins another would always win."""
-        whole = [[*choice, *self._ends[:1]] for choice in choices]
-        most = max(map(len, whole))
-        keeps = "logits_to_keep" in inspect.signature(self._network.forward).parameters
-        scores: list[torch.Tensor] = []
-        for start in range(0, len(whole), self.batch):
-            several = whole[start : start + self.batch]
-            batch = self._batch([row] * len(several))
-            shape = batch["input_ids"].shape
-            rest = [[*one, *[self._pad] * (most - len(one))] for one in several]
-            for key in [key for key, own in batch.items() if isinstance(own, torch.Tensor) and own.shape == shape]:
-                # What stands behind a choice's end is not looked at.
-                more = torch.tensor(rest, device=self._network.device) if key == "input_ids" else None
-                filler = batch[key].new_full((len(several), most), int(key == "attention_mask"))
-                batch[key] = torch.cat([batch[key], filler if more is None else more], 1)
-            options = {"logits_to_keep": most + 1} if keeps else {}
-            logits = self._network(**batch, **options, use_cache=False).logits[:, -most - 1 : -1].float()
-            chances = logits.log_softmax(-1)
-            for one, own in zip(chances, several, strict=True):
-                scores.append(one[range(len(own)), own].sum())
-        return torch.stack(scores)
+    def _scores(self, row: _Row, choices: Sequence[Sequence[int]]) -> list[torch.Tensor]:
+        """Returns the log-probability of each choice, its end included: what begins another would always win."""
+        begin, whole = len(row.tokens), [[*choice, *self._ends[:1]] for choice in choices]
+        made = self._network.generate(
+            **self._batch([row] * len(whole)),
+            max_new_tokens=max(map(len, whole)),
+            prefix_allowed_tokens_fn=lambda place, ids: whole[place][len(ids) - begin :][:1] or [self._pad],
+            output_logits=True,
+            return_dict_in_generate=True,
+        )
+        steps = torch.stack(made.logits, 1).float().log_softmax(-1)
+        return [one[range(len(own)), own].sum() for one, own in zip(steps, whole, strict=True)]
 
 
 def _processor(name: str, source: str) -> Any:
-    from transformers import AutoProcessor
+    from transformers import AutoImageProcessor, AutoProcessor
     from transformers.utils import is_torchvision_available
 
     def told(why: str) -> SetupError:
@@ -337,12 +328,14 @@ def _processor(name: str, source: str) -> Any:
         return ModelNotFoundError(f"Cannot load the processor of {name}: {why}.")
 
     with while_loading(told):
-        # Pillow resizes the same whether or not torchvision is there.
-        made = AutoProcessor.from_pretrained(source, trust_remote_code=False, backend="pil")
-    if not hasattr(made, "tokenizer") or not hasattr(made, "image_processor"):
-        raise ModelNotFoundError(
-            f"{name} has no processor for pictures and texts.", hint="Its processor files must be there, as on the hub."
-        )
+        made = AutoProcessor.from_pretrained(source, trust_remote_code=False)
+        if not hasattr(made, "tokenizer") or not hasattr(made, "image_processor"):
+            raise ModelNotFoundError(
+                f"{name} has no processor for pictures and texts.",
+                hint="Its processor files must be there, as on the hub.",
+            )
+        # Pillow resizes the same whether or not torchvision is there. Processors of videos take no back end.
+        made.image_processor = AutoImageProcessor.from_pretrained(source, trust_remote_code=False, backend="pil")
     return made
 
 
