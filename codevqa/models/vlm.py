@@ -1,7 +1,7 @@
 """Vision-language models of transformers: Idefics3 and SmolVLM, Qwen-VL, LFM2-VL and others of its auto class.
 
 A request becomes one turn of the model's own chat template, pictures first and text last. Each picture goes through the
-vision tower by itself, and its features are kept for further questions about it.
+vision tower alone, and its features are kept for further questions about it.
 """
 
 from __future__ import annotations
@@ -34,51 +34,43 @@ class _Row:
     """A request as the network takes it."""
 
     request: LookRequest
-    tokens: tuple[int, ...]
+    tokens: Sequence[int]
     """Of the prompt, with a placeholder for each feature of a picture."""
     given: Mapping[str, torch.Tensor]
-    """What the processor made, with one row of text."""
-    parts: tuple[Any, ...] = ()
+    """What the processor made."""
+    parts: Sequence[Any]
     """Features of each picture; none where the network encodes the pictures itself."""
 
 
 class TransformersEyes:
     """A vision-language model in this process. Implements :class:`codevqa.models.base.Eyes`.
 
-    Decoding is greedy, and what the checkpoint says of sampling and penalties is not applied. Where a request has
-    choices, the answer is the likeliest of them. The chance of a choice is that of its first token where no two choices
-    begin with the same, else that of all its tokens and the end of the turn; chances of all choices sum to 1.
+    Decoding is greedy; a checkpoint's own sampling and penalties are not applied. Where a request has choices, the
+    answer is the likeliest. The chance of a choice is that of its first token where no two choices begin with the same
+    token, else that of all its tokens and the end of the turn. Chances of all choices sum to 1.
 
-    Features are kept by picture where the network takes them ready (``mm_encoder_outputs``) and those of several
-    pictures are no other than each one's. Otherwise, as with LLaVA-OneVision and several pictures, each request runs
-    alone and its pictures are encoded with it.
+    Features are kept by picture where the network accepts features in the place of pictures, and shows several
+    pictures as it shows each alone. Otherwise each request runs alone, and encodes its pictures again: models without
+    ``mm_encoder_outputs``, and LLaVA-OneVision with several pictures.
 
     Args:
         network: one of those that :meth:`from_pretrained` loads.
-        processor: makes its input of pictures and texts.
+        processor: makes its input of pictures and texts; it has a chat template.
         name: id it reports.
         max_batch: requests at a time; None takes 16 on a GPU, and 4 elsewhere.
-        cache_bytes: bytes of features kept in memory, where the network is.
-
-    Raises:
-        SetupError: an option cannot be had.
-        ModelNotFoundError: there is no chat template.
+        cache_bytes: bytes of features of pictures kept in memory, where the network is.
     """
 
     def __init__(
         self, network: Any, processor: Any, *, name: str, max_batch: int | None = None, cache_bytes: int = 256 << 20
     ) -> None:
+        from transformers import GenerationConfig
+
         if (max_batch is not None and max_batch < 1) or cache_bytes < 0:
             raise SetupError(
                 f"A vision-language model cannot use batches of {max_batch} and a cache of {cache_bytes} bytes.",
                 hint="A batch is at least 1, a cache at least 0.",
             )
-        if not getattr(processor, "chat_template", None):
-            raise ModelNotFoundError(
-                f"{name} has no chat template.", hint="Use a model that was trained for chats, such as an instruct one."
-            )
-        from transformers import GenerationConfig
-
         self.name = name
         self.computes = f"{str(network.dtype).removeprefix('torch.')} on {network.device}"
         """Precision and device."""
@@ -87,25 +79,21 @@ class TransformersEyes:
         self._network, self._processor, self._tokenizer = network, processor, processor.tokenizer
         added = self._tokenizer.added_tokens_decoder.values()
         self._special = [one.content for one in added if one.special and len(one.content) > 1]
-        ends = network.generation_config.eos_token_id
-        ends = [] if ends is None else ends if isinstance(ends, list) else [ends]
-        if (own := self._tokenizer.eos_token_id) is not None:
-            ends = [*ends, own]
-        self._ends = tuple(dict.fromkeys(ends))
-        self._pad: int = (
-            self._tokenizer.pad_token_id if self._tokenizer.pad_token_id is not None else min(ends, default=0)
-        )
+        own = network.generation_config.eos_token_id
+        ends = dict.fromkeys([*(own if isinstance(own, list) else [own]), self._tokenizer.eos_token_id])
+        self._ends = [one for one in ends if one is not None]
+        self._pad: int = self._tokenizer.pad_token_id or 0
         network.generation_config = GenerationConfig(
-            do_sample=False, eos_token_id=list(self._ends) or None, pad_token_id=self._pad
+            do_sample=False, eos_token_id=self._ends or None, pad_token_id=self._pad
         )
-        self._context: int | None = getattr(network.config.get_text_config(), "max_position_embeddings", None)
-        self._encoder = getattr(network.base_model, "get_image_features", None)
-        self._apart = (
-            self._encoder is not None and "mm_encoder_outputs" in inspect.signature(network.forward).parameters
+        self._context: float = getattr(network.config.get_text_config(), "max_position_embeddings", None) or float(
+            "inf"
         )
-        self._kept: LRUCache[str, Any] = LRUCache(cache_bytes, getsizeof=_bytes)
+        self._encoder: Any = getattr(network.base_model, "get_image_features", None)
+        self._apart = self._encoder and "mm_encoder_outputs" in inspect.signature(network.forward).parameters
         if not self._apart:
-            _log.warning("%s encodes a picture again for each question: it does not take features.", name)
+            _log.warning("%s accepts no features: it encodes a picture again for each question.", name)
+        self._kept: LRUCache[str, Any] = LRUCache(cache_bytes, getsizeof=_bytes)
 
     @classmethod
     def from_pretrained(
@@ -135,11 +123,11 @@ class TransformersEyes:
         place, precision = place_for(device, dtype)
         folder = Path(name).expanduser()
         source = str(folder) if folder.is_dir() else name
-        with quiet(), while_loading(lambda why: _unloadable(name, why)):
+        with quiet(), while_loading(lambda why: ModelNotFoundError(f"Cannot load {_WHAT.lower()} {name}: {why}.")):
             config = AutoConfig.from_pretrained(source, trust_remote_code=False)
             if type(config) not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING:
                 raise ModelNotFoundError(
-                    f"{name} is a {config.model_type!r} network, which cannot look at pictures and write.",
+                    f"{name} is a {config.model_type!r} network, which cannot answer about pictures.",
                     hint="Choose a vision-language model, such as HuggingFaceTB/SmolVLM-256M-Instruct.",
                 )
             processor = _processor(name, source)
@@ -160,54 +148,57 @@ class TransformersEyes:
         Raises:
             ModelError: a prompt is longer than the context, the model cannot be shown so many pictures, or it failed.
         """
-
-        def company(place: int) -> tuple[bool, tuple[str, ...], int]:
-            one = requests[place]
-            return not one.choices, tuple(picture.key for picture in one.pictures), len(one.text)
-
-        order = sorted(range(len(requests)), key=company)
+        # Those with choices first, and questions about one picture side by side.
+        order = sorted(
+            range(len(requests)),
+            key=lambda place: (not requests[place].choices, [one.key for one in requests[place].pictures]),
+        )
+        sights: list[Sight] = [Sight("")] * len(requests)
         with self.turn:
             rows = [requests[place] for place in order]
-            sights = run_in_batches(self._looked, rows, self.batch, self._kept.clear, what=_WHAT)
-        return [sight for _, sight in sorted(zip(order, sights, strict=True), key=lambda pair: pair[0])]
+            for place, sight in zip(
+                order, run_in_batches(self._looked, rows, self.batch, self._kept.clear, what=_WHAT), strict=True
+            ):
+                sights[place] = sight
+        return sights
 
     @torch.inference_mode()
     def _looked(self, requests: Sequence[LookRequest]) -> list[Sight]:
-        groups: dict[tuple[bool, int], list[int]] = {}
         seen: dict[str, Any] = {}
+        groups: dict[tuple[bool, int], list[int]] = {}
         rows = [self._row(request, seen) for request in requests]
         for place, row in enumerate(rows):
-            groups.setdefault((not row.request.choices, -1 if row.parts else place), []).append(place)
-        sights: dict[int, Sight] = {}
-        for (free, _), places in groups.items():
+            groups.setdefault((bool(row.request.choices), -1 if row.parts else place), []).append(place)
+        sights = [Sight("")] * len(rows)
+        for (choices, _), places in groups.items():
             several = [rows[place] for place in places]
-            sights.update(zip(places, (self._written if free else self._chosen)(several), strict=True))
-        return [sights[place] for place in range(len(rows))]
+            for place, sight in zip(places, (self._chosen if choices else self._written)(several), strict=True):
+                sights[place] = sight
+        return sights
 
     def _row(self, request: LookRequest, seen: dict[str, Any]) -> _Row:
         """Returns a request with the features of its pictures; ``seen`` has those of this batch."""
-        given = self._read(request.pictures, request.text)
-        tokens = tuple(given["input_ids"][0].tolist())
-        shown = f"The prompt has {len(tokens)} tokens with {len(request.pictures)} pictures"
-        if self._context is not None and len(tokens) >= self._context:
+        pictures = request.pictures
+        given = self._read(pictures, request.text)
+        tokens = given["input_ids"][0].tolist()
+        if len(tokens) >= self._context:
             raise ModelError(
-                f"{shown}, and the context of {self.name} is {self._context}.", hint="Ask about fewer pictures at once."
+                f"A prompt has {len(tokens)} tokens with {len(pictures)} pictures, as many as {self.name} can read or "
+                f"more: {self._context}.",
+                hint="Ask about fewer or smaller pictures at once.",
             )
-        parts = []
-        for picture in request.pictures if self._apart else ():
-            part = seen.get(picture.key, self._kept.get(picture.key))
-            if part is None:
-                part = self._encoded(given if len(request.pictures) == 1 else self._read((picture,), ""))
-            if part is None:
-                break
-            seen[picture.key] = part
-            if _bytes(part) <= self._kept.maxsize:
-                self._kept[picture.key] = part
-            parts.append(part)
-        places = tokens.count(getattr(self._network.config, "image_token_id", None))
+        parts: list[Any] = []
+        for picture in pictures if self._apart else ():
+            if picture.key not in seen:
+                kept = self._kept.get(picture.key)
+                seen[picture.key] = kept or self._encoded(given if len(pictures) == 1 else self._read([picture], ""))
+                if _bytes(seen[picture.key]) <= self._kept.maxsize:
+                    self._kept[picture.key] = seen[picture.key]
+            parts.append(seen[picture.key])
         # Some networks show each of several pictures otherwise than one alone.
-        whole = len(parts) == len(request.pictures) and places == sum(map(_count, parts))
-        return _Row(request, tokens, given, tuple(parts) if whole else ())
+        places = tokens.count(getattr(self._network.config, "image_token_id", None))
+        features = sum(one.numel() // one.shape[-1] for part in parts for one in part.pooler_output)
+        return _Row(request, tokens, given, parts if places == features else [])
 
     def _read(self, pictures: Sequence[Picture], text: str) -> dict[str, torch.Tensor]:
         """Returns the network's input for one prompt, on its device."""
@@ -215,40 +206,29 @@ class TransformersEyes:
             text = text.replace(token, f"{token[0]} {token[1:]}")
         content: list[dict[str, Any]] = [{"type": "image", "image": picture.pixels} for picture in pictures]
         turn = {"role": "user", "content": [*content, {"type": "text", "text": text}]}
+        options = {"add_generation_prompt": True, "tokenize": True, "return_dict": True, "return_tensors": "pt"}
         try:
-            made = self._processor.apply_chat_template(
-                [turn],
-                add_generation_prompt=True,
-                tokenize=True,
-                return_dict=True,
-                return_tensors="pt",
-            )
+            made = self._processor.apply_chat_template([turn], **options)
         except (ValueError, TypeError, LookupError, RuntimeError) as error:
-            raise ModelError(
-                f"{self.name} cannot be shown {len(pictures)} pictures with this text: {first_line(error)}."
-            ) from error
+            raise ModelError(f"{self.name} cannot be shown {len(pictures)} pictures: {first_line(error)}.") from error
         network = self._network
         tensors = {key: one.to(network.device) for key, one in made.items() if isinstance(one, torch.Tensor)}
         return {key: one.to(network.dtype) if one.is_floating_point() else one for key, one in tensors.items()}
 
     def _encoded(self, given: Mapping[str, torch.Tensor]) -> Any:
-        """Returns the features of one picture, without what no text model reads; None where they have another form."""
-        takes = inspect.signature(self._encoder).parameters  # type: ignore[arg-type]
-        made = self._encoder(**{key: given[key] for key in takes if key in given}, return_dict=True)  # type: ignore[misc]
-        pooled, layers = made.pooler_output, getattr(made, "deepstack_features", None)
-        if not all(
-            isinstance(one, torch.Tensor) for one in [*pooled, *(one for layer in layers or () for one in layer)]
-        ):
-            return None
-        return type(made)(pooler_output=pooled, **({} if layers is None else {"deepstack_features": layers}))
+        """Returns the features of one picture, without what no text model reads."""
+        takes = inspect.signature(self._encoder).parameters
+        made = self._encoder(**{key: given[key] for key in takes if key in given}, return_dict=True)
+        deep = {key: made[key] for key in ("deepstack_features",) if made.get(key) is not None}
+        return type(made)(pooler_output=made.pooler_output, **deep)
 
     def _batch(self, rows: Sequence[_Row]) -> dict[str, Any]:
         """Returns rows as one input, padded on the left. Those that have no features are of one request."""
         longest = max(len(row.tokens) for row in rows)
         batch: dict[str, Any] = {}
-        for key, own in rows[0].given.items():
+        for key, first in rows[0].given.items():
             several = [row.given[key] for row in rows]
-            if own.shape == rows[0].given["input_ids"].shape:
+            if first.shape == (1, len(rows[0].tokens)):
                 value = self._pad if key == "input_ids" else 0
                 several = [pad(one, (longest - one.shape[1], 0), value=value) for one in several]
             elif key.startswith("pixel_") and rows[0].parts:
@@ -260,17 +240,13 @@ class TransformersEyes:
 
     def _written(self, rows: Sequence[_Row]) -> list[Sight]:
         batch = self._batch(rows)
-        begin = batch["input_ids"].shape[1]
-        room = [row.request.max_tokens for row in rows]
-        if self._context is not None:
-            room = [min(most, self._context - len(row.tokens)) for most, row in zip(room, rows, strict=True)]
-        made = self._network.generate(**batch, max_new_tokens=max(room))[:, begin:].tolist()
+        room = [int(min(row.request.max_tokens, self._context - len(row.tokens))) for row in rows]
+        made = self._network.generate(**batch, max_new_tokens=max(room))[:, batch["input_ids"].shape[1] :].tolist()
         sights = []
         for row, most, tokens in zip(rows, room, made, strict=True):
-            own = tokens[:most]
-            count = next((place for place, token in enumerate(own) if token in self._ends), len(own))
-            text = self._tokenizer.decode(own[:count], skip_special_tokens=True).strip()
-            sights.append(Sight(text, (), len(row.tokens), min(count + 1, len(own))))
+            count = next((place for place, token in enumerate(tokens[:most]) if token in self._ends), most)
+            text = self._tokenizer.decode(tokens[:count], skip_special_tokens=True).strip()
+            sights.append(Sight(text, (), len(row.tokens), min(count + 1, most)))
         return sights
 
     def _chosen(self, rows: Sequence[_Row]) -> list[Sight]:
@@ -293,16 +269,15 @@ class TransformersEyes:
     def _next(self, prompt: Sequence[int], text: str) -> list[int]:
         """Returns a text's tokens as they would follow a prompt."""
         tail = self._tokenizer.decode(prompt[-1:])
-        special = prompt[-1] in self._tokenizer.all_special_ids or tail[-1:].isspace()
-        before = self._tokenizer(tail, add_special_tokens=False).input_ids
-        joined: list[int] = self._tokenizer(tail + ("" if special else " ") + text, add_special_tokens=False).input_ids
-        own = joined[len(before) :] if joined[: len(before)] == before else []
-        own = own or self._tokenizer(text, add_special_tokens=False).input_ids
-        if not own:
-            raise ModelError(
-                f"{self.name} has no tokens for the choice {text!r}.", hint="Give choices that say something."
-            )
-        return own
+        apart = prompt[-1] in self._tokenizer.all_special_ids or tail[-1:].isspace()
+        before, joined, own = (
+            self._tokenizer(some, add_special_tokens=False).input_ids
+            for some in (tail, f"{tail}{'' if apart else ' '}{text}", text)
+        )
+        found: list[int] = joined[len(before) :] if joined[: len(before)] == before else own
+        if not found:
+            raise ModelError("A choice is empty.", hint="Give each choice a text.")
+        return found
 
     def _scores(self, row: _Row, choices: Sequence[Sequence[int]]) -> list[torch.Tensor]:
         """Returns the log-probability of each choice, its end included: what begins another would always win."""
@@ -329,43 +304,32 @@ def _processor(name: str, source: str) -> Any:
 
     with while_loading(told):
         made = AutoProcessor.from_pretrained(source, trust_remote_code=False)
-        if not hasattr(made, "tokenizer") or not hasattr(made, "image_processor"):
+        if not hasattr(made, "tokenizer"):
             raise ModelNotFoundError(
-                f"{name} has no processor for pictures and texts.",
-                hint="Its processor files must be there, as on the hub.",
+                f"{name} has no processor of pictures and texts.", hint="Its processor files must be there."
             )
-        # Pillow resizes the same whether or not torchvision is there. Processors of videos take no back end.
+        # Pillow resizes the same whether or not torchvision is there. A processor of videos would refuse a back end.
         made.image_processor = AutoImageProcessor.from_pretrained(source, trust_remote_code=False, backend="pil")
+    if not made.chat_template:
+        raise ModelNotFoundError(
+            f"{name} has no chat template.", hint="Use a model for chats, such as an instruct one."
+        )
     return made
 
 
-def _unloadable(name: str, why: str) -> ModelNotFoundError:
-    return ModelNotFoundError(f"Cannot load the vision-language model {name}: {why}.")
-
-
-def _tensors(part: Any) -> list[torch.Tensor]:
-    return [*part.pooler_output, *(one for layer in part.get("deepstack_features") or () for one in layer)]
-
-
 def _bytes(part: Any) -> int:
-    return sum(one.nbytes for one in _tensors(part))
-
-
-def _count(part: Any) -> int:
-    """Returns how many placeholders the features of a picture take."""
-    return sum(one.numel() // one.shape[-1] for one in part.pooler_output)
+    """Returns what the features of a picture, or of some, take in memory."""
+    if isinstance(part, torch.Tensor):
+        return part.nbytes
+    return sum(map(_bytes, part.values() if isinstance(part, Mapping) else part))
 
 
 def _joined(parts: Sequence[Any]) -> Any:
     """Returns the features of several pictures as the network would give them together."""
-    first = parts[0]
     pooled = [part.pooler_output for part in parts]
-    fields: dict[str, Any] = {
-        "pooler_output": torch.cat(pooled)
-        if isinstance(pooled[0], torch.Tensor)
-        else [one for part in pooled for one in part]
-    }
-    if first.get("deepstack_features") is not None:
-        layers = zip(*(part.deepstack_features for part in parts), strict=True)
-        fields["deepstack_features"] = [[one for part in layer for one in part] for layer in layers]
-    return type(first)(**fields)
+    single = isinstance(pooled[0], torch.Tensor)
+    fields: dict[str, Any] = {"pooler_output": torch.cat(pooled) if single else [one for own in pooled for one in own]}
+    if "deepstack_features" in parts[0]:  # of each depth, each picture's
+        depths = zip(*(part["deepstack_features"] for part in parts), strict=True)
+        fields["deepstack_features"] = [[one for own in depth for one in own] for depth in depths]
+    return type(parts[0])(**fields)
