@@ -27,6 +27,7 @@ from .turn import Turn
 
 _log = logging.getLogger(__name__)
 _WHAT = "The vision-language model"
+_LOGITS = {"output_logits": True, "return_dict_in_generate": True}
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,9 @@ class _Row:
     """A request as the network takes it."""
 
     request: LookRequest
-    tokens: Sequence[int]
-    """Of the prompt, with a placeholder for each feature of a picture."""
-    given: Mapping[str, torch.Tensor]
-    """What the processor made."""
-    parts: Sequence[Any]
-    """Features of each picture; none where the network encodes the pictures itself."""
+    tokens: Sequence[int]  # of the prompt, with a placeholder for each feature of a picture
+    given: Mapping[str, torch.Tensor]  # what the processor made
+    parts: Sequence[Any]  # features of each picture; none where the network encodes the pictures itself
 
 
 class TransformersEyes:
@@ -67,10 +65,8 @@ class TransformersEyes:
         from transformers import GenerationConfig
 
         if (max_batch is not None and max_batch < 1) or cache_bytes < 0:
-            raise SetupError(
-                f"A vision-language model cannot use batches of {max_batch} and a cache of {cache_bytes} bytes.",
-                hint="A batch is at least 1, a cache at least 0.",
-            )
+            refused = f"Batches of {max_batch} with a cache of {cache_bytes} bytes are impossible."
+            raise SetupError(refused, hint="A batch is at least 1, a cache at least 0.")
         self.name = name
         self.computes = f"{str(network.dtype).removeprefix('torch.')} on {network.device}"
         """Precision and device."""
@@ -83,12 +79,8 @@ class TransformersEyes:
         ends = dict.fromkeys([*(own if isinstance(own, list) else [own]), self._tokenizer.eos_token_id])
         self._ends = [one for one in ends if one is not None]
         self._pad: int = self._tokenizer.pad_token_id or 0
-        network.generation_config = GenerationConfig(
-            do_sample=False, eos_token_id=self._ends or None, pad_token_id=self._pad
-        )
-        self._context: float = getattr(network.config.get_text_config(), "max_position_embeddings", None) or float(
-            "inf"
-        )
+        network.generation_config = GenerationConfig(eos_token_id=self._ends or None, pad_token_id=self._pad)
+        self._context: int = getattr(network.config.get_text_config(), "max_position_embeddings", None) or 1 << 60
         self._encoder: Any = getattr(network.base_model, "get_image_features", None)
         self._apart = self._encoder and "mm_encoder_outputs" in inspect.signature(network.forward).parameters
         if not self._apart:
@@ -126,19 +118,16 @@ class TransformersEyes:
         with quiet(), while_loading(lambda why: ModelNotFoundError(f"Cannot load {_WHAT.lower()} {name}: {why}.")):
             config = AutoConfig.from_pretrained(source, trust_remote_code=False)
             if type(config) not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING:
-                raise ModelNotFoundError(
-                    f"{name} is a {config.model_type!r} network, which cannot answer about pictures.",
-                    hint="Choose a vision-language model, such as HuggingFaceTB/SmolVLM-256M-Instruct.",
-                )
+                refused = f"{name} is a {config.model_type!r} network, which cannot answer about pictures."
+                raise ModelNotFoundError(refused, hint="Choose a vision-language model, such as SmolVLM-256M-Instruct.")
             processor = _processor(name, source)
             network, report = AutoModelForImageTextToText.from_pretrained(
                 source, dtype=precision, trust_remote_code=False, output_loading_info=True
             )
             # transformers would go on with random weights in the place of these.
             if missing := report["missing_keys"]:
-                raise ModelNotFoundError(
-                    f"{_WHAT} {name} is not complete: {len(missing)} weights are missing, e.g. {min(missing)}."
-                )
+                shown = f"{len(missing)} weights are missing, e.g. {min(missing)}"
+                raise ModelNotFoundError(f"{_WHAT} {name} is not complete: {shown}.")
             network = network.to(place).eval().requires_grad_(False)
         return cls(network, processor, name=name, max_batch=max_batch, cache_bytes=cache_bytes)
 
@@ -149,18 +138,12 @@ class TransformersEyes:
             ModelError: a prompt is longer than the context, the model cannot be shown so many pictures, or it failed.
         """
         # Those with choices first, and questions about one picture side by side.
-        order = sorted(
-            range(len(requests)),
-            key=lambda place: (not requests[place].choices, [one.key for one in requests[place].pictures]),
-        )
-        sights: list[Sight] = [Sight("")] * len(requests)
+        keys = [(not one.choices, [picture.key for picture in one.pictures]) for one in requests]
+        order = sorted(range(len(requests)), key=keys.__getitem__)
         with self.turn:
             rows = [requests[place] for place in order]
-            for place, sight in zip(
-                order, run_in_batches(self._looked, rows, self.batch, self._kept.clear, what=_WHAT), strict=True
-            ):
-                sights[place] = sight
-        return sights
+            sights = run_in_batches(self._looked, rows, self.batch, self._kept.clear, what=_WHAT)
+        return [sights[order.index(place)] for place in range(len(requests))]
 
     @torch.inference_mode()
     def _looked(self, requests: Sequence[LookRequest]) -> list[Sight]:
@@ -169,12 +152,11 @@ class TransformersEyes:
         rows = [self._row(request, seen) for request in requests]
         for place, row in enumerate(rows):
             groups.setdefault((bool(row.request.choices), -1 if row.parts else place), []).append(place)
-        sights = [Sight("")] * len(rows)
+        sights: dict[int, Sight] = {}
         for (choices, _), places in groups.items():
             several = [rows[place] for place in places]
-            for place, sight in zip(places, (self._chosen if choices else self._written)(several), strict=True):
-                sights[place] = sight
-        return sights
+            sights.update(zip(places, (self._chosen if choices else self._written)(several), strict=True))
+        return [sights[place] for place in range(len(rows))]
 
     def _row(self, request: LookRequest, seen: dict[str, Any]) -> _Row:
         """Returns a request with the features of its pictures; ``seen`` has those of this batch."""
@@ -182,11 +164,8 @@ class TransformersEyes:
         given = self._read(pictures, request.text)
         tokens = given["input_ids"][0].tolist()
         if len(tokens) >= self._context:
-            raise ModelError(
-                f"A prompt has {len(tokens)} tokens with {len(pictures)} pictures, as many as {self.name} can read or "
-                f"more: {self._context}.",
-                hint="Ask about fewer or smaller pictures at once.",
-            )
+            shown = f"{len(tokens)} tokens of a prompt with {len(pictures)} pictures"
+            raise ModelError(f"{self.name} has no room for {shown}.", hint="Ask about fewer pictures at once.")
         parts: list[Any] = []
         for picture in pictures if self._apart else ():
             if picture.key not in seen:
@@ -201,7 +180,7 @@ class TransformersEyes:
         return _Row(request, tokens, given, parts if places == features else [])
 
     def _read(self, pictures: Sequence[Picture], text: str) -> dict[str, torch.Tensor]:
-        """Returns the network's input for one prompt, on its device."""
+        """Returns the network's input for one prompt."""
         for token in self._special:  # a question may say <image>, and means the word
             text = text.replace(token, f"{token[0]} {token[1:]}")
         content: list[dict[str, Any]] = [{"type": "image", "image": picture.pixels} for picture in pictures]
@@ -211,16 +190,16 @@ class TransformersEyes:
             made = self._processor.apply_chat_template([turn], **options)
         except (ValueError, TypeError, LookupError, RuntimeError) as error:
             raise ModelError(f"{self.name} cannot be shown {len(pictures)} pictures: {first_line(error)}.") from error
-        network = self._network
-        tensors = {key: one.to(network.device) for key, one in made.items() if isinstance(one, torch.Tensor)}
-        return {key: one.to(network.dtype) if one.is_floating_point() else one for key, one in tensors.items()}
+        return {key: one for key, one in made.items() if isinstance(one, torch.Tensor)}
+
+    def _put(self, given: torch.Tensor) -> torch.Tensor:
+        return given.to(self._network.device, self._network.dtype if given.is_floating_point() else given.dtype)
 
     def _encoded(self, given: Mapping[str, torch.Tensor]) -> Any:
         """Returns the features of one picture, without what no text model reads."""
         takes = inspect.signature(self._encoder).parameters
-        made = self._encoder(**{key: given[key] for key in takes if key in given}, return_dict=True)
-        deep = {key: made[key] for key in ("deepstack_features",) if made.get(key) is not None}
-        return type(made)(pooler_output=made.pooler_output, **deep)
+        made = self._encoder(**{key: self._put(given[key]) for key in takes if key in given}, return_dict=True)
+        return type(made)(**{key: made[key] for key in ("pooler_output", "deepstack_features") if key in made})
 
     def _batch(self, rows: Sequence[_Row]) -> dict[str, Any]:
         """Returns rows as one input, padded on the left. Those that have no features are of one request."""
@@ -233,14 +212,14 @@ class TransformersEyes:
                 several = [pad(one, (longest - one.shape[1], 0), value=value) for one in several]
             elif key.startswith("pixel_") and rows[0].parts:
                 continue
-            batch[key] = torch.cat(several)
+            batch[key] = self._put(torch.cat(several))
         if rows[0].parts:
             batch["mm_encoder_outputs"] = {"image": _joined([part for row in rows for part in row.parts])}
         return batch
 
     def _written(self, rows: Sequence[_Row]) -> list[Sight]:
         batch = self._batch(rows)
-        room = [int(min(row.request.max_tokens, self._context - len(row.tokens))) for row in rows]
+        room = [min(row.request.max_tokens, self._context - len(row.tokens)) for row in rows]
         made = self._network.generate(**batch, max_new_tokens=max(room))[:, batch["input_ids"].shape[1] :].tolist()
         sights = []
         for row, most, tokens in zip(rows, room, made, strict=True):
@@ -250,30 +229,26 @@ class TransformersEyes:
         return sights
 
     def _chosen(self, rows: Sequence[_Row]) -> list[Sight]:
-        batch = self._batch(rows)
-        made = self._network.generate(**batch, max_new_tokens=1, output_logits=True, return_dict_in_generate=True)
+        made = self._network.generate(**self._batch(rows), max_new_tokens=1, **_LOGITS)
         sights = []
         for row, logits in zip(rows, made.logits[0].float(), strict=True):
-            choices = row.request.choices
-            tokens = [self._next(row.tokens, choice) for choice in choices]
+            tokens = [self._next(row.tokens, choice) for choice in row.request.choices]
             scores = [logits[one[0]] for one in tokens]
             if len({one[0] for one in tokens}) < len(tokens):
                 several = [tokens[start : start + self.batch] for start in range(0, len(tokens), self.batch)]
                 scores = [score for some in several for score in self._scores(row, some)]
             chances = torch.stack(scores).softmax(0).tolist()
-            best = max(range(len(choices)), key=chances.__getitem__)
-            told = tuple(zip(choices, chances, strict=True))
-            sights.append(Sight(choices[best], told, len(row.tokens), len(tokens[best])))
+            best = max(range(len(chances)), key=chances.__getitem__)
+            told = tuple(zip(row.request.choices, chances, strict=True))
+            sights.append(Sight(told[best][0], told, len(row.tokens), len(tokens[best])))
         return sights
 
     def _next(self, prompt: Sequence[int], text: str) -> list[int]:
         """Returns a text's tokens as they would follow a prompt."""
         tail = self._tokenizer.decode(prompt[-1:])
         apart = prompt[-1] in self._tokenizer.all_special_ids or tail[-1:].isspace()
-        before, joined, own = (
-            self._tokenizer(some, add_special_tokens=False).input_ids
-            for some in (tail, f"{tail}{'' if apart else ' '}{text}", text)
-        )
+        whole = f"{tail}{'' if apart else ' '}{text}"
+        before, joined, own = (self._tokenizer(one, add_special_tokens=False).input_ids for one in (tail, whole, text))
         found: list[int] = joined[len(before) :] if joined[: len(before)] == before else own
         if not found:
             raise ModelError("A choice is empty.", hint="Give each choice a text.")
@@ -286,8 +261,7 @@ class TransformersEyes:
             **self._batch([row] * len(whole)),
             max_new_tokens=max(map(len, whole)),
             prefix_allowed_tokens_fn=lambda place, ids: whole[place][len(ids) - begin :][:1] or [self._pad],
-            output_logits=True,
-            return_dict_in_generate=True,
+            **_LOGITS,
         )
         steps = torch.stack(made.logits, 1).float().log_softmax(-1)
         return [one[range(len(own)), own].sum() for one, own in zip(steps, whole, strict=True)]
@@ -305,15 +279,12 @@ def _processor(name: str, source: str) -> Any:
     with while_loading(told):
         made = AutoProcessor.from_pretrained(source, trust_remote_code=False)
         if not hasattr(made, "tokenizer"):
-            raise ModelNotFoundError(
-                f"{name} has no processor of pictures and texts.", hint="Its processor files must be there."
-            )
+            refused = f"{name} has no processor of pictures and texts."
+            raise ModelNotFoundError(refused, hint="Its processor files must be there.")
         # Pillow resizes the same whether or not torchvision is there. A processor of videos would refuse a back end.
         made.image_processor = AutoImageProcessor.from_pretrained(source, trust_remote_code=False, backend="pil")
     if not made.chat_template:
-        raise ModelNotFoundError(
-            f"{name} has no chat template.", hint="Use a model for chats, such as an instruct one."
-        )
+        raise ModelNotFoundError(f"{name} has no chat template.", hint="Use a model for chats (Instruct).")
     return made
 
 
