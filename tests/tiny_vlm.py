@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tiny_lm import CORPUS, build_tokenizer
+from tiny_lm import build_tokenizer
 
 TEMPLATE = (
     "{% for message in messages %}<|{{ message['role'] }}|>{% for one in message['content'] %}"
@@ -124,10 +124,7 @@ def _save(kind: Any, config: Any, processor: Any, folder: Path) -> str:
     with torch.no_grad():  # drawn wide, so that answers depend on pictures
         for name, weight in network.named_parameters():
             if weight.dim() > 1 and "norm" not in name:
-                weight.copy_(torch.randn(weight.shape) * 0.6 / weight[0].numel() ** 0.5 * 2)
+                weight.copy_(torch.randn(weight.shape) * 1.2 / weight[0].numel() ** 0.5)
     network.save_pretrained(folder)
     processor.save_pretrained(folder)
     return str(folder)
-
-
-assert CORPUS

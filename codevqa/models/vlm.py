@@ -141,8 +141,8 @@ class TransformersEyes:
         keys = [(not one.choices, [picture.key for picture in one.pictures]) for one in requests]
         order = sorted(range(len(requests)), key=keys.__getitem__)
         with self.turn:
-            rows = [requests[place] for place in order]
-            sights = run_in_batches(self._looked, rows, self.batch, self._kept.clear, what=_WHAT)
+            several = [requests[place] for place in order]
+            sights = run_in_batches(self._looked, several, self.batch, self._kept.clear, what=_WHAT)
         return [sights[order.index(place)] for place in range(len(requests))]
 
     @torch.inference_mode()
@@ -154,8 +154,8 @@ class TransformersEyes:
             groups.setdefault((bool(row.request.choices), -1 if row.parts else place), []).append(place)
         sights: dict[int, Sight] = {}
         for (choices, _), places in groups.items():
-            several = [rows[place] for place in places]
-            sights.update(zip(places, (self._chosen if choices else self._written)(several), strict=True))
+            answered = (self._chosen if choices else self._written)([rows[place] for place in places])
+            sights.update(zip(places, answered, strict=True))
         return [sights[place] for place in range(len(rows))]
 
     def _row(self, request: LookRequest, seen: dict[str, Any]) -> _Row:
@@ -197,8 +197,8 @@ class TransformersEyes:
 
     def _encoded(self, given: Mapping[str, torch.Tensor]) -> Any:
         """Returns the features of one picture, without what no text model reads."""
-        takes = inspect.signature(self._encoder).parameters
-        made = self._encoder(**{key: self._put(given[key]) for key in takes if key in given}, return_dict=True)
+        takes = given.keys() & inspect.signature(self._encoder).parameters
+        made = self._encoder(**{key: self._put(given[key]) for key in takes}, return_dict=True)
         return type(made)(**{key: made[key] for key in ("pooler_output", "deepstack_features") if key in made})
 
     def _batch(self, rows: Sequence[_Row]) -> dict[str, Any]:
@@ -245,13 +245,13 @@ class TransformersEyes:
 
     def _next(self, prompt: Sequence[int], text: str) -> list[int]:
         """Returns a text's tokens as they would follow a prompt."""
+        if not text.strip():
+            raise ModelError("A choice is empty.", hint="Give each choice a text.")
         tail = self._tokenizer.decode(prompt[-1:])
         apart = prompt[-1] in self._tokenizer.all_special_ids or tail[-1:].isspace()
         whole = f"{tail}{'' if apart else ' '}{text}"
         before, joined, own = (self._tokenizer(one, add_special_tokens=False).input_ids for one in (tail, whole, text))
         found: list[int] = joined[len(before) :] if joined[: len(before)] == before else own
-        if not found:
-            raise ModelError("A choice is empty.", hint="Give each choice a text.")
         return found
 
     def _scores(self, row: _Row, choices: Sequence[Sequence[int]]) -> list[torch.Tensor]:
@@ -290,9 +290,8 @@ def _processor(name: str, source: str) -> Any:
 
 def _bytes(part: Any) -> int:
     """Returns what the features of a picture, or of some, take in memory."""
-    if isinstance(part, torch.Tensor):
-        return part.nbytes
-    return sum(map(_bytes, part.values() if isinstance(part, Mapping) else part))
+    several = part.values() if isinstance(part, Mapping) else part
+    return part.nbytes if isinstance(part, torch.Tensor) else sum(map(_bytes, several))
 
 
 def _joined(parts: Sequence[Any]) -> Any:
