@@ -58,7 +58,7 @@ def idefics3(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def plain(eyes: TransformersEyes) -> TransformersEyes:
     """Returns eyes that encode pictures with each request."""
-    eyes._apart = False
+    eyes._prompts._apart = False
     return eyes
 
 
@@ -110,19 +110,28 @@ def test_an_answer_depends_on_its_request_alone(eyes: TransformersEyes) -> None:
 def test_features_that_are_kept_give_what_pictures_give(eyes: TransformersEyes, folder: str) -> None:
     calls = towers(eyes)
     first, again = eyes.look(REQUESTS), eyes.look(REQUESTS)
-    assert len(calls) == 3 == len(eyes._kept)  # pictures
+    assert len(calls) == 3 == len(eyes._prompts.kept)  # pictures
     same(again, first)
     same(plain(TransformersEyes.from_pretrained(folder)).look(REQUESTS), first)
-    little = TransformersEyes.from_pretrained(folder, cache_bytes=eyes._kept.getsizeof(eyes._kept[WIDE.key]))
+    kept = eyes._prompts.kept
+    little = TransformersEyes.from_pretrained(folder, cache_bytes=int(kept.getsizeof(kept[WIDE.key])))
     same(little.look(REQUESTS), first)
-    assert little._kept.currsize <= little._kept.maxsize < eyes._kept.currsize
+    assert 0 < little._prompts.kept.currsize <= little._prompts.kept.maxsize < kept.currsize
 
 
 def test_five_questions_about_a_picture_encode_it_once(eyes: TransformersEyes) -> None:
-    calls = towers(eyes)
+    calls, processed = towers(eyes), 0
+    inner = eyes._prompts._process_images
+
+    def process(*given: Any, **options: Any) -> Any:
+        nonlocal processed
+        processed += 1
+        return inner(*given, **options)
+
+    eyes._prompts._process_images = process
     questions = [LookRequest((FIRST,), f"What is part {number}?", 4) for number in range(5)]
     one_by_one = [eyes.look([question])[0] for question in questions]
-    assert len(calls) == 1
+    assert (len(calls), processed) == (1, 1)
     same(plain(eyes).look(questions), one_by_one)
     assert len(calls) == 1 + 5
 
@@ -148,13 +157,13 @@ def test_chances_are_the_networks_own(eyes: TransformersEyes) -> None:
         assert one.text == max(one.chances, key=lambda pair: pair[1])[0]
 
 
-@pytest.mark.parametrize("how", ["refuses", "others"])
+@pytest.mark.parametrize("how", ["refuses", "fewer", "unlike"])
 def test_features_that_cannot_be_taken_apart_are_not_kept(
     idefics3: str, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     expected = TransformersEyes.from_pretrained(idefics3).look(REQUESTS)
     eyes = TransformersEyes.from_pretrained(idefics3)
-    network, encoder = eyes._network, eyes._encoder
+    network, encoder = eyes._network, eyes._prompts._encoder
     if how == "refuses":  # as architectures do that have no mm_encoder_outputs
         network.forward = lambda input_ids=None, pixel_values=None, **more: type(network).forward(
             network, input_ids, pixel_values=pixel_values, **more
@@ -163,6 +172,8 @@ def test_features_that_cannot_be_taken_apart_are_not_kept(
             eyes = TransformersEyes(network, eyes._processor, name="x")
         assert "encodes a picture again" in caplog.text
         network.forward = type(network).forward.__get__(network)
+    elif how == "unlike":  # as LLaVA-OneVision shows several pictures
+        eyes._prompts._alike = False
     else:  # a picture alone has more features than it has among several
 
         @wraps(encoder)
@@ -171,13 +182,13 @@ def test_features_that_cannot_be_taken_apart_are_not_kept(
             made.pooler_output = [one[::2] for one in made.pooler_output]
             return made
 
-        eyes._encoder = halved
+        eyes._prompts._encoder = halved
     same(eyes.look(REQUESTS), expected)
 
 
 def test_a_preset_can_name_it(idefics3: str) -> None:
     eyes = load("eyes", f"transformers:{idefics3}", max_batch=2, cache_bytes=0)
-    assert (eyes.name, eyes.batch, eyes._kept.maxsize) == (Path(idefics3).name, 2, 0)
+    assert (eyes.name, eyes.batch, eyes._prompts.kept.maxsize) == (Path(idefics3).name, 2, 0)
     assert type(eyes._processor.image_processor).__name__.endswith("Pil")
 
 
@@ -246,7 +257,7 @@ def test_a_request_that_cannot_be_answered_is_one_line(
 def test_what_cannot_be_is_refused(idefics3: str) -> None:
     for options in ({"max_batch": 0}, {"cache_bytes": -1}, {"device": "tpu9"}, {"dtype": "int3"}):
         with pytest.raises(CodeVQAError):
-            TransformersEyes.from_pretrained(idefics3, **options)  # type: ignore[arg-type]
+            TransformersEyes.from_pretrained(idefics3, **options)
 
 
 def test_memory_that_runs_out_halves_the_batch_and_frees_the_features(

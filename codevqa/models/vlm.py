@@ -6,38 +6,22 @@ vision tower alone, and its features are kept for further questions about it.
 
 from __future__ import annotations
 
-import inspect
-import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from cachetools import LRUCache
-from torch.nn.functional import pad
 
 from ..core.errors import ModelError, ModelNotFoundError, SetupError
-from ..core.images import Picture
 from .base import LookRequest, Sight
 from .blip.batches import run_in_batches
 from .causal_lm.loading import place_for
-from .library_errors import first_line, quiet, while_loading
+from .library_errors import quiet, while_loading
 from .turn import Turn
+from .vlm_prompts import Part, Prompts, Row
 
-_log = logging.getLogger(__name__)
 _WHAT = "The vision-language model"
 _LOGITS = {"output_logits": True, "return_dict_in_generate": True}
-
-
-@dataclass(frozen=True)
-class _Row:
-    """A request as the network takes it."""
-
-    request: LookRequest
-    tokens: Sequence[int]  # of the prompt, with a placeholder for each feature of a picture
-    given: Mapping[str, torch.Tensor]  # what the processor made
-    parts: Sequence[Any]  # features of each picture; none where the network encodes the pictures itself
 
 
 class TransformersEyes:
@@ -73,19 +57,12 @@ class TransformersEyes:
         self.batch = max_batch or (16 if network.device.type == "cuda" else 4)
         self.turn = Turn(network, processor)
         self._network, self._processor, self._tokenizer = network, processor, processor.tokenizer
-        added = self._tokenizer.added_tokens_decoder.values()
-        self._special = [one.content for one in added if one.special and len(one.content) > 1]
         own = network.generation_config.eos_token_id
         ends = dict.fromkeys([*(own if isinstance(own, list) else [own]), self._tokenizer.eos_token_id])
         self._ends = [one for one in ends if one is not None]
         self._pad: int = self._tokenizer.pad_token_id or 0
         network.generation_config = GenerationConfig(eos_token_id=self._ends or None, pad_token_id=self._pad)
-        self._context: int = getattr(network.config.get_text_config(), "max_position_embeddings", None) or 1 << 60
-        self._encoder: Any = getattr(network.base_model, "get_image_features", None)
-        self._apart = self._encoder and "mm_encoder_outputs" in inspect.signature(network.forward).parameters
-        if not self._apart:
-            _log.warning("%s accepts no features: it encodes a picture again for each question.", name)
-        self._kept: LRUCache[str, Any] = LRUCache(cache_bytes, getsizeof=_bytes)
+        self._prompts = Prompts(network, processor, name=name, pad=self._pad, cache_bytes=cache_bytes)
 
     @classmethod
     def from_pretrained(
@@ -142,14 +119,14 @@ class TransformersEyes:
         order = sorted(range(len(requests)), key=keys.__getitem__)
         with self.turn:
             several = [requests[place] for place in order]
-            sights = run_in_batches(self._looked, several, self.batch, self._kept.clear, what=_WHAT)
+            sights = run_in_batches(self._looked, several, self.batch, self._prompts.kept.clear, what=_WHAT)
         return [sights[order.index(place)] for place in range(len(requests))]
 
     @torch.inference_mode()
     def _looked(self, requests: Sequence[LookRequest]) -> list[Sight]:
-        seen: dict[str, Any] = {}
+        seen: dict[str, Part] = {}
         groups: dict[tuple[bool, int], list[int]] = {}
-        rows = [self._row(request, seen) for request in requests]
+        rows = [self._prompts.read(request, seen) for request in requests]
         for place, row in enumerate(rows):
             groups.setdefault((bool(row.request.choices), -1 if row.parts else place), []).append(place)
         sights: dict[int, Sight] = {}
@@ -158,68 +135,9 @@ class TransformersEyes:
             sights.update(zip(places, answered, strict=True))
         return [sights[place] for place in range(len(rows))]
 
-    def _row(self, request: LookRequest, seen: dict[str, Any]) -> _Row:
-        """Returns a request with the features of its pictures; ``seen`` has those of this batch."""
-        pictures = request.pictures
-        given = self._read(pictures, request.text)
-        tokens = given["input_ids"][0].tolist()
-        if len(tokens) >= self._context:
-            shown = f"{len(tokens)} tokens of a prompt with {len(pictures)} pictures"
-            raise ModelError(f"{self.name} has no room for {shown}.", hint="Ask about fewer pictures at once.")
-        parts: list[Any] = []
-        for picture in pictures if self._apart else ():
-            if picture.key not in seen:
-                kept = self._kept.get(picture.key)
-                seen[picture.key] = kept or self._encoded(given if len(pictures) == 1 else self._read([picture], ""))
-                if _bytes(seen[picture.key]) <= self._kept.maxsize:
-                    self._kept[picture.key] = seen[picture.key]
-            parts.append(seen[picture.key])
-        # Some networks show each of several pictures otherwise than one alone.
-        places = tokens.count(getattr(self._network.config, "image_token_id", None))
-        features = sum(one.numel() // one.shape[-1] for part in parts for one in part.pooler_output)
-        return _Row(request, tokens, given, parts if places == features else [])
-
-    def _read(self, pictures: Sequence[Picture], text: str) -> dict[str, torch.Tensor]:
-        """Returns the network's input for one prompt."""
-        for token in self._special:  # a question may say <image>, and means the word
-            text = text.replace(token, f"{token[0]} {token[1:]}")
-        content: list[dict[str, Any]] = [{"type": "image", "image": picture.pixels} for picture in pictures]
-        turn = {"role": "user", "content": [*content, {"type": "text", "text": text}]}
-        options = {"add_generation_prompt": True, "tokenize": True, "return_dict": True, "return_tensors": "pt"}
-        try:
-            made = self._processor.apply_chat_template([turn], **options)
-        except (ValueError, TypeError, LookupError, RuntimeError) as error:
-            raise ModelError(f"{self.name} cannot be shown {len(pictures)} pictures: {first_line(error)}.") from error
-        return {key: one for key, one in made.items() if isinstance(one, torch.Tensor)}
-
-    def _put(self, given: torch.Tensor) -> torch.Tensor:
-        return given.to(self._network.device, self._network.dtype if given.is_floating_point() else given.dtype)
-
-    def _encoded(self, given: Mapping[str, torch.Tensor]) -> Any:
-        """Returns the features of one picture, without what no text model reads."""
-        takes = given.keys() & inspect.signature(self._encoder).parameters
-        made = self._encoder(**{key: self._put(given[key]) for key in takes}, return_dict=True)
-        return type(made)(**{key: made[key] for key in ("pooler_output", "deepstack_features") if key in made})
-
-    def _batch(self, rows: Sequence[_Row]) -> dict[str, Any]:
-        """Returns rows as one input, padded on the left. Those that have no features are of one request."""
-        longest = max(len(row.tokens) for row in rows)
-        batch: dict[str, Any] = {}
-        for key, first in rows[0].given.items():
-            several = [row.given[key] for row in rows]
-            if first.shape == (1, len(rows[0].tokens)):
-                value = self._pad if key == "input_ids" else 0
-                several = [pad(one, (longest - one.shape[1], 0), value=value) for one in several]
-            elif key.startswith("pixel_") and rows[0].parts:
-                continue
-            batch[key] = self._put(torch.cat(several))
-        if rows[0].parts:
-            batch["mm_encoder_outputs"] = {"image": _joined([part for row in rows for part in row.parts])}
-        return batch
-
-    def _written(self, rows: Sequence[_Row]) -> list[Sight]:
-        batch = self._batch(rows)
-        room = [min(row.request.max_tokens, self._context - len(row.tokens)) for row in rows]
+    def _written(self, rows: Sequence[Row]) -> list[Sight]:
+        batch = self._prompts.batch(rows)
+        room = [min(row.request.max_tokens, self._prompts.context - len(row.tokens)) for row in rows]
         made = self._network.generate(**batch, max_new_tokens=max(room))[:, batch["input_ids"].shape[1] :].tolist()
         sights = []
         for row, most, tokens in zip(rows, room, made, strict=True):
@@ -228,8 +146,8 @@ class TransformersEyes:
             sights.append(Sight(text, (), len(row.tokens), min(count + 1, most)))
         return sights
 
-    def _chosen(self, rows: Sequence[_Row]) -> list[Sight]:
-        made = self._network.generate(**self._batch(rows), max_new_tokens=1, **_LOGITS)
+    def _chosen(self, rows: Sequence[Row]) -> list[Sight]:
+        made = self._network.generate(**self._prompts.batch(rows), max_new_tokens=1, **_LOGITS)
         sights = []
         for row, logits in zip(rows, made.logits[0].float(), strict=True):
             tokens = [self._next(row.tokens, choice) for choice in row.request.choices]
@@ -254,11 +172,11 @@ class TransformersEyes:
         found: list[int] = joined[len(before) :] if joined[: len(before)] == before else own
         return found
 
-    def _scores(self, row: _Row, choices: Sequence[Sequence[int]]) -> list[torch.Tensor]:
+    def _scores(self, row: Row, choices: Sequence[Sequence[int]]) -> list[torch.Tensor]:
         """Returns the log-probability of each choice, its end included: what begins another would always win."""
         begin, whole = len(row.tokens), [[*choice, *self._ends[:1]] for choice in choices]
         made = self._network.generate(
-            **self._batch([row] * len(whole)),
+            **self._prompts.batch([row] * len(whole)),
             max_new_tokens=max(map(len, whole)),
             prefix_allowed_tokens_fn=lambda place, ids: whole[place][len(ids) - begin :][:1] or [self._pad],
             **_LOGITS,
@@ -286,20 +204,3 @@ def _processor(name: str, source: str) -> Any:
     if not made.chat_template:
         raise ModelNotFoundError(f"{name} has no chat template.", hint="Use a model for chats (Instruct).")
     return made
-
-
-def _bytes(part: Any) -> int:
-    """Returns what the features of a picture, or of some, take in memory."""
-    several = part.values() if isinstance(part, Mapping) else part
-    return part.nbytes if isinstance(part, torch.Tensor) else sum(map(_bytes, several))
-
-
-def _joined(parts: Sequence[Any]) -> Any:
-    """Returns the features of several pictures as the network would give them together."""
-    pooled = [part.pooler_output for part in parts]
-    single = isinstance(pooled[0], torch.Tensor)
-    fields: dict[str, Any] = {"pooler_output": torch.cat(pooled) if single else [one for own in pooled for one in own]}
-    if "deepstack_features" in parts[0]:  # of each depth, each picture's
-        depths = zip(*(part["deepstack_features"] for part in parts), strict=True)
-        fields["deepstack_features"] = [[one for own in depth for one in own] for depth in depths]
-    return type(parts[0])(**fields)
