@@ -19,6 +19,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "base": (),
     "smoke": ("smoke",),
     "demo": ("demo",),
+    "vlm": ("vlm",),
     "test": ("test", "dev"),
     "site": ("site",),
     "release": ("release",),

@@ -17,7 +17,7 @@ import codevqa
 from codevqa.prompts import available
 
 ROOT = Path(__file__).resolve().parents[1]
-LOCKS = ("torch", "base", "smoke", "demo", "test", "release", "site")
+LOCKS = ("torch", "base", "smoke", "demo", "vlm", "test", "release", "site")
 SETUP = ConfigParser()
 SETUP.read(ROOT / "setup.cfg", encoding="utf-8")
 

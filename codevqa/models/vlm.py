@@ -1,0 +1,206 @@
+"""Vision-language models of transformers: Idefics3 and SmolVLM, Qwen-VL, LFM2-VL and others of its auto class.
+
+A request becomes one turn of the model's own chat template, pictures first and text last. Each picture goes through the
+vision tower alone, and its features are kept for further questions about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..core.errors import ModelError, ModelNotFoundError, SetupError
+from .base import LookRequest, Sight
+from .blip.batches import run_in_batches
+from .causal_lm.loading import place_for
+from .library_errors import quiet, while_loading
+from .turn import Turn
+from .vlm_prompts import Part, Prompts, Row
+
+_WHAT = "The vision-language model"
+_LOGITS = {"output_logits": True, "return_dict_in_generate": True}
+
+
+class TransformersEyes:
+    """A vision-language model in this process. Implements :class:`codevqa.models.base.Eyes`.
+
+    Decoding is greedy; a checkpoint's own sampling and penalties are not applied. Where a request has choices, the
+    answer is the likeliest. The chance of a choice is that of its first token where no two choices begin with the same
+    token, else that of all its tokens and the end of the turn. Chances of all choices sum to 1.
+
+    Features are kept by picture where the network accepts features in the place of pictures, and shows several
+    pictures as it shows each alone. Otherwise each request runs alone, and encodes its pictures again: models without
+    ``mm_encoder_outputs``, and LLaVA-OneVision with several pictures.
+
+    Args:
+        network: one of those that :meth:`from_pretrained` loads.
+        processor: makes its input of pictures and texts; it has a chat template.
+        name: id it reports.
+        max_batch: requests at a time; None takes 16 on a GPU, and 4 elsewhere.
+        cache_bytes: bytes of features of pictures kept in memory, where the network is.
+    """
+
+    def __init__(
+        self, network: Any, processor: Any, *, name: str, max_batch: int | None = None, cache_bytes: int = 256 << 20
+    ) -> None:
+        from transformers import GenerationConfig
+
+        if (max_batch is not None and max_batch < 1) or cache_bytes < 0:
+            refused = f"Batches of {max_batch} with a cache of {cache_bytes} bytes are impossible."
+            raise SetupError(refused, hint="A batch is at least 1, a cache at least 0.")
+        self.name = name
+        self.computes = f"{str(network.dtype).removeprefix('torch.')} on {network.device}"
+        """Precision and device."""
+        self.batch = max_batch or (16 if network.device.type == "cuda" else 4)
+        self.turn = Turn(network, processor)
+        self._network, self._processor, self._tokenizer = network, processor, processor.tokenizer
+        own = network.generation_config.eos_token_id
+        ends = dict.fromkeys([*(own if isinstance(own, list) else [own]), self._tokenizer.eos_token_id])
+        self._ends = [one for one in ends if one is not None]
+        self._pad: int = self._tokenizer.pad_token_id or 0
+        network.generation_config = GenerationConfig(eos_token_id=self._ends or None, pad_token_id=self._pad)
+        self._prompts = Prompts(network, processor, name=name, pad=self._pad, cache_bytes=cache_bytes)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name: str,
+        *,
+        device: str | None = None,
+        dtype: str | None = None,
+        max_batch: int | None = None,
+        cache_bytes: int = 256 << 20,
+    ) -> TransformersEyes:
+        """Loads a vision-language model, e.g. ``HuggingFaceTB/SmolVLM-256M-Instruct`` or ``Qwen/Qwen3-VL-2B-Instruct``.
+
+        Args:
+            name: folder or hub id.
+            device: where it runs; None takes a GPU if there is one.
+            dtype: precision of the weights; None takes bfloat16 on a GPU, and float32 elsewhere.
+            max_batch: requests at a time; None takes 16 on a GPU, and 4 elsewhere.
+            cache_bytes: bytes of features of pictures kept in memory.
+
+        Raises:
+            ModelNotFoundError: it is not here, not complete, or not a model for chats about pictures.
+            SetupError: the device, the precision, an option or a package cannot be had.
+        """
+        from transformers import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING, AutoConfig, AutoModelForImageTextToText
+
+        place, precision = place_for(device, dtype)
+        folder = Path(name).expanduser()
+        source = str(folder) if folder.is_dir() else name
+        with quiet(), while_loading(lambda why: ModelNotFoundError(f"Cannot load {_WHAT.lower()} {name}: {why}.")):
+            config = AutoConfig.from_pretrained(source, trust_remote_code=False)
+            if type(config) not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING:
+                refused = f"{name} is a {config.model_type!r} network, which cannot answer about pictures."
+                raise ModelNotFoundError(refused, hint="Choose a vision-language model, such as SmolVLM-256M-Instruct.")
+            processor = _processor(name, source)
+            network, report = AutoModelForImageTextToText.from_pretrained(
+                source, dtype=precision, trust_remote_code=False, output_loading_info=True
+            )
+            # transformers would go on with random weights in the place of these.
+            if missing := report["missing_keys"]:
+                shown = f"{len(missing)} weights are missing, e.g. {min(missing)}"
+                raise ModelNotFoundError(f"{_WHAT} {name} is not complete: {shown}.")
+            network = network.to(place).eval().requires_grad_(False)
+        return cls(network, processor, name=name, max_batch=max_batch, cache_bytes=cache_bytes)
+
+    def look(self, requests: Sequence[LookRequest]) -> list[Sight]:
+        """Answers each request greedily, or with the likeliest of its choices.
+
+        Raises:
+            ModelError: a prompt is longer than the context, the model cannot be shown so many pictures, or it failed.
+        """
+        # Those with choices first, and questions about one picture side by side.
+        keys = [(not one.choices, [picture.key for picture in one.pictures]) for one in requests]
+        order = sorted(range(len(requests)), key=keys.__getitem__)
+        with self.turn:
+            several = [requests[place] for place in order]
+            sights = run_in_batches(self._looked, several, self.batch, self._prompts.kept.clear, what=_WHAT)
+        return [sights[order.index(place)] for place in range(len(requests))]
+
+    @torch.inference_mode()
+    def _looked(self, requests: Sequence[LookRequest]) -> list[Sight]:
+        seen: dict[str, Part] = {}
+        groups: dict[tuple[bool, int], list[int]] = {}
+        rows = [self._prompts.read(request, seen) for request in requests]
+        for place, row in enumerate(rows):
+            groups.setdefault((bool(row.request.choices), -1 if row.parts else place), []).append(place)
+        sights: dict[int, Sight] = {}
+        for (choices, _), places in groups.items():
+            answered = (self._chosen if choices else self._written)([rows[place] for place in places])
+            sights.update(zip(places, answered, strict=True))
+        return [sights[place] for place in range(len(rows))]
+
+    def _written(self, rows: Sequence[Row]) -> list[Sight]:
+        batch = self._prompts.batch(rows)
+        room = [min(row.request.max_tokens, self._prompts.context - len(row.tokens)) for row in rows]
+        made = self._network.generate(**batch, max_new_tokens=max(room))[:, batch["input_ids"].shape[1] :].tolist()
+        sights = []
+        for row, most, tokens in zip(rows, room, made, strict=True):
+            count = next((place for place, token in enumerate(tokens[:most]) if token in self._ends), most)
+            text = self._tokenizer.decode(tokens[:count], skip_special_tokens=True).strip()
+            sights.append(Sight(text, (), len(row.tokens), min(count + 1, most)))
+        return sights
+
+    def _chosen(self, rows: Sequence[Row]) -> list[Sight]:
+        made = self._network.generate(**self._prompts.batch(rows), max_new_tokens=1, **_LOGITS)
+        sights = []
+        for row, logits in zip(rows, made.logits[0].float(), strict=True):
+            tokens = [self._next(row.tokens, choice) for choice in row.request.choices]
+            scores = [logits[one[0]] for one in tokens]
+            if len({one[0] for one in tokens}) < len(tokens):
+                several = [tokens[start : start + self.batch] for start in range(0, len(tokens), self.batch)]
+                scores = [score for some in several for score in self._scores(row, some)]
+            chances = torch.stack(scores).softmax(0).tolist()
+            best = max(range(len(chances)), key=chances.__getitem__)
+            told = tuple(zip(row.request.choices, chances, strict=True))
+            sights.append(Sight(told[best][0], told, len(row.tokens), len(tokens[best])))
+        return sights
+
+    def _next(self, prompt: Sequence[int], text: str) -> list[int]:
+        """Returns a text's tokens as they would follow a prompt."""
+        if not text.strip():
+            raise ModelError("A choice is empty.", hint="Give each choice a text.")
+        tail = self._tokenizer.decode(prompt[-1:])
+        apart = prompt[-1] in self._tokenizer.all_special_ids or tail[-1:].isspace()
+        whole = f"{tail}{'' if apart else ' '}{text}"
+        before, joined, own = (self._tokenizer(one, add_special_tokens=False).input_ids for one in (tail, whole, text))
+        found: list[int] = joined[len(before) :] if joined[: len(before)] == before else own
+        return found
+
+    def _scores(self, row: Row, choices: Sequence[Sequence[int]]) -> list[torch.Tensor]:
+        """Returns the log-probability of each choice, its end included: what begins another would always win."""
+        begin, whole = len(row.tokens), [[*choice, *self._ends[:1]] for choice in choices]
+        made = self._network.generate(
+            **self._prompts.batch([row] * len(whole)),
+            max_new_tokens=max(map(len, whole)),
+            prefix_allowed_tokens_fn=lambda place, ids: whole[place][len(ids) - begin :][:1] or [self._pad],
+            **_LOGITS,
+        )
+        steps = torch.stack(made.logits, 1).float().log_softmax(-1)
+        return [one[range(len(own)), own].sum() for one, own in zip(steps, whole, strict=True)]
+
+
+def _processor(name: str, source: str) -> Any:
+    from transformers import AutoImageProcessor, AutoProcessor
+    from transformers.utils import is_torchvision_available
+
+    def told(why: str) -> SetupError:
+        if "torchvision" in why.lower() and not is_torchvision_available():
+            return SetupError(f"{name} needs torchvision to read pictures.", hint='Run: pip install "codevqa[vlm]"')
+        return ModelNotFoundError(f"Cannot load the processor of {name}: {why}.")
+
+    with while_loading(told):
+        made = AutoProcessor.from_pretrained(source, trust_remote_code=False)
+        if not hasattr(made, "tokenizer"):
+            refused = f"{name} has no processor of pictures and texts."
+            raise ModelNotFoundError(refused, hint="Its processor files must be there.")
+        # Pillow resizes the same whether or not torchvision is there. A processor of videos would refuse a back end.
+        made.image_processor = AutoImageProcessor.from_pretrained(source, trust_remote_code=False, backend="pil")
+    if not made.chat_template:
+        raise ModelNotFoundError(f"{name} has no chat template.", hint="Use a model for chats (Instruct).")
+    return made

@@ -1,0 +1,171 @@
+"""What a vision-language model is given: prompts with pictures, each of them encoded once.
+
+Most networks of transformers accept features in the place of pictures (``mm_encoder_outputs``), in the order of their
+placeholders. So the features of each picture are kept, and what its processor makes of it besides pixels.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from cachetools import LRUCache
+from torch.nn.functional import pad
+
+from ..core.errors import ModelError
+from ..core.images import Picture
+from .base import LookRequest
+from .library_errors import first_line
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is kept of a picture."""
+
+    features: Any  # as the vision tower and the projector give them
+    shown: tuple[Mapping[str, Any], str] | None  # what the processor makes of it, without pixels; its placeholders
+
+
+@dataclass(frozen=True)
+class Row:
+    """A request as the network takes it."""
+
+    request: LookRequest
+    tokens: Sequence[int]  # of the prompt, with a placeholder for each feature of a picture
+    given: Mapping[str, torch.Tensor]  # what the processor made
+    parts: Sequence[Part]  # of each picture; none where the network encodes the pictures itself
+
+
+class Prompts:
+    """Makes the input of a network for requests.
+
+    Args:
+        network: a vision-language model of transformers.
+        processor: its processor.
+        name: what it is called in messages.
+        pad: token that stands before shorter prompts of a batch.
+        cache_bytes: bytes of features that are kept.
+    """
+
+    def __init__(self, network: Any, processor: Any, *, name: str, pad: int, cache_bytes: int) -> None:
+        self.name = name
+        self._network, self._processor, self._pad = network, processor, pad
+        added = processor.tokenizer.added_tokens_decoder.values()
+        self._special = [one.content for one in added if one.special and len(one.content) > 1]
+        self.context: int = getattr(network.config.get_text_config(), "max_position_embeddings", None) or 1 << 60
+        self._encoder: Any = getattr(network.base_model, "get_image_features", None)
+        accepted = inspect.signature(network.forward).parameters
+        self._apart = self._encoder is not None and "mm_encoder_outputs" in accepted
+        if not self._apart:
+            _log.warning("%s accepts no features: it encodes a picture again for each question.", name)
+        self._alike: bool | None = None
+        """Whether several pictures are shown as each alone; the first prompt with several tells."""
+        self.kept: LRUCache[str, Part] = LRUCache(cache_bytes, getsizeof=lambda part: _bytes(part.features))
+        self._known: Sequence[Any] = ()
+        self._shown: Any = None
+        if hasattr(processor, "_process_images"):
+            self._process_images, processor._process_images = processor._process_images, self._processed
+
+    def read(self, request: LookRequest, seen: dict[str, Part]) -> Row:
+        """Returns a request with the features of its pictures; ``seen`` has those of this batch."""
+        pictures = request.pictures
+        parts = [self._part(picture, seen) for picture in pictures] if self._apart else []
+        given = self._read(pictures, request.text, parts)
+        tokens = given["input_ids"][0].tolist()
+        if len(pictures) > 1 and parts and self._alike is None:
+            self._alike = self._read(pictures, request.text)["input_ids"][0].tolist() == tokens
+        # Features must be as many as their placeholders.
+        features = sum(one.numel() // one.shape[-1] for part in parts for one in part.features.pooler_output)
+        places = tokens.count(getattr(self._network.config, "image_token_id", None))
+        if parts and (places != features or (len(pictures) > 1 and not self._alike)):
+            parts, given = [], self._read(pictures, request.text)
+            tokens = given["input_ids"][0].tolist()
+        if len(tokens) >= self.context:
+            shown = f"{len(tokens)} tokens of a prompt with {len(pictures)} pictures"
+            raise ModelError(f"{self.name} has no room for {shown}.", hint="Ask about fewer pictures at once.")
+        return Row(request, tokens, given, parts)
+
+    def _part(self, picture: Picture, seen: dict[str, Part]) -> Part:
+        """Returns what is kept of a picture; one that is new is encoded."""
+        found = seen.get(picture.key) or self.kept.get(picture.key)
+        if found is None:
+            self._shown = None
+            given = self._read([picture], "")
+            takes = given.keys() & inspect.signature(self._encoder).parameters
+            made = self._encoder(**{key: self._put(given[key]) for key in takes}, return_dict=True)
+            # No text model reads the rest.
+            fields = {key: made[key] for key in ("pooler_output", "deepstack_features") if key in made}
+            found = Part(type(made)(**fields), self._shown)
+            if _bytes(found.features) <= self.kept.maxsize:
+                self.kept[picture.key] = found
+        seen[picture.key] = found
+        return found
+
+    def _processed(self, images: Any, **options: Any) -> tuple[Any, Sequence[str]]:
+        """Does the processor's work on pictures, unless all are known: it can take longer than the network's."""
+        if self._known:
+            several = [made for made, _ in self._known]
+            return {key: _cat([made[key] for made in several]) for key in several[0]}, [text for _, text in self._known]
+        made, texts = self._process_images(images, **options)
+        self._shown = {key: one for key, one in made.items() if not key.startswith("pixel_")}, texts[0]
+        return made, texts
+
+    def _read(self, pictures: Sequence[Picture], text: str, parts: Sequence[Part] = ()) -> dict[str, torch.Tensor]:
+        """Returns the network's input for one prompt, without pixels where all pictures are known."""
+        self._known = [part.shown for part in parts] if all(part.shown for part in parts) else ()
+        for token in self._special:  # a question may say <image>, and means the word
+            text = text.replace(token, f"{token[0]} {token[1:]}")
+        content: list[dict[str, Any]] = [{"type": "image", "image": picture.pixels} for picture in pictures]
+        turn = {"role": "user", "content": [*content, {"type": "text", "text": text}]}
+        options = {"add_generation_prompt": True, "tokenize": True, "return_dict": True, "return_tensors": "pt"}
+        try:
+            made = self._processor.apply_chat_template([turn], **options)
+        except (ValueError, TypeError, LookupError, RuntimeError) as error:
+            raise ModelError(f"{self.name} cannot be shown {len(pictures)} pictures: {first_line(error)}.") from error
+        finally:
+            self._known = ()
+        return {key: one for key, one in made.items() if isinstance(one, torch.Tensor)}
+
+    def _put(self, given: torch.Tensor) -> torch.Tensor:
+        return given.to(self._network.device, self._network.dtype if given.is_floating_point() else given.dtype)
+
+    def batch(self, rows: Sequence[Row]) -> dict[str, Any]:
+        """Returns rows as one input, padded on the left. Those that have no features are of one request."""
+        longest = max(len(row.tokens) for row in rows)
+        batch: dict[str, Any] = {}
+        for key, first in rows[0].given.items():
+            if key.startswith("pixel_") and rows[0].parts:
+                continue
+            several = [row.given[key] for row in rows]
+            if first.shape == (1, len(rows[0].tokens)):
+                value = self._pad if key == "input_ids" else 0
+                several = [pad(one, (longest - one.shape[1], 0), value=value) for one in several]
+            batch[key] = self._put(torch.cat(several))
+        if rows[0].parts:
+            batch["mm_encoder_outputs"] = {"image": _joined([part.features for row in rows for part in row.parts])}
+        return batch
+
+
+def _bytes(part: Any) -> int:
+    """Returns what the features of a picture, or of some, take in memory."""
+    several = part.values() if isinstance(part, Mapping) else part
+    return part.nbytes if isinstance(part, torch.Tensor) else sum(map(_bytes, several))
+
+
+def _cat(several: Sequence[Any]) -> Any:
+    return torch.cat(list(several)) if isinstance(several[0], torch.Tensor) else [one for own in several for one in own]
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    """Returns the features of several pictures as the network would give them together."""
+    fields = {"pooler_output": _cat([part.pooler_output for part in parts])}
+    if "deepstack_features" in parts[0]:  # of each depth, each picture's
+        depths = zip(*(part["deepstack_features"] for part in parts), strict=True)
+        fields["deepstack_features"] = [_cat(depth) for depth in depths]
+    return type(parts[0])(**fields)

@@ -1,0 +1,279 @@
+"""Vision-language models: answers are the network's own, whatever else is asked, and a picture is encoded once."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+from functools import wraps
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tiny import noise_picture
+from tiny_lm import build_tiny_lm
+from tiny_vlm import TEMPLATE, write_idefics3, write_lfm2_vl, write_qwen3_vl
+
+from codevqa.core.errors import CodeVQAError, ModelError, ModelNotFoundError, SetupError
+from codevqa.models.base import LookRequest, Sight
+from codevqa.models.vlm import TransformersEyes
+from codevqa.presets.assembly import load
+
+NEEDS = pytest.mark.skipif(find_spec("torchvision") is None, reason="its processor needs torchvision")
+WRITERS: dict[str, Callable[[Path], str]] = {
+    "idefics3": write_idefics3,
+    "qwen3-vl": write_qwen3_vl,
+    "lfm2-vl": write_lfm2_vl,
+}
+FIRST, WIDE, TALL = noise_picture(0), noise_picture(1, 80, 30), noise_picture(2, 30, 70)
+REQUESTS = [
+    LookRequest((FIRST,), "What color is the car?", 8),
+    LookRequest((WIDE,), "Is a <image> on the sofa </s>?", 8),
+    LookRequest((FIRST,), "What is on the sofa, in the box and under the table?", 3),
+    LookRequest((FIRST, WIDE), "Are they alike?", 12),
+    LookRequest((WIDE, FIRST), "Is it red?", 4, ("yes", "no")),
+    LookRequest((TALL,), "What is it?", 4, ("a dog", "a cat", "a", "the box")),
+]
+
+
+@pytest.fixture(
+    scope="module", params=["idefics3", pytest.param("qwen3-vl", marks=NEEDS), pytest.param("lfm2-vl", marks=NEEDS)]
+)
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return WRITERS[request.param](tmp_path_factory.mktemp(request.param))
+
+
+@pytest.fixture
+def eyes(folder: str) -> TransformersEyes:
+    return TransformersEyes.from_pretrained(folder, device="cpu", max_batch=4)
+
+
+@pytest.fixture(scope="module")
+def idefics3(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write_idefics3(tmp_path_factory.mktemp("one"))
+
+
+def plain(eyes: TransformersEyes) -> TransformersEyes:
+    """Returns eyes that encode pictures with each request."""
+    eyes._prompts._apart = False
+    return eyes
+
+
+def towers(eyes: TransformersEyes) -> list[int]:
+    """Returns a list that receives an entry whenever the vision tower runs."""
+    calls: list[int] = []
+    inner = eyes._network.model
+    tower = next(one for name in ("vision_model", "visual", "vision_tower") if (one := getattr(inner, name, None)))
+    tower.register_forward_hook(lambda *_: calls.append(1))
+    return calls
+
+
+def same(found: Sequence[Sight], expected: Sequence[Sight]) -> None:
+    for one, other in zip(found, expected, strict=True):
+        assert (one.text, one.prompt_tokens, one.completion_tokens) == (
+            other.text,
+            other.prompt_tokens,
+            other.completion_tokens,
+        )
+        assert [choice for choice, _ in one.chances] == [choice for choice, _ in other.chances]
+        np.testing.assert_allclose([p for _, p in one.chances], [p for _, p in other.chances], atol=1e-4)
+
+
+def prompt(eyes: TransformersEyes, request: LookRequest) -> Any:
+    """Returns what transformers makes of a request."""
+    pictures = [{"type": "image", "image": picture.pixels} for picture in request.pictures]
+    turn = {"role": "user", "content": [*pictures, {"type": "text", "text": request.text}]}
+    return eyes._processor.apply_chat_template(
+        [turn], add_generation_prompt=True, tokenize=True, return_dict=True, return_tensors="pt"
+    )
+
+
+def test_an_answer_is_what_generate_writes_of_the_pictures_and_the_text(eyes: TransformersEyes) -> None:
+    for request in (REQUESTS[0], REQUESTS[3]):
+        given = prompt(eyes, request)
+        made = eyes._network.generate(**given, max_new_tokens=request.max_tokens)[0, given["input_ids"].shape[1] :]
+        (found,) = eyes.look([request])
+        assert found.text == eyes._tokenizer.decode(made, skip_special_tokens=True).strip() != ""
+        assert found.prompt_tokens == given["input_ids"].shape[1] and found.completion_tokens == len(made)
+
+
+def test_an_answer_depends_on_its_request_alone(eyes: TransformersEyes) -> None:
+    together = eyes.look(REQUESTS)
+    same(together, [eyes.look([request])[0] for request in REQUESTS])
+    same(together, eyes.look(REQUESTS[::-1])[::-1])
+    assert together[0].text != eyes.look([LookRequest((TALL,), REQUESTS[0].text, 8)])[0].text
+
+
+def test_features_that_are_kept_give_what_pictures_give(eyes: TransformersEyes, folder: str) -> None:
+    calls = towers(eyes)
+    first, again = eyes.look(REQUESTS), eyes.look(REQUESTS)
+    assert len(calls) == 3 == len(eyes._prompts.kept)  # pictures
+    same(again, first)
+    same(plain(TransformersEyes.from_pretrained(folder)).look(REQUESTS), first)
+    kept = eyes._prompts.kept
+    little = TransformersEyes.from_pretrained(folder, cache_bytes=int(kept.getsizeof(kept[WIDE.key])))
+    same(little.look(REQUESTS), first)
+    assert 0 < little._prompts.kept.currsize <= little._prompts.kept.maxsize < kept.currsize
+
+
+def test_five_questions_about_a_picture_encode_it_once(eyes: TransformersEyes) -> None:
+    calls, processed = towers(eyes), 0
+    inner = eyes._prompts._process_images
+
+    def process(*given: Any, **options: Any) -> Any:
+        nonlocal processed
+        processed += 1
+        return inner(*given, **options)
+
+    eyes._prompts._process_images = process
+    questions = [LookRequest((FIRST,), f"What is part {number}?", 4) for number in range(5)]
+    one_by_one = [eyes.look([question])[0] for question in questions]
+    assert (len(calls), processed) == (1, 1)
+    same(plain(eyes).look(questions), one_by_one)
+    assert len(calls) == 1 + 5
+
+
+def test_chances_are_the_networks_own(eyes: TransformersEyes) -> None:
+    (sight,) = eyes.look(REQUESTS[5:])
+    given = prompt(eyes, REQUESTS[5])
+    written = [eyes._tokenizer(f" {choice}</s>", add_special_tokens=False).input_ids for choice in REQUESTS[5].choices]
+    scores = []
+    for own in written:
+        whole = dict(given) | {"input_ids": torch.cat([given["input_ids"], torch.tensor([own])], 1)}
+        whole["attention_mask"] = torch.ones_like(whole["input_ids"])
+        if "mm_token_type_ids" in whole:
+            whole["mm_token_type_ids"] = torch.nn.functional.pad(whole["mm_token_type_ids"], (0, len(own)))
+        with torch.inference_mode():
+            logits = eyes._network(**whole).logits[0, -len(own) - 1 : -1].log_softmax(-1)
+        scores.append(logits[range(len(own)), own].sum())
+    expected = torch.stack(scores).softmax(0)
+    np.testing.assert_allclose([chance for _, chance in sight.chances], expected, atol=1e-4)
+    assert sight.text == REQUESTS[5].choices[int(expected.argmax())]
+    for one in eyes.look(REQUESTS[4:]):
+        assert sum(chance for _, chance in one.chances) == pytest.approx(1)
+        assert one.text == max(one.chances, key=lambda pair: pair[1])[0]
+
+
+@pytest.mark.parametrize("how", ["refuses", "fewer", "unlike"])
+def test_features_that_cannot_be_taken_apart_are_not_kept(
+    idefics3: str, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    expected = TransformersEyes.from_pretrained(idefics3).look(REQUESTS)
+    eyes = TransformersEyes.from_pretrained(idefics3)
+    network, encoder = eyes._network, eyes._prompts._encoder
+    if how == "refuses":  # as architectures do that have no mm_encoder_outputs
+        network.forward = lambda input_ids=None, pixel_values=None, **more: type(network).forward(
+            network, input_ids, pixel_values=pixel_values, **more
+        )
+        with caplog.at_level(logging.WARNING):
+            eyes = TransformersEyes(network, eyes._processor, name="x")
+        assert "encodes a picture again" in caplog.text
+        network.forward = type(network).forward.__get__(network)
+    elif how == "unlike":  # as LLaVA-OneVision shows several pictures
+        eyes._prompts._alike = False
+    else:  # a picture alone has more features than it has among several
+
+        @wraps(encoder)
+        def halved(**given: torch.Tensor) -> Any:
+            made = encoder(**given)
+            made.pooler_output = [one[::2] for one in made.pooler_output]
+            return made
+
+        eyes._prompts._encoder = halved
+    same(eyes.look(REQUESTS), expected)
+
+
+def test_a_preset_can_name_it(idefics3: str) -> None:
+    eyes = load("eyes", f"transformers:{idefics3}", max_batch=2, cache_bytes=0)
+    assert (eyes.name, eyes.batch, eyes._prompts.kept.maxsize) == (Path(idefics3).name, 2, 0)
+    assert type(eyes._processor.image_processor).__name__.endswith("Pil")
+
+
+def _without_weights(folder: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    kept = load_file(folder / "model.safetensors")
+    save_file({name: kept[name] for name in sorted(kept)[:-1]}, folder / "model.safetensors", {"format": "pt"})
+
+
+def _without_processor(folder: Path) -> None:
+    (folder / "processor_config.json").unlink()
+
+
+def _with_torchvision(folder: Path) -> None:
+    settings = json.loads((folder / "processor_config.json").read_text())
+    settings["image_processor"]["image_processor_type"] = "Lfm2VlImageProcessor"
+    (folder / "processor_config.json").write_text(json.dumps(settings))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (_without_weights, "is not complete: 1 weights are missing"),
+        (_without_processor, "processor"),
+        (lambda folder: (folder / "chat_template.jinja").unlink(), "has no chat template"),
+        (lambda folder: (folder / "config.json").unlink(), "Cannot load the vision-language model"),
+        pytest.param(
+            _with_torchvision,
+            r'needs torchvision .* pip install "codevqa\[vlm\]"',
+            marks=pytest.mark.skipif(find_spec("torchvision") is not None, reason="torchvision is there"),
+        ),
+    ],
+)
+def test_a_folder_that_cannot_be_used_is_one_line(tmp_path: Path, spoil: Callable[[Path], object], says: str) -> None:
+    write_idefics3(tmp_path)
+    spoil(tmp_path)
+    with pytest.raises(SetupError, match=says) as caught:
+        TransformersEyes.from_pretrained(str(tmp_path))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_language_model_has_no_eyes(tmp_path: Path) -> None:
+    with pytest.raises(ModelNotFoundError, match="is a 'llama' network"):
+        TransformersEyes.from_pretrained(str(build_tiny_lm(tmp_path)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "request_", "says"),
+    [
+        ({"context": 60}, REQUESTS[3], r"no room for \d+ tokens of a prompt with 2 pictures"),
+        ({"template": TEMPLATE.replace("PLACE", "") + "<image>"}, REQUESTS[3], "cannot be shown 2 pictures"),
+        ({}, LookRequest((FIRST,), "Is it?", 4, ("yes", "")), "A choice is empty"),
+    ],
+)
+def test_a_request_that_cannot_be_answered_is_one_line(
+    tmp_path: Path, settings: dict[str, Any], request_: LookRequest, says: str
+) -> None:
+    eyes = TransformersEyes.from_pretrained(write_idefics3(tmp_path, **settings))
+    with pytest.raises(ModelError, match=says) as caught:
+        eyes.look([REQUESTS[0], request_])
+    assert "\n" not in str(caught.value)
+    assert eyes.look(REQUESTS[:1])[0].text or settings
+
+
+def test_what_cannot_be_is_refused(idefics3: str) -> None:
+    for options in ({"max_batch": 0}, {"cache_bytes": -1}, {"device": "tpu9"}, {"dtype": "int3"}):
+        with pytest.raises(CodeVQAError):
+            TransformersEyes.from_pretrained(idefics3, **options)
+
+
+def test_memory_that_runs_out_halves_the_batch_and_frees_the_features(
+    idefics3: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    eyes = TransformersEyes.from_pretrained(idefics3, max_batch=4)
+    expected = eyes.look(REQUESTS)
+    sizes: list[int] = []
+    generate = eyes._network.generate
+
+    def scarce(**given: Any) -> Any:
+        sizes.append(len(given["input_ids"]))
+        if sizes[-1] > 2:
+            raise torch.OutOfMemoryError("no memory")
+        return generate(**given)
+
+    monkeypatch.setattr(eyes._network, "generate", scarce)
+    same(eyes.look(REQUESTS[:4]), expected[:4])
+    assert sizes[0] == 4 and max(sizes[1:]) == 2
