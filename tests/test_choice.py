@@ -14,7 +14,8 @@ from codevqa.core.events import Answered, Event, Rejected
 from codevqa.engine.confidence import DONT_KNOW
 from codevqa.models.fakes import ScriptedLM
 from codevqa.primitives import Image, primitive
-from codevqa.primitives.visual import VISUAL, find_object
+from codevqa.primitives.detection import find_object
+from codevqa.primitives.visual import VISUAL
 from codevqa.sandbox import Limits, Sandbox
 from codevqa.writing.worlds import Behaviour, behaviours
 

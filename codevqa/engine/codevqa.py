@@ -20,7 +20,7 @@ from ..core.trace import Form, Method, Program, Trace
 from ..models.base import Models, chats, prompt_text
 from ..primitives.pnpvqa import PnPVQA
 from ..primitives.signature import Primitive, PrimitiveSet
-from ..primitives.visual import find_object
+from ..primitives.visual import served
 from ..sandbox.sandbox import Pools, Sandbox
 from ..writing.writer import Writer
 from .many import Asked, Begin, Progress, as_request, check, followed, stream, stream_async, text_of
@@ -49,8 +49,7 @@ class CodeVQA:
     def __init__(
         self, writer: Writer, models: Models, settings: Settings = Settings(), *, primitives: Iterable[Primitive] = ()
     ) -> None:
-        own = ([find_object] if models.detector else []) + list(primitives)
-        self.writer = writer.with_extra(own)
+        self.writer = writer.with_extra(primitives, served(models))
         self.models = models
         self.settings = settings
         self.configuration: Configuration | None = None

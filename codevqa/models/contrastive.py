@@ -1,7 +1,7 @@
 """Pictures compared with texts by CLIP or SigLIP: the cosine of two embeddings, which is what they were trained on.
 
-CLIP is Radford et al., "Learning Transferable Visual Models From Natural Language Supervision" (2021). SigLIP is Zhai et
-al., "Sigmoid Loss for Language Image Pre-Training" (2023), and SigLIP 2 its successor of fixed picture size.
+CLIP is Radford et al., "Learning Transferable Visual Models From Natural Language Supervision" (2021). SigLIP is Zhai
+et al., "Sigmoid Loss for Language Image Pre-Training" (2023), and SigLIP 2 its successor of fixed picture size.
 """
 
 from __future__ import annotations

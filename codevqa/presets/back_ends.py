@@ -24,6 +24,8 @@ class BackEnd:
     """Options that the back end chooses itself."""
     runs: Literal["here", "server", "lavis"] = "here"
     """Where its models run: from a checkpoint on this machine, on a server, or in LAVIS's own environment."""
+    grounds: bool = True
+    """Whether a matcher of it tells where in a picture a text looks."""
     owner: str = ""
     """Whose a name of the hub is that tells no owner."""
 
@@ -69,7 +71,9 @@ LOADERS: Mapping[str, Mapping[str, BackEnd]] = {
         "lavis": BackEnd(
             "lavis.parts:LavisMatcher.from_pretrained", {**_LAVIS, "block": int, "average": Average}, runs="lavis"
         ),
-        "contrastive": BackEnd("contrastive:ContrastiveMatcher.from_pretrained", {**_PLACE, "max_batch": int | None}),
+        "contrastive": BackEnd(
+            "contrastive:ContrastiveMatcher.from_pretrained", {**_PLACE, "max_batch": int | None}, grounds=False
+        ),
     },
     "captioner": {
         "blip": BackEnd("blip:BlipCaptioner.from_pretrained", {**get_type_hints(CaptionerOptions), **_PLACE}),
