@@ -100,11 +100,11 @@ class Writer:
         known = [one for one in VISUAL.extend(KNOWLEDGE.subset(sorted(named))) if one.name in there]
         self.primitives: PrimitiveSet = PrimitiveSet([*known, *self._extra])
         """All that programs may call, whichever of them a prompt set describes."""
-        lacking = [name for name in BUILT_IN.names if name not in self.primitives]
+        self._lacking = [name for name in BUILT_IN.names if name not in self.primitives]
         self.prompts: Mapping[Form, PromptSet] = {
             form: one.with_bank(
                 (*(example for item in self._added(one) for example in item.examples), *one.examples)
-            ).without(lacking)
+            ).without(self._lacking)
             for form, one in self._given.items()
         }
         self._indexes: dict[Form, ExampleIndex] = {}
@@ -227,7 +227,15 @@ class Writer:
         preamble, question = self.preamble(form), self._put(question, form)
         if self.prompt_form == "chat":
             knows = "knowledge_query" in self.prompts_for(form).primitives
-            turns = render_chat(preamble, examples, question, form, tell_kind=self.settings.tell_kind, knowledge=knows)
+            turns = render_chat(
+                preamble,
+                examples,
+                question,
+                form,
+                tell_kind=self.settings.tell_kind,
+                knowledge=knows,
+                lacking=self._lacking,
+            )
             return GenerationRequest(turns, self.settings.max_tokens, STOP, shared=1)
         prompt = render_completion(preamble, examples, question, form)
         # With nearest examples only the preamble is common to all questions; fixed ones are common too.
