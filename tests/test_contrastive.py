@@ -58,9 +58,12 @@ def test_a_score_does_not_depend_on_what_else_is_asked_and_a_picture_is_embedded
     alone = [ContrastiveMatcher.from_pretrained(folder, device="cpu").similarity([one])[0] for one in REQUESTS]
     seen: list[int] = []
     embed = matcher._network.get_image_features
-    matcher._network.get_image_features = lambda pixel_values: (
-        seen.append(len(pixel_values)) or embed(pixel_values=pixel_values)
-    )
+
+    def counting(pixel_values: torch.Tensor) -> object:
+        seen.append(len(pixel_values))
+        return embed(pixel_values=pixel_values)
+
+    matcher._network.get_image_features = counting
     np.testing.assert_allclose(matcher.similarity(REQUESTS), alone, atol=1e-5)
     np.testing.assert_allclose(matcher.similarity(REQUESTS[::-1]), alone[::-1], atol=1e-5)
     assert seen == [2, 1] and len(set(np.round(alone, 4))) > 6

@@ -65,7 +65,7 @@ class ImageRef:
         Raises:
             ValueError: it did not.
         """
-        numbers = given if isinstance(given, list) and len(given) == 5 else [given]
+        numbers: list[Any] = given if isinstance(given, list) and len(given) == 5 else [given]
         if any(type(one) is not int for one in numbers):
             raise ValueError("a picture must be named by its number")
         return ImageRef(numbers[0], tuple(numbers[1:]) or None)

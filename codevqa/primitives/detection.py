@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
 
 from ..core.images import cut
@@ -66,7 +67,7 @@ async def crop(context: CallContext, img: Image, object: str) -> Image:
     box = found[0]
     across, down = MARGIN * (box.right - box.left), MARGIN * (box.bottom - box.top)
     left, top = max(0, int(box.left - across)), max(0, int(box.top - down))
-    right, bottom = min(img.width, round(box.right + across)), min(img.height, round(box.bottom + down))
+    right, bottom = min(img.width, math.ceil(box.right + across)), min(img.height, math.ceil(box.bottom + down))
     part = (min(left, img.width - 1), min(top, img.height - 1), max(right, left + 1), max(bottom, top + 1))
     return Image(img.index, await asyncio.to_thread(cut, img.picture, part), img.within(part))
 
