@@ -27,9 +27,10 @@ def completion(text: str) -> Reply:
     return 200, {"choices": [{"index": 0, "text": text, "finish_reason": "stop"}], "usage": USAGE}, {}
 
 
-def turn(text: Any, finish: str = "stop", **more: Any) -> Reply:
+def turn(text: Any, finish: str = "stop", logprobs: Any = None, **more: Any) -> Reply:
     message = {"role": "assistant", "content": text, **more}
-    return 200, {"choices": [{"index": 0, "message": message, "finish_reason": finish}], "usage": USAGE}, {}
+    choice = {"index": 0, "message": message, "finish_reason": finish, "logprobs": logprobs}
+    return 200, {"choices": [choice], "usage": USAGE}, {}
 
 
 def failure(status: int, message: str, headers: dict[str, str] | None = None, **more: str) -> Reply:
@@ -61,13 +62,14 @@ class FakeServer(ThreadingHTTPServer):
     """A server on loopback that answers each request by ``answer(path, body, number)`` and keeps what it was sent."""
 
     daemon_threads = True
-    request_queue_size = 128
+    request_queue_size = 256
     port = 0
 
     def __init__(self, answer: Answer) -> None:
         super().__init__(("127.0.0.1", self.port), Handler)
         self.answer = answer
         self.seen: list[tuple[str, dict[str, Any], dict[str, str]]] = []
+        self.checks = 0
         self.lock = threading.Lock()
         self.url = f"http://127.0.0.1:{self.server_address[1]}/v1"
         threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
@@ -78,6 +80,10 @@ Serve = Callable[[Answer], FakeServer]
 
 class Handler(BaseHTTPRequestHandler):
     server: FakeServer
+
+    def do_GET(self) -> None:
+        self.server.checks += 1
+        self.send_error(404)
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

@@ -110,7 +110,7 @@ def test_prompt_prints_what_ask_shows_the_model(
         ((*ASKED, "--evidence"), "--evidence does nothing without --json or --questions."),
         ((*ASKED, "--method", "pnpvqa", "--shots", "2"), "--shots does nothing with"),
         ((*ASKED, "--set", "max_question=5"), "The limit is 5."),
-        ((*ASKED, "--preset", "huge"), "No preset 'huge'. There are: mini, base, large, paper."),
+        ((*ASKED, "--preset", "huge"), "No preset 'huge'. There are: mini, mini-vlm, vlm, api, base, large, paper."),
         ((*ASKED, "--preset", "base"), "Salesforce/"),
         (("ask",), "No picture was given"),
         (("ask", "-"), "so you cannot type questions"),
@@ -149,7 +149,7 @@ def test_an_interrupt_ends_it_quietly_with_the_status_of_one(codevqa: CommandLin
 
 def test_models_lists_every_preset_and_what_is_missing(codevqa: CommandLine) -> None:
     presets = json.loads(codevqa("models", "--json").stdout)
-    assert set(presets) == {"mini", "base", "large", "paper"}
+    assert set(presets) == {"mini", "mini-vlm", "vlm", "api", "base", "large", "paper"}
     assert presets["paper"]["parts"]["language_model"]["missing"] == "yours to choose: --language-model"
     for part in presets["mini"]["parts"].values():
         assert part["missing"] == ""

@@ -59,7 +59,16 @@ def test_a_seed_gives_the_same_bytes_whatever_else_is_written(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    "words", [["--splits", "val,dev"], ["--splits", ","], ["--images", "0"], ["--images", "99999999"]]
+    "words",
+    [
+        ["--splits", "val,dev"],
+        ["--splits", ","],
+        ["--images", "0"],
+        ["--images", "99999999"],
+        ["--sets", "ten"],
+        ["--sets", "0,10"],
+        ["--sets", "9999"],
+    ],
 )
 def test_what_cannot_be_written_is_one_clear_line(tmp_path: Path, words: list[str], codevqa: CommandLine) -> None:
     assert_one_clear_line(codevqa("mini-data", str(tmp_path / "out"), *words), "")
@@ -74,6 +83,18 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     write(tmp_path / "out", images=4, splits=["val"])
     assert {one.name for one in tmp_path.iterdir()} == {"out", "kept.txt"}
+
+
+def test_larger_sets_have_files_of_their_own(tmp_path: Path, codevqa: CommandLine) -> None:
+    """They open as the others do, and share no picture with them."""
+    done = codevqa("mini-data", str(tmp_path / "out"), "--images", "4", "--splits", "val", "--sets", "7,12")
+    assert "covr/val_12.jsonl" in done.stdout
+    pictures: list[str] = []
+    for split, size in (("val_7", 7), ("val_12", 12)):
+        examples = list(open_dataset("covr", tmp_path / "out", split))
+        assert [len(one.images) for one in examples] == [size] * 4
+        pictures += [picture.name for one in examples for picture in one.images]
+    assert len({*pictures}) == len(pictures)
 
 
 @pytest.mark.parametrize("failure", [OSError(28, "No space left on device"), KeyboardInterrupt()])

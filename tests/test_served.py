@@ -17,7 +17,7 @@ from codevqa.core.errors import ProgramError, ProgramRuntimeError
 from codevqa.core.images import MAX_CUT, load_picture
 from codevqa.core.trace import ImageRef
 from codevqa.models.base import Box, DetectRequest, Models, SimilarityRequest
-from codevqa.models.fakes import FakeCaptioner, FakeDetector, FakeMatcher, ScriptedLM
+from codevqa.models.fakes import FakeCaptioner, FakeDetector, FakeEyes, FakeMatcher, ScriptedLM
 from codevqa.pages import trace_page
 from codevqa.presets.assembly import prompt_writer
 from codevqa.presets.configuration import Layer, configure
@@ -41,12 +41,6 @@ class Compares:
         return [-float(np.asarray(one.picture.pixels)[0, 0, 1]) for one in requests]
 
 
-class Sees:
-    """Stands for a vision-language model, where nobody asks it."""
-
-    name = "sees"
-
-
 def boxes(request: DetectRequest) -> list[Box]:
     """A cup and a rim in each part of a picture that is wide enough, else nothing."""
     return [] if request.phrase == "unicorn" else CUPS if request.picture.pixels.width == 80 else [Box(2, 4, 6, 8, 0.5)]
@@ -54,10 +48,12 @@ def boxes(request: DetectRequest) -> list[Box]:
 
 @contextmanager
 def seeing(form: str = "completion", prompts: Any = None, primitives: Any = (), **looking: Any) -> Iterator[CodeVQA]:
-    """An engine with these models that look at pictures, and no others."""
+    """An engine with eyes and these models that look at pictures, and no others."""
     writing = WriterSettings(selection="fixed", repairs=0, form=form)  # type: ignore[arg-type]
     writer = Writer(ScriptedLM("answer = 1"), prompts or {"image": load("gqa"), "set": load("covr")}, settings=writing)
-    with CodeVQA(writer, Models(reader(), **looking), Settings(workers=2), primitives=primitives) as vqa:
+    with CodeVQA(
+        writer, Models(reader(), **{"eyes": FakeEyes(), **looking}), Settings(workers=2), primitives=primitives
+    ) as vqa:
         yield vqa
 
 
@@ -69,7 +65,7 @@ def test_what_models_serve() -> None:
         ({"captioner": FakeCaptioner()}, set()),
         ({"captioner": FakeCaptioner(), "matcher": FakeMatcher()}, {"get_pos", "find_matching_image", *asked}),
         ({"captioner": FakeCaptioner(), "matcher": Compares()}, {"find_matching_image"}),
-        ({"eyes": Sees()}, asked),
+        ({"eyes": FakeEyes()}, asked),
         ({"detector": FakeDetector()}, {"get_pos", *found}),
     ):
         assert served(Models(reader(), **looking)) == always | names, looking
@@ -77,7 +73,7 @@ def test_what_models_serve() -> None:
 
 @pytest.mark.parametrize("form", ["completion", "chat"])
 def test_prompts_name_nothing_that_no_model_serves(form: str) -> None:
-    with seeing(form, eyes=Sees()) as vqa:
+    with seeing(form, eyes=FakeEyes()) as vqa:
         for kind in ("image", "set"):
             shots = len([one for one in vqa.writer.prompts_for(kind).examples if one.form == kind])
             prompt = vqa.prompt("Is the cup left of the dog?", form=kind, shots=shots)
@@ -85,7 +81,7 @@ def test_prompts_name_nothing_that_no_model_serves(form: str) -> None:
             assert not any(f"{name}(" in prompt for name in ("get_pos", "find_matching_image", "count", "crop"))
         with pytest.raises(ProgramError, match="'get_pos'"):
             vqa.run(RED, "answer = get_pos(img, 'cup')")
-    with seeing(form, eyes=Sees(), detector=FakeDetector(), matcher=Compares()) as vqa:
+    with seeing(form, eyes=FakeEyes(), detector=FakeDetector(), matcher=Compares()) as vqa:
         prompt = vqa.prompt("How many cups?", shots=4)
         assert 'answer = count(img, "chair")' in prompt and 'crop(img, "sign")' in prompt
         assert "crop(img: Image, object: str) -> Image" in prompt and "get_pos(img: Image" in prompt
@@ -96,7 +92,7 @@ def test_prompts_name_nothing_that_no_model_serves(form: str) -> None:
 def test_a_prompt_set_that_says_itself_what_there_is_stays_as_it_is() -> None:
     whole = load("gqa")
     own = {"image": whole.without(()).__class__(**{**vars(whole), "preamble": "Call query() and get_pos()."})}
-    with seeing(prompts=own, eyes=Sees(), detector=FakeDetector(), matcher=FakeMatcher()) as vqa:
+    with seeing(prompts=own, eyes=FakeEyes(), detector=FakeDetector(), matcher=FakeMatcher()) as vqa:
         prompt = vqa.prompt("How many cups?", shots=3)
     assert "find_object(img: Image" in prompt and "count(" not in prompt and "crop(" not in prompt
 
@@ -173,7 +169,7 @@ def test_positions_are_a_box_s_centre_where_no_matcher_tells_and_a_failure_where
         ("count = sum([count(one, 'cup') for one in images])\nanswer = count + 1", "4"),
         ("crop = [1, 2]\nanswer = crop[0]", "1"),
         (
-            "seen = {}\nfor one in images:\n    cup = crop(one, 'cup')\n    seen[cup] = cup.width\nanswer = len(seen)",
+            "seen, count = {}, 0\nfor one in images:\n    seen[crop(one, 'a')] = 1\n    count += 1\nanswer = len(seen)",
             "3",
         ),
     ],

@@ -33,7 +33,10 @@ from .vision_words import words
 
 Features: TypeAlias = npt.NDArray[np.float64]
 
-ABOUT = "they know drawn things only. For photographs take the preset base or large."
+ABOUT = (
+    "they know drawn things only. For photographs: --preset base, or --preset api --model NAME for a vision-language "
+    "model on a server."
+)
 REFUSED = 0.005
 """Share of drawn pictures that may be taken for something else."""
 CROPS = 40

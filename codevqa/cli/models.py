@@ -70,6 +70,7 @@ def models(json: Json = False) -> None:
     rows: dict[str, dict[str, Any]] = {
         name: {
             "about": one.about,
+            "measured": one.measured,
             "parts": {role: _part(spec) for role, spec in {**one.parts, "language_model": one.language_model}.items()},
             "prompts": {str(form): name for form, name in one.prompts.items()},
         }
@@ -81,7 +82,7 @@ def models(json: Json = False) -> None:
         print(encoder.dumps(rows, ensure_ascii=False))
         return
     for name, row in rows.items():
-        print(f"{name}: {row['about']}")
+        print(f"{name}: {row['about']}\n  {'measured':<15} {row['measured']}")
         for role, part in row["parts"].items():
             print(f"  {role:<15} {part['id'] or part['missing']}")
             if part["id"] and part["missing"]:

@@ -16,7 +16,10 @@ from ..core.errors import InputError
 if TYPE_CHECKING:
     from ..presets.configuration import Configuration, Layer
 
-Preset = Annotated[str | None, Option(help="mini, base, large, paper, or a file. Default: $CODEVQA_PRESET, or mini.")]
+Preset = Annotated[
+    str | None,
+    Option(help="mini, mini-vlm, vlm, api, base, large, paper, or a file. Default: $CODEVQA_PRESET, or mini."),
+]
 Config = Annotated[Path | None, Option(metavar="FILE.toml", help="Read values that 'codevqa config' printed.")]
 Compat = Annotated[str | None, Option(help="release: do what the paper's released code does.")]
 LanguageModel = Annotated[
@@ -27,6 +30,10 @@ LanguageModel = Annotated[
         help="transformers:ID, transformers-int8:ID, openai:NAME or openai-completion:NAME. Default:"
         " $CODEVQA_LANGUAGE_MODEL, or the preset's. OPENAI_BASE_URL and OPENAI_API_KEY name the server.",
     ),
+]
+Model = Annotated[
+    str | None,
+    Option(metavar="NAME", help="A vision-language model on a server: it writes the programs, and looks at pictures."),
 ]
 Prompts = Annotated[
     str | None, Option("--prompts", "--dataset", help="Prompt set: gqa, nlvr2, ..., a folder or a file.")
@@ -59,6 +66,7 @@ _CHOOSING: Mapping[str, Any] = {
     "preset": Preset,
     "config": Config,
     "compat": Compat,
+    "model": Model,
     "language_model": LanguageModel,
     "prompts": Prompts,
     "form": PromptForm,
@@ -67,6 +75,7 @@ _CHOOSING: Mapping[str, Any] = {
     "sets": Sets,
 }
 _SETS: Mapping[str, tuple[str, ...]] = {
+    "model": ("language_model", "eyes"),
     "language_model": ("language_model",),
     "form": ("writer.form", "query.form"),
     "prompts": ("prompts",),
@@ -77,6 +86,8 @@ _SETS: Mapping[str, tuple[str, ...]] = {
     "workers": ("workers",),
 }
 """Options with a name of their own, and the values they set."""
+_BY: Mapping[tuple[str, str], Any] = {("model", "language_model"): "openai-chat:", ("model", "eyes"): "openai:"}
+"""The back ends of parts of which an option tells the name alone."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +112,11 @@ class Chosen:
         if unsaid := next((name for name, value in given.items() if value == "none"), None):
             raise InputError(f"--{unsaid.replace('_', '-')} does not accept none.", hint="Omit it.")
         more = [
-            Layer(f"--{name.replace('_', '-')}", dict.fromkeys(_SETS[name], value)) for name, value in given.items()
+            Layer(
+                f"--{name.replace('_', '-')}",
+                {one: _BY[name, one] + value if (name, one) in _BY else value for one in _SETS[name]},
+            )
+            for name, value in given.items()
         ]
         return Chosen(self.preset, (*self.layers, *more))
 

@@ -9,6 +9,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from ..core.errors import InputError
 from ..core.text import visible
 from .options import Json, Method, Run, Runs
 from .terminal import print_figures, warn
@@ -19,12 +20,17 @@ def mini_data(
     images: Annotated[int, Option(help="Pictures of each split; train has twice as many.")] = 120,
     seed: Annotated[int, Option(help="The same seed gives the same bytes.")] = 0,
     splits: Annotated[str, Option(help="With commas between.")] = "train,val,test,test_combinations,test_wording",
+    sets: Annotated[str, Option(help="Sizes of larger sets of COVR, such as 10,20.")] = "",
 ) -> None:
     """Write drawn data sets in the formats of GQA, COVR and NLVR2."""
     from ..miniworld.export import write
 
     wanted = [split.strip() for split in splits.split(",") if split.strip()]
-    counts = write(out, images=images, seed=seed, splits=wanted, progress=warn)
+    try:
+        sizes = [int(size) for size in sets.split(",") if size.strip()]
+    except ValueError:
+        raise InputError(f"--sets {sets!r} must be numbers with commas between.", hint="Such as 10,20.") from None
+    counts = write(out, images=images, seed=seed, splits=wanted, sets=sizes, progress=warn)
     for name, count in counts.items():
         print(f"{count:>7} {name}")
 

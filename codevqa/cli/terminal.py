@@ -114,7 +114,8 @@ def print_answer(answer: Answer, *, json: bool, evidence: bool, quiet: bool) -> 
     """Prints the answer on standard output; the program, its calls and what it printed on standard error."""
     waiting.end()
     if answer.fallback and answer.error is not None and not quiet:
-        warn(f"the program failed ({answer.error.message}); plain PnP-VQA answered instead")
+        instead = "the vision-language model" if answer.trace.baseline[0].kind == "eyes" else "plain PnP-VQA"
+        warn(f"the program failed ({answer.error.message}); {instead} answered instead")
     for warning in answer.warnings:
         warn(warning.message)
     if json:

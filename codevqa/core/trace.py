@@ -127,7 +127,10 @@ class Evidence:
     patches: tuple[tuple[tuple[int, ...], ...], ...] = ()
     """Indices of the patches each caption read saw, one tuple of subsets an image."""
     scores: tuple[Number, ...] = ()
-    """One score an image (``itc``), a description (``itm``, the logit of a match) or a box (``detection``)."""
+    """One score an image (``itc``), a description (``itm``, the logit of a match), a box (``detection``) or a choice
+    (``eyes``, its probability)."""
+    choices: tuple[str, ...] = ()
+    """The choices that a vision-language model was given, where it tells their probabilities."""
     position: tuple[Number, Number] | None = None
     boxes: tuple[Box, ...] = ()
     """What a detector found, best first."""

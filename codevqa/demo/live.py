@@ -167,7 +167,7 @@ class LiveQuestion:
             note = _DECLINED
         elif answer.fallback:
             note = f"without a program, because the program failed: {note}"
-        elif answer.method == "pnpvqa":
+        elif answer.method != "codevqa":
             note = f"without a program: {note}"
         return answer_box("Answer", answer.text or "(nothing)", note, self.question)
 

@@ -183,7 +183,8 @@ class DemoService:
             shots = asked.shots or None
             watches = [vqa.watch(images, asked.question, method=asked.method, shots=shots, memory=memory)]
         if asked.compared:
-            watches.append(vqa.watch(images, asked.question, method="pnpvqa", memory=memory))
+            without: Method = "pnpvqa" if vqa.models.reads else "direct"
+            watches.append(vqa.watch(images, asked.question, method=without, memory=memory))
         visitor.watches += watches
         try:
             yield watches

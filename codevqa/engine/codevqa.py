@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from ..batching.model_services import ModelServices
 from ..core.answer import Answer
-from ..core.errors import CodeVQAError, InputError
+from ..core.errors import CodeVQAError, InputError, SetupError
 from ..core.images import ImageSource
 from ..core.loop_thread import LoopThread, check_process
 from ..core.settings import Settings
 from ..core.trace import Form, Method, Program, Trace
 from ..models.base import Models, chats, prompt_text
+from ..primitives.eyes import Eyesight
 from ..primitives.pnpvqa import PnPVQA
 from ..primitives.signature import Primitive, PrimitiveSet
 from ..primitives.visual import served
@@ -49,6 +50,11 @@ class CodeVQA:
     def __init__(
         self, writer: Writer, models: Models, settings: Settings = Settings(), *, primitives: Iterable[Primitive] = ()
     ) -> None:
+        if models.eyes is None and not models.reads:
+            raise SetupError(
+                "Nothing here can answer a question about a picture.",
+                hint="Give Models a matcher and a captioner (BLIP), or eyes (a vision-language model).",
+            )
         self.writer = writer.with_extra(primitives, served(models))
         self.models = models
         self.settings = settings
@@ -67,6 +73,7 @@ class CodeVQA:
         self.pnpvqa = PnPVQA(
             self.services, self.writer.prompts, settings.query, writer.retriever, settings.seed, chat=chat
         )
+        self.eyes = Eyesight(self.services, self.writer.prompts, settings.query) if models.eyes else None
         self._slots = asyncio.Semaphore(settings.workers)
         # The thread lives until it is told to end: what it holds must not hold this engine, as primitives may.
         self.own_parts: list[object] = []
@@ -87,6 +94,7 @@ class CodeVQA:
         captioner: str | None = None,
         retriever: str | None = None,
         detector: str | None = None,
+        eyes: str | None = None,
         sets: Mapping[str, object] = {},
     ) -> CodeVQA:
         """Builds an engine from a preset: ``mini`` (embedded, offline), ``base``, ``large`` or ``paper``, whose
@@ -103,6 +111,8 @@ class CodeVQA:
             captioner: in place of the preset's.
             retriever: in place of the preset's, e.g. ``sentence:all-MiniLM-L6-v2``.
             detector: in place of the preset's, if it has one, e.g. ``zero-shot:IDEA-Research/grounding-dino-base``.
+            eyes: a vision-language model that answers in the place of captions, e.g. ``openai:Qwen3-VL-8B`` (a server)
+                or ``transformers:FOLDER``.
             sets: single values under dotted names, as for ``codevqa --set``: ``{"query.captions": 3, "matcher.dtype":
                 "float32"}``.
 
@@ -120,6 +130,7 @@ class CodeVQA:
             "captioner": captioner,
             "retriever": retriever,
             "detector": detector,
+            "eyes": eyes,
         }
         values = {**{field: value for field, value in given.items() if value is not None}, **sets}
         configuration = configure(name, [Layer("given", values)], settings=settings)

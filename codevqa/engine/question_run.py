@@ -3,7 +3,7 @@
 Reads like the paper: the writer asks a language model for a program; the sandbox checks it and runs it; each primitive
 it calls is answered by batched models. A program that fails before its first call is repaired once; else plain few-shot
 PnP-VQA answers in its place, marked as a fallback. A program that the user wrote takes the same course from the check
-on, and nothing answers in its place.
+on, and nothing answers in its place. Where there is a vision-language model, that is what answers in place of captions.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from ..core.errors import (
     InputError,
     InternalError,
     ProgramError,
+    SetupError,
     UnsetAnswerError,
 )
 from ..core.events import Answered, Event, Failed, Rejected, Tell, Wrote
@@ -37,6 +38,7 @@ from ..core.settings import Settings
 from ..core.trace import Cost, DomainWarning, Draft, Evidence, Form, ImageRef, Plain, Program, Trace
 from ..models.base import Models
 from ..primitives.context import CallContext
+from ..primitives.eyes import Eyesight
 from ..primitives.kinds import Image
 from ..primitives.pnpvqa import PnPVQA, Reading
 from ..sandbox.sandbox import Sandbox
@@ -62,6 +64,7 @@ class Engine(Protocol):
     services: ModelServices
     sandbox: Sandbox
     pnpvqa: PnPVQA
+    eyes: Eyesight | None
 
     @property
     def model_names(self) -> dict[str, str]:
@@ -148,8 +151,8 @@ class QuestionRun:
         await self._prepare()
         if self._outside():
             return replace(self._answer(DONT_KNOW), method=self.request.method)
-        if self.request.program is None and self.request.method == "pnpvqa":
-            return replace(self._read_answer(await self._read()), method="pnpvqa")
+        if self.request.program is None and self.request.method != "codevqa":
+            return replace(self._read_answer(await self._read()), method=self.request.method)
         try:
             program = self.request.program or await self._write()
             answer = await (self._agreed() if self._several else self._execute(program))
@@ -157,7 +160,7 @@ class QuestionRun:
         except ProgramError as error:
             if self.request.program is not None:
                 raise
-            # Never a quiet default: plain few-shot PnP-VQA answers in the program's place, and the answer says so.
+            # Never a quiet default: the whole question is answered without a program, and the answer says so.
             return replace(self._read_answer(await self._read()), fallback=True, error=error.record())
 
     def broken_off(self, error: CodeVQAError) -> Answer | None:
@@ -177,6 +180,16 @@ class QuestionRun:
     async def _prepare(self) -> None:
         """Checks the question and reads the pictures."""
         request, engine = self.request, self.engine
+        if request.method == "direct" and engine.eyes is None:
+            raise SetupError(
+                "The method direct needs a vision-language model.",
+                hint="Name one, such as --set eyes=openai:NAME, or take the preset mini-vlm, vlm or api.",
+            )
+        if request.method == "pnpvqa" and not engine.models.reads:
+            raise SetupError(
+                "The method pnpvqa needs a captioner, and a matcher that tells where it looks.",
+                hint="Take the method direct, or a preset with BLIP.",
+            )
         if request.program is None or request.question != "":  # a program of the user's needs none
             self.question = checked_question(request.question, engine.settings)
         decoded = all(isinstance(one, Picture) for one in request.images)  # then no thread is needed
@@ -329,20 +342,22 @@ class QuestionRun:
         only = engine.settings.query.wording == "release"
         knowledge = engine.writer.prompts_for(self.form).knowledge_of(shown, only=only)
         return CallContext(
-            self.question, self.form, self.images, engine.services, self.pnpvqa, engine.settings, knowledge
+            self.question, self.form, self.images, engine.services, self.pnpvqa, engine.settings, engine.eyes, knowledge
         )
 
     async def _read(self) -> Reading:
-        """Answers the whole question from captions: the baseline, and the fallback.
+        """Answers the whole question without a program: the baselines, and the fallback.
 
         Raises:
-            EmptyReadingError: the reader said nothing, which tells nobody anything.
+            EmptyReadingError: the model said nothing, which tells nobody anything.
         """
         pictures = [(ImageRef(image.index), image.picture) for image in self.images]
-        reading = await self.pnpvqa.answer(pictures, self.question, self.form, self.form)
+        captions = self.engine.eyes is None or self.request.method == "pnpvqa"
+        asked = self.pnpvqa if captions or self.engine.eyes is None else self.engine.eyes
+        reading = await asked.answer(pictures, self.question, self.form, self.form)
         if not reading.text and self.engine.settings.answers != "release":
-            attempts = self.engine.settings.query.attempts
-            raise EmptyReadingError(f"The reading model gave an empty answer {attempts} times.")
+            times = f" {self.engine.settings.query.attempts} times" if captions else ""
+            raise EmptyReadingError(f"The reading model gave an empty answer{times}.")
         return reading
 
     # -- the answer --------------------------------------------------------------------------------------------------

@@ -35,7 +35,8 @@ class AskOptions(RunOptions, total=False):
     """Options of :meth:`codevqa.CodeVQA.ask`."""
 
     method: Method
-    """``codevqa``, or ``pnpvqa`` for the baseline without a program."""
+    """``codevqa``; or a baseline without a program: ``pnpvqa`` reads captions, ``direct`` asks a vision-language model
+    once."""
     shots: int | None
     """In-context examples that the language model is shown when it writes the program, from 0 to all there are; None
     takes the settings' number, or the prompt set's."""

@@ -10,6 +10,7 @@ import os
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from ..core.errors import InputError, SetupError
 from . import export_covr, export_gqa, export_nlvr2
@@ -17,9 +18,15 @@ from .export_draw import SPLITS
 
 ABOUT = "mini-data.json"
 """File at the root that says how the folder was made, and that it was made here."""
-WRITERS = {"gqa": export_gqa.write_split, "covr": export_covr.write_split, "nlvr2": export_nlvr2.write_split}
+Writer: TypeAlias = Callable[[Path, str, int, int, int], dict[str, int]]
+WRITERS: dict[str, Writer] = {
+    "gqa": export_gqa.write_split,
+    "covr": export_covr.write_split,
+    "nlvr2": export_nlvr2.write_split,
+}
 FOLDERS = ("gqa/questions1.2", "gqa/sceneGraphs", "gqa/images", "covr/images/VG_100K", "nlvr2/data", "nlvr2/images")
 LARGEST = 10_000
+LARGEST_SET = 500
 
 
 def write(
@@ -28,6 +35,7 @@ def write(
     images: int = 120,
     seed: int = 0,
     splits: Sequence[str] = SPLITS,
+    sets: Sequence[int] = (),
     progress: Callable[[str], None] = lambda line: None,
 ) -> dict[str, int]:
     """Writes the data sets.
@@ -38,6 +46,7 @@ def write(
             many.
         seed: The same seed gives the same bytes, whichever splits are asked for.
         splits: Some of ``SPLITS``.
+        sets: Sizes of further sets of COVR, each in a file such as ``covr/test_20.jsonl``.
         progress: Told what is being written.
 
     Returns:
@@ -52,6 +61,8 @@ def write(
         raise InputError(f"No split {', '.join(unknown) or 'given'}.", hint=f"There are: {', '.join(SPLITS)}.")
     if not 4 <= images <= LARGEST:
         raise InputError(f"{images} pictures a split.", hint=f"From 4 to {LARGEST} can be drawn.")
+    if not all(1 <= size <= LARGEST_SET for size in sets):
+        raise InputError(f"Sets of {min(sets)} to {max(sets)} pictures.", hint=f"From 1 to {LARGEST_SET} can be drawn.")
     out = Path(os.path.abspath(out))  # noqa: PTH100 - a link stays a link
     try:
         if os.path.lexists(out) and (not out.is_dir() or out.is_symlink() or any(out.iterdir())):
@@ -59,14 +70,16 @@ def write(
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as held:
             made = Path(held) / "new"
-            counts = _fill(made, images, seed, [one for one in SPLITS if one in splits], progress)
+            counts = _fill(made, images, seed, [one for one in SPLITS if one in splits], sets, progress)
             made.rename(out)
     except OSError as error:
         raise SetupError(f"Cannot write {out}: {error.strerror or error}.", hint="Give another folder.") from error
     return counts
 
 
-def _fill(root: Path, images: int, seed: int, splits: Sequence[str], progress: Callable[[str], None]) -> dict[str, int]:
+def _fill(
+    root: Path, images: int, seed: int, splits: Sequence[str], sets: Sequence[int], progress: Callable[[str], None]
+) -> dict[str, int]:
     for folder in FOLDERS:
         (root / folder).mkdir(parents=True)
     counts: dict[str, int] = {}
@@ -75,6 +88,9 @@ def _fill(root: Path, images: int, seed: int, splits: Sequence[str], progress: C
         for name, write_split in WRITERS.items():
             progress(f"{name}: {split}")
             counts |= write_split(root / name, split, many, seed, SPLITS.index(split))
+        for size in dict.fromkeys(sets):
+            progress(f"covr: {split}, sets of {size}")
+            counts |= export_covr.write_split(root / "covr", split, images, seed, SPLITS.index(split), size)
     about = {"images": images, "seed": seed, "splits": list(splits), "questions": counts}
     (root / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     return counts

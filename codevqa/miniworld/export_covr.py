@@ -1,4 +1,4 @@
-"""Questions and statements about one to five drawn pictures in the files of COVR (Bogin et al., EMNLP 2021)."""
+"""Questions and statements about sets of drawn pictures in the files of COVR (Bogin et al., EMNLP 2021)."""
 
 from __future__ import annotations
 
@@ -22,23 +22,29 @@ def answer_of(item: Item) -> bool | int | str:
     return int(item.answer) if item.answer.isdigit() else item.answer
 
 
-def write_split(root: Path, split: str, sets: int, seed: int, place: int) -> dict[str, int]:
-    """Writes the questions and pictures of one split; arguments and result as for the GQA files, sets for images."""
-    rng = random.Random(f"covr {split} {seed}")
+def write_split(root: Path, split: str, sets: int, seed: int, place: int, size: int | None = None) -> dict[str, int]:
+    """Writes the questions and pictures of one split; arguments and result as for the GQA files, sets for images.
+
+    Args:
+        root, split, sets, seed, place: as there.
+        size: pictures of every set, in a file of their own; None draws one to five.
+    """
+    name = split if size is None else f"{split}_{size}"
+    rng = random.Random(f"covr {name} {seed}")
     balance, seen, rows = Balance(), set[str](), list[dict[str, Any]]()
-    picture = 2_000_000 + 1_000_000 * place
-    for _ in tries(sets * 50, f"covr {split}"):
+    picture = 2_000_000 + 1_000_000 * place + (10_000_000 * size if size else 0)
+    for _ in tries(sets * 50, f"covr {name}"):
         if len(rows) == sets:
             break
-        scenes = sample_set(rng, style="plain", split=split_of_world(split))
+        scenes = sample_set(rng, style="plain", size=size, split=split_of_world(split))
         item = ask(rng, scenes, split, lambda one: not _ORDERED.search(one.question) and one.question not in seen)
         if item is None or not balance.admits(item):
             continue
         seen.add(item.question)
         ids = [str(picture + number) for number in range(1, len(scenes) + 1)]
         picture += len(scenes)
-        for name, scene in zip(ids, scenes, strict=True):
-            save(scene, root / "images" / "VG_100K" / f"{name}.jpg")
+        for file, scene in zip(ids, scenes, strict=True):
+            save(scene, root / "images" / "VG_100K" / f"{file}.jpg")
         row = {
             "qid": f"{'train' if split == 'train' else 'val_test'}_{place}{len(rows):06d}",
             "utterance": item.question,
@@ -47,5 +53,5 @@ def write_split(root: Path, split: str, sets: int, seed: int, place: int) -> dic
             "answer": answer_of(item),
         }
         rows.append(row if split == "train" else {**row, "paraphrased": reworded(item) or item.question})
-    write_lines(root / f"{split}.jsonl", rows)
-    return {f"covr/{split}.jsonl": len(rows)}
+    write_lines(root / f"{name}.jsonl", rows)
+    return {f"covr/{name}.jsonl": len(rows)}

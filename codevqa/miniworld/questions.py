@@ -193,7 +193,7 @@ def sample_question(
 
     Args:
         rng: Where the chance comes from; the same state gives the same question.
-        scene_or_scenes: One scene, or a list of one to five of one style.
+        scene_or_scenes: One scene, or a list of one style.
         kind: Name of a kind; None takes any that fits.
         wanted: Judges a question before its answer is known.
 
@@ -205,7 +205,8 @@ def sample_question(
     if kind is not None and kind not in TABLE[form]:
         raise NoQuestionError(f"no question family {kind!r}; there are {', '.join(TABLE[form])}")
     style = style_of(scenes)
-    kinds = [one for one in TABLE[form].values() if len(scenes) in one.pictures and style in one.styles]
+    many = min(len(scenes), 5)  # what can be asked about five can be asked about more
+    kinds = [one for one in TABLE[form].values() if many in one.pictures and style in one.styles]
     if kind is not None:
         kinds = [one for one in kinds if one.name == kind]
     for _ in range(60 if kinds else 0):

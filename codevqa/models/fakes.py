@@ -19,14 +19,16 @@ from .base import (
     Completion,
     DetectRequest,
     GenerationRequest,
+    LookRequest,
     Map,
     Match,
     MatchRequest,
+    Sight,
     SimilarityRequest,
     cut_at_stop,
 )
 
-__all__ = ["FakeCaptioner", "FakeDetector", "FakeMatcher", "ScriptedLM"]
+__all__ = ["FakeCaptioner", "FakeDetector", "FakeEyes", "FakeMatcher", "ScriptedLM"]
 
 _R = TypeVar("_R")
 _T = TypeVar("_T")
@@ -193,6 +195,20 @@ class FakeDetector(Log[DetectRequest]):
         """Returns the boxes for each request, best first."""
         self.add(requests)
         return [tuple(sorted(_said(self._boxes, one), key=lambda box: -box.score)) for one in requests]
+
+
+class FakeEyes(Log[LookRequest]):
+    """A vision-language model with one answer for all, or a function of the request."""
+
+    def __init__(self, answers: str | Callable[[LookRequest], str] = "yes", *, name: str = "fake-eyes") -> None:
+        super().__init__()
+        self.name = name
+        self._answers = answers
+
+    def look(self, requests: Sequence[LookRequest]) -> list[Sight]:
+        """Answers each request."""
+        self.add(requests)
+        return [Sight(_said(self._answers, one)) for one in requests]
 
 
 def _said(given: _T | Callable[[_R], _T], request: _R) -> _T:

@@ -52,3 +52,13 @@ class LavisOptions(TypedDict, total=False):
     """Seconds that eight requests may take, 600 when left out."""
     folder: Path | None
     """Environment with LAVIS; None takes CODEVQA_LAVIS, or codevqa/lavis in the cache."""
+
+
+class ServerOptions(TypedDict, total=False):
+    """Options of :class:`~codevqa.models.openai_client.OpenAIClient`, described there."""
+
+    base_url: str | None
+    api_key: str | None
+    timeout: float
+    max_retries: int
+    concurrency: int

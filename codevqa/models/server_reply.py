@@ -6,6 +6,7 @@ A read that succeeds is enough for an HTTP client, however little it brought; an
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -74,6 +75,7 @@ class ServerReply:
         """Why it ended, as the server says."""
         self._raw = self._refusal = ""
         self._usage: dict[str, Any] = {}
+        self._logprobs: Any = None
         self._seen = False
 
     def add(self, data: bytes) -> None:
@@ -96,6 +98,8 @@ class ServerReply:
             refusal = said.get("refusal")
             self._refusal += refusal if isinstance(refusal, str) else ""
             called = "tool_calls" if said.get("tool_calls") else ""
+            if not (said.get("reasoning_content") or said.get("reasoning")):
+                self._logprobs = self._logprobs or choice.get("logprobs")
             self.finish = str(choice.get("finish_reason") or called or self.finish)
 
     @property
@@ -108,6 +112,19 @@ class ServerReply:
             return rest.lstrip()
         thinks = begun.startswith("<think>") or (not self.finish and "<think>".startswith(begun))
         return "" if thinks else text
+
+    @property
+    def beginnings(self) -> dict[str, float]:
+        """The likeliest tokens for the text to begin with, each with its probability; none where that isn't told."""
+        try:
+            first = self._logprobs["content"][0]
+            token = first["token"].strip()
+            # Others than the text's are those of thoughts.
+            if not token or "</think>" in self._raw or not self.text.lstrip().startswith(token):
+                return {}
+            return {str(one["token"]): math.exp(one["logprob"]) for one in first["top_logprobs"] if one["logprob"] < 1}
+        except (AttributeError, LookupError, OverflowError, TypeError):  # a server may tell anything
+            return {}
 
     def tokens(self, kind: str) -> int:
         """Returns how many tokens the server counted, 0 where it doesn't say."""

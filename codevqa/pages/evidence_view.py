@@ -25,6 +25,7 @@ _SCORES = {
     "itm": ("match", "image-text matching (ITM), logit"),
     "itc": ("match", "image-text contrast (ITC), cosine"),
     "detection": ("confidence in each box", "score of each box"),
+    "eyes": ("sure of", "probability of each choice"),
 }
 """What the scores of a kind are to a reader, and to the models."""
 
@@ -36,7 +37,12 @@ def evidence_view(evidence: Evidence, pictures: Sequence[Picture]) -> dict[str, 
     line of text. Titles hold the scores as the models give them. A kind that is not known is shown by what it holds.
     """
     scores = evidence.scores
-    if scores and len(scores) == len(evidence.images) and not evidence.relevance and not evidence.boxes:
+    if (
+        scores
+        and len(scores) == len(evidence.images)
+        and not evidence.relevance
+        and not (evidence.boxes or evidence.choices)
+    ):
         scale = "100 is the closest match, −100 the farthest" if evidence.kind == "itc" else ""
         return {"looks": (), "bars": _bars(evidence, pictures), "scores": scale, "title": ""}
     looks = [_look(evidence, place, ref, pictures) for place, ref in enumerate(evidence.images)]
@@ -44,6 +50,8 @@ def evidence_view(evidence: Evidence, pictures: Sequence[Picture]) -> dict[str, 
     said = f"{label}: {_scores(evidence.kind, scores)}" if scores else ""
     if evidence.kind == "detection" and not scores:
         said = "nothing was found"
+    if evidence.choices:
+        said = ", ".join(f"{one} {chance(score)}" for one, score in zip(evidence.choices, scores, strict=False))
     return {"looks": looks, "bars": (), "scores": said, "title": _raw(evidence.kind, scores)}
 
 

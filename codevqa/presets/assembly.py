@@ -108,25 +108,27 @@ def _chats(configuration: Configuration) -> bool:
 
 
 def check_server(configuration: Configuration) -> None:
-    """Asks a language model's server whether it is there; one that is not should cost no loading of other models.
+    """Asks each model server whether it is there; one that is not should cost no loading of other models.
 
     Raises:
-        ServerError: it cannot be reached.
+        ServerError: one cannot be reached.
         SetupError: no key for OpenAI's own, or an address that cannot be one.
     """
-    spec = configuration.parts.get("language_model")
-    if spec is not None and parse("language_model", spec)[0].runs == "server":
-        model = load("language_model", spec, **configuration.options.get("language_model", {}))
-        model.check()
-        model.close()
+    asked = set()
+    for role, spec in configuration.parts.items():
+        if parse(role, spec)[0].runs == "server":
+            model = load(role, spec, **configuration.options.get(role, {}))
+            if model.address not in asked:
+                model.check()
+            model.close()
+            asked.add(model.address)
 
 
 def domain_of(configuration: Configuration) -> Domain | None:
-    """Returns what the models know that look at pictures, where the preset tells and one of them is its own."""
-    chosen = preset(configuration.preset)
-    if chosen.domain is None or not any(
-        configuration.parts.get(role) == chosen.parts[role] for role in ("matcher", "captioner")
-    ):
+    """Returns what the models know that answer about pictures, where the preset tells and one of them is its own."""
+    chosen, parts = preset(configuration.preset), configuration.parts
+    answering = ("eyes",) if "eyes" in parts else ("matcher", "captioner")
+    if chosen.domain is None or not any(parts.get(role) == chosen.parts.get(role) for role in answering):
         return None
     return Domain.load(resolve(chosen.domain))
 
@@ -145,6 +147,11 @@ def whole(configuration: Configuration) -> Configuration:
         SetupError: it leaves the language model to be chosen.
     """
     if "language_model" not in configuration.parts:
+        if preset(configuration.preset).served:
+            raise SetupError(
+                f"The preset {configuration.preset} has no model of its own.",
+                hint="Name one that your server has, with --model NAME; OPENAI_BASE_URL says where it is.",
+            )
         raise SetupError(
             f"The preset {configuration.preset} has no language model of its own: the paper's can no longer be had.",
             hint="Choose one, such as --language-model openai-completion:NAME or transformers:NAME.",

@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Any, Literal, get_type_hints
 
 from ..core.errors import UnknownNameError
-from ..models.options import Average, CaptionerOptions, LavisOptions, MatcherOptions
+from ..models.options import Average, CaptionerOptions, LavisOptions, MatcherOptions, ServerOptions
 
 
 @dataclass(frozen=True)
@@ -48,20 +48,8 @@ _LANGUAGE_MODEL: Mapping[str, Any] = {
     "name": str | None,
     "loop": bool,
 }
-_SERVER: Mapping[str, Any] = {
-    "base_url": str | None,
-    "api_key": str | None,
-    "form": Literal["auto", "completion", "chat"],
-    "timeout": float,
-    "max_retries": int,
-    "concurrency": int,
-}
-_EYES_SERVER: Mapping[str, Any] = {
-    **{name: kind for name, kind in _SERVER.items() if name != "form"},
-    "side": int,
-    "detail": Literal["low", "high", "auto"] | None,
-    "structured": bool,
-}
+_SERVER = get_type_hints(ServerOptions)
+_LM_SERVER: Mapping[str, Any] = {**_SERVER, "form": Literal["auto", "completion", "chat"]}
 _LAVIS = get_type_hints(LavisOptions)
 _TRANSFORMERS, _OPENAI = "causal_lm:TransformersLM.from_pretrained", "openai_lm:OpenAILM"
 
@@ -86,9 +74,9 @@ LOADERS: Mapping[str, Mapping[str, BackEnd]] = {
     "language_model": {
         "transformers": BackEnd(_TRANSFORMERS, _LANGUAGE_MODEL),
         "transformers-int8": BackEnd(_TRANSFORMERS, _LANGUAGE_MODEL, {"dtype": "int8"}),
-        "openai": BackEnd(_OPENAI, _SERVER, runs="server"),
-        "openai-chat": BackEnd(_OPENAI, _SERVER, {"form": "chat"}, runs="server"),
-        "openai-completion": BackEnd(_OPENAI, _SERVER, {"form": "completion"}, runs="server"),
+        "openai": BackEnd(_OPENAI, _LM_SERVER, runs="server"),
+        "openai-chat": BackEnd(_OPENAI, _LM_SERVER, {"form": "chat"}, runs="server"),
+        "openai-completion": BackEnd(_OPENAI, _LM_SERVER, {"form": "completion"}, runs="server"),
     },
     "retriever": {
         "sentence": BackEnd("retrieval:SentenceRetriever.from_pretrained", {}, owner="sentence-transformers")
@@ -102,7 +90,11 @@ LOADERS: Mapping[str, Mapping[str, BackEnd]] = {
         "transformers": BackEnd(
             "vlm:TransformersEyes.from_pretrained", {**_PLACE, "max_batch": int | None, "cache_bytes": int}
         ),
-        "openai": BackEnd("openai_eyes:OpenAIEyes", {**_EYES_SERVER}, runs="server"),
+        "openai": BackEnd(
+            "openai_eyes:OpenAIEyes",
+            {**_SERVER, "side": int, "detail": Literal["low", "high", "auto"] | None, "structured": bool},
+            runs="server",
+        ),
     },
 }
 """Back end by role and name."""

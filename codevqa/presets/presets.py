@@ -24,13 +24,20 @@ class Preset:
     name: str
     about: str
     """One line for ``codevqa models``."""
-    matcher: str
-    captioner: str
+    measured: str
+    """What was measured with it, and what was not, in one line."""
     language_model: str | None
     """Writes the programs and reads the captions; None leaves it to be chosen."""
     retriever: str
     prompts: Mapping[Form, str]
     """Prompt set by form of question."""
+    matcher: str | None = None
+    captioner: str | None = None
+    detector: str | None = None
+    eyes: str | None = None
+    """A vision-language model that answers in the place of captions."""
+    served: bool = False
+    """Whether ``--model`` is to name one model of a server that writes, reads and looks."""
     settings: Settings = Settings()
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Arguments for loading a part, by role."""
@@ -44,7 +51,7 @@ class Preset:
     @property
     def parts(self) -> dict[str, str]:
         """What is loaded, by role; without what is left to be chosen."""
-        roles = ("matcher", "captioner", "language_model", "retriever")
+        roles = ("matcher", "captioner", "language_model", "retriever", "detector", "eyes")
         return {role: spec for role in roles if (spec := getattr(self, role)) is not None}
 
 
@@ -58,6 +65,10 @@ _AS_PUBLISHED = Settings(
     query=QuerySettings(form="completion", fit=False),
 )
 """The paper's method and nothing that was added to it; every number not named here has the paper's value anyway."""
+_MINI = Settings(writer=WriterSettings(max_tokens=256, repairs=0), workers=64, strict_domain=True)
+_MINI_OPTIONS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {"matcher": {"block": 2, "average": "all"}, "captioner": {"min_length": 0, "temperature": 0.5}}
+)
 _FLOAT32: Mapping[str, Any] = MappingProxyType({"dtype": "float32"})
 _LAVIS = "https://storage.googleapis.com/sfr-vision-language-research/BLIP/models"
 """Where LAVIS keeps its checkpoints. No checksums are published."""
@@ -70,18 +81,58 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             Preset(
                 name="mini",
                 about="tiny models inside the package: offline, two CPU cores, drawn pictures only",
+                measured="answers on drawn pictures (docs/reports/measured.md)",
                 matcher="blip:@mini/weights/matcher",
                 captioner="blip:@mini/weights/captioner",
                 language_model="transformers:@mini/weights/lm",
                 retriever="sentence:@mini/weights/retriever",
                 prompts=MappingProxyType({"image": "mini", "set": "mini"}),
-                settings=Settings(writer=WriterSettings(max_tokens=256, repairs=0), workers=64, strict_domain=True),
+                settings=_MINI,
                 domain="@mini/weights/domain",
-                options={"matcher": {"block": 2, "average": "all"}, "captioner": {"min_length": 0, "temperature": 0.5}},
+                options=_MINI_OPTIONS,
+            ),
+            Preset(
+                name="mini-vlm",
+                about="mini with a tiny vision-language model that answers: drawn pictures only",
+                measured="answers on drawn pictures (docs/reports/eyes.md)",
+                matcher="blip:@mini/weights/matcher",
+                captioner="blip:@mini/weights/captioner",
+                language_model="transformers:@mini/weights/lm",
+                retriever="sentence:@mini/weights/retriever",
+                eyes="transformers:@mini/weights/vlm",
+                prompts=MappingProxyType({"image": "mini", "set": "mini"}),
+                settings=_MINI,
+                domain="@mini/weights/domain",
+                options=_MINI_OPTIONS,
+            ),
+            Preset(
+                name="vlm",
+                about="SmolVLM 0.5B and a small coder from the hub: photographs, a laptop with network",
+                measured="its writer on real questions; its eyes not at all: none could be had",
+                matcher="contrastive:google/siglip-base-patch16-224",
+                detector="zero-shot:IDEA-Research/grounding-dino-tiny",
+                eyes="transformers:HuggingFaceTB/SmolVLM-500M-Instruct",
+                language_model="transformers:Qwen/Qwen2.5-Coder-1.5B-Instruct",
+                retriever="sentence:sentence-transformers/all-mpnet-base-v2",
+                prompts=_PAPER_PROMPTS,
+                settings=Settings(writer=_WRITING),
+                quantised="transformers-int8:Qwen/Qwen2.5-Coder-1.5B-Instruct",
+                quantised_shots=8,
+            ),
+            Preset(
+                name="api",
+                about="one vision-language model of a server writes, reads and looks: photographs; needs --model",
+                measured="not at all: no served model could be had",
+                language_model=None,
+                retriever="sentence:sentence-transformers/all-mpnet-base-v2",
+                prompts=_PAPER_PROMPTS,
+                settings=Settings(writer=_WRITING, workers=64),
+                served=True,
             ),
             Preset(
                 name="base",
                 about="BLIP base and a small instruction-tuned coder from the hub: a laptop with network",
+                measured="programs for real questions, answers on drawn pictures; no photographs",
                 matcher="blip:Salesforce/blip-itm-base-coco@7eaa90c11850c0b17fc38c6a11e7d88bd6ac231f",
                 captioner="blip:Salesforce/blip-image-captioning-base@82a37760796d32b1411fe092ab5d4e227313294b",
                 language_model="transformers:Qwen/Qwen2.5-Coder-1.5B-Instruct",
@@ -94,6 +145,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             Preset(
                 name="large",
                 about="BLIP large and a 7B coder from the hub: photographs, a GPU",
+                measured="speed alone (docs/reports/speed.md)",
                 matcher="blip:Salesforce/blip-itm-large-coco@fef05cafc05298067cbbca00b125749394a77a6f",
                 captioner="blip:Salesforce/blip-image-captioning-large@353689b859fcf0523410b1806dace5fb46ecdf41",
                 language_model="transformers:Qwen/Qwen2.5-Coder-7B-Instruct",
@@ -104,6 +156,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             Preset(
                 name="paper",
                 about="the paper's setting: LAVIS's own BLIP large, float32, a GPU; needs --language-model",
+                measured="prompts equal to the release's; BLIP equal to LAVIS; no answers",
                 matcher=f"blip:{_LAVIS}/model_large_retrieval_coco_train2014.pth",
                 captioner=f"blip:{_LAVIS}/model_large_caption_coco_train2014.pth",
                 language_model=None,

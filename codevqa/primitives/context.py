@@ -8,6 +8,7 @@ from ..batching.model_services import ModelServices
 from ..core.settings import Settings
 from ..core.trace import Evidence, Form
 from ..prompts import KnowledgeExample
+from .eyes import Eyesight
 from .kinds import Image
 from .pnpvqa import PnPVQA
 
@@ -26,6 +27,8 @@ class CallContext:
     """The models, batched over every program now running."""
     pnpvqa: PnPVQA
     settings: Settings
+    eyes: Eyesight | None = None
+    """A vision-language model, where there is one: it answers in the place of captions that are read."""
     knowledge: tuple[KnowledgeExample, ...] = ()
     """What ``knowledge_query`` is answered after."""
     evidence: list[Evidence] = field(default_factory=list)

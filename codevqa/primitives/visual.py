@@ -40,15 +40,15 @@ async def query(context: CallContext, img: Annotated[Image | list[Image], Image]
     """Answers the question about the image in a word or two.
 
     Few-shot Plug-and-Play VQA: BLIP image-text matching with GradCAM says where the question looks, captions are
-    sampled from there, and the language model reads them and answers. Lower case, and empty where the model gives no
-    answer. A list of images is read as one set.
+    sampled from there, and the language model reads them and answers. Where there is a vision-language model, that
+    answers. Lower case, and empty where the model gives no answer. A list of images is asked about as one set.
     """
     if not question.strip():
         raise ValueError("query() needs a question, not an empty string")
     images = img if isinstance(img, list) else [img]
     if not images:
         raise ValueError("query() needs at least one image")
-    reading = await context.pnpvqa.answer(
+    reading = await (context.eyes or context.pnpvqa).answer(
         [(one.ref, one.picture) for one in images],
         question,
         "set" if isinstance(img, list) else "image",

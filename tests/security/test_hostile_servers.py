@@ -11,7 +11,7 @@ import pytest
 from openai_kit import Serve, completion, failure
 
 from codevqa.core.errors import ModelError
-from codevqa.models import openai_lm
+from codevqa.models import openai_client
 from codevqa.models.base import GenerationRequest
 from codevqa.models.openai_lm import OpenAILM
 
@@ -28,7 +28,7 @@ def refusal(lm: OpenAILM) -> ModelError:
 
 @pytest.mark.timeout(20)
 def test_a_server_does_not_have_us_wait_for_a_year(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(openai_lm, "_LONGEST_RETRY_AFTER_S", 0.1)
+    monkeypatch.setattr(openai_client, "_LONGEST_RETRY_AFTER_S", 0.1)
     server = serve(
         lambda path, body, n: completion("yes") if n > 1 else failure(429, "later", {"Retry-After": "31536000"})
     )

@@ -1,0 +1,128 @@
+"""A vision-language model on an OpenAI-compatible server."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Unpack
+
+from cachetools import LRUCache, cached
+
+from ..core.errors import ModelError, SetupError
+from ..core.images import Picture
+from .base import LookRequest, Sight
+from .openai_client import OpenAIClient
+from .options import ServerOptions
+from .server_reply import Failure
+
+_KEPT_BYTES = 64 << 20
+"""Encoded pictures that are kept for their next questions."""
+_UNSURE = 0.05
+"""Most of the choices' probability that may be anyone's."""
+_BLIND = re.compile(
+    r"(?:n[o']t|that) support (?:image|vision)|(?:images?|image input|vision) (?:is|are) not supported"
+    r"|not a multi-?modal|at most 0 image|type.{0,20}image_url|variant.{0,3}image_url|content'? must be a string",
+    re.I,
+)
+"""What servers say whose model reads text alone; some with status 500."""
+
+
+class OpenAIEyes(OpenAIClient):
+    """A served vision-language model as :class:`~codevqa.models.base.Eyes`.
+
+    Args:
+        model: id of the model on the server.
+        side: longest side, in pixels, of the pictures that are sent; larger ones are shrunk.
+        detail: how closely OpenAI's models look; None leaves it to the server.
+        structured: whether vLLM is to hold answers to the choices, where a request has some.
+        server: see :class:`.options.ServerOptions`.
+
+    Raises:
+        SetupError: as :class:`OpenAIClient` says, or ``side`` or ``detail`` is out of range.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        side: int = 1024,
+        detail: Literal["low", "high", "auto"] | None = None,
+        structured: bool = False,
+        **server: Unpack[ServerOptions],
+    ) -> None:
+        if side < 1 or detail not in ("low", "high", "auto", None):
+            raise SetupError('side must be positive, and detail "low", "high", "auto" or none.')
+        super().__init__(model, **server)
+        self.side = side
+        self.structured = structured
+        self._detail = {} if detail is None else {"detail": detail}
+        # Threads that want the same picture wait for the one that encodes it.
+        self._encoded = cached(
+            LRUCache[str, str](_KEPT_BYTES, len), key=lambda picture: picture.key, condition=threading.Condition()
+        )(lambda picture: _encoded(picture, side))
+
+    def look(self, requests: Sequence[LookRequest]) -> list[Sight]:
+        """Answers each request at temperature 0; the requests of one call are in flight together.
+
+        Raises:
+            ServerError, ModelError: as :meth:`.openai_lm.OpenAILM.generate` says; ModelError if the model has no eyes.
+        """
+        return self._together(self._look, requests)
+
+    def _look(self, request: LookRequest, cancelled: threading.Event) -> Sight:
+        shown = [{"url": self._encoded(picture), **self._detail} for picture in request.pictures]
+        content = [*({"type": "image_url", "image_url": one} for one in shown), {"type": "text", "text": request.text}]
+        body: dict[str, Any] = {"max_tokens": request.max_tokens, "messages": [{"role": "user", "content": content}]}
+        if request.choices:
+            body |= {"logprobs": True, "top_logprobs": 20}  # no server tells more
+            if self.structured:
+                body["structured_outputs"] = {"choice": list(request.choices)}
+        reply = self._ask(body, cancelled)
+        return Sight(
+            # A word takes a token at least: what goes beyond was not asked for.
+            "".join(re.findall(r"\s*\S+", reply.text)[: request.max_tokens]).strip(),
+            chances(reply.beginnings, request.choices),
+            reply.tokens("prompt_tokens"),
+            reply.tokens("completion_tokens"),
+        )
+
+    def _adapt(self, failure: Failure, given: dict[str, Any]) -> bool:
+        if failure.status >= 400 and _BLIND.search(failure.said):
+            hint = "Name a vision-language model; llama.cpp's server also needs its --mmproj."
+            raise self._error(Failure("has no eyes", failure.said, hint, ModelError), 1) from None
+        return super()._adapt(failure, given)
+
+
+def chances(beginnings: Mapping[str, float], choices: Sequence[str]) -> tuple[tuple[str, float], ...]:
+    """Returns the probability of each choice, from those of the tokens that an answer could have begun with.
+
+    A token counts for the one choice that begins with it, in either case. None where much is left open: by tokens that
+    begin several, and by choices without a token, each of which may be as likely as the last token listed.
+    """
+    found, unsure = dict.fromkeys(choices, 0.0), 0.0
+    for token, chance in beginnings.items():
+        piece = token.strip().casefold()
+        begun = [one for one in found if piece and one.strip().casefold().startswith(piece)]
+        if len(begun) == 1:
+            found[begun[0]] += chance
+        elif begun:
+            unsure += chance
+    total = sum(found.values())
+    unsure += sum(not chance for chance in found.values()) * min(beginnings.values(), default=0)
+    if not total or unsure > _UNSURE * total:
+        return ()
+    return tuple((one, found[one] / total) for one in choices)
+
+
+def _encoded(picture: Picture, side: int) -> str:
+    """Returns a picture as a data URI of a JPEG with at most ``side`` pixels a side."""
+    pixels = picture.pixels
+    scale = min(1.0, side / max(pixels.size))
+    width, height = (max(1, round(count * scale)) for count in pixels.size)
+    file = io.BytesIO()
+    # A comment in the user's file would go with the pixels.
+    pixels.resize((width, height), reducing_gap=2.0).save(file, "JPEG", quality=90, comment=b"")
+    return f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode()}"
