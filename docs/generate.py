@@ -16,17 +16,17 @@ HERE = Path(__file__).resolve().parent
 def primitives() -> str:
     """Returns the vocabulary page."""
     from codevqa.primitives import CONSTANTS
-    from codevqa.primitives.visual import KNOWLEDGE, VISUAL, find_object
+    from codevqa.primitives.visual import BUILT_IN
 
     intro = (
-        "Programs can call these functions. `find_object` needs a detector. `visual_query` and `knowledge_query` need "
-        "a prompt\nset that names them. Generated from the primitives themselves: `make docs`.\n\n"
+        "Programs can call these functions, where the models serve them. `find_object`, `count` and `crop` need a "
+        "detector.\n`visual_query` and `knowledge_query` need a prompt set that names them. Generated from the "
+        "primitives themselves: `make docs`.\n\n"
     )
-    told = VISUAL.extend([find_object, *KNOWLEDGE])
-    rows = [f"| `{one.signature.replace('|', chr(92) + '|')}` | {one.summary} |" for one in told]
+    rows = [f"| `{one.signature.replace('|', chr(92) + '|')}` | {one.summary} |" for one in BUILT_IN]
     table = "\n".join(["| Primitive | What it does |", "|---|---|", *rows])
     constants = ", ".join(f"`{name} = {value}`" for name, value in CONSTANTS.items())
-    sections = "\n\n".join(f"## `{one.name}`\n\n`{one.signature}`\n\n{one.doc}" for one in told)
+    sections = "\n\n".join(f"## `{one.name}`\n\n`{one.signature}`\n\n{one.doc}" for one in BUILT_IN)
     return f"# Primitives\n\n{intro}{table}\n\nConstants: {constants}.\n\n{sections}\n"
 
 

@@ -121,7 +121,9 @@ class PromptSet:
 
     def without(self, names: Collection[str]) -> PromptSet:
         """Returns a copy that neither lists these primitives nor shows programs that call one."""
-        calls = re.compile(rf"\b(?:{'|'.join(map(re.escape, names))})\s*\(")
+        if not names:
+            return self
+        calls = re.compile(rf"(?<![\w.])(?:{'|'.join(map(re.escape, names))})\s*\(")
         return dataclasses.replace(
             self,
             primitives=tuple(name for name in self.primitives if name not in names),

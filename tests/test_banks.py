@@ -20,7 +20,8 @@ from codevqa.core.question_kind import question_kind
 from codevqa.core.trace import Form
 from codevqa.engine.answer_text import answer_text
 from codevqa.primitives import CONSTANTS
-from codevqa.primitives.visual import KNOWLEDGE, VISUAL, find_object
+from codevqa.primitives.detection import find_object
+from codevqa.primitives.visual import KNOWLEDGE, VISUAL
 from codevqa.prompts import Example, PromptSet, available, load
 from codevqa.sandbox.sandbox import Sandbox
 from codevqa.writing.prompt_forms import opening_line

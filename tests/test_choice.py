@@ -14,7 +14,8 @@ from codevqa.core.events import Answered, Event, Rejected
 from codevqa.engine.confidence import DONT_KNOW
 from codevqa.models.fakes import ScriptedLM
 from codevqa.primitives import Image, primitive
-from codevqa.primitives.visual import VISUAL, find_object
+from codevqa.primitives.detection import DETECTION
+from codevqa.primitives.visual import VISUAL
 from codevqa.sandbox import Limits, Sandbox
 from codevqa.writing.worlds import Behaviour, behaviours
 
@@ -34,7 +35,7 @@ def sorted_out(images: list[Image], phrase: str) -> list[tuple[Image, bool]]:
 def lived(*programs: str, images: Sequence[Image] = IMAGES, seed: int = 0) -> list[Behaviour]:
     async def run() -> list[Behaviour]:
         limits = Limits(seconds=1)
-        async with Sandbox(VISUAL.extend([find_object, how_sure, sorted_out]), limits, workers=2) as sandbox:
+        async with Sandbox(VISUAL.extend([*DETECTION, how_sure, sorted_out]), limits, workers=2) as sandbox:
             return await behaviours(programs, sandbox, images, str, seed)
 
     return asyncio.run(run())

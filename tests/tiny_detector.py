@@ -51,7 +51,7 @@ def write_grounding_dino(folder: Path, seed: int = 0) -> str:
         num_feature_levels=4,
         max_text_len=32,
     )
-    _save(GroundingDinoForObjectDetection(config), folder, seed)
+    save_wide(GroundingDinoForObjectDetection(config), folder, seed)
     tokenizer = BertTokenizer(vocab=str(folder / "vocab.txt"), model_max_length=64)
     pictures = GroundingDinoImageProcessorPil(size={"shortest_edge": SIDE // 2, "longest_edge": SIDE})
     GroundingDinoProcessor(pictures, tokenizer).save_pretrained(folder)
@@ -60,25 +60,31 @@ def write_grounding_dino(folder: Path, seed: int = 0) -> str:
 
 def write_owlv2(folder: Path, seed: int = 0) -> str:
     """Writes a random OWLv2 (width 32, 8 x 8 patches) and returns its folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    words = [f"{word}</w>" for word in (*"abcdefghijklmnopqrstuvwxyz", "cat", "dog", "of")]
-    vocabulary = ["!", "<|startoftext|>", *"abcdefghijklmnopqrstuvwxyz", "ca", "do", *words, "<|endoftext|>"]
-    (folder / "vocab.json").write_text(json.dumps({word: place for place, word in enumerate(vocabulary)}))
-    (folder / "merges.txt").write_text("#version: 0.2\nc a\nca t</w>\nd o\ndo g</w>\no f</w>\n")
-    tokenizer = CLIPTokenizerFast.from_pretrained(folder, model_max_length=16)
+    tokenizer = write_clip_tokenizer(folder)
     common = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
-    text = {"vocab_size": len(vocabulary), "max_position_embeddings": 16, **common}
-    text |= {"bos_token_id": 1, "eos_token_id": len(vocabulary) - 1, "pad_token_id": 0}
+    text = {"vocab_size": len(tokenizer), "max_position_embeddings": 16, **common}
+    text |= {"bos_token_id": 1, "eos_token_id": len(tokenizer) - 1, "pad_token_id": 0}
     config = Owlv2Config(
         text_config=text, vision_config={"image_size": SIDE, "patch_size": 8, **common}, projection_dim=32
     )
-    _save(Owlv2ForObjectDetection(config), folder, seed)
+    save_wide(Owlv2ForObjectDetection(config), folder, seed)
     pictures = Owlv2ImageProcessorPil(size={"height": SIDE, "width": SIDE})
     Owlv2Processor(pictures, tokenizer).save_pretrained(folder)
     return str(folder)
 
 
-def _save(network: Any, folder: Path, seed: int) -> None:
+def write_clip_tokenizer(folder: Path) -> Any:
+    """Writes a tokenizer of CLIP's kind that knows letters and three words, and returns it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    words = [f"{word}</w>" for word in (*"abcdefghijklmnopqrstuvwxyz", "cat", "dog", "of")]
+    vocabulary = ["!", "<|startoftext|>", *"abcdefghijklmnopqrstuvwxyz", "ca", "do", *words, "<|endoftext|>"]
+    (folder / "vocab.json").write_text(json.dumps({word: place for place, word in enumerate(vocabulary)}))
+    (folder / "merges.txt").write_text("#version: 0.2\nc a\nca t</w>\nd o\ndo g</w>\no f</w>\n")
+    return CLIPTokenizerFast.from_pretrained(folder, model_max_length=16)
+
+
+def save_wide(network: Any, folder: Path, seed: int) -> None:
+    """Saves a network with random weights."""
     # Drawn wide, so that scores and boxes differ from place to place.
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():

@@ -72,6 +72,8 @@ class ModelServices:
         """Calls of the model that writes programs. ``on_text`` hears nothing where an equal call is under way."""
         self._read = self.write if models.reader is writer else self._language(models.reader, "read")
         matcher, captioner, detector, eyes = models.matcher, models.captioner, models.detector, models.eyes
+        self.grounds = grounds(matcher)
+        """Whether :attr:`match` tells where a text looks."""
         self.match: CallCache[MatchRequest, Match] = self._merging(
             "match",
             matcher if grounds(matcher) else _Missing("a matcher that tells where it looks"),

@@ -30,6 +30,8 @@ MAX_PIXELS = 64_000_000
 """Largest picture read, in pixels: about three times a phone camera's."""
 MAX_SIDE = 32_768
 """Longest side read: a row of millions of pixels costs hundreds of bytes for each."""
+MAX_CUT = 1536
+"""Longest side of a part that is cut out, in pixels: a program may hold hundreds, and models see no more."""
 MAX_BYTES = 256 << 20
 """Largest file read: more than such a picture takes without compression."""
 MAX_PICTURES = 1_000
@@ -132,6 +134,13 @@ def load_pictures(sources: ImageSource | Held | Sequence[ImageSource | Held]) ->
     return tuple(map(load_picture, given))
 
 
+def cut(picture: Picture, part: tuple[int, int, int, int]) -> Picture:
+    """Returns a part of a picture, shrunk to :data:`MAX_CUT`: left, top, right and bottom in pixels, inside of it."""
+    pixels = picture.pixels.crop(part)
+    pixels.thumbnail((MAX_CUT, MAX_CUT))
+    return Picture(pixels, _key(pixels), picture.name)
+
+
 def _held(source: ImageSource | Held) -> Held:
     try:
         if isinstance(source, PILImage.Image):
@@ -199,8 +208,11 @@ def _in_rgb(image: PILImage.Image, shown: str, name: str) -> Picture:
         layered = image.convert("RGBA")
         image = PILImage.alpha_composite(PILImage.new("RGBA", layered.size, "white"), layered)
     pixels = image if type(image) is PILImage.Image and image.mode == "RGB" else image.convert("RGB")
-    digest = hashlib.sha256(f"{pixels.size}".encode() + pixels.tobytes()).hexdigest()
-    return Picture(pixels, digest, name)
+    return Picture(pixels, _key(pixels), name)
+
+
+def _key(pixels: PILImage.Image) -> str:
+    return hashlib.sha256(f"{pixels.size}".encode() + pixels.tobytes()).hexdigest()
 
 
 def _in_grey(image: PILImage.Image) -> PILImage.Image:

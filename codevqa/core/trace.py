@@ -59,21 +59,36 @@ class ImageRef:
 
     index: int
     """Counted from 1."""
+    part: tuple[int, int, int, int] | None = None
+    """Which part of it: left, top, right and bottom in its pixels; None is all of it."""
 
     def __str__(self) -> str:
-        return f"image {self.index}"
+        return f"part of image {self.index}" if self.part else f"image {self.index}"
 
+    @property
+    def json(self) -> int | list[int]:
+        """Its number; that of a part is followed by its four sides."""
+        return [self.index, *self.part] if self.part else self.index
 
-def _picture(index: object) -> ImageRef:
-    if type(index) is not int:
-        raise ValueError("a picture must be named by its number")
-    return ImageRef(index)
+    @staticmethod
+    def read(given: object) -> ImageRef:
+        """Returns what :attr:`json` gave.
+
+        Raises:
+            ValueError: it did not.
+        """
+        numbers: list[Any] = given if isinstance(given, list) and len(given) == 5 else [given]
+        if any(type(one) is not int for one in numbers):
+            raise ValueError("a picture must be named by its number")
+        return ImageRef(numbers[0], tuple(numbers[1:]) or None)
 
 
 Pictures: TypeAlias = tuple[
-    Annotated[ImageRef, PlainValidator(_picture), PlainSerializer(lambda picture: picture.index)], ...
+    Annotated[ImageRef, PlainValidator(ImageRef.read), PlainSerializer(lambda picture: picture.json)], ...
 ]
-"""In JSON they are their numbers."""
+"""In JSON they are their numbers; a part's is followed by left, top, right and bottom."""
+Box: TypeAlias = tuple[Number, Number, Number, Number]
+"""Left, bottom, right and top on the grid of 24, y upwards."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +144,8 @@ class Evidence:
     choices: tuple[str, ...] = ()
     """The choices that a vision-language model was given, where it tells their probabilities."""
     position: tuple[Number, Number] | None = None
+    boxes: tuple[Box, ...] = ()
+    """What a detector found, best first."""
     prompt: str = ""
     """What the reading language model saw."""
     completion: str = ""

@@ -7,6 +7,7 @@ a key that ends in ``_exact`` beside it can.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from .trace import ImageRef, Plain, json_number, number
@@ -29,7 +30,7 @@ def read_value(name: str, data: Mapping[str, Any]) -> dict[str, Plain]:
 
 def _plain(value: Plain) -> Any:
     if isinstance(value, ImageRef):
-        return {"image": value.index}
+        return {"image": value.json}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     if isinstance(value, dict):
@@ -43,8 +44,9 @@ def _read_plain(value: Any, depth: int = 0) -> Plain:
     if isinstance(value, list):
         return [_read_plain(item, depth + 1) for item in value]
     if isinstance(value, dict):
-        if value.keys() == {"image"} and type(value["image"]) is int:
-            return ImageRef(value["image"])
+        if value.keys() == {"image"} and type(value["image"]) in (int, list):
+            with suppress(ValueError):
+                return ImageRef.read(value["image"])
         return {key: _read_plain(item, depth + 1) for key, item in value.items()}
     return number(value) if isinstance(value, float) else value
 
@@ -52,7 +54,7 @@ def _read_plain(value: Any, depth: int = 0) -> Plain:
 def _tagged(value: Plain) -> list[Any]:
     """Returns a value as ``[type, content]`` all the way down; equal only for values equal in type too."""
     if isinstance(value, ImageRef):
-        return ["image", value.index]
+        return ["image", value.json]
     if isinstance(value, list | tuple):
         return ["tuple" if isinstance(value, tuple) else "list", [_tagged(item) for item in value]]
     if isinstance(value, dict):
@@ -71,6 +73,8 @@ def _read_tagged(tagged: Sequence[Any], depth: int = 0) -> Plain:
         return {_read_tagged(key, depth + 1): _read_tagged(item, depth + 1) for key, item in content}
     if kind == "float":
         return number(content)
-    if type(content).__name__ != ("int" if kind == "image" else kind):
+    if kind == "image":
+        return ImageRef.read(content)
+    if type(content).__name__ != kind:
         raise ValueError(f"{content!r:.40} cannot be of the type {kind!r:.40}")
-    return ImageRef(content) if kind == "image" else content
+    return content

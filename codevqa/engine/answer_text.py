@@ -10,7 +10,7 @@ from ..core.trace import ImageRef, Plain
 from ..primitives.kinds import Image
 
 
-def plain(value: object, stands: Callable[[Image], Plain] = lambda image: ImageRef(image.index)) -> Plain:
+def plain(value: object, stands: Callable[[Image], Plain] = lambda image: image.ref) -> Plain:
     """Returns a value with every image replaced by what stands for it: a reference."""
     if isinstance(value, Image):
         return stands(value)

@@ -21,7 +21,7 @@ from ..models.base import Models, chats, prompt_text
 from ..primitives.eyes import Eyesight
 from ..primitives.pnpvqa import PnPVQA
 from ..primitives.signature import Primitive, PrimitiveSet
-from ..primitives.visual import find_object
+from ..primitives.visual import served
 from ..sandbox.sandbox import Pools, Sandbox
 from ..writing.writer import Writer
 from .many import Asked, Begin, Progress, as_request, check, followed, stream, stream_async, text_of
@@ -55,8 +55,7 @@ class CodeVQA:
                 "Nothing here can answer a question about a picture.",
                 hint="Give Models a matcher and a captioner (BLIP), or eyes (a vision-language model).",
             )
-        own = ([find_object] if models.detector else []) + list(primitives)
-        self.writer = writer.with_extra(own)
+        self.writer = writer.with_extra(primitives, served(models))
         self.models = models
         self.settings = settings
         self.configuration: Configuration | None = None

@@ -9,7 +9,7 @@ from typing import Any
 from ..core.images import Picture
 from ..core.trace import Evidence, ImageRef
 from ..primitives.signature import GRID
-from .heat import overlay, patch_view, peak_place, place_words, relevance_grid, spot
+from .heat import framed, overlay, patch_view, peak_place, place_words, relevance_grid, spot
 from .pictures import PictureView, data_uri, picture_name, picture_of, picture_view
 from .words import chance, number
 
@@ -37,12 +37,19 @@ def evidence_view(evidence: Evidence, pictures: Sequence[Picture]) -> dict[str, 
     line of text. Titles hold the scores as the models give them. A kind that is not known is shown by what it holds.
     """
     scores = evidence.scores
-    if scores and len(scores) == len(evidence.images) and not evidence.relevance and not evidence.choices:
+    if (
+        scores
+        and len(scores) == len(evidence.images)
+        and not evidence.relevance
+        and not (evidence.boxes or evidence.choices)
+    ):
         scale = "100 is the closest match, −100 the farthest" if evidence.kind == "itc" else ""
         return {"looks": (), "bars": _bars(evidence, pictures), "scores": scale, "title": ""}
     looks = [_look(evidence, place, ref, pictures) for place, ref in enumerate(evidence.images)]
     label = _SCORES.get(evidence.kind, ("scores", ""))[0]
     said = f"{label}: {_scores(evidence.kind, scores)}" if scores else ""
+    if evidence.kind == "detection" and not scores:
+        said = "nothing was found"
     if evidence.choices:
         said = ", ".join(f"{one} {chance(score)}" for one, score in zip(evidence.choices, scores, strict=False))
     return {"looks": looks, "bars": (), "scores": said, "title": _raw(evidence.kind, scores)}
@@ -73,6 +80,7 @@ def _look(evidence: Evidence, place: int, ref: ImageRef, pictures: Sequence[Pict
         "note": note,
         "position": where,
         "spot": spot(evidence.position) if where and evidence.position else (),
+        "boxes": list(map(framed, evidence.boxes)) if place == 0 else [],
         "mapped": grid is not None,
         "captions": _captions(evidence, place, ref, pictures, None if grid is None else (grid.shape[0], grid.shape[1])),
     }

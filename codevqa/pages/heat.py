@@ -6,6 +6,7 @@ is a rectangle of the picture's own proportions. Maps of any grid are drawn.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from functools import cache
 from threading import Lock
@@ -113,6 +114,13 @@ def spot(position: tuple[float, float]) -> tuple[float, float]:
     """Returns where a point of a program's grid, y upwards, lies in percent of the picture from its upper left."""
     across, up = (min(max(100 * place / GRID, 0.0), 100.0) for place in position)
     return round(across, 2), round(100 - up, 2)
+
+
+def framed(box: Sequence[float]) -> tuple[float, float, float, float]:
+    """Returns left, top, width and height, in percent of the picture, of a box of a program's grid, y upwards."""
+    left, bottom, right, top = (min(max(side, 0.0), float(GRID)) if math.isfinite(side) else 0.0 for side in box)
+    percent = (left, GRID - top, max(0.0, right - left), max(0.0, top - bottom))
+    return tuple(round(100 * side / GRID, 2) for side in percent)  # type: ignore[return-value]
 
 
 def place_words(across: float, down: float) -> str:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from cachetools import LRUCache, cached
 from PIL import Image as PILImage
 
-from ..core.images import Picture
+from ..core.images import Picture, cut
 from ..core.trace import ImageRef, Plain
 from .heat import fitted
 from .words import MOST, value_words
@@ -29,13 +29,18 @@ class PictureView(NamedTuple):
 
 def picture_of(ref: ImageRef, pictures: Sequence[Picture]) -> Picture | None:
     """Returns the picture that a reference stands for, or None where it is not at hand."""
-    return pictures[ref.index - 1] if 1 <= ref.index <= len(pictures) else None
+    whole = pictures[ref.index - 1] if 1 <= ref.index <= len(pictures) else None
+    if whole is None or ref.part is None:
+        return whole
+    left, top, right, bottom = ref.part  # an answer that was read may say anything
+    inside = 0 <= left < right <= whole.pixels.width and 0 <= top < bottom <= whole.pixels.height
+    return cut(whole, ref.part) if inside else None
 
 
 def picture_name(ref: ImageRef, pictures: Sequence[Picture]) -> str:
     """Returns how a picture is called: its number, and its file name where it has one."""
     picture = picture_of(ref, pictures)
-    return f"image {ref.index}, {picture.name}" if picture and picture.name else f"image {ref.index}"
+    return f"{ref}, {picture.name}" if picture and picture.name else str(ref)
 
 
 def picture_view(ref: ImageRef, pictures: Sequence[Picture], size: int) -> PictureView:

@@ -87,7 +87,7 @@ def _value(value: Plain) -> str:
     if isinstance(value, ImageRef):
         return str(value)
     if isinstance(value, list | tuple):
-        if len(value) > 1 and all(isinstance(item, ImageRef) for item in value):
+        if len(value) > 1 and all(isinstance(item, ImageRef) and not item.part for item in value):
             return _run_of_images([item.index for item in value])
         inner = ", ".join(map(_value, value))
         return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' if len(value) == 1 else ''})"

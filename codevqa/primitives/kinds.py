@@ -15,6 +15,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 import numpy as np
 
 from ..core.images import Picture
+from ..core.trace import ImageRef
 
 MAX_TEXT = 1000
 """Longest text a program may pass to a primitive, in characters."""
@@ -37,6 +38,8 @@ class Image:
     """Which of the question's pictures it is, from 1."""
     picture: Picture = field(repr=False, compare=False)
     """The pixels; for the primitives alone, invisible to programs."""
+    part: tuple[int, int, int, int] | None = None
+    """Which part of that picture it is: left, top, right and bottom in its pixels; None is all of it."""
 
     @property
     def width(self) -> int:
@@ -47,6 +50,20 @@ class Image:
     def height(self) -> int:
         """Height in pixels."""
         return self.picture.pixels.height
+
+    @property
+    def ref(self) -> ImageRef:
+        """What stands for it in a trace."""
+        return ImageRef(self.index, self.part)
+
+    def within(self, part: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
+        """Returns a part of this image as one of the question's picture."""
+        if self.part is None:
+            return part
+        left, top, right, bottom = self.part  # of which this may be a smaller copy
+        across, down = (right - left) / self.width, (bottom - top) / self.height
+        first, last = (left + int(part[0] * across), top + int(part[1] * down)), (part[2] * across, part[3] * down)
+        return *first, max(first[0] + 1, left + round(last[0])), max(first[1] + 1, top + round(last[1]))
 
 
 @dataclass(frozen=True)

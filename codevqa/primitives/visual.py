@@ -8,9 +8,10 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from ..core.trace import Evidence, ImageRef
-from ..models.base import DetectRequest, Match, MatchRequest, SimilarityRequest
+from ..core.trace import Evidence
+from ..models.base import Match, MatchRequest, Models, SimilarityRequest, grounds
 from .context import CallContext
+from .detection import DETECTION, boxes_of, centre, on_grid
 from .kinds import Image
 from .signature import GRID, PrimitiveSet, primitive
 
@@ -48,7 +49,7 @@ async def query(context: CallContext, img: Annotated[Image | list[Image], Image]
     if not images:
         raise ValueError("query() needs at least one image")
     reading = await (context.eyes or context.pnpvqa).answer(
-        [(ImageRef(one.index), one.picture) for one in images],
+        [(one.ref, one.picture) for one in images],
         question,
         "set" if isinstance(img, list) else "image",
         context.form,
@@ -65,8 +66,14 @@ async def get_pos(context: CallContext, img: Image, object: str) -> tuple[float,
     """Returns the position (x, y) of the object in the image.
 
     The patch with the greatest GradCAM relevance, averaged over the tokens of the phrase, as the centre of the patch
-    on a 24x24 grid: x from LEFT to RIGHT, y from BOTTOM up to TOP.
+    on a 24x24 grid: x from LEFT to RIGHT, y from BOTTOM up to TOP. Where no model tells that, the centre of a
+    detector's best box, and an error where it finds no such object.
     """
+    if not context.services.grounds:
+        boxes = await boxes_of(context, "get_pos", img, object, most=1, centred=True)
+        if not boxes:
+            raise ValueError(f"get_pos() found no {object!r} in {img.ref}")
+        return centre(on_grid(boxes[0], img))
     if not object.strip():
         raise ValueError("get_pos() needs the name of an object, not an empty string")
     match = await context.services.match(_position_request(context, img, object))
@@ -74,7 +81,7 @@ async def get_pos(context: CallContext, img: Image, object: str) -> tuple[float,
     context.record(
         Evidence(
             kind="gradcam",
-            images=(ImageRef(img.index),),
+            images=(img.ref,),
             text=object,
             relevance=(tuple(map(tuple, match.relevance.tolist())),),
             scores=(match.logit,),
@@ -94,31 +101,8 @@ async def find_matching_image(context: CallContext, images: list[Image], phrase:
         raise ValueError("find_matching_image() needs at least one image")
     text = f"a picture of {phrase}"
     scores = await context.services.similarity.many([SimilarityRequest(image.picture, text) for image in images])
-    context.record(
-        Evidence(kind="itc", images=tuple(ImageRef(image.index) for image in images), text=text, scores=tuple(scores))
-    )
+    context.record(Evidence(kind="itc", images=tuple(image.ref for image in images), text=text, scores=tuple(scores)))
     return images[int(np.argmax(scores))]
-
-
-@primitive(ahead=True)
-async def find_object(context: CallContext, img: Image, object: str) -> list[tuple[float, float, float, float]]:
-    """Returns a box (left, bottom, right, top) for each such object in the image.
-
-    Boxes of an open-vocabulary detector on the 24x24 grid, y upwards, best first.
-    """
-    if not object.strip():
-        raise ValueError("find_object() needs the name of an object, not an empty string")
-    boxes = await context.services.detect(DetectRequest(img.picture, object))
-    context.record(
-        Evidence(
-            kind="detection",
-            images=(ImageRef(img.index),),
-            text=object,
-            scores=tuple(box.score for box in boxes),
-        )
-    )
-    across, up = GRID / img.width, GRID / img.height
-    return [(box.left * across, GRID - box.bottom * up, box.right * across, GRID - box.top * up) for box in boxes]
 
 
 @primitive(ahead=True)
@@ -146,9 +130,23 @@ async def knowledge_query(context: CallContext, question: str) -> str:
 
 
 VISUAL = PrimitiveSet([open_image, open_images, query, get_pos, find_matching_image])
-"""The vocabulary every engine offers. ``find_object`` joins it where there is a detector."""
+"""The vocabulary of the paper. Of it, an engine offers what its models serve."""
 KNOWLEDGE = PrimitiveSet([visual_query, knowledge_query])
 """Offered where a prompt set names them, as OK-VQA's does: what is there, and what is known about it."""
+BUILT_IN = VISUAL.extend([*DETECTION, *KNOWLEDGE])
+"""All of them."""
+
+
+def served(models: Models) -> frozenset[str]:
+    """Returns the names of the built-in primitives that models can serve: nothing else is offered to programs."""
+    needs = {
+        "query": models.eyes is not None or models.reads,
+        "visual_query": models.eyes is not None or models.reads,
+        "get_pos": models.detector is not None or grounds(models.matcher),
+        "find_matching_image": models.matcher is not None,
+        **dict.fromkeys(DETECTION.names, models.detector is not None),
+    }
+    return frozenset(name for name in BUILT_IN.names if needs.get(name, True))
 
 
 def opened(images: Sequence[Image], path: str) -> Image:

@@ -86,8 +86,12 @@ def rewrite(source: str, primitives: PrimitiveSet | None = None) -> Rewritten:
         return Rewritten(source)
     try:
         bound = set(bound_names(tree))
-        keyed = keyed and primitives is not None and bound.isdisjoint(primitives.names)
-        forms = _Forms(tree, bound, frozenset(primitives.names if keyed and primitives else ()))
+        names = frozenset(primitives.names if keyed and primitives is not None else ())
+        called = {
+            node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        }
+        keyed = keyed and bound.isdisjoint(names & called)  # a variable "count" is no primitive
+        forms = _Forms(tree, bound, names - bound if keyed else frozenset())
         tree = ast.fix_missing_locations(forms.visit(tree))
         needs = (*sorted(forms.needs), *(("pictures",) if keyed else ()))
         if not forms.changed:

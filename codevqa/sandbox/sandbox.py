@@ -33,7 +33,7 @@ from .many_runs import Ask, ManyRuns
 from .program_shape import shape
 from .rewrite import rewrite
 from .run import Host, Outcome, Run, gone, nonsense
-from .static_check import CHECKED_AS, PREFIX, finding, stubs
+from .static_check import CHECKED_AS, declared, finding
 from .wall import Wall, open_pool
 
 if TYPE_CHECKING:
@@ -289,20 +289,21 @@ class Sandbox:
     def _check_now(self, workers: _Workers, source: str, tries: int = CHECK_TRIES) -> ProgramError | None:
         """Checks a program, in a thread of the checkers."""
         program = rewrite(source)
+        known, before = declared(program.source, self.primitives)
+        offset = before.count("\n")
         try:
-            with self._checkout(workers.pool, stubs(self.primitives)) as session:
+            with self._checkout(workers.pool, known) as session:
                 if workers.wall is not None:
                     workers.wall.shut(session.worker_pid)
-                state = session.feed_start(PREFIX + program.source, print_callback=monty.CollectString(0))
+                state = session.feed_start(before + program.source, print_callback=monty.CollectString(0))
                 while isinstance(state, monty.FunctionSnapshot) and state.is_os_function:
                     # The checker asks for the declarations of a module it does not know: there are none.
                     state = state.resume_not_handled()
         except monty.MontyTypingError as error:
-            found = finding(error.display(), program, PREFIX.count("\n"))
+            found = finding(error.display(), program, offset)
             if found is not None:
                 return found
         except (monty.MontySyntaxError, monty.MontyRuntimeError) as error:
-            offset = PREFIX.count("\n")
             return explain(
                 error, self.limits, source, "<python-input-0>", lambda line, column: program.line(line - offset, column)
             )

@@ -10,8 +10,9 @@ import json
 import re
 
 from ..core.errors import ProgramError, ProgramSyntaxError, ProgramTypeError
+from ..core.program_tree import parse
 from ..primitives import CONSTANTS, PrimitiveSet
-from .rewrite import Rewritten
+from .rewrite import Rewritten, bound_names
 from .stand_ins import TYPES
 
 CHECKED_AS = "program"
@@ -67,9 +68,15 @@ declared names have not. None of the ``given_`` names exists at run time: should
 first of these lines."""
 
 
-def stubs(primitives: PrimitiveSet) -> str:
-    """Returns the declarations the checker knows beside the program's own."""
-    return _BUILTINS + TYPES + primitives.stubs({f"given_{name}": kind for name, kind in _GIVEN.items()})
+def declared(source: str, primitives: PrimitiveSet) -> tuple[str, str]:
+    """Returns the declarations the checker knows beside the program's own, and what is put before the program."""
+    tree = parse(source)
+    # A program may well call a number of its own "count".
+    own = {*bound_names(tree)}.intersection(primitives.names) if tree is not None else set()
+    others = primitives.subset(name for name in primitives.names if name not in own)
+    known = _BUILTINS + TYPES + others.stubs({f"given_{name}": kind for name, kind in _GIVEN.items()})
+    known += "".join(f"def given_{primitives.get(name).stub}: ...\n" for name in sorted(own))
+    return known, PREFIX + "".join(f"{name} = given_{name}\n" for name in sorted(own))
 
 
 def finding(report: str, program: Rewritten, offset: int) -> ProgramError | None:
@@ -113,5 +120,5 @@ def _counts(code: str, message: str) -> bool:
 
 
 def _clean(message: str) -> str:
-    text = " ".join(message.split()).replace("`", "'").removesuffix(".")
+    text = " ".join(message.split()).replace("`", "'").replace("given_", "").removesuffix(".")
     return text if len(text) <= 300 else text[:297] + "..."

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ..core.program_tree import parse
 from ..core.question_kind import question_kind
@@ -52,6 +52,14 @@ find_matching_image() finds the one that it describes.
 - To count things over all pictures add up int(query(img, "How many ...?")). Where something must be absent ask "Is \
 there ...?" and look for "no". Keep a thing and what belongs to it in one query().""",
 }
+_SPARED = {
+    "get_pos": (
+        "Compare positions (left, right, above, below, higher, which side or half) with get_pos(), and ask one",
+        "Ask one",
+    ),
+    "find_matching_image": ("; find_matching_image() finds the one that it describes.", "."),
+}
+"""How the advice reads where programs may not call one of these."""
 _WANTED = {
     "yes_no": 'answer is "yes" or "no"',
     "number": "answer is a number",
@@ -94,6 +102,7 @@ def render_chat(
     *,
     tell_kind: bool = True,
     knowledge: bool = False,
+    lacking: Collection[str] = (),
 ) -> tuple[Message, ...]:
     """Returns the prompt as turns: each example's question is a user turn and its program the assistant's.
 
@@ -104,11 +113,15 @@ def render_chat(
         form: whether it is about one picture or a set.
         tell_kind: says after each question what kind of answer it wants.
         knowledge: whether programs ask what is seen and what is known apart.
+        lacking: names of primitives that programs may not call.
     """
+    advice = _ADVICE["knowledge" if knowledge else form]
+    for name in _SPARED.keys() & lacking:
+        advice = advice.replace(*_SPARED[name])
     rules = CHAT_RULES.format(
         given=_GIVEN[form],
         query="visual_query" if knowledge else "query",
-        advice=_ADVICE["knowledge" if knowledge else form],
+        advice=advice,
     )
     turns = [Message("system", f"{preamble.strip()}\n\n{rules}")]
     for example in examples:

@@ -11,6 +11,7 @@ import ast
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any, TypeVar
 
@@ -19,6 +20,7 @@ from ..core.program_tree import parse
 from ..core.question_kind import question_kind
 from ..core.together import together
 from ..primitives import GRID, Image, PrimitiveSet
+from ..primitives.detection import crop
 from ..primitives.visual import opened, opened_set
 from ..sandbox.sandbox import Sandbox
 
@@ -86,6 +88,9 @@ class Worlds:
         self._primitives = primitives
         self._images = images
         self._seed = seed
+        self._shown: dict[str, str] = {}
+        """What a part of a picture was cut out for, by the part's key."""
+        self._parts: dict[str, Image] = {}
         compared = {value for source in programs for value in _compared(source)}
         words = sorted(value for value in compared if isinstance(value, str) and value not in ("", "yes", "no"))
         self._words = words or WORDS
@@ -108,9 +113,20 @@ class Worlds:
         listed = [item for value in given.values() for item in (value if isinstance(value, list) else [value])]
         pictures = [item for item in listed if isinstance(item, Image)]
         text = " ".join(item for item in listed if isinstance(item, str))
-        about = (content(text), *sorted(image.index for image in pictures))
+        if name == crop.name:
+            return [self._cut(pictures[0], text)] * WORLDS
+        # "Is it red?" of what was cut out for a cup is "Is the cup red?" of the whole picture.
+        within = " ".join((text, *(self._shown.get(image.picture.key, "") for image in pictures)))
+        about = (content(within), *sorted(image.index for image in pictures))
         returns = ast.parse(self._primitives.get(name).returns, mode="eval").body
         return self._values(returns, about, text, pictures or self._images)
+
+    def _cut(self, image: Image, text: str) -> Image:
+        """Returns what stands for the part of a picture that shows a thing."""
+        shown = content(f"{text} {self._shown.get(image.picture.key, '')}")
+        key = f"{self._images[image.index - 1].picture.key} {shown}"
+        self._shown[key] = shown
+        return self._parts.setdefault(key, Image(image.index, replace(image.picture, key=key), image.part))
 
     def _values(self, kind: ast.AST, about: tuple[Any, ...], text: str, pictures: Sequence[Image]) -> list[Any]:
         """Returns a value of a declared kind for each world."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, Protocol
 
@@ -16,8 +16,9 @@ from ..core.trace import Form, Program
 from ..core.wording import put
 from ..models.base import Completion, GenerationRequest, LanguageModel, Message, chats, prompt_text
 from ..models.retrieval import ExampleIndex, Retriever
+from ..primitives.detection import DETECTION, find_object
 from ..primitives.signature import Primitive, PrimitiveSet
-from ..primitives.visual import KNOWLEDGE, VISUAL, find_object
+from ..primitives.visual import BUILT_IN, KNOWLEDGE, VISUAL
 from ..prompts import Example, PromptSet
 from .prompt_forms import (
     STOP,
@@ -65,8 +66,10 @@ class Writer:
             serves both, or one for each.
         retriever: embeds questions for nearest-example selection; None is enough for random or fixed selection.
         settings: prompt form, selection, shots and lengths.
-        extra: more primitives, such as the user's own, described after those the prompt set names. A prompt set that
-            names ``find_object`` is shown without it, and without the programs that call it, where it is not one.
+        extra: more primitives, such as the user's own, described after those the prompt set names. One that is called
+            as a detector's takes its place.
+        serves: names of the built-in primitives that the models serve (:func:`codevqa.primitives.visual.served`); None
+            is all but a detector's. Prompt sets are shown without the others, and without the programs that call one.
         seed: seed of random selection, mixed with the question.
 
     Raises:
@@ -81,6 +84,7 @@ class Writer:
         settings: WriterSettings = WriterSettings(),
         *,
         extra: Iterable[Primitive] = (),
+        serves: Collection[str] | None = None,
         seed: int = 0,
     ) -> None:
         self.language_model = language_model
@@ -89,22 +93,28 @@ class Writer:
         self.retriever = retriever
         self.settings = settings
         self.seed = seed
-        self._extra = tuple(extra)
-        self.primitives: PrimitiveSet = VISUAL.extend([*KNOWLEDGE.subset(sorted(named)), *self._extra])
+        self._own, self._serves = tuple(extra), serves
+        there = {*VISUAL.names, *KNOWLEDGE.names} if serves is None else serves
+        own = {item.name for item in self._own}
+        self._extra = (*(one for one in DETECTION if one.name in there and one.name not in own), *self._own)
+        known = [one for one in VISUAL.extend(KNOWLEDGE.subset(sorted(named))) if one.name in there]
+        self.primitives: PrimitiveSet = PrimitiveSet([*known, *self._extra])
         """All that programs may call, whichever of them a prompt set describes."""
-        lacking = [find_object.name] if find_object.name not in self.primitives else []
-        own = [example for item in self._extra for example in item.examples]
-        callable_here = {form: one.without(lacking) if lacking else one for form, one in self._given.items()}
+        self._lacking = [name for name in BUILT_IN.names if name not in self.primitives]
         self.prompts: Mapping[Form, PromptSet] = {
-            form: one.with_bank((*own, *one.examples)) for form, one in callable_here.items()
+            form: one.with_bank(
+                (*(example for item in self._added(one) for example in item.examples), *one.examples)
+            ).without(self._lacking)
+            for form, one in self._given.items()
         }
         self._indexes: dict[Form, ExampleIndex] = {}
         self._preambles: dict[Form, tuple[PromptSet, str]] = {}
 
-    def with_extra(self, extra: Iterable[Primitive]) -> Writer:
-        """Returns a writer that also describes these primitives."""
-        more = (*self._extra, *extra)
-        return Writer(self.language_model, self._given, self.retriever, self.settings, extra=more, seed=self.seed)
+    def with_extra(self, extra: Iterable[Primitive], serves: Collection[str] | None = None) -> Writer:
+        """Returns a writer that also describes these primitives, over models that serve those built-in ones."""
+        more, there = (*self._own, *extra), self._serves if serves is None else serves
+        model, settings = self.language_model, self.settings
+        return Writer(model, self._given, self.retriever, settings, extra=more, serves=there, seed=self.seed)
 
     @property
     def prompt_form(self) -> Literal["completion", "chat"]:
@@ -124,14 +134,20 @@ class Writer:
                 shown = shown.subset(name for name in shown.names if name not in _OPENERS)
             text = prompts.preamble.replace("{api}", shown.reference())
             if text == prompts.preamble:  # which says itself what there is, but not of what is the user's own
-                untold = [item for item in self._extra if not re.search(rf"\b{item.name}\b", text)]
+                untold = [item for item in self._added(prompts) if not re.search(rf"\b{item.name}\b", text)]
                 reference = PrimitiveSet(untold).reference()
                 text = f'{text.rstrip()}\n"""\n{reference}\n"""' if untold else text
             known = self._preambles[form] = (prompts, text)
         return known[1]
 
+    def _added(self, prompts: PromptSet) -> tuple[Primitive, ...]:
+        """Returns the primitives that are told of beside a prompt set's: one that says itself what there is, as the
+        paper's release does, is not added to but by ``find_object`` and the user's own."""
+        whole = "{api}" in prompts.preamble
+        return tuple(item for item in self._extra if whole or item is find_object or item not in (*DETECTION,))
+
     def _described(self, prompts: PromptSet) -> PrimitiveSet:
-        return self.primitives.subset(dict.fromkeys((*prompts.primitives, *(item.name for item in self._extra))))
+        return self.primitives.subset(dict.fromkeys((*prompts.primitives, *(one.name for one in self._added(prompts)))))
 
     def prompts_for(self, form: Form) -> PromptSet:
         """Returns the prompt set that serves a form.
@@ -211,7 +227,15 @@ class Writer:
         preamble, question = self.preamble(form), self._put(question, form)
         if self.prompt_form == "chat":
             knows = "knowledge_query" in self.prompts_for(form).primitives
-            turns = render_chat(preamble, examples, question, form, tell_kind=self.settings.tell_kind, knowledge=knows)
+            turns = render_chat(
+                preamble,
+                examples,
+                question,
+                form,
+                tell_kind=self.settings.tell_kind,
+                knowledge=knows,
+                lacking=self._lacking,
+            )
             return GenerationRequest(turns, self.settings.max_tokens, STOP, shared=1)
         prompt = render_completion(preamble, examples, question, form)
         # With nearest examples only the preamble is common to all questions; fixed ones are common too.

@@ -1,0 +1,135 @@
+"""Pictures compared with texts by CLIP or SigLIP: the cosine of two embeddings, which is what they were trained on.
+
+CLIP is Radford et al., "Learning Transferable Visual Models From Natural Language Supervision" (2021). SigLIP is Zhai
+et al., "Sigmoid Loss for Language Image Pre-Training" (2023), and SigLIP 2 its successor of fixed picture size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from cachetools import LRUCache
+
+from ..core.errors import ModelNotFoundError, SetupError
+from ..core.images import Picture
+from .base import SimilarityRequest
+from .blip.batches import run_in_batches
+from .causal_lm.loading import place_for
+from .library_errors import quiet, while_loading
+from .turn import Turn
+
+_PADDING: Mapping[str, str] = {"clip": "longest", "siglip": "max_length"}
+"""How each kind of network was trained to have its texts padded. SigLIP reads the last of a full row."""
+_KEPT = 4096
+"""Pictures whose embeddings are kept: 4 kB each at most."""
+
+
+class ContrastiveMatcher:
+    """CLIP or SigLIP. Implements :class:`codevqa.models.base.Contrast`.
+
+    Args:
+        network: one of those that :meth:`from_pretrained` loads.
+        processor: makes its input of pictures and texts.
+        name: id it reports.
+        max_batch: pictures or texts at a time; None takes 64 on a GPU, and 8 elsewhere.
+    """
+
+    def __init__(self, network: Any, processor: Any, *, name: str, max_batch: int | None = None) -> None:
+        kind = network.config.model_type
+        if kind not in _PADDING:
+            raise SetupError(f"{name} is a {kind!r} network.", hint=f"These compare: {', '.join(_PADDING)}.")
+        if max_batch is not None and max_batch < 1:
+            raise SetupError(f"A matcher has no batches of {max_batch}.", hint="A batch is at least 1.")
+        self.name = name
+        self.computes = f"{str(network.dtype).removeprefix('torch.')} on {network.device}"
+        """Precision and device."""
+        self.batch = max_batch or (64 if network.device.type == "cuda" else 8)
+        self.turn = Turn(network, processor)
+        self._network, self._processor = network, processor
+        self._padding = _PADDING[kind]
+        self._length = network.config.text_config.max_position_embeddings
+        self._kept: LRUCache[str, torch.Tensor] = LRUCache(_KEPT)
+
+    @classmethod
+    def from_pretrained(
+        cls, name: str, *, device: str | None = None, dtype: str | None = None, max_batch: int | None = None
+    ) -> ContrastiveMatcher:
+        """Loads a matcher, e.g. ``openai/clip-vit-base-patch32`` or ``google/siglip2-base-patch16-224``.
+
+        Args:
+            name: folder or hub id.
+            device: where it runs; None takes a GPU if there is one.
+            dtype: precision of the weights; None takes bfloat16 on a GPU and float32 elsewhere.
+            max_batch: pictures or texts at a time; None takes 64 on a GPU, and 8 elsewhere.
+
+        Raises:
+            ModelNotFoundError: it is not here, not complete, or neither CLIP nor SigLIP.
+            SetupError: the device, the precision or an option cannot be had.
+        """
+        from transformers import AutoModel, AutoProcessor
+
+        place, precision = place_for(device, dtype)
+        folder = Path(name).expanduser()
+        source = str(folder) if folder.is_dir() else name
+        with quiet(), while_loading(lambda why: ModelNotFoundError(f"Cannot load the matcher {name}: {why}.")):
+            network, report = AutoModel.from_pretrained(
+                source, dtype=precision, trust_remote_code=False, output_loading_info=True
+            )
+            # Pillow resizes the same whether or not torchvision is there.
+            processor = AutoProcessor.from_pretrained(source, trust_remote_code=False, backend="pil")
+        matcher = cls(network.to(place).eval().requires_grad_(False), processor, name=name, max_batch=max_batch)
+        # transformers would go on with random weights in the place of these.
+        if report["missing_keys"]:
+            missing = report["missing_keys"]
+            raise ModelNotFoundError(
+                f"The matcher {name} is not complete: {len(missing)} weights are missing, e.g. {min(missing)}."
+            )
+        return matcher
+
+    def similarity(self, requests: Sequence[SimilarityRequest]) -> list[float]:
+        """Returns the cosine, -1..1, of the embeddings of each pair. A text that is too long is cut off.
+
+        Raises:
+            ModelError: the network failed.
+        """
+        texts = list(dict.fromkeys(request.text for request in requests))
+        pictures = {request.picture.key: request.picture for request in requests}
+        with self.turn:
+            # Beside the cache, which may be smaller than one call's pictures.
+            seen = {key: self._kept[key] for key in pictures if key in self._kept}
+            new = [picture for key, picture in pictures.items() if key not in seen]
+            for picture, row in zip(new, self._run(self._of_pictures, new), strict=True):
+                seen[picture.key] = self._kept[picture.key] = row
+            read = dict(zip(texts, self._run(self._of_texts, texts), strict=True))
+        return [float(seen[request.picture.key] @ read[request.text]) for request in requests]
+
+    def _run(self, embed: Any, rows: Sequence[Any]) -> list[torch.Tensor]:
+        return run_in_batches(embed, rows, self.batch, self._kept.clear, what="The matcher")
+
+    @torch.inference_mode()
+    def _of_pictures(self, pictures: Sequence[Picture]) -> list[torch.Tensor]:
+        given = self._processor.image_processor(images=[one.pixels for one in pictures], return_tensors="pt")
+        pixels = given["pixel_values"].to(self._network.device, self._network.dtype)
+        return _rows(self._network.get_image_features(pixel_values=pixels))
+
+    @torch.inference_mode()
+    def _of_texts(self, texts: Sequence[str]) -> list[torch.Tensor]:
+        given = self._processor.tokenizer(
+            [text.lower() for text in texts],  # as all were trained; SigLIP 2's tokenizer does not see to it
+            padding=self._padding,
+            padding_side="right",  # a tokenizer of Gemma's would pad on the left
+            truncation=True,
+            max_length=self._length,
+            return_tensors="pt",
+        ).to(self._network.device)
+        # SigLIP was trained without a mask.
+        masked = {"attention_mask": given["attention_mask"]} if self._padding == "longest" else {}
+        return _rows(self._network.get_text_features(input_ids=given["input_ids"], **masked))
+
+
+def _rows(output: Any) -> list[torch.Tensor]:
+    """Returns each row of what a network pools, at length 1, on the CPU."""
+    return list(torch.nn.functional.normalize(output.pooler_output.float(), dim=-1).cpu())

@@ -1,0 +1,192 @@
+"""Programs over models that are not BLIP's: what they are offered, and count, crop and get_pos with a detector."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+from engine_kit import BLUE, GREEN, RED, reader
+from PIL import Image as PILImage
+from test_choice import lived
+
+from codevqa import Answer, CodeVQA, Image, Settings, WriterSettings, primitive
+from codevqa.core.errors import ProgramError, ProgramRuntimeError
+from codevqa.core.images import MAX_CUT, load_picture
+from codevqa.core.trace import ImageRef
+from codevqa.models.base import Box, DetectRequest, Models, SimilarityRequest
+from codevqa.models.fakes import FakeCaptioner, FakeDetector, FakeEyes, FakeMatcher, ScriptedLM
+from codevqa.pages import trace_page
+from codevqa.presets.assembly import prompt_writer
+from codevqa.presets.configuration import Layer, configure
+from codevqa.primitives.detection import DETECTION
+from codevqa.primitives.visual import served
+from codevqa.prompts import load
+from codevqa.writing.writer import Writer
+
+WIDE = PILImage.new("RGB", (80, 40), "white")
+WIDE.paste((255, 0, 0), (40, 0, 80, 40))
+CUPS = [Box(40, 10, 60, 30, 0.6), Box(60, 0, 80, 20, 0.9)]
+
+
+class Compares:
+    """A matcher of CLIP's kind: it tells nothing of where."""
+
+    name = "compares"
+
+    def similarity(self, requests: list[SimilarityRequest]) -> list[float]:
+        """Returns the less, the more green there is."""
+        return [-float(np.asarray(one.picture.pixels)[0, 0, 1]) for one in requests]
+
+
+def boxes(request: DetectRequest) -> list[Box]:
+    """A cup and a rim in each part of a picture that is wide enough, else nothing."""
+    return [] if request.phrase == "unicorn" else CUPS if request.picture.pixels.width == 80 else [Box(2, 4, 6, 8, 0.5)]
+
+
+@contextmanager
+def seeing(form: str = "completion", prompts: Any = None, primitives: Any = (), **looking: Any) -> Iterator[CodeVQA]:
+    """An engine with eyes and these models that look at pictures, and no others."""
+    writing = WriterSettings(selection="fixed", repairs=0, form=form)  # type: ignore[arg-type]
+    writer = Writer(ScriptedLM("answer = 1"), prompts or {"image": load("gqa"), "set": load("covr")}, settings=writing)
+    with CodeVQA(
+        writer, Models(reader(), **{"eyes": FakeEyes(), **looking}), Settings(workers=2), primitives=primitives
+    ) as vqa:
+        yield vqa
+
+
+def test_what_models_serve() -> None:
+    always = {"open_image", "open_images", "knowledge_query"}
+    found, asked = {*DETECTION.names}, {"query", "visual_query"}
+    for looking, names in (
+        ({}, set()),
+        ({"captioner": FakeCaptioner()}, set()),
+        ({"captioner": FakeCaptioner(), "matcher": FakeMatcher()}, {"get_pos", "find_matching_image", *asked}),
+        ({"captioner": FakeCaptioner(), "matcher": Compares()}, {"find_matching_image"}),
+        ({"eyes": FakeEyes()}, asked),
+        ({"detector": FakeDetector()}, {"get_pos", *found}),
+    ):
+        assert served(Models(reader(), **looking)) == always | names, looking
+
+
+@pytest.mark.parametrize("form", ["completion", "chat"])
+def test_prompts_name_nothing_that_no_model_serves(form: str) -> None:
+    with seeing(form, eyes=FakeEyes()) as vqa:
+        for kind in ("image", "set"):
+            shots = len([one for one in vqa.writer.prompts_for(kind).examples if one.form == kind])
+            prompt = vqa.prompt("Is the cup left of the dog?", form=kind, shots=shots)
+            assert "query(" in prompt and shots > 20
+            assert not any(f"{name}(" in prompt for name in ("get_pos", "find_matching_image", "count", "crop"))
+        with pytest.raises(ProgramError, match="'get_pos'"):
+            vqa.run(RED, "answer = get_pos(img, 'cup')")
+    with seeing(form, eyes=FakeEyes(), detector=FakeDetector(), matcher=Compares()) as vqa:
+        prompt = vqa.prompt("How many cups?", shots=4)
+        assert 'answer = count(img, "chair")' in prompt and 'crop(img, "sign")' in prompt
+        assert "crop(img: Image, object: str) -> Image" in prompt and "get_pos(img: Image" in prompt
+        told = vqa.prompt("How many cups?", form="set", shots=1)
+        assert 'count(img, "bottle") for img in images' in told
+
+
+def test_a_prompt_set_that_says_itself_what_there_is_stays_as_it_is() -> None:
+    whole = load("gqa")
+    own = {"image": whole.without(()).__class__(**{**vars(whole), "preamble": "Call query() and get_pos()."})}
+    with seeing(prompts=own, eyes=FakeEyes(), detector=FakeDetector(), matcher=FakeMatcher()) as vqa:
+        prompt = vqa.prompt("How many cups?", shots=3)
+    assert "find_object(img: Image" in prompt and "count(" not in prompt and "crop(" not in prompt
+
+
+def test_a_primitive_of_the_user_s_takes_the_place_of_a_detector_s() -> None:
+    @primitive
+    def count(img: Image, object: str) -> int:
+        """Counts."""
+        return 7
+
+    with seeing(detector=FakeDetector(), primitives=[count]) as vqa:
+        assert vqa.run(RED, "answer = count(img, 'cup')").text == "7"
+        assert 'answer = count(img, "chair")' not in vqa.prompt("How many?", shots=3)
+
+
+def test_prompts_are_shown_without_loading_what_they_depend_on() -> None:
+    def shown(**parts: str) -> str:
+        writer = prompt_writer(configure("mini", [Layer("given", {"writer.selection": "fixed", **parts})]))
+        return writer.preamble("image")
+
+    assert "get_pos(" in shown() and "count(" not in shown()
+    assert "get_pos(" not in shown(matcher="contrastive:some") and "query(" not in shown(matcher="contrastive:some")
+    assert all(f"{name}(" in shown(matcher="contrastive:some", detector="zero-shot:x") for name in ("get_pos", "count"))
+
+
+def test_a_program_counts_and_looks_closer() -> None:
+    program = """cup = crop(img, "cup")
+rim = crop(cup, "rim")
+answer = [count(img, "cup"), cup.width, cup.height, rim.width, find_matching_image([img, cup], "red").width]"""
+    with seeing(detector=FakeDetector(boxes), matcher=Compares()) as vqa:
+        answer = vqa.run(WIDE, program)
+    # The best box with a tenth around it, as far as the picture goes; then one in that part.
+    assert answer.value == [2, 22, 22, 6, 22]
+    cup, rim, counted, matched = answer.trace.calls
+    assert cup.value == ImageRef(1, (58, 0, 80, 22)) and rim.arguments["img"] == cup.value
+    assert rim.value == ImageRef(1, (59, 3, 65, 9)) and str(rim.value) == "part of image 1"
+    assert matched.value == cup.value and matched.evidence[0].images == (ImageRef(1), cup.value)
+    (found,) = counted.evidence
+    assert found.kind == "detection" and found.scores == (0.9, 0.6)
+    assert list(map(list, found.boxes)) == [[18, 12, 24, 24], [12, 6, 18, 18]]
+    assert Answer.from_json(answer.to_json()) == answer
+    page = trace_page(answer, [load_picture(WIDE)])
+    assert 'class="cv-box" style="left:75.0%;top:0.0%;width:25.0%;height:50.0%"' in page and "part of image 1" in page
+
+
+def test_a_crop_of_nothing_is_the_whole_picture_and_a_part_is_of_bounded_size() -> None:
+    huge = PILImage.new("RGB", (4000, 3000))
+    everything = FakeDetector(lambda request: [Box(0, 0, 4000, 2000, 0.9)] if request.phrase == "sky" else [])
+    with seeing(detector=everything, matcher=Compares()) as vqa:
+        answer = vqa.run(huge, 'answer = crop(img, "unicorn") == img, crop(img, "sky").width, count(img, "unicorn")')
+    assert answer.value == (True, MAX_CUT, 0)
+    assert answer.trace.calls[0].evidence[0].boxes == () and "nothing was found" in trace_page(
+        answer, [load_picture(huge)]
+    )
+
+
+def test_positions_are_a_box_s_centre_where_no_matcher_tells_and_a_failure_where_nothing_is_found() -> None:
+    with seeing(detector=FakeDetector(boxes), matcher=Compares()) as vqa:
+        answer = vqa.run(WIDE, 'answer = get_pos(img, "cup")')
+        (found,) = answer.trace.calls[0].evidence
+        assert answer.value == found.position and answer.value == (21, 18) and len(found.boxes) == 1
+        with pytest.raises(ProgramRuntimeError, match=r"get_pos\(\) found no 'unicorn' in image 1"):
+            vqa.run(WIDE, 'answer = get_pos(img, "unicorn")')
+        caught = "try:\n    answer = get_pos(img, 'unicorn')\nexcept ValueError:\n    answer = 'nowhere'"
+        assert vqa.run(WIDE, caught).text == "nowhere"
+    with seeing(detector=FakeDetector(boxes), matcher=FakeMatcher(6)) as vqa:
+        assert vqa.run(WIDE, 'answer = get_pos(img, "cup")').trace.calls[0].evidence[0].kind == "gradcam"
+
+
+@pytest.mark.parametrize(
+    ("program", "text"),
+    [
+        ("count = 0\nfor img in images:\n    count += 1\nanswer = count", "3"),
+        ("count = sum([count(one, 'cup') for one in images])\nanswer = count + 1", "4"),
+        ("crop = [1, 2]\nanswer = crop[0]", "1"),
+        (
+            "seen, count = {}, 0\nfor one in images:\n    seen[crop(one, 'a')] = 1\n    count += 1\nanswer = len(seen)",
+            "3",
+        ),
+    ],
+)
+def test_programs_may_use_the_names_of_primitives_for_variables(program: str, text: str) -> None:
+    with seeing(detector=FakeDetector(boxes)) as vqa:
+        assert vqa.run([RED, GREEN, BLUE], program).text == text
+        with pytest.raises(ProgramError, match="line 2: Operator"):
+            vqa.run([RED], "count = count\nanswer = count + 1")
+
+
+def test_worlds_know_counts_and_parts() -> None:
+    part, whole, other, number, counted = lived(
+        'answer = query(crop(images[0], "cup"), "Is it red?")',
+        'answer = query(images[0], "Is the cup red?")',
+        'answer = query(crop(images[0], "table"), "Is it red?")',
+        'answer = query(images[0], "How many cups are there?")',
+        'answer = count(images[0], "cup")',
+    )
+    assert part == whole != other and number == counted and {*counted} > {"0", "1"}
