@@ -19,11 +19,12 @@ from codevqa.core.trace import ImageRef
 from codevqa.models.base import Box, DetectRequest, Models, SimilarityRequest
 from codevqa.models.fakes import FakeCaptioner, FakeDetector, FakeEyes, FakeMatcher, ScriptedLM
 from codevqa.pages import trace_page
+from codevqa.pages.pictures import picture_of
 from codevqa.presets.assembly import prompt_writer
 from codevqa.presets.configuration import Layer, configure
 from codevqa.primitives.detection import DETECTION
 from codevqa.primitives.visual import served
-from codevqa.prompts import load
+from codevqa.prompts import Example, load
 from codevqa.writing.writer import Writer
 
 WIDE = PILImage.new("RGB", (80, 40), "white")
@@ -89,6 +90,12 @@ def test_prompts_name_nothing_that_no_model_serves(form: str) -> None:
         assert 'count(img, "bottle") for img in images' in told
 
 
+def test_a_method_of_a_primitive_s_name_is_no_call_of_it() -> None:
+    method = Example("one", "Two?", 'answer = ["yes"].count("yes") == 2')
+    bank = load("gqa").with_bank([method, Example("two", "How many?", 'answer = count(img, "cup")')])
+    assert bank.without(["count"]).examples == (method,)
+
+
 def test_a_prompt_set_that_says_itself_what_there_is_stays_as_it_is() -> None:
     whole = load("gqa")
     own = {"image": whole.without(()).__class__(**{**vars(whole), "preamble": "Call query() and get_pos()."})}
@@ -147,6 +154,14 @@ def test_a_crop_of_nothing_is_the_whole_picture_and_a_part_is_of_bounded_size() 
     assert answer.trace.calls[0].evidence[0].boxes == () and "nothing was found" in trace_page(
         answer, [load_picture(huge)]
     )
+
+
+def test_a_part_that_no_picture_has_is_not_drawn() -> None:
+    for part in ((0, 0, 10**9, 10**9), (0, 0, 0, 0), (-4, 0, 4, 4)):
+        assert picture_of(ImageRef(1, part), [load_picture(WIDE)]) is None
+    for told in ([1, 2], [1, 0, 0, 4, "4"], [[1], 0, 0, 4, 4], True):
+        with pytest.raises(ValueError, match="named by its number"):
+            ImageRef.read(told)
 
 
 def test_positions_are_a_box_s_centre_where_no_matcher_tells_and_a_failure_where_nothing_is_found() -> None:

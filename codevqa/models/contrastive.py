@@ -59,6 +59,8 @@ class ContrastiveMatcher:
     ) -> ContrastiveMatcher:
         """Loads a matcher, e.g. ``openai/clip-vit-base-patch32`` or ``google/siglip2-base-patch16-224``.
 
+        The first SigLIP's own tokenizer needs sentencepiece, which is not installed with this; SigLIP 2's does not.
+
         Args:
             name: folder or hub id.
             device: where it runs; None takes a GPU if there is one.
