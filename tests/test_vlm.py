@@ -174,6 +174,9 @@ def test_features_that_cannot_be_taken_apart_are_not_kept(
         network.forward = type(network).forward.__get__(network)
     elif how == "unlike":  # as LLaVA-OneVision shows several pictures
         eyes._prompts._alike = False
+        calls = towers(eyes)
+        same(eyes.look(REQUESTS[3:4] * 2), expected[3:4] * 2)
+        assert len(calls) == 2 + 2  # each picture alone, then both with each request
     else:  # a picture alone has more features than it has among several
 
         @wraps(encoder)
@@ -266,6 +269,7 @@ def test_memory_that_runs_out_halves_the_batch_and_frees_the_features(
     eyes = TransformersEyes.from_pretrained(idefics3, max_batch=4)
     expected = eyes.look(REQUESTS)
     sizes: list[int] = []
+    calls = towers(eyes)
     generate = eyes._network.generate
 
     def scarce(**given: Any) -> Any:
@@ -277,3 +281,4 @@ def test_memory_that_runs_out_halves_the_batch_and_frees_the_features(
     monkeypatch.setattr(eyes._network, "generate", scarce)
     same(eyes.look(REQUESTS[:4]), expected[:4])
     assert sizes[0] == 4 and max(sizes[1:]) == 2
+    assert len(calls) == 2  # pictures, again

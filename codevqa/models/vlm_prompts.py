@@ -87,8 +87,8 @@ class Prompts:
             parts, given = [], self._read(pictures, request.text)
             tokens = given["input_ids"][0].tolist()
         if len(tokens) >= self.context:
-            shown = f"{len(tokens)} tokens of a prompt with {len(pictures)} pictures"
-            raise ModelError(f"{self.name} has no room for {shown}.", hint="Ask about fewer pictures at once.")
+            shown = f"{len(tokens)} tokens of a prompt with {len(pictures)} pictures: its context is {self.context}"
+            raise ModelError(f"{self.name} has no room for {shown}.", hint="Ask about fewer pictures, or shorter.")
         return Row(request, tokens, given, parts)
 
     def _part(self, picture: Picture, seen: dict[str, Part]) -> Part:
