@@ -139,11 +139,7 @@ class SentenceRetriever:
 
     def embed(self, sentences: Sequence[str]) -> npt.NDArray[np.float32]:
         """Returns embeddings as the model gives them (``all-mpnet-base-v2`` normalises them itself)."""
-        import torch
-
-        from .cuda_streams import short_work
-
-        with self.turn, short_work(torch.device(self._model.device)):
+        with self.turn:
             return np.asarray(self._model.encode(list(sentences), show_progress_bar=False), dtype=np.float32)
 
 
@@ -182,12 +178,7 @@ def _by_sentence_transformers(name: str) -> Any:
     import torch
     from sentence_transformers import SentenceTransformer
 
-    from .cuda_streams import loaded
-
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model = SentenceTransformer(name, device=str(device))
-    loaded(device)
-    return model
+    return SentenceTransformer(name, device="cuda" if torch.cuda.is_available() else "cpu")
 
 
 class ExampleIndex:

@@ -16,7 +16,6 @@ import torch
 
 from ...core.errors import ModelError, SetupError
 from ..base import CaptionRequest
-from ..cuda_streams import loaded, short_work
 from ..options import CaptionerOptions
 from .batches import rows_that_fit, run_in_batches
 from .caption_decoder import CaptionDecoder
@@ -55,7 +54,6 @@ class BlipCaptioner(BlipModel):
         self._rules = rules
         self._decoders: dict[tuple[int, int], CaptionDecoder] = {}
         self._decoder = self._writing((min_length, max_length))
-        loaded(checkpoint.device)
 
     @classmethod
     def from_pretrained(
@@ -105,7 +103,7 @@ class BlipCaptioner(BlipModel):
             # Captions of about as many patches make a batch: what one has fewer is padded, and computed in vain.
             groups.setdefault((_room_for(self._count(request)), request.tokens), []).append(index)
         results: list[list[int]] = [[] for _ in requests]
-        with self.turn, short_work(self._at.device):
+        with self.turn:
             for (patches, tokens), indices in groups.items():
                 indices.sort(key=lambda index: requests[index].picture.key)
                 decoder = self._writing(tokens)
@@ -120,7 +118,7 @@ class BlipCaptioner(BlipModel):
     def prompt_logits(self, request: CaptionRequest) -> torch.Tensor:
         """Returns the decoder's logits, (prompt tokens, vocabulary), after each token of the prompt."""
         check_patches(request, self.grid)
-        with self.turn, short_work(self._at.device):
+        with self.turn:
             embeddings, index = self._shown([request], self._count(request), self._features([request.picture]))
             return self._decoder.prompt_logits(embeddings[index[0]]).float().cpu()
 
