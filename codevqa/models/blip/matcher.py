@@ -16,8 +16,9 @@ import torch
 from ...core.errors import SetupError
 from ..base import Map, Match, MatchRequest, SimilarityRequest
 from ..options import Average, MatcherOptions
+from ..weights import DType
 from .batches import rows_that_fit, run_in_batches
-from .checkpoint import Checkpoint, DType, load_checkpoint
+from .checkpoint import Checkpoint, load_checkpoint
 from .text_encoder import TextEncoder
 from .vision_tower import DEFAULT_CACHE_BYTES, BlipModel
 

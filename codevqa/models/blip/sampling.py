@@ -89,4 +89,3 @@ def _inverted(logits: torch.Tensor, least: torch.Tensor, numbers: torch.Tensor, 
     # The first token whose cumulative share exceeds the number: it has a share, as the number before did not.
     drawn = (below > numbers * below[:, -1:]).int().argmax(-1)
     return torch.where(numbers[:, 0] < 0, logits.argmax(-1), drawn)
-
