@@ -17,7 +17,6 @@ from torch.nn import functional
 from codevqa.models.blip.caption_decoder import CaptionDecoder
 from codevqa.models.blip.checkpoint import Checkpoint, load_checkpoint
 from codevqa.models.blip.gpu import kernels
-from codevqa.models.blip.gpu.caption_decoder import GpuCaptionDecoder
 from codevqa.models.blip.sampling import CaptionRules, draw, numbers_of
 from codevqa.models.cuda_graphs import enabled
 
@@ -74,7 +73,7 @@ class Record:
 @pytest.mark.parametrize("recorded", [True, False])
 def test_steps_write_what_the_cpu_writes(captioner: Checkpoint, changes: Any, recorded: bool) -> None:
     by, network, record = rules(captioner, **changes), captioner.model.text_decoder, Record()
-    ours = GpuCaptionDecoder(network, by, record if recorded else None)
+    ours = CaptionDecoder(network, by, None, record if recorded else None)
     for count, seed in ((60, 1), (3, 2), (37, 3), (1, 5)):
         given = batch(by, count, seed)
         assert torch.equal(ours.write(*given), CaptionDecoder(network, by).write(*given))
@@ -87,7 +86,7 @@ def test_steps_write_what_the_cpu_writes(captioner: Checkpoint, changes: Any, re
 
 def test_stretches_are_recorded_once_and_left_out_when_all_rows_have_ended(captioner: Checkpoint) -> None:
     by, network, record = rules(captioner), captioner.model.text_decoder, Record()
-    decoder, bias = GpuCaptionDecoder(network, by, record), network.cls.predictions.decoder.bias
+    decoder, bias = CaptionDecoder(network, by, None, record), network.cls.predictions.decoder.bias
     end, before = WORDS.index("[SEP]"), bias.clone()
     try:
         bias[end] -= 100
@@ -104,7 +103,7 @@ def test_stretches_are_recorded_once_and_left_out_when_all_rows_have_ended(capti
 
 def test_recordings_over_the_limit_are_forgotten_together(captioner: Checkpoint) -> None:
     by, network, record = rules(captioner), captioner.model.text_decoder, Record()
-    decoder = GpuCaptionDecoder(network, by, record)
+    decoder = CaptionDecoder(network, by, None, record)
     for patches in range(1, 26):  # one more than are kept
         decoder.write(*batch(by, 3, 2, patches))
     assert record.log.count("recorded") == 25 * 4
@@ -124,7 +123,7 @@ def test_a_recording_keeps_all_that_it_reads_and_writes(captioner: Checkpoint, m
         return lambda: None  # as a graph, it does not refer to the function
 
     by = rules(captioner)
-    decoder = GpuCaptionDecoder(captioner.model.text_decoder, by, record)
+    decoder = CaptionDecoder(captioner.model.text_decoder, by, None, record)
     blank = decoder.steps.blank_logits
 
     def noted(rows: int) -> torch.Tensor:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from codevqa.models.cpu_threads import NetworkThread, computing
+from codevqa.models.cpu_threads import NetworkThread
 
 CPU = torch.device("cpu")
 
@@ -39,13 +39,3 @@ def test_a_large_network_has_all_cores() -> None:
     assert NetworkThread(network, 1, CPU, large=310).run(where) == (threading.current_thread().name, 2)
     assert NetworkThread(network, 2, CPU, large=310).run(where)[1] == 1  # 155 a block
     assert NetworkThread(network, 1, torch.device("cuda")).run(where)[1] == 2
-
-
-def test_whoever_is_alone_may_have_all_cores() -> None:
-    network = NetworkThread(torch.nn.Linear(30, 10), 1, CPU, spread=True)
-    assert network.run(where)[1] == 2
-    with computing() as others:
-        assert others == 0 and network.run(where)[1] == 1
-    with computing() as others:
-        assert others == 0
-    assert network.run(lambda: network.run(where)[1]) == 1

@@ -46,7 +46,7 @@ def test_sampling_settings_of_a_checkpoint_do_not_seep_in(tmp_path: Path, folder
 
 def test_unknown_device_and_dtype(folder: Path) -> None:
     for given in ({"device": "warp"}, {"device": "cpu", "dtype": "int32"}, {"device": "cpu", "dtype": "no"}):
-        with pytest.raises(SetupError, match="Unknown"):
+        with pytest.raises(SetupError, match=r"^No (device|precision) is called"):
             TransformersLM.from_pretrained(folder, **given)  # type: ignore[arg-type]
 
 

@@ -73,7 +73,6 @@ class Embeds:
     """The retriever that the reference has."""
 
     name = "reference"
-    batches = True
 
     def embed(self, sentences: Sequence[str]) -> Any:
         return np.array([release_kit.embed(one) for one in sentences], np.float32)

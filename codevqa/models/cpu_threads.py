@@ -7,9 +7,8 @@ computing.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
 
 import torch
@@ -21,24 +20,8 @@ another eats up what they gain."""
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
-_lock = threading.Lock()
-_count = 0
 _starting = threading.Lock()
 """Held while a thread starts: what it sets is for a moment what other new threads would begin with."""
-
-
-@contextmanager
-def computing() -> Iterator[int]:
-    """Counts a computation for the length of the block; gives how many others were under way when it began."""
-    global _count
-    with _lock:
-        others = _count
-        _count += 1
-    try:
-        yield others
-    finally:
-        with _lock:
-            _count -= 1
 
 
 def threads(count: int, cores: int, name: str) -> ThreadPoolExecutor:
@@ -67,14 +50,9 @@ class NetworkThread:
         blocks: how many blocks it has.
         device: where it is.
         large: weights of a block from which on all cores compute it.
-        spread: whether all cores compute it also where nothing else is being computed. That costs more in all, and is
-            sooner there.
     """
 
-    def __init__(
-        self, network: Any, blocks: int, device: torch.device, large: int = LARGE, *, spread: bool = False
-    ) -> None:
-        self._spread = spread
+    def __init__(self, network: Any, blocks: int, device: torch.device, large: int = LARGE) -> None:
         weights = sum(weight.numel() for weight in network.parameters())
         self._thread: ThreadPoolExecutor | None = None
         if device.type == "cpu" and weights < large * blocks and torch.get_num_threads() > 1:
@@ -82,7 +60,6 @@ class NetworkThread:
 
     def run(self, function: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
         """Returns what the function does, which sets its own modes of PyTorch."""
-        with computing() as others:
-            if self._thread is None or torch.get_num_threads() == 1 or (self._spread and not others):
-                return function(*args, **kwargs)
-            return self._thread.submit(function, *args, **kwargs).result()
+        if self._thread is None or torch.get_num_threads() == 1:
+            return function(*args, **kwargs)
+        return self._thread.submit(function, *args, **kwargs).result()

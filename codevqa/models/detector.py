@@ -14,9 +14,9 @@ import torch
 from ..core.errors import ModelNotFoundError, SetupError
 from .base import Box, DetectRequest
 from .blip.batches import run_in_batches
-from .causal_lm.loading import place_for
 from .library_errors import quiet, while_loading
 from .turn import Turn
+from .weights import place_for
 
 _ASKED: Mapping[str, str] = {
     "grounding-dino": "{}.",

@@ -111,9 +111,6 @@ class SentenceRetriever:
         self.turn = Turn(model)
         self.computes = f"{str(model.dtype).removeprefix('torch.')} on {model.device}"
         """Precision and device."""
-        self.batches = str(model.device) != "cpu"
-        """Whether several sentences are best embedded together. Elsewhere each has a pass of its own, and the same
-        embedding whatever stands beside it."""
         self.kept = f"{weights} {self.computes} {metadata.version('sentence-transformers')}" if weights else ""
         """What embeddings that are kept depend on; empty where none are."""
 
@@ -139,11 +136,7 @@ class SentenceRetriever:
 
     def embed(self, sentences: Sequence[str]) -> npt.NDArray[np.float32]:
         """Returns embeddings as the model gives them (``all-mpnet-base-v2`` normalises them itself)."""
-        import torch
-
-        from .cuda_streams import short_work
-
-        with self.turn, short_work(torch.device(self._model.device)):
+        with self.turn:
             return np.asarray(self._model.encode(list(sentences), show_progress_bar=False), dtype=np.float32)
 
 
@@ -182,12 +175,7 @@ def _by_sentence_transformers(name: str) -> Any:
     import torch
     from sentence_transformers import SentenceTransformer
 
-    from .cuda_streams import loaded
-
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model = SentenceTransformer(name, device=str(device))
-    loaded(device)
-    return model
+    return SentenceTransformer(name, device="cuda" if torch.cuda.is_available() else "cpu")
 
 
 class ExampleIndex:
@@ -208,7 +196,6 @@ class ExampleIndex:
         self._views = views
         self._embeddings: list[npt.NDArray[np.float64]] = []
         self._orders: dict[str, npt.NDArray[np.intp]] = {}
-        self._waiting: list[str] = []
         self._learning = threading.RLock()
 
     def nearest(self, question: str, count: int) -> tuple[int, ...]:
@@ -218,9 +205,7 @@ class ExampleIndex:
             ModelError: the retriever failed.
         """
         order = self._orders.get(question)
-        if order is None:
-            order = self._learn([question])[0]
-        return tuple(int(place) for place in order[:count])
+        return tuple(int(place) for place in (self._learn(question) if order is None else order)[:count])
 
     async def prepare(self, question: str) -> None:
         """Embeds a question in a thread: :meth:`nearest` needs no time for it then.
@@ -228,34 +213,23 @@ class ExampleIndex:
         A model of the size of mpnet takes tens of milliseconds, which everybody else on the event loop would wait for.
         """
         if question not in self._orders:
-            self._waiting.append(question)
-            await asyncio.to_thread(self._learn_waiting, question)
+            await asyncio.to_thread(self._learn, question)
 
-    def _learn_waiting(self, question: str) -> None:
+    def _learn(self, question: str) -> npt.NDArray[np.intp]:
         with self._learning:
-            # All who came while others were embedded; for the rest of them nothing is left to do then.
-            waiting, self._waiting = self._waiting, []
-            if waiting:
-                with contextlib.suppress(ModelError):  # of another's question, perhaps: each fails for its own
-                    self._learn(list(dict.fromkeys(waiting)))
-            if question not in self._orders:
-                self._learn([question])
-
-    def _learn(self, asked: list[str]) -> list[npt.NDArray[np.intp]]:
-        with self._learning:
+            known = self._orders.get(question)
+            if known is not None:
+                return known
             if not self._embeddings:
                 self._embeddings = [self._bank([view(one) for one in self._questions]) for view in self._views]
-            together = getattr(self._retriever, "batches", False)
-            parts = [asked] if together else [[question] for question in asked]
-            # In double precision the order of near neighbours does not depend on a machine's way of summing.
-            vectors = [np.concatenate([self._embed([*map(view, part)]) for part in parts]) for view in self._views]
-            pairs = zip(self._embeddings, vectors, strict=True)
-            likeness = [[bank @ vector for vector in found] for bank, found in pairs]
-            orders = [np.argsort(-sum(one), kind="stable") for one in zip(*likeness, strict=True)]
-            self._orders.update(zip(asked, orders, strict=True))
-            for question in list(self._orders)[:-_KEPT]:
-                del self._orders[question]
-            return orders
+            # Alone, so that an embedding is the same whoever asks beside it; and in double precision, in which the
+            # order of near neighbours does not depend on a machine's way of summing.
+            pairs = zip(self._embeddings, self._views, strict=True)
+            likeness = sum(bank @ self._embed([view(question)])[0] for bank, view in pairs)
+            order = self._orders[question] = np.argsort(-likeness, kind="stable")
+            for forgotten in list(self._orders)[:-_KEPT]:
+                del self._orders[forgotten]
+            return order
 
     def _bank(self, sentences: Sequence[str]) -> npt.NDArray[np.float64]:
         """Returns the bank's embeddings, from an earlier start where they are kept: mpnet takes 5 to 40 s for them."""

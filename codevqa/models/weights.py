@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
 
+from ..core.errors import SetupError
+
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 """Files that say where weights are, in the order in which they are looked for."""
+
+DType: TypeAlias = "torch.dtype | str | None"
+"""A precision, or its name; None takes what is usual on the device."""
 
 
 # Given first values on this device, layers have PyTorch import its compiler: a second at every start.
@@ -50,6 +55,26 @@ class LayerNorm(nn.LayerNorm):
 def parameter(*shape: int) -> nn.Parameter:
     """Returns a weight without numbers."""
     return nn.Parameter(torch.empty(shape, device="meta"), requires_grad=False)
+
+
+def place_for(device: str | None, dtype: DType) -> tuple[torch.device, torch.dtype]:
+    """Returns a device and a precision by their names; None takes a GPU if there is one, bfloat16 there, else float32.
+
+    Raises:
+        SetupError: there is no such device or precision.
+    """
+    try:
+        place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    except RuntimeError:
+        raise SetupError(f"No device is called {device!r}.", hint='Use "cpu" or "cuda".') from None
+    if place.type == "cuda" and (place.index or 0) >= torch.cuda.device_count():
+        raise SetupError(f"PyTorch sees no {device!r} on this machine.", hint='Use device="cpu".')
+    if dtype is None:
+        return place, torch.bfloat16 if place.type == "cuda" else torch.float32
+    number = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
+    if not isinstance(number, torch.dtype) or not number.is_floating_point:
+        raise SetupError(f"No precision is called {dtype!r}.", hint='Use "float32" or "bfloat16".')
+    return place, number
 
 
 def hub_folder(repository: str, revision: str | None = None) -> Path:

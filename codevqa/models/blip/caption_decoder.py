@@ -1,17 +1,35 @@
-"""Caption decoding where asking whether captions have ended costs nothing: on the CPU."""
+"""Caption decoding: the steps of a batch in a few stretches, which a GPU replays as CUDA graphs.
+
+On a GPU a step of the decoder is some two hundred kernels of a few microseconds each; launching them one by one takes
+several times as long as running them. They are recorded once for a number of rows and patches and replayed: first the
+prompt and every step before which no caption can be over, then a few steps at a time, between which one number tells
+whether any caption is still going. Large batches on a GPU do not ask: some caption is nearly always long, and while one
+thread waits for an answer another's work gets in between.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import contextlib
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import torch
 
-from .caption_steps import CaptionSteps
+from ..cuda_graphs import Recorder, bucket, enabled
+from .caption_steps import CaptionBatch, CaptionSteps
 from .sampling import CaptionRules
 
-_WORTH_MOVING = 0.75
-"""Where at most this share of the rows is under way, those that have ended make room."""
+Record: TypeAlias = "Callable[[Callable[[], None]], Callable[[], None]]"
+
+_ROWS = (8, 16, 32, 64, 128, 256, 512)
+"""Numbers of rows recorded; a batch is padded to the next."""
+_ROWS_CPU = range(1, 65)
+_STEPS_A_STRETCH = 3
+_KEPT = 24
+"""Shapes whose recordings, and memory, are kept."""
+_ASKED = 64
+"""Rows from which on nobody asks a GPU whether all captions have ended."""
 
 
 class CaptionDecoder:
@@ -21,16 +39,18 @@ class CaptionDecoder:
         model: the captioner's text decoder.
         rules: of every caption.
         kernels: see :class:`.caption_steps.CaptionSteps`.
+        record: from a function without arguments to one that does the same again: CUDA graphs where these are not
+            turned off; for tests where there is no GPU the function itself.
     """
 
-    batches: Sequence[int] = range(1, 65)
-    """Numbers of captions it computes at once, ascending; others are padded to the next."""
-
-    def __init__(self, model: Any, rules: CaptionRules, kernels: Any = None) -> None:
+    def __init__(self, model: Any, rules: CaptionRules, kernels: Any = None, record: Record | None = None) -> None:
         self.steps = CaptionSteps(model, rules, kernels)
-
-    def release(self) -> None:
-        """Gives memory back that can be done without: nothing, on a CPU."""
+        self._device = device = self.steps.like.device
+        self.batches: Sequence[int] = _ROWS if device.type == "cuda" else _ROWS_CPU
+        """Numbers of captions it likes to compute at once, ascending."""
+        # Without recordings every step is launched, and memory is taken batch by batch.
+        self._record = _recording(device) if record is None and enabled(device) else record
+        self._kept: dict[tuple[int, int, bool], _Recording] = {}
 
     @torch.inference_mode()
     def write(
@@ -50,21 +70,11 @@ class CaptionDecoder:
         Raises:
             torch.OutOfMemoryError: the batch does not fit.
         """
-        steps, (rows, patches) = self.steps, index.shape
-        batch = steps.blank(rows, patches, masked=counts is not None)
-        steps.fill(batch, embeddings, index, counts, numbers)
-        steps.begin(batch)
-        tokens, places = batch.tokens.clone(), torch.arange(rows)
-        for number in range(steps.rules.steps):
-            steps.draw(batch, number)
-            tokens[places, number] = batch.tokens[:, number]
-            left = len(places) - int(batch.done.sum())
-            if not left:
-                break
-            if left <= _WORTH_MOVING * len(places):
-                places, batch = places[~batch.done], batch.under_way()
-            steps.read(batch, number)
-        return tokens
+        rows, patches = index.shape
+        with torch.cuda.device(self._device) if self._device.type == "cuda" else contextlib.nullcontext():
+            recording = self._recorded(rows, patches, counts is not None)
+            self.steps.fill(recording.batch, embeddings, index, counts, numbers)
+            return recording.run()[:rows].cpu()
 
     @torch.inference_mode()
     def prompt_logits(self, embeddings: torch.Tensor) -> torch.Tensor:
@@ -73,3 +83,65 @@ class CaptionDecoder:
         index = torch.arange(len(embeddings), device=embeddings.device)[None]
         self.steps.fill(batch, embeddings, index, None, torch.zeros_like(batch.numbers))
         return self.steps.read_prompt(batch)[0]
+
+    def release(self) -> None:
+        """Forgets the recordings, which hold memory."""
+        self._kept.clear()
+
+    def _recorded(self, rows: int, patches: int, masked: bool) -> _Recording:
+        if self._record is None:
+            return _Recording(self.steps, self.steps.blank(rows, patches, masked), lambda function: function)
+        key = (bucket(rows, _ROWS) or -(-rows // _ROWS[-1]) * _ROWS[-1], patches, masked)
+        recording = self._kept.get(key)
+        if recording is None:
+            recording = _Recording(self.steps, self.steps.blank(*key), self._record)
+            if len(self._kept) >= _KEPT:
+                self._kept.clear()  # as a whole: recordings share memory
+            self._kept[key] = recording
+        return recording
+
+
+class _Recording:
+    """The steps of a batch of fixed shape, in stretches."""
+
+    def __init__(self, decoder: CaptionSteps, batch: CaptionBatch, record: Record) -> None:
+        self.batch = batch
+        # What one stretch leaves to the next lies in a place of its own: each recording has its own memory.
+        self._between = between = decoder.blank_logits(len(batch.done))
+        steps, first = decoder.rules.steps, min(decoder.rules.first_end + 1, decoder.rules.steps)
+        edges = [0, first, *range(first + _STEPS_A_STRETCH, steps, _STEPS_A_STRETCH)]
+        if edges[-1] < steps:
+            edges.append(steps)
+
+        def stretch(start: int, stop: int) -> Callable[[], None]:
+            def run() -> None:
+                if start == 0:
+                    decoder.begin(batch)
+                else:
+                    batch.logits = between
+                for number in range(start, stop):
+                    decoder.draw(batch, number)
+                    decoder.read(batch, number)
+                if stop < steps:
+                    assert batch.logits is not None
+                    between.copy_(batch.logits)
+
+            return run
+
+        self._stretches = [record(stretch(start, stop)) for start, stop in itertools.pairwise(edges)]
+        batch.logits = None
+
+    def run(self) -> torch.Tensor:
+        """Writes the captions whose beginnings the batch holds; returns the tokens, valid until the next call."""
+        done = self.batch.done
+        asks = not done.is_cuda or len(done) < _ASKED
+        for number, stretch in enumerate(self._stretches):
+            if number and asks and bool(done.all()):
+                break
+            stretch()
+        return self.batch.tokens
+
+
+def _recording(device: torch.device) -> Record:
+    recorder = Recorder(device)
+    return lambda function: recorder(function)[0]

@@ -39,16 +39,6 @@ class CaptionBatch:
     logits: torch.Tensor | None = None
     """Of the next token, (rows, vocabulary)."""
 
-    def under_way(self) -> CaptionBatch:
-        """Returns the rows that have not ended, as a smaller batch."""
-        rows = (~self.done).nonzero()[:, 0]
-        rest = (self.hidden_patches, self.numbers, self.tokens, self.done, self.logits)
-        hidden_patches, numbers, tokens, done, logits = (None if one is None else one[rows] for one in rest)
-        assert numbers is not None and tokens is not None and done is not None
-        own, seen = self.own.permute(_OWN), self.seen.permute(_SEEN)
-        own, seen = (_unpermuted(one.index_select(2, rows), order) for one, order in ((own, _OWN), (seen, _SEEN)))
-        return CaptionBatch(own, seen, hidden_patches, numbers, tokens, done, logits)
-
 
 class CaptionSteps:
     """The network that writes captions, step by step, and the rules it writes them by.
@@ -233,12 +223,8 @@ class CaptionSteps:
 
 def _by_head(like: torch.Tensor, shape: Sequence[int], order: Sequence[int]) -> torch.Tensor:
     """Returns zeros of a shape that lie in memory in another order of its dimensions."""
-    return _unpermuted(like.new_zeros([shape[place] for place in order]), order)
-
-
-def _unpermuted(tensor: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
-    """Returns what was permuted into an order as it was before."""
-    return tensor.permute([order.index(place) for place in range(len(order))])
+    zeros = like.new_zeros([shape[place] for place in order])
+    return zeros.permute([order.index(place) for place in range(len(order))])
 
 
 def _added(output: Any, mixed: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:

@@ -9,18 +9,18 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Unpack, cast
+from typing import Any, Unpack, cast
 
 import numpy as np
 import torch
 
 from ...core.errors import ModelError, SetupError
 from ..base import CaptionRequest
-from ..cuda_streams import loaded, short_work
 from ..options import CaptionerOptions
+from ..weights import DType
 from .batches import rows_that_fit, run_in_batches
 from .caption_decoder import CaptionDecoder
-from .checkpoint import Checkpoint, DType, load_checkpoint
+from .checkpoint import Checkpoint, load_checkpoint
 from .sampling import CaptionRules, numbers_of
 from .vision_tower import DEFAULT_CACHE_BYTES, BlipModel
 
@@ -55,7 +55,6 @@ class BlipCaptioner(BlipModel):
         self._rules = rules
         self._decoders: dict[tuple[int, int], CaptionDecoder] = {}
         self._decoder = self._writing((min_length, max_length))
-        loaded(checkpoint.device)
 
     @classmethod
     def from_pretrained(
@@ -105,7 +104,7 @@ class BlipCaptioner(BlipModel):
             # Captions of about as many patches make a batch: what one has fewer is padded, and computed in vain.
             groups.setdefault((_room_for(self._count(request)), request.tokens), []).append(index)
         results: list[list[int]] = [[] for _ in requests]
-        with self.turn, short_work(self._at.device):
+        with self.turn:
             for (patches, tokens), indices in groups.items():
                 indices.sort(key=lambda index: requests[index].picture.key)
                 decoder = self._writing(tokens)
@@ -120,7 +119,7 @@ class BlipCaptioner(BlipModel):
     def prompt_logits(self, request: CaptionRequest) -> torch.Tensor:
         """Returns the decoder's logits, (prompt tokens, vocabulary), after each token of the prompt."""
         check_patches(request, self.grid)
-        with self.turn, short_work(self._at.device):
+        with self.turn:
             embeddings, index = self._shown([request], self._count(request), self._features([request.picture]))
             return self._decoder.prompt_logits(embeddings[index[0]]).float().cpu()
 
@@ -143,12 +142,10 @@ class BlipCaptioner(BlipModel):
         if (least, most) not in self._decoders:
             rules = self._possible(replace(self._rules, min_length=least, max_length=most))
             network = self._at.model.text_decoder
+            kernels: Any = None
             if self._at.device.type == "cuda":
-                from .gpu.caption_decoder import GpuCaptionDecoder
-
-                self._decoders[least, most] = GpuCaptionDecoder(network, rules)
-            else:
-                self._decoders[least, most] = CaptionDecoder(network, rules)
+                from .gpu import kernels
+            self._decoders[least, most] = CaptionDecoder(network, rules, kernels)
         return self._decoders[least, most]
 
     def _count(self, request: CaptionRequest) -> int:

@@ -12,19 +12,17 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 
 from ...core.errors import ModelNotFoundError, SetupError
 from ..library_errors import while_loading
 from ..web_checkpoint import WebCheckpoint
-from ..weights import WEIGHTS, fill, hub_folder, read_json, read_weights, weights_file
+from ..weights import WEIGHTS, DType, fill, hub_folder, place_for, read_json, read_weights, weights_file
 from .network import BlipNetwork, Kind
 from .picture_input import PictureSettings
 from .tokens import WordPieces
-
-DType: TypeAlias = "torch.dtype | str | None"
 
 _log = logging.getLogger(__name__)
 
@@ -70,8 +68,7 @@ def load_checkpoint(given: str | os.PathLike[str], kind: Kind, *, device: str | 
         SetupError: what is there is not such a network, or the device does not exist.
     """
     name = os.fspath(given)
-    place = _device(device)
-    precision = _dtype(dtype, place)
+    place, precision = place_for(device, dtype)
     folder = _folder(name)
     with while_loading(
         lambda why: SetupError(f"Cannot load {name}: {why}.", hint="Is the folder whole? Fetch it again.")
@@ -135,27 +132,6 @@ def _fill(name: str, model: BlipNetwork, kind: Kind, folder: Path, precision: to
             f"{name} has {len(unlike)} weights of other sizes than its config.json says (first: {unlike[0]}).",
             hint="Weights and configuration are not of one checkpoint.",
         )
-
-
-def _device(device: str | None) -> torch.device:
-    if device is None:
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        place = torch.device(device)
-    except RuntimeError:
-        raise SetupError(f"No device is called {device!r}.", hint='Use "cpu" or "cuda".') from None
-    if place.type == "cuda" and (place.index or 0) >= torch.cuda.device_count():
-        raise SetupError(f"PyTorch sees no {device!r} on this machine.", hint='Use device="cpu".')
-    return place
-
-
-def _dtype(dtype: DType, place: torch.device) -> torch.dtype:
-    if dtype is None:
-        return torch.float32 if place.type == "cpu" else torch.bfloat16
-    found = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
-    if not isinstance(found, torch.dtype) or not found.is_floating_point:
-        raise SetupError(f"No precision is called {dtype!r}.", hint='Use "float32" or "bfloat16".')
-    return found
 
 
 def _check_folder(name: str) -> None:

@@ -15,10 +15,10 @@ import torch
 
 from ...core.errors import SetupError
 from ..base import Map, Match, MatchRequest, SimilarityRequest
-from ..cuda_streams import loaded, short_work
 from ..options import Average, MatcherOptions
+from ..weights import DType
 from .batches import rows_that_fit, run_in_batches
-from .checkpoint import Checkpoint, DType, load_checkpoint
+from .checkpoint import Checkpoint, load_checkpoint
 from .text_encoder import TextEncoder
 from .vision_tower import DEFAULT_CACHE_BYTES, BlipModel
 
@@ -56,7 +56,6 @@ class BlipMatcher(BlipModel):
         self._average = average
         self._max_length = max_length
         self._text = TextEncoder(text, checkpoint.model.itm_head, block)
-        loaded(checkpoint.device)
 
     @classmethod
     def from_pretrained(
@@ -95,7 +94,7 @@ class BlipMatcher(BlipModel):
         Raises:
             ModelError: the network failed.
         """
-        with self.turn, short_work(self._at.device):
+        with self.turn:
             return run_in_batches(self._match, requests, self._batch())
 
     def similarity(self, requests: Sequence[SimilarityRequest]) -> list[float]:
@@ -104,7 +103,7 @@ class BlipMatcher(BlipModel):
         Raises:
             ModelError: the network failed.
         """
-        with self.turn, short_work(self._at.device):
+        with self.turn:
             return run_in_batches(self._similarity, requests, self._batch())
 
     def token_maps(self, requests: Sequence[MatchRequest]) -> list[tuple[Map, Map]]:
@@ -112,7 +111,7 @@ class BlipMatcher(BlipModel):
 
         For figures and parity checks; the focus is not looked at.
         """
-        with self.turn, short_work(self._at.device):
+        with self.turn:
             return run_in_batches(self._token_maps, requests, self._batch())
 
     def _match(self, requests: Sequence[MatchRequest]) -> list[Match]:

@@ -16,8 +16,6 @@ import torch
 _GREEDY = -1.0
 _TIES = 78
 """Candidates beyond the top k that are looked at because they may tie with the last of them."""
-_WHOLE = 2048
-"""Vocabularies up to this size are looked at whole, which is faster there."""
 
 
 @dataclass(frozen=True)
@@ -73,15 +71,8 @@ def draw(logits: torch.Tensor, numbers: torch.Tensor, top_k: int, temperature: f
     """
     vocabulary = logits.shape[-1]
     top_k = min(top_k, vocabulary)
-    if vocabulary <= max(_WHOLE, top_k + _TIES):
-        least = logits.topk(top_k).values[:, -1:]
-        if not logits.is_cuda:
-            # Row by row in the order of the vocabulary.
-            places = (logits >= least).nonzero()
-            if len(places) == len(logits) * top_k:  # no ties
-                candidates = places[:, 1].view(-1, top_k)
-                return _chosen(candidates, logits.gather(-1, candidates), numbers, temperature)
-        return _inverted(logits, least, numbers, temperature)
+    if vocabulary <= top_k + _TIES:
+        return _inverted(logits, logits.topk(top_k).values[:, -1:], numbers, temperature)
     found = logits.topk(top_k + _TIES)
     least = found.values[:, top_k - 1, None]
     if not logits.is_cuda and bool((found.values[:, -1:] >= least).any()):
@@ -98,11 +89,3 @@ def _inverted(logits: torch.Tensor, least: torch.Tensor, numbers: torch.Tensor, 
     # The first token whose cumulative share exceeds the number: it has a share, as the number before did not.
     drawn = (below > numbers * below[:, -1:]).int().argmax(-1)
     return torch.where(numbers[:, 0] < 0, logits.argmax(-1), drawn)
-
-
-def _chosen(candidates: torch.Tensor, logits: torch.Tensor, numbers: torch.Tensor, temperature: float) -> torch.Tensor:
-    """The token of each row that its number falls into, among its candidates in the order of the vocabulary."""
-    below = (logits.double() / temperature).softmax(-1).cumsum(-1)
-    drawn = (below > numbers * below[:, -1:]).int().argmax(-1)
-    place = torch.where(numbers[:, 0] < 0, logits.argmax(-1), drawn)
-    return candidates.gather(-1, place[:, None])[:, 0]

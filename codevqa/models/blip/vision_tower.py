@@ -18,7 +18,7 @@ from ...core.images import Picture
 from ..cpu_threads import NetworkThread
 from ..cuda_graphs import avoid_cudnn_attention
 from ..turn import Turn
-from .batches import rows_that_fit, run_in_batches
+from .batches import run_in_batches
 from .checkpoint import Checkpoint
 from .picture_input import PictureReader
 from .vision_encoder import VisionEncoder
@@ -54,7 +54,7 @@ class BlipModel:
     Args:
         checkpoint: the network and where it is.
         text: its text transformer.
-        max_batch: rows, and pictures, at a time; None chooses by the memory that is free.
+        max_batch: rows, and pictures, at a time; None takes what is usual on the device.
         feature_cache_bytes: bytes of features kept in memory, where the network is.
     """
 
@@ -68,7 +68,7 @@ class BlipModel:
         config, tower = checkpoint.model.config, checkpoint.model.vision_model
         self._thread = NetworkThread(text, config.text_config.num_hidden_layers, checkpoint.device)
         self._vision_thread = NetworkThread(
-            tower, config.vision_config.num_hidden_layers, checkpoint.device, large=_LARGE_TOWER, spread=True
+            tower, config.vision_config.num_hidden_layers, checkpoint.device, large=_LARGE_TOWER
         )
         self._reader = PictureReader(checkpoint.pictures, checkpoint.device, checkpoint.dtype)
         avoid_cudnn_attention(checkpoint.device)
@@ -91,18 +91,13 @@ class BlipModel:
         found = {one.key: kept for one in pictures if (kept := self._kept.get(one.key)) is not None}
         missing = list({one.key: one for one in pictures if one.key not in found}.values())
         self._reader.expect(missing)  # all of them, while the first are encoded
-        encoded = run_in_batches(self._encode, missing, self._pictures_at_once())
+        usual = _GPU_PICTURES if self._at.device.type == "cuda" else _CPU_PICTURES
+        encoded = run_in_batches(self._encode, missing, self._max_batch or usual)
         for picture, features in zip(missing, encoded, strict=True):
             found[picture.key] = features
             if features.nbytes <= self._kept.maxsize:
                 self._kept[picture.key] = features
         return found
-
-    def _pictures_at_once(self) -> int:
-        if self._max_batch is not None:
-            return self._max_batch
-        most = _GPU_PICTURES if self._at.device.type == "cuda" else _CPU_PICTURES
-        return rows_that_fit(self._at.device, self._encoder.row_bytes(), most)
 
     def _encode(self, pictures: Sequence[Picture]) -> Sequence[torch.Tensor]:
         features = self._vision_thread.run(self._encoded, self._reader.read(pictures))

@@ -17,7 +17,7 @@ import torch
 
 from ...core.errors import ModelNotFoundError, SetupError
 from ..library_errors import first_line, quiet, while_loading
-from ..weights import WEIGHTS, fill, hub_folder, read_json, read_weights, unknown
+from ..weights import WEIGHTS, fill, hub_folder, place_for, read_json, read_weights, unknown
 from .int8_linear import available, quantise
 from .network import LlamaConfig, LlamaNetwork
 from .tokens import FolderTokenizer, Tokenizer, TransformersTokenizer
@@ -74,24 +74,6 @@ def load(
     except (torch.OutOfMemoryError, RuntimeError, AssertionError) as error:
         raise SetupError(f"Cannot move {source} to {place}: {first_line(error)}.") from None
     return network, tokenizer, folder.resolve().name if local else str(model)
-
-
-def place_for(device: str | None, dtype: str | None) -> tuple[torch.device, torch.dtype]:
-    """Returns a device and a precision by their names, as :func:`load` takes them.
-
-    Raises:
-        SetupError: there is no such device or precision.
-    """
-    try:
-        place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    except RuntimeError as error:
-        raise SetupError(f"Unknown device {device!r}: {first_line(error)}.", hint="Use cpu or cuda.") from None
-    if dtype is None:
-        return place, torch.bfloat16 if place.type == "cuda" else torch.float32
-    number = getattr(torch, dtype, None)
-    if not isinstance(number, torch.dtype) or not number.is_floating_point:
-        raise SetupError(f"Unknown dtype {dtype!r}.", hint="Use float32, bfloat16, float16 or int8.")
-    return place, number
 
 
 def _own_network(source: str, folder: Path, dtype: torch.dtype) -> LlamaNetwork | None:

@@ -18,7 +18,6 @@ from cachetools import LRUCache
 from ...core.errors import CodeVQAError, ModelError, SetupError
 from ..base import Completion, GenerationRequest, Message, RequestFeed, cut_at_stop
 from ..chat_template import without_system
-from ..cpu_threads import computing
 from ..library_errors import first_line
 from ..text_stream import stream_of
 from ..turn import Turn
@@ -209,7 +208,7 @@ class TransformersLM:
     def _run(self, work: Work) -> None:
         """Decodes; what does not fit into memory is a ModelError."""
         try:
-            with computing(), torch.inference_mode():
+            with torch.inference_mode():
                 self.decoder.run(work)
         except torch.OutOfMemoryError:
             longest = max((len(request.tokens) for request in work.open.values()), default=0)
