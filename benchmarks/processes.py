@@ -57,7 +57,7 @@ def together(work: Sequence[Callable[[], Found]]) -> tuple[float, list[Found]]:
 
 def counts(vqa: CodeVQA) -> dict[str, int]:
     """Returns what the models have done so far."""
-    matcher, captioner = vqa.models.matcher.stats, vqa.models.captioner.stats  # type: ignore[attr-defined]
+    matcher, captioner = vqa.models.matcher.stats, vqa.models.captioner.stats  # type: ignore[union-attr]
     return {
         "matcher's vision forwards": matcher.vision_forwards,
         "captioner's vision forwards": captioner.vision_forwards,

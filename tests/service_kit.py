@@ -43,6 +43,8 @@ class Endless(Watch):
 class StubEngine:
     """An engine whose questions end as they are told to."""
 
+    eyes = None
+
     def __init__(self, *events: Event) -> None:
         self.events = events
         self.watches: list[Watch] = []

@@ -54,8 +54,8 @@ def words(request: GenerationRequest) -> str:
 def engine() -> CodeVQA:
     """The mini models of vision, loaded anew, behind scripted language models."""
     chosen = preset("mini")
-    matcher = load("matcher", chosen.matcher, **chosen.options["matcher"])
-    captioner = load("captioner", chosen.captioner, **chosen.options["captioner"])
+    matcher = load("matcher", chosen.parts["matcher"], **chosen.options["matcher"])
+    captioner = load("captioner", chosen.parts["captioner"], **chosen.options["captioner"])
     writer = Writer(ScriptedLM(program), prompt_sets(chosen, None), settings=WriterSettings(repairs=0))
     # Nothing is late by the clock: a batch waits for whoever may still come.
     return CodeVQA(writer, Models(ScriptedLM(words), matcher, captioner), Settings(batch_wait=5.0))
@@ -73,8 +73,8 @@ def ask_all(vqa: CodeVQA) -> list[Answer]:
 def needed_captions() -> int:
     """Captions of every picture and question up to the last that is read, found by drawing them all."""
     prompts, chosen = load_prompts("mini"), preset("mini")
-    matcher = load("matcher", chosen.matcher, **chosen.options["matcher"])
-    captioner = load("captioner", chosen.captioner, **chosen.options["captioner"])
+    matcher = load("matcher", chosen.parts["matcher"], **chosen.options["matcher"])
+    captioner = load("captioner", chosen.parts["captioner"], **chosen.options["captioner"])
     total = 0
     for shown in pictures():
         for question in (COLOR, THERE):

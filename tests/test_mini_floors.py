@@ -58,5 +58,5 @@ def test_the_weights_are_as_good_as_their_table_says(what: str, tmp_path: Path) 
 
 def test_the_weights_are_small_enough_to_ship() -> None:
     sizes = {path: path.stat().st_size for path in WEIGHTS.rglob("*") if path.is_file()}
-    assert sum(sizes.values()) <= 40e6
+    assert sum(sizes.values()) <= 42e6
     assert max(sizes.values()) < 16e6

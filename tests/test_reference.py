@@ -80,7 +80,9 @@ def caption(mini: CodeVQA, shown: Picture, relevance: torch.Tensor, text: str, c
     seeds = [reference.engine_seeds(mini.settings.seed)(shown.key, text, place) for place in range(count)]
     patches = [Patches(relevance.numpy(), 20).draw(seed) for seed in seeds]
     requests = [CaptionRequest(shown, chosen, seed) for chosen, seed in zip(patches, seeds, strict=True)]
-    return list(mini.models.captioner.caption(requests))
+    captioner = mini.models.captioner
+    assert captioner is not None
+    return list(captioner.caption(requests))
 
 
 def same_distribution(left: Sequence[str], right: Sequence[str]) -> float:

@@ -183,7 +183,7 @@ class DemoService:
             shots = asked.shots or None
             watches = [vqa.watch(images, asked.question, method=asked.method, shots=shots, memory=memory)]
         if asked.compared:
-            without: Method = "pnpvqa" if vqa.models.reads else "direct"
+            without: Method = "pnpvqa" if vqa.eyes is None else "direct"
             watches.append(vqa.watch(images, asked.question, method=without, memory=memory))
         visitor.watches += watches
         try:

@@ -17,9 +17,9 @@ from ..core.errors import ModelNotFoundError, SetupError
 from ..core.images import Picture
 from .base import SimilarityRequest
 from .blip.batches import run_in_batches
-from .causal_lm.loading import place_for
 from .library_errors import quiet, while_loading
 from .turn import Turn
+from .weights import place_for
 
 _PADDING: Mapping[str, str] = {"clip": "longest", "siglip": "max_length"}
 """How each kind of network was trained to have its texts padded. SigLIP reads the last of a full row."""

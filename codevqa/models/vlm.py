@@ -15,10 +15,10 @@ import torch
 from ..core.errors import ModelError, ModelNotFoundError, SetupError
 from .base import LookRequest, Sight
 from .blip.batches import run_in_batches
-from .causal_lm.loading import place_for
 from .library_errors import quiet, while_loading
 from .turn import Turn
 from .vlm_prompts import Part, Prompts, Row
+from .weights import place_for
 
 _WHAT = "The vision-language model"
 _LOGITS = {"output_logits": True, "return_dict_in_generate": True}
