@@ -112,9 +112,9 @@ def test_features_that_are_kept_give_what_pictures_give(eyes: TransformersEyes, 
     first, again = eyes.look(REQUESTS), eyes.look(REQUESTS)
     assert len(calls) == 3 == len(eyes._prompts.kept)  # pictures
     same(again, first)
-    same(plain(TransformersEyes.from_pretrained(folder)).look(REQUESTS), first)
+    same(plain(TransformersEyes.from_pretrained(folder, device="cpu")).look(REQUESTS), first)
     kept = eyes._prompts.kept
-    little = TransformersEyes.from_pretrained(folder, cache_bytes=int(kept.getsizeof(kept[WIDE.key])))
+    little = TransformersEyes.from_pretrained(folder, device="cpu", cache_bytes=int(kept.getsizeof(kept[WIDE.key])))
     same(little.look(REQUESTS), first)
     assert 0 < little._prompts.kept.currsize <= little._prompts.kept.maxsize < kept.currsize
 
@@ -161,8 +161,8 @@ def test_chances_are_the_networks_own(eyes: TransformersEyes) -> None:
 def test_features_that_cannot_be_taken_apart_are_not_kept(
     idefics3: str, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    expected = TransformersEyes.from_pretrained(idefics3).look(REQUESTS)
-    eyes = TransformersEyes.from_pretrained(idefics3)
+    expected = TransformersEyes.from_pretrained(idefics3, device="cpu").look(REQUESTS)
+    eyes = TransformersEyes.from_pretrained(idefics3, device="cpu")
     network, encoder = eyes._network, eyes._prompts._encoder
     if how == "refuses":  # as architectures do that have no mm_encoder_outputs
         network.forward = lambda input_ids=None, pixel_values=None, **more: type(network).forward(
@@ -250,7 +250,7 @@ def test_a_language_model_has_no_eyes(tmp_path: Path) -> None:
 def test_a_request_that_cannot_be_answered_is_one_line(
     tmp_path: Path, settings: dict[str, Any], request_: LookRequest, says: str
 ) -> None:
-    eyes = TransformersEyes.from_pretrained(write_idefics3(tmp_path, **settings))
+    eyes = TransformersEyes.from_pretrained(write_idefics3(tmp_path, **settings), device="cpu")
     with pytest.raises(ModelError, match=says) as caught:
         eyes.look([REQUESTS[0], request_])
     assert "\n" not in str(caught.value)
@@ -266,7 +266,7 @@ def test_what_cannot_be_is_refused(idefics3: str) -> None:
 def test_memory_that_runs_out_halves_the_batch_and_frees_the_features(
     idefics3: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    eyes = TransformersEyes.from_pretrained(idefics3, max_batch=4)
+    eyes = TransformersEyes.from_pretrained(idefics3, device="cpu", max_batch=4)
     expected = eyes.look(REQUESTS)
     sizes: list[int] = []
     calls = towers(eyes)

@@ -96,6 +96,10 @@ class ModelError(CodeVQAError):
         self.retryable = retryable
 
 
+class PromptTooLongError(ModelError):
+    """A prompt does not fit into the model's context: an answer that this model cannot give, whenever it is asked."""
+
+
 class EmptyReadingError(ModelError):
     """The reading model was asked, and said nothing however often."""
 

@@ -16,7 +16,7 @@ import torch
 from cachetools import LRUCache
 from torch.nn.functional import pad
 
-from ..core.errors import ModelError
+from ..core.errors import ModelError, PromptTooLongError
 from ..core.images import Picture
 from .base import LookRequest
 from .library_errors import first_line
@@ -88,7 +88,9 @@ class Prompts:
             tokens = given["input_ids"][0].tolist()
         if len(tokens) >= self.context:
             shown = f"{len(tokens)} tokens of a prompt with {len(pictures)} pictures: its context is {self.context}"
-            raise ModelError(f"{self.name} has no room for {shown}.", hint="Ask about fewer pictures, or shorter.")
+            raise PromptTooLongError(
+                f"{self.name} has no room for {shown}.", hint="Ask about fewer pictures, or shorter."
+            )
         return Row(request, tokens, given, parts)
 
     def _part(self, picture: Picture, seen: dict[str, Part]) -> Part:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 from cachetools import LRUCache
 
-from ...core.errors import CodeVQAError, ModelError, SetupError
+from ...core.errors import CodeVQAError, ModelError, PromptTooLongError, SetupError
 from ..base import Completion, GenerationRequest, Message, RequestFeed, cut_at_stop
 from ..chat_template import without_system
 from ..library_errors import first_line
@@ -156,7 +156,8 @@ class TransformersLM:
         """Continues each prompt greedily; batched results equal those of one request at a time.
 
         Raises:
-            ModelError: a prompt is empty or longer than the context, or memory ran out.
+            PromptTooLongError: a prompt is longer than the context.
+            ModelError: a prompt is empty, or memory ran out.
             SetupError: a chat prompt, and the tokenizer has no chat template that takes it; or the tokenizer is of
                 another model.
         """
@@ -248,7 +249,7 @@ class TransformersLM:
         room = request.max_tokens
         if self.context is not None:
             if len(tokens) >= self.context:
-                raise ModelError(
+                raise PromptTooLongError(
                     f"The prompt is {len(tokens)} tokens long; {self.name} has a context of {self.context}.",
                     hint="Show fewer in-context examples or use a model with a longer context.",
                 )
