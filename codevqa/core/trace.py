@@ -147,7 +147,7 @@ class Evidence:
     boxes: tuple[Box, ...] = ()
     """What a detector found, best first."""
     prompt: str = ""
-    """What the reading language model saw."""
+    """What the model that answered was told."""
     completion: str = ""
     """What it wrote."""
 

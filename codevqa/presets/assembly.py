@@ -6,7 +6,7 @@ import os
 from logging import ERROR, getLogger
 from typing import Any
 
-from ..core.errors import SetupError
+from ..core.errors import ModelNotFoundError, SetupError
 from ..core.trace import Form
 from ..models.base import Models
 from ..models.domain import Domain
@@ -15,7 +15,7 @@ from ..prompts import PromptSet
 from ..prompts import load as load_prompts
 from ..writing.writer import Writer, by_form
 from .back_ends import parse
-from .checkpoints import fetch, hub_id, lies, resolve, shown
+from .checkpoints import fetch, fetchable, hub_id, lies, resolve, shown
 from .configuration import Configuration
 from .presets import Preset, preset
 
@@ -37,6 +37,8 @@ def load(role: str, spec: str, **options: Any) -> Any:
     """
     back_end, name = parse(role, spec)
     fetch([spec])
+    if back_end.runs == "here" and not fetchable(spec) and not lies(spec):
+        raise ModelNotFoundError(f"No model folder at {name}.", hint="Check the path.")
     # From where it lies, so that the hub is not asked again.
     part = back_end.load(str(lies(spec) or resolve(name)), **options)
     if back_end.runs != "server" and "name" not in options:
