@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, ModelWrapValidatorHandler, ValidationError, model_validator
@@ -129,7 +130,7 @@ class Limits(_Table):
     """What all its calls wait for models. Only one that hangs should ever take so long."""
     memory_bytes: _From1 = 64 << 20
     calls: _From0 = 200
-    """Calls of primitives."""
+    """Calls of primitives, for each ten pictures of the question or fewer."""
     output_bytes: _From0 = 64 << 10
     """What it may print."""
     source_bytes: _From1 = 64 << 10
@@ -137,6 +138,11 @@ class Limits(_Table):
     second_wall: bool | Literal["auto"] = "auto"
     """Whether the operating system shuts the worker in as well (SECURITY.md). True fails where it cannot; "auto" goes
     on without there, and says so in the log."""
+
+    def about(self, pictures: int) -> Limits:
+        """Returns what a program about so many pictures may use."""
+        tens = -(-pictures // 10)
+        return self if tens <= 1 else replace(self, calls=self.calls * tens)
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -263,7 +263,7 @@ class QuestionRun:
         tried: dict[str, _Tried] = {}
         for program in (self.programs[place] for place in order[: settings.agree]):
             spent = sum(len(one.calls.made) for one in tried.values())
-            if program.source not in tried and (not tried or spent < settings.limits.calls):
+            if program.source not in tried and (not tried or spent < settings.limits.about(len(self.images)).calls):
                 tried[program.source] = await self._try(program, quietly=bool(tried))
         sources = {place: self.programs[place].source for place in order[: settings.agree]}
         outcomes = {place: tried[source].outcome for place, source in sources.items() if source in tried}

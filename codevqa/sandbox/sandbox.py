@@ -199,8 +199,9 @@ class Sandbox:
         source = self._readable(source)
         workers = await self.pools.get("runners")
         await workers.slots.acquire()
-        session = self._checkout(workers.pool)
-        run = Run(session, source, host, self.limits, self.primitives, workers.threads, workers.wall)
+        limits = self.limits.about(len(images))
+        session = self._checkout(workers.pool, calls=limits.calls)
+        run = Run(session, source, host, limits, self.primitives, workers.threads, workers.wall)
         self.pools.runs.add(run)
         try:
             if not self.pools.has(workers):
@@ -253,7 +254,7 @@ class Sandbox:
             return None
         return await self._check(source)
 
-    def _checkout(self, pool: monty.Monty, stub_source: str | None = None) -> MontySession:
+    def _checkout(self, pool: monty.Monty, stub_source: str | None = None, calls: int = 0) -> MontySession:
         return pool.checkout(
             script_name=CHECKED_AS,
             limits={
@@ -261,7 +262,7 @@ class Sandbox:
                 "max_feed_duration_secs": self.limits.seconds,
                 "max_recursion_depth": self.limits.recursion,
                 # Calls of primitives are counted here; names looked up in vain, and the like, are bounded too.
-                "max_suspensions": 2 * self.limits.calls + 100,
+                "max_suspensions": 2 * max(calls, self.limits.calls) + 100,
             },
             os_policy={"sleep": "zero", "random_start": {"seed": 0}},
             type_check=stub_source is not None,

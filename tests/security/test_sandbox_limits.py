@@ -110,6 +110,10 @@ def test_flood_of_calls_cannot_be_swallowed(kit: Kit) -> None:
         kit.value(source, host)
     assert calls == LIMITS.calls
     assert caught.value.line == 4
+    calls = 0
+    with pytest.raises(ProgramLimitError, match="150 calls"):  # thirty pictures want three times as many
+        kit.runner.run(kit.box.run(source, host, images=IMAGES * 10))
+    assert calls == 3 * LIMITS.calls
 
 
 def test_a_model_that_hangs_is_given_up_and_a_slow_one_is_not() -> None:
