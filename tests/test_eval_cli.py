@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_kit import CommandLine, assert_one_clear_line
+from cli_kit import CommandLine
 from eval_kit import Numbered
 
 from codevqa.cli.terminal import Bar
@@ -107,27 +107,6 @@ def test_interrupted_from_the_keyboard_it_tells_how_to_go_on(
         assert 0 < kept < 30
     done = codevqa(*words, "--limit", kept, "--resume")
     assert done.returncode == 0 and "done before" in done.stderr, done.stderr
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["vqa9", "--data", "."], "No data set 'vqa9'"),
-        (["gqa", "--data", "NOT UTF-8"], "is not UTF-8. Rename the folder."),
-        (["gqa", "--data", "MINI", "--variant", "odd"], "no variant 'odd'"),
-        (["gqa", "--data", "MINI", "--workers", "0"], "workers must be greater than or equal to 1, not 0"),
-        (["gqa", "--data", "MINI", "--ray-actors", "2"], "--ray-actors does nothing without --engine ray."),
-    ],
-)
-def test_what_cannot_be_done_is_one_line(
-    data: Path, words: list[str], said: str, tmp_path: Path, codevqa: CommandLine
-) -> None:
-    latin = tmp_path / os.fsdecode(b"caf\xe9")
-    latin.mkdir()
-    named = {"MINI": str(data), "NOT UTF-8": str(latin)}
-    more = ("--split", "val_balanced", "--out", tmp_path / "run")
-    assert_one_clear_line(codevqa("eval", *(named.get(word, word) for word in words), *more), said)
-    assert not (tmp_path / "run").exists()
 
 
 # -- choices ---------------------------------------------------------------------------------------------------------
