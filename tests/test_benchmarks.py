@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
-from concurrent.futures.process import BrokenProcessPool
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,26 +14,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
-import processes
 
 ROOT = Path(__file__).resolve().parents[1]
 coverage = import_module("benchmarks.coverage")
-
-
-def work(folder: Path, number: int) -> dict[str, Any]:
-    """One process's work; that of number 1 dies."""
-    (folder / f"{number}.pid").write_text(str(os.getpid()))
-    processes.start()
-    if number == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return {}
-
-
-@pytest.mark.slow
-def test_one_that_dies_ends_all(tmp_path: Path) -> None:
-    with pytest.raises(BrokenProcessPool):
-        processes.together([partial(work, tmp_path, number) for number in range(2)])
-    assert not any(Path("/proc", one.read_text()).exists() for one in tmp_path.glob("*.pid"))
 
 
 @pytest.mark.slow
