@@ -58,14 +58,6 @@ def test_an_answer_without_its_pictures_says_so(tmp_path: Path) -> None:
     assert page.exists()
 
 
-@pytest.mark.parametrize("where", ["missing/out.html", "folder", "nul\0.html"])
-def test_a_page_that_cannot_be_written_is_one_clear_line_and_leaves_nothing(tmp_path: Path, where: str) -> None:
-    (tmp_path / "folder").mkdir()
-    with pytest.raises(SetupError, match=r"^Cannot write .*\. Give another file\.$"):
-        answer(RED).save_html(tmp_path / where)
-    assert [path.name for path in tmp_path.rglob("*")] == ["folder"]
-
-
 def test_a_page_that_fails_half_way_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = tmp_path / "out.html"
     page.write_text("old")

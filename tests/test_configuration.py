@@ -139,15 +139,6 @@ def test_a_number_out_of_its_range_is_refused_where_settings_are_made_and_in_eve
         configure("mini", [Layer("preset", {name: value})])
 
 
-def test_an_unknown_field_and_a_table_of_another_kind_are_refused() -> None:
-    unknown: Any = {"seeds": 1}
-    with pytest.raises(InputError, match=r"^No field seeds\.$"):
-        Settings(**unknown)
-    other: Any = QuerySettings()
-    with pytest.raises(InputError, match=r"^writer must be WriterSettings, not QuerySettings"):
-        Settings(writer=other)
-
-
 # -- layers ----------------------------------------------------------------------------------------------------------
 
 
@@ -210,22 +201,6 @@ def test_what_config_prints_is_read_back_as_the_same(tmp_path: Path, codevqa: Co
     again = codevqa("config", "--config", path)
     assert tomllib.loads(again.stdout) == tomllib.loads(done.stdout)
     assert "# --set\n" in done.stdout and f"# {path}\n" in again.stdout
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("preset = 3", "my.toml: preset must be a text, not 3."),
-        ("[[writer]]\nrepairs = 0", "my.toml: No field writer."),
-    ],
-)
-def test_a_file_s_mistake_is_one_line_that_names_it(
-    text: str, message: str, tmp_path: Path, codevqa: CommandLine
-) -> None:
-    path = tmp_path / "my.toml"
-    path.write_text(text)
-    for option in ("--config", "--preset"):
-        assert_one_clear_line(codevqa("ask", str(GARDEN), "-q", "What is it?", option, path), message)
 
 
 def test_prompts_of_a_file_lie_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codevqa: CommandLine) -> None:
