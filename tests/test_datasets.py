@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -79,30 +78,6 @@ def test_names_options_and_folders(tmp_path: Path) -> None:
 
 
 # JSON
-
-
-RECORDS = [{"id": place, "text": "a \u00e9 } ] ,", "deep": {"list": [1, -2.5e3, None]}} for place in range(4)]
-
-
-@pytest.mark.parametrize(
-    ("content", "how"),
-    [
-        (json.dumps(RECORDS, indent=2), {}),
-        (json.dumps({"info": {"questions": [1]}, "questions": RECORDS}), {"within": "questions"}),
-        ("\n".join(map(json.dumps, RECORDS)), {}),
-        ("\ufeff" + json.dumps(RECORDS) + "\r\n\n", {"within": "questions"}),
-        (json.dumps({f"0{place}": record for place, record in enumerate(RECORDS)}), {"keyed": True}),
-    ],
-)
-def test_every_layout_reads_alike_packed_or_not(tmp_path: Path, content: str, how: dict[str, Any]) -> None:
-    path, archive = tmp_path / "file.json", tmp_path / "file.zip"
-    path.write_text(content, encoding="utf-8")
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as out:
-        out.write(path, "in/file.json")
-    for source in (Located(path), Located(archive, "in/file.json")):
-        found = list(stream_records(source, **how))
-        assert [row for _, row in found] == RECORDS
-        assert [key for key, _ in found] == (["00", "01", "02", "03"] if "keyed" in how else [""] * 4)
 
 
 @pytest.mark.parametrize(
