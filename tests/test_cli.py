@@ -167,19 +167,3 @@ def test_a_terminal_is_told_nothing_that_it_would_obey(tmp_path: Path, codevqa: 
     assert "What \\x1b[31m" in done.stderr and not [one for one in done.stderr if not one.isprintable() and one != "\n"]
     assert_one_clear_line(codevqa("ask", tmp_path / "a\x1b[31m.png", "-q", "Is it?"), "a\\x1b[31m.png")
     assert codevqa("run", program, GARDEN, "--json").stdout.count("\\u001b") >= 1, "JSON says it exactly"
-
-
-def test_a_terminal_shows_life_before_anything_is_loaded(tmp_path: Path) -> None:
-    """What the first second shows is taken away again, and nothing of it reaches a file."""
-    import pty
-
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "codevqa", "ask", str(tmp_path / "none.png"), "-q", "What is it?"]
-    status = subprocess.run(command, stdout=subprocess.PIPE, stderr=theirs, check=False)
-    os.close(theirs)
-    said = os.read(ours, 1 << 16).decode()
-    os.close(ours)
-    assert said.startswith("\r\x1b[Kcodevqa: starting |")
-    *_, last = said.split("\r\x1b[K")
-    assert last.startswith("codevqa: ") and "none.png" in last and "starting" not in last
-    assert (status.returncode, status.stdout) == (2, b"")

@@ -45,25 +45,6 @@ def test_without_gradio_one_line_says_how_to_install_it(monkeypatch: pytest.Monk
         serve.main(say=print)
 
 
-FIRST = """
-import os, sys
-from codevqa.demo import main
-from codevqa.demo.service import DemoService
-def start(self, say):
-    print("codevqa.demo.page" in sys.modules, {"torch", "transformers"} & sys.modules.keys())
-DemoService.start = start
-def say(text):
-    print(text, flush=True)
-    os._exit(0)
-main(port=0, browser=False, say=say)
-"""
-
-
-def test_the_page_does_not_wait_for_the_libraries_of_models() -> None:
-    done = subprocess.run([sys.executable, "-c", FIRST], capture_output=True, text=True, timeout=500, check=True)
-    assert done.stdout.startswith("True set()\nlistening on http://127.0.0.1:"), done.stdout
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("loading", ["the page", "the models"])
