@@ -93,23 +93,6 @@ def test_what_loads_no_model_waits_for_pytorch(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "value"),
-    [
-        ("query.captions=3", 3),
-        ("query.captions=none", None),
-        ("limits.seconds=2", 2.0),
-        ("limits.second_wall=true", True),
-        ("prompts=3", "3"),
-    ],
-)
-def test_a_word_of_the_command_line_is_read_as_its_field_wants(word: str, value: object) -> None:
-    made = configure("mini", [said(word)])
-    found = flat(made.settings)[word.partition("=")[0]]
-    assert found == value and type(found) is type(value)
-    assert made.origins[word.partition("=")[0]] == "--set"
-
-
-@pytest.mark.parametrize(
     ("word", "message"),
     [
         ("query.caption=3", "No field query.caption. Did you mean query.captions?"),

@@ -87,14 +87,6 @@ def test_a_vocabulary_of_another_checkpoint(tmp_path: Path, vocabulary: Path) ->
         convert_lavis(tmp_path / "model.pth", vocabulary, tmp_path / "out")
 
 
-@pytest.mark.usefixtures("offline")
-def test_no_vocabulary_and_no_network(tmp_path: Path) -> None:
-    save_lavis(tmp_path / "model.pth")
-    with pytest.raises(ModelNotFoundError, match="--vocabulary") as caught:
-        convert_lavis(tmp_path / "model.pth", None, tmp_path / "out")
-    assert "\n" not in str(caught.value)
-
-
 def test_a_disk_that_fills_leaves_no_half_folder(tmp_path: Path, vocabulary: Path) -> None:
     save_lavis(tmp_path / "model.pth")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
