@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -17,18 +14,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 ROOT = Path(__file__).resolve().parents[1]
 coverage = import_module("benchmarks.coverage")
-
-
-@pytest.mark.slow
-def test_the_speed_of_two_processes(tmp_path: Path) -> None:
-    words = ["mix", "--size", "tiny", "--device", "cpu", "--pictures", "3", "--questions", "2", "--processes", "2"]
-    words += ["--reference", "1", "--json", str(tmp_path / "found.json")]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    subprocess.run([sys.executable, ROOT / "benchmarks/speed.py", *words], check=True, env=environment, timeout=500)
-    found = json.loads((tmp_path / "found.json").read_text())
-    assert (found["items"], found["processes"], found["failed"]) == (6, 2, 0)  # an odd picture is not lost
-    assert found["done for each"]["matcher's vision forwards"] == pytest.approx(0.5)  # a picture has one process
-    assert found["ratio"] > 1
 
 
 @pytest.mark.slow

@@ -97,14 +97,6 @@ def test_a_file_of_questions_is_answered_in_order_and_a_bad_line_costs_no_other(
     assert "10 of 10 questions" in done.stderr and "7 errors" in done.stderr
 
 
-def test_questions_of_standard_input_with_their_evidence(codevqa: CommandLine) -> None:
-    line = json.dumps({"images": [str(HARBOR)], "question": "What color is the flag?"})
-    done = codevqa("ask", "--questions", "-", "--evidence", "--quiet", stdin=f"{line}\n{line}\n")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert [json.loads(row)["written"]["examples"] != [] for row in done.stdout.splitlines()] == [True, True]
-    assert_one_clear_line(codevqa("ask", "--questions", "-", stdin=" \n"), "holds no question")
-
-
 def test_a_picture_of_standard_input(codevqa: CommandLine) -> None:
     with HARBOR.open("rb") as picture:
         done = codevqa("ask", "-", "-q", "What color is the flag?", "--quiet", stdin=picture.read())

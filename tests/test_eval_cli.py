@@ -168,18 +168,6 @@ def test_official_prediction_files(store: Store, tmp_path: Path) -> None:
         assert (tmp_path / "nlvr.csv").read_text() == "000000,true\n000001,false\n000002,a b\n"
 
 
-def test_rows_of_our_own(store: Store, tmp_path: Path) -> None:
-    with store:
-        assert export(store, "jsonl", tmp_path / "all.jsonl") == 9
-    rows = [json.loads(text) for text in (tmp_path / "all.jsonl").read_text().splitlines()]
-    assert [(row["method"], row["repeat"]) for row in rows] == [
-        (method, repeat) for method, repeat in (("codevqa", 0), ("pnpvqa", 0), ("pnpvqa", 1)) for _ in range(3)
-    ]
-    assert rows[1].keys() >= {"question_id", "image_ids", "target", "fallback", "error", "program", "groups", "tokens"}
-    told = {"question": "Is thing 1 red?", "prediction": "No", "score": 0.0, "cluster": "0"}
-    assert {name: rows[1][name] for name in told} == told
-
-
 def test_exports_that_cannot_be_made(store: Store, tmp_path: Path) -> None:
     target = tmp_path / "p.json"
     target.write_text("before")
