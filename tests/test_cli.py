@@ -97,6 +97,7 @@ def test_prompt_prints_what_ask_shows_the_model(
         (("run", "-", "-"), "cannot be the program and a picture"),
         ((*ASKED, "--evidence"), "--evidence does nothing without --json or --questions."),
         ((*ASKED, "--method", "pnpvqa", "--shots", "2"), "--shots does nothing with"),
+        ((*ASKED, "--method", "direct"), "The method direct needs a vision-language model. Name one"),
         ((*ASKED, "--set", "max_question=5"), "The limit is 5."),
         ((*ASKED, "--preset", "huge"), "No preset 'huge'. There are: mini, mini-vlm, vlm, api, base, large, paper."),
         ((*ASKED, "--preset", "base"), "Salesforce/"),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_kit import CommandLine, assert_one_clear_line
+from cli_kit import CommandLine
 from engine_kit import GREEN, RED
 from eval_kit import Numbered, asked, fake_engine, timeless
 from report_kit import example, read
@@ -101,15 +101,6 @@ def test_the_command_asks_all_that_the_preset_can_do(tmp_path: Path, codevqa: Co
     more = codevqa(*words, "--out", tmp_path / "some", "--limit", 2, "--method", "direct", engine=seeing())
     with Store.open(tmp_path / "some") as store:
         assert more.returncode == 0 and store.counts() == {("direct", 0): 2}
-
-
-def test_a_direct_question_without_eyes_is_one_line(
-    tmp_path: Path, codevqa: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("codevqa.presets.assembly.quiet_libraries", None)
-    asked = ("ask", tmp_path / "none.png", "-q", "Is it?", "--method", "direct")
-    assert_one_clear_line(codevqa(*asked), "The method direct needs a vision-language model. Name one")
-    assert_one_clear_line(codevqa(*asked, "--shots", 2), "--shots does nothing with --method direct.")
 
 
 # -- records ---------------------------------------------------------------------------------------------------------
