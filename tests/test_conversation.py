@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
-from cli_kit import GARDEN, ROOT, CommandLine, assert_one_clear_line
+from cli_kit import GARDEN, CommandLine, assert_one_clear_line
 from pages_kit import Read
 
 HARBOR = GARDEN.with_name("harbor.png")
@@ -102,21 +99,3 @@ def test_a_picture_of_standard_input(codevqa: CommandLine) -> None:
         done = codevqa("ask", "-", "-q", "What color is the flag?", "--quiet", stdin=picture.read())
     assert (done.returncode, done.stdout) == (0, "red\n"), done.stderr
     assert_one_clear_line(codevqa("ask", "-", "-q", "What is it?", stdin="text"), "standard input is not a picture")
-
-
-def test_whoever_types_waits_for_no_import(codevqa: CommandLine) -> None:
-    """The prompt stands there before any model is loaded, and mistakes in the command are told before it."""
-    import pty
-
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "codevqa", "ask", str(GARDEN)]
-    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=ROOT) as talk:
-        os.close(theirs)
-        said = b""
-        while b"codevqa> " not in said:
-            said += os.read(ours, 4096)
-        os.write(ours, b":quit\n")
-        assert talk.wait(60) == 0
-        os.close(ours)
-    assert b"loading" not in said
-    assert_one_clear_line(codevqa("ask", GARDEN, "--set", "query.captoins=3", stdin="What is it?"), "captoins")
