@@ -1,4 +1,4 @@
-"""The demo's server: what it refuses to start with, what loads when, how it ends."""
+"""The demo's server: what it refuses to start with, how it ends."""
 
 from __future__ import annotations
 

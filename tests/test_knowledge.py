@@ -21,7 +21,6 @@ from codevqa.models.fakes import FakeDetector
 from codevqa.prompts import PromptSet, load
 
 RED, BLUE = (PILImage.new("RGB", (60, 40), color) for color in ("red", "blue"))
-PACKAGE = Path(__file__).resolve().parents[1] / "prompts"
 BOXES = FakeDetector([Box(0, 0, 9, 9, 0.9), Box(20, 0, 29, 9, 0.8)])
 DISH = 'dish = visual_query(img, "What dish is it?")\nanswer = knowledge_query("Where is " + dish + " from?")'
 
@@ -79,14 +78,6 @@ def test_a_chat_model_gets_knowledge_as_turns() -> None:
     assert [turn.role for turn in request.prompt[:3]] == ["system", "user", "assistant"]
     assert request.prompt[2].content == load("okvqa").knowledge[0].answer
     assert (request.max_tokens, request.stop) == (10, ("\n",))
-
-
-@pytest.mark.parametrize("prompts", ["gqa", "vqav2"])
-def test_programs_know_nothing_where_the_prompt_set_does_not_say_so(prompts: str) -> None:
-    with engine(prompts=prompts) as vqa:
-        assert "knowledge_query" not in vqa.primitives.names
-        with pytest.raises(ProgramError, match="knowledge_query"):
-            vqa.run(RED, "answer = knowledge_query('Where is it?')")
 
 
 # -- detectors -------------------------------------------------------------------------------------------------------
