@@ -1,4 +1,4 @@
-"""Prompt sets for VQAv2 and OK-VQA, and what they need: knowledge, detectors, longer captions."""
+"""Prompt sets for VQAv2 and OK-VQA, and the knowledge that they need."""
 
 from __future__ import annotations
 
@@ -78,9 +78,6 @@ def test_a_chat_model_gets_knowledge_as_turns() -> None:
     assert [turn.role for turn in request.prompt[:3]] == ["system", "user", "assistant"]
     assert request.prompt[2].content == load("okvqa").knowledge[0].answer
     assert (request.max_tokens, request.stop) == (10, ("\n",))
-
-
-# -- detectors -------------------------------------------------------------------------------------------------------
 
 
 # -- the release -----------------------------------------------------------------------------------------------------
