@@ -12,7 +12,7 @@ from codevqa import Answer
 from codevqa.core.errors import ImageError, InputError, SetupError
 from codevqa.core.images import load_picture
 from codevqa.core.trace import Call, Evidence, ImageRef, Program, Trace
-from codevqa.pages.answer_page import fragment, pictures_of
+from codevqa.pages.answer_page import fragment
 
 RED, GREEN = (PILImage.new("RGB", (60, 40), color) for color in ("red", "green"))
 
@@ -33,15 +33,6 @@ def test_the_page_holds_question_program_and_pictures(tmp_path: Path) -> None:
     answer(load_picture(GREEN)).save_html(str(page), [RED])  # replaced, with the pictures given
     assert page.read_text(encoding="utf-8") == text
     assert [path.name for path in tmp_path.iterdir()] == ["out.html"]
-
-
-def test_the_pictures_are_those_given_or_those_asked_about(tmp_path: Path) -> None:
-    path = tmp_path / "red.png"
-    RED.save(path)
-    red, green = load_picture(RED).key, load_picture(GREEN).key
-    for source in (path, path.read_bytes(), load_picture(RED)):
-        assert [one.key for one in pictures_of(answer(source))] == [red]
-        assert [one.key for one in pictures_of(answer(source), [GREEN, RED])] == [green, red]
 
 
 def test_an_answer_without_its_pictures_says_so(tmp_path: Path) -> None:

@@ -34,9 +34,7 @@ def test_a_line_that_fails_is_told_and_the_next_is_answered(tmp_path: Path, code
     wrong = {
         ":trace a.html": "Nothing has been answered yet.",
         ":open 'a": "No closing quotation.",
-        ":open": "No picture was given.",
         ":open none.png": "No picture at none.png.",
-        ":open -": "No picture at -.",
         ":open http://127.0.0.1/a.png": "No picture at http://127.0.0.1/a.png. Download it first",
         ":shut": "No command :shut.",
         "x" * 1001: "The question has 1,001 characters.",

@@ -69,6 +69,9 @@ def test_files_that_are_not_lavis_checkpoints(tmp_path: Path, vocabulary: Path) 
     torch.save({"model": {"epoch": 3}}, tmp_path / "other.pth")
     with pytest.raises(SetupError, match="holds no weights by name"):
         convert_lavis(tmp_path / "other.pth", vocabulary, tmp_path / "out")
+    save_lavis(tmp_path / "model.pth")
+    with pytest.raises(ModelNotFoundError, match="--vocabulary"):  # none is given, and none can be fetched
+        convert_lavis(tmp_path / "model.pth", None, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
