@@ -75,7 +75,6 @@ def fake_engine(
     seed: int = 0,
     captions: int = 2,
     name: str = "writer",
-    shots: int = 2,
     eyes: Eyes | None = None,
     blip: bool = True,
 ) -> CodeVQA:
@@ -83,7 +82,7 @@ def fake_engine(
     writer = Writer(
         ScriptedLM(program, name=name),
         {"image": load_prompts("gqa"), "set": load_prompts("covr")},
-        settings=WriterSettings(selection="fixed", shots=shots),
+        settings=WriterSettings(selection="fixed", shots=2),
     )
     captioner = FakeCaptioner(lambda request: f"thing {request.seed}", grid=6)
     reader = ScriptedLM(read, name="reader")

@@ -12,7 +12,7 @@ from codevqa import Answer
 from codevqa.core.errors import ImageError, InputError, SetupError
 from codevqa.core.images import load_picture
 from codevqa.core.trace import Call, Evidence, ImageRef, Program, Trace
-from codevqa.pages.answer_page import fragment, pictures_of
+from codevqa.pages.answer_page import fragment
 
 RED, GREEN = (PILImage.new("RGB", (60, 40), color) for color in ("red", "green"))
 
@@ -35,15 +35,6 @@ def test_the_page_holds_question_program_and_pictures(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["out.html"]
 
 
-def test_the_pictures_are_those_given_or_those_asked_about(tmp_path: Path) -> None:
-    path = tmp_path / "red.png"
-    RED.save(path)
-    red, green = load_picture(RED).key, load_picture(GREEN).key
-    for source in (path, path.read_bytes(), load_picture(RED)):
-        assert [one.key for one in pictures_of(answer(source))] == [red]
-        assert [one.key for one in pictures_of(answer(source), [GREEN, RED])] == [green, red]
-
-
 def test_an_answer_without_its_pictures_says_so(tmp_path: Path) -> None:
     page = tmp_path / "out.html"
     back = Answer.from_json(answer(RED).to_json())
@@ -56,14 +47,6 @@ def test_an_answer_without_its_pictures_says_so(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
     back.save_html(page, RED)
     assert page.exists()
-
-
-@pytest.mark.parametrize("where", ["missing/out.html", "folder", "nul\0.html"])
-def test_a_page_that_cannot_be_written_is_one_clear_line_and_leaves_nothing(tmp_path: Path, where: str) -> None:
-    (tmp_path / "folder").mkdir()
-    with pytest.raises(SetupError, match=r"^Cannot write .*\. Give another file\.$"):
-        answer(RED).save_html(tmp_path / where)
-    assert [path.name for path in tmp_path.rglob("*")] == ["folder"]
 
 
 def test_a_page_that_fails_half_way_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

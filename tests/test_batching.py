@@ -51,12 +51,6 @@ def test_calls_made_together_share_batches_that_start_at_once_where_they_are_ful
     assert [len(batch) for batch in model.batches] == [4, 4, 2]
 
 
-def test_only_the_request_at_fault_fails() -> None:
-    results = drive(Doubler(), [1, -1, 3])
-    assert results[0] == 2 and results[2] == 6
-    assert isinstance(results[1], ModelError)
-
-
 def test_a_server_that_is_down_is_not_asked_again_for_each_request() -> None:
     model = Doubler(error=ServerError)
     results = drive(model, [1, -1, 3])

@@ -101,19 +101,6 @@ def test_stretches_are_recorded_once_and_left_out_when_all_rows_have_ended(capti
         bias.copy_(before)
 
 
-def test_recordings_over_the_limit_are_forgotten_together(captioner: Checkpoint) -> None:
-    by, network, record = rules(captioner), captioner.model.text_decoder, Record()
-    decoder = CaptionDecoder(network, by, None, record)
-    for patches in range(1, 26):  # one more than are kept
-        decoder.write(*batch(by, 3, 2, patches))
-    assert record.log.count("recorded") == 25 * 4
-    decoder.write(*batch(by, 3, 2, 25))
-    assert record.log.count("recorded") == 25 * 4
-    given = batch(by, 3, 2, 1)
-    assert torch.equal(decoder.write(*given), CaptionDecoder(network, by).write(*given))
-    assert record.log.count("recorded") == 26 * 4
-
-
 def test_a_recording_keeps_all_that_it_reads_and_writes(captioner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     # A graph knows addresses alone: memory that nobody else keeps is given to others, and the replay dies of it.
     made: list[Any] = []

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -92,30 +91,15 @@ def test_a_folder_that_lacks_a_file_or_half_of_it(tmp_path: Path, name: str, par
     assert folder in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_the_other_kind_of_checkpoint(matcher_folder: str, captioner_folder: str) -> None:
+def test_the_other_kind_of_checkpoint(matcher_folder: str, captioner_folder: str, tmp_path: Path) -> None:
     with pytest.raises(SetupError, match=r"lacks .* weights of a BLIP matcher"):
         matcher(captioner_folder)
     with pytest.raises(SetupError, match=r"lacks .* weights of a BLIP captioner"):
         captioner(matcher_folder)
-
-
-@pytest.mark.parametrize(
-    ("told", "changes"),
-    [
-        ("'bert' network, not BLIP", {"model_type": "bert"}),
-        ("other sizes", {"text_config": {"hidden_size": 64}}),
-        ("hidden_size", {"text_config": {"hidden_size": "wide"}}),
-    ],
-)
-def test_a_configuration_of_another_checkpoint(tmp_path: Path, told: str, changes: dict[str, Any]) -> None:
-    folder = write_blip(tmp_path, "matcher")
-    config = json.loads((tmp_path / "config.json").read_text())
-    for name, change in changes.items():
-        config[name] = config[name] | change if isinstance(change, dict) else change
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(SetupError, match=told) as caught:
-        matcher(folder)
-    assert folder in str(caught.value) and "\n" not in str(caught.value)
+    other = Path(shutil.copytree(matcher_folder, tmp_path / "bert"))
+    (other / "config.json").write_text('{"model_type": "bert"}')
+    with pytest.raises(SetupError, match="'bert' network, not BLIP"):
+        matcher(str(other))
 
 
 def test_no_such_folder_and_no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_kit import GARDEN, SHELF, CommandLine, assert_one_clear_line, environment
+from cli_kit import GARDEN, CommandLine, assert_one_clear_line
 from engine_kit import engine
 from tiny_lm import build_tiny_lm
 
@@ -40,18 +40,6 @@ def test_ask_prints_the_answer_on_stdout_and_the_rest_on_stderr(codevqa: Command
     done = codevqa("ask", GARDEN, "-q", "Is the red house to the left of the green tree?")
     assert (done.returncode, done.stdout) == (0, "yes\n"), done.stderr
     assert "get_pos(" in done.stderr and "answer" in done.stderr
-
-
-@pytest.mark.slow
-def test_the_installed_command_answers_about_a_set() -> None:
-    question = "How many pictures contain a purple cup?"
-    command = [str(Path(sys.executable).with_name("codevqa")), "ask", *SHELF, "-q", question, "--json", "--quiet"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=500, env=environment())
-    assert done.returncode == 0 and done.stderr == "", done.stderr
-    answer = json.loads(done.stdout)
-    assert answer["answer"] == "2" and answer["fallback"] is False and answer["error"] is None
-    assert [call["value"] for call in answer["calls"] if call["name"] == "query"] == ["yes", "no", "yes"]
-    assert set(answer["models"]) == {"writer", "reader", "matcher", "captioner", "retriever"}
 
 
 def test_one_picture_asked_about_as_a_set_and_by_the_baseline(codevqa: CommandLine) -> None:
@@ -109,6 +97,7 @@ def test_prompt_prints_what_ask_shows_the_model(
         (("run", "-", "-"), "cannot be the program and a picture"),
         ((*ASKED, "--evidence"), "--evidence does nothing without --json or --questions."),
         ((*ASKED, "--method", "pnpvqa", "--shots", "2"), "--shots does nothing with"),
+        ((*ASKED, "--method", "direct"), "The method direct needs a vision-language model. Name one"),
         ((*ASKED, "--set", "max_question=5"), "The limit is 5."),
         ((*ASKED, "--preset", "huge"), "No preset 'huge'. There are: mini, mini-vlm, vlm, api, base, large, paper."),
         ((*ASKED, "--preset", "base"), "Salesforce/"),
@@ -116,6 +105,8 @@ def test_prompt_prints_what_ask_shows_the_model(
         (("ask", "-"), "so you cannot type questions"),
         (("ask", GARDEN, "--questions", "a.jsonl"), "IMAGE does not go with --questions"),
         (("eval", "gqa", "--data", ".", "--out", "o", "--retry-errors"), "does nothing without --resume."),
+        (("eval", "gqa", "--data", ".", "--out", "o", "--ray-actors", "2"), "does nothing without --engine ray."),
+        (("eval", "vqa9", "--data", ".", "--out", "o"), "No data set 'vqa9'"),
     ],
 )
 def test_what_cannot_be_done_is_one_line_before_any_model_is_loaded(
@@ -177,19 +168,3 @@ def test_a_terminal_is_told_nothing_that_it_would_obey(tmp_path: Path, codevqa: 
     assert "What \\x1b[31m" in done.stderr and not [one for one in done.stderr if not one.isprintable() and one != "\n"]
     assert_one_clear_line(codevqa("ask", tmp_path / "a\x1b[31m.png", "-q", "Is it?"), "a\\x1b[31m.png")
     assert codevqa("run", program, GARDEN, "--json").stdout.count("\\u001b") >= 1, "JSON says it exactly"
-
-
-def test_a_terminal_shows_life_before_anything_is_loaded(tmp_path: Path) -> None:
-    """What the first second shows is taken away again, and nothing of it reaches a file."""
-    import pty
-
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "codevqa", "ask", str(tmp_path / "none.png"), "-q", "What is it?"]
-    status = subprocess.run(command, stdout=subprocess.PIPE, stderr=theirs, check=False)
-    os.close(theirs)
-    said = os.read(ours, 1 << 16).decode()
-    os.close(ours)
-    assert said.startswith("\r\x1b[Kcodevqa: starting |")
-    *_, last = said.split("\r\x1b[K")
-    assert last.startswith("codevqa: ") and "none.png" in last and "starting" not in last
-    assert (status.returncode, status.stdout) == (2, b"")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,7 @@ import torch
 from tiny import noise_picture, write_blip
 from tiny_contrastive import write_clip, write_siglip
 
-from codevqa.core.errors import ModelNotFoundError, SetupError
+from codevqa.core.errors import SetupError
 from codevqa.models.base import SimilarityRequest, grounds
 from codevqa.models.contrastive import ContrastiveMatcher
 from codevqa.presets.assembly import load
@@ -67,29 +66,6 @@ def test_a_score_does_not_depend_on_what_else_is_asked_and_a_picture_is_embedded
     np.testing.assert_allclose(matcher.similarity(REQUESTS), alone, atol=1e-5)
     np.testing.assert_allclose(matcher.similarity(REQUESTS[::-1]), alone[::-1], atol=1e-5)
     assert seen == [2, 1] and len(set(np.round(alone, 4))) > 6
-
-
-def _without_weights(folder: Path) -> None:
-    from safetensors.torch import load_file, save_file
-
-    kept = load_file(folder / "model.safetensors")
-    save_file({name: kept[name] for name in sorted(kept)[:-1]}, folder / "model.safetensors", {"format": "pt"})
-
-
-@pytest.mark.parametrize(
-    ("spoil", "says"),
-    [
-        (lambda folder: (folder / "processor_config.json").unlink(), "Cannot load the matcher"),
-        (lambda folder: (folder / "config.json").unlink(), "Cannot load the matcher"),
-        (_without_weights, "is not complete: 1 weights are missing"),
-    ],
-)
-def test_a_damaged_folder_is_one_line(tmp_path: Path, spoil: Callable[[Path], object], says: str) -> None:
-    write_clip(tmp_path)
-    spoil(tmp_path)
-    with pytest.raises(ModelNotFoundError, match=says) as caught:
-        ContrastiveMatcher.from_pretrained(str(tmp_path))
-    assert "\n" not in str(caught.value)
 
 
 def test_what_does_not_compare_is_named(tmp_path: Path, folder: str) -> None:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
-from cli_kit import GARDEN, ROOT, CommandLine, assert_one_clear_line
+from cli_kit import GARDEN, CommandLine, assert_one_clear_line
 from pages_kit import Read
 
 HARBOR = GARDEN.with_name("harbor.png")
@@ -37,9 +34,7 @@ def test_a_line_that_fails_is_told_and_the_next_is_answered(tmp_path: Path, code
     wrong = {
         ":trace a.html": "Nothing has been answered yet.",
         ":open 'a": "No closing quotation.",
-        ":open": "No picture was given.",
         ":open none.png": "No picture at none.png.",
-        ":open -": "No picture at -.",
         ":open http://127.0.0.1/a.png": "No picture at http://127.0.0.1/a.png. Download it first",
         ":shut": "No command :shut.",
         "x" * 1001: "The question has 1,001 characters.",
@@ -97,34 +92,8 @@ def test_a_file_of_questions_is_answered_in_order_and_a_bad_line_costs_no_other(
     assert "10 of 10 questions" in done.stderr and "7 errors" in done.stderr
 
 
-def test_questions_of_standard_input_with_their_evidence(codevqa: CommandLine) -> None:
-    line = json.dumps({"images": [str(HARBOR)], "question": "What color is the flag?"})
-    done = codevqa("ask", "--questions", "-", "--evidence", "--quiet", stdin=f"{line}\n{line}\n")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert [json.loads(row)["written"]["examples"] != [] for row in done.stdout.splitlines()] == [True, True]
-    assert_one_clear_line(codevqa("ask", "--questions", "-", stdin=" \n"), "holds no question")
-
-
 def test_a_picture_of_standard_input(codevqa: CommandLine) -> None:
     with HARBOR.open("rb") as picture:
         done = codevqa("ask", "-", "-q", "What color is the flag?", "--quiet", stdin=picture.read())
     assert (done.returncode, done.stdout) == (0, "red\n"), done.stderr
     assert_one_clear_line(codevqa("ask", "-", "-q", "What is it?", stdin="text"), "standard input is not a picture")
-
-
-def test_whoever_types_waits_for_no_import(codevqa: CommandLine) -> None:
-    """The prompt stands there before any model is loaded, and mistakes in the command are told before it."""
-    import pty
-
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "codevqa", "ask", str(GARDEN)]
-    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=ROOT) as talk:
-        os.close(theirs)
-        said = b""
-        while b"codevqa> " not in said:
-            said += os.read(ours, 4096)
-        os.write(ours, b":quit\n")
-        assert talk.wait(60) == 0
-        os.close(ours)
-    assert b"loading" not in said
-    assert_one_clear_line(codevqa("ask", GARDEN, "--set", "query.captoins=3", stdin="What is it?"), "captoins")

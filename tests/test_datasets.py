@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -81,30 +80,6 @@ def test_names_options_and_folders(tmp_path: Path) -> None:
 # JSON
 
 
-RECORDS = [{"id": place, "text": "a \u00e9 } ] ,", "deep": {"list": [1, -2.5e3, None]}} for place in range(4)]
-
-
-@pytest.mark.parametrize(
-    ("content", "how"),
-    [
-        (json.dumps(RECORDS, indent=2), {}),
-        (json.dumps({"info": {"questions": [1]}, "questions": RECORDS}), {"within": "questions"}),
-        ("\n".join(map(json.dumps, RECORDS)), {}),
-        ("\ufeff" + json.dumps(RECORDS) + "\r\n\n", {"within": "questions"}),
-        (json.dumps({f"0{place}": record for place, record in enumerate(RECORDS)}), {"keyed": True}),
-    ],
-)
-def test_every_layout_reads_alike_packed_or_not(tmp_path: Path, content: str, how: dict[str, Any]) -> None:
-    path, archive = tmp_path / "file.json", tmp_path / "file.zip"
-    path.write_text(content, encoding="utf-8")
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as out:
-        out.write(path, "in/file.json")
-    for source in (Located(path), Located(archive, "in/file.json")):
-        found = list(stream_records(source, **how))
-        assert [row for _, row in found] == RECORDS
-        assert [key for key, _ in found] == (["00", "01", "02", "03"] if "keyed" in how else [""] * 4)
-
-
 @pytest.mark.parametrize(
     ("content", "how"),
     [
@@ -121,19 +96,6 @@ def test_broken_files_are_refused_in_one_line(tmp_path: Path, content: bytes, ho
     with pytest.raises(InputError) as caught:
         list(stream_records(Located(path), **how))
     assert "\n" not in str(caught.value) and str(path) in str(caught.value)
-
-
-def test_broken_archives_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "file.zip"
-    with zipfile.ZipFile(path, "w") as out:
-        out.writestr("file.json", json.dumps(RECORDS))
-    content = bytearray(path.read_bytes())
-    content[100] ^= 1
-    path.write_bytes(bytes(content))
-    with pytest.raises(InputError, match="CRC"):
-        list(stream_records(Located(path, "file.json")))
-    with pytest.raises(SetupError, match="Cannot open"):
-        list(stream_records(Located(path, "none.json")))
 
 
 def test_a_file_that_would_fill_the_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -159,13 +159,11 @@ def test_nlvr_cuts_the_boxes_of_every_order(tmp_path: Path, inside: str) -> None
     assert [one.id for one in open_dataset("nlvr", tmp_path, "dev", permutations=2)] == [one.id for one in data[:2]]
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_nlvr_hidden_names_no_directory(tmp_path: Path, packed: bool) -> None:
+def test_nlvr_hidden_names_no_directory(tmp_path: Path) -> None:
     dump(tmp_path / "hidden" / "hidden.json", lines(BOX, BOX | {"identifier": "12-1", "label": "false"}))
     drawing(tmp_path / "hidden" / "images" / "6" / "hidden-3266-0-0.png")
     drawing(tmp_path / "hidden" / "images" / "0" / "hidden-12-1-0.png")
-    if packed:
-        pack(tmp_path / "hidden", tmp_path / "hidden.zip")
+    pack(tmp_path / "hidden", tmp_path / "hidden.zip")
     data = list(open_dataset("nlvr", tmp_path, "hidden", permutations=1))
     assert [one.gold for one in data] == [("yes",), ("no",)]
     assert all(len(seen(one)) == 3 for one in data)

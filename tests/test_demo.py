@@ -55,18 +55,6 @@ def test_visitors_share_nothing_and_who_was_away_longest_is_forgotten(tmp_path: 
     assert first is again is still and first is not other and other is not anew
 
 
-def test_the_question_and_the_baseline_are_asked_with_the_visitors_own_memory(tmp_path: Path) -> None:
-    engine = StubEngine(Answered(answer("blue")))
-    service = StubService(tmp_path, engine)
-    live = asyncio.run(last(service.serve(asked(tmp_path, question="Is it?", shots=3, compared=True), VISITOR)))
-    assert "blue" in live.view().answer and "blue" in live.view().baseline
-    memory = engine.options[0]["memory"]
-    assert engine.options == [
-        {"question": "Is it?", "method": "codevqa", "shots": 3, "memory": memory},
-        {"question": "Is it?", "method": "pnpvqa", "memory": memory},
-    ]
-
-
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("way", ["Stop", "leaving the page", "time"])
 def test_what_runs_for_a_visitor_ends_with(way: str, tmp_path: Path) -> None:

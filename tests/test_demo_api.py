@@ -49,10 +49,3 @@ def test_what_a_client_computed_is_remembered_for_it_alone(demo: str, client: Cl
     for asking, known in ((client, False), (client, True), (other, False)):
         text, details = asking.predict(program=PROGRAM, images=[garden()], api_name="/run")
         assert text == "blue" and json.loads(details)["calls"][1]["remembered"] is known
-
-
-def test_a_program_that_fails_says_where(client: Client) -> None:
-    text, details = client.predict(program=f"{PROGRAM}\nanswer = 1 / 0", images=[garden()], api_name="/run")
-    answer = Answer.from_json(details)
-    assert text == "" and answer.error is not None and answer.error.line == 3
-    assert answer.trace.calls[1].value == "blue", "what ran before is there"

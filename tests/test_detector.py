@@ -6,17 +6,20 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
 from tiny import noise_picture, write_blip
+from tiny_contrastive import write_clip
 from tiny_detector import write_grounding_dino, write_owlv2
 
 from codevqa import CodeVQA
 from codevqa.core.errors import ModelNotFoundError, SetupError
 from codevqa.models.base import Box, DetectRequest
+from codevqa.models.contrastive import ContrastiveMatcher
 from codevqa.models.detector import ZeroShotDetector
 from codevqa.presets.assembly import load
 
@@ -113,15 +116,18 @@ def _without_weights(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [
-        (lambda folder: (folder / "processor_config.json").unlink(), "Cannot load the detector"),
+        (lambda folder: (folder / "processor_config.json").unlink(), "Cannot load the"),
         (_without_weights, "is not complete: 1 weights are missing"),
     ],
 )
-def test_a_damaged_folder_is_one_line(tmp_path: Path, spoil: Callable[[Path], object], says: str) -> None:
-    write_owlv2(tmp_path)
+@pytest.mark.parametrize(("write", "kind"), [(write_owlv2, ZeroShotDetector), (write_clip, ContrastiveMatcher)])
+def test_a_damaged_folder_is_one_line(
+    tmp_path: Path, write: Callable[[Path], str], kind: Any, spoil: Callable[[Path], object], says: str
+) -> None:
+    write(tmp_path)
     spoil(tmp_path)
     with pytest.raises(ModelNotFoundError, match=says) as caught:
-        ZeroShotDetector.from_pretrained(str(tmp_path))
+        kind.from_pretrained(str(tmp_path))
     assert "\n" not in str(caught.value)
 
 

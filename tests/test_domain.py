@@ -121,11 +121,6 @@ def test_unknown_words_are_named(domain: Domain, question: str, found: list[tupl
     assert kinds(domain, question) == found
 
 
-def test_a_word_spelt_wrongly_is_named_with_what_was_meant(domain: Domain) -> None:
-    (short,) = domain.check((), "Is there a hous?")
-    assert short.kind == "words" and "'hous' (did you mean 'house'?)" in short.message
-
-
 # -- answers ---------------------------------------------------------------------------------------------------------
 
 

@@ -11,7 +11,7 @@ from engine_kit import BLUE, GREEN, RED, engine
 from PIL import Image as PILImage
 
 from codevqa import Program, Question, Settings
-from codevqa.core.errors import ProgramError, QuestionError
+from codevqa.core.errors import ProgramError
 from codevqa.core.trace import ImageRef
 from codevqa.models.fakes import ScriptedLM
 
@@ -36,13 +36,6 @@ def test_a_question_about_one_image() -> None:
         "matcher": "fake-matcher",
         "captioner": "fake-captioner",
     }
-
-
-def test_the_baseline_writes_no_program() -> None:
-    with engine("answer = 'never'") as vqa:
-        answer = vqa.ask([RED, GREEN], "Are both red?", method="pnpvqa")
-    assert (answer.text, answer.program, answer.method, answer.fallback) == ("yes", None, "pnpvqa", False)
-    assert answer.trace.baseline[0].prompt.count("\nImage 2: ") >= 1
 
 
 def test_an_answer_is_put_in_the_words_of_its_kind() -> None:
@@ -120,12 +113,3 @@ def test_answer_as_json() -> None:
     assert " ".join(data) == "question answer program calls fallback error warnings seconds models"
     assert data["calls"][0]["arguments"] == {"img": {"image": 1}, "question": "a?"}
     assert "evidence" not in data["calls"][0]
-
-
-def test_the_longest_question_is_a_setting() -> None:
-    with engine("answer = 1", max_question=5) as vqa:
-        assert vqa.ask(RED, " 12345 ").question == "12345"
-        with pytest.raises(QuestionError, match=r"6 characters.*limit is 5"):
-            vqa.ask(RED, "123456")
-        with pytest.raises(QuestionError, match="6 characters"):
-            vqa.prompt("123456")

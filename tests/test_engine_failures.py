@@ -27,7 +27,6 @@ METHODS: tuple[Literal["codevqa", "pnpvqa"], ...] = ("codevqa", "pnpvqa")
     ("program", "error"),
     [
         ("answer = (", "ProgramSyntaxError"),
-        ("answer = qury(img, 'a')", "ProgramTypeError"),
         ("answer = query(img)", "ProgramTypeError"),
         ("answer = [][1]", "ProgramRuntimeError"),
         ("while True: answer = 1", "ProgramLimitError"),

@@ -5,14 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import pty
-import select
 import signal
-import sys
 from pathlib import Path
 
 import pytest
-from cli_kit import CommandLine, assert_one_clear_line
+from cli_kit import CommandLine
 from eval_kit import Numbered
 
 from codevqa.cli.terminal import Bar
@@ -109,27 +106,6 @@ def test_interrupted_from_the_keyboard_it_tells_how_to_go_on(
     assert done.returncode == 0 and "done before" in done.stderr, done.stderr
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["vqa9", "--data", "."], "No data set 'vqa9'"),
-        (["gqa", "--data", "NOT UTF-8"], "is not UTF-8. Rename the folder."),
-        (["gqa", "--data", "MINI", "--variant", "odd"], "no variant 'odd'"),
-        (["gqa", "--data", "MINI", "--workers", "0"], "workers must be greater than or equal to 1, not 0"),
-        (["gqa", "--data", "MINI", "--ray-actors", "2"], "--ray-actors does nothing without --engine ray."),
-    ],
-)
-def test_what_cannot_be_done_is_one_line(
-    data: Path, words: list[str], said: str, tmp_path: Path, codevqa: CommandLine
-) -> None:
-    latin = tmp_path / os.fsdecode(b"caf\xe9")
-    latin.mkdir()
-    named = {"MINI": str(data), "NOT UTF-8": str(latin)}
-    more = ("--split", "val_balanced", "--out", tmp_path / "run")
-    assert_one_clear_line(codevqa("eval", *(named.get(word, word) for word in words), *more), said)
-    assert not (tmp_path / "run").exists()
-
-
 # -- choices ---------------------------------------------------------------------------------------------------------
 
 
@@ -151,24 +127,12 @@ def test_a_replay_excludes_models(tmp_path: Path) -> None:
 # -- progress --------------------------------------------------------------------------------------------------------
 
 
-def test_progress_is_one_changing_line_on_a_terminal_and_plain_lines_elsewhere(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_progress_is_plain_lines_where_there_is_no_terminal(capfd: pytest.CaptureFixture[str]) -> None:
     with Bar(every=0) as bar:
         for count in (1, 2):
             bar(Status(total=2, examples=count, seconds=1))
     said = capfd.readouterr().err.splitlines()
     assert [text[:14] for text in said] == ["codevqa: 1 of ", "codevqa: 2 of ", "codevqa: 2 of "]
-    ours, theirs = pty.openpty()
-    with os.fdopen(theirs, "w") as terminal:
-        monkeypatch.setattr(sys, "stderr", terminal)
-        with Bar() as bar:
-            bar(Status(total=2, examples=1, seconds=1))
-        shown = ""
-        while not shown.endswith("\n") and select.select([ours], [], [], 5)[0]:  # it may come in pieces
-            shown += os.read(ours, 4096).decode()
-    os.close(ours)
-    assert shown.startswith("\r\033[K1 of 2 questions") and shown.count("\n") == 1
 
 
 # -- exports ---------------------------------------------------------------------------------------------------------
@@ -202,18 +166,6 @@ def test_official_prediction_files(store: Store, tmp_path: Path) -> None:
         assert (tmp_path / "nlvr2.csv").read_text() == "000000,True\n000001,False\n000002,a b\n"
         export(store, "nlvr", tmp_path / "nlvr.csv")
         assert (tmp_path / "nlvr.csv").read_text() == "000000,true\n000001,false\n000002,a b\n"
-
-
-def test_rows_of_our_own(store: Store, tmp_path: Path) -> None:
-    with store:
-        assert export(store, "jsonl", tmp_path / "all.jsonl") == 9
-    rows = [json.loads(text) for text in (tmp_path / "all.jsonl").read_text().splitlines()]
-    assert [(row["method"], row["repeat"]) for row in rows] == [
-        (method, repeat) for method, repeat in (("codevqa", 0), ("pnpvqa", 0), ("pnpvqa", 1)) for _ in range(3)
-    ]
-    assert rows[1].keys() >= {"question_id", "image_ids", "target", "fallback", "error", "program", "groups", "tokens"}
-    told = {"question": "Is thing 1 red?", "prediction": "No", "score": 0.0, "cluster": "0"}
-    assert {name: rows[1][name] for name in told} == told
 
 
 def test_exports_that_cannot_be_made(store: Store, tmp_path: Path) -> None:

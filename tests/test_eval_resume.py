@@ -17,10 +17,8 @@ from PIL import Image
 
 from codevqa.core.errors import InputError, ServerError
 from codevqa.eval import Store, evaluate
-from codevqa.eval.datasets.files import Located
 from codevqa.eval.report.reading import summary_of
 from codevqa.eval.report.table import summary_lines
-from codevqa.eval.run.provenance import data_hash
 from codevqa.eval.run.session import Status
 from codevqa.eval.task import Example, PictureFile, _archive
 from codevqa.models.base import GenerationRequest
@@ -168,20 +166,3 @@ def test_kill_9_loses_no_finished_row(tmp_path: Path) -> None:
         with evaluate(vqa, Numbered(tmp_path, 100), tmp_path / "whole") as whole:
             assert after == timeless(whole)
     assert seen[-1] == 200 - len(before)  # nothing is asked twice
-
-
-def test_the_hash_of_the_data_is_of_their_content(tmp_path: Path) -> None:
-    class Files(Numbered):
-        sources: tuple[Located, ...] = ()
-
-    (tmp_path / "a.json").write_text('{"a": 1}')
-    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
-        archive.write(tmp_path / "a.json", "deep/a.json")
-    plain, packed, none, other = Files(tmp_path, 1), Files(tmp_path, 1), Files(tmp_path, 1), Files(tmp_path, 2)
-    plain.sources, packed.sources = (Located(tmp_path / "a.json"),), (Located(tmp_path / "a.zip", "deep/a.json"),)
-    other.sources = plain.sources
-    assert data_hash(plain) == data_hash(packed)
-    assert len({data_hash(one) for one in (plain, none, other)}) == 3
-    before = data_hash(plain)
-    (tmp_path / "a.json").write_text('{"a": 2}')
-    assert data_hash(plain) != before

@@ -45,14 +45,6 @@ def test_both_methods_on_the_same_questions(tmp_path: Path) -> None:
     assert (info.dataset, info.prompts, info.models["writer"]) == ("gqa", "image: gqa, set: covr", "writer")
 
 
-def test_a_program_that_fails_is_a_row_with_the_baseline_s_answer(tmp_path: Path) -> None:
-    with fake_engine("answer = (") as vqa, evaluate(vqa, Numbered(tmp_path, 2), tmp_path / "run") as store:
-        row = next(store.rows("codevqa"))
-    assert (row.prediction, row.fallback, row.error) == ("yes", True, "ProgramSyntaxError")
-    assert row.message.startswith("line 1: ") and row.program == "answer = ("
-    assert len(row.trace["attempts"]) == 2 and row.trace["baseline"]
-
-
 def test_seeds_repeat_the_sampling_of_captions(tmp_path: Path) -> None:
     def captions(store: Store, method: str, repeat: int) -> str:
         (row,) = store.rows(method, repeat)  # type: ignore[arg-type]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import random
 import sqlite3
 import subprocess
 import sys
@@ -53,32 +52,6 @@ def test_what_goes_in_comes_out(tmp_path: Path) -> None:
         assert store.row("02763807", "codevqa") is None
         (back,) = store.examples()
         assert back == example
-
-
-def test_examples_come_in_the_order_of_the_data_set_however_they_finish(tmp_path: Path) -> None:
-    examples = list(Numbered(tmp_path, 20))
-    order = list(range(20))
-    random.Random(1).shuffle(order)
-    with Store.create(tmp_path / "run", INFO) as store:
-        for place in order:
-            store.add(examples[place], [row(examples[place].id)], place=place)
-            if place % 3 == 0:  # a row of the same key is replaced
-                store.add(examples[place], [row(examples[place].id, "pnpvqa", prediction="no")], place=place)
-                store.add(examples[place], [row(examples[place].id, "pnpvqa")], place=place)
-        assert [one.id for one in store.examples()] == [one.id for one in examples]
-        assert [one.id for one in store.rows("codevqa")] == [one.id for one in examples]
-        assert [(one.id, of.id) for one, of in store.pairs("pnpvqa")] == [(one.id, one.id) for one in examples[::3]]
-        assert store.counts() == {("codevqa", 0): 20, ("pnpvqa", 0): 7} and len(store) == 20
-        assert {one.prediction for one in store.rows("pnpvqa")} == {"yes"}
-        assert store.has("000000", "pnpvqa") and not store.has("000001", "pnpvqa")
-
-
-def test_one_place_holds_one_question(tmp_path: Path) -> None:
-    first, second = Numbered(tmp_path, 2)
-    with Store.create(tmp_path / "run", INFO) as store:
-        store.add(first, [row(first.id)], place=5)
-        with pytest.raises(InputError, match="Place 5 of the run holds another question"):
-            store.add(second, [row(second.id)], place=5)
 
 
 def test_text_that_utf_8_cannot_hold_is_kept_as_far_as_it_can_be(tmp_path: Path) -> None:

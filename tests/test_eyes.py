@@ -35,7 +35,6 @@ def looking(
 
 
 def test_query_asks_the_eyes_and_shows_what_it_asked() -> None:
-    """No caption is read: the picture and the question go to the model, and the trace has prompt and answer."""
     with looking('answer = query(img, "What color is it?")', "Red.") as (vqa, eyes):
         answer = vqa.ask(RED, "What color is the thing?")
     assert answer.text == "red"
@@ -49,7 +48,6 @@ def test_query_asks_the_eyes_and_shows_what_it_asked() -> None:
 
 
 def test_what_can_be_chosen_from_is_told() -> None:
-    """Yes/no and named choices go with the request, so that a model that can be held to them is."""
     program = 'answer = query(img, "Is it red or blue?") + query(img, "Is it big?")'
     with looking(program, "red") as (vqa, eyes):
         vqa.run(RED, program)
@@ -57,7 +55,6 @@ def test_what_can_be_chosen_from_is_told() -> None:
 
 
 def test_asked_directly_it_sees_all_pictures_and_the_statement_as_a_question() -> None:
-    """One request, all pictures in their order."""
     with looking("", "No, it is not.") as (vqa, eyes):
         answer = vqa.ask([RED, GREEN, BLUE], "There is a red thing.", method="direct")
     (asked,) = eyes.requests
@@ -68,7 +65,6 @@ def test_asked_directly_it_sees_all_pictures_and_the_statement_as_a_question() -
 
 
 def test_a_program_that_fails_is_answered_by_the_eyes() -> None:
-    """They are the better baseline, and the answer is marked."""
     with looking("answer = 1 / 0", "blue", blip=True) as (vqa, _):
         answer = vqa.ask(BLUE, "What color is it?")
         captions = vqa.ask(BLUE, "What color is it?", method="pnpvqa")
@@ -77,7 +73,6 @@ def test_a_program_that_fails_is_answered_by_the_eyes() -> None:
 
 
 def test_a_prompt_set_says_how_answers_are_to_be() -> None:
-    """OK-VQA's questions may be unanswerable from a picture."""
     with looking('answer = visual_query(img, "What is it?")', "thing", prompts="okvqa") as (vqa, eyes):
         vqa.ask(RED, "What is it?")
     assert "respond with 'Unanswerable'" in eyes.requests[0].text
@@ -85,7 +80,6 @@ def test_a_prompt_set_says_how_answers_are_to_be() -> None:
 
 @pytest.mark.parametrize(("method", "lacks"), [("pnpvqa", "captioner"), ("direct", "vision-language model")])
 def test_a_method_that_the_models_cannot_do_is_refused(method: str, lacks: str) -> None:
-    """In one line that says what is missing; no model is asked."""
     eyes = FakeEyes()
     sees = Models(reader(), eyes=eyes) if method == "pnpvqa" else Models(reader(), FakeMatcher(6), FakeCaptioner())
     with (
@@ -97,7 +91,6 @@ def test_a_method_that_the_models_cannot_do_is_refused(method: str, lacks: str) 
 
 
 def test_an_engine_that_sees_nothing_is_refused() -> None:
-    """A matcher alone, such as CLIP, answers no question."""
     writer = Writer(ScriptedLM(""), load("gqa"), settings=WriterSettings(selection="fixed"))
     with pytest.raises(SetupError, match="Nothing here can answer"):
         CodeVQA(writer, Models(reader(), FakeMatcher(6)))

@@ -1,4 +1,4 @@
-"""Prompt sets for VQAv2 and OK-VQA, and what they need: knowledge, detectors, longer captions."""
+"""Prompt sets for VQAv2 and OK-VQA, and the knowledge that they need."""
 
 from __future__ import annotations
 
@@ -14,15 +14,13 @@ from PIL import Image as PILImage
 
 from codevqa import CodeVQA
 from codevqa.core.errors import ProgramError
-from codevqa.core.settings import QuerySettings, WriterSettings
+from codevqa.core.settings import QuerySettings
 from codevqa.core.trace import Form
 from codevqa.models.base import Box, GenerationRequest, Message
-from codevqa.models.fakes import FakeDetector, ScriptedLM
+from codevqa.models.fakes import FakeDetector
 from codevqa.prompts import PromptSet, load
-from codevqa.writing.writer import Writer
 
 RED, BLUE = (PILImage.new("RGB", (60, 40), color) for color in ("red", "blue"))
-PACKAGE = Path(__file__).resolve().parents[1] / "prompts"
 BOXES = FakeDetector([Box(0, 0, 9, 9, 0.9), Box(20, 0, 29, 9, 0.8)])
 DISH = 'dish = visual_query(img, "What dish is it?")\nanswer = knowledge_query("Where is " + dish + " from?")'
 
@@ -80,34 +78,6 @@ def test_a_chat_model_gets_knowledge_as_turns() -> None:
     assert [turn.role for turn in request.prompt[:3]] == ["system", "user", "assistant"]
     assert request.prompt[2].content == load("okvqa").knowledge[0].answer
     assert (request.max_tokens, request.stop) == (10, ("\n",))
-
-
-@pytest.mark.parametrize("prompts", ["gqa", "vqav2"])
-def test_programs_know_nothing_where_the_prompt_set_does_not_say_so(prompts: str) -> None:
-    with engine(prompts=prompts) as vqa:
-        assert "knowledge_query" not in vqa.primitives.names
-        with pytest.raises(ProgramError, match="knowledge_query"):
-            vqa.run(RED, "answer = knowledge_query('Where is it?')")
-
-
-def test_a_chat_is_told_of_the_primitives_that_the_prompt_set_has() -> None:
-    for name, told in (("okvqa", {"visual_query", "knowledge_query"}), ("gqa", {"query", "get_pos"})):
-        writer = Writer(ScriptedLM("", chat=True), load(name), settings=WriterSettings(selection="fixed"))
-        request, _ = writer.request("What is it?", "image")
-        assert isinstance(request.prompt, tuple)
-        assert set(re.findall(r"\b(\w+)\(", request.prompt[0].content)) == told
-
-
-# -- detectors -------------------------------------------------------------------------------------------------------
-
-
-def test_without_a_detector_nothing_shown_calls_one() -> None:
-    with engine(prompts="vqav2") as vqa:
-        prompt = vqa.prompt("How many dogs are there?", shots=43)
-        assert len(vqa.writer.prompts["image"].examples) == 43
-    assert "find_object" not in prompt
-    assert "get_pos(img: Image, object: str) -> " in prompt
-    assert "How many kinds of vegetables" in prompt  # counting is still shown
 
 
 # -- the release -----------------------------------------------------------------------------------------------------

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import torch
 
-from codevqa.core.errors import ModelError, SetupError
+from codevqa.core.errors import SetupError
 from codevqa.core.images import load_picture
-from codevqa.models.base import CaptionRequest, MatchRequest
+from codevqa.models.base import MatchRequest
 from codevqa.models.blip import BlipMatcher
 from codevqa.models.lavis.parts import LavisCaptioner, LavisMatcher
 from codevqa.models.lavis.process import python_of
@@ -73,20 +73,6 @@ def test_a_focus_is_the_same_tokens_on_both_sides(matcher: LavisMatcher, work: P
     (theirs,) = matcher.match([request])
     (ours,) = BlipMatcher.from_pretrained(str(work / "matcher"), device="cpu").match([request])
     assert np.linalg.norm(ours.relevance - theirs.relevance) < 1e-4 * np.linalg.norm(theirs.relevance)
-
-
-def test_a_caption_depends_on_its_own_seed_alone(parity: Any, inputs: Path, work: Path) -> None:
-    captioner = LavisCaptioner.from_pretrained(
-        str(work / "captioner.pth"), vocabulary=str(work / "vocab.txt"), device="cpu"
-    )
-    pictures = [load_picture(path) for path in PICTURES[:2]]
-    requests = [CaptionRequest(picture, (3, 99, 200), seed) for picture in pictures for seed in (1, 2)]
-    together = captioner.token_ids(requests)
-    assert captioner.token_ids(requests[::-1])[::-1] == together
-    assert captioner.token_ids(requests[2:3]) == together[2:3]
-    assert together[0] != together[1]
-    with pytest.raises(ModelError, match="Patches must be some of 0 to 575"):
-        captioner.caption([CaptionRequest(pictures[0], (-1,))])
 
 
 class Trap:

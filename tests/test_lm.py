@@ -19,13 +19,11 @@ from codevqa.models.base import GenerationRequest, Message
 from codevqa.models.causal_lm import TransformersLM
 from codevqa.models.causal_lm.cpu import decoder as packed
 from codevqa.models.causal_lm.cpu.speculation import Drafter
-from codevqa.models.causal_lm.gpu import decoder as in_slots
 from codevqa.models.causal_lm.gpu import slots
 from codevqa.models.causal_lm.gpu.decoder import Schedule
 from codevqa.models.causal_lm.network import LlamaNetwork
 
 WAYS = ("packed", "slots", "generate")
-LOOPS = pytest.mark.parametrize("way", ["packed", "slots"])
 LONG = Schedule(steps=8, rounds_in_flight=2, prefill_tokens=10**6, least_saving=10**6, length_multiple=64)
 EACH = Schedule(steps=1, rounds_in_flight=0, prefill_tokens=256, least_saving=1, length_multiple=1)
 PROMPTS = [
@@ -215,23 +213,6 @@ def test_steps_that_cannot_be_recorded_are_launched(
     for _ in range(2):
         assert lm.generate(mixed()) == alone(llama)
     assert len(caplog.messages) == 1
-
-
-def test_memory_that_runs_out_is_halved_and_what_is_done_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    lm, whole, tried = build(llama, "slots", max_batch=16), slots.Slots, list[int]()
-
-    def scarce(shape: Any, count: int, *given: Any) -> Any:
-        tried.append(count)
-        if count > 2:
-            raise torch.OutOfMemoryError("out of memory")
-        return whole(shape, count, *given)
-
-    monkeypatch.setattr(in_slots, "Slots", scarce)
-    assert lm.generate(mixed()) == alone(llama)
-    assert max(tried) > 2 == tried[-1]
-    monkeypatch.setattr(in_slots, "Slots", lambda *_: scarce(None, 99))
-    with pytest.raises(ModelError, match="ran out of memory"):
-        build(llama, "slots").generate(asked("red", "red", "red", most=4))
 
 
 def test_generate_halves_its_batches_too(monkeypatch: pytest.MonkeyPatch) -> None:
