@@ -48,7 +48,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture
 def eyes(folder: str) -> TransformersEyes:
-    return TransformersEyes.from_pretrained(folder, device="cpu", max_batch=4)
+    return TransformersEyes.from_pretrained(folder, device="cpu")
 
 
 @pytest.fixture(scope="module")
@@ -190,8 +190,8 @@ def test_features_that_cannot_be_taken_apart_are_not_kept(
 
 
 def test_a_preset_can_name_it(idefics3: str) -> None:
-    eyes = load("eyes", f"transformers:{idefics3}", max_batch=2, cache_bytes=0)
-    assert (eyes.name, eyes.batch, eyes._prompts.kept.maxsize) == (Path(idefics3).name, 2, 0)
+    eyes = load("eyes", f"transformers:{idefics3}", cache_bytes=0)
+    assert (eyes.name, eyes.batch, eyes._prompts.kept.maxsize) == (Path(idefics3).name, 4, 0)
     assert type(eyes._processor.image_processor).__name__.endswith("Pil")
 
 
@@ -258,7 +258,7 @@ def test_a_request_that_cannot_be_answered_is_one_line(
 
 
 def test_what_cannot_be_is_refused(idefics3: str) -> None:
-    for options in ({"max_batch": 0}, {"cache_bytes": -1}, {"device": "tpu9"}, {"dtype": "int3"}):
+    for options in ({"cache_bytes": -1}, {"device": "tpu9"}, {"dtype": "int3"}):
         with pytest.raises(CodeVQAError):
             TransformersEyes.from_pretrained(idefics3, **options)
 
@@ -266,7 +266,7 @@ def test_what_cannot_be_is_refused(idefics3: str) -> None:
 def test_memory_that_runs_out_halves_the_batch_and_frees_the_features(
     idefics3: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    eyes = TransformersEyes.from_pretrained(idefics3, device="cpu", max_batch=4)
+    eyes = TransformersEyes.from_pretrained(idefics3, device="cpu")
     expected = eyes.look(REQUESTS)
     sizes: list[int] = []
     calls = towers(eyes)

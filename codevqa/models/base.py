@@ -224,10 +224,7 @@ class Sight:
 
 
 class Eyes(Protocol):
-    """A vision-language model: it looks at pictures itself, and answers.
-
-    It may have an attribute ``most_pictures``, how many it can be shown at once; any number where there is none.
-    """
+    """A vision-language model: it looks at pictures itself, and answers."""
 
     name: str
 

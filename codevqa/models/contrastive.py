@@ -7,19 +7,17 @@ et al., "Sigmoid Loss for Language Image Pre-Training" (2023), and SigLIP 2 its 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 from cachetools import LRUCache
 
-from ..core.errors import ModelNotFoundError, SetupError
+from ..core.errors import SetupError
 from ..core.images import Picture
 from .base import SimilarityRequest
 from .blip.batches import run_in_batches
-from .library_errors import quiet, while_loading
 from .turn import Turn
-from .weights import place_for
+from .weights import load_network, load_pretrained
 
 _PADDING: Mapping[str, str] = {"clip": "longest", "siglip": "max_length"}
 """How each kind of network was trained to have its texts padded. SigLIP reads the last of a full row."""
@@ -34,29 +32,21 @@ class ContrastiveMatcher:
         network: one of those that :meth:`from_pretrained` loads.
         processor: makes its input of pictures and texts.
         name: id it reports.
-        max_batch: pictures or texts at a time; None takes 64 on a GPU, and 8 elsewhere.
     """
 
-    def __init__(self, network: Any, processor: Any, *, name: str, max_batch: int | None = None) -> None:
-        kind = network.config.model_type
-        if kind not in _PADDING:
-            raise SetupError(f"{name} is a {kind!r} network.", hint=f"These compare: {', '.join(_PADDING)}.")
-        if max_batch is not None and max_batch < 1:
-            raise SetupError(f"A matcher has no batches of {max_batch}.", hint="A batch is at least 1.")
+    def __init__(self, network: Any, processor: Any, *, name: str) -> None:
         self.name = name
         self.computes = f"{str(network.dtype).removeprefix('torch.')} on {network.device}"
         """Precision and device."""
-        self.batch = max_batch or (64 if network.device.type == "cuda" else 8)
+        self.batch = 64 if network.device.type == "cuda" else 8
         self.turn = Turn(network, processor)
         self._network, self._processor = network, processor
-        self._padding = _PADDING[kind]
+        self._padding = _PADDING[network.config.model_type]
         self._length = network.config.text_config.max_position_embeddings
         self._kept: LRUCache[str, torch.Tensor] = LRUCache(_KEPT)
 
     @classmethod
-    def from_pretrained(
-        cls, name: str, *, device: str | None = None, dtype: str | None = None, max_batch: int | None = None
-    ) -> ContrastiveMatcher:
+    def from_pretrained(cls, name: str, *, device: str | None = None, dtype: str | None = None) -> ContrastiveMatcher:
         """Loads a matcher, e.g. ``openai/clip-vit-base-patch32`` or ``google/siglip2-base-patch16-224``.
 
         The first SigLIP's own tokenizer needs sentencepiece, which is not installed with this; SigLIP 2's does not.
@@ -65,31 +55,20 @@ class ContrastiveMatcher:
             name: folder or hub id.
             device: where it runs; None takes a GPU if there is one.
             dtype: precision of the weights; None takes bfloat16 on a GPU and float32 elsewhere.
-            max_batch: pictures or texts at a time; None takes 64 on a GPU, and 8 elsewhere.
 
         Raises:
             ModelNotFoundError: it is not here, not complete, or neither CLIP nor SigLIP.
             SetupError: the device, the precision or an option cannot be had.
         """
-        from transformers import AutoModel, AutoProcessor
+        from transformers import AutoConfig, AutoModel, AutoProcessor
 
-        place, precision = place_for(device, dtype)
-        folder = Path(name).expanduser()
-        source = str(folder) if folder.is_dir() else name
-        with quiet(), while_loading(lambda why: ModelNotFoundError(f"Cannot load the matcher {name}: {why}.")):
-            network, report = AutoModel.from_pretrained(
-                source, dtype=precision, trust_remote_code=False, output_loading_info=True
-            )
-            # Pillow resizes the same whether or not torchvision is there.
-            processor = AutoProcessor.from_pretrained(source, trust_remote_code=False, backend="pil")
-        matcher = cls(network.to(place).eval().requires_grad_(False), processor, name=name, max_batch=max_batch)
-        # transformers would go on with random weights in the place of these.
-        if report["missing_keys"]:
-            missing = report["missing_keys"]
-            raise ModelNotFoundError(
-                f"The matcher {name} is not complete: {len(missing)} weights are missing, e.g. {min(missing)}."
-            )
-        return matcher
+        what = "the matcher"
+        kind = load_pretrained(AutoConfig, what, name).model_type
+        if kind not in _PADDING:
+            raise SetupError(f"{name} is a {kind!r} network.", hint=f"These compare: {', '.join(_PADDING)}.")
+        network = load_network(AutoModel, what, name, device, dtype)
+        # Pillow resizes the same whether or not torchvision is there.
+        return cls(network, load_pretrained(AutoProcessor, what, name, backend="pil"), name=name)
 
     def similarity(self, requests: Sequence[SimilarityRequest]) -> list[float]:
         """Returns the cosine, -1..1, of the embeddings of each pair. A text that is too long is cut off.

@@ -6,17 +6,15 @@ As in the release a box is kept where its best token scores above 0.3, and nothi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from ..core.errors import ModelNotFoundError, SetupError
+from ..core.errors import SetupError
 from .base import Box, DetectRequest
 from .blip.batches import run_in_batches
-from .library_errors import quiet, while_loading
 from .turn import Turn
-from .weights import place_for
+from .weights import load_network, load_pretrained
 
 _ASKED: Mapping[str, str] = {
     "grounding-dino": "{}.",
@@ -83,22 +81,10 @@ class ZeroShotDetector:
         """
         from transformers import AutoModelForZeroShotObjectDetection, AutoProcessor
 
-        place, precision = place_for(device, dtype or "float32")
-        folder = Path(name).expanduser()
-        source = str(folder) if folder.is_dir() else name
-        with quiet(), while_loading(lambda why: ModelNotFoundError(f"Cannot load the detector {name}: {why}.")):
-            network, report = AutoModelForZeroShotObjectDetection.from_pretrained(
-                source, dtype=precision, trust_remote_code=False, output_loading_info=True
-            )
-            # Pillow resizes the same whether or not torchvision is there.
-            processor = AutoProcessor.from_pretrained(source, trust_remote_code=False, backend="pil")
-        # transformers would go on with random weights in the place of these.
-        if report["missing_keys"]:
-            missing = report["missing_keys"]
-            raise ModelNotFoundError(
-                f"The detector {name} is not complete: {len(missing)} weights are missing, e.g. {min(missing)}."
-            )
-        network = network.to(place).eval().requires_grad_(False)
+        what = "the detector"
+        network = load_network(AutoModelForZeroShotObjectDetection, what, name, device, dtype or "float32")
+        # Pillow resizes the same whether or not torchvision is there.
+        processor = load_pretrained(AutoProcessor, what, name, backend="pil")
         return cls(network, processor, name=name, threshold=threshold, max_batch=max_batch)
 
     def detect(self, requests: Sequence[DetectRequest]) -> list[tuple[Box, ...]]:

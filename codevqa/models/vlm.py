@@ -18,7 +18,7 @@ from .blip.batches import run_in_batches
 from .library_errors import quiet, while_loading
 from .turn import Turn
 from .vlm_prompts import Part, Prompts, Row
-from .weights import place_for
+from .weights import load_network, load_pretrained
 
 _WHAT = "The vision-language model"
 _LOGITS = {"output_logits": True, "return_dict_in_generate": True}
@@ -39,22 +39,18 @@ class TransformersEyes:
         network: one of those that :meth:`from_pretrained` loads.
         processor: makes its input of pictures and texts; it has a chat template.
         name: id it reports.
-        max_batch: requests at a time; None takes 16 on a GPU, and 4 elsewhere.
         cache_bytes: bytes of features of pictures kept in memory, where the network is.
     """
 
-    def __init__(
-        self, network: Any, processor: Any, *, name: str, max_batch: int | None = None, cache_bytes: int = 256 << 20
-    ) -> None:
+    def __init__(self, network: Any, processor: Any, *, name: str, cache_bytes: int = 256 << 20) -> None:
         from transformers import GenerationConfig
 
-        if (max_batch is not None and max_batch < 1) or cache_bytes < 0:
-            refused = f"Batches of {max_batch} with a cache of {cache_bytes} bytes are impossible."
-            raise SetupError(refused, hint="A batch is at least 1, a cache at least 0.")
+        if cache_bytes < 0:
+            raise SetupError(f"A cache of {cache_bytes} bytes is impossible.", hint="Use 0 to keep nothing.")
         self.name = name
         self.computes = f"{str(network.dtype).removeprefix('torch.')} on {network.device}"
         """Precision and device."""
-        self.batch = max_batch or (16 if network.device.type == "cuda" else 4)
+        self.batch = 16 if network.device.type == "cuda" else 4
         self.turn = Turn(network, processor)
         self._network, self._processor, self._tokenizer = network, processor, processor.tokenizer
         own = network.generation_config.eos_token_id
@@ -71,7 +67,6 @@ class TransformersEyes:
         *,
         device: str | None = None,
         dtype: str | None = None,
-        max_batch: int | None = None,
         cache_bytes: int = 256 << 20,
     ) -> TransformersEyes:
         """Loads a vision-language model, e.g. ``HuggingFaceTB/SmolVLM-256M-Instruct`` or ``Qwen/Qwen3-VL-2B-Instruct``.
@@ -80,7 +75,6 @@ class TransformersEyes:
             name: folder or hub id.
             device: where it runs; None takes a GPU if there is one.
             dtype: precision of the weights; None takes bfloat16 on a GPU, and float32 elsewhere.
-            max_batch: requests at a time; None takes 16 on a GPU, and 4 elsewhere.
             cache_bytes: bytes of features of pictures kept in memory.
 
         Raises:
@@ -89,24 +83,14 @@ class TransformersEyes:
         """
         from transformers import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING, AutoConfig, AutoModelForImageTextToText
 
-        place, precision = place_for(device, dtype)
-        folder = Path(name).expanduser()
-        source = str(folder) if folder.is_dir() else name
-        with quiet(), while_loading(lambda why: ModelNotFoundError(f"Cannot load {_WHAT.lower()} {name}: {why}.")):
-            config = AutoConfig.from_pretrained(source, trust_remote_code=False)
-            if type(config) not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING:
-                refused = f"{name} is a {config.model_type!r} network, which cannot answer about pictures."
-                raise ModelNotFoundError(refused, hint="Choose a vision-language model, such as SmolVLM-256M-Instruct.")
-            processor = _processor(name, source)
-            network, report = AutoModelForImageTextToText.from_pretrained(
-                source, dtype=precision, trust_remote_code=False, output_loading_info=True
-            )
-            # transformers would go on with random weights in the place of these.
-            if missing := report["missing_keys"]:
-                shown = f"{len(missing)} weights are missing, e.g. {min(missing)}"
-                raise ModelNotFoundError(f"{_WHAT} {name} is not complete: {shown}.")
-            network = network.to(place).eval().requires_grad_(False)
-        return cls(network, processor, name=name, max_batch=max_batch, cache_bytes=cache_bytes)
+        what = "the vision-language model"
+        config = load_pretrained(AutoConfig, what, name)
+        if type(config) not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING:
+            refused = f"{name} is a {config.model_type!r} network, which cannot answer about pictures."
+            raise ModelNotFoundError(refused, hint="Choose a vision-language model, such as SmolVLM-256M-Instruct.")
+        processor = _processor(name)
+        network = load_network(AutoModelForImageTextToText, what, name, device, dtype)
+        return cls(network, processor, name=name, cache_bytes=cache_bytes)
 
     def look(self, requests: Sequence[LookRequest]) -> list[Sight]:
         """Answers each request greedily, or with the likeliest of its choices.
@@ -185,7 +169,7 @@ class TransformersEyes:
         return [one[range(len(own)), own].sum() for one, own in zip(steps, whole, strict=True)]
 
 
-def _processor(name: str, source: str) -> Any:
+def _processor(name: str) -> Any:
     from transformers import AutoImageProcessor, AutoProcessor
     from transformers.utils import is_torchvision_available
 
@@ -194,7 +178,8 @@ def _processor(name: str, source: str) -> Any:
             return SetupError(f"{name} needs torchvision to read pictures.", hint='Run: pip install "codevqa[vlm]"')
         return ModelNotFoundError(f"Cannot load the processor of {name}: {why}.")
 
-    with while_loading(told):
+    source = str(Path(name).expanduser())
+    with quiet(), while_loading(told):
         made = AutoProcessor.from_pretrained(source, trust_remote_code=False)
         if not hasattr(made, "tokenizer"):
             refused = f"{name} has no processor of pictures and texts."

@@ -12,7 +12,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
 
-from ..core.errors import SetupError
+from ..core.errors import ModelNotFoundError, SetupError
+from .library_errors import quiet, while_loading
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 """Files that say where weights are, in the order in which they are looked for."""
@@ -75,6 +76,32 @@ def place_for(device: str | None, dtype: DType) -> tuple[torch.device, torch.dty
     if not isinstance(number, torch.dtype) or not number.is_floating_point:
         raise SetupError(f"No precision is called {dtype!r}.", hint='Use "float32" or "bfloat16".')
     return place, number
+
+
+def load_pretrained(auto: Any, what: str, name: str, **options: Any) -> Any:
+    """Loads what a class of transformers makes of a folder or hub id; ``what`` is its name in messages.
+
+    Raises:
+        ModelNotFoundError: it is not here, or damaged.
+    """
+    with quiet(), while_loading(lambda why: ModelNotFoundError(f"Cannot load {what} {name}: {why}.")):
+        return auto.from_pretrained(str(Path(name).expanduser()), trust_remote_code=False, **options)
+
+
+def load_network(auto: Any, what: str, name: str, device: str | None, dtype: DType) -> Any:
+    """Loads a network as :func:`load_pretrained` does, where and in the precision that :func:`place_for` says.
+
+    Raises:
+        ModelNotFoundError: it is not here, or not complete.
+        SetupError: the device or the precision cannot be had.
+    """
+    place, precision = place_for(device, dtype)
+    network, report = load_pretrained(auto, what, name, dtype=precision, output_loading_info=True)
+    # transformers would go on with random weights in the place of these.
+    if missing := report["missing_keys"]:
+        shown = f"{len(missing)} weights are missing, e.g. {min(missing)}"
+        raise ModelNotFoundError(f"{what[0].upper()}{what[1:]} {name} is not complete: {shown}.")
+    return network.to(place).eval().requires_grad_(False)
 
 
 def hub_folder(repository: str, revision: str | None = None) -> Path:

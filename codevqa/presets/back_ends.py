@@ -59,9 +59,7 @@ LOADERS: Mapping[str, Mapping[str, BackEnd]] = {
         "lavis": BackEnd(
             "lavis.parts:LavisMatcher.from_pretrained", {**_LAVIS, "block": int, "average": Average}, runs="lavis"
         ),
-        "contrastive": BackEnd(
-            "contrastive:ContrastiveMatcher.from_pretrained", {**_PLACE, "max_batch": int | None}, grounds=False
-        ),
+        "contrastive": BackEnd("contrastive:ContrastiveMatcher.from_pretrained", _PLACE, grounds=False),
     },
     "captioner": {
         "blip": BackEnd("blip:BlipCaptioner.from_pretrained", {**get_type_hints(CaptionerOptions), **_PLACE}),
@@ -87,9 +85,7 @@ LOADERS: Mapping[str, Mapping[str, BackEnd]] = {
         )
     },
     "eyes": {
-        "transformers": BackEnd(
-            "vlm:TransformersEyes.from_pretrained", {**_PLACE, "max_batch": int | None, "cache_bytes": int}
-        ),
+        "transformers": BackEnd("vlm:TransformersEyes.from_pretrained", {**_PLACE, "cache_bytes": int}),
         "openai": BackEnd(
             "openai_eyes:OpenAIEyes",
             {**_SERVER, "side": int, "detail": Literal["low", "high", "auto"] | None, "structured": bool},

@@ -8,7 +8,7 @@ the hub are named for BLIP, whose weights decide what is seen: ``owner/name@revi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -65,45 +65,36 @@ _AS_PUBLISHED = Settings(
     query=QuerySettings(form="completion", fit=False),
 )
 """The paper's method and nothing that was added to it; every number not named here has the paper's value anyway."""
-_MINI = Settings(writer=WriterSettings(max_tokens=256, repairs=0), workers=64, strict_domain=True)
-_MINI_OPTIONS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-    {"matcher": {"block": 2, "average": "all"}, "captioner": {"min_length": 0, "temperature": 0.5}}
-)
 _FLOAT32: Mapping[str, Any] = MappingProxyType({"dtype": "float32"})
 _LAVIS = "https://storage.googleapis.com/sfr-vision-language-research/BLIP/models"
 """Where LAVIS keeps its checkpoints. No checksums are published."""
 _PAPER_PROMPTS: Mapping[Form, str] = MappingProxyType({"image": "gqa", "set": "covr"})
 
+_MINI = Preset(
+    name="mini",
+    about="tiny models inside the package: offline, two CPU cores, drawn pictures only",
+    measured="answers on drawn pictures (docs/reports/measured.md)",
+    matcher="blip:@mini/weights/matcher",
+    captioner="blip:@mini/weights/captioner",
+    language_model="transformers:@mini/weights/lm",
+    retriever="sentence:@mini/weights/retriever",
+    prompts=MappingProxyType({"image": "mini", "set": "mini"}),
+    settings=Settings(writer=WriterSettings(max_tokens=256, repairs=0), workers=64, strict_domain=True),
+    domain="@mini/weights/domain",
+    options={"matcher": {"block": 2, "average": "all"}, "captioner": {"min_length": 0, "temperature": 0.5}},
+)
+
 PRESETS: Mapping[str, Preset] = MappingProxyType(
     {
         one.name: one
         for one in (
-            Preset(
-                name="mini",
-                about="tiny models inside the package: offline, two CPU cores, drawn pictures only",
-                measured="answers on drawn pictures (docs/reports/measured.md)",
-                matcher="blip:@mini/weights/matcher",
-                captioner="blip:@mini/weights/captioner",
-                language_model="transformers:@mini/weights/lm",
-                retriever="sentence:@mini/weights/retriever",
-                prompts=MappingProxyType({"image": "mini", "set": "mini"}),
-                settings=_MINI,
-                domain="@mini/weights/domain",
-                options=_MINI_OPTIONS,
-            ),
-            Preset(
+            _MINI,
+            replace(
+                _MINI,
                 name="mini-vlm",
                 about="mini with a tiny vision-language model that answers: drawn pictures only",
                 measured="answers on drawn pictures (docs/reports/eyes.md)",
-                matcher="blip:@mini/weights/matcher",
-                captioner="blip:@mini/weights/captioner",
-                language_model="transformers:@mini/weights/lm",
-                retriever="sentence:@mini/weights/retriever",
                 eyes="transformers:@mini/weights/vlm",
-                prompts=MappingProxyType({"image": "mini", "set": "mini"}),
-                settings=_MINI,
-                domain="@mini/weights/domain",
-                options=_MINI_OPTIONS,
             ),
             Preset(
                 name="vlm",

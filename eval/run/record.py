@@ -16,7 +16,7 @@ from ...core.errors import InputError, SetupError
 from ...core.settings import Settings
 from ...core.trace import Form
 from ...engine.codevqa import CodeVQA
-from ...models.base import Models, grounds
+from ...models.base import Models
 from ...presets.assembly import build
 from ...presets.checkpoints import resolve
 from ...presets.configuration import Configuration, public
@@ -76,11 +76,7 @@ def record_parts(
             found[role] = {"name": model.name, "model": name, "settings": dict(made.get(role, {}))}
             if hasattr(model, "grid"):
                 found[role]["grid"] = int(model.grid)
-            if hasattr(model, "most_pictures"):
-                found[role]["most_pictures"] = int(model.most_pictures)
             found[role] |= {name: True for name in ("chat", "chat_only") if getattr(model, name, False)}
-            if role == "matcher" and not grounds(model):
-                found[role]["compares"] = True
     about = json.loads(json.dumps(found, default=str))  # as it will be read: keys must come out the same
     with ExitStack() as opened:
         store = opened.enter_context(closing(CallStore(folder)))

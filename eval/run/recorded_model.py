@@ -43,8 +43,7 @@ class RecordedModel:
     Args:
         store: where the calls are.
         about: the ``name`` it reports; ``model`` and ``settings``, which decide its results and are part of every key;
-            and ``grid``, ``most_pictures``, ``chat`` and ``chat_only`` where it has them; ``compares`` where it is a
-            matcher that does not tell where it looks.
+            and ``grid``, ``chat`` and ``chat_only`` where it has them. One without a grid has no ``match``.
         model: asked for what is missing; None replays.
     """
 
@@ -53,9 +52,6 @@ class RecordedModel:
         self.grid = int(about.get("grid", 0))
         self.chat = bool(about.get("chat", False))
         self.chat_only = bool(about.get("chat_only", False))
-        if "most_pictures" in about:
-            self.most_pictures = int(about["most_pictures"])
-        self._compares = bool(about.get("compares", False))
         self.model = model
         self.turn = Turn() if model is None else turn_of(model)
         self.computes = str(getattr(model, "computes", ""))
@@ -70,7 +66,7 @@ class RecordedModel:
     @property
     def match(self) -> Callable[[Sequence[MatchRequest]], list[Match]]:
         """Returns GradCAM relevance and the ITM logit of each pair; absent where the matcher only compares."""
-        if self._compares:
+        if not self.grid:
             raise AttributeError("match")
         return lambda requests: self._ask("match", requests)
 
