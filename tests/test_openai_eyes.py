@@ -71,18 +71,13 @@ def test_pictures_go_first_and_the_text_last(serve: Serve) -> None:
     assert bodies[0]["messages"][0]["content"][0]["image_url"]["detail"] == "low"
 
 
-@pytest.mark.parametrize(
-    ("size", "arrives"), [((4000, 3000), (1024, 768)), ((3000, 1), (1024, 1)), ((90, 1024), (90, 1024))]
-)
-def test_no_side_of_a_picture_that_arrives_is_over_1024(
-    serve: Serve, size: tuple[int, int], arrives: tuple[int, int]
-) -> None:
+def test_no_side_of_a_picture_that_arrives_is_over_1024(serve: Serve) -> None:
     file = io.BytesIO()
-    Image.effect_noise(size, 90).convert("RGB").save(file, "JPEG", comment=b"private")
+    Image.effect_noise((3000, 1), 90).convert("RGB").save(file, "JPEG", comment=b"private")
     server = serve(lambda path, body, n: turn("red"))
     OpenAIEyes("m", base_url=server.url).look([LookRequest((load_picture(file.getvalue()),), "What?")])
     (picture,) = sent(server.seen[0][1])
-    assert picture.size == arrives and "comment" not in picture.info
+    assert picture.size == (1024, 1) and "comment" not in picture.info
 
 
 CHANCES = [

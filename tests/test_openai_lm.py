@@ -88,6 +88,12 @@ def test_retry_after_is_heeded(serve: Serve) -> None:
     assert 1.0 <= time.monotonic() - start < 3
 
 
+def test_a_server_that_takes_too_long_is_given_up(serve: Serve) -> None:
+    server = serve(lambda path, body, n: time.sleep(1) or completion("late"))  # type: ignore[func-returns-value]
+    assert "did not answer within 0.3 s" in str(refusal(OpenAILM("m", base_url=server.url, timeout=0.3)))
+    assert len(server.seen) == 1
+
+
 REFUSALS = [
     (failure(401, f"Incorrect API key provided: {KEY}."), "answered 401", "OPENAI_API_KEY"),
     (failure(404, "This is a chat model and not supported"), "answered 404", 'form="chat"'),

@@ -145,18 +145,11 @@ def test_positions_are_a_box_s_centre_where_no_matcher_tells_and_a_failure_where
         assert vqa.run(WIDE, 'answer = get_pos(img, "cup")').trace.calls[0].evidence[0].kind == "gradcam"
 
 
-@pytest.mark.parametrize(
-    ("program", "text"),
-    [
-        ("count = 0\nfor img in images:\n    count += 1\nanswer = count", "3"),
-        (
-            "seen, count = {}, 0\nfor one in images:\n    seen[crop(one, 'a')] = 1\n    count += 1\nanswer = len(seen)",
-            "3",
-        ),
-    ],
-)
-def test_programs_may_use_the_names_of_primitives_for_variables(program: str, text: str) -> None:
+def test_programs_may_use_the_names_of_primitives_for_variables() -> None:
+    program = (
+        "seen, count = {}, 0\nfor one in images:\n    seen[crop(one, 'a')] = 1\n    count += 1\nanswer = len(seen)"
+    )
     with seeing(detector=FakeDetector(boxes)) as vqa:
-        assert vqa.run([RED, GREEN, BLUE], program).text == text
+        assert vqa.run([RED, GREEN, BLUE], program).text == "3"
         with pytest.raises(ProgramError, match="line 2: Operator"):
             vqa.run([RED], "count = count\nanswer = count + 1")

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from tiny import noise_picture
+from tiny_lm import build_tiny_lm
 from tiny_vlm import TEMPLATE, write_idefics3, write_qwen3_vl
 
 from codevqa.core.errors import ModelError, SetupError
@@ -53,12 +54,6 @@ def eyes(folder: str) -> TransformersEyes:
 @pytest.fixture(scope="module")
 def idefics3(tmp_path_factory: pytest.TempPathFactory) -> str:
     return write_idefics3(tmp_path_factory.mktemp("one"))
-
-
-def plain(eyes: TransformersEyes) -> TransformersEyes:
-    """Returns eyes that encode pictures with each request."""
-    eyes._prompts._apart = False
-    return eyes
 
 
 def towers(eyes: TransformersEyes) -> list[int]:
@@ -111,7 +106,9 @@ def test_features_that_are_kept_give_what_pictures_give(eyes: TransformersEyes, 
     first, again = eyes.look(REQUESTS), eyes.look(REQUESTS)
     assert len(calls) == 3 == len(eyes._prompts.kept)  # pictures, however many questions
     same(again, first)
-    same(plain(TransformersEyes.from_pretrained(folder, device="cpu")).look(REQUESTS), first)
+    plain = TransformersEyes.from_pretrained(folder, device="cpu")
+    plain._prompts._apart = False  # it encodes pictures with each request
+    same(plain.look(REQUESTS), first)
     kept = eyes._prompts.kept
     little = TransformersEyes.from_pretrained(folder, device="cpu", cache_bytes=int(kept.getsizeof(kept[WIDE.key])))
     same(little.look(REQUESTS), first)
@@ -184,6 +181,7 @@ def _without_weights(folder: Path) -> None:
         (_without_weights, "is not complete: 1 weights are missing"),
         (lambda folder: (folder / "processor_config.json").unlink(), "processor"),
         (lambda folder: (folder / "chat_template.jinja").unlink(), "has no chat template"),
+        (build_tiny_lm, "is a 'llama' network"),
         (lambda folder: (folder / "config.json").unlink(), "Cannot load the vision-language model"),
     ],
 )
