@@ -51,11 +51,6 @@ def eyes(folder: str) -> TransformersEyes:
     return TransformersEyes.from_pretrained(folder, device="cpu", max_batch=4)
 
 
-@pytest.fixture(scope="module")
-def idefics3(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return write_idefics3(tmp_path_factory.mktemp("one"))
-
-
 def towers(eyes: TransformersEyes) -> list[int]:
     """Returns a list that receives an entry whenever the vision tower runs."""
     calls: list[int] = []
@@ -138,10 +133,11 @@ def test_chances_are_the_networks_own(eyes: TransformersEyes) -> None:
 
 @pytest.mark.parametrize("how", ["refuses", "fewer", "unlike"])
 def test_features_that_cannot_be_taken_apart_are_not_kept(
-    idefics3: str, how: str, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    expected = TransformersEyes.from_pretrained(idefics3, device="cpu").look(REQUESTS)
-    eyes = TransformersEyes.from_pretrained(idefics3, device="cpu")
+    write_idefics3(tmp_path)
+    expected = TransformersEyes.from_pretrained(str(tmp_path), device="cpu").look(REQUESTS)
+    eyes = TransformersEyes.from_pretrained(str(tmp_path), device="cpu")
     network, encoder = eyes._network, eyes._prompts._encoder
     if how == "refuses":  # as architectures do that have no mm_encoder_outputs
         network.forward = lambda input_ids=None, pixel_values=None, **more: type(network).forward(
@@ -208,13 +204,12 @@ def test_a_request_that_cannot_be_answered_is_one_line(
     with pytest.raises(ModelError, match=says) as caught:
         eyes.look([REQUESTS[0], request_])
     assert "\n" not in str(caught.value)
-    assert eyes.look(REQUESTS[:1])[0].text or settings
 
 
 def test_memory_that_runs_out_halves_the_batch_and_frees_the_features(
-    idefics3: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    eyes = TransformersEyes.from_pretrained(idefics3, device="cpu", max_batch=4)
+    eyes = TransformersEyes.from_pretrained(write_idefics3(tmp_path), device="cpu", max_batch=4)
     expected = eyes.look(REQUESTS)
     sizes: list[int] = []
     calls = towers(eyes)

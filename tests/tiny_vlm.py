@@ -82,7 +82,6 @@ def _text(tokenizer: Any, context: int) -> dict[str, Any]:
 
 
 def _save(kind: Any, config: Any, processor: Any, folder: Path) -> str:
-    folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(0)
     network = kind(config)
     with torch.no_grad():  # drawn wide, so that answers depend on pictures
