@@ -12,7 +12,7 @@ import pytest
 from engine_kit import NARROW, RED, Gate, engine, reading_yes
 from huggingface_hub.utils.tqdm import enable_progress_bars
 
-from codevqa import Answer, CodeVQA, Question
+from codevqa import Answer, CodeVQA
 from codevqa.core.errors import InputError
 
 BAD = Path("none.png")
@@ -26,13 +26,6 @@ def vqa() -> Iterator[CodeVQA]:
 
 def texts(answers: list[Answer]) -> list[str]:
     return [answer.text for answer in answers]
-
-
-def test_pairs_are_questions(vqa: CodeVQA) -> None:
-    asked: list[Any] = [(RED, "Is it red?"), ((RED, RED), "Are both?"), Question(RED, "Is it so?")]
-    for answers in (vqa.ask_many(asked), asyncio.run(vqa.ask_many_async(asked))):
-        assert texts(answers) == ["yes"] * 3
-        assert [answer.question for answer in answers] == ["Is it red?", "Are both?", "Is it so?"]
 
 
 @pytest.mark.parametrize("bad", [(BAD, "Is it?"), (RED, ""), ("Is it?",), 7])

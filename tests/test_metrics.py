@@ -1,13 +1,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from codevqa.core.errors import UnknownNameError
 from codevqa.eval.datasets import open_dataset
 from codevqa.eval.metrics import VARIANTS, metric_for
 from codevqa.eval.metrics import text as rewriting
@@ -29,12 +27,6 @@ def value(figure: Figure) -> float | None:
 
 def score(dataset: str, variant: str, prediction: str, *gold: str) -> float | None:
     return metric_for(dataset, variant).score(example("1", *gold), prediction)
-
-
-def test_unknown_names() -> None:
-    for names in (("clevr",), ("gqa", "lavis")):
-        with pytest.raises(UnknownNameError):
-            metric_for(*names)
 
 
 @pytest.mark.parametrize(("dataset", "variant"), [(name, one) for name, all in VARIANTS.items() for one in all])
@@ -150,16 +142,6 @@ def test_consistency_needs_every_row_of_a_sentence(dataset: str) -> None:
     for ordered in (pairs, reversed(pairs)):
         assert metric_for(dataset).corpus(ordered) == {"consistency": wilson(2, 3)}
     assert metric_for(dataset).corpus([*pairs, (example("17", "yes"), "yes")]) == {"consistency": None}
-
-
-def test_figures_of_a_whole_run_cluster_as_questions_do() -> None:
-    choices = {str(k): {"valid": ["yes"] * (k < 60), "plausible": ["yes"]} for k in range(120)}
-    asked = [replace(question(str(k), "yes", [str(k - k % 2)], group="g"), cluster=str(k // 20)) for k in range(120)]
-    shares = metric_for("gqa", choices=choices.items).corpus((one, "yes") for one in asked)
-    statements = [(replace(example(str(k), "yes", group=str(k // 4)), cluster=str(k // 8)), "yes") for k in range(64)]
-    shares |= {"groups": metric_for("nlvr2").corpus(statements)["consistency"]}
-    found = {name: one.clusters for name, one in shares.items() if isinstance(one, Interval)}
-    assert found == {"balanced": 6, "consistency": 6, "validity": 6, "plausibility": 6, "groups": 8}
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the real NLVR and NLVR2 files are not beside the checkout")

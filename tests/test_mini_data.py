@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_kit import CommandLine, assert_one_clear_line
+from cli_kit import CommandLine
 from data_files import seen
 
-from codevqa.core.errors import InputError, SetupError
+from codevqa.core.errors import SetupError
 from codevqa.eval.datasets import open_dataset
 from codevqa.miniworld import export
 from codevqa.miniworld.export import write
@@ -56,33 +56,6 @@ def test_a_seed_gives_the_same_bytes_whatever_else_is_written(tmp_path: Path) ->
     assert len(a) > 20
     assert {name for name in a if a[name] != b[name]} == {export.ABOUT}
     assert sum(a[name] == c.get(name) for name in a) < len(a) * 0.1
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["--splits", "val,dev"],
-        ["--splits", ","],
-        ["--images", "0"],
-        ["--images", "99999999"],
-        ["--sets", "ten"],
-        ["--sets", "0,10"],
-        ["--sets", "9999"],
-    ],
-)
-def test_what_cannot_be_written_is_one_clear_line(tmp_path: Path, words: list[str], codevqa: CommandLine) -> None:
-    assert_one_clear_line(codevqa("mini-data", str(tmp_path / "out"), *words), "")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_nothing_is_written_over(tmp_path: Path) -> None:
-    (tmp_path / "kept.txt").write_text("mine")
-    for out in (tmp_path, tmp_path / "kept.txt"):
-        with pytest.raises(InputError, match="is not an empty folder"):
-            write(out, images=4, splits=["val"])
-    (tmp_path / "out").mkdir()
-    write(tmp_path / "out", images=4, splits=["val"])
-    assert {one.name for one in tmp_path.iterdir()} == {"out", "kept.txt"}
 
 
 def test_larger_sets_have_files_of_their_own(tmp_path: Path, codevqa: CommandLine) -> None:

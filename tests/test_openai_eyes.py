@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import math
-import threading
-import time
 from typing import Any
 
 import pytest
@@ -14,9 +12,8 @@ from openai_kit import Reply, Serve, failure, turn
 from PIL import Image
 from test_registry import configured
 
-from codevqa.core.errors import ModelError, ServerError, SetupError
+from codevqa.core.errors import ModelError, ServerError
 from codevqa.core.images import load_picture
-from codevqa.models import openai_eyes
 from codevqa.models.base import LookRequest
 from codevqa.models.openai_eyes import OpenAIEyes
 from codevqa.presets.assembly import check_server
@@ -74,46 +71,13 @@ def test_pictures_go_first_and_the_text_last(serve: Serve) -> None:
     assert bodies[0]["messages"][0]["content"][0]["image_url"]["detail"] == "low"
 
 
-@pytest.mark.parametrize(
-    ("size", "arrives"), [((4000, 3000), (1024, 768)), ((3000, 1), (1024, 1)), ((90, 1024), (90, 1024))]
-)
-def test_no_side_of_a_picture_that_arrives_is_over_1024(
-    serve: Serve, size: tuple[int, int], arrives: tuple[int, int]
-) -> None:
+def test_no_side_of_a_picture_that_arrives_is_over_1024(serve: Serve) -> None:
     file = io.BytesIO()
-    Image.effect_noise(size, 90).convert("RGB").save(file, "JPEG", comment=b"private")
+    Image.effect_noise((3000, 1), 90).convert("RGB").save(file, "JPEG", comment=b"private")
     server = serve(lambda path, body, n: turn("red"))
     OpenAIEyes("m", base_url=server.url).look([LookRequest((load_picture(file.getvalue()),), "What?")])
     (picture,) = sent(server.seen[0][1])
-    assert picture.size == arrives and "comment" not in picture.info
-
-
-def test_a_picture_is_encoded_once_for_many_questions(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    encode, encoded = openai_eyes._encoded, []
-
-    def slowly(picture: Any, side: int) -> str:
-        encoded.append(picture.key)
-        time.sleep(0.05)
-        return encode(picture, side)
-
-    monkeypatch.setattr(openai_eyes, "_encoded", slowly)
-    eyes = OpenAIEyes("m", base_url=serve(lambda path, body, n: turn("red")).url)
-    for _ in range(2):
-        eyes.look([LookRequest((picture,), f"What {n}?") for n in range(20) for picture in (RED, BLUE)])
-    assert sorted(encoded) == sorted([RED.key, BLUE.key])
-
-
-def test_two_hundred_are_under_way_at_once_and_keep_their_order(serve: Serve) -> None:
-    together = threading.Barrier(200)
-
-    def answer(path: str, body: dict[str, Any], n: int) -> Reply:
-        together.wait(60)
-        return turn(body["messages"][0]["content"][-1]["text"])
-
-    eyes = OpenAIEyes("m", base_url=serve(answer).url, concurrency=200)
-    sights = eyes.look([LookRequest((RED,), f"number {n}") for n in range(200)])
-    assert [sight.text for sight in sights] == [f"number {n}" for n in range(200)]
-    assert eyes.batch == 200, "an engine hands over as many"
+    assert picture.size == (1024, 1) and "comment" not in picture.info
 
 
 CHANCES = [
@@ -151,8 +115,6 @@ def test_choices_that_begin_alike_have_no_chances(serve: Serve) -> None:
     "refused",
     [
         failure(400, "No.", param="logprobs", code="unsupported_parameter"),
-        failure(400, "Requested sample logprobs of 20, which is greater than max allowed: 5"),
-        failure(403, "You are not allowed to request logprobs from this model"),
         (422, {"detail": "Unexpected fields in the request: {'top_logprobs'}"}, {}),
     ],
 )
@@ -168,11 +130,8 @@ def test_chances_that_a_server_refuses_are_asked_for_no_more(serve: Serve, refus
     [
         failure(500, "image input is not supported - hint: you may need to provide the mmproj"),  # llama.cpp
         failure(400, "Qwen/Qwen3-4B is not a multimodal model"),  # vLLM
-        failure(400, "At most 0 image(s) may be provided in one prompt."),
         failure(400, "Invalid content type. image_url is only supported by certain models."),  # OpenAI
         (400, {"error": "this model does not support image input"}, {}),  # Ollama
-        failure(400, "Model does not support images. Please use a model that does."),  # LM Studio
-        failure(404, "No endpoints found that support image input"),  # OpenRouter
         failure(400, "messages[0]: unknown variant `image_url`, expected `text`"),  # DeepSeek
         failure(400, "'messages.0' : for 'role:user', 'messages.0.content' must be a string"),  # Groq
     ],
@@ -185,39 +144,6 @@ def test_a_model_without_eyes_is_one_clear_error(serve: Serve, blind: Reply) -> 
     assert not isinstance(error, ServerError) and not error.retryable and len(server.seen) == 1
     other = refusal(OpenAIEyes("m", base_url=serve(lambda *_: failure(400, "Cannot decode the image")).url))
     assert "answered 400: Cannot decode the image" in str(other)
-
-
-def test_a_server_that_talks_is_cut(serve: Serve) -> None:
-    server = serve(lambda path, body, n: turn("no" if n == 2 else "It is a red  car.\n" * 500, "length"))
-    eyes = OpenAIEyes("m", base_url=server.url)
-    assert [eyes.look([ASK])[0].text for _ in range(2)] == ["It is a red  car.", "no"]
-
-
-def slow(path: str, body: dict[str, Any], n: int) -> Reply:
-    time.sleep(1)
-    return turn("red")
-
-
-FAILURES = [
-    (turn(None, "length"), "wrote no text within 5 tokens. Raise max_tokens", 1),
-    (turn("<think>" + "Hm. " * 2000), "wrote no text within 5 tokens. Raise max_tokens", 1),
-    (slow, "did not answer within 0.3 s", 1),
-    ((200, b"{", {"Content-Length": "99"}), "Cannot reach the model server", 2),  # it dies in its answer
-    (failure(503, "loading"), "answered 503 (2 attempts): loading", 2),
-]
-
-
-@pytest.mark.parametrize(("reply", "says", "times"), FAILURES)
-def test_a_server_that_fails_is_told_as_ever(serve: Serve, reply: Any, says: str, times: int) -> None:
-    server = serve(reply if callable(reply) else lambda *_: reply)
-    error = refusal(OpenAIEyes("m", base_url=server.url, timeout=0.3, max_retries=1))
-    assert says in str(error) and len(server.seen) == times
-
-
-def test_settings(serve: Serve) -> None:
-    for wrong in ({"side": 0}, {"detail": "poor"}, {"timeout": 0}):
-        with pytest.raises(SetupError):
-            OpenAIEyes("m", base_url="http://127.0.0.1:9", **wrong)
 
 
 def test_each_server_is_checked_once_before_anything_is_loaded(serve: Serve) -> None:

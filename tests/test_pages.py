@@ -79,13 +79,6 @@ def test_a_notebook_gets_one_piece_with_its_own_styles_and_no_names_to_clash() -
 # -- programs --------------------------------------------------------------------------------------------------------
 
 
-def test_values_stand_beside_their_lines_a_few_and_then_a_count() -> None:
-    page = Read(program_html(SOURCE, answer().trace.calls))
-    values = [[v.text for v in page.all(cls="cv-value") if one in v.inside] for one in page.all("tr", cls="cv-line")]
-    assert values == [["image 1"], [], ["'yes'", "'no'", "'red'", "'two'"], ["(20.5, 18.5)"], []]
-    assert page.one(cls="cv-more").text == "and 2 more" and not page.all(cls="cv-failing")
-
-
 def test_a_failed_call_and_a_failing_line_are_marked() -> None:
     calls = [replace(asked(n), line=3, error=ErrorRecord("ValueError", "no") if n > 2 else None) for n in range(1, 8)]
     page = Read(program_html(SOURCE, calls, ErrorRecord("ProgramRuntimeError", "line 3: <oh>", 3)))
@@ -127,12 +120,6 @@ def test_cards_say_their_state() -> None:
         assert "query(image 1, 'Is there a 3?')" in card.text
         assert ("'yes'" in card.text) == (state in ("computed", "remembered"))
         assert ("ValueError: it went wrong" in card.text) == (state == "failed")
-
-
-def test_a_card_without_evidence_shows_the_pictures_it_is_about() -> None:
-    call = Call(1, "open_images", {"path": "ImageSet1.jpg"}, [ImageRef(1), ImageRef(3)], 0.1, 1)
-    page = Read(call_html(call, PICTURES))
-    assert [one.attributes["alt"] for one in page.all("img")] == ["image 1, first.png", "image 3"]
 
 
 def test_captions_stand_beside_the_patches_they_saw_and_positions_are_marked() -> None:

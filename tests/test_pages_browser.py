@@ -63,16 +63,6 @@ def test_the_page_fits_and_its_text_has_contrast(reader: Callable[..., Visitor],
         seen.shot(f"trace-{name}-{width}-{scheme}")
 
 
-def test_print_shows_what_is_folded_on_white(reader: Callable[..., Visitor]) -> None:
-    seen = reader(trace_page(answer(), PICTURES), color_scheme="dark")
-    prompt = seen.page.locator(".cv-call pre").first
-    assert not prompt.is_visible()
-    seen.page.emulate_media(media="print")
-    assert prompt.is_visible()
-    assert seen.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    assert seen.page.evaluate("getComputedStyle(document.querySelector('h1')).color") == "rgb(29, 31, 33)"
-
-
 def test_the_policy_holds_where_escaping_would_not(reader: Callable[..., Visitor]) -> None:
     evil = "<script>document.title = 'taken'</script><img src='x' onerror=\"document.title = 'taken'\"><main"
     html = trace_page(answer(), PICTURES).replace("<main", evil, 1)

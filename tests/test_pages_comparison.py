@@ -7,7 +7,7 @@ from pages_kit import Read, answer, picture
 
 from codevqa.core.errors import ErrorRecord
 from codevqa.core.trace import Call, ImageRef, Program, Trace
-from codevqa.pages import answer_fragment, comparisons_html, program_html, trace_page
+from codevqa.pages import trace_page
 from codevqa.pages.comparison import comparisons
 
 PICTURES = (picture(200, 200, name="garden.png"), picture(90, 60, "red"))
@@ -98,16 +98,3 @@ def test_what_is_false_says_so_and_height_reads_as_height() -> None:
     figure = page("answer = y1 < y2").one(cls="cv-compare")
     assert "11.25 < 9.75 is false" in figure.text and "“red house” is higher than “green tree”." in figure.text
     assert "farther" not in page("answer = x1 < RIGHT / 2").one(cls="cv-compare").text
-
-
-def test_the_line_of_a_comparison_leads_to_its_figure() -> None:
-    shown = page("answer = x1 < x2 and y1 > y2")
-    chips = [one.attributes["href"] for one in shown.all("a", cls="cv-value") if " is " in one.text]
-    assert chips == [f"#{one.attributes['id']}" for one in shown.all(cls="cv-compare")] != []
-
-
-def test_a_notebook_and_the_demo_get_the_figures_too() -> None:
-    program = Program(OPEN + "answer = x1 < x2")
-    assert Read(answer_fragment(answer(program=program, trace=Trace(CALLS)), PICTURES)).one(cls="cv-compare")
-    assert "6.75 < 15.75 is true" in Read(program_html(program.source, CALLS, None, PICTURES)).one("table").text
-    assert comparisons_html(OPEN, CALLS, PICTURES) == ""

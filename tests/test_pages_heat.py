@@ -7,10 +7,8 @@ import numpy.typing as npt
 import pytest
 from pages_kit import peaked, picture
 
-from codevqa.core.trace import ImageRef
 from codevqa.models.base import Match
-from codevqa.pages.heat import overlay, patch_view, peak_place, relevance_grid, spot
-from codevqa.pages.words import value_words
+from codevqa.pages.heat import overlay, patch_view, relevance_grid, spot
 from codevqa.primitives.visual import peak
 
 GRAY = "#808080"
@@ -57,12 +55,3 @@ def test_patches_that_were_seen_stay_bright_in_an_outline_and_the_rest_is_dim() 
         assert np.abs(middle - bright * (1 if place in (0, 5, 7) else 0.28)).max() <= 1, place
     outline = (drawn == (255, 214, 74)).all(axis=2)
     assert outline[40, 45] and outline[45, 40] and not outline[42:78, 42:78].any()
-
-
-def test_places_and_values_in_words() -> None:
-    places = {(0, 0): "the upper left", (5, 5): "the middle", (10, 5): "the bottom", (5, 10): "the right"}
-    assert {place: peak_place(np.array(peaked(11, 11, *place))) for place in places} == places
-    images = [ImageRef(1), ImageRef(2), ImageRef(3)]
-    assert value_words(images) == "images 1 to 3" and value_words([images[0], images[2]]) == "images 1, 3"
-    assert value_words({"a": [ImageRef(1)], 2: (0.1,)}) == "{'a': [image 1], 2: (0.1,)}"
-    assert len(value_words("x" * 1000)) == 200 and value_words("x" * 1000).endswith("…")

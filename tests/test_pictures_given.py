@@ -18,7 +18,7 @@ from PIL import Image as PILImage
 from codevqa import Answer, CodeVQA, QuerySettings
 from codevqa.core.errors import ImageError, InputError
 from codevqa.core.events import Failed
-from codevqa.core.images import MAX_PICTURES, ImageSource, load_picture
+from codevqa.core.images import ImageSource, load_picture
 from codevqa.models.base import CaptionRequest, GenerationRequest
 from codevqa.models.fakes import FakeCaptioner
 
@@ -144,10 +144,6 @@ def test_what_cannot_be_a_picture_is_one_line_in_every_way_of_asking(vqa: CodeVQ
     assert isinstance(failed, Failed) and re.search(words, failed.error.message)
     (answer,) = vqa.ask_many([(images, "Is it?")])
     assert answer.error is not None and re.search(words, answer.error.message)
-
-
-def test_as_many_pictures_as_a_question_may_have(vqa: CodeVQA) -> None:
-    assert vqa.run([RED] * MAX_PICTURES, "answer = len(images)").value == MAX_PICTURES
 
 
 def test_a_program_in_the_place_of_the_pictures_is_refused(vqa: CodeVQA) -> None:

@@ -68,14 +68,6 @@ def test_drawing_ends_where_captions_repeat() -> None:
     assert len(captioner.requests) == 10
 
 
-def test_a_reader_that_says_nothing_is_asked_five_times() -> None:
-    silent = ScriptedLM("")
-    reading = read("What is it?", silent, {"image": prompts()}, FIVE)
-    assert len(silent.requests) == 5
-    assert (reading.text, reading.evidence[-1].completion) == ("", "")
-    assert reading.evidence[-1].prompt.endswith("Q: What is it?\nA:")
-
-
 OF_RED = "Context: A red car. The street.\n===\nQ: What color is it?\nA: red"
 OF_PAIR = "Context:\nImage 1: A dog.\nImage 2: A cat. A mat.\n===\nQ: Both dogs?\nA: no"
 

@@ -116,19 +116,6 @@ def test_what_fails_for_every_question_ends_the_run(
 # -- what cannot begin or go on --------------------------------------------------------------------------------------
 
 
-def test_machines_that_differ_are_refused(ray: Any, tmp_path: Path) -> None:
-    with pytest.raises(SetupError, match=r"differ: settings\.query\.captions was \d, now \d\. Install the same"):
-        ray_evaluate(make(differing, marker=tmp_path / "made"), Numbered(tmp_path, 5), tmp_path / "run")
-
-
-def differing(marker: Path) -> CodeVQA:
-    try:
-        marker.mkdir()
-    except FileExistsError:
-        return fake_engine(captions=1)
-    return fake_engine()
-
-
 def test_what_is_refused_is_refused_before_ray_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, out = Numbered(tmp_path, 3), tmp_path / "run"
     evaluate(fake_engine, data, out).close()
@@ -137,17 +124,6 @@ def test_what_is_refused_is_refused_before_ray_is_asked(tmp_path: Path, monkeypa
         ray_evaluate(fake_engine, data, out)
     with pytest.raises(SetupError, match=r'^Ray is not installed\. Install it: pip install "codevqa\[ray\]"\.$'):
         ray_evaluate(fake_engine, data, tmp_path / "other")
-
-
-def test_an_address_where_no_cluster_is() -> None:
-    code = "import sys; from test_ray import *\nfor address in sys.argv[1:]:\n" + (
-        "    try: ActorPool(fake_engine, address=address)\n    except SetupError as error: print(error)"
-    )
-    words = ["127.0.0.1:1", "ray://127.0.0.1:1"]
-    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, env=environment())
-    said = done.stdout.splitlines()
-    assert len(said) == 2, done.stderr
-    assert all(line.startswith(f"There is no Ray cluster at {word}: ") for line, word in zip(said, words, strict=True))
 
 
 # -- programs of their own -------------------------------------------------------------------------------------------

@@ -48,17 +48,6 @@ def test_a_reader_that_can_only_be_talked_with_is_talked_with() -> None:
         assert asked.startswith("Please answer") != (chat and settings is SMALL)
 
 
-def test_examples_of_the_same_kind_make_the_beginning_of_the_prompt_common() -> None:
-    first, second, other = (
-        read(question, ScriptedLM("yes"), BANKS, replace(SMALL, selection="kind")).evidence[0].prompt
-        for question in ("How many cups are there?", "How many dogs are there?", "Is there a cup?")
-    )
-    shared = first.rindex("===\nContext:")
-    assert first[:shared] == second[:shared] != other[: len(first[:shared])]
-    asked = [line for line in first.split("\n") if line.startswith("Q: ")]
-    assert len(asked) > 5 and all(line.startswith("Q: How many") for line in asked)
-
-
 @pytest.mark.parametrize(
     ("question", "logits", "found"),
     [

@@ -14,7 +14,6 @@ from codevqa.models.causal_lm import int8_linear
 from codevqa.presets.assembly import prompt_writer, whole
 from codevqa.presets.checkpoints import missing
 from codevqa.presets.configuration import Configuration, Layer, configure
-from codevqa.presets.presets import PRESETS
 
 
 def configured(name: str, settings: Settings | None = None, /, **values: Any) -> Configuration:
@@ -44,18 +43,6 @@ def test_a_chat_server_gets_the_chat_form(monkeypatch: pytest.MonkeyPatch) -> No
         made = configured("mini", **{"language_model": spec, "writer.selection": "fixed"})
         found[name] = prompt_writer(made).prompt_form
     assert found == dict(zip(specs.values(), ("chat", "chat", "completion", "completion"), strict=True))
-
-
-def test_options_of_a_preset_belong_to_the_model_that_it_names() -> None:
-    made = configured("mini", matcher="blip:somewhere/else")
-    assert (made.options["matcher"], made.options["captioner"]) == ({}, PRESETS["mini"].options["captioner"])
-
-
-def test_settings_in_place_of_the_preset_s() -> None:
-    given = Settings(seed=7, prompts="nlvr2", writer=WriterSettings(shots=3, selection="fixed"))
-    writer = prompt_writer(configured("mini", given, language_model="openai-chat:x"))
-    assert (writer.seed, writer.settings) == (7, given.writer)
-    assert (writer.prompts["image"].name, writer.prompts["set"].name) == ("mini", "nlvr2")
 
 
 def test_what_is_missing_is_told_without_loading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any, Literal
 
 import engine_kit
@@ -11,12 +10,11 @@ import numpy as np
 import pytest
 from engine_kit import GREEN, RED
 
-from codevqa import CodeVQA, Models, QuerySettings, Settings, Writer, WriterSettings
+from codevqa import QuerySettings, Settings, Writer, WriterSettings
 from codevqa.core.errors import ModelError
-from codevqa.core.question_kind import is_statement
 from codevqa.core.trace import ImageRef
-from codevqa.core.wording import Wording, put
-from codevqa.models.fakes import FakeCaptioner, FakeMatcher, ScriptedLM
+from codevqa.core.wording import Wording
+from codevqa.models.fakes import FakeMatcher, ScriptedLM
 from codevqa.primitives import Image, primitive
 from codevqa.prompts import load
 
@@ -37,21 +35,6 @@ def engine(program: str, settings: Settings = TOLD, *, says: str = "yes", matche
 
 
 @pytest.mark.parametrize(
-    ("text", "asked", "released"),
-    [
-        ("Is the Glass empty?", "Is the Glass empty?", "is the glass empty?"),
-        ("is the glass empty", "is the glass empty", "Is it true that is the glass empty?"),
-        ("how many dogs: (all)  ", "how many dogs: (all)  ", "Is it true that how many dogs all?"),
-        ("a " * 60 + "b", f"Is it true that {'a ' * 60}b?", f"Is it true that {' '.join(['a'] * 50)}?"),
-        ("Two  dogs.", "Is it true that Two  dogs?", "Is it true that two  dogs?"),
-    ],
-)
-def test_a_statement_about_a_set_becomes_a_question_where_that_is_wanted(text: str, asked: str, released: str) -> None:
-    wanted: dict[Wording, str] = {"plain": text, "asked": asked, "release": released}
-    assert {wording: put(text, wording, "set") for wording in wanted} == wanted
-
-
-@pytest.mark.parametrize(
     ("wording", "shown"),
     [
         (None, "Both pictures show a red ball."),  # as the programs of the bank do
@@ -67,30 +50,6 @@ def test_who_writes_sees_the_wording_and_the_user_their_own_sentence(wording: Wo
     assert answer.program is not None and answer.program.prompt == prompt
     assert prompt.endswith(f"\n# Image Set 7: {shown}")
     assert (answer.question, answer.program.question, answer.text) == (PAIR, PAIR, "yes")
-
-
-def test_readers_are_asked_about_statements_as_reading_examples_are() -> None:
-    for name in ("covr", "nlvr2"):
-        assert not [one.question for one in load(name).reading if one.form == "set" and is_statement(one.question)]
-    with engine("") as vqa:
-        answer = vqa.ask([RED, GREEN], PAIR, method="pnpvqa")
-    assert answer.trace.baseline[-1].prompt.endswith("\nQ: Is it true that both pictures show a red ball?\nA:")
-    assert (answer.question, answer.trace.baseline[-1].text) == (PAIR, PAIR)
-
-
-def test_examples_are_the_nearest_to_the_question_as_it_is_put() -> None:
-    seen: list[str] = []
-
-    def embed(sentences: list[str]) -> Any:
-        seen.extend(sentences)
-        return np.ones((len(sentences), 1), np.float32)
-
-    retriever: Any = SimpleNamespace(name="notes", embed=embed)
-    settings = replace(RELEASE, writer=WriterSettings(wording="release"))
-    writer = Writer(ScriptedLM("answer = query(images[0], 'Is it?')"), load("nlvr2"), retriever, settings.writer)
-    with CodeVQA(writer, Models(ScriptedLM("yes"), FakeMatcher(6), FakeCaptioner(grid=6)), settings) as vqa:
-        vqa.ask([RED, GREEN], PAIR)
-    assert "Is it true that both pictures show a red ball?" in seen and not {PAIR, "Is it?"} & {*seen}
 
 
 # -- get_pos ---------------------------------------------------------------------------------------------------------

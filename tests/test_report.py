@@ -6,7 +6,6 @@ import base64
 import io
 import json
 import re
-import shutil
 import webbrowser
 from pathlib import Path
 from typing import Any
@@ -53,20 +52,6 @@ def test_a_real_run(real: Path) -> None:
         assert words in page.text, words
     assert DRAWN in page.text.split("46.56 %")[1][:1200]
     assert html == write([real / "run"]).page.read_text(encoding="utf-8"), "the same run gives the same page"
-
-
-def test_moved_data_is_found_with_data(real: Path, tmp_path: Path) -> None:
-    shutil.copytree(real / "run", tmp_path / "run")
-    moved = tmp_path / "elsewhere"
-    (real / "data, drawn").rename(moved)
-    try:
-        without = write([tmp_path / "run"])
-        assert listed(without.page)["pictures"] == [] and without.runs[0].steps is None
-        for data in (moved, moved / "gqa"):
-            found = write([tmp_path / "run"], data=data)
-            assert listed(found.page)["pictures"] and found.runs[0].steps is not None
-    finally:
-        moved.rename(real / "data, drawn")
 
 
 def test_pictures_are_small_and_part_of_the_page(tmp_path: Path) -> None:

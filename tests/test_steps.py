@@ -116,15 +116,6 @@ def test_steps_of_a_trace() -> None:
     assert (steps[0].name, steps[0].truth) == ("query", "red")
 
 
-@pytest.mark.parametrize("image", [{"image": 3}, {"image": 0}, None, "image 1", {"image": "1"}])
-def test_a_picture_without_a_graph_is_not_judged(image: Any) -> None:
-    trace = {"calls": [call("query", "no", img=image, question="Is there a car?")]}
-    (step,) = judge_steps(graphs(street=STREET), example("street", "unknown"), trace)
-    assert step.right is None
-    part = PictureFile(Path("a/2383860.jpg"), crop=(0, 0, 5, 5))
-    assert (image_id("2383860.jpg"), image_id(part.name)) == ("2383860", "")
-
-
 def test_summary() -> None:
     true = call("query", "yes", img={"image": 1}, question="Is there a car?")
     false = call("get_pos", [20.0, 1.0], img={"image": 1}, object="car")

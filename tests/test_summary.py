@@ -113,15 +113,6 @@ def test_breakdown_by_group() -> None:
     assert query.paired is not None and (query.paired.better, query.paired.worse) == (9, 0)
 
 
-def test_figures_about_the_whole_run() -> None:
-    grouped = [(replace(example(name), record={"group": "g"}), said) for name, said in (("1", "yes"), ("2", "no"))]
-    rows = [pair(one, "yes", said) for one, said in grouped]
-    found = summarize(rows, metric_for("nlvr2")).methods
-    assert [one.corpus["consistency"] for one in found.values()] == [wilson(1, 1), wilson(0, 1)]
-    gqa = summarize(rows, GQA).methods["codevqa"]
-    assert gqa.corpus["validity"] is None and "choices" in gqa.reasons["validity"]
-
-
 def test_repetitions_are_averaged_over_the_questions_that_all_of_them_answered() -> None:
     rows = list(outcomes("11", "10", "00", "01", "11"))
     again = [
@@ -144,20 +135,3 @@ def test_questions_with_few_accepted_answers_are_told() -> None:
     found = summarize(rows, metric_for("vqav2"))
     assert found.methods["codevqa"].accuracy == wilson(5, 5) and found.notes[-1].startswith("3 of 5 questions")
     assert len(summarize(rows, GQA).notes) == 1
-
-
-@pytest.mark.parametrize(
-    ("calls", "plain"),
-    [
-        ([("open_image", None), ("query", f" {QUESTION.upper()} ")], True),
-        ([("visual_query", "is the dog to the left of the cat")], True),
-        ([("query", QUESTION), ("get_pos", None)], False),
-        ([("query", "Is there a dog?")], False),
-    ],
-)
-def test_a_plain_pass_asks_the_whole_question_and_nothing_else(
-    calls: list[tuple[str, str | None]], plain: bool
-) -> None:
-    one, rows = next(outcomes("11"))
-    rows["codevqa"] = replace(rows["codevqa"], program="answer = 1", trace=called(*calls))
-    assert summarize([(one, rows)], GQA).methods["codevqa"].plain == wilson(int(plain), 1)

@@ -19,13 +19,11 @@ from training import language, language_tokenizer  # noqa: E402
 from training.language_data import (  # noqa: E402
     EOS,
     Pool,
-    ReadingPool,
     bank,
     draw_item,
     preamble,
     program_text,
     reading_text,
-    sample_program,
 )
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -56,17 +54,6 @@ def test_a_reading_text_is_the_prompt_of_the_pipeline_and_then_the_answer() -> N
     assert "".join(piece.text for piece in pieces[:-1]) == render_reading([], block[0], block[1], "set")
     assert pieces[-1].text == f" 1{EOS}"
     assert [piece.learnt for piece in pieces] == [False, False, True]
-
-
-def test_pieces_and_whole_texts_have_the_same_tokens(tokenizer: Any, pool: Pool) -> None:
-    rng, readings = random.Random(2), ReadingPool(random.Random(3), 20)
-    encode = language.encoder(tokenizer)
-    for number in range(30):
-        pieces = sample_program(rng, pool) if number % 2 else readings.sample(rng)
-        text = "".join(piece.text for piece in pieces)
-        whole = tokenizer.backend_tokenizer.encode(text).ids
-        assert encode(pieces, 1.0)[0] == whole
-        assert tokenizer.decode(whole) == text
 
 
 def test_training_never_draws_an_unseen_wording(pool: Pool) -> None:

@@ -1,11 +1,8 @@
-"""The training of the tiny vision-language model: its texts tell the truth, a packed row is the prompts, a run."""
+"""The training of the tiny vision-language model: its texts tell the truth, and a packed row is the prompts."""
 
 from __future__ import annotations
 
 import random
-import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,8 +17,6 @@ torch = pytest.importorskip("torch")
 
 from training import vlm, vlm_data  # noqa: E402
 from training.vision_texts import mentions  # noqa: E402
-
-ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture(autouse=True)
@@ -77,28 +72,3 @@ def test_a_packed_row_gives_what_the_saved_folder_gives_for_each_prompt(tmp_path
             alone = network(**given).logits[0, -1]
             first = int(np.flatnonzero((segments == number) & (weights > 0))[0])
             torch.testing.assert_close(packed[first - 1], alone, rtol=1e-3, atol=2e-3)
-
-
-def test_cells_say_where_each_thing_is() -> None:
-    scene = vlm_data.draw_group(random.Random(5), 1)[0]
-    looks = vlm_data.cells(scene).reshape(vlm_data.CELLS, vlm_data.CELLS, vlm_data.LOOKS)
-    rows, columns = np.nonzero(looks[..., 0])
-    side = 128 / vlm_data.CELLS
-    found = {
-        (round((column + looks[row, column, 3] / 255) * side), round((row + looks[row, column, 4] / 255) * side))
-        for row, column in zip(rows, columns, strict=True)
-    }
-    assert found == {(round(thing.x), round(thing.y)) for thing in scene.things}
-
-
-@pytest.mark.slow
-def test_a_short_run_lowers_the_loss_and_its_folder_answers(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "training.vlm", "--small", "--workers", "1", "--cases", "20", "--warmup", "5"]
-    command += ["--minutes", "1", "--every", "8", "--out", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    losses = [float(loss) for loss in re.findall(r"answers ([\d.]+)", done.stdout)]
-    assert losses[-1] < 0.8 * losses[0]
-    asked = vlm_data.cases(4, "test")
-    assert len(vlm.answers(tmp_path, asked, torch.device("cpu"))) == 4
-    assert (tmp_path / "evaluation.json").is_file()

@@ -17,7 +17,6 @@ import lm_kit
 import pytest
 from engine_kit import forked
 from lm_kit import HEAD, llama, mixed
-from openai_kit import Reply, Serve, completion
 
 from codevqa import CodeVQA
 from codevqa.batching.model_services import ModelServices
@@ -77,25 +76,6 @@ def test_threads_read_what_each_reads_alone(way: str) -> None:
     lm = lm_kit.build(llama, way)
     found = at_once(lambda request: lm.generate([request])[0], mixed())
     assert found == [lm_kit.alone(llama)] * 3
-
-
-def test_a_server_is_asked_by_engines_at_once(serve: Serve) -> None:
-    both = threading.Barrier(2)
-
-    def answer(path: str, body: dict[str, Any], number: int) -> Reply:
-        both.wait(20)  # until the other is here, too
-        return completion("yes")
-
-    lm = OpenAILM("m", base_url=serve(answer).url, form="completion")
-
-    async def one(prompt: str) -> str:
-        services = services_of(lm)
-        try:
-            return (await services.read(GenerationRequest(prompt, 5))).text
-        finally:
-            services.close()
-
-    assert at_once(lambda prompt: asyncio.run(one(prompt)), ["a"], 2) == [["yes"], ["yes"]]
 
 
 # -- in fair order, and to the end -------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Sequence
 from functools import wraps
@@ -15,19 +14,12 @@ import pytest
 import torch
 from tiny import noise_picture
 from tiny_lm import build_tiny_lm
-from tiny_vlm import TEMPLATE, write_idefics3, write_lfm2_vl, write_qwen3_vl
+from tiny_vlm import TEMPLATE, write_idefics3, write_qwen3_vl
 
-from codevqa.core.errors import CodeVQAError, ModelError, ModelNotFoundError, SetupError
+from codevqa.core.errors import ModelError, SetupError
 from codevqa.models.base import LookRequest, Sight
 from codevqa.models.vlm import TransformersEyes
-from codevqa.presets.assembly import load
 
-NEEDS = pytest.mark.skipif(find_spec("torchvision") is None, reason="its processor needs torchvision")
-WRITERS: dict[str, Callable[[Path], str]] = {
-    "idefics3": write_idefics3,
-    "qwen3-vl": write_qwen3_vl,
-    "lfm2-vl": write_lfm2_vl,
-}
 FIRST, WIDE, TALL = noise_picture(0), noise_picture(1, 80, 30), noise_picture(2, 30, 70)
 REQUESTS = [
     LookRequest((FIRST,), "What color is the car?", 8),
@@ -40,26 +32,23 @@ REQUESTS = [
 
 
 @pytest.fixture(
-    scope="module", params=["idefics3", pytest.param("qwen3-vl", marks=NEEDS), pytest.param("lfm2-vl", marks=NEEDS)]
+    scope="module",
+    params=[
+        write_idefics3,
+        pytest.param(
+            write_qwen3_vl,
+            marks=pytest.mark.skipif(find_spec("torchvision") is None, reason="its processor needs torchvision"),
+        ),
+    ],
 )
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
-    return WRITERS[request.param](tmp_path_factory.mktemp(request.param))
+    written: str = request.param(tmp_path_factory.mktemp("vlm"))
+    return written
 
 
 @pytest.fixture
 def eyes(folder: str) -> TransformersEyes:
     return TransformersEyes.from_pretrained(folder, device="cpu")
-
-
-@pytest.fixture(scope="module")
-def idefics3(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return write_idefics3(tmp_path_factory.mktemp("one"))
-
-
-def plain(eyes: TransformersEyes) -> TransformersEyes:
-    """Returns eyes that encode pictures with each request."""
-    eyes._prompts._apart = False
-    return eyes
 
 
 def towers(eyes: TransformersEyes) -> list[int]:
@@ -110,30 +99,15 @@ def test_an_answer_depends_on_its_request_alone(eyes: TransformersEyes) -> None:
 def test_features_that_are_kept_give_what_pictures_give(eyes: TransformersEyes, folder: str) -> None:
     calls = towers(eyes)
     first, again = eyes.look(REQUESTS), eyes.look(REQUESTS)
-    assert len(calls) == 3 == len(eyes._prompts.kept)  # pictures
+    assert len(calls) == 3 == len(eyes._prompts.kept)  # pictures, however many questions
     same(again, first)
-    same(plain(TransformersEyes.from_pretrained(folder, device="cpu")).look(REQUESTS), first)
+    plain = TransformersEyes.from_pretrained(folder, device="cpu")
+    plain._prompts._apart = False  # it encodes pictures with each request
+    same(plain.look(REQUESTS), first)
     kept = eyes._prompts.kept
     little = TransformersEyes.from_pretrained(folder, device="cpu", cache_bytes=int(kept.getsizeof(kept[WIDE.key])))
     same(little.look(REQUESTS), first)
     assert 0 < little._prompts.kept.currsize <= little._prompts.kept.maxsize < kept.currsize
-
-
-def test_five_questions_about_a_picture_encode_it_once(eyes: TransformersEyes) -> None:
-    calls, processed = towers(eyes), 0
-    inner = eyes._prompts._process_images
-
-    def process(*given: Any, **options: Any) -> Any:
-        nonlocal processed
-        processed += 1
-        return inner(*given, **options)
-
-    eyes._prompts._process_images = process
-    questions = [LookRequest((FIRST,), f"What is part {number}?", 4) for number in range(5)]
-    one_by_one = [eyes.look([question])[0] for question in questions]
-    assert (len(calls), processed) == (1, 1)
-    same(plain(eyes).look(questions), one_by_one)
-    assert len(calls) == 1 + 5
 
 
 def test_chances_are_the_networks_own(eyes: TransformersEyes) -> None:
@@ -159,10 +133,11 @@ def test_chances_are_the_networks_own(eyes: TransformersEyes) -> None:
 
 @pytest.mark.parametrize("how", ["refuses", "fewer", "unlike"])
 def test_features_that_cannot_be_taken_apart_are_not_kept(
-    idefics3: str, how: str, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    expected = TransformersEyes.from_pretrained(idefics3, device="cpu").look(REQUESTS)
-    eyes = TransformersEyes.from_pretrained(idefics3, device="cpu")
+    write_idefics3(tmp_path)
+    expected = TransformersEyes.from_pretrained(str(tmp_path), device="cpu").look(REQUESTS)
+    eyes = TransformersEyes.from_pretrained(str(tmp_path), device="cpu")
     network, encoder = eyes._network, eyes._prompts._encoder
     if how == "refuses":  # as architectures do that have no mm_encoder_outputs
         network.forward = lambda input_ids=None, pixel_values=None, **more: type(network).forward(
@@ -189,12 +164,6 @@ def test_features_that_cannot_be_taken_apart_are_not_kept(
     same(eyes.look(REQUESTS), expected)
 
 
-def test_a_preset_can_name_it(idefics3: str) -> None:
-    eyes = load("eyes", f"transformers:{idefics3}", cache_bytes=0)
-    assert (eyes.name, eyes.batch, eyes._prompts.kept.maxsize) == (Path(idefics3).name, 4, 0)
-    assert type(eyes._processor.image_processor).__name__.endswith("Pil")
-
-
 def _without_weights(folder: Path) -> None:
     from safetensors.torch import load_file, save_file
 
@@ -202,28 +171,14 @@ def _without_weights(folder: Path) -> None:
     save_file({name: kept[name] for name in sorted(kept)[:-1]}, folder / "model.safetensors", {"format": "pt"})
 
 
-def _without_processor(folder: Path) -> None:
-    (folder / "processor_config.json").unlink()
-
-
-def _with_torchvision(folder: Path) -> None:
-    settings = json.loads((folder / "processor_config.json").read_text())
-    settings["image_processor"]["image_processor_type"] = "Lfm2VlImageProcessor"
-    (folder / "processor_config.json").write_text(json.dumps(settings))
-
-
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [
         (_without_weights, "is not complete: 1 weights are missing"),
-        (_without_processor, "processor"),
+        (lambda folder: (folder / "processor_config.json").unlink(), "processor"),
         (lambda folder: (folder / "chat_template.jinja").unlink(), "has no chat template"),
+        (build_tiny_lm, "is a 'llama' network"),
         (lambda folder: (folder / "config.json").unlink(), "Cannot load the vision-language model"),
-        pytest.param(
-            _with_torchvision,
-            r'needs torchvision .* pip install "codevqa\[vlm\]"',
-            marks=pytest.mark.skipif(find_spec("torchvision") is not None, reason="torchvision is there"),
-        ),
     ],
 )
 def test_a_folder_that_cannot_be_used_is_one_line(tmp_path: Path, spoil: Callable[[Path], object], says: str) -> None:
@@ -232,11 +187,6 @@ def test_a_folder_that_cannot_be_used_is_one_line(tmp_path: Path, spoil: Callabl
     with pytest.raises(SetupError, match=says) as caught:
         TransformersEyes.from_pretrained(str(tmp_path))
     assert "\n" not in str(caught.value)
-
-
-def test_a_language_model_has_no_eyes(tmp_path: Path) -> None:
-    with pytest.raises(ModelNotFoundError, match="is a 'llama' network"):
-        TransformersEyes.from_pretrained(str(build_tiny_lm(tmp_path)))
 
 
 @pytest.mark.parametrize(
@@ -257,16 +207,10 @@ def test_a_request_that_cannot_be_answered_is_one_line(
     assert eyes.look(REQUESTS[:1])[0].text or settings
 
 
-def test_what_cannot_be_is_refused(idefics3: str) -> None:
-    for options in ({"cache_bytes": -1}, {"device": "tpu9"}, {"dtype": "int3"}):
-        with pytest.raises(CodeVQAError):
-            TransformersEyes.from_pretrained(idefics3, **options)
-
-
 def test_memory_that_runs_out_halves_the_batch_and_frees_the_features(
-    idefics3: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    eyes = TransformersEyes.from_pretrained(idefics3, device="cpu")
+    eyes = TransformersEyes.from_pretrained(write_idefics3(tmp_path), device="cpu")
     expected = eyes.look(REQUESTS)
     sizes: list[int] = []
     calls = towers(eyes)

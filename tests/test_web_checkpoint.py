@@ -113,21 +113,10 @@ def test_a_full_disk(site: Site) -> None:
     assert "No space left" in said and "Make room" in said
 
 
-def test_a_cache_that_cannot_be_written(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setattr(constants, "HF_ASSETS_CACHE", str(tmp_path / "file" / "cache"))
-    assert "HF_HOME" in refused(site.at())
-
-
 @pytest.mark.parametrize("address", ["https://host", "https://host/a.pth#md5=1", "https://host/a.pth#sha256=12"])
 def test_an_address_that_cannot_be_one(address: str) -> None:
     with pytest.raises(SetupError):
         WebCheckpoint.at(address)
-
-
-def test_files_of_one_name_do_not_meet() -> None:
-    one, other = (WebCheckpoint.at(f"https://{host}/model.pth") for host in ("here", "there"))
-    assert one.file.name == other.file.name and one.model != other.model
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from codevqa.core.errors import ProgramTypeError, SetupError
 from codevqa.core.events import Event, Prepared, Shown, Writing
-from codevqa.core.settings import PromptForm, WriterSettings
+from codevqa.core.settings import WriterSettings
 from codevqa.models.base import Completion, GenerationRequest
 from codevqa.models.fakes import ScriptedLM
 from codevqa.prompts import Example, PromptSet
@@ -135,11 +135,6 @@ def test_random_selection_depends_on_question_and_seed_only() -> None:
     assert len(set(pick("a?", 0))) == 5
 
 
-def test_preamble_describes_the_set_s_primitives() -> None:
-    shown = Writer(ScriptedLM([]), bank(primitives=("open_image", "query"))).preamble("image")
-    assert [line.split("(")[0] for line in shown.splitlines()[1:]] == ["open_image", "query"]
-
-
 def test_a_form_without_examples_is_a_clear_error() -> None:
     with pytest.raises(SetupError, match="no examples about a set of images"):
         Writer(ScriptedLM([]), bank()).request("All?", "set")
@@ -199,23 +194,6 @@ def test_a_chat_says_what_kind_of_answer_each_question_wants() -> None:
         turns = render_chat("P", [CAT], question, "image")
         assert turns[-1].content == f"# Question: {question}\n# ({said})"
         assert turns[2].content == '```python\nanswer = query(img, "Is the cat black?")\n```'
-
-
-@pytest.mark.parametrize(
-    ("form", "chat", "found"),
-    [
-        *(("auto", True, "chat"), ("auto", False, "completion")),
-        *(("completion", True, "completion"), ("chat", False, "chat")),
-    ],
-)
-def test_the_form_follows_the_model_unless_it_is_chosen(form: PromptForm, chat: bool, found: str) -> None:
-    model = ScriptedLM("answer = 1")
-    model.chat = chat
-    writer = Writer(model, bank(), settings=WriterSettings(form=form))
-    assert writer.prompt_form == found
-    prompt = writer.request("Is it red?", "image")[0].prompt
-    assert isinstance(prompt, tuple) is (found == "chat")
-    assert "open_image(path" not in writer.preamble("image") or found == "completion"
 
 
 @pytest.mark.parametrize("form", ["completion", "chat"])

@@ -1,4 +1,4 @@
-"""Tiny random vision-language models, written to disk as any other: Idefics3, Qwen3-VL and LFM2-VL."""
+"""Tiny random vision-language models, written to disk as any other: Idefics3 and Qwen3-VL."""
 
 from __future__ import annotations
 
@@ -17,29 +17,25 @@ TEMPLATE = (
 _SIZES = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
 
 
-def write_idefics3(folder: Path, *, context: int = 1024, template: str | None = TEMPLATE, **sizes: Any) -> str:
-    """Writes a random Idefics3 of 32 pixels a tile, at most 4 and the whole picture, and returns its folder.
-
-    ``sizes`` are other settings: ``text`` and ``vision`` of the configuration, ``tile`` and ``longest`` in pixels.
-    """
+def write_idefics3(folder: Path, *, context: int = 1024, template: str = TEMPLATE) -> str:
+    """Writes a random Idefics3 of 32 pixels a tile, at most 4 and the whole picture, and returns its folder."""
     from transformers import Idefics3Config, Idefics3ForConditionalGeneration, Idefics3Processor
     from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
 
-    tile, longest = sizes.get("tile", 32), sizes.get("longest", 64)
     rows = [f"<row_{row}_col_{column}>" for row in range(1, 7) for column in range(1, 7)]
     named = ["<fake_token_around_image>", "<image>", "<end_of_utterance>", "<global-img>"]
     tokenizer = _tokenizer([*named, *rows])
-    vision = {**_SIZES, "image_size": tile, "patch_size": 8, **sizes.get("vision", {})}
     config = Idefics3Config(
-        text_config={"model_type": "llama", **_text(tokenizer, context), **sizes.get("text", {})},
-        vision_config=vision,
+        text_config={"model_type": "llama", **_text(tokenizer, context)},
+        vision_config={**_SIZES, "image_size": 32, "patch_size": 8},
         image_token_id=tokenizer.convert_tokens_to_ids("<image>"),
-        scale_factor=sizes.get("scale", 2),
+        scale_factor=2,
         pad_token_id=0,
     )
-    pictures = Idefics3ImageProcessorPil(size={"longest_edge": longest}, max_image_size={"longest_edge": tile})
-    seen = (tile // vision["patch_size"] // config.scale_factor) ** 2
-    processor = Idefics3Processor(pictures, tokenizer, image_seq_len=seen, chat_template=_places(template, "<image>"))
+    pictures = Idefics3ImageProcessorPil(size={"longest_edge": 64}, max_image_size={"longest_edge": 32})
+    processor = Idefics3Processor(
+        pictures, tokenizer, image_seq_len=4, chat_template=template.replace("PLACE", "<image>")
+    )
     return _save(Idefics3ForConditionalGeneration, config, processor, folder)
 
 
@@ -49,11 +45,8 @@ def write_qwen3_vl(folder: Path) -> str:
     from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
     tokenizer = _tokenizer(["<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"])
-    ids = {
-        f"{name}_token_id": tokenizer.convert_tokens_to_ids(f"<|{token}|>")
-        for name, token in {"image": "image_pad", "video": "video_pad"}.items()
-    }
-    ends = {f"{one}_token_id": tokenizer.convert_tokens_to_ids(f"<|{one}|>") for one in ("vision_start", "vision_end")}
+    named = {"image": "image_pad", "video": "video_pad", "vision_start": "vision_start", "vision_end": "vision_end"}
+    ids = {f"{name}_token_id": tokenizer.convert_tokens_to_ids(f"<|{token}|>") for name, token in named.items()}
     rope = {"rope_type": "default", "mrope_section": [4, 2, 2], "rope_theta": 1e4}
     config = Qwen3VLConfig(
         text_config={**_text(tokenizer, 1024), "head_dim": 16, "rope_parameters": rope},
@@ -68,38 +61,13 @@ def write_qwen3_vl(folder: Path) -> str:
             "deepstack_visual_indexes": [0, 1],
         },
         **ids,
-        **ends,
     )
     kind = {"patch_size": 8, "size": {"shortest_edge": 32 * 32, "longest_edge": 64 * 64}}
-    template = _places(TEMPLATE, "<|vision_start|><|image_pad|><|vision_end|>")
+    template = TEMPLATE.replace("PLACE", "<|vision_start|><|image_pad|><|vision_end|>")
     processor = Qwen3VLProcessor(
         Qwen2VLImageProcessorPil(**kind), tokenizer, Qwen3VLVideoProcessor(**kind), chat_template=template
     )
     return _save(Qwen3VLForConditionalGeneration, config, processor, folder)
-
-
-def write_lfm2_vl(folder: Path) -> str:
-    """Writes a random LFM2-VL with one layer of convolutions, and returns its folder. Needs torchvision."""
-    from transformers import Lfm2VlConfig, Lfm2VlForConditionalGeneration, Lfm2VlImageProcessor, Lfm2VlProcessor
-
-    rows = [f"<|img_row_{row}_col_{column}|>" for row in range(1, 5) for column in range(1, 5)]
-    tokenizer = _tokenizer(["<image>", "<|image_start|>", "<|image_end|>", "<|img_thumbnail|>", *rows])
-    config = Lfm2VlConfig(
-        text_config={"model_type": "lfm2", **_text(tokenizer, 1024), "layer_types": ["conv", "full_attention"]},
-        vision_config={"model_type": "siglip2_vision_model", **_SIZES, "patch_size": 8, "num_patches": 16},
-        image_token_id=tokenizer.convert_tokens_to_ids("<image>"),
-        projector_hidden_size=64,
-    )
-    pictures = Lfm2VlImageProcessor(
-        encoder_patch_size=8,
-        tile_size=32,
-        min_image_tokens=2,
-        max_image_tokens=4,
-        max_tiles=4,
-        max_pixels_tolerance=1.0,
-    )
-    processor = Lfm2VlProcessor(pictures, tokenizer, chat_template=_places(TEMPLATE, "<image>"))
-    return _save(Lfm2VlForConditionalGeneration, config, processor, folder)
 
 
 def _tokenizer(special: Sequence[str]) -> Any:
@@ -113,12 +81,7 @@ def _text(tokenizer: Any, context: int) -> dict[str, Any]:
     return {**_SIZES, **tokens, "num_key_value_heads": 2, "max_position_embeddings": context}
 
 
-def _places(template: str | None, token: str) -> str | None:
-    return template and template.replace("PLACE", token)
-
-
 def _save(kind: Any, config: Any, processor: Any, folder: Path) -> str:
-    folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(0)
     network = kind(config)
     with torch.no_grad():  # drawn wide, so that answers depend on pictures

@@ -70,7 +70,10 @@ def test_a_redirect_takes_neither_prompt_nor_key_elsewhere(serve: Serve, status:
 NO_TEXT = '{"choices": [{"text": {"yes": 1}, "finish_reason": "stop"}]}'
 
 
-@pytest.mark.parametrize("body", ['{"choices": ' + "[" * 200_000, "9" * 200_000, '{"choices": 5}', NO_TEXT])
+@pytest.mark.parametrize(
+    "body",
+    ['{"choices": ' + "[" * 200_000, "9" * 200_000, '{"choices": 5}', '{"choices": []}', "null", "<html>hi", NO_TEXT],
+)
 def test_what_nobody_could_read_is_no_answer(serve: Serve, body: str) -> None:
     server = serve(lambda path, given, n: (200, body, {"Content-Type": "application/json"}))
     assert "did not answer as an OpenAI-compatible server" in str(refusal(OpenAILM("m", base_url=server.url)))
