@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from codevqa.eval.statistics import mean
 from codevqa.miniworld.phrases import Phrase
 from codevqa.miniworld.questions import Item
 from codevqa.miniworld.world import CANVAS, HELD_OUT, Scene, Thing, draw, sample_scene
-from codevqa.models.base import CaptionRequest, GenerationRequest, MatchRequest, SimilarityRequest
+from codevqa.models.base import Captioner, CaptionRequest, GenerationRequest, Matcher, MatchRequest, SimilarityRequest
 from codevqa.primitives.reading import render_reading
 from codevqa.writing.prompt_forms import extract_program
 
@@ -79,7 +80,7 @@ def contrasting(vqa: CodeVQA, rng: random.Random, count: int, table: Table) -> N
                 text = PROMPT + twins[0].text.removeprefix(PROMPT)
                 shown = [picture, *(load_picture(draw(other)) for other in twins[1])]
                 requests += [SimilarityRequest(one, text) for one in shown]
-        scores = np.array(vqa.models.matcher.similarity(requests)).reshape(-1, 4)
+        scores = np.array(cast(Matcher, vqa.models.matcher).similarity(requests)).reshape(-1, 4)
         table.add(f"ITC, which of four near-twins, {style}", [bool(row.argmax() == 0) for row in scores])
 
 
@@ -106,7 +107,9 @@ def pointing(vqa: CodeVQA, rng: random.Random, count: int, table: Table) -> None
             # One more of those that training never showed, so that there are enough of them.
             chosen += [thing for thing in alone if held_out(thing) and thing is not chosen[0]][:1]
             cases += [(style, thing, picture) for thing in chosen]
-    found = vqa.models.matcher.match([MatchRequest(picture, f"{one.color} {one.kind}") for _, one, picture in cases])
+    found = cast(Matcher, vqa.models.matcher).match(
+        [MatchRequest(picture, f"{one.color} {one.kind}") for _, one, picture in cases]
+    )
     right: dict[str, list[bool]] = {"plain": [], "box": [], "held-out": []}
     for (style, thing, _), match in zip(cases, found, strict=True):
         row, column = np.unravel_index(int(match.relevance.argmax()), match.relevance.shape)
@@ -129,7 +132,7 @@ def captioning(vqa: CodeVQA, rng: random.Random, count: int, table: Table) -> No
     """Captions of whole pictures, and of patches drawn for a question: are they true?"""
     for style in ("plain", "box"):
         drawn = list(scenes(rng, count, style=style))
-        whole = vqa.models.captioner.caption([CaptionRequest(picture) for _, picture in drawn])
+        whole = cast(Captioner, vqa.models.captioner).caption([CaptionRequest(picture) for _, picture in drawn])
         asked = [Phrase(thing.kind, thing.color).one for scene, _ in drawn for thing in [rng.choice(scene.things)]]
         pairs = [(picture, f"is there {what}") for (_, picture), what in zip(drawn, asked, strict=True)]
         told = {

@@ -14,11 +14,12 @@ import random
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import cast
 
 from codevqa import CodeVQA
 from codevqa.core.images import Picture, load_picture
 from codevqa.miniworld.world import draw
-from codevqa.models.base import CaptionRequest, MatchRequest
+from codevqa.models.base import Captioner, CaptionRequest, Matcher, MatchRequest
 from codevqa.primitives.patches import Patches
 
 from .language_data import Question, draw_question
@@ -41,13 +42,13 @@ def questions(task: tuple[int, int]) -> list[tuple[Question, list[Picture]]]:
 
 def read(vqa: CodeVQA, asked: Sequence[tuple[Picture, str]], draws: int, rng: random.Random) -> list[list[str]]:
     """What the captioner says of each picture: so many captions of patches drawn for a text."""
-    matches = vqa.models.matcher.match([MatchRequest(picture, text) for picture, text in asked])
+    matches = cast(Matcher, vqa.models.matcher).match([MatchRequest(picture, text) for picture, text in asked])
     requests = [
         CaptionRequest(picture, Patches(match.relevance, PATCHES).draw(seed), seed)
         for (picture, _), match in zip(asked, matches, strict=True)
         for seed in [rng.getrandbits(62) for _ in range(draws)]
     ]
-    texts = iter(vqa.models.captioner.caption(requests))
+    texts = iter(cast(Captioner, vqa.models.captioner).caption(requests))
     return [[next(texts) for _ in range(draws)] for _ in asked]
 
 
