@@ -34,7 +34,7 @@ COMMANDS = [
     for line in block.splitlines()
     if "codevqa " in line
 ]
-ELSEWHERE = "--preset large"
+ELSEWHERE = "--preset api"
 """Commands with this need a network: only their words are checked."""
 
 

@@ -44,7 +44,7 @@ from codevqa.prompts import load as load_prompts
 
 METHODS = ("codevqa", "pnpvqa")
 RED, GREEN = (load_picture(PILImage.new("RGB", (60, 40), color)) for color in ("red", "green"))
-ABOUT: dict[str, Any] = {"name": "m", "model": "m", "settings": {}}
+ABOUT: dict[str, Any] = {"name": "m", "model": "m", "grid": 6, "settings": {}}
 
 
 @pytest.fixture
