@@ -97,8 +97,7 @@ class CodeVQA:
         eyes: str | None = None,
         sets: Mapping[str, object] = {},
     ) -> CodeVQA:
-        """Builds an engine from a preset: ``mini`` (embedded, offline), ``base``, ``large`` or ``paper``, whose
-        language model has to be named; or from a file of one's own.
+        """Builds an engine from a preset, such as ``mini`` (embedded, offline), or from a file of one's own.
 
         Args:
             name: the preset; ``codevqa models`` lists them. Or a TOML file, such as ``codevqa config`` prints.

@@ -342,11 +342,10 @@ class QuestionRun:
             EmptyReadingError: the model said nothing, which tells nobody anything.
         """
         pictures = [(ImageRef(image.index), image.picture) for image in self.images]
-        captions = self.engine.eyes is None or self.request.method == "pnpvqa"
-        asked = self.pnpvqa if captions or self.engine.eyes is None else self.engine.eyes
-        reading = await asked.answer(pictures, self.question, self.form, self.form)
+        eyes = None if self.request.method == "pnpvqa" else self.engine.eyes
+        reading = await (eyes or self.pnpvqa).answer(pictures, self.question, self.form, self.form)
         if not reading.text and self.engine.settings.answers != "release":
-            times = f" {self.engine.settings.query.attempts} times" if captions else ""
+            times = "" if eyes else f" {self.engine.settings.query.attempts} times"
             raise EmptyReadingError(f"The reading model gave an empty answer{times}.")
         return reading
 

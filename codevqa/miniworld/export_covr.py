@@ -32,7 +32,8 @@ def write_split(root: Path, split: str, sets: int, seed: int, place: int, size: 
     name = split if size is None else f"{split}_{size}"
     rng = random.Random(f"covr {name} {seed}")
     balance, seen, rows = Balance(), set[str](), list[dict[str, Any]]()
-    picture = 2_000_000 + 1_000_000 * place + (10_000_000 * size if size else 0)
+    # Numbers that no other split or size has, however many pictures it draws.
+    picture = 2_000_000 + 1_000_000 * place if size is None else 10**9 * size + 10**7 * place
     for _ in tries(sets * 50, f"covr {name}"):
         if len(rows) == sets:
             break

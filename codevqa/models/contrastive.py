@@ -17,7 +17,7 @@ from ..core.images import Picture
 from .base import SimilarityRequest
 from .blip.batches import run_in_batches
 from .turn import Turn
-from .weights import load_network, load_pretrained
+from .weights import computed, load_network, load_pretrained
 
 _PADDING: Mapping[str, str] = {"clip": "longest", "siglip": "max_length"}
 """How each kind of network was trained to have its texts padded. SigLIP reads the last of a full row."""
@@ -36,7 +36,7 @@ class ContrastiveMatcher:
 
     def __init__(self, network: Any, processor: Any, *, name: str) -> None:
         self.name = name
-        self.computes = f"{str(network.dtype).removeprefix('torch.')} on {network.device}"
+        self.computes = computed(network.dtype, network.device)
         """Precision and device."""
         self.batch = 64 if network.device.type == "cuda" else 8
         self.turn = Turn(network, processor)

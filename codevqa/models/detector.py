@@ -14,7 +14,7 @@ from ..core.errors import SetupError
 from .base import Box, DetectRequest
 from .blip.batches import run_in_batches
 from .turn import Turn
-from .weights import load_network, load_pretrained
+from .weights import computed, load_network, load_pretrained
 
 _ASKED: Mapping[str, str] = {
     "grounding-dino": "{}.",
@@ -48,7 +48,7 @@ class ZeroShotDetector:
                 hint="The threshold is from 0 to 1, a batch at least 1.",
             )
         self.name = name
-        self.computes = f"{str(network.dtype).removeprefix('torch.')} on {network.device}"
+        self.computes = computed(network.dtype, network.device)
         """Precision and device."""
         self.batch = max_batch or (8 if network.device.type == "cuda" else 1)
         self._network, self._processor = network, processor

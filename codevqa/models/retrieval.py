@@ -222,8 +222,8 @@ class ExampleIndex:
                 return known
             if not self._embeddings:
                 self._embeddings = [self._bank([view(one) for one in self._questions]) for view in self._views]
-            # Alone, so that an embedding is the same whoever asks beside it; and in double precision, in which the
-            # order of near neighbours does not depend on a machine's way of summing.
+            # One question at a time: its embedding must not depend on others. Double precision: the order of near
+            # neighbours must not depend on how a machine sums.
             pairs = zip(self._embeddings, self._views, strict=True)
             likeness = sum(bank @ self._embed([view(question)])[0] for bank, view in pairs)
             order = self._orders[question] = np.argsort(-likeness, kind="stable")

@@ -18,7 +18,7 @@ from .blip.batches import run_in_batches
 from .library_errors import quiet, while_loading
 from .turn import Turn
 from .vlm_prompts import Part, Prompts, Row
-from .weights import load_network, load_pretrained
+from .weights import computed, load_network, load_pretrained
 
 _WHAT = "The vision-language model"
 _LOGITS = {"output_logits": True, "return_dict_in_generate": True}
@@ -48,7 +48,7 @@ class TransformersEyes:
         if cache_bytes < 0:
             raise SetupError(f"A cache of {cache_bytes} bytes is impossible.", hint="Use 0 to keep nothing.")
         self.name = name
-        self.computes = f"{str(network.dtype).removeprefix('torch.')} on {network.device}"
+        self.computes = computed(network.dtype, network.device)
         """Precision and device."""
         self.batch = 16 if network.device.type == "cuda" else 4
         self.turn = Turn(network, processor)
@@ -104,7 +104,8 @@ class TransformersEyes:
         with self.turn:
             several = [requests[place] for place in order]
             sights = run_in_batches(self._looked, several, self.batch, self._prompts.kept.clear, what=_WHAT)
-        return [sights[order.index(place)] for place in range(len(requests))]
+        found = dict(zip(order, sights, strict=True))
+        return [found[place] for place in range(len(requests))]
 
     @torch.inference_mode()
     def _looked(self, requests: Sequence[LookRequest]) -> list[Sight]:

@@ -78,6 +78,11 @@ def place_for(device: str | None, dtype: DType) -> tuple[torch.device, torch.dty
     return place, number
 
 
+def computed(dtype: torch.dtype, device: torch.device) -> str:
+    """Returns precision and device as models report them: ``bfloat16 on cuda:0``."""
+    return f"{str(dtype).removeprefix('torch.')} on {device}"
+
+
 def load_pretrained(auto: Any, what: str, name: str, **options: Any) -> Any:
     """Loads what a class of transformers makes of a folder or hub id; ``what`` is its name in messages.
 

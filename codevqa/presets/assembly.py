@@ -10,7 +10,7 @@ from ..core.errors import ModelNotFoundError, SetupError
 from ..core.trace import Form
 from ..models.base import Models
 from ..models.domain import Domain
-from ..primitives.visual import served
+from ..primitives.visual import served_by
 from ..prompts import PromptSet
 from ..prompts import load as load_prompts
 from ..writing.writer import Writer, by_form
@@ -18,9 +18,6 @@ from .back_ends import parse
 from .checkpoints import fetch, fetchable, hub_id, lies, resolve, shown
 from .configuration import Configuration
 from .presets import Preset, preset
-
-LOOKING = ("matcher", "captioner", "detector", "eyes")
-"""The parts that look at pictures."""
 
 
 def load(role: str, spec: str, **options: Any) -> Any:
@@ -65,7 +62,7 @@ def build(configuration: Configuration) -> tuple[Writer, Models, Configuration]:
     loaded = {role: load(role, spec, **here.options.get(role, {})) for role, spec in here.parts.items()}
     language_model = loaded["language_model"]
     domain = domain_of(here)
-    looking = {role: loaded.get(role) for role in LOOKING}
+    looking = {role: loaded.get(role) for role in ("matcher", "captioner", "detector", "eyes")}
     models = Models(language_model, domain=domain, **looking)
     settings = here.settings
     writer = Writer(language_model, sets, loaded.get("retriever"), settings.writer, seed=settings.seed)
@@ -80,7 +77,7 @@ def prompt_writer(configuration: Configuration) -> Writer:
         SetupError: the form of the prompts depends on a language model that is left to be chosen.
         ModelNotFoundError: a checkpoint is not here and cannot be fetched.
     """
-    from ..models.fakes import FakeMatcher, ScriptedLM
+    from ..models.fakes import ScriptedLM
 
     here = configuration.here()
     sets = prompt_sets(preset(here.preset), here.settings.prompts)
@@ -90,10 +87,12 @@ def prompt_writer(configuration: Configuration) -> Writer:
     spec = here.parts.get("retriever") if settings.selection == "nearest" else None
     retriever = load("retriever", spec, **here.options.get("retriever", {})) if spec else None
     model = ScriptedLM([], chat=chat)
-    there: dict[str, Any] = {role: FakeMatcher() for role in LOOKING if role in here.parts}
-    if "matcher" in there and not parse("matcher", here.parts["matcher"])[0].grounds:
-        there["matcher"] = object()
-    serves = served(Models(model, **there))
+    serves = served_by(
+        answers=len(here.methods) > 1,
+        compares="matcher" in here.parts,
+        points=here.grounds,
+        detects="detector" in here.parts,
+    )
     return Writer(model, sets, retriever, settings, serves=serves, seed=here.settings.seed)
 
 

@@ -76,9 +76,13 @@ class Configuration:
     @property
     def methods(self) -> tuple[Method, ...]:
         """The methods that its models can do."""
+        return methods_of(eyes="eyes" in self.parts, reads=self.grounds and "captioner" in self.parts)
+
+    @property
+    def grounds(self) -> bool:
+        """Whether its matcher tells where in a picture a text looks."""
         matcher = self.parts.get("matcher")
-        grounds = matcher is not None and parse("matcher", matcher)[0].grounds
-        return methods_of(eyes="eyes" in self.parts, reads=grounds and "captioner" in self.parts)
+        return matcher is not None and parse("matcher", matcher)[0].grounds
 
     def here(self) -> Configuration:
         """Returns what this machine runs: where it has no GPU, and PyTorch can, the preset's quantised language model.

@@ -83,6 +83,19 @@ _MINI = Preset(
     domain="@mini/weights/domain",
     options={"matcher": {"block": 2, "average": "all"}, "captioner": {"min_length": 0, "temperature": 0.5}},
 )
+_BASE = Preset(
+    name="base",
+    about="BLIP base and a small instruction-tuned coder from the hub: a laptop with network",
+    measured="programs for real questions, answers on drawn pictures; no photographs",
+    matcher="blip:Salesforce/blip-itm-base-coco@7eaa90c11850c0b17fc38c6a11e7d88bd6ac231f",
+    captioner="blip:Salesforce/blip-image-captioning-base@82a37760796d32b1411fe092ab5d4e227313294b",
+    language_model="transformers:Qwen/Qwen2.5-Coder-1.5B-Instruct",
+    retriever="sentence:sentence-transformers/all-mpnet-base-v2",
+    prompts=_PAPER_PROMPTS,
+    settings=Settings(writer=_WRITING, query=_READING),
+    quantised="transformers-int8:Qwen/Qwen2.5-Coder-1.5B-Instruct",
+    quantised_shots=8,
+)
 
 PRESETS: Mapping[str, Preset] = MappingProxyType(
     {
@@ -96,19 +109,16 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
                 measured="answers on drawn pictures (docs/reports/eyes.md)",
                 eyes="transformers:@mini/weights/vlm",
             ),
-            Preset(
+            replace(
+                _BASE,
                 name="vlm",
                 about="SmolVLM 0.5B and a small coder from the hub: photographs, a laptop with network",
                 measured="its writer on real questions; its eyes not at all: none could be had",
                 matcher="contrastive:google/siglip2-base-patch16-224",
+                captioner=None,
                 detector="zero-shot:IDEA-Research/grounding-dino-tiny",
                 eyes="transformers:HuggingFaceTB/SmolVLM-500M-Instruct",
-                language_model="transformers:Qwen/Qwen2.5-Coder-1.5B-Instruct",
-                retriever="sentence:sentence-transformers/all-mpnet-base-v2",
-                prompts=_PAPER_PROMPTS,
                 settings=Settings(writer=_WRITING),
-                quantised="transformers-int8:Qwen/Qwen2.5-Coder-1.5B-Instruct",
-                quantised_shots=8,
             ),
             Preset(
                 name="api",
@@ -120,19 +130,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
                 settings=Settings(writer=_WRITING, workers=64),
                 served=True,
             ),
-            Preset(
-                name="base",
-                about="BLIP base and a small instruction-tuned coder from the hub: a laptop with network",
-                measured="programs for real questions, answers on drawn pictures; no photographs",
-                matcher="blip:Salesforce/blip-itm-base-coco@7eaa90c11850c0b17fc38c6a11e7d88bd6ac231f",
-                captioner="blip:Salesforce/blip-image-captioning-base@82a37760796d32b1411fe092ab5d4e227313294b",
-                language_model="transformers:Qwen/Qwen2.5-Coder-1.5B-Instruct",
-                retriever="sentence:sentence-transformers/all-mpnet-base-v2",
-                prompts=_PAPER_PROMPTS,
-                settings=Settings(writer=_WRITING, query=_READING),
-                quantised="transformers-int8:Qwen/Qwen2.5-Coder-1.5B-Instruct",
-                quantised_shots=8,
-            ),
+            _BASE,
             Preset(
                 name="large",
                 about="BLIP large and a 7B coder from the hub: photographs, a GPU",

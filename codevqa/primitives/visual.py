@@ -139,12 +139,26 @@ BUILT_IN = VISUAL.extend([*DETECTION, *KNOWLEDGE])
 
 def served(models: Models) -> frozenset[str]:
     """Returns the names of the built-in primitives that models can serve: nothing else is offered to programs."""
+    matcher, detects = models.matcher, models.detector is not None
+    answers = models.eyes is not None or models.reads
+    return served_by(answers=answers, compares=matcher is not None, points=grounds(matcher), detects=detects)
+
+
+def served_by(*, answers: bool, compares: bool, points: bool, detects: bool) -> frozenset[str]:
+    """Returns the same by what models can do.
+
+    Args:
+        answers: questions about pictures.
+        compares: pictures with texts.
+        points: to where in a picture a text looks.
+        detects: objects.
+    """
     needs = {
-        "query": models.eyes is not None or models.reads,
-        "visual_query": models.eyes is not None or models.reads,
-        "get_pos": models.detector is not None or grounds(models.matcher),
-        "find_matching_image": models.matcher is not None,
-        **dict.fromkeys(DETECTION.names, models.detector is not None),
+        "query": answers,
+        "visual_query": answers,
+        "get_pos": detects or points,
+        "find_matching_image": compares,
+        **dict.fromkeys(DETECTION.names, detects),
     }
     return frozenset(name for name in BUILT_IN.names if needs.get(name, True))
 

@@ -39,8 +39,8 @@ class CaptionDecoder:
         model: the captioner's text decoder.
         rules: of every caption.
         kernels: see :class:`.caption_steps.CaptionSteps`.
-        record: from a function without arguments to one that does the same again: CUDA graphs where these are not
-            turned off; for tests where there is no GPU the function itself.
+        record: returns what does again what a function without arguments does. None takes CUDA graphs where they are
+            on. A test without a GPU may return the function itself.
     """
 
     def __init__(self, model: Any, rules: CaptionRules, kernels: Any = None, record: Record | None = None) -> None:

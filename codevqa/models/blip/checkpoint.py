@@ -19,7 +19,7 @@ import torch
 from ...core.errors import ModelNotFoundError, SetupError
 from ..library_errors import while_loading
 from ..web_checkpoint import WebCheckpoint
-from ..weights import WEIGHTS, DType, fill, hub_folder, place_for, read_json, read_weights, weights_file
+from ..weights import WEIGHTS, DType, computed, fill, hub_folder, place_for, read_json, read_weights, weights_file
 from .network import BlipNetwork, Kind
 from .picture_input import PictureSettings
 from .tokens import WordPieces
@@ -47,7 +47,7 @@ class Checkpoint:
     @property
     def computes(self) -> str:
         """Precision and device, such as ``float32 on cpu``."""
-        return f"{str(self.dtype).removeprefix('torch.')} on {self.device}"
+        return computed(self.dtype, self.device)
 
     def upload(self, tensor: torch.Tensor) -> torch.Tensor:
         """Returns a tensor of the CPU, where the network is; a GPU may still be busy copying it."""

@@ -21,6 +21,7 @@ from ..chat_template import without_system
 from ..library_errors import first_line
 from ..text_stream import stream_of
 from ..turn import Turn
+from ..weights import computed
 from .cpu.decoder import PackedDecoder
 from .generate import GenerateDecoder
 from .loading import load
@@ -78,7 +79,7 @@ class TransformersLM:
         self.name = name
         self.model = model.eval()
         weight = next(model.parameters())
-        self.computes = f"{str(weight.dtype).removeprefix('torch.')} on {weight.device}"
+        self.computes = computed(weight.dtype, weight.device)
         """Precision and device; linear layers in eight bits count as what they give."""
         self.tokenizer = tokenizer
         self.turn = Turn(model, tokenizer)
