@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .batching.call_cache import Memory
     from .core.answer import Answer
+    from .core.collection import Collection
     from .core.errors import CodeVQAError
     from .core.settings import Limits, QuerySettings, Settings, WriterSettings
     from .core.trace import Call, Evidence, Program, Trace
@@ -33,6 +34,7 @@ _HOMES = {
     "Call": "core.trace",
     "CodeVQA": "engine.codevqa",
     "CodeVQAError": "core.errors",
+    "Collection": "core.collection",
     "Evidence": "core.trace",
     "Image": "primitives",
     "Limits": "core.settings",
@@ -54,6 +56,7 @@ __all__ = [
     "Call",
     "CodeVQA",
     "CodeVQAError",
+    "Collection",
     "Evidence",
     "Image",
     "Limits",

@@ -7,7 +7,7 @@ import io
 import os
 import stat
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
@@ -35,7 +35,7 @@ MAX_CUT = 1536
 MAX_BYTES = 256 << 20
 """Largest file read: more than such a picture takes without compression."""
 MAX_PICTURES = 1_000
-"""Most pictures of one question: as many as a program may pass to a primitive in a list."""
+"""Most pictures of one question that are given one by one: they are decoded all at once."""
 
 _READABLE = "Use PNG, JPEG or WebP."
 _SHOWN = 200
@@ -55,6 +55,15 @@ class Picture:
     name: str = ""
     """File name it came from, for messages; may be empty."""
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height in pixels."""
+        return self.pixels.size
+
+    def noted(self, name: str, compute: Callable[[PILImage.Image], float]) -> float:
+        """Returns a number that depends on the pixels alone. Where it is kept beside the picture, it has a name."""
+        return compute(self.pixels)
+
 
 Held: TypeAlias = "str | os.PathLike[str] | bytes | Picture | ImageError"
 """A source that its owner cannot change any more, or why it cannot be used."""
@@ -68,7 +77,7 @@ def hold(sources: ImageSource | Held | Sequence[ImageSource | Held]) -> tuple[He
     """
     given = sources if isinstance(sources, list | tuple) else (sources,)
     if len(given) > MAX_PICTURES:
-        hint = f"The limit is {MAX_PICTURES:,} a question: ask several."
+        hint = f"The limit is {MAX_PICTURES:,} a question: give a Collection of their files."
         return (ImageError(f"These are {len(given):,} pictures.", hint=hint),)
     return tuple(map(_held, given))
 
@@ -92,7 +101,7 @@ def load_picture(source: ImageSource | Held) -> Picture:
             hint="Give one, or a list.",
         )
     path = os.fsdecode(source)
-    shown = _shown(path)
+    shown = shown_path(path)
     try:
         # A pipe would wait for its writer.
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))) as file:
@@ -155,7 +164,7 @@ def _held(source: ImageSource | Held) -> Held:
 
 def _of_opened(image: PILImage.Image) -> Picture:
     path = os.fsdecode(getattr(image, "filename", ""))
-    shown = _shown(path) if path else "The given picture"
+    shown = shown_path(path) if path else "The given picture"
     # A file that was opened is not decoded yet, and any format may have been.
     if getattr(image, "tile", None) and getattr(image, "format", None) not in (*FORMATS, "MPO"):
         raise ImageError(f"{shown} is {image.format}.", hint=_READABLE)
@@ -252,7 +261,7 @@ def _said(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
-def _shown(path: str) -> str:
+def shown_path(path: str) -> str:
     """Returns a path as one short line."""
     text = path if path.isprintable() else repr(path)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2]}...{text[-_SHOWN // 4 :]}"

@@ -142,7 +142,32 @@ class Limits(_Table):
     def about(self, pictures: int) -> Limits:
         """Returns what a program about so many pictures may use."""
         tens = -(-pictures // 10)
-        return self if tens <= 1 else replace(self, calls=self.calls * tens)
+        if tens <= 1:
+            return self
+        slow = max(1.0, tens / 10)
+        wall, own = self.wall_seconds * slow, self.seconds * slow
+        return replace(self, calls=self.calls * tens, wall_seconds=wall, seconds=own)
+
+
+@dataclass(frozen=True, config=STRICT)
+class SetSettings(_Table):
+    """Questions about many pictures."""
+
+    table: ClassVar[str] = "sets."
+
+    large: _From1 = 10
+    """A set of more pictures is large: its programs are offered ``select``, ``count``, ``most_common`` and ``sort_by``,
+    and what follows holds for it."""
+    witness: bool = False
+    """Whether image-text matching answers in place of reading where it is sure, as with :attr:`QuerySettings.witness`
+    and :attr:`QuerySettings.stated`."""
+    exact: bool = True
+    """Whether ``select`` looks closely at every picture. False rules out those whose contrastive score is below
+    :attr:`rule_out`."""
+    rule_out: Annotated[float, Field(ge=-1, le=1)] = -1.0
+    """Contrastive score below which a picture is ruled out; it depends on the matcher. -1 rules out none."""
+    seconds: _Seconds | None = None
+    """Seconds after which ``select`` begins no further picture; what it found until then is marked as a part."""
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -154,6 +179,7 @@ class Settings(_Table):
     writer: WriterSettings = WriterSettings()
     query: QuerySettings = QuerySettings()
     limits: Limits = Limits()
+    sets: SetSettings = SetSettings()
     position_text: Literal["phrase", "question"] = "phrase"
     """What ``get_pos`` matches: the phrase itself (the paper), or the whole question, averaged over the phrase's
     tokens inside it (the paper's released code)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Mapping
 from contextlib import aclosing, closing
 from functools import partial
 from types import TracebackType
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from ..batching.model_services import ModelServices
 from ..core.answer import Answer
+from ..core.collection import Pictures
 from ..core.errors import CodeVQAError, InputError, SetupError
-from ..core.images import ImageSource
 from ..core.loop_thread import LoopThread, check_process
 from ..core.settings import Settings
 from ..core.trace import Form, Method, Program, Trace
@@ -153,7 +153,7 @@ class CodeVQA:
 
     # -- asking ------------------------------------------------------------------------------------------------------
 
-    def ask(self, images: ImageSource | Sequence[ImageSource], question: str, **options: Unpack[AskOptions]) -> Answer:
+    def ask(self, images: Pictures, question: str, **options: Unpack[AskOptions]) -> Answer:
         """Answers a question about one picture or several.
 
         Args:
@@ -174,13 +174,11 @@ class CodeVQA:
         """
         return self._loop.run(answer_request(self, ask_request(images, question, options)))
 
-    def ask_async(
-        self, images: ImageSource | Sequence[ImageSource], question: str, **options: Unpack[AskOptions]
-    ) -> Coroutine[Any, Any, Answer]:
+    def ask_async(self, images: Pictures, question: str, **options: Unpack[AskOptions]) -> Coroutine[Any, Any, Answer]:
         """Async twin of :meth:`ask`; call it from any event loop."""
         return self._answered(ask_request(images, question, options))
 
-    def watch(self, images: ImageSource | Sequence[ImageSource], question: str, **options: Unpack[AskOptions]) -> Watch:
+    def watch(self, images: Pictures, question: str, **options: Unpack[AskOptions]) -> Watch:
         """Answers a question as :meth:`ask` does, and tells every step of it while it is made.
 
         Returns:
@@ -277,7 +275,7 @@ class CodeVQA:
 
     def run(
         self,
-        images: ImageSource | Sequence[ImageSource],
+        images: Pictures,
         program: Program | str,
         *,
         question: str = "",
@@ -303,7 +301,7 @@ class CodeVQA:
 
     def run_async(
         self,
-        images: ImageSource | Sequence[ImageSource],
+        images: Pictures,
         program: Program | str,
         *,
         question: str = "",
@@ -314,7 +312,7 @@ class CodeVQA:
 
     def watch_run(
         self,
-        images: ImageSource | Sequence[ImageSource],
+        images: Pictures,
         program: Program | str,
         *,
         question: str = "",

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Sequence, Sized
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Sized
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias, get_args
 
 from ..core.answer import Answer
+from ..core.collection import Pictures, held
 from ..core.errors import InputError
-from ..core.images import ImageSource, hold
 from ..core.trace import Form, Method
 from .request import Errors, Request
 
@@ -24,13 +24,13 @@ _TAKES = "Give Questions or pairs (images, text), and a method: 'codevqa', 'dire
 class Question:
     """One question for :meth:`codevqa.CodeVQA.ask_many`."""
 
-    images: ImageSource | Sequence[ImageSource]
+    images: Pictures
     text: str
     form: Form | None = None
     """None: one image is a question about an image, several are a set."""
 
 
-Asked: TypeAlias = "Question | tuple[ImageSource | Sequence[ImageSource], str]"
+Asked: TypeAlias = "Question | tuple[Pictures, str]"
 """A question, or its images and its text."""
 Begin: TypeAlias = Callable[[Any], "Future[Answer]"]
 """Begins to answer what was asked; what it needs of it is copied when it returns."""
@@ -42,7 +42,7 @@ def as_request(asked: object, method: Method) -> Request | InputError:
         asked = Question(*asked)
     if not isinstance(asked, Question):
         return InputError(f"A {type(asked).__name__} is no question.", hint=_TAKES)
-    return Request(hold(asked.images), asked.text, asked.form, method)
+    return Request(held(asked.images), asked.text, asked.form, method)
 
 
 def text_of(asked: object) -> str:

@@ -12,13 +12,15 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Literal, NamedTuple, Protocol
 
 from ..batching.call_cache import Usage
 from ..batching.model_services import ModelServices
 from ..core.answer import Answer
+from ..core.collection import StoredPicture
 from ..core.errors import (
     CodeVQAError,
     EmptyReadingError,
@@ -88,7 +90,7 @@ async def answer_request(
     run = QuestionRun(engine, request, tell)
     try:
         check_options(request)
-        with engine.services.question(), run.usage.counting():
+        with engine.services.question(), run.usage.counting(), _keeping(engine.models, request.images):
             answer = await run.finish()
     except (asyncio.CancelledError, GeneratorExit):
         raise
@@ -105,6 +107,20 @@ async def answer_request(
         raise known from error
     run.tell(Answered(answer))
     return answer
+
+
+@contextmanager
+def _keeping(models: Models, images: Sequence[object]) -> Iterator[None]:
+    """Keeps on disk what a question learnt about the pictures of a collection, however it ends."""
+    try:
+        yield
+    finally:
+        stored = next((one for one in images if isinstance(one, StoredPicture)), None)
+        if stored is not None:
+            stored.keep_notes()
+            for model in vars(models).values():
+                if hasattr(model, "keep_features"):
+                    model.keep_features()
 
 
 def _mistake(error: BaseException, request: Request) -> CodeVQAError:
@@ -192,7 +208,8 @@ class QuestionRun:
         if engine.models.domain is not None:
             words = self.question if request.program is None else ""  # of which a program need not take any
             self.warnings = await asyncio.to_thread(engine.models.domain.check, pictures, words)
-        self.pnpvqa = engine.pnpvqa.with_seed(engine.settings.seed if request.seed is None else request.seed)
+        seed, sets = engine.settings.seed if request.seed is None else request.seed, engine.settings.sets
+        self.pnpvqa = engine.pnpvqa.with_seed(seed, witness=sets.witness and len(pictures) > sets.large)
 
     def _outside(self) -> bool:
         """Whether no model is to be asked; who brings a program has it run all the same."""

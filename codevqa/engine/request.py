@@ -9,8 +9,9 @@ from typing import Any, Literal, TypeAlias, TypedDict
 from pydantic import InstanceOf
 
 from ..batching.call_cache import Memory
+from ..core.collection import Pictures, held
 from ..core.errors import InputError, SetupError
-from ..core.images import Held, ImageSource, hold
+from ..core.images import Held
 from ..core.trace import Form, Method, Program
 from ..core.validation import checked
 
@@ -106,14 +107,12 @@ def check_method(method: Method, able: Sequence[Method]) -> None:
         raise SetupError(f"The method {method} needs {needs}.", hint=hint)
 
 
-def ask_request(images: ImageSource | Sequence[ImageSource], question: str, options: AskOptions) -> Request:
+def ask_request(images: Pictures, question: str, options: AskOptions) -> Request:
     """Returns what is wanted where a question is asked. Call it in the user's thread, which copies the pictures."""
-    return Request(hold(images), question, **options)
+    return Request(held(images), question, **options)
 
 
-def run_request(
-    images: ImageSource | Sequence[ImageSource], program: object, question: str, options: RunOptions
-) -> Request:
+def run_request(images: Pictures, program: object, question: str, options: RunOptions) -> Request:
     """Returns what is wanted where the user brings the program. Call it in the user's thread, as :func:`ask_request`.
 
     Raises:
@@ -123,5 +122,5 @@ def run_request(
         program = Program(program, question)
     elif not isinstance(program, Program):
         raise InputError(f"A program is a text or a Program, not {type(program).__name__}.")
-    request = Request(hold(images), question or program.question, program=program, **options)
+    request = Request(held(images), question or program.question, program=program, **options)
     return replace(request, form="set") if request.form is None and program.form == "set" else request

@@ -97,7 +97,7 @@ class ZeroShotDetector:
         sizes: dict[tuple[int, int], list[int]] = {}
         for place, request in enumerate(requests):
             # Pictures of other sizes would be padded to one, and what is found depend on company.
-            sizes.setdefault(request.picture.pixels.size, []).append(place)
+            sizes.setdefault(request.picture.size, []).append(place)
         with self.turn:
             for places in sizes.values():
                 several = [requests[place] for place in places]

@@ -62,7 +62,8 @@ class Domain:
 
     def check(self, pictures: Sequence[Picture], question: str) -> tuple[DomainWarning, ...]:
         """Says what lies outside: first of the pictures, then of the question's words."""
-        images = tuple(ImageRef(n) for n, one in enumerate(pictures, 1) if self.score(one.pixels) > 0)
+        name = f"domain {self.bias:.9g}"  # of another training it is another number
+        images = tuple(ImageRef(n) for n, one in enumerate(pictures, 1) if one.noted(name, self.score) > 0)
         unknown: dict[str, str] = {}
         spelt: dict[str, str] = {}
         for word in dict.fromkeys(words_in(question)):

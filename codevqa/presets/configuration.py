@@ -18,7 +18,7 @@ from typing import Any, get_type_hints
 
 from ..core.errors import InputError
 from ..core.given_files import parse_toml, read_text
-from ..core.settings import Limits, QuerySettings, Settings, WriterSettings
+from ..core.settings import Limits, QuerySettings, SetSettings, Settings, WriterSettings
 from ..core.text import shown_address
 from ..core.trace import Method, methods_of
 from ..core.validation import checked
@@ -31,7 +31,7 @@ NONE = "none"
 """What stands for None, which TOML cannot write."""
 _KINDS: Mapping[str, Any] = {
     table.table + name: kind
-    for table in (Settings, WriterSettings, QuerySettings, Limits)
+    for table in (Settings, WriterSettings, QuerySettings, Limits, SetSettings)
     for name, kind in get_type_hints(table, include_extras=True).items()
 }
 """The annotation of each setting under its dotted name."""

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ..core.errors import UnknownNameError
-from ..core.settings import QuerySettings, Settings, WriterSettings
+from ..core.settings import QuerySettings, SetSettings, Settings, WriterSettings
 from ..core.trace import Form
 
 
@@ -79,7 +79,9 @@ _MINI = Preset(
     language_model="transformers:@mini/weights/lm",
     retriever="sentence:@mini/weights/retriever",
     prompts=MappingProxyType({"image": "mini", "set": "mini"}),
-    settings=Settings(writer=WriterSettings(max_tokens=256, repairs=0), workers=64, strict_domain=True),
+    settings=Settings(
+        writer=WriterSettings(max_tokens=256, repairs=0), sets=SetSettings(witness=True), workers=64, strict_domain=True
+    ),
     domain="@mini/weights/domain",
     options={"matcher": {"block": 2, "average": "all"}, "captioner": {"min_length": 0, "temperature": 0.5}},
 )

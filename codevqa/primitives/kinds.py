@@ -14,6 +14,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 import numpy as np
 
+from ..core.collection import MAX_COLLECTION
 from ..core.images import Picture
 from ..core.trace import ImageRef
 
@@ -22,7 +23,7 @@ MAX_TEXT = 1000
 MAX_RESULT_TEXT = 64_000
 """Longest text a primitive may return."""
 MAX_ITEMS = 1000
-"""Longest list a program may pass to a primitive."""
+"""Longest list a program may pass to a primitive, unless it is one of images."""
 MAX_INT = 2**63
 """Whole numbers a program passes to a primitive are smaller than this in magnitude."""
 
@@ -44,12 +45,12 @@ class Image:
     @property
     def width(self) -> int:
         """Width in pixels."""
-        return self.picture.pixels.width
+        return self.picture.size[0]
 
     @property
     def height(self) -> int:
         """Height in pixels."""
-        return self.picture.pixels.height
+        return self.picture.size[1]
 
     @property
     def ref(self) -> ImageRef:
@@ -109,8 +110,9 @@ class Kind:
         if self.type not in (list, tuple):
             return _bounded(value, where, max_text)
         items: list[object] = list(value)  # type: ignore[call-overload]
-        if len(items) > MAX_ITEMS:
-            raise ValueError(f"{where} has {len(items):,} items; the limit is {MAX_ITEMS:,}")
+        most = MAX_COLLECTION if self.inner[0].type is Image else MAX_ITEMS
+        if len(items) > most:
+            raise ValueError(f"{where} has {len(items):,} items; the limit is {most:,}")
         inner = self.inner * len(items) if self.type is list else self.inner
         if len(inner) != len(items):
             raise TypeError(f"{where} must be {self.text}, not a tuple of {len(items)}")

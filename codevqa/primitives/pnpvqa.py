@@ -83,10 +83,17 @@ class PnPVQA:
         self._indexes: dict[tuple[int, Form], ExampleIndex] = {}
         self._pools: dict[tuple[int, Form], Sequence[ReadingExample]] = {}
 
-    def with_seed(self, seed: int) -> PnPVQA:
-        """Returns the same that samples with another seed; the embedded reading banks are shared."""
+    def with_seed(self, seed: int, *, witness: bool = False) -> PnPVQA:
+        """Returns the same that samples with another seed; the embedded reading banks are shared.
+
+        Args:
+            seed: the seed.
+            witness: whether the two witnesses answer where they are sure, whatever the settings say.
+        """
         other = copy.copy(self)
         other._seed = seed
+        if witness:
+            other._settings = replace(self._settings, witness=True, stated=True)
         return other
 
     async def answer(
