@@ -106,6 +106,8 @@ class PromptSet:
     """What ``knowledge_query`` shows the language model."""
     caption_tokens: Annotated[tuple[int, int], AfterValidator(_rising)] | None = None
     """Fewest and most tokens of a caption, the opening words' included; None leaves them to the captioner."""
+    large_sets: bool = True
+    """Whether what selects, groups and orders pictures is described, with examples, where a set is large."""
     instruction: str = ""
     """What a vision-language model is told of how to answer; empty where a word or phrase will do."""
 

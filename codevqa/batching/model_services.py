@@ -81,6 +81,20 @@ class ModelServices:
             lambda one: (one.picture.key, one.text, one.focus),
             lambda one, match: 2 * len(one.text) + match.relevance.nbytes,
         )
+        score = getattr(matcher, "logits", None)
+        self.score: CallCache[MatchRequest, float] = self._merging(
+            "score",
+            matcher if grounds(matcher) else _Missing("a matcher that tells whether a text describes a picture"),
+            lambda requests: [
+                float(one if score else one.logit)
+                for one in (score(requests) if score else cast(Matcher, matcher).match(requests))
+            ],
+            lambda one: (one.picture.key, one.text),
+            lambda one, logit: 2 * len(one.text),
+        )
+        """The logit of :attr:`match` alone, without the map: cheaper, where the matcher can tell it so."""
+        self.compares = matcher is not None
+        """Whether :attr:`similarity` has a model."""
         self.similarity: CallCache[SimilarityRequest, float] = self._merging(
             "similarity",
             matcher or _Missing("a matcher"),
@@ -102,6 +116,8 @@ class ModelServices:
             lambda one: (one.picture.key, one.phrase),
             lambda one, boxes: 2 * len(one.phrase) + 200 * len(boxes),
         )
+        self.detects = detector is not None
+        """Whether :attr:`detect` has a model."""
         self.look: CallCache[LookRequest, Sight] = self._merging(
             "look",
             eyes or _Missing("a vision-language model"),

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from .errors import ErrorRecord, InputError
 from .given_files import parser_errors
+from .selection import Selection, selections
 from .trace import Cost, DomainWarning, Method, Number, Plain, Program, Trace
 from .value_json import read_value, value_keys
 
@@ -74,6 +75,11 @@ class Answer:
         """Whether no model was asked, because of ``warnings`` (:attr:`codevqa.Settings.strict_domain`)."""
         trace = self.trace
         return bool(self.warnings and self.error is None and not (self.program or trace.baseline or trace.calls))
+
+    @property
+    def selections(self) -> tuple[Selection, ...]:
+        """What the program selected of the pictures, with its doubt: read off the trace, and no part of the JSON."""
+        return selections(self.trace)
 
     def __repr__(self) -> str:
         what = f"{self.method}, {len(self.trace.calls)} calls, {self.seconds:.2f} s"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from .trace import ImageRef, Trace
+from .trace import Call, Evidence, ImageRef, Trace
 
 
 @dataclass(frozen=True)
@@ -49,9 +51,105 @@ class Selection:
 
 SURE = 0.95
 """Chance from which a picture is not worth checking."""
+MATCH = (0.0, 1.0)
+"""Intercept and weight of a matcher's logit: the chance that a description holds."""
+READ = 0.75
+"""Chance that an answer is right that was read from captions, or given by a model that tells no chances."""
+HELD = 0.9
+"""Share of cases in which the true number lies in the range."""
 
 
 def selections(trace: Trace) -> tuple[Selection, ...]:
-    """Returns what a program selected: the calls of ``select`` and ``count``, and loops that ask each picture the same
-    yes/no question."""
-    raise NotImplementedError
+    """Returns what a program selected, in its order: the calls of ``select`` and ``count`` over lists, and the yes/no
+    questions that were asked about each of several pictures.
+
+    Chances are fitted on drawn pictures and their models (``benchmarks/collection.py calibration``). Of others they
+    give the order, and a rough idea.
+    """
+    found: list[Selection] = []
+    asked: dict[str, dict[ImageRef, Call]] = {}
+    for call in trace.calls:
+        if call.error is not None:
+            continue
+        if call.name in ("select", "count") and any(one.kind == "select" for one in call.evidence):
+            found.append(_selected(call))
+        picture, question = call.arguments.get("img"), call.arguments.get("question")
+        if call.name in ("query", "visual_query") and isinstance(picture, ImageRef) and isinstance(question, str):
+            if question not in asked:
+                asked[question] = {}
+                found.append(Selection(question, ()))  # holds its place
+            asked[question].setdefault(picture, call)
+    whole = [_looped(one.question, asked[one.question]) if one.question in asked else one for one in found]
+    return tuple(one for one in whole if one is not None)
+
+
+def chance_of_yes(answer: str, evidence: Sequence[Evidence]) -> float:
+    """Returns how probable it is that the answer to a yes/no question about one picture is yes.
+
+    It is one half or more where the answer is yes, and less where it is no.
+
+    Args:
+        answer: what was answered.
+        evidence: what that rests on; the last counts.
+    """
+    right = READ
+    last = evidence[-1] if evidence else None
+    if last is not None and last.kind == "itm" and last.scores:
+        right = _matched(last.scores)
+    elif last is not None and last.kind == "eyes" and answer in last.choices:
+        right = last.scores[last.choices.index(answer)]
+    right = min(max(right, 0.5), 1.0)
+    return right if answer == "yes" else min(1 - right, 0.499)
+
+
+def _matched(logits: Sequence[float]) -> float:
+    """Returns how probable it is that what image-text matching says of descriptions is right."""
+    first, weight = MATCH
+    sure = [1 / (1 + math.exp(-min(max(abs(first + weight * one), 0.0), 50.0))) for one in logits]
+    if len({one > 0 for one in logits}) == 1:
+        return math.prod(sure)  # each of them had to hold, or not to
+    return min(sure[-2:])  # the last decided, beside the one before
+
+
+def number_range(chances: Sequence[float]) -> tuple[int, int]:
+    """Returns the smallest range that holds the number of those that are true with :data:`HELD` probability.
+
+    The number is Poisson-binomial: each is true by its own chance, independent of the others. Chances beyond .001 and
+    .999 are taken for certain.
+    """
+    import numpy as np
+
+    certain = sum(one >= 0.999 for one in chances)
+    likely = np.ones(1)
+    for one in chances:
+        if 0.001 < one < 0.999:
+            likely = np.convolve(likely, (1 - one, one))
+    below = np.concatenate(([0.0], np.cumsum(likely)))
+    ends = np.searchsorted(below, below[:-1] + HELD - 1e-12)  # of the shortest range that begins at each place
+    starts = [place for place, end in enumerate(ends) if end < len(below)]
+    low = min(starts, key=lambda place: (ends[place] - place, -(below[ends[place]] - below[place])))
+    return certain + low, certain + int(ends[low]) - 1
+
+
+def _selected(call: Call) -> Selection:
+    by_kind = {one.kind: one for one in call.evidence}
+    seen, out = by_kind["select"], by_kind.get("ruled_out", Evidence("ruled_out"))
+    unread, left = (by_kind.get(kind, Evidence(kind)).images for kind in ("unread", "left"))
+    picks = [Pick(ref, chance) for ref, chance in zip(seen.images, seen.scores, strict=True)]
+    picks += [Pick(ref, 0.0) for ref in out.images]
+    return replace(_split(seen.text, picks), ruled_out=len(out.images), unread=unread, left=len(left))
+
+
+def _looped(question: str, calls: Mapping[ImageRef, Call]) -> Selection | None:
+    """Returns what a loop selected; None where it asked one picture alone, or for more than yes or no."""
+    whole = len({ref.index for ref in calls}) == len(calls) > 1
+    if not whole or any(call.value not in ("yes", "no") for call in calls.values()):
+        return None
+    return _split(question, [Pick(ref, chance_of_yes(call.value, call.evidence)) for ref, call in calls.items()])
+
+
+def _split(question: str, picks: Sequence[Pick]) -> Selection:
+    surest = sorted(picks, key=lambda one: -one.chance)
+    picked = tuple(one for one in surest if one.chance >= 0.5)
+    low, high = number_range([one.chance for one in picks])
+    return Selection(question, picked, tuple(surest[len(picked) :]), low, high)

@@ -26,9 +26,12 @@ from ..primitives.signature import CONSTANTS
 from ..primitives.visual import opened, opened_set
 
 MAX_STEPS = 4000
-"""Nodes visited at most."""
+"""Nodes visited at most, where there are few pictures."""
 MAX_ITEMS = 64
-"""Items of one list followed at most, and turns of one loop."""
+"""Items of one list followed at most, and turns of one loop, where there are not more pictures."""
+MAX_PICTURES = 1000
+"""Pictures of a loop that are followed at most; each of them is worth :data:`STEPS_A_PICTURE` more nodes."""
+STEPS_A_PICTURE = 20
 MAX_TEXT = 1000
 """Longest text followed, in characters."""
 MAX_NUMBER = 1 << 60
@@ -83,6 +86,9 @@ class _Walk:
         self.wanted = wanted
         self.found: list[PlannedCall] = []
         self.steps = 0
+        pictures = min(len(images), MAX_PICTURES)
+        self.most_items = max(MAX_ITEMS, pictures)
+        self.most_steps = MAX_STEPS + STEPS_A_PICTURE * pictures
         self.functions: dict[str, Callable[..., Any]] = {
             **_FUNCTIONS,
             "open_image": partial(opened, images),
@@ -122,7 +128,7 @@ class _Walk:
         if not isinstance(items, list | tuple):
             self._passed(loop)
             return
-        for item in items[:MAX_ITEMS]:
+        for item in items[: self.most_items]:
             self._bind(loop.target, item)
             if not self.block(loop.body):
                 self._passed(loop)
@@ -229,7 +235,7 @@ class _Walk:
 
     def _step(self, count: int = 1) -> None:
         self.steps += count
-        if self.steps > MAX_STEPS:
+        if self.steps > self.most_steps:
             raise _EnoughError
 
 

@@ -26,7 +26,8 @@ from .call_plan import PlannedCall
 CATCHABLE = (TypeError, ValueError, LookupError)
 """What a program may catch; everything else ends it."""
 AT_ONCE = 32
-"""Calls of one program under way ahead of it at most."""
+"""Calls of one program under way ahead of it at most, or a quarter of those that it plans, up to :data:`MOST`."""
+MOST = 128
 
 
 @dataclass
@@ -63,15 +64,17 @@ class ProgramCalls:
         self._tell = tell
         self._planned: dict[Hashable, tuple[str, Mapping[str, object]]] = {}
         self._ahead: dict[Hashable, _Begun] = {}
+        self._at_once = AT_ONCE
 
     def begin_ahead(self, planned: Iterable[PlannedCall]) -> None:
-        """Begins calls in order, :data:`AT_ONCE` at a time; a call whose arguments are wrong is left to the program."""
+        """Begins calls in order, some at a time; a call whose arguments are wrong is left to the program."""
         for one in planned:
             try:
                 arguments = self._primitives.get(one.name).bind(one.args, one.kwargs)
             except CATCHABLE:
                 continue
             self._planned.setdefault(_key(one.name, arguments), (one.name, arguments))
+        self._at_once = max(AT_ONCE, min(MOST, len(self._planned) // 4))
         self._fill()
 
     def close(self) -> None:
@@ -130,7 +133,10 @@ class ProgramCalls:
             self._tell(CallEnded(ended))
 
     def _fill(self) -> None:
-        while self._planned and len(self._ahead) < AT_ONCE:
+        """Begins as many as may be under way, once half of them are used up: one at a time would share no batch."""
+        if 2 * len(self._ahead) > self._at_once:
+            return
+        while self._planned and len(self._ahead) < self._at_once:
             key = next(iter(self._planned))
             self._ahead[key] = self._begin(*self._planned.pop(key))
 

@@ -216,8 +216,14 @@ class QuestionRun:
         strict = self.engine.settings.strict_domain and self.request.program is None
         return strict and unanswerable(self.warnings)
 
+    @property
+    def _writer(self) -> Writer:
+        """Writes for pictures as many as these."""
+        writer = self.engine.writer
+        return writer.for_large_sets if len(self.images) > self.engine.settings.sets.large else writer
+
     async def _write(self) -> Program:
-        writer, generate, shots = self.engine.writer, self.engine.services.write, self.request.shots
+        writer, generate, shots = self._writer, self.engine.services.write, self.request.shots
         most = max(writer.settings.programs, self.engine.settings.agree)
         if most == 1:
             return await writer.write(self.question, self.form, generate, shots=shots, tell=self.listener)
@@ -256,7 +262,7 @@ class QuestionRun:
                     raise
                 repairs_left -= 1
                 self.calls = self._new_calls()
-                program = await engine.writer.repair(program, error, engine.services.write, tell=self.listener)
+                program = await self._writer.repair(program, error, engine.services.write, tell=self.listener)
 
     @property
     def _several(self) -> bool:

@@ -135,7 +135,10 @@ class Contrast(Protocol):
 
 
 class Matcher(Contrast, Protocol):
-    """Compares pictures with texts, and says where in a picture a text looks (BLIP's ITM and ITC heads)."""
+    """Compares pictures with texts, and says where in a picture a text looks (BLIP's ITM and ITC heads).
+
+    It may have a method ``logits`` that takes what ``match`` takes and returns the ITM logits alone, for less work.
+    """
 
     grid: int
     """Patches along each side of a picture."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Sequence
+from typing import Annotated
 
 from ..core.images import cut
 from ..core.trace import Evidence
 from ..models.base import Box, DetectRequest
 from ..prompts import Example
 from .context import CallContext
+from .judging import chosen
 from .kinds import Image
 from .signature import GRID, PrimitiveSet, primitive
 
@@ -46,11 +48,17 @@ async def find_object(context: CallContext, img: Image, object: str) -> list[tup
 
 
 @primitive(ahead=True, examples=_COUNTED)
-async def count(context: CallContext, img: Image, object: str) -> int:
+async def count(context: CallContext, img: Annotated[Image | list[Image], Image], object: str) -> int:
     """Returns how many such objects are in the image.
 
-    As many as an open-vocabulary detector finds boxes.
+    As many as an open-vocabulary detector finds boxes. Of a list of images: how many of them ``select`` selects.
     """
+    if isinstance(img, list):
+        return len(await chosen(context, "count", img, object))
+    if not context.services.detects:
+        raise ValueError(
+            "count() needs a detector for one image. Give a list of images, or ask query(img, 'How many ...?')"
+        )
     return len(await boxes_of(context, "count", img, object))
 
 

@@ -96,6 +96,11 @@ class PnPVQA:
             other._settings = replace(self._settings, witness=True, stated=True)
         return other
 
+    @property
+    def doubt(self) -> float | None:
+        """Below which probability image-text matching is sure; None where it is not to answer."""
+        return self._settings.doubt if self._settings.witness else None
+
     async def answer(
         self,
         pictures: Sequence[tuple[ImageRef, Picture]],

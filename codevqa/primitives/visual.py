@@ -12,7 +12,9 @@ from ..core.trace import Evidence
 from ..models.base import Match, MatchRequest, Models, SimilarityRequest, grounds
 from .context import CallContext
 from .detection import DETECTION, boxes_of, centre, on_grid
+from .judging import closest
 from .kinds import Image
+from .sets import SETS
 from .signature import GRID, PrimitiveSet, primitive
 
 
@@ -95,13 +97,17 @@ async def get_pos(context: CallContext, img: Image, object: str) -> tuple[float,
 async def find_matching_image(context: CallContext, images: list[Image], phrase: str) -> Image:
     """Returns the image that matches the phrase best.
 
-    The image with the highest BLIP image-text contrastive (ITC) score for "a picture of " and the phrase.
+    The image with the highest BLIP image-text contrastive (ITC) score for "a picture of " and the phrase. Of a large
+    set, where image-text matching answers in place of reading (``sets.witness``), it picks among the 20 highest.
     """
     if not images:
         raise ValueError("find_matching_image() needs at least one image")
     text = f"a picture of {phrase}"
     scores = await context.services.similarity.many([SimilarityRequest(image.picture, text) for image in images])
     context.record(Evidence(kind="itc", images=tuple(image.ref for image in images), text=text, scores=tuple(scores)))
+    sets = context.settings.sets
+    if sets.witness and len(images) > sets.large and context.services.grounds:
+        return await closest(context, images, phrase, scores)
     return images[int(np.argmax(scores))]
 
 
@@ -133,7 +139,7 @@ VISUAL = PrimitiveSet([open_image, open_images, query, get_pos, find_matching_im
 """The vocabulary of the paper. Of it, an engine offers what its models serve."""
 KNOWLEDGE = PrimitiveSet([visual_query, knowledge_query])
 """Offered where a prompt set names them, as OK-VQA's does: what is there, and what is known about it."""
-BUILT_IN = VISUAL.extend([*DETECTION, *KNOWLEDGE])
+BUILT_IN = VISUAL.extend([*DETECTION, *KNOWLEDGE, *(one for one in SETS if one.name not in DETECTION.names)])
 """All of them."""
 
 
@@ -158,6 +164,7 @@ def served_by(*, answers: bool, compares: bool, points: bool, detects: bool) -> 
         "visual_query": answers,
         "get_pos": detects or points,
         "find_matching_image": compares,
+        **dict.fromkeys(SETS.names, answers),
         **dict.fromkeys(DETECTION.names, detects),
     }
     return frozenset(name for name in BUILT_IN.names if needs.get(name, True))

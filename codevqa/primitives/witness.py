@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ..core.question_kind import number_in, question_kind
+from ..core.question_kind import is_statement, number_in, question_kind
 
 COUNTS = ("two", "three", "four", "five", "six", "seven")
 """Numbers that are tried beside one."""
@@ -151,6 +151,38 @@ def described(question: str) -> Descriptions:
     if counted is None:
         return Descriptions()
     return replace(_counted(f"{counted.group(1)}{counted.group(2)}"), placed=bool(counted.group(2).strip()))
+
+
+def as_question(text: str) -> str:
+    """Returns a yes/no question as it is, and a description as a question after it.
+
+    >>> as_question("a red car at night"), as_question("purple cups"), as_question("There is a dog.")
+    ('Is there a red car at night?', 'Are there purple cups?', 'Is there a dog?')
+    >>> as_question("Is it sunny?"), as_question("any sheep")
+    ('Is it sunny?', 'Are there any sheep?')
+
+    Raises:
+        ValueError: it is a question that no yes or no answers.
+    """
+    words = " ".join(text.split())
+    if question_kind(words).kind != "yes_no":
+        raise ValueError(f"this needs a yes/no question or a description, not {text[:80]!r}")
+    if not is_statement(words):
+        return words
+    said = re.match(r"there (is|are|was|were) ", words, re.IGNORECASE)
+    if said:
+        return f"{said.group(1).capitalize()} there {words[said.end() :].rstrip(' .!')}?"
+    thing = words.rstrip(" .!")
+    head = _HEAD.match(re.sub(r"^(?:any|some|many|several) ", "", thing.lower()))
+    several = re.match(r"(?:any|some|many|several|two|three|four|five|\d+)\b", thing.lower()) or (
+        head and not re.match(r"(?:an?|the|one)\b", thing.lower()) and _singular(head.group(1))
+    )
+    return f"{'Are' if several else 'Is'} there {thing[:1].lower()}{thing[1:]}?"
+
+
+def phrase_of(text: str) -> str:
+    """Returns what a question or a description is of: "Is there a red cup?" is of "a red cup"."""
+    return _TAIL.sub("", _LEAD.sub("", " ".join(text.split()).rstrip(" ?.!"), count=1))
 
 
 def stated_number(question: str, captions: Sequence[str]) -> str:

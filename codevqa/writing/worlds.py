@@ -17,10 +17,11 @@ from typing import Any, TypeVar
 
 from ..core.errors import ProgramError
 from ..core.program_tree import parse
-from ..core.question_kind import question_kind
+from ..core.question_kind import number_in, question_kind
 from ..core.together import together
 from ..primitives import GRID, Image, PrimitiveSet
-from ..primitives.detection import crop
+from ..primitives.detection import count, crop
+from ..primitives.sets import SETS, sort_by
 from ..primitives.visual import opened, opened_set
 from ..sandbox.sandbox import Sandbox
 
@@ -108,18 +109,32 @@ class Worlds:
             return [opened(self._images, str(given["path"]))] * WORLDS
         if name == "open_images":
             return [opened_set(self._images, str(given["path"]))] * WORLDS
-        if any(value == [] or (isinstance(value, str) and not value.strip()) for value in given.values()):
+        empty = [value for value in given.values() if value == [] or (isinstance(value, str) and not value.strip())]
+        if empty and not (empty == [[]] and name in SETS.names):
             raise ValueError(f"{name}() needs more than an empty argument")
         listed = [item for value in given.values() for item in (value if isinstance(value, list) else [value])]
         pictures = [item for item in listed if isinstance(item, Image)]
         text = " ".join(item for item in listed if isinstance(item, str))
+        returns = self._primitives.get(name).returns
+        if name in SETS.names and returns != "str" and isinstance(next(iter(given.values())), list):
+            return self._sets(name, pictures, text)
         if name == crop.name:
             return [self._cut(pictures[0], text)] * WORLDS
         # "Is it red?" of what was cut out for a cup is "Is the cup red?" of the whole picture.
         within = " ".join((text, *(self._shown.get(image.picture.key, "") for image in pictures)))
         about = (content(within), *sorted(image.index for image in pictures))
-        returns = ast.parse(self._primitives.get(name).returns, mode="eval").body
-        return self._values(returns, about, text, pictures or self._images)
+        return self._values(ast.parse(returns, mode="eval").body, about, text, pictures or self._images)
+
+    def _sets(self, name: str, pictures: Sequence[Image], text: str) -> list[Any]:
+        """Returns what is selected, counted or put in order, as if each picture were asked."""
+        asked = [self.ask("query", (image, text), {}) for image in pictures]
+        columns = [[0 if one == "no" else number_in(one) or 1 for one in column] for column in asked]
+        left = []
+        for world in range(WORLDS):
+            of = {place: column[world] for place, column in enumerate(columns)}
+            order = sorted(of, key=lambda place: -of[place]) if name == sort_by.name else [one for one in of if of[one]]
+            left.append([pictures[place] for place in order])
+        return list(map(len, left)) if name == count.name else left
 
     def _cut(self, image: Image, text: str) -> Image:
         """Returns what stands for the part of a picture that shows a thing."""

@@ -6,6 +6,7 @@ import random
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Literal, Protocol
 
 from ..core.errors import InputError, ProgramError, SetupError
@@ -16,7 +17,8 @@ from ..core.trace import Form, Program
 from ..core.wording import put
 from ..models.base import Completion, GenerationRequest, LanguageModel, Message, chats, prompt_text
 from ..models.retrieval import ExampleIndex, Retriever
-from ..primitives.detection import DETECTION, find_object
+from ..primitives.detection import DETECTION, count, find_object
+from ..primitives.sets import SETS
 from ..primitives.signature import Primitive, PrimitiveSet
 from ..primitives.visual import BUILT_IN, KNOWLEDGE, VISUAL
 from ..prompts import Example, PromptSet
@@ -71,6 +73,8 @@ class Writer:
         serves: names of the built-in primitives that the models serve (:func:`codevqa.primitives.visual.served`); None
             is all but a detector's. Prompt sets are shown without the others, and without the programs that call one.
         seed: seed of random selection, mixed with the question.
+        large: whether it writes about large sets: then it is told of what selects, groups and orders them, where the
+            prompt set lets it.
 
     Raises:
         SetupError: a prompt set has no examples of the form it is to serve.
@@ -86,6 +90,7 @@ class Writer:
         extra: Iterable[Primitive] = (),
         serves: Collection[str] | None = None,
         seed: int = 0,
+        large: bool = False,
     ) -> None:
         self.language_model = language_model
         self._given = by_form(prompts)
@@ -98,9 +103,12 @@ class Writer:
         own = {item.name for item in self._own}
         self._extra = (*(one for one in DETECTION if one.name in there and one.name not in own), *self._own)
         known = [one for one in VISUAL.extend(KNOWLEDGE.subset(sorted(named))) if one.name in there]
-        self.primitives: PrimitiveSet = PrimitiveSet([*known, *self._extra])
+        one_by_one = PrimitiveSet([*known, *self._extra])
+        sets = [one for one in SETS if "query" in there and one.name not in {*one_by_one.names, *own}]
+        self._told = tuple(one for one in sets if large and one is not count)  # for which a detector has other examples
+        self.primitives: PrimitiveSet = one_by_one.extend(sets)
         """All that programs may call, whichever of them a prompt set describes."""
-        self._lacking = [name for name in BUILT_IN.names if name not in self.primitives]
+        self._lacking = [name for name in BUILT_IN.names if name not in one_by_one.extend(self._told)]
         self.prompts: Mapping[Form, PromptSet] = {
             form: one.with_bank(
                 (*(example for item in self._added(one) for example in item.examples), *one.examples)
@@ -115,6 +123,16 @@ class Writer:
         more, there = (*self._own, *extra), self._serves if serves is None else serves
         model, settings = self.language_model, self.settings
         return Writer(model, self._given, self.retriever, settings, extra=more, serves=there, seed=self.seed)
+
+    @cached_property
+    def for_large_sets(self) -> Writer:
+        """The writer of programs about large sets; the same where its prompt set speaks of none."""
+        prompts = self._given.get("set")
+        if prompts is None or not prompts.large_sets:
+            return self
+        model, given, settings = self.language_model, self._given, self.settings
+        extra, serves = self._own, self._serves
+        return Writer(model, given, self.retriever, settings, extra=extra, serves=serves, seed=self.seed, large=True)
 
     @property
     def prompt_form(self) -> Literal["completion", "chat"]:
@@ -144,7 +162,8 @@ class Writer:
         """Returns the primitives that are told of beside a prompt set's: one that says itself what there is, as the
         paper's release does, is not added to but by ``find_object`` and the user's own."""
         whole = "{api}" in prompts.preamble
-        return tuple(item for item in self._extra if whole or item is find_object or item not in (*DETECTION,))
+        told = (*self._extra, *self._told)
+        return tuple(item for item in told if whole or item is find_object or item not in (*DETECTION, *SETS))
 
     def _described(self, prompts: PromptSet) -> PrimitiveSet:
         return self.primitives.subset(dict.fromkeys((*prompts.primitives, *(one.name for one in self._added(prompts)))))

@@ -128,6 +128,16 @@ class TextEncoder:
         relevance = torch.einsum("rt,rtp->rp", weights.to(maps.device), maps)
         return torch.cat([relevance, logits[:, 1:] - logits[:, :1]], 1)
 
+    @torch.inference_mode()
+    def margins(self, ids: torch.Tensor, mask: torch.Tensor, features: Sequence[torch.Tensor]) -> list[float]:
+        """Returns "match" minus "no match" of each row, without maps; see :meth:`gradcam`."""
+        hidden, pictures = self._encoder.embeddings(input_ids=ids.to(self.like.device)), torch.stack(list(features))
+        bias, layers = _bias(mask.to(self.like.device), hidden.dtype), self._encoder.encoder.layer
+        for layer in layers:
+            hidden = self._pass(layer, hidden, bias, pictures, first_only=layer is layers[-1])
+        logits = self._head(hidden[:, 0]).float()
+        return [float(one) for one in (logits[:, 1] - logits[:, 0]).tolist()]
+
     def _pass(
         self,
         layer: Any,

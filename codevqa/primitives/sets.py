@@ -1,0 +1,123 @@
+"""What programs can do with many pictures at once: select, group and order them, in full batches."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ..core.errors import ImageError
+from ..core.question_kind import is_statement, number_in, question_kind
+from ..core.selection import chance_of_yes
+from ..core.trace import Evidence
+from ..prompts import Example
+from .context import CallContext
+from .detection import count
+from .judging import Asked, alike, ask_each, chosen
+from .kinds import Image
+from .signature import PrimitiveSet, primitive
+from .witness import as_question, phrase_of
+
+_SELECTED = (
+    Example("select-1", "How many of the pictures show a dog?", 'answer = len(select(images, "a dog"))', "set"),
+    Example(
+        "select-2",
+        "What color is the car in most of the pictures taken at night?",
+        'night = select(images, "Is it night?")\nanswer = most_common(night, "What color is the car?")',
+        "set",
+    ),
+)
+_COMMON = (
+    Example(
+        "most-common-1",
+        "What is the most common animal in the pictures?",
+        'answer = most_common(images, "What animal is this?")',
+        "set",
+    ),
+)
+_SORTED = (
+    Example(
+        "sort-by-1",
+        "What is the man doing in the picture with the most people?",
+        'most = sort_by(images, "How many people are there?")[0]\nanswer = query(most, "What is the man doing?")',
+        "set",
+    ),
+)
+
+
+@primitive(ahead=True, examples=_SELECTED)
+async def select(context: CallContext, images: list[Image], question: str) -> list[Image]:
+    """Returns the images for which the answer to the yes/no question is yes, or that show what is described.
+
+    Each image is asked as ``query`` asks it, many in one batch. A description is asked as "Is there ...?". Where image
+    text matching answers in place of reading (``sets.witness``), it is asked first. A picture that cannot be read is in
+    neither part.
+    """
+    return await chosen(context, "select", images, question)
+
+
+@primitive(ahead=True, examples=_COMMON)
+async def most_common(context: CallContext, images: list[Image], question: str) -> str:
+    """Returns the answer to the question that is given for most of the images.
+
+    Each image is asked as ``query`` asks it. Of answers given equally often it is the one that came first. Empty
+    answers do not count.
+    """
+    asked = await _answers(context, "most_common", images, question)
+    said = Counter(reading.text for _, reading in asked.readings if reading.text)
+    return said.most_common(1)[0][0] if said else ""
+
+
+@primitive(ahead=True, examples=_SORTED)
+async def sort_by(context: CallContext, images: list[Image], question: str) -> list[Image]:
+    """Returns the images in order: the greatest number, the surest yes or the best match of the phrase comes first.
+
+    A "How many" question sorts by the number answered, another yes/no question by its chance of yes, and a phrase by
+    the contrastive score of "a picture of" it. Pictures that cannot be read are left out.
+    """
+    if not question.strip():
+        raise ValueError("sort_by() needs a question or a phrase, not an empty string")
+    kind = question_kind(question).kind
+    if kind != "number" and (kind != "yes_no" or is_statement(question)) and context.services.compares:
+        return await _by_match(context, images, phrase_of(question))
+    put = question if kind == "number" else as_question(question)
+    asked = await ask_each(context, images, put)
+    scores = [
+        float(number_in(one.text) or 0) if kind == "number" else chance_of_yes(one.text, one.evidence)
+        for _, one in asked.readings
+    ]
+    return _ordered(context, asked, put, [image for image, _ in asked.readings], scores)
+
+
+SETS = PrimitiveSet([select, count, most_common, sort_by])
+"""Offered where pictures can be asked; told of where there are many."""
+
+
+async def _answers(context: CallContext, name: str, images: list[Image], question: str) -> Asked:
+    if not question.strip():
+        raise ValueError(f"{name}() needs a question, not an empty string")
+    if not images:
+        raise ValueError(f"{name}() needs at least one image")
+    asked = await ask_each(context, images, question)
+    refs = tuple(image.ref for image, _ in asked.readings)
+    said = tuple((reading.text,) for _, reading in asked.readings)
+    context.record(Evidence("answers", refs, question, captions=said))
+    asked.record(context, question)
+    return asked
+
+
+async def _by_match(context: CallContext, images: list[Image], phrase: str) -> list[Image]:
+    text, scores = await alike(context, images, phrase)
+    asked, known = Asked(), []
+    for image, score in zip(images, scores, strict=True):
+        if isinstance(score, ImageError):
+            asked.unread.append(image)
+        else:
+            known.append((image, score))
+    return _ordered(context, asked, text, [image for image, _ in known], [score for _, score in known])
+
+
+def _ordered(context: CallContext, asked: Asked, text: str, images: list[Image], scores: list[float]) -> list[Image]:
+    order = sorted(range(len(images)), key=lambda place: -scores[place])
+    refs, best = tuple(images[place].ref for place in order), tuple(scores[place] for place in order)
+    context.record(Evidence("sorted", refs, text, scores=best))
+    asked.record(context, text)
+    return [images[place] for place in order]
