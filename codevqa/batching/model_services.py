@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from ..core.errors import SetupError
@@ -81,14 +82,10 @@ class ModelServices:
             lambda one: (one.picture.key, one.text, one.focus),
             lambda one, match: 2 * len(one.text) + match.relevance.nbytes,
         )
-        score = getattr(matcher, "logits", None)
         self.score: CallCache[MatchRequest, float] = self._merging(
             "score",
             matcher if grounds(matcher) else _Missing("a matcher that tells whether a text describes a picture"),
-            lambda requests: [
-                float(one if score else one.logit)
-                for one in (score(requests) if score else cast(Matcher, matcher).match(requests))
-            ],
+            partial(_logits, matcher),
             lambda one: (one.picture.key, one.text),
             lambda one, logit: 2 * len(one.text),
         )
@@ -203,6 +200,12 @@ class _Missing:
 def _match(match: Match) -> Match:
     match.relevance.setflags(write=False)  # several calls may share a map: to change one, copy it
     return Match(match.relevance, float(match.logit))
+
+
+def _logits(matcher: Any, requests: Sequence[MatchRequest]) -> list[float]:
+    if hasattr(matcher, "logits"):
+        return list(map(float, matcher.logits(requests)))
+    return [float(match.logit) for match in matcher.match(requests)]
 
 
 def _box(box: Box) -> Box:

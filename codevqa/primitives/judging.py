@@ -92,13 +92,11 @@ async def chosen(context: CallContext, name: str, images: Sequence[Image], text:
     looked = await ask_each(context, close, question)
     asked.unread += looked.unread
     asked.left = looked.left
-    judged = [
-        (image, reading.text, chance_of_yes(reading.text, reading.evidence)) for image, reading in looked.readings
-    ]
-    refs, chances = tuple(image.ref for image, *_ in judged), tuple(chance for *_, chance in judged)
+    refs = tuple(image.ref for image, _ in looked.readings)
+    chances = tuple(chance_of_yes(one.text, one.evidence) for _, one in looked.readings)
     context.record(Evidence("select", refs, question, scores=chances))
     asked.record(context, question)
-    return [image for image, answer, _ in judged if answer == "yes"]
+    return [image for image, one in looked.readings if one.text == "yes"]
 
 
 async def alike(context: CallContext, images: Sequence[Image], phrase: str) -> tuple[str, list[float | ImageError]]:
@@ -140,7 +138,8 @@ async def _matched(context: CallContext, images: Sequence[Image], question: str)
     for text in asked.texts:
         requests = [MatchRequest(images[place].picture, text) for place in open_places]
         still = []
-        for place, logit in zip(open_places, await each(context.services.score, requests), strict=True):
+        scores = await each(context.services.score, requests)
+        for place, logit in zip(open_places, scores, strict=True):
             if isinstance(logit, ImageError):
                 found[place] = logit
                 continue
@@ -162,11 +161,9 @@ def _judged(question: str) -> bool:
 
 async def _read(context: CallContext, image: Image, question: str) -> Reading | ImageError:
     answering = context.eyes or context.pnpvqa
-    pictures = [(image.ref, image.picture)]
+    pictures, witness = [(image.ref, image.picture)], not _judged(question)
     return await _or_error(
-        lambda: answering.answer(
-            pictures, question, "image", context.form, about=context.question, witness=not _judged(question)
-        )
+        lambda: answering.answer(pictures, question, "image", context.form, about=context.question, witness=witness)
     )
 
 
