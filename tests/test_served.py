@@ -57,7 +57,7 @@ def seeing(form: str = "completion", prompts: Any = None, primitives: Any = (), 
 
 def test_what_models_serve() -> None:
     always = {"open_image", "open_images", "knowledge_query"}
-    found, asked = {*DETECTION.names}, {"query", "visual_query"}
+    found, asked = {*DETECTION.names}, {"query", "visual_query", "select", "most_common", "sort_by"}
     for looking, names in (
         ({}, set()),
         ({"captioner": FakeCaptioner()}, set()),
@@ -152,4 +152,4 @@ def test_programs_may_use_the_names_of_primitives_for_variables() -> None:
     with seeing(detector=FakeDetector(boxes)) as vqa:
         assert vqa.run([RED, GREEN, BLUE], program).text == "3"
         with pytest.raises(ProgramError, match="line 2: Operator"):
-            vqa.run([RED], "count = count\nanswer = count + 1")
+            vqa.run([RED], "crop = crop\nanswer = crop + 1")

@@ -51,9 +51,9 @@ class Selection:
 
 SURE = 0.95
 """Chance from which a picture is not worth checking."""
-MATCH = (0.0, 1.0)
+MATCH = (-7.84, 1.47)
 """Intercept and weight of a matcher's logit: the chance that a description holds."""
-READ = 0.75
+READ = 0.79
 """Chance that an answer is right that was read from captions, or given by a model that tells no chances."""
 HELD = 0.9
 """Share of cases in which the true number lies in the range."""
@@ -105,7 +105,8 @@ def chance_of_yes(answer: str, evidence: Sequence[Evidence]) -> float:
 def _matched(logits: Sequence[float]) -> float:
     """Returns how probable it is that what image-text matching says of descriptions is right."""
     first, weight = MATCH
-    sure = [1 / (1 + math.exp(-min(max(abs(first + weight * one), 0.0), 50.0))) for one in logits]
+    holds = [1 / (1 + math.exp(-min(max(first + weight * one, -50.0), 50.0))) for one in logits]
+    sure = [max(chance, 0.5) if one > 0 else max(1 - chance, 0.5) for one, chance in zip(logits, holds, strict=True)]
     if len({one > 0 for one in logits}) == 1:
         return math.prod(sure)  # each of them had to hold, or not to
     return min(sure[-2:])  # the last decided, beside the one before
