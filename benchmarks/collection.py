@@ -22,6 +22,7 @@ from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyp
 from codevqa import CodeVQA
 from codevqa.core.images import Picture, hold
 from codevqa.core.selection import MATCH, READ
+from codevqa.miniworld.phrases import with_article
 from codevqa.miniworld.truth import query
 from codevqa.miniworld.world import draw, sample_scene
 from codevqa.models.base import MatchRequest
@@ -44,18 +45,15 @@ def drawn(seed: int, count: int) -> Set:
     rng = random.Random(seed)
     scenes = [sample_scene(rng, max_things=5, split="test") for _ in range(count)]
     things = [thing for scene in rng.sample(scenes, 12) for thing in scene.things[:1]]
-    texts = [f"a {one.color} {one.kind}" for one in things] + [f"a {one.size} {one.kind}" for one in things[:4]]
-    stacked = [f"a {one} block above a {two} block" for one, two in (("blue", "black"), ("yellow", "blue"))]
-    known = {
-        text: [query(scene, f"Is there {text}?") == "yes" for scene in scenes]
-        for text in dict.fromkeys(text.replace("a orange", "an orange") for text in (*texts, *stacked))
-    }
+    names = [f"{one.color} {one.kind}" for one in things] + [f"{one.size} {one.kind}" for one in things[:4]]
+    texts = dict.fromkeys((*map(with_article, names), "a blue block above a black block"))
+    known = {text: [query(scene, f"Is there {text}?") == "yes" for scene in scenes] for text in texts}
     return Set(f"drawn, seed {seed}", tuple(map(_held, map(draw, scenes))), known)
 
 
 def nlvr(folder: Path, count: int) -> Iterator[Set]:
     """Yields the boxes of NLVR, where its folder is there."""
-    if not (folder / "dev.json").exists():
+    if not folder.is_dir():
         return
     rows = [json.loads(line) for line in (folder / "dev.json").read_text(encoding="utf-8").splitlines()]
     pictures, shown = [], []
@@ -71,18 +69,17 @@ def calibration(count: int, folder: Path) -> None:
     """Prints the fit of logits, the reliability of chances and the coverage of ranges."""
     chances, truths, covered, widths = [], [], [], []
     with CodeVQA.from_preset("mini") as vqa:
-        for one in (*(drawn(seed, count) for seed in SEEDS), *nlvr(folder, count)):
-            for description, truth in one.truths.items():
-                requests = [MatchRequest(picture, description) for picture in one.pictures]
-                logits = np.array(vqa.models.matcher.logits(requests))  # type: ignore[union-attr]
-                found = vqa.run(list(one.pictures), f'answer = len(select(images, "{description}"))').selections[0]
+        for given in (*(drawn(seed, count) for seed in SEEDS), *nlvr(folder, count)):
+            for description, truth in given.truths.items():
+                logits = vqa.models.matcher.logits([MatchRequest(one, description) for one in given.pictures])  # type: ignore[union-attr]
+                found = vqa.run(list(given.pictures), f'answer = len(select(images, "{description}"))').selections[0]
                 by_place = {pick.image.index: pick.chance for pick in (*found.picked, *found.others)}
                 selected = [by_place[place] for place in range(1, len(truth) + 1)]
                 chances.append(np.column_stack([selected, logits]))
                 truths.append(np.array(truth))
                 covered.append(found.low <= sum(truth) <= found.high)
                 widths.append(found.high - found.low)
-            print(f"{one.name}: {len(one.truths)} descriptions of {len(one.pictures)} pictures")
+            print(f"{given.name}: {len(given.truths)} descriptions of {len(given.pictures)} pictures")
     told, right = np.concatenate(chances), np.concatenate(truths)
     fit = LogisticRegression(C=1e6).fit(told[:, 1:], right)
     print(f"MATCH = ({fit.intercept_[0]:.2f}, {fit.coef_[0, 0]:.2f}), now {MATCH}")
