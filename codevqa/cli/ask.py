@@ -80,12 +80,7 @@ def ask(
     """
     needs("--evidence", evidence, "--json or --questions", json or questions)
     if method != "codevqa":
-        if shots is not None:
-            hint = "Use --set query.shots=NUMBER." if method == "pnpvqa" else "Leave it out."
-            raise InputError(f"--shots does nothing with --method {method}.", hint=hint)
-        from ..engine.request import check_method
-
-        check_method(method, choice.configure().methods)  # before anything is read or loaded
+        _check_method(method, shots, choice)
     options: AskOptions = {"form": "set" if as_set else None, "method": method, "shots": shots}
     if questions is not None:
         given = {"IMAGE": images, "--question": question, "--trace": trace, "--from": listed}
@@ -135,6 +130,16 @@ def ask(
         with open_engine(choice, quiet) as vqa:
             answer = asked(vqa, pictures, question)
     shown(answer, pictures)
+
+
+def _check_method(method: Method, shots: int | None, choice: Chosen) -> None:
+    """Refuses a baseline that the models cannot do, before anything is read or loaded."""
+    if shots is not None:
+        hint = "Use --set query.shots=NUMBER." if method == "pnpvqa" else "Leave it out."
+        raise InputError(f"--shots does nothing with --method {method}.", hint=hint)
+    from ..engine.request import check_method
+
+    check_method(method, choice.configure().methods)
 
 
 def _from_file(

@@ -49,8 +49,6 @@ def select(
     *words, description = pictures
     if print0 and json:
         raise InputError("--print0 does not go with --json.", hint="Give one of them.")
-    if copy_to is not None and os.path.lexists(copy_to) and not copy_to.is_dir():
-        raise InputError(f"{copy_to} is not a folder.", hint="Give --copy-to a folder.")
     choice = choice.but(exact=exact, seconds=seconds)
     if not words and listed is None:
         raise InputError("There are no pictures, or no description.", hint='Such as: select photos/ "a red car"')
@@ -59,6 +57,8 @@ def select(
     from .set_answers import SetAnswer
 
     checked_question(description, choice.configure().settings)
+    if copy_to is not None:
+        _make(copy_to)
     collection = opened(named(words, listed), recursive, quiet)
     stopped = None
     with open_engine(choice, quiet) as vqa:
@@ -217,9 +217,18 @@ def _print_paths(pictures: Iterable[StoredPicture], end: bytes) -> None:
     sys.stdout.buffer.write(b"".join(os.fsencode(path) + end for path in paths))
 
 
+def _make(folder: Path) -> None:
+    """Makes a folder where there is none."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"{folder} is no folder for copies: {error.strerror}.", hint="Give --copy-to another."
+        ) from None
+
+
 def _copy(pictures: Iterable[StoredPicture], folder: Path) -> None:
     """Copies pictures into a folder, each under a name that is free."""
-    folder.mkdir(parents=True, exist_ok=True)
     count = 0
     for picture in pictures:
         name = Path(picture.member) if picture.member else picture.path

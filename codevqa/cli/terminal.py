@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .options import Chosen
 
 STDIN = "-"
-CALLS = 50
+CALLS = 20
 """Calls of a program that are shown."""
 
 
