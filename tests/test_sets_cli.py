@@ -21,6 +21,7 @@ from codevqa import Answer, CodeVQA, Collection, Settings, Trace
 from codevqa.cli import collections
 from codevqa.cli.set_answers import SetAnswer, compared
 from codevqa.core.errors import ErrorRecord
+from codevqa.core.images import MAX_PICTURES, load_pictures
 from codevqa.core.selection import Pick, Selection
 from codevqa.core.trace import ImageRef
 from codevqa.models.domain import Domain
@@ -82,6 +83,11 @@ def test_lists_patterns_and_many_files_are_collections(given: str, tmp_path: Pat
         done = codevqa("ask", *words, "-q", "Is it?", "--json", "--quiet", stdin=stdin, engine=vqa)
     told = json.loads(done.stdout)
     assert told["answer"] == "yes" and list(told["pictures"].values()) == paths
+
+
+def test_a_collection_may_be_larger_than_what_is_decoded_at_once(tmp_path: Path) -> None:
+    pictures = Collection(colors(tmp_path / "one", 1)).open() * (MAX_PICTURES + 1)
+    assert load_pictures(pictures) == pictures
 
 
 def test_a_folder_of_one_picture_is_a_set(tmp_path: Path, codevqa: CommandLine) -> None:
