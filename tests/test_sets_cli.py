@@ -21,7 +21,6 @@ from codevqa import Answer, CodeVQA, Collection, Settings, Trace
 from codevqa.cli import collections
 from codevqa.cli.set_answers import SetAnswer, compared
 from codevqa.core.errors import ErrorRecord
-from codevqa.core.images import MAX_PICTURES, load_pictures
 from codevqa.core.selection import Pick, Selection
 from codevqa.core.trace import ImageRef
 from codevqa.models.domain import Domain
@@ -42,7 +41,7 @@ def photos(tmp_path: Path) -> Path:
     """A folder of four drawings, of which one shows a house, and a file that is no picture."""
     folder = tmp_path / "photos"
     folder.mkdir()
-    for path in (GARDEN, *SHELF):
+    for path in (GARDEN, *map(Path, SHELF)):
         shutil.copy(path, folder)
     (folder / "notes.jpg").write_text("none")
     return folder
@@ -83,11 +82,6 @@ def test_lists_patterns_and_many_files_are_collections(given: str, tmp_path: Pat
         done = codevqa("ask", *words, "-q", "Is it?", "--json", "--quiet", stdin=stdin, engine=vqa)
     told = json.loads(done.stdout)
     assert told["answer"] == "yes" and list(told["pictures"].values()) == paths
-
-
-def test_a_collection_may_be_larger_than_what_is_decoded_at_once(tmp_path: Path) -> None:
-    pictures = Collection(colors(tmp_path / "one", 1)).open() * (MAX_PICTURES + 1)
-    assert load_pictures(pictures) == pictures
 
 
 def test_a_folder_of_one_picture_is_a_set(tmp_path: Path, codevqa: CommandLine) -> None:

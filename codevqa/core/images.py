@@ -137,9 +137,6 @@ def load_pictures(sources: ImageSource | Held | Sequence[ImageSource | Held]) ->
     Raises:
         ImageError: a picture cannot be used, the list is empty, or there are too many.
     """
-    # Those of a collection may be more than can be decoded at once: they are read one by one.
-    if isinstance(sources, list | tuple) and sources and all(isinstance(one, Picture) for one in sources):
-        return tuple(one for one in sources if isinstance(one, Picture))
     given = hold(sources)
     if not given:
         raise ImageError("No picture was given.", hint="Give at least one.")
