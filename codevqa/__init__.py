@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .core.trace import Call, Evidence, Program, Trace
     from .engine.codevqa import CodeVQA
     from .engine.many import Question
+    from .engine.sets import Groups
     from .engine.watch import Watch
     from .models.base import Models
     from .primitives import Image, primitive
@@ -36,6 +37,7 @@ _HOMES = {
     "CodeVQAError": "core.errors",
     "Collection": "core.collection",
     "Evidence": "core.trace",
+    "Groups": "engine.sets",
     "Image": "primitives",
     "Limits": "core.settings",
     "Memory": "batching.call_cache",
@@ -58,6 +60,7 @@ __all__ = [
     "CodeVQAError",
     "Collection",
     "Evidence",
+    "Groups",
     "Image",
     "Limits",
     "Memory",

@@ -4,7 +4,7 @@ import sys
 
 from .cli.waiting import begin, end
 
-_LONG = ("ask", "run", "eval", "demo")
+_LONG = ("ask", "run", "select", "group", "compare", "index", "eval", "demo")
 """Commands that import much before they say anything."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
@@ -13,7 +13,22 @@ from typer import Argument, Exit, Option
 
 from ..core.errors import InputError, ProgramError, SetupError
 from ..core.given_files import read_stdin, read_text
-from .options import AsSet, Chosen, Evidence, Images, Json, Method, Quiet, Shots, Trace, needs
+from .options import (
+    All,
+    AsSet,
+    Chosen,
+    Evidence,
+    From,
+    Images,
+    Json,
+    Method,
+    Quiet,
+    Recursive,
+    Shots,
+    Trace,
+    Yes,
+    needs,
+)
 from .terminal import (
     STDIN,
     check_place,
@@ -28,8 +43,10 @@ from .terminal import (
 )
 
 if TYPE_CHECKING:
+    from ..batching.call_cache import Memory
     from ..core.answer import Answer
-    from ..core.images import Picture
+    from ..core.collection import Pictures
+    from ..engine.codevqa import CodeVQA
     from ..engine.request import AskOptions
 
 
@@ -48,41 +65,52 @@ def ask(
     ] = "codevqa",
     shots: Shots = None,
     as_set: AsSet = False,
+    recursive: Recursive = False,
+    listed: From = None,
     trace: Trace = None,
     json: Json = False,
     evidence: Evidence = False,
+    full: All = False,
+    yes: Yes = False,
     quiet: Quiet = False,
 ) -> None:
-    """Answer questions about one picture or several.
+    """Answer questions about one picture, several, or folders of them.
 
     Give one question with -q, a file of questions with --questions, or type them one after another.
     """
     needs("--evidence", evidence, "--json or --questions", json or questions)
     if method != "codevqa":
-        if shots is not None:
-            hint = "Use --set query.shots=NUMBER." if method == "pnpvqa" else "Leave it out."
-            raise InputError(f"--shots does nothing with --method {method}.", hint=hint)
-        from ..engine.request import check_method
-
-        check_method(method, choice.configure().methods)  # before anything is read or loaded
+        _check_method(method, shots, choice)
     options: AskOptions = {"form": "set" if as_set else None, "method": method, "shots": shots}
     if questions is not None:
-        for name, value in {"IMAGE": images, "--question": question, "--trace": trace}.items():
-            if value:
-                raise InputError(f"{name} does not go with --questions.", hint="The file names pictures and questions.")
-        from .questions_file import answer_lines, read_questions
-
-        lines = read_questions(questions)
-        with open_engine(choice, quiet) as vqa:
-            failed = answer_lines(vqa, questions, lines, options, evidence=evidence, quiet=quiet)
-        raise Exit(1 if failed else 0)
-    if question is None and STDIN in (images or ()):
+        given = {"IMAGE": images, "--question": question, "--trace": trace, "--from": listed}
+        raise Exit(_from_file(questions, given, choice, options, evidence=evidence, quiet=quiet))
+    if question is None and STDIN in (*(images or ()), listed):
         raise InputError("Standard input holds the picture, so you cannot type questions.", hint="Give -q QUESTION.")
     check_place(trace)
-    pictures = read_pictures(images or ())
+    from ..core.collection import Collection
+    from .collections import carried_out, gathered
+    from .set_answers import SHOWN, SetAnswer, print_lines
 
-    def shown(answer: Answer) -> Answer:
-        print_answer(answer, json=json, evidence=evidence, quiet=quiet)
+    if question is not None:
+        _checked(question, choice)
+    pictures = gathered(images or (), recursive, listed, quiet)
+
+    def asked(vqa: CodeVQA, about: Pictures, words: str) -> Answer:
+        if not isinstance(about, Collection):
+            return vqa.ask(about, words, **options)
+
+        def do(memory: Memory) -> Answer:
+            given: AskOptions = {**options, "form": "set", "memory": memory}
+            return vqa.ask(about, words, **given)
+
+        return carried_out(vqa, about.open(), do, yes=yes, quiet=quiet)
+
+    def shown(answer: Answer, about: Pictures) -> Answer:
+        several = SetAnswer(answer, about.open()) if isinstance(about, Collection) else None
+        print_answer(answer, json=(several or answer).to_json(evidence=evidence) if json else "", quiet=quiet)
+        if several and not json:
+            print_lines(several.lines(None if full else SHOWN))
         sys.stdout.flush()
         write_trace(answer, trace, quiet)  # last: a full disk should not cost the answer
         return answer
@@ -95,13 +123,40 @@ def ask(
         with ExitStack() as stack:
             # Opened for the first question: who types it waits for no import.
             engine = cache(lambda: stack.enter_context(open_engine(choice, quiet, configuration)))
-            talk = Conversation(pictures, lambda about, asked: shown(engine().ask(about, asked, **options)), quiet)
+            talk = Conversation(pictures, lambda about, words: shown(asked(engine(), about, words), about), quiet)
             raise Exit(talk.hold())
     answer = _declined(pictures, question, options, choice)
     if answer is None:
         with open_engine(choice, quiet) as vqa:
-            answer = vqa.ask(pictures, question, **options)
-    shown(answer)
+            answer = asked(vqa, pictures, question)
+    shown(answer, pictures)
+
+
+def _check_method(method: Method, shots: int | None, choice: Chosen) -> None:
+    """Refuses a baseline that the models cannot do, before anything is read or loaded."""
+    if shots is not None:
+        hint = "Use --set query.shots=NUMBER." if method == "pnpvqa" else "Leave it out."
+        raise InputError(f"--shots does nothing with --method {method}.", hint=hint)
+    from ..engine.request import check_method
+
+    check_method(method, choice.configure().methods)
+
+
+def _from_file(
+    questions: str, given: Mapping[str, object], choice: Chosen, options: AskOptions, *, evidence: bool, quiet: bool
+) -> int:
+    """Answers a file of questions; returns the exit status.
+
+    Raises:
+        InputError: options were given that the file makes needless.
+    """
+    if extra := next((name for name, value in given.items() if value), None):
+        raise InputError(f"{extra} does not go with --questions.", hint="The file names pictures and questions.")
+    from .questions_file import answer_lines, read_questions
+
+    lines = read_questions(questions)
+    with open_engine(choice, quiet) as vqa:
+        return int(bool(answer_lines(vqa, questions, lines, options, evidence=evidence, quiet=quiet)))
 
 
 def run(
@@ -135,7 +190,7 @@ def run(
                 except SetupError as unwritten:
                     warn(str(unwritten))
             raise
-    print_answer(answer, json=json, evidence=evidence, quiet=quiet)
+    print_answer(answer, json=answer.to_json(evidence=evidence) if json else "", quiet=quiet)
     write_trace(answer, trace, quiet)
 
 
@@ -174,10 +229,9 @@ def _checked(question: str, choice: Chosen) -> str:
     return checked_question(question, choice.configure().settings)
 
 
-def _declined(pictures: Sequence[Picture], question: str, options: AskOptions, choice: Chosen) -> Answer | None:
+def _declined(pictures: Pictures, question: str, options: AskOptions, choice: Chosen) -> Answer | None:
     """Answers a question that the chosen models cannot know anything about, before they are loaded."""
     from ..engine.question_check import declined
     from ..engine.request import ask_request
 
-    _checked(question, choice)
     return declined(choice.configure(), ask_request(pictures, question, options))

@@ -11,18 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..core.errors import CodeVQAError, InputError
-from ..core.images import load_pictures
 from . import waiting
 from .terminal import check_place, warn, write_trace
 
 if TYPE_CHECKING:
     from ..core.answer import Answer
-    from ..core.images import Picture
+    from ..core.collection import Pictures
 
 PROMPT = "codevqa> "
 HELP = """\
 Type a question, or
-  :open FILE...  ask about other pictures
+  :open FILE...  ask about other pictures, or a folder of them
   :trace FILE    write the page of the last answer, with its program
   :quit          end; Ctrl-D too. Ctrl-C ends a question."""
 
@@ -36,9 +35,7 @@ class Conversation:
         quiet: say nothing but answers and errors.
     """
 
-    def __init__(
-        self, pictures: tuple[Picture, ...], ask: Callable[[tuple[Picture, ...], str], Answer], quiet: bool
-    ) -> None:
+    def __init__(self, pictures: Pictures, ask: Callable[[Pictures, str], Answer], quiet: bool) -> None:
         self.pictures, self.ask, self.quiet = pictures, ask, quiet
         self.last: Answer | None = None
 
@@ -82,7 +79,9 @@ class Conversation:
             case ":help", _, _:
                 print(HELP, file=sys.stderr, flush=True)
             case ":open", _, files:
-                self.pictures = load_pictures(_words(files))
+                from .collections import gathered
+
+                self.pictures = gathered(_words(files), quiet=self.quiet)
             case ":trace", _, file:
                 if self.last is None:
                     raise InputError("Nothing has been answered yet.", hint="Ask something first.")

@@ -22,6 +22,7 @@ from .evaluate import evaluate, reproduce
 from .models import config, convert, download, models
 from .options import choosing
 from .runs import diff, export, merge, mini_data, report
+from .sets import compare, group, index, select
 from .terminal import warn
 
 app = typer.Typer(
@@ -32,7 +33,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 COMMANDS: tuple[Callable[..., None], ...] = (
-    *(ask, run, prompt, config, models, download, convert, mini_data, demo),
+    *(ask, select, group, compare, index),
+    *(run, prompt, config, models, download, convert, mini_data, demo),
     *(evaluate, reproduce, merge, export, report, diff),
 )
 for command in COMMANDS:

@@ -50,8 +50,15 @@ Sets = Annotated[
     Option("--set", metavar="NAME=VALUE", help="Set one value that 'codevqa config' lists; repeatable."),
 ]
 Images = Annotated[
-    list[str] | None, Argument(metavar="IMAGE...", help="One picture, or several as a set. - is standard input.")
+    list[str] | None,
+    Argument(metavar="IMAGE...", help="One picture, or several, folders and zip files as a set. - is standard input."),
 ]
+Recursive = Annotated[bool, Option("--recursive", help="Look into folders within folders.")]
+From = Annotated[
+    str | None, Option("--from", metavar="FILE", help="A list of pictures: one path a line, or with NUL between them.")
+]
+All = Annotated[bool, Option("--all", help="List all pictures behind the answer, not the first 20.")]
+Yes = Annotated[bool, Option("--yes", help="Go on where it takes more than ten minutes.")]
 Trace = Annotated[Path | None, Option(metavar="FILE.html", help="Write a page that shows how the answer came about.")]
 Json = Annotated[bool, Option("--json", help="Print one JSON object.")]
 Evidence = Annotated[bool, Option("--evidence", help="With --json: add captions, maps and prompts of each call.")]
@@ -84,6 +91,8 @@ _SETS: Mapping[str, tuple[str, ...]] = {
     "selection": ("writer.selection",),
     "seed": ("seed",),
     "workers": ("workers",),
+    "exact": ("sets.exact",),
+    "seconds": ("sets.seconds",),
 }
 """Options with a name of their own, and the values they set."""
 _BY: Mapping[tuple[str, str], Any] = {("model", "language_model"): "openai-chat:", ("model", "eyes"): "openai:"}

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from .options import Chosen
 
 STDIN = "-"
+CALLS = 20
+"""Calls of a program that are shown."""
 
 
 def warn(message: str) -> None:
@@ -110,26 +112,34 @@ def hush() -> None:
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
-def print_answer(answer: Answer, *, json: bool, evidence: bool, quiet: bool) -> None:
-    """Prints the answer on standard output; the program, its calls and what it printed on standard error."""
+def print_answer(answer: Answer, *, json: str = "", quiet: bool) -> None:
+    """Prints the answer on standard output, or its JSON in its place; how it was found on standard error."""
     waiting.end()
     if answer.fallback and answer.error is not None and not quiet:
         instead = "the vision-language model" if answer.trace.baseline[0].kind == "eyes" else "plain PnP-VQA"
         warn(f"the program failed ({answer.error.message}); {instead} answered instead")
-    for warning in answer.warnings:
-        warn(warning.message)
+    print_warnings(answer)
     if json:
-        print(answer.to_json(evidence=evidence))
+        print(json)
         return
     if not quiet:
         if answer.program is not None:
             print(visible(answer.program.source), file=sys.stderr)
-        for call in answer.trace.calls:
+        for call in answer.trace.calls[:CALLS]:
             print(visible(f"  {call}  ({call.seconds:.2f} s)"), file=sys.stderr)
+        if len(answer.trace.calls) > CALLS:
+            print(f"  and {len(answer.trace.calls) - CALLS:,} more calls", file=sys.stderr)
         print_printed(answer)
         sure = "" if answer.confidence is None else f", confidence {100 * answer.confidence:.0f} %"
         print(f"  {answer.seconds:.2f} s in all{sure}", file=sys.stderr, flush=True)
     print(visible(answer.text))
+
+
+def print_warnings(answer: Answer) -> None:
+    """Says why an answer is not to be relied on."""
+    waiting.end()
+    for warning in answer.warnings:
+        warn(warning.message)
 
 
 def print_printed(answer: Answer) -> None:

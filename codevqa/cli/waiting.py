@@ -13,8 +13,12 @@ _over: threading.Event | None = None
 _thread: threading.Thread | None = None
 
 
-def begin(doing: str) -> None:
-    """Shows on standard error what is being done, and for how long, until :func:`end`; nothing off a terminal."""
+def begin(doing: object) -> None:
+    """Shows on standard error what is being done, and for how long, until :func:`end`; nothing off a terminal.
+
+    Args:
+        doing: its text is shown, and asked for each time.
+    """
     global _over, _thread
     end()
     if not sys.stderr.isatty():
@@ -36,7 +40,7 @@ def end() -> None:
     sys.stderr.flush()
 
 
-def _move(doing: str, over: threading.Event) -> None:
+def _move(doing: object, over: threading.Event) -> None:
     started, number = time.monotonic(), 0
     while not over.is_set():
         seconds = time.monotonic() - started

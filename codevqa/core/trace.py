@@ -221,7 +221,8 @@ def _show(value: Plain) -> str:
     if isinstance(value, ImageRef):
         return str(value)
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(_show(item) for item in value) + "]"
+        more = [f"and {len(value) - 3:,} more"] if len(value) > 10 else []
+        return "[" + ", ".join([*map(_show, value[:3] if more else value), *more]) + "]"
     if isinstance(value, float):
         return f"{value:g}"
     return repr(value)

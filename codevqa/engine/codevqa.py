@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import aclosing, closing
 from functools import partial
 from types import TracebackType
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from ..batching.model_services import ModelServices
 from ..core.answer import Answer
-from ..core.collection import Pictures
+from ..core.collection import Collection, Pictures, Tell
 from ..core.errors import CodeVQAError, InputError, SetupError
 from ..core.loop_thread import LoopThread, check_process
 from ..core.settings import Settings
@@ -28,6 +28,7 @@ from .many import Asked, Begin, Progress, as_request, check, followed, stream, s
 from .question_check import checked_question
 from .question_run import answer_request
 from .request import AskOptions, Errors, Request, RunOptions, ask_request, check_options, run_request
+from .sets import Groups, compare, group_program, grouped, index, select_program
 from .watch import Watch
 
 if TYPE_CHECKING:
@@ -329,6 +330,60 @@ class CodeVQA:
 
     def _watch(self, request: Request) -> Watch:
         return Watch(lambda tell: self._loop.submit(answer_request(self, request, tell)))
+
+    # -- many pictures -----------------------------------------------------------------------------------------------
+
+    def select(self, images: Pictures, description: str, **options: Unpack[RunOptions]) -> Answer:
+        """Picks the pictures that show something: runs ``answer = select(images, description)``.
+
+        Returns:
+            The answer. Its :attr:`~codevqa.Answer.selections` tell the pictures, the surest first, and their doubt; its
+            text is "none" where there is none.
+
+        Raises:
+            QuestionError: the description is empty or too long.
+            CodeVQAError: as :meth:`run`.
+        """
+        given: RunOptions = {"form": "set", **options}
+        return self.run(images, select_program(self, description), question=description, **given)
+
+    def group(self, images: Pictures, question: str, **options: Unpack[RunOptions]) -> Groups:
+        """Asks each picture a question, and groups them by its answer.
+
+        Raises:
+            QuestionError: the question is empty or too long.
+            CodeVQAError: as :meth:`run`.
+        """
+        given: RunOptions = {"form": "set", **options}
+        return grouped(self.run(images, group_program(self, question), question=question, **given))
+
+    def compare(self, sets: Sequence[Pictures], question: str, **options: Unpack[AskOptions]) -> tuple[Answer, ...]:
+        """Asks one question about several sets: one program is written for the first, and run on each.
+
+        Returns:
+            An answer for each set. One whose program failed has its ``error`` and no text.
+
+        Raises:
+            InputError: there are fewer than two sets.
+            CodeVQAError: as :meth:`ask`.
+        """
+        return compare(self, sets, question, options)
+
+    def index(self, collection: Collection, progress: Tell | None = None) -> None:
+        """Computes ahead what the matcher keeps of a collection's pictures. Questions then begin at once.
+
+        What is done stays on disk, also where this is interrupted.
+
+        Args:
+            collection: its pictures.
+            progress: told how many are done, of how many; in the engine's thread.
+
+        Raises:
+            InputError: the collection has no picture that can be read.
+            ImageError: a picture changed meanwhile.
+            ModelError: the matcher failed.
+        """
+        self._loop.run(index(self, collection, progress))
 
     # -- the rest ----------------------------------------------------------------------------------------------------
 

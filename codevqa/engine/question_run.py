@@ -90,7 +90,7 @@ async def answer_request(
     run = QuestionRun(engine, request, tell)
     try:
         check_options(request)
-        with engine.services.question(), run.usage.counting(), _keeping(engine.models, request.images):
+        with engine.services.question(), run.usage.counting(), keeping(engine.models, request.images):
             answer = await run.finish()
     except (asyncio.CancelledError, GeneratorExit):
         raise
@@ -110,7 +110,7 @@ async def answer_request(
 
 
 @contextmanager
-def _keeping(models: Models, images: Sequence[object]) -> Iterator[None]:
+def keeping(models: Models, images: Sequence[object]) -> Iterator[None]:
     """Keeps on disk what a question learnt about the pictures of a collection, however it ends."""
     try:
         yield

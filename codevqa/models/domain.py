@@ -35,6 +35,8 @@ SPELT = 5
 """Words of fewer letters are near to too many others to be taken for one that is spelt wrongly."""
 ALIKE = 0.82
 """How alike two words must be for one to be the other, spelt wrongly: one letter of six, and not of five."""
+NAMED = 5
+"""Pictures that a message names; more are counted."""
 _SIZE = np.searchsorted(STEPS, np.arange(511), side="right")
 """The size of each difference; of second ones, too."""
 
@@ -72,12 +74,14 @@ class Domain:
                 (spelt if near and len(word) >= SPELT else unknown)[word] = near
         found = []
         if images:
-            shown = ", ".join(map(str, images)).capitalize()
+            many = f"{len(images):,} of {len(pictures):,} images"
+            shown = ", ".join(map(str, images)).capitalize() if len(images) <= NAMED else many
             verb = "looks" if len(images) == 1 else "look"
             message = f"{shown} {verb} unlike what these models know: {self.about}"
             found.append(DomainWarning("picture", message, images))
         if unknown:
-            message = f"These models don't know {_named(unknown)}: {self.about}"
+            about = "." if images else f": {self.about}"  # which is said once
+            message = f"These models don't know {_named(unknown)}{about}"
             found.append(DomainWarning("words", message, words=tuple(unknown)))
         if spelt:
             message = f"These models don't know {_named(spelt)}."

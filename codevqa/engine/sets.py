@@ -1,0 +1,121 @@
+"""What is asked of many pictures at once: which of them, how they group, how sets compare; and their index."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..batching.call_cache import Memory, Usage
+from ..core.answer import Answer
+from ..core.collection import Collection, Pictures, StoredPicture, Tell
+from ..core.errors import InputError, ProgramError
+from ..core.trace import ImageRef
+from ..models.base import SimilarityRequest
+from .question_check import checked_question
+from .question_run import Engine, keeping
+from .request import AskOptions, RunOptions
+
+if TYPE_CHECKING:
+    from .codevqa import CodeVQA
+
+CHUNK = 64
+"""Pictures that are indexed at a time."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Pictures of which a question has one answer."""
+
+    answer: str
+    """Empty where the models said nothing."""
+    pictures: tuple[ImageRef, ...]
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Pictures by what was answered about each."""
+
+    rows: tuple[Group, ...]
+    """The largest first."""
+    answer: Answer
+    """With the program, its trace and its cost."""
+
+    def __iter__(self) -> Iterator[Group]:
+        return iter(self.rows)
+
+
+def select_program(engine: Engine, description: str) -> str:
+    """Returns the program that picks pictures; an empty list would be no answer.
+
+    Raises:
+        QuestionError: the description is empty or too long.
+    """
+    return f'answer = select(images, {checked_question(description, engine.settings)!r}) or "none"'
+
+
+def group_program(engine: Engine, question: str) -> str:
+    """Returns the program that asks each picture one question.
+
+    Raises:
+        QuestionError: the question is empty or too long.
+    """
+    return f"answer = [query(img, {checked_question(question, engine.settings)!r}) for img in images]"
+
+
+def grouped(answer: Answer) -> Groups:
+    """Returns the pictures of an answer of :func:`group_program` by what was said of each."""
+    found: dict[str, list[ImageRef]] = {}
+    for number, said in enumerate(answer.value, 1):
+        found.setdefault(said, []).append(ImageRef(number))
+    rows = [Group(said, tuple(pictures)) for said, pictures in found.items()]
+    return Groups(tuple(sorted(rows, key=lambda row: -len(row.pictures))), answer)
+
+
+def compare(vqa: CodeVQA, sets: Sequence[Pictures], question: str, options: AskOptions) -> tuple[Answer, ...]:
+    """Asks about the first set, and runs the program that was written for it on the others.
+
+    Raises:
+        InputError: there are fewer than two sets.
+    """
+    if len(sets) < 2:
+        raise InputError("One set of pictures cannot be compared.", hint="Give two or more.")
+    given: AskOptions = {"form": "set", **options}
+    answers = [vqa.ask(sets[0], question, **given)]
+    program = None if answers[0].fallback else answers[0].program
+    running: Any = {name: value for name, value in given.items() if name in RunOptions.__annotations__}
+    for pictures in sets[1:]:
+        try:
+            if program is None:  # a set that was declined or read without a program; so are the others
+                answers.append(vqa.ask(pictures, question, **given))
+            else:
+                answers.append(vqa.run(pictures, program, question=question, **running))
+        except ProgramError as error:  # what the others say stands
+            if error.answer is None:
+                raise
+            answers.append(error.answer)
+    return tuple(answers)
+
+
+async def index(engine: Engine, collection: Collection, progress: Tell | None) -> None:
+    """Computes what models keep of the pictures of a collection, and writes it to disk, however it ends."""
+    pictures = await asyncio.to_thread(collection.open)
+    models = engine.models
+    # What is remembered would not be computed, and so not be kept.
+    with keeping(models, pictures), Usage(memory=Memory(0)).counting():
+        for start in range(0, len(pictures), CHUNK):
+            chunk = pictures[start : start + CHUNK]
+            await asyncio.gather(_look(engine, chunk), _note(engine, chunk))
+            if progress is not None:
+                progress(start + len(chunk), len(pictures))
+
+
+async def _look(engine: Engine, chunk: Sequence[StoredPicture]) -> None:
+    if engine.models.matcher is not None:
+        await engine.services.similarity.many([SimilarityRequest(picture, "a picture") for picture in chunk])
+
+
+async def _note(engine: Engine, chunk: Sequence[StoredPicture]) -> None:
+    if engine.models.domain is not None:
+        await asyncio.to_thread(engine.models.domain.check, chunk, "")
