@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from .errors import ErrorRecord, InputError
 from .given_files import parser_errors
+from .question_kind import joins
 from .trace import Cost, DomainWarning, Method, Number, Plain, Program, Trace
 from .value_json import read_value, value_keys
 
@@ -74,6 +75,16 @@ class Answer:
         """Whether no model was asked, because of ``warnings`` (:attr:`codevqa.Settings.strict_domain`)."""
         trace = self.trace
         return bool(self.warnings and self.error is None and not (self.program or trace.baseline or trace.calls))
+
+    @property
+    def in_parts(self) -> str:
+        """How a model that has no room for all pictures at once answered without a program; else an empty text."""
+        parts = self.trace.baseline
+        if len(parts) < 2:
+            return ""
+        joined = {"sum": "their numbers are summed", "any": "yes is yes in any", "all": "yes is yes in all"}
+        most = max(len(one.images) for one in parts)
+        return f"read in {len(parts)} parts of up to {most} pictures: {joined.get(joins(self.question), 'joined')}"
 
     def __repr__(self) -> str:
         what = f"{self.method}, {len(self.trace.calls)} calls, {self.seconds:.2f} s"

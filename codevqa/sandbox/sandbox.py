@@ -254,7 +254,9 @@ class Sandbox:
             return None
         return await self._check(source)
 
-    def _checkout(self, pool: monty.Monty, stub_source: str | None = None, limits: Limits | None = None) -> MontySession:
+    def _checkout(
+        self, pool: monty.Monty, stub_source: str | None = None, limits: Limits | None = None
+    ) -> MontySession:
         limits = limits or self.limits
         return pool.checkout(
             script_name=CHECKED_AS,
