@@ -198,7 +198,7 @@ def test_a_collection_is_selected_as_one_engine_selects_it(ray: Any, tmp_path: P
     folder.mkdir()
     for number in range(31):
         PILImage.new("RGB", (20, 20), (number, 0, 0)).save(folder / f"{number:02}.png")
-    given = {"sources": str(folder), "index": str(tmp_path / "index")}
+    given: dict[str, Any] = {"sources": str(folder), "index": str(tmp_path / "index")}
     with fake_engine() as vqa:
         here = selections(vqa.run(Collection(**given), "answer = select(images, 'Is there a dog?')").trace)[0]
     there = select_on_ray(fake_engine, given, "Is there a dog?", actors=2)
@@ -211,7 +211,7 @@ def test_shares_of_a_collection_are_merged_under_their_own_numbers() -> None:
         Selection("Is it?", (Pick(ImageRef(2), 0.9),), (Pick(ImageRef(1), 0.2),), 0, 4, 1, (ImageRef(3),), 1),
         Selection("Is it?", (Pick(ImageRef(1), 0.95),), (Pick(ImageRef(2), 0.3),), 1, 5),
     ]
-    placed = [renumbered(one, lambda index, place=place: place + 2 * index - 1) for place, one in enumerate(shares)]
+    placed = [renumbered(shares[0], lambda index: 2 * index - 1), renumbered(shares[1], lambda index: 2 * index)]
     assert merged(placed) == Selection(
         "Is it?",
         (Pick(ImageRef(2), 0.95), Pick(ImageRef(3), 0.9)),
