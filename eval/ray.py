@@ -122,7 +122,7 @@ class ActorPool:
         except self._ray.exceptions.RayTaskError as error:
             raise error.cause from error  # what our own code raised there, or the factory's
         except self._ray.exceptions.RayError as error:
-            raise SetupError(f"Ray has no engine: {_one_line(error)}.", hint=SAME_PACKAGES) from None
+            raise SetupError(f"Ray has no engine: {one_line(error)}.", hint=SAME_PACKAGES) from None
 
     def close(self) -> None:
         """Ends the actors, and Ray where it was started here. Safe to call twice."""
@@ -148,7 +148,7 @@ class ActorPool:
         except self._ray.exceptions.RayTaskError as error:
             raise error.cause from error
         except self._ray.exceptions.RayError as error:
-            raise SetupError(f"An engine of Ray's is gone: {_one_line(error)}.", hint="See /tmp/ray.") from None
+            raise SetupError(f"An engine of Ray's is gone: {one_line(error)}.", hint="See /tmp/ray.") from None
         finally:
             self._load[place] -= 1
         return rows
@@ -196,11 +196,11 @@ def connect(address: str | None) -> tuple[Any, bool]:
             ray.shutdown()
             if not tries_left:
                 hint = "Its own words are in /tmp/ray." if address is None else "Give HOST:PORT of its head, or auto."
-                raise SetupError(f"{what}: {_one_line(error)}.", hint=hint) from None
+                raise SetupError(f"{what}: {one_line(error)}.", hint=hint) from None
     return ray, True
 
 
-def _one_line(error: Exception) -> str:
+def one_line(error: Exception) -> str:
     """Returns the end of an error's text as one line: where it is a traceback, that says most."""
     return " ".join(str(error).split())[-300:].rstrip(".")
 

@@ -18,11 +18,16 @@ from typing import Any
 
 import pytest
 from eval_kit import Broken, Numbered, asked, environment, fake_engine, timeless
+from PIL import Image as PILImage
 
 from codevqa import CodeVQA
+from codevqa.core.collection import Collection
 from codevqa.core.errors import InputError, ServerError, SetupError
+from codevqa.core.selection import Pick, Selection, selections
+from codevqa.core.trace import ImageRef
 from codevqa.eval import Store, evaluate
 from codevqa.eval.ray import ActorPool, find_room
+from codevqa.eval.ray_sets import merged, renumbered, select_on_ray
 from codevqa.eval.run.session import Status
 from codevqa.eval.task import METHODS
 from codevqa.models.base import GenerationRequest
@@ -186,6 +191,37 @@ def test_killed_in_the_middle_nothing_stays_behind_and_the_run_goes_on(tmp_path:
     with evaluate(fake_engine, Numbered(tmp_path, 120), tmp_path / "run", resume=True) as store:
         after = asked(store)
     assert len(after) == len(set(after)) == 240 and set(before) < set(after)
+
+
+def test_a_collection_is_selected_as_one_engine_selects_it(ray: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for number in range(31):
+        PILImage.new("RGB", (20, 20), (number, 0, 0)).save(folder / f"{number:02}.png")
+    given: dict[str, Any] = {"sources": str(folder), "index": str(tmp_path / "index")}
+    with fake_engine() as vqa:
+        here = selections(vqa.run(Collection(**given), "answer = select(images, 'Is there a dog?')").trace)[0]
+    there = select_on_ray(fake_engine, given, "Is there a dog?", actors=2)
+    assert {one.image for one in there.picked} == {one.image for one in here.picked}
+    assert {one.image for one in there.others} == {one.image for one in here.others}
+
+
+def test_shares_of_a_collection_are_merged_under_their_own_numbers() -> None:
+    shares = [
+        Selection("Is it?", (Pick(ImageRef(2), 0.9),), (Pick(ImageRef(1), 0.2),), 0, 4, 1, (ImageRef(3),), 1),
+        Selection("Is it?", (Pick(ImageRef(1), 0.95),), (Pick(ImageRef(2), 0.3),), 1, 5),
+    ]
+    placed = [renumbered(shares[0], lambda index: 2 * index - 1), renumbered(shares[1], lambda index: 2 * index)]
+    assert merged(placed) == Selection(
+        "Is it?",
+        (Pick(ImageRef(2), 0.95), Pick(ImageRef(3), 0.9)),
+        (Pick(ImageRef(4), 0.3), Pick(ImageRef(1), 0.2)),
+        1,
+        7,
+        1,
+        (ImageRef(5),),
+        1,
+    )
 
 
 class Nodes:

@@ -72,6 +72,8 @@ class ModelServices:
         self.write = self._language(writer, "write")
         """Calls of the model that writes programs. ``on_text`` hears nothing where an equal call is under way."""
         self._read = self.write if models.reader is writer else self._language(models.reader, "read")
+        self.reader, self.eyes = models.reader, models.eyes
+        """They may tell how much they can read (:mod:`codevqa.models.base`)."""
         matcher, captioner, detector, eyes = models.matcher, models.captioner, models.detector, models.eyes
         self.grounds = grounds(matcher)
         """Whether :attr:`match` tells where a text looks."""

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from .errors import ErrorRecord, InputError
 from .given_files import parser_errors
+from .question_kind import joins
 from .selection import Selection, selections
 from .trace import Cost, DomainWarning, Method, Number, Plain, Program, Trace
 from .value_json import read_value, value_keys
@@ -80,6 +81,16 @@ class Answer:
     def selections(self) -> tuple[Selection, ...]:
         """What the program selected of the pictures, with its doubt: read off the trace, and no part of the JSON."""
         return selections(self.trace)
+
+    @property
+    def in_parts(self) -> str:
+        """How a model that has no room for all pictures at once answered without a program; else an empty text."""
+        parts = self.trace.baseline
+        if len(parts) < 2:
+            return ""
+        joined = {"sum": "their numbers are summed", "any": "yes is yes in any", "all": "yes is yes in all"}
+        most = max(len(one.images) for one in parts)
+        return f"read in {len(parts)} parts of up to {most} pictures: {joined.get(joins(self.question), 'joined')}"
 
     def __repr__(self) -> str:
         what = f"{self.method}, {len(self.trace.calls)} calls, {self.seconds:.2f} s"

@@ -76,7 +76,7 @@ def hold(sources: ImageSource | Held | Sequence[ImageSource | Held]) -> tuple[He
     its picture is loaded.
     """
     given = sources if isinstance(sources, list | tuple) else (sources,)
-    if len(given) > MAX_PICTURES:
+    if len(given) > MAX_PICTURES and not all(isinstance(one, Picture) for one in given):
         hint = f"The limit is {MAX_PICTURES:,} a question: give a Collection of their files."
         return (ImageError(f"These are {len(given):,} pictures.", hint=hint),)
     return tuple(map(_held, given))

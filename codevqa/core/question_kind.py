@@ -91,6 +91,21 @@ _NAMED = (
     re.compile(r"\b([\w-]+) or ([\w-]+)$"),
 )
 """Where "or" stands between two things named, most telling first."""
+_PARTS = re.compile(
+    r"(?:(?:is|are|was|were|do|does|did|has|have|can|could) )?(?:(all|every|each)|any)\b"
+    r"|(?:(?:is|are|was|were) there|there (?:is|are|was|were)) (?:an?|any|some)\b"
+)
+"""How what is asked about any or all pictures begins."""
+_TOGETHER = re.compile(
+    r"\b(?:different|distinct|unique|same|similar|other|another|more|fewer|less|most|least|than|kinds?|types?|sorts?"
+    r"|species|colou?rs?|average|between|difference|majority|consecutive|first|last|both)\b"
+)
+"""Words that compare pictures, or things in several: parts tell nothing of them."""
+_COUNTS = re.compile(
+    r"\b(?:all|every|each|any|only|exactly|just|no|not|none|never|neither|together|number|half|one|two|three|four|five|six"
+    r"|seven|eight|nine|ten|\d+)\b|n't\b"
+)
+"""Words that turn round what is asked of any or all."""
 _NUMBERS_TEXT = """
 zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
 seventeen eighteen nineteen twenty
@@ -136,6 +151,26 @@ def is_statement(text: str) -> bool:
     words = _PLACE.sub("", " ".join(text.lower().split()))
     begins = _NUMBER.match(words) or _QUESTION.match(words) or _AUXILIARY.match(words)
     return not (words.endswith("?") or begins)
+
+
+def joins(text: str) -> Literal["sum", "any", "all", ""]:
+    """Says how answers about parts of a set join to the answer about all of it; empty where the wording is not sure.
+
+    Numbers are summed. Yes about any part is yes, or only yes about all parts.
+
+    >>> joins("How many pictures show a dog?"), joins("Is there a picture of a dog?"), joins("Do all show a dog?")
+    ('sum', 'any', 'all')
+    >>> joins("How many different animals are there?"), joins("Is there exactly one dog?"), joins("What is it?")
+    ('', '', '')
+    """
+    words = " ".join(text.lower().split()).replace("at least one", "any")
+    kind = question_kind(text).kind
+    if kind == "number" and not _TOGETHER.search(words):
+        return "sum"
+    begins = _PARTS.match(words) if kind == "yes_no" else None
+    if begins is None or _TOGETHER.search(words) or _COUNTS.search(words[begins.end() :]):
+        return ""
+    return "all" if begins[1] else "any"
 
 
 def _choices(words: str) -> tuple[str, ...]:

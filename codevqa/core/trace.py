@@ -137,7 +137,8 @@ class Evidence:
     captions: tuple[tuple[str, ...], ...] = ()
     """Captions read, one tuple an image; its answer, for ``answers``."""
     relevance: tuple[tuple[tuple[Number, ...], ...], ...] = ()
-    """GradCAM relevance, one (grid x grid) map an image, top row first."""
+    """GradCAM relevance, one (grid x grid) map an image, top row first. From the 201st call of a program on, neither it
+    nor ``patches`` nor ``prompt`` is kept. Ask about one picture to see them: the answer is remembered."""
     patches: tuple[tuple[tuple[int, ...], ...], ...] = ()
     """Indices of the patches each caption read saw, one tuple of subsets an image."""
     scores: tuple[Number, ...] = ()

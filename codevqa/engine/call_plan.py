@@ -26,12 +26,11 @@ from ..primitives.signature import CONSTANTS
 from ..primitives.visual import opened, opened_set
 
 MAX_STEPS = 4000
-"""Nodes visited at most, where there are few pictures."""
+"""Nodes visited at most, and items of long lists made."""
+STEPS_EACH = 60
+"""How many more for each picture of a large set."""
 MAX_ITEMS = 64
-"""Items of one list followed at most, and turns of one loop, where there are not more pictures."""
-MAX_PICTURES = 1000
-"""Pictures of a loop that are followed at most; each of them is worth :data:`STEPS_A_PICTURE` more nodes."""
-STEPS_A_PICTURE = 20
+"""Items of one list followed at most, and turns of one loop; as many as there are pictures, where these are more."""
 MAX_TEXT = 1000
 """Longest text followed, in characters."""
 MAX_NUMBER = 1 << 60
@@ -42,7 +41,6 @@ UNKNOWN: Any = object()
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "enumerate": lambda *given: list(enumerate(*given)),
     "len": len,
-    "range": lambda *given: list(range(*given)[:MAX_ITEMS]),
     "zip": lambda *given: list(zip(*given, strict=False)),
 }
 _SURE_PARTS: Mapping[type[ast.expr], int] = {ast.BoolOp: 1, ast.Compare: 2, ast.IfExp: 1, ast.Lambda: 0}
@@ -85,12 +83,11 @@ class _Walk:
     def __init__(self, images: Sequence[Image], wanted: Collection[str]) -> None:
         self.wanted = wanted
         self.found: list[PlannedCall] = []
-        self.steps = 0
-        pictures = min(len(images), MAX_PICTURES)
-        self.most_items = max(MAX_ITEMS, pictures)
-        self.most_steps = MAX_STEPS + STEPS_A_PICTURE * pictures
+        self.items = max(MAX_ITEMS, len(images))
+        self.left = MAX_STEPS + STEPS_EACH * (len(images) if len(images) > MAX_ITEMS else 0)
         self.functions: dict[str, Callable[..., Any]] = {
             **_FUNCTIONS,
+            "range": lambda *given: list(range(*given)[: self.items]),
             "open_image": partial(opened, images),
             "open_images": partial(opened_set, images),
         }
@@ -128,7 +125,7 @@ class _Walk:
         if not isinstance(items, list | tuple):
             self._passed(loop)
             return
-        for item in items[: self.most_items]:
+        for item in items[: self.items]:
             self._bind(loop.target, item)
             if not self.block(loop.body):
                 self._passed(loop)
@@ -176,9 +173,9 @@ class _Walk:
                 return self._call(node)
             case ast.List(parts) | ast.Tuple(parts):
                 items = [self.value(part) for part in parts]
-                return _bounded(items if isinstance(node, ast.List) else tuple(items))
+                return UNKNOWN if len(items) > self.items else items if isinstance(node, ast.List) else tuple(items)
             case ast.Subscript(whole, place):
-                return _returned(operator.getitem, self.value(whole), self.value(place))
+                return self._returned(operator.getitem, self.value(whole), self.value(place))
             case ast.Slice(lower, upper, step):
                 return slice(*(end and self.value(end) for end in (lower, upper, step)))
             case ast.JoinedStr(parts):
@@ -211,7 +208,7 @@ class _Walk:
                 if all(map(self._known, (*args, *kwargs.values()))):
                     self.found.append(PlannedCall(name, args, kwargs))
             case ast.Name(name) if name in self.functions and not kwargs:
-                return _returned(self.functions[name], *args)
+                return self._returned(self.functions[name], *args)
         return UNKNOWN
 
     def _known(self, value: Any) -> bool:
@@ -234,17 +231,19 @@ class _Walk:
         self.variables = before
 
     def _step(self, count: int = 1) -> None:
-        self.steps += count
-        if self.steps > self.most_steps:
+        self.left -= count
+        if self.left < 0:
             raise _EnoughError
 
-
-def _returned(function: Callable[..., Any], *args: Any) -> Any:
-    """Returns what a function of the language returns."""
-    try:
-        return function(*args)
-    except (TypeError, ValueError, LookupError, OverflowError):
-        return UNKNOWN
+    def _returned(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Returns what a function of the language returns."""
+        try:
+            found = function(*args)
+        except (TypeError, ValueError, LookupError, OverflowError):
+            return UNKNOWN
+        if isinstance(found, list | tuple) and len(found) > MAX_ITEMS:
+            self._step(len(found))
+        return found
 
 
 def _joined(parts: Sequence[Any]) -> Any:
@@ -255,4 +254,4 @@ def _bounded(value: Any) -> Any:
     """Returns a value, unless it is too large."""
     if isinstance(value, int):
         return value if abs(value) <= MAX_NUMBER else UNKNOWN
-    return UNKNOWN if len(value) > (MAX_TEXT if isinstance(value, str) else MAX_ITEMS) else value
+    return UNKNOWN if len(value) > MAX_TEXT else value

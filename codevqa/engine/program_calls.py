@@ -28,6 +28,8 @@ CATCHABLE = (TypeError, ValueError, LookupError)
 AT_ONCE = 32
 """Calls of one program under way ahead of it at most, or a quarter of those that it plans, up to :data:`MOST`."""
 MOST = 128
+DETAILED = 200
+"""Calls of one program whose evidence is kept in full. Ten thousand pictures would take hundreds of megabytes."""
 
 
 @dataclass
@@ -120,11 +122,14 @@ class ProgramCalls:
         finally:
             usage = begun.usage if begun else Usage()
             self._usage.add(usage)
+            evidence = begun.context.evidence if begun else []
+            if call.index > DETAILED:
+                evidence = [replace(one, relevance=(), patches=(), prompt="") for one in evidence]
             ended = replace(
                 call,
                 value=plain(value),
                 seconds=time.perf_counter() - started,
-                evidence=tuple(begun.context.evidence) if begun else (),
+                evidence=tuple(evidence),
                 error=failure,
                 remembered=0 < usage.calls == usage.remembered,
                 ahead=ahead,

@@ -30,6 +30,7 @@ from ..core.errors import (
     InputError,
     InternalError,
     ProgramError,
+    PromptTooLongError,
     UnsetAnswerError,
 )
 from ..core.events import Answered, Event, Failed, Rejected, Tell, Wrote
@@ -41,19 +42,22 @@ from ..models.base import Models
 from ..primitives.context import CallContext
 from ..primitives.eyes import Eyesight
 from ..primitives.kinds import Image
-from ..primitives.pnpvqa import PnPVQA, Reading
+from ..primitives.parts import Reading
+from ..primitives.pnpvqa import PnPVQA
 from ..sandbox.sandbox import Sandbox
 from ..writing.choice import write_best
 from ..writing.worlds import Behaviour, behaviours
 from ..writing.writer import Writer
 from .answer_text import answer_text, fitted_answer, plain, release_text
-from .call_plan import plan_calls
+from .call_plan import MAX_ITEMS, plan_calls
 from .confidence import DONT_KNOW, sure_enough
 from .program_calls import ProgramCalls
 from .question_check import checked_question, unanswerable
 from .request import Errors, Request, check_method, check_options
 
 _log = logging.getLogger(__name__)
+FALLBACK_PARTS = 10
+"""Parts in which a set is read at most where a program failed: captions of a large one would take hours."""
 
 
 class Engine(Protocol):
@@ -176,7 +180,11 @@ class QuestionRun:
             if self.request.program is not None:
                 raise
             # Never a quiet default: the whole question is answered without a program, and the answer says so.
-            return replace(self._read_answer(await self._read()), fallback=True, error=error.record())
+            try:
+                reading = await self._read(FALLBACK_PARTS)
+            except PromptTooLongError:
+                raise error from None
+            return replace(self._read_answer(reading), fallback=True, error=error.record())
 
     def broken_off(self, error: CodeVQAError) -> Answer | None:
         """Returns what was done until an error ended it; None where nothing had begun."""
@@ -326,7 +334,10 @@ class QuestionRun:
         engine = self.engine
         if engine.settings.ahead:
             wanted = {item.name for item in engine.writer.primitives if item.ahead}
-            planned = plan_calls(program.source, self.images, wanted)
+            if len(self.images) > MAX_ITEMS:  # of so many it is the work of a second
+                planned = await asyncio.to_thread(plan_calls, program.source, self.images, wanted)
+            else:
+                planned = plan_calls(program.source, self.images, wanted)
             if len(planned) > 1:  # a single call has nothing to share a batch with
                 self.calls.begin_ahead(planned)
         try:
@@ -358,15 +369,16 @@ class QuestionRun:
             self.question, self.form, self.images, engine.services, self.pnpvqa, engine.settings, engine.eyes, knowledge
         )
 
-    async def _read(self) -> Reading:
+    async def _read(self, parts: int | None = None) -> Reading:
         """Answers the whole question without a program: the baselines, and the fallback.
 
         Raises:
+            PromptTooLongError: the model has no room for the pictures, not even in so many parts.
             EmptyReadingError: the model said nothing, which tells nobody anything.
         """
         pictures = [(ImageRef(image.index), image.picture) for image in self.images]
         eyes = None if self.request.method == "pnpvqa" else self.engine.eyes
-        reading = await (eyes or self.pnpvqa).answer(pictures, self.question, self.form, self.form)
+        reading = await (eyes or self.pnpvqa).answer(pictures, self.question, self.form, self.form, parts=parts)
         if not reading.text and self.engine.settings.answers != "release":
             times = "" if eyes else f" {self.engine.settings.query.attempts} times"
             raise EmptyReadingError(f"The reading model gave an empty answer{times}.")

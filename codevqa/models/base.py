@@ -80,7 +80,8 @@ class LanguageModel(Protocol):
     It may have more attributes. ``chat`` says whether it has a chat template, ``chat_only`` whether it cannot continue
     a text at all. ``joins`` says whether its method ``generate_joining(feed)`` works on the requests of a
     :class:`RequestFeed` until none is left, begins new ones while it works on others, and hands out each completion
-    when it has ended.
+    when it has ended. ``context`` is how many tokens prompt and completion may take, and ``count(prompt)`` returns the
+    tokens of a prompt, from any thread: with both, nothing is prepared that it could not read.
     """
 
     name: str
@@ -227,7 +228,10 @@ class Sight:
 
 
 class Eyes(Protocol):
-    """A vision-language model: it looks at pictures itself, and answers."""
+    """A vision-language model: it looks at pictures itself, and answers.
+
+    It may have ``context`` and ``count(request)``, as a :class:`LanguageModel` may.
+    """
 
     name: str
 

@@ -92,6 +92,20 @@ class TransformersEyes:
         network = load_network(AutoModelForImageTextToText, what, name, device, dtype)
         return cls(network, processor, name=name, cache_bytes=cache_bytes)
 
+    @property
+    def context(self) -> int:
+        """Tokens that a prompt with its pictures and the answer may take together."""
+        return self._prompts.context
+
+    def count(self, request: LookRequest) -> int:
+        """Returns how many tokens a request takes; no picture is encoded.
+
+        Raises:
+            ModelError: the model cannot be shown so many pictures.
+        """
+        with self.turn:
+            return self._prompts.count(request)
+
     def look(self, requests: Sequence[LookRequest]) -> list[Sight]:
         """Answers each request greedily, or with the likeliest of its choices.
 

@@ -93,6 +93,10 @@ class Prompts:
             )
         return Row(request, tokens, given, parts)
 
+    def count(self, request: LookRequest) -> int:
+        """Returns how many tokens a request takes, those of its pictures included."""
+        return int(self._read(request.pictures, request.text)["input_ids"].shape[1])
+
     def _part(self, picture: Picture, seen: dict[str, Part]) -> Part:
         """Returns what is kept of a picture; one that is new is encoded."""
         found = seen.get(picture.key) or self.kept.get(picture.key)

@@ -6,22 +6,26 @@ takes.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ..batching.model_services import ModelServices
 from ..core.images import Picture
 from ..core.question_kind import question_kind
 from ..core.settings import QuerySettings
-from ..core.trace import Evidence, Form, ImageRef
+from ..core.trace import Evidence, Form
 from ..core.wording import put
 from ..models.base import LookRequest
 from ..prompts import PromptSet
-from .pnpvqa import Reading
+from .parts import Numbered, Reading, context_of, read_in_parts
 from .reading import answer_in
 
 SHORT = "Answer the question using a single word or phrase."
 """What follows a question where its prompt set names nothing else."""
 _YES_NO = ("yes", "no")
+_SIZES = 16
+"""Sizes of pictures whose tokens are counted: of others the most that one of these takes."""
 
 
 class Eyesight:
@@ -37,18 +41,21 @@ class Eyesight:
         self._services = services
         self._prompts = prompts
         self._settings = settings
+        self._tokens: dict[tuple[int, int], int] = {}
+        """What a further picture of a size takes."""
 
     async def answer(
         self,
-        pictures: Sequence[tuple[ImageRef, Picture]],
+        pictures: Numbered,
         question: str,
         form: Form,
         task: Form,
         *,
         about: str | None = None,
         witness: bool = False,
+        parts: int | None = None,
     ) -> Reading:
-        """Asks one question about all of some pictures.
+        """Asks one question about all of some pictures, in parts where the model has no room (:mod:`.parts`).
 
         Args:
             pictures: as they are shown, each with its number in the user's question.
@@ -57,14 +64,26 @@ class Eyesight:
             task: form of the user's question, whose prompt set says how answers are to be.
             about: the user's question, where ``question`` is a program's.
             witness: changes nothing: no other model is asked.
+            parts: in how many parts at most.
 
         Raises:
+            PromptTooLongError: the model has no room for pictures that cannot be shown in parts.
             ModelError: the model failed.
         """
         asked = question if about is not None else put(question, "asked", form)
         kind = question_kind(asked)
         choices = _YES_NO if kind.kind == "yes_no" else kind.choices if len(kind.choices) > 1 else ()
         text = f"{asked}\n{self._prompts[task].instruction or SHORT}"
+        fit = await self._fit([one for _, one in pictures], text)
+        if fit < len(pictures):
+            return await read_in_parts(
+                pictures,
+                question,
+                fit,
+                lambda part: self.answer(part, question, form, task, about=about),
+                name=self._services.eyes.name if self._services.eyes else "",
+                parts=parts,
+            )
         sight = await self._services.look(
             LookRequest(tuple(one for _, one in pictures), text, self._settings.max_tokens, choices)
         )
@@ -79,3 +98,23 @@ class Eyesight:
         )
         said = answer_in(sight.text, kind) if self._settings.fit else sight.text.strip().lower()
         return Reading(said, (seen,))
+
+    async def _fit(self, pictures: Sequence[Picture], text: str) -> int:
+        """Returns how many of some pictures the model has room for, about; all where it does not tell."""
+        eyes: Any = self._services.eyes
+        context, count = context_of(eyes), len(pictures)
+        if count < 2 or context is None:
+            return count
+
+        async def length(*shown: Picture) -> int:
+            return int(await asyncio.to_thread(eyes.count, LookRequest(shown, text)))
+
+        sizes = {one.size: one for one in pictures}
+        largest = sorted(sizes, key=lambda size: -size[0] * size[1])[:_SIZES]
+        for size in largest:
+            if size not in self._tokens:
+                self._tokens[size] = await length(sizes[size], sizes[size]) - await length(sizes[size])
+        most = max(self._tokens[size] for size in largest)
+        room = context - self._settings.max_tokens - await length(sizes[largest[0]]) + self._tokens[largest[0]]
+        whole = sum(self._tokens.get(one.size, most) for one in pictures)
+        return count if whole <= room else max(0, min(count - 1, room // max(most, 1)))

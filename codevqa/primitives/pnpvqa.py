@@ -7,10 +7,12 @@ reading prompt is CodeVQA's, ACL 2023).
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ..batching.model_services import ModelServices
 from ..core.images import Picture
@@ -23,6 +25,7 @@ from ..core.wording import Wording, bare, put
 from ..models.base import CaptionRequest, GenerationRequest, Map, Match, MatchRequest, Message, prompt_text
 from ..models.retrieval import ExampleIndex, Retriever
 from ..prompts import KnowledgeExample, PromptSet, ReadingExample
+from .parts import Numbered, Reading, context_of, read_in_parts
 from .patches import Patches
 from .reading import (
     answer_in,
@@ -33,13 +36,8 @@ from .reading import (
 )
 from .witness import Descriptions, described, stated_number
 
-
-@dataclass(frozen=True)
-class Reading:
-    """An answer, and what it rests on: captions that were read, and what image-text matching says."""
-
-    text: str
-    evidence: tuple[Evidence, ...]
+_CAPTION = "a small red cup on a blue box near a green duck"
+"""As long as captions are, about: most have fewer than its twelve words."""
 
 
 @dataclass(frozen=True)
@@ -103,17 +101,19 @@ class PnPVQA:
 
     async def answer(
         self,
-        pictures: Sequence[tuple[ImageRef, Picture]],
+        pictures: Numbered,
         question: str,
         form: Form,
         task: Form,
         *,
         about: str | None = None,
         witness: bool = False,
+        parts: int | None = None,
     ) -> Reading:
         """Answers a question from sampled captions, or where it is surer from image-text matching.
 
-        The answer is empty where every attempt to read came back so.
+        The answer is empty where every attempt to read came back so. A set whose captions the reader has no room for
+        is read in parts, where the question allows it (:mod:`.parts`).
 
         Args:
             pictures: what the question is about, each with its number in the user's question.
@@ -122,10 +122,22 @@ class PnPVQA:
             task: form of the user's question, whose prompt set says how many captions are read.
             about: the user's question, where ``question`` is a program's.
             witness: whether image-text matching may answer, if the settings have it; the baseline only reads.
+            parts: in how many parts at most.
 
         Raises:
+            PromptTooLongError: the reader has no room for a set that cannot be read in parts; nothing was looked at.
             ModelError: a model failed.
         """
+        fit = await self._fit(len(pictures), question, form, task, about)
+        if fit < len(pictures):
+            return await read_in_parts(
+                pictures,
+                question,
+                fit,
+                lambda part: self.answer(part, question, form, task, about=about),
+                name=self._services.reader.name,
+                parts=parts,
+            )
         kind = question_kind(question)
         alone = witness and form == "image"
         looks: Sequence[_Described] = ()
@@ -178,6 +190,21 @@ class PnPVQA:
             question = self._put(question, task, part)
         return question.strip().rstrip("?").strip()
 
+    async def _fit(self, count: int, question: str, form: Form, task: Form, about: str | None) -> int:
+        """Returns how many of some pictures the reader has room for, about; all where it does not tell."""
+        reader: Any = self._services.reader
+        context = context_of(reader)
+        if count < 2 or context is None:
+            return count
+        captions = (_CAPTION,) * (self._settings.captions or self._prompts[task].captions)
+        prompts = [await self._prompt(question, [captions] * several, form, task, about) for several in (1, 2)]
+        letters = [len(prompt_text(prompt).encode()) for prompt in prompts]
+        # No token is shorter than a letter, but for those that stand around turns.
+        if letters[0] + (count - 1) * (letters[1] - letters[0]) + 256 < context:
+            return count
+        one, two = [int(await asyncio.to_thread(reader.count, prompt)) for prompt in prompts]
+        return max(0, min(count, 1 + (context - self._settings.max_tokens - one) // (two - one)))
+
     def _wording(self, task: Form) -> Wording:
         return self._settings.wording or self._prompts[task].reading_wording
 
@@ -188,9 +215,7 @@ class PnPVQA:
             return bare(question) if wording == "release" else question
         return put(question, wording, task)
 
-    async def _look(
-        self, pictures: Sequence[tuple[ImageRef, Picture]], question: str, task: Form, about: str | None
-    ) -> Sequence[_Described]:
+    async def _look(self, pictures: Numbered, question: str, task: Form, about: str | None) -> Sequence[_Described]:
         """Describes every picture where the question looks."""
         prompts = self._prompts[task]
         text = self.looked_for(question, task, part=about is not None)
@@ -288,9 +313,7 @@ class PnPVQA:
         return [pool[place] for place in self._indexes[key].nearest(question, shots)]
 
 
-def _evidence(
-    kind: str, pictures: Sequence[tuple[ImageRef, Picture]], question: str, looks: Sequence[_Described]
-) -> Evidence:
+def _evidence(kind: str, pictures: Numbered, question: str, looks: Sequence[_Described]) -> Evidence:
     return Evidence(
         kind=kind,
         images=tuple(ref for ref, _ in pictures),

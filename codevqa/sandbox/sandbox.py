@@ -200,7 +200,7 @@ class Sandbox:
         workers = await self.pools.get("runners")
         await workers.slots.acquire()
         limits = self.limits.about(len(images))
-        session = self._checkout(workers.pool, calls=limits.calls)
+        session = self._checkout(workers.pool, limits=limits)
         run = Run(session, source, host, limits, self.primitives, workers.threads, workers.wall)
         self.pools.runs.add(run)
         try:
@@ -254,15 +254,18 @@ class Sandbox:
             return None
         return await self._check(source)
 
-    def _checkout(self, pool: monty.Monty, stub_source: str | None = None, calls: int = 0) -> MontySession:
+    def _checkout(
+        self, pool: monty.Monty, stub_source: str | None = None, limits: Limits | None = None
+    ) -> MontySession:
+        limits = limits or self.limits
         return pool.checkout(
             script_name=CHECKED_AS,
             limits={
-                "max_memory": self.limits.memory_bytes,
-                "max_feed_duration_secs": self.limits.seconds,
-                "max_recursion_depth": self.limits.recursion,
+                "max_memory": limits.memory_bytes,
+                "max_feed_duration_secs": limits.seconds,
+                "max_recursion_depth": limits.recursion,
                 # Calls of primitives are counted here; names looked up in vain, and the like, are bounded too.
-                "max_suspensions": 2 * max(calls, self.limits.calls) + 100,
+                "max_suspensions": 2 * limits.calls + 100,
             },
             os_policy={"sleep": "zero", "random_start": {"seed": 0}},
             type_check=stub_source is not None,

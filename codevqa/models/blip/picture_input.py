@@ -25,7 +25,7 @@ from ...core.images import Picture
 from ..weights import read_json
 
 _MEAN, _STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
-_RESIZED_BYTES = 256 * 2**20
+_RESIZED_BYTES = 64 * 2**20
 
 Bytes: TypeAlias = "npt.NDArray[np.uint8]"
 _Key: TypeAlias = "tuple[str, int, int]"

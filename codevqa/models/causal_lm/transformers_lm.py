@@ -196,6 +196,15 @@ class TransformersLM:
             while begun := take(self.max_batch):
                 self._run(Work(begun, self._find_end, give, take))
 
+    def count(self, prompt: str | tuple[Message, ...]) -> int:
+        """Returns how many tokens a prompt takes.
+
+        Raises:
+            SetupError: it is a chat, and there is no chat template for it.
+        """
+        with self.turn:
+            return len(self._tokens(prompt))
+
     def _decoder(self, pad: int, prefix_bytes: int) -> Decoder:
         options: dict[str, Any] = {"max_batch": self.max_batch, "prefix_bytes": prefix_bytes, "stats": LMStats()}
         if isinstance(self.model, LlamaNetwork):
