@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from .errors import ErrorRecord, InputError
 from .given_files import parser_errors
+from .selection import Selection, selections
 from .trace import Cost, DomainWarning, Method, Number, Plain, Program, Trace
 from .value_json import read_value, value_keys
 
@@ -68,6 +69,11 @@ class Answer:
 
     def __str__(self) -> str:
         return self.text
+
+    @property
+    def selections(self) -> tuple[Selection, ...]:
+        """Which pictures were selected, and how sure that is; see :func:`codevqa.core.selection.selections`."""
+        return selections(self.trace)
 
     @property
     def declined(self) -> bool:
