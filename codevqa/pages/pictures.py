@@ -16,7 +16,7 @@ from ..core.trace import ImageRef, Plain
 from .heat import fitted
 from .words import MOST, value_words
 
-_KEPT = 128
+_KEPT = 512
 """Shrunk pictures kept ready: the demo shows the same ones at every call."""
 
 
@@ -33,7 +33,7 @@ def picture_of(ref: ImageRef, pictures: Sequence[Picture]) -> Picture | None:
     if whole is None or ref.part is None:
         return whole
     left, top, right, bottom = ref.part  # an answer that was read may say anything
-    inside = 0 <= left < right <= whole.pixels.width and 0 <= top < bottom <= whole.pixels.height
+    inside = 0 <= left < right <= whole.size[0] and 0 <= top < bottom <= whole.size[1]
     return cut(whole, ref.part) if inside else None
 
 
