@@ -21,10 +21,10 @@ from ..core.events import Event
 from ..core.images import Picture
 from ..core.trace import Method
 from ..engine.watch import Watch
-from ..pages import trace_page
+from ..pages import LARGE, trace_page
 from ..presets.configuration import Configuration
 from .limits import DemoLimits
-from .live import LiveQuestion
+from .live import LiveQuestion, opened_html
 from .pictures import read_pictures
 
 if TYPE_CHECKING:
@@ -62,6 +62,8 @@ class _Visitor:
     """Holds the page of their last answer, where nobody guesses it."""
     watches: list[Watch] = field(default_factory=list)
     """What runs for them."""
+    last: tuple[DemoRequest, LiveQuestion] | None = None
+    """Their last question about many pictures."""
 
     def drop_page(self) -> None:
         """Deletes the page of their last answer."""
@@ -117,14 +119,20 @@ class DemoService:
             asked: what is asked.
             session: of who asks. Several of their questions may run side by side.
         """
+        # Of many pictures it would read each, which takes minutes.
+        asked = replace(asked, compared=asked.compared and len(asked.pictures) <= LARGE)
         live = LiveQuestion(asked.question, asked.program, compared=asked.compared)
         try:
-            live.pictures = await self._pictures(asked)
+            visitor = self._visitor(session)
+            live.pictures = await self._pictures(asked, visitor.folder / "index")
+            if asked.program is not None and visitor.last is not None:
+                live.corrections = dict(visitor.last[1].corrections)
+            visitor.last = (asked, live) if live.many else None
             if self._engine is None:
                 live.stage = "Loading the models."
             yield live
             vqa = await asyncio.to_thread(self.engine)
-            with self._begun(vqa, asked, live.pictures, session) as watches:
+            with self._begun(vqa, asked, live, session) as watches:
                 async with aclosing(_follow(live, watches, self.limits.seconds)) as changes:
                     async for _ in changes:
                         yield live
@@ -155,6 +163,46 @@ class DemoService:
             return None
         return str(place)
 
+    async def look(self, number: int, session: str) -> str:
+        """Returns one picture of the visitor's last gallery, and why it counts or doesn't: it is asked again.
+
+        Raises:
+            InputError: there is no such picture, or nothing was selected.
+        """
+        asked, live, question = self._selected(number, session)
+        memory, said = self._visitor(session).memory, live.corrections
+        vqa = await asyncio.to_thread(self.engine)
+        program = f"answer = query(images[{number - 1}], {question!r})"
+        async with asyncio.timeout(self.limits.seconds):
+            answer = await vqa.run_async(
+                list(live.pictures), program, question=asked.question, memory=memory, corrections=said
+            )
+        return await asyncio.to_thread(opened_html, number, answer, live.pictures)
+
+    def correct(self, number: int, counts: bool, session: str) -> DemoRequest:
+        """Notes what a visitor says of a picture in their last gallery.
+
+        Returns:
+            What runs the program on with it.
+
+        Raises:
+            InputError: there is no such picture, or nothing was selected.
+        """
+        asked, live, question = self._selected(number, session)
+        live.corrections[live.pictures[number - 1].key, question] = counts
+        program = live.answer.program if live.answer else None
+        return DemoRequest(asked.pictures, asked.question, program=program.source if program else "")
+
+    def _selected(self, number: int, session: str) -> tuple[DemoRequest, LiveQuestion, str]:
+        last = self._visitor(session).last
+        answer = last[1].answer if last else None
+        selection = next(iter(answer.selections), None) if answer else None
+        if last is None or selection is None:
+            raise InputError("No picture was selected.", hint="Ask which pictures show something.")
+        if not 1 <= number <= len(last[1].pictures):
+            raise InputError(f"There is no picture {number}.", hint="Pick one of the gallery.")
+        return *last, selection.question
+
     def forget(self, session: str) -> None:
         """Forgets a visitor who has gone, and ends what runs for them."""
         if (visitor := self._visitors.pop(session, None)) is not None:
@@ -171,14 +219,13 @@ class DemoService:
         return visitor
 
     @contextmanager
-    def _begun(
-        self, vqa: CodeVQA, asked: DemoRequest, pictures: Sequence[Picture], session: str
-    ) -> Iterator[list[Watch]]:
+    def _begun(self, vqa: CodeVQA, asked: DemoRequest, live: LiveQuestion, session: str) -> Iterator[list[Watch]]:
         """Begins to answer, and beside it to answer without a program where the two are compared; ends it at last."""
         visitor = self._visitor(session)
-        images, memory = list(pictures), visitor.memory
+        images, memory = list(live.pictures), visitor.memory
         if asked.program is not None:
-            watches = [vqa.watch_run(images, asked.program, question=asked.question, memory=memory)]
+            said, question = live.corrections, asked.question
+            watches = [vqa.watch_run(images, asked.program, question=question, memory=memory, corrections=said)]
         else:
             shots = asked.shots or None
             watches = [vqa.watch(images, asked.question, method=asked.method, shots=shots, memory=memory)]
@@ -193,7 +240,7 @@ class DemoService:
                 watch.cancel()
                 visitor.watches.remove(watch)
 
-    async def _pictures(self, asked: DemoRequest) -> tuple[Picture, ...]:
+    async def _pictures(self, asked: DemoRequest, index: Path) -> tuple[Picture, ...]:
         """Returns the pictures of what is asked; the engine checks the rest, within its own limits.
 
         Raises:
@@ -205,7 +252,7 @@ class DemoService:
             raise ProgramLimitError(f"the program has {length:,} characters", hint=f"The limit is {limits.program:,}.")
         if (asked.shots or 0) > limits.shots:
             raise InputError(f"{asked.shots} examples cannot be shown.", hint=f"The limit is {limits.shots}.")
-        return await asyncio.to_thread(read_pictures, asked.pictures, limits, self.files)
+        return await asyncio.to_thread(read_pictures, asked.pictures, limits, self.files, index)
 
 
 async def _follow(live: LiveQuestion, watches: Sequence[Watch], seconds: float) -> AsyncGenerator[None, None]:
