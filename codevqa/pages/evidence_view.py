@@ -46,6 +46,7 @@ def evidence_view(evidence: Evidence, pictures: Sequence[Picture]) -> dict[str, 
         scores
         and len(scores) == len(evidence.images)
         and not evidence.relevance
+        and evidence.kind != "corrected"
         and not (evidence.boxes or evidence.choices)
     ):
         scale = "100 is the closest match, −100 the farthest" if evidence.kind == "itc" else ""
@@ -55,6 +56,8 @@ def evidence_view(evidence: Evidence, pictures: Sequence[Picture]) -> dict[str, 
     said = f"{label}: {_scores(evidence.kind, scores)}" if scores else ""
     if evidence.kind == "detection" and not scores:
         said = "nothing was found"
+    if evidence.kind == "corrected":
+        said = "yes" if scores == (1.0,) else "no"
     if evidence.choices:
         said = ", ".join(f"{one} {chance(score)}" for one, score in zip(evidence.choices, scores, strict=False))
     return {"looks": looks, "bars": (), "scores": said, "title": _raw(evidence.kind, scores), "rest": rest}
@@ -136,7 +139,7 @@ def _bars(evidence: Evidence, pictures: Sequence[Picture]) -> list[dict[str, Any
     low, high = min([0.0, *known]), max([0.0, *known])
     reach = (high - low) or 1.0
     # Of equal scores the first is taken, as the primitive does.
-    best = evidence.scores.index(max(known)) if known else None
+    best = evidence.scores.index(max(known)) if known and evidence.kind not in ("select", "ruled_out") else None
     bars = []
     for place, (ref, score) in enumerate(zip(evidence.images, evidence.scores, strict=True)):
         drawn = score if math.isfinite(score) else 0.0

@@ -124,7 +124,9 @@ def gallery_view(answer: Answer, pictures: Sequence[Picture], count: int, most: 
     counting = {one.image.index for one in selection.picked} if selection else set(images_in(answer.value))
     doubtful = {index for index, one in chances.items() if SURE > one > 1 - SURE} - said
     first = [one.image.index for one in (*selection.picked, *selection.unsure)] if selection else sorted(counting)
-    order = [index for index in dict.fromkeys([*first, *chances, *range(1, count + 1)]) if 1 <= index <= count]
+    order = [
+        index for index in dict.fromkeys([*first, *sorted(said), *chances, *range(1, count + 1)]) if 1 <= index <= count
+    ]
     tiles = []
     for index in order[:most]:
         mark: Literal["yes", "unsure", "no", ""] = "yes" if index in counting else "no" if selection else ""

@@ -52,6 +52,5 @@ class CallContext:
         """
         said = self.corrections.get((img.picture.key, question))
         if said is not None:
-            words = "yes" if said else "no"
-            self.record(Evidence("corrected", (img.ref,), question, scores=(float(said),), completion=words))
+            self.record(Evidence("corrected", (img.ref,), question, scores=(float(said),)))
         return said

@@ -31,6 +31,7 @@ const cvDemo = (() => {
     },
     folder: files => [
       (files || []).filter(one => /\.(jpe?g|jpe|jfif|png|webp|gif|bmp|tiff?|mpo)$/i.test(one.orig_name || one.path))
+        .sort((one, other) => one.orig_name.localeCompare(other.orig_name, 'en', {numeric: true}))
         .map(one => ({image: one, caption: null})),
     ],
     // Before anything is sent: it shows at once that something happens, where there is something to see.
