@@ -94,7 +94,7 @@ def test_a_gallery_shows_first_what_counts_and_marks_what_to_check() -> None:
     buttons = page.all("button")
     assert {one.attributes["data-picture"] for one in buttons[:3]} == {"10", "11", "12"} and len(buttons) == 12
     said = {one.attributes["data-picture"]: one.attributes["aria-label"] for one in buttons}
-    assert said["11"] == "image 11, counts, over 99 %" and said["12"] == "image 12, counts, as you said"
+    assert said["11"] == "image 11, counts, over 99 %" and said["12"] == "image 12, counts, corrected"
     assert said["10"].startswith("image 10, to check, ") and "does not count" in said["1"]
     assert "2 of 12 pictures count" in page.text
 
@@ -138,7 +138,7 @@ def test_a_picture_opens_and_is_corrected_for_its_visitor_alone(tmp_path: Path, 
     assert "from memory" in opened and ASKED in opened and 'data-said="no"' in opened
     again = served(service.correct(number, False, VISITOR))
     assert again.answer is not None and again.answer.value == first.answer.value - 1
-    assert "as you said" in again.view().gallery and "What a person said" in asyncio.run(service.look(number, VISITOR))
+    assert "corrected" in again.view().gallery and "What a person said" in asyncio.run(service.look(number, VISITOR))
     for session, wrong in (("another", number), (VISITOR, 0), (VISITOR, 13)):
         with pytest.raises(InputError):
             asyncio.run(service.look(wrong, session))

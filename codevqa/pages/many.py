@@ -130,7 +130,7 @@ def gallery_view(answer: Answer, pictures: Sequence[Picture], count: int, most: 
     tiles = []
     for index in order[:most]:
         mark: Literal["yes", "unsure", "no", ""] = "yes" if index in counting else "no" if selection else ""
-        note = "as you said" if index in said else chance(chances[index]) if index in chances else ""
+        note = "corrected" if index in said else chance(chances[index]) if index in chances else ""
         mark = "unsure" if index in doubtful else mark
         tiles.append(Tile(index, picture_view(ImageRef(index), pictures, TILE), mark, index in counting, note))
     return GalleryView(tuple(tiles), max(0, count - len(tiles)), _about(selection, count, len(doubtful)))
