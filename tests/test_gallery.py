@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from engine_kit import BLUE, RED, engine
@@ -66,8 +67,13 @@ def test_a_page_of_a_thousand_pictures_is_small_and_decodes_few(
         PILImage.new("RGB", (64, 48), (number % 256, number // 256, 9)).save(tmp_path / f"{number:04}.png")
     pictures = Collection(tmp_path, index=tmp_path / "index").open()
     decoded: list[str] = []
-    pixels = StoredPicture.pixels.fget
-    monkeypatch.setattr(StoredPicture, "pixels", property(lambda one: decoded.append(one.key) or pixels(one)))
+    pixels: Any = vars(StoredPicture)["pixels"]
+
+    def noting(one: StoredPicture) -> PILImage.Image:
+        decoded.append(one.key)
+        return cast(PILImage.Image, pixels.fget(one))
+
+    monkeypatch.setattr(StoredPicture, "pixels", property(noting))
     answer = counted(*(looked(number, "no" if number % 25 else "yes") for number in range(1, 1001)))
     trace_page(counted(), pictures[:1])  # templates are compiled once
     for draw in (trace_page, answer_fragment):

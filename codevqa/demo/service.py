@@ -52,6 +52,18 @@ class DemoRequest:
     """Whether the question is answered without a program as well."""
 
 
+@dataclass(frozen=True)
+class _Gallery:
+    """What an answer about many pictures selected from. It keeps no evidence, which is large."""
+
+    asked: DemoRequest
+    """What runs the answer's program again."""
+    pictures: Sequence[Picture]
+    question: str
+    """What each was asked."""
+    corrections: dict[tuple[str, str], bool]
+
+
 @dataclass
 class _Visitor:
     """What the server knows of one visitor. Nothing is shared between two of them."""
@@ -62,8 +74,7 @@ class _Visitor:
     """Holds the page of their last answer, where nobody guesses it."""
     watches: list[Watch] = field(default_factory=list)
     """What runs for them."""
-    last: tuple[DemoRequest, LiveQuestion] | None = None
-    """Their last question about many pictures."""
+    gallery: _Gallery | None = None
 
     def drop_page(self) -> None:
         """Deletes the page of their last answer."""
@@ -125,9 +136,10 @@ class DemoService:
         try:
             visitor = self._visitor(session)
             live.pictures = await self._pictures(asked, visitor.folder / "index")
-            if asked.program is not None and visitor.last is not None:
-                live.corrections = dict(visitor.last[1].corrections)
-            visitor.last = (asked, live) if live.many else None
+            if asked.program is None:
+                visitor.gallery = None
+            elif visitor.gallery is not None:
+                live.corrections = visitor.gallery.corrections
             if self._engine is None:
                 live.stage = "Loading the models."
             yield live
@@ -136,6 +148,7 @@ class DemoService:
                 async with aclosing(_follow(live, watches, self.limits.seconds)) as changes:
                     async for _ in changes:
                         yield live
+            visitor.gallery = _selected(asked, live) or visitor.gallery
         except CodeVQAError as error:
             live.fail(error.record())
         except Exception:
@@ -169,39 +182,28 @@ class DemoService:
         Raises:
             InputError: there is no such picture, or nothing was selected.
         """
-        asked, live, question = self._selected(number, session)
-        memory, said = self._visitor(session).memory, live.corrections
+        shown, memory = self._gallery(number, session), self._visitor(session).memory
         vqa = await asyncio.to_thread(self.engine)
-        program = f"answer = query(images[{number - 1}], {question!r})"
+        program, said = f"answer = query(images[{number - 1}], {shown.question!r})", dict(shown.corrections)
         async with asyncio.timeout(self.limits.seconds):
-            answer = await vqa.run_async(
-                list(live.pictures), program, question=asked.question, memory=memory, corrections=said
-            )
-        return await asyncio.to_thread(opened_html, number, answer, live.pictures)
+            answer = await vqa.run_async(list(shown.pictures), program, memory=memory, corrections=said)
+        return await asyncio.to_thread(opened_html, number, answer, shown.pictures)
 
     def correct(self, number: int, counts: bool, session: str) -> DemoRequest:
-        """Notes what a visitor says of a picture in their last gallery.
-
-        Returns:
-            What runs the program on with it.
+        """Notes what a visitor says of a picture in their last gallery; returns what runs the program on with it.
 
         Raises:
             InputError: there is no such picture, or nothing was selected.
         """
-        asked, live, question = self._selected(number, session)
-        live.corrections[live.pictures[number - 1].key, question] = counts
-        program = live.answer.program if live.answer else None
-        return DemoRequest(asked.pictures, asked.question, program=program.source if program else "")
+        shown = self._gallery(number, session)
+        shown.corrections[shown.pictures[number - 1].key, shown.question] = counts
+        return shown.asked
 
-    def _selected(self, number: int, session: str) -> tuple[DemoRequest, LiveQuestion, str]:
-        last = self._visitor(session).last
-        answer = last[1].answer if last else None
-        selection = next(iter(answer.selections), None) if answer else None
-        if last is None or selection is None:
-            raise InputError("No picture was selected.", hint="Ask which pictures show something.")
-        if not 1 <= number <= len(last[1].pictures):
-            raise InputError(f"There is no picture {number}.", hint="Pick one of the gallery.")
-        return *last, selection.question
+    def _gallery(self, number: int, session: str) -> _Gallery:
+        shown = self._visitor(session).gallery
+        if shown is None or not 1 <= number <= len(shown.pictures):
+            raise InputError("There is no such picture any more.", hint="Ask again which pictures show something.")
+        return shown
 
     def forget(self, session: str) -> None:
         """Forgets a visitor who has gone, and ends what runs for them."""
@@ -224,7 +226,7 @@ class DemoService:
         visitor = self._visitor(session)
         images, memory = list(live.pictures), visitor.memory
         if asked.program is not None:
-            said, question = live.corrections, asked.question
+            said, question = dict(live.corrections), asked.question
             watches = [vqa.watch_run(images, asked.program, question=question, memory=memory, corrections=said)]
         else:
             shots = asked.shots or None
@@ -253,6 +255,15 @@ class DemoService:
         if (asked.shots or 0) > limits.shots:
             raise InputError(f"{asked.shots} examples cannot be shown.", hint=f"The limit is {limits.shots}.")
         return await asyncio.to_thread(read_pictures, asked.pictures, limits, self.files, index)
+
+
+def _selected(asked: DemoRequest, live: LiveQuestion) -> _Gallery | None:
+    """Returns what an answer selected its pictures from; None where it selected none, or they are few."""
+    answer = live.answer
+    if answer is None or answer.program is None or not live.many or not answer.selections:
+        return None
+    again = DemoRequest(asked.pictures, asked.question, program=answer.program.source)
+    return _Gallery(again, live.pictures, answer.selections[0].question, live.corrections)
 
 
 async def _follow(live: LiveQuestion, watches: Sequence[Watch], seconds: float) -> AsyncGenerator[None, None]:

@@ -13,7 +13,7 @@ from ..core.selection import SURE, Selection
 from ..core.settings import SetSettings
 from ..core.trace import Call, ImageRef
 from .pictures import PictureView, picture_view
-from .words import chance, images_in, seconds, value_words
+from .words import chance, images_in, value_words
 
 LARGE = SetSettings().large
 """Of more pictures than these a gallery is shown in place of each of them."""
@@ -73,11 +73,6 @@ class Block(NamedTuple):
     def seconds(self) -> float:
         """The time of all of them."""
         return sum(call.seconds for call in self.calls)
-
-    @property
-    def time(self) -> str:
-        """The same in words."""
-        return seconds(self.seconds)
 
 
 def blocks(calls: Sequence[Call]) -> list[Block]:
