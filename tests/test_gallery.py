@@ -95,14 +95,14 @@ def test_a_gallery_shows_first_what_counts_and_marks_what_to_check() -> None:
     pictures = [load_picture(PILImage.new("RGB", (8, 8), (shade, 0, 0))) for shade in range(12)]
     sure = [looked(number, "no", score=-9.0) for number in range(1, 10)]
     doubtful, counts = looked(10, "no", score=-0.2), looked(11, "yes", score=9.0)
-    corrected = looked(12, "yes", "corrected", 1.0)
+    corrected = looked(12, "no", "corrected", 0.0)
     page = Read(gallery_html(counted(*sure, doubtful, counts, corrected), pictures))
     buttons = page.all("button")
     assert {one.attributes["data-picture"] for one in buttons[:3]} == {"10", "11", "12"} and len(buttons) == 12
     said = {one.attributes["data-picture"]: one.attributes["aria-label"] for one in buttons}
-    assert said["11"] == "image 11, counts, over 99 %" and said["12"] == "image 12, counts, corrected"
+    assert said["11"] == "image 11, counts, over 99 %" and said["12"] == "image 12, does not count, corrected"
     assert said["10"].startswith("image 10, to check, ") and "does not count" in said["1"]
-    assert "2 of 12 pictures count" in page.text
+    assert "1 of 12 pictures count" in page.text
 
 
 def test_evidence_about_many_pictures_shows_the_best_and_counts_the_rest() -> None:
