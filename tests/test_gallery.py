@@ -94,7 +94,7 @@ def test_a_page_of_a_thousand_pictures_is_small_and_decodes_few(
 def test_a_gallery_shows_first_what_counts_and_marks_what_to_check() -> None:
     pictures = [load_picture(PILImage.new("RGB", (8, 8), (shade, 0, 0))) for shade in range(12)]
     sure = [looked(number, "no", score=-9.0) for number in range(1, 10)]
-    doubtful, counts = looked(10, "no", score=-0.2), looked(11, "yes", score=9.0)
+    doubtful, counts = looked(10, "no", "pnpvqa"), looked(11, "yes")
     corrected = looked(12, "no", "corrected", 0.0)
     page = Read(gallery_html(counted(*sure, doubtful, counts, corrected), pictures))
     buttons = page.all("button")
