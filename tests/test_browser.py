@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from browser_kit import CONTRAST, PICTURES, Visitor
-from pages_kit import Read
+from demo_kit import demo_server
+from pages_kit import Read, visiting
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -157,3 +164,37 @@ def test_the_page_fits_and_its_texts_have_contrast(visit: Visit, name: str, opti
     assert box is not None and box["height"] >= 32, "large enough for a finger"
     back = someone.page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (int(re.findall(r"\d+", back)[0]) < 80) == (name == "phone"), "the page follows the system"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["phone", "desktop"])
+def test_a_folder_becomes_a_gallery_in_which_a_picture_is_corrected(
+    browser: Browser, tmp_path: Path, name: str
+) -> None:
+    folder, own = tmp_path / "pictures", tmp_path / "demo"
+    folder.mkdir()
+    own.mkdir()
+    (folder / "notes.txt").write_text("no picture")
+    for number in range(12):
+        shutil.copy(SHELVES[number % 3], folder / f"{number}.png")
+    options = PHONE | {"color_scheme": "dark"} if name == "phone" else {"viewport": {"width": 1400, "height": 900}}
+    with demo_server(own) as server, visiting(browser, server) as visit:
+        someone = visit(**options)
+        someone.page.locator("input[webkitdirectory]").set_input_files(folder)
+        someone.until(lambda: someone["pictures"].locator("img").count() >= 12, "the uploads")
+        someone.ask("How many pictures contain a purple cup?")
+        assert re.search(r"\b8\b", someone.finished())
+        tiles = someone["gallery"].locator("button[data-picture]")
+        assert tiles.count() == 12
+        assert someone["gallery"].locator(".cv-counts").count() == 8
+        tiles.nth(0).focus()
+        someone.page.keyboard.press("Enter")
+        someone.until(lambda: someone["opened"].locator(".cv-call").count() == 1, "its evidence")
+        someone.mark()
+        someone["opened"].locator("button[data-said=no]").click()
+        assert re.search(r"\b4\b", someone.finished()), "what is said of a picture holds for its copies"
+        someone.until(lambda: "What a person said" in someone["opened"].inner_text(), "the correction")
+        assert someone.overflow() <= 0
+        measured = someone.page.evaluate(CONTRAST, f"{TEXTS}, .cv-sign, .cv-chance, .demo-correct button, .cv-many p")
+        assert [one for one in measured if one[1] < 4.5] == []
+        someone.shot(f"gallery-{name}")

@@ -72,6 +72,11 @@ class Answer:
         return self.text
 
     @property
+    def selections(self) -> tuple[Selection, ...]:
+        """Which pictures were selected, and how sure that is; see :func:`codevqa.core.selection.selections`."""
+        return selections(self.trace)
+
+    @property
     def declined(self) -> bool:
         """Whether no model was asked, because of ``warnings`` (:attr:`codevqa.Settings.strict_domain`)."""
         trace = self.trace

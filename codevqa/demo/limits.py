@@ -13,8 +13,10 @@ class DemoLimits:
     """One picture file."""
     pixels: int = 24_000_000
     """One picture, told from its header before anything is decoded: a phone camera's largest."""
-    pictures: int = 8
+    pictures: int = 300
     """Pictures of one question."""
+    question_bytes: int = 80 << 20
+    """Files of one question together."""
     program: int = 4_000
     """Characters of a program that a visitor wrote."""
     shots: int = 12
@@ -29,7 +31,7 @@ class DemoLimits:
     """Visitors remembered; beyond, the one who was away longest is forgotten."""
     memory_bytes: int = 4 << 20
     """Finished model calls kept for one visitor."""
-    request_bytes: int = 256 << 10
+    request_bytes: int = 512 << 10
     """One request that is no upload."""
     stored_bytes: int = 1 << 30
     """Uploaded pictures of all visitors together; beyond, uploads are refused until older ones are deleted."""
@@ -39,4 +41,4 @@ class DemoLimits:
     @property
     def upload_request_bytes(self) -> int:
         """One upload, which may bring all the pictures of a question."""
-        return self.pictures * self.upload_bytes + (64 << 10)
+        return min(self.pictures * self.upload_bytes, self.question_bytes) + (64 << 10)

@@ -39,6 +39,8 @@ class PageUpdate(NamedTuple):
     status: str
     answer: str
     baseline: str
+    gallery: str
+    """The pictures, where they are many: those that count first."""
     examples: str
     program: str
     calls: str
@@ -61,6 +63,8 @@ class LiveQuestion:
     def __init__(self, question: str = "", source: str | None = None, *, compared: bool = False) -> None:
         self.question = question
         self.pictures: Sequence[Picture] = ()
+        self.corrections: dict[tuple[str, str], bool] = {}
+        """What the visitor said of pictures, by their key and what was asked of them."""
         self.answer: Answer | None = None
         """The answer, or what was done until a program of the visitor's failed."""
         self.error: ErrorRecord | None = None
@@ -135,15 +139,21 @@ class LiveQuestion:
         """Whether the answer without a program is still to come."""
         return self._without_note == "working ..."
 
+    @property
+    def many(self) -> bool:
+        """Whether a gallery is shown in place of each picture."""
+        return len(self.pictures) > pages.LARGE
+
     # -- pieces of the page ------------------------------------------------------------------------------------------
 
     def view(self) -> PageUpdate:
         """Returns what the page shows. This draws heat maps, which takes time."""
         return PageUpdate(
-            "".join(_message_box(*one) for one in self._messages),
+            "".join(message_box(*one) for one in self._messages),
             self._status(),
             self._answer_box(),
             self._baseline_box(),
+            self._gallery_html(),
             self._examples_html(),
             pages.program_html(self._source, self._calls, self._rejected, self.pictures) if self._source else "",
             self._calls_html(),
@@ -181,6 +191,12 @@ class LiveQuestion:
             note = _DECLINED if self.without.declined else f"{agreed}{seconds(self.without.seconds)}"
         return answer_box("Answered without a program", text, note)
 
+    def _gallery_html(self) -> str:
+        if not self.many or self.answer is None or self.error is not None:
+            return ""
+        help_ = "Click a picture to see why, and to correct it."
+        return f'<p class="demo-small">{help_}</p>{pages.gallery_html(self.answer, self.pictures)}'
+
     def _examples_html(self) -> str:
         """Returns the examples, open while the program is written."""
         if not self._examples:
@@ -193,6 +209,8 @@ class LiveQuestion:
 
     def _calls_html(self) -> str:
         """Returns the cards of calls; at the end what was compared stands before them, as on the trace page."""
+        if self.many:  # hundreds of cards are no use to anybody
+            return pages.calls_html(self._calls, self.pictures) if self._outcome else ""
         for call in self._calls[self._carded :]:
             crowded = len(self._cards) > CARDS
             self._cards += pages.call_html(replace(call, evidence=()) if crowded else call, self.pictures)
@@ -211,9 +229,22 @@ def answer_box(title: str, text: str = "", note: str = "", question: str = "") -
     return f'<section class="demo-box"><h2>{escape(title)}</h2>{asked}{big}{small}</section>'
 
 
-def _message_box(text: str, kind: str) -> str:
+def message_box(text: str, kind: str) -> str:
     """Returns a message that screen readers say at once."""
     return f'<div class="demo-message demo-{escape(kind)}" role="alert">{escape(" ".join(text.split()))}</div>'
+
+
+def opened_html(number: int, answer: Answer, pictures: Sequence[Picture]) -> str:
+    """Returns one picture of a gallery: why it was answered so, and two buttons to correct that."""
+    name = escape(pictures[number - 1].name or f"image {number}")
+    said = escape(answer.text or "(nothing)")
+    buttons = "".join(
+        f'<button type="button" data-picture="{number}" data-said="{word}" aria-label="{name}: {told}">{sign}</button>'
+        for word, sign, told in (("yes", "✓ It counts", "it counts"), ("no", "✗ It doesn’t", "it doesn’t count"))
+    )
+    cards = "".join(pages.call_html(one, pictures) for one in answer.trace.calls)
+    head = f'<h2>{name}: {said}</h2><div class="demo-correct">{buttons}</div>'
+    return f'<section class="demo-box" aria-label="{name}">{head}{cards}</section>'
 
 
 def status_box(text: str, *, busy: bool = False) -> str:

@@ -12,12 +12,13 @@ from typing import Any, TypeAlias
 
 import gradio as gr
 
+from ..core.errors import CodeVQAError
 from ..pages import styles
 from ..presets.assembly import domain_of
 from ..presets.configuration import Configuration
 from ..presets.presets import preset
 from .api import offer_api
-from .live import PageUpdate, answer_box, status_box
+from .live import PageUpdate, answer_box, message_box, status_box
 from .pictures import shipped_questions
 from .service import DemoRequest, DemoService
 
@@ -96,7 +97,7 @@ def _place_question(parts: SimpleNamespace, longest: int) -> None:
     for button in parts.picks:
         button.keep_in_cache |= button.temp_files  # the page needs them for as long as it is served
     parts.pictures = gr.Gallery(
-        label="Or your own pictures: drop in one or several",
+        label="Or your own pictures: drop in one or many",
         elem_id="cv-pictures",
         type="filepath",
         file_types=["image"],
@@ -108,6 +109,7 @@ def _place_question(parts: SimpleNamespace, longest: int) -> None:
         sources=["upload", "webcam", "clipboard"],
         buttons=["fullscreen"],
     )
+    parts.folder = gr.UploadButton("Or choose a folder", file_count="directory", size="sm", elem_id="cv-folder")
     parts.question = gr.Textbox(
         label="Question",
         placeholder="Is the red house to the left of the green tree?",
@@ -127,6 +129,11 @@ def _place_answer(parts: SimpleNamespace) -> None:
     with gr.Row(elem_classes="demo-answers"):
         parts.answer = _html(answer_box("Answer", note=FIRST), elem_id="cv-answer", min_width=140)
         parts.baseline = _html(elem_id="cv-baseline", min_width=140)
+    parts.opened = _html(elem_id="cv-opened")
+    parts.gallery = _html(elem_id="cv-gallery")
+    with gr.Row(elem_id="cv-hidden"):  # demo.js presses these when a picture of the gallery is clicked
+        parts.picked = gr.Textbox(label="Picture")
+        parts.open, parts.correct = (gr.Button(name, elem_id=f"cv-{name}") for name in ("open", "correct"))
     with gr.Column(elem_id="cv-live"):
         parts.examples = _html()
         parts.program = _html(elem_id="cv-annotated")
@@ -175,14 +182,15 @@ def _wire_questions(blocks: gr.Blocks, service: DemoService, parts: SimpleNamesp
 
     # First, since the page begins with what was bound first.
     for trigger in (parts.ask.click, parts.question.submit, parts.run.click, *(b.click for b in parts.picks)):
-        trigger(None, None, [parts.status, parts.message], js="cvDemo.begin", **HIDDEN)
+        trigger(None, None, [parts.status, parts.message, parts.opened], js="cvDemo.begin", **HIDDEN)
     given = [parts.pictures, parts.question]
-    working = {"outputs": [*(getattr(parts, name) for name in PageUpdate._fields), parts.download]} | working
-    begun = [gr.on([parts.ask.click, parts.question.submit], ask_here, given, **working)]
-    begun.append(parts.run.click(run_here, [*given, parts.source], **working))
+    answered = {"outputs": [*(getattr(parts, name) for name in PageUpdate._fields), parts.download]} | working
+    begun = [gr.on([parts.ask.click, parts.question.submit], ask_here, given, **answered)]
+    begun.append(parts.run.click(run_here, [*given, parts.source], **answered))
+    begun.append(_wire_gallery(service, parts, answered, working))
     for button, example in zip(parts.picks, shipped_questions(), strict=True):
         picked = button.click(lambda one=example: one, None, [parts.pictures, parts.question], queue=False, **HIDDEN)
-        begun.append(picked.success(ask_here, given, **working))
+        begun.append(picked.success(ask_here, given, **answered))
     boxes = [parts.status, parts.answer, parts.baseline, parts.running]
     told = [parts.message, *boxes]
     for event in begun:
@@ -191,12 +199,41 @@ def _wire_questions(blocks: gr.Blocks, service: DemoService, parts: SimpleNamesp
     blocks.unload(leave)
 
 
+def _wire_gallery(
+    service: DemoService, parts: SimpleNamespace, answered: dict[str, Any], working: dict[str, Any]
+) -> Any:
+    """Binds what opens a picture and what corrects one; returns the event that runs the program on."""
+
+    async def look_here(picked: str, request: gr.Request) -> str:
+        try:
+            return await service.look(_numbered(picked)[0], str(request.session_hash))
+        except CodeVQAError as error:
+            return message_box(str(error), "error")
+
+    async def correct_here(picked: str, request: gr.Request) -> AsyncIterator[tuple[Any, ...]]:
+        number, said = _numbered(picked)
+        try:
+            asked = service.correct(number, said == "yes", str(request.session_hash))
+        except CodeVQAError as error:
+            yield (message_box(str(error), "error"), *(gr.skip() for _ in PageUpdate._fields))
+            return
+        async for update in _serve(service, asked, request):
+            yield update
+
+    shown = {"fn": look_here, "inputs": parts.picked, "outputs": parts.opened, "js": "cvDemo.picked"} | working
+    corrected = parts.correct.click(correct_here, parts.picked, js="cvDemo.picked", **answered)
+    for event in (parts.open.click(**shown), corrected.success(**shown)):
+        event.success(None, None, None, js="cvDemo.opened", **HIDDEN)
+    return corrected
+
+
 def _wire_buttons(parts: SimpleNamespace) -> None:
     """Has each button pressed only where it does something."""
     seen = [parts.pictures, parts.question, parts.status, parts.source]
     switched = [parts.stop, parts.ask, parts.run, parts.edit, *parts.picks]
     gr.on([part.change for part in seen], None, seen, switched, js="cvDemo.states", **HIDDEN)
     parts.edit.click(None, parts.source, None, js="cvDemo.edit", **HIDDEN)
+    parts.folder.upload(None, parts.folder, parts.pictures, js="cvDemo.folder", **HIDDEN)
     parts.leave.click(None, None, parts.source, js="cvDemo.leave", **HIDDEN)
 
 
@@ -211,6 +248,12 @@ async def _serve(service: DemoService, asked: DemoRequest, request: gr.Request) 
     if live is not None and (place := await service.page(live, session)) is not None:
         # All else shows already, and the visitor may have begun to edit the program.
         yield (*(gr.skip() for _ in PageUpdate._fields), gr.DownloadButton(value=place, interactive=True))
+
+
+def _numbered(picked: str) -> tuple[int, str]:
+    """Returns which picture was clicked, counted from 1, and what was said of it; 0 where that is no number."""
+    number, _, said = (picked or "").partition(" ")
+    return int(number) if number.isascii() and number.isdecimal() and len(number) < 7 else 0, said
 
 
 def _paths(pictures: Gallery) -> list[str]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from PIL import Image
 
+from ..core.collection import Collection
 from ..core.errors import ImageError
 from ..core.images import FORMATS, Picture, decode_picture
+from ..pages import LARGE
 from .limits import DemoLimits
 
 HERE = Path(__file__).resolve().parent / "pictures"
@@ -24,13 +27,21 @@ def shipped_questions() -> list[tuple[list[str], str]]:
     return [([str(HERE / name) for name in row["images"]], row["question"]) for row in rows]
 
 
-def read_pictures(paths: Sequence[str], limits: DemoLimits, folder: Path) -> tuple[Picture, ...]:
-    """Reads the pictures of one question.
+class _Uploads(Collection):
+    """Uploads as a collection: each is named by its file alone, never by a path of this machine."""
+
+    def _inside(self, path: str, several: bool) -> Iterator[Any]:
+        return super()._inside(path, False)
+
+
+def read_pictures(paths: Sequence[str], limits: DemoLimits, folder: Path, index: Path) -> tuple[Picture, ...]:
+    """Reads the pictures of one question; many stay in their files until they are looked at.
 
     Args:
         paths: the files.
         limits: how many, and how large.
         folder: where uploads lie: no other file of this machine is read, whatever a client names.
+        index: folder for what is learnt of many pictures, the visitor's own.
 
     Raises:
         ImageError: there is none, there are too many, or one cannot be used; the message names the file as the visitor
@@ -41,11 +52,26 @@ def read_pictures(paths: Sequence[str], limits: DemoLimits, folder: Path) -> tup
     if len(paths) > limits.pictures:
         raise ImageError(f"These are {len(paths)} pictures.", hint=f"The limit is {limits.pictures}: take some away.")
     inside = folder.resolve()
-    return tuple(_read(Path(path), limits, inside) for path in paths)
+    if len(paths) <= LARGE:
+        return tuple(decode_picture(*_content(Path(path), limits, inside)) for path in paths)
+    if sum(len(_content(Path(path), limits, inside)[0]) for path in paths) > limits.question_bytes:
+        raise ImageError(
+            "These pictures are too large together.", hint=f"The limit is {limits.question_bytes >> 20} MB: give fewer."
+        )
+    uploads = _Uploads(paths, index=index)
+    pictures = uploads.open()
+    for one in uploads.left_out:
+        raise ImageError(f"{_short(one.name)} is damaged.", hint="Save it again, or take it away.")
+    return pictures
 
 
-def _read(path: Path, limits: DemoLimits, inside: Path) -> Picture:
-    name = path.name if len(path.name) <= NAME else f"{path.name[:NAME]}..."
+def _short(name: str) -> str:
+    return name if len(name) <= NAME else f"{name[:NAME]}..."
+
+
+def _content(path: Path, limits: DemoLimits, inside: Path) -> tuple[bytes, str]:
+    """Returns what is in a file, once its header is checked, and its name."""
+    name = _short(path.name)
     try:
         if not path.resolve().is_relative_to(inside):
             raise ImageError("A picture was named that was not uploaded.", hint="gradio_client.handle_file uploads it.")
@@ -62,4 +88,4 @@ def _read(path: Path, limits: DemoLimits, inside: Path) -> Picture:
         raise ImageError(f"{name} is not a picture this can read.", hint="Use PNG, JPEG or WebP.") from None
     if width * height > limits.pixels:
         raise ImageError(f"{name} is too large ({width}x{height}).", hint=f"The limit is {limits.pixels:,} pixels.")
-    return decode_picture(content, name)
+    return content, name

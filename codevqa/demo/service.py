@@ -21,10 +21,10 @@ from ..core.events import Event
 from ..core.images import Picture
 from ..core.trace import Method
 from ..engine.watch import Watch
-from ..pages import trace_page
+from ..pages import LARGE, trace_page
 from ..presets.configuration import Configuration
 from .limits import DemoLimits
-from .live import LiveQuestion
+from .live import LiveQuestion, opened_html
 from .pictures import read_pictures
 
 if TYPE_CHECKING:
@@ -52,6 +52,18 @@ class DemoRequest:
     """Whether the question is answered without a program as well."""
 
 
+@dataclass(frozen=True)
+class _Gallery:
+    """What an answer about many pictures selected from. It keeps no evidence, which is large."""
+
+    asked: DemoRequest
+    """What runs the answer's program again."""
+    pictures: Sequence[Picture]
+    question: str
+    """What each was asked."""
+    corrections: dict[tuple[str, str], bool]
+
+
 @dataclass
 class _Visitor:
     """What the server knows of one visitor. Nothing is shared between two of them."""
@@ -62,6 +74,7 @@ class _Visitor:
     """Holds the page of their last answer, where nobody guesses it."""
     watches: list[Watch] = field(default_factory=list)
     """What runs for them."""
+    gallery: _Gallery | None = None
 
     def drop_page(self) -> None:
         """Deletes the page of their last answer."""
@@ -117,17 +130,25 @@ class DemoService:
             asked: what is asked.
             session: of who asks. Several of their questions may run side by side.
         """
+        # Of many pictures it would read each, which takes minutes.
+        asked = replace(asked, compared=asked.compared and len(asked.pictures) <= LARGE)
         live = LiveQuestion(asked.question, asked.program, compared=asked.compared)
         try:
-            live.pictures = await self._pictures(asked)
+            visitor = self._visitor(session)
+            live.pictures = await self._pictures(asked, visitor.folder / "index")
+            if asked.program is None:
+                visitor.gallery = None
+            elif visitor.gallery is not None:
+                live.corrections = visitor.gallery.corrections
             if self._engine is None:
                 live.stage = "Loading the models."
             yield live
             vqa = await asyncio.to_thread(self.engine)
-            with self._begun(vqa, asked, live.pictures, session) as watches:
+            with self._begun(vqa, asked, live, session) as watches:
                 async with aclosing(_follow(live, watches, self.limits.seconds)) as changes:
                     async for _ in changes:
                         yield live
+            visitor.gallery = _selected(asked, live) or visitor.gallery
         except CodeVQAError as error:
             live.fail(error.record())
         except Exception:
@@ -155,6 +176,35 @@ class DemoService:
             return None
         return str(place)
 
+    async def look(self, number: int, session: str) -> str:
+        """Returns one picture of the visitor's last gallery, and why it counts or doesn't: it is asked again.
+
+        Raises:
+            InputError: there is no such picture, or nothing was selected.
+        """
+        shown, memory = self._gallery(number, session), self._visitor(session).memory
+        vqa = await asyncio.to_thread(self.engine)
+        program, said = f"answer = query(images[{number - 1}], {shown.question!r})", dict(shown.corrections)
+        async with asyncio.timeout(self.limits.seconds):
+            answer = await vqa.run_async(list(shown.pictures), program, memory=memory, corrections=said)
+        return await asyncio.to_thread(opened_html, number, answer, shown.pictures)
+
+    def correct(self, number: int, counts: bool, session: str) -> DemoRequest:
+        """Notes what a visitor says of a picture in their last gallery; returns what runs the program on with it.
+
+        Raises:
+            InputError: there is no such picture, or nothing was selected.
+        """
+        shown = self._gallery(number, session)
+        shown.corrections[shown.pictures[number - 1].key, shown.question] = counts
+        return shown.asked
+
+    def _gallery(self, number: int, session: str) -> _Gallery:
+        shown = self._visitor(session).gallery
+        if shown is None or not 1 <= number <= len(shown.pictures):
+            raise InputError("There is no such picture any more.", hint="Ask again which pictures show something.")
+        return shown
+
     def forget(self, session: str) -> None:
         """Forgets a visitor who has gone, and ends what runs for them."""
         if (visitor := self._visitors.pop(session, None)) is not None:
@@ -171,14 +221,13 @@ class DemoService:
         return visitor
 
     @contextmanager
-    def _begun(
-        self, vqa: CodeVQA, asked: DemoRequest, pictures: Sequence[Picture], session: str
-    ) -> Iterator[list[Watch]]:
+    def _begun(self, vqa: CodeVQA, asked: DemoRequest, live: LiveQuestion, session: str) -> Iterator[list[Watch]]:
         """Begins to answer, and beside it to answer without a program where the two are compared; ends it at last."""
         visitor = self._visitor(session)
-        images, memory = list(pictures), visitor.memory
+        images, memory = list(live.pictures), visitor.memory
         if asked.program is not None:
-            watches = [vqa.watch_run(images, asked.program, question=asked.question, memory=memory)]
+            said, question = dict(live.corrections), asked.question
+            watches = [vqa.watch_run(images, asked.program, question=question, memory=memory, corrections=said)]
         else:
             shots = asked.shots or None
             watches = [vqa.watch(images, asked.question, method=asked.method, shots=shots, memory=memory)]
@@ -193,7 +242,7 @@ class DemoService:
                 watch.cancel()
                 visitor.watches.remove(watch)
 
-    async def _pictures(self, asked: DemoRequest) -> tuple[Picture, ...]:
+    async def _pictures(self, asked: DemoRequest, index: Path) -> tuple[Picture, ...]:
         """Returns the pictures of what is asked; the engine checks the rest, within its own limits.
 
         Raises:
@@ -205,7 +254,16 @@ class DemoService:
             raise ProgramLimitError(f"the program has {length:,} characters", hint=f"The limit is {limits.program:,}.")
         if (asked.shots or 0) > limits.shots:
             raise InputError(f"{asked.shots} examples cannot be shown.", hint=f"The limit is {limits.shots}.")
-        return await asyncio.to_thread(read_pictures, asked.pictures, limits, self.files)
+        return await asyncio.to_thread(read_pictures, asked.pictures, limits, self.files, index)
+
+
+def _selected(asked: DemoRequest, live: LiveQuestion) -> _Gallery | None:
+    """Returns what an answer selected its pictures from; None where it selected none, or they are few."""
+    answer = live.answer
+    if answer is None or answer.program is None or not live.many or not answer.selections:
+        return None
+    again = DemoRequest(asked.pictures, asked.question, program=answer.program.source)
+    return _Gallery(again, live.pictures, answer.selections[0].question, live.corrections)
 
 
 async def _follow(live: LiveQuestion, watches: Sequence[Watch], seconds: float) -> AsyncGenerator[None, None]:
@@ -225,7 +283,7 @@ async def _follow(live: LiveQuestion, watches: Sequence[Watch], seconds: float) 
                 await changed.wait()
             changed.clear()
             yield
-            await asyncio.sleep(PACE)
+            await asyncio.sleep(PACE * 10 if live.many else PACE)  # of hundreds of calls a view takes longer
         await pumps
     except TimeoutError:
         live.end(f"Stopped: that took more than {seconds:.0f} seconds.")

@@ -161,7 +161,7 @@ class CodeVQA:
             images: a path, encoded bytes, a PIL image or a NumPy array, or a list of them. PIL images and arrays are
                 copied before this returns or waits: they may change at once.
             question: a question, or a statement to be judged (yes or no).
-            options: ``form``, ``method``, ``seed``, ``shots``, ``memory``; see
+            options: ``form``, ``method``, ``seed``, ``shots``, ``memory``, ``corrections``; see
                 :class:`~codevqa.engine.request.AskOptions`.
 
         Returns:
@@ -289,7 +289,8 @@ class CodeVQA:
             program: the program, or its source. It may leave out the line that opens the images: ``img`` and
                 ``images`` are there already.
             question: kept with the answer; ``get_pos`` may use it.
-            options: ``form``, ``seed``, ``memory``; see :class:`~codevqa.engine.request.RunOptions`.
+            options: ``form``, ``seed``, ``memory``, ``corrections``; see
+                :class:`~codevqa.engine.request.RunOptions`.
 
         Raises:
             ProgramError: the program does not parse, does not check, or fails while running. Its ``answer`` has an

@@ -366,7 +366,15 @@ class QuestionRun:
         only = engine.settings.query.wording == "release"
         knowledge = engine.writer.prompts_for(self.form).knowledge_of(shown, only=only)
         return CallContext(
-            self.question, self.form, self.images, engine.services, self.pnpvqa, engine.settings, engine.eyes, knowledge
+            self.question,
+            self.form,
+            self.images,
+            engine.services,
+            self.pnpvqa,
+            engine.settings,
+            engine.eyes,
+            knowledge,
+            self.request.corrections,
         )
 
     async def _read(self, parts: int | None = None) -> Reading:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, TypedDict
 
 from pydantic import InstanceOf
@@ -14,6 +14,7 @@ from ..core.errors import InputError, SetupError
 from ..core.images import Held
 from ..core.trace import Form, Method, Program
 from ..core.validation import checked
+from ..primitives.context import Corrections
 
 Errors: TypeAlias = Literal["raise", "return"]
 """What becomes of a question that cannot be answered: raised, or an answer with its ``error`` and no text."""
@@ -30,6 +31,9 @@ class RunOptions(TypedDict, total=False):
     memory: Memory | None
     """Where finished model calls are looked up and kept, in place of the engine's own: nothing is taken over from
     questions with another memory."""
+    corrections: Corrections
+    """What people said of pictures: yes or no by a picture's key and a question. ``query`` and ``select`` return it in
+    place of what a model would say, and the trace has it as evidence of the kind ``corrected``."""
 
 
 class AskOptions(RunOptions, total=False):
@@ -55,6 +59,7 @@ class Request:
     seed: int | None = None
     shots: int | None = None
     memory: Memory | None = None
+    corrections: Corrections = field(default_factory=dict)
     program: Program | None = None
     """The user's program; None has one written."""
 
@@ -65,6 +70,7 @@ _OPTIONS: dict[str, Any] = {
     "seed": int | None,
     "shots": int | None,
     "memory": InstanceOf[Memory] | None,
+    "corrections": Corrections,
     "program": InstanceOf[Program] | None,
 }
 

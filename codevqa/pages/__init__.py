@@ -6,12 +6,15 @@ comes from a user, a model or a picture is escaped by the template engine. Readi
 
 from __future__ import annotations
 
+from .many import LARGE
 from .render import (
     answer_fragment,
     call_html,
+    calls_html,
     comparisons_html,
     evidence_html,
     examples_html,
+    gallery_html,
     program_html,
     styles,
     trace_page,
@@ -19,12 +22,15 @@ from .render import (
 from .words import agreement
 
 __all__ = [
+    "LARGE",
     "agreement",
     "answer_fragment",
     "call_html",
+    "calls_html",
     "comparisons_html",
     "evidence_html",
     "examples_html",
+    "gallery_html",
     "program_html",
     "styles",
     "trace_page",

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Sequence
 from pathlib import Path
 
 from ..core.answer import Answer
+from ..core.collection import Pictures, held
 from ..core.errors import CodeVQAError, InputError, SetupError
-from ..core.images import ImageSource, Picture, load_pictures
+from ..core.images import Picture, load_pictures
 from .render import answer_fragment, trace_page
 from .words import images_of
 
 
-def save(
-    answer: Answer, path: str | os.PathLike[str], images: ImageSource | Sequence[ImageSource] | None = None
-) -> None:
+def save(answer: Answer, path: str | os.PathLike[str], images: Pictures | None = None) -> None:
     """Writes an answer's page, first beside its place and then into it. See :meth:`codevqa.Answer.save_html`."""
     page = trace_page(answer, pictures_of(answer, images))
     target = Path(path)
@@ -40,7 +38,7 @@ def fragment(answer: Answer) -> str:
         return answer_fragment(answer, ())
 
 
-def pictures_of(answer: Answer, images: ImageSource | Sequence[ImageSource] | None = None) -> tuple[Picture, ...]:
+def pictures_of(answer: Answer, images: Pictures | None = None) -> tuple[Picture, ...]:
     """Reads the pictures of an answer.
 
     Args:
@@ -55,7 +53,7 @@ def pictures_of(answer: Answer, images: ImageSource | Sequence[ImageSource] | No
         raise InputError(
             "This answer has no pictures with it: they are not part of its JSON.", hint="Give them as images=[...]."
         )
-    pictures = load_pictures(answer.sources if images is None else images)
+    pictures = load_pictures(answer.sources if images is None else held(images))
     needed = max(images_of(answer), default=0)
     if needed > len(pictures):
         raise InputError(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..core.images import Picture
 from ..core.trace import Evidence, ImageRef
 from ..primitives.signature import GRID
 from .heat import framed, overlay, patch_view, peak_place, place_words, relevance_grid, spot
+from .many import LARGE, TILES
 from .pictures import PictureView, data_uri, picture_name, picture_of, picture_view
 from .words import chance, number
 
@@ -25,6 +27,8 @@ _SCORES = {
     "itm": ("match", "image-text matching (ITM), logit"),
     "itc": ("match", "image-text contrast (ITC), cosine"),
     "detection": ("confidence in each box", "score of each box"),
+    "select": ("yes:", "chance of yes"),
+    "ruled_out": ("match", "image-text contrast (ITC), cosine"),
     "eyes": ("sure of", "probability of each choice"),
 }
 """What the scores of a kind are to a reader, and to the models."""
@@ -36,37 +40,62 @@ def evidence_view(evidence: Evidence, pictures: Sequence[Picture]) -> dict[str, 
     Where each picture has a score, these are ``bars``. Elsewhere each picture is one of ``looks``, and the scores are a
     line of text. Titles hold the scores as the models give them. A kind that is not known is shown by what it holds.
     """
+    evidence, rest = _cut_off(evidence)
     scores = evidence.scores
     if (
         scores
         and len(scores) == len(evidence.images)
         and not evidence.relevance
+        and evidence.kind != "corrected"
         and not (evidence.boxes or evidence.choices)
     ):
         scale = "100 is the closest match, −100 the farthest" if evidence.kind == "itc" else ""
-        return {"looks": (), "bars": _bars(evidence, pictures), "scores": scale, "title": ""}
+        return {"looks": (), "bars": _bars(evidence, pictures), "scores": scale, "title": "", "rest": rest}
     looks = [_look(evidence, place, ref, pictures) for place, ref in enumerate(evidence.images)]
     label = _SCORES.get(evidence.kind, ("scores", ""))[0]
     said = f"{label}: {_scores(evidence.kind, scores)}" if scores else ""
     if evidence.kind == "detection" and not scores:
         said = "nothing was found"
+    if evidence.kind == "corrected":
+        said = "yes" if scores == (1.0,) else "no"
     if evidence.choices:
         said = ", ".join(f"{one} {chance(score)}" for one, score in zip(evidence.choices, scores, strict=False))
-    return {"looks": looks, "bars": (), "scores": said, "title": _raw(evidence.kind, scores)}
+    return {"looks": looks, "bars": (), "scores": said, "title": _raw(evidence.kind, scores), "rest": rest}
+
+
+def _cut_off(evidence: Evidence) -> tuple[Evidence, int]:
+    """Returns evidence about no more pictures than a page shows, the highest scores first; and how many it lacks."""
+    count = len(evidence.images)
+    if count <= TILES:
+        return evidence, 0
+    order: Sequence[int] = range(TILES)
+    if len(evidence.scores) == count:
+        order = sorted(range(count), key=lambda place: -_finite(evidence.scores[place]))[:TILES]
+    given: dict[str, Any] = {
+        name: tuple(values[place] for place in order)
+        for name in ("images", "captions", "relevance", "patches", "scores")
+        if len(values := getattr(evidence, name)) == count
+    }
+    return replace(evidence, **given), count - TILES
+
+
+def _finite(score: float) -> float:
+    return score if math.isfinite(score) else -math.inf
 
 
 def _look(evidence: Evidence, place: int, ref: ImageRef, pictures: Sequence[Picture]) -> dict[str, Any]:
     """Returns one picture, its map drawn on it and its position marked, with the captions read from it."""
     relevance = evidence.relevance[place] if place < len(evidence.relevance) else ()
     grid = relevance_grid(relevance)
-    view, note = picture_view(ref, pictures, HEAT_SIDE), ""
+    side = HEAT_SIDE if len(evidence.images) <= LARGE else THUMB
+    view, note = picture_view(ref, pictures, side), ""
     label = view.alt
     if grid is not None:
         picture = picture_of(ref, pictures)
         note = "" if picture else "The picture itself is not at hand: the map alone."
         about = f"{label} for “{evidence.text}”" if evidence.text else label
         alt = f"Heat map over {about}: most relevant at {peak_place(grid)}"
-        view = PictureView(data_uri(overlay(picture, grid, HEAT_SIDE)), alt)
+        view = PictureView(data_uri(overlay(picture, grid, side)), alt)
     elif relevance:
         note = "The map shows no relevance anywhere."
     where: tuple[str, ...] = ()
@@ -110,7 +139,7 @@ def _bars(evidence: Evidence, pictures: Sequence[Picture]) -> list[dict[str, Any
     low, high = min([0.0, *known]), max([0.0, *known])
     reach = (high - low) or 1.0
     # Of equal scores the first is taken, as the primitive does.
-    best = evidence.scores.index(max(known)) if known else None
+    best = evidence.scores.index(max(known)) if known and evidence.kind not in ("select", "ruled_out") else None
     bars = []
     for place, (ref, score) in enumerate(zip(evidence.images, evidence.scores, strict=True)):
         drawn = score if math.isfinite(score) else 0.0
@@ -131,7 +160,7 @@ def _scores(kind: str, scores: Sequence[float]) -> str:
     """Scores as visitors read them: a logit as the probability of a match."""
     if kind in ("gradcam", "itm"):
         scores = [1 / (1 + math.exp(-min(max(one, -50.0), 50.0))) if math.isfinite(one) else one for one in scores]
-    if kind == "itc":
+    if kind in ("itc", "ruled_out"):
         return ", ".join(f"{100 * one:.1f}" for one in scores).replace("-", "−")
     return ", ".join(map(chance if kind in _SCORES else number, scores))
 

@@ -16,8 +16,10 @@ from ..core.trace import ImageRef, Plain
 from .heat import fitted
 from .words import MOST, value_words
 
-_KEPT = 128
+_KEPT = 512
 """Shrunk pictures kept ready: the demo shows the same ones at every call."""
+MOST_NAMES = 10
+"""Pictures whose file names stand beside their numbers."""
 
 
 class PictureView(NamedTuple):
@@ -33,7 +35,7 @@ def picture_of(ref: ImageRef, pictures: Sequence[Picture]) -> Picture | None:
     if whole is None or ref.part is None:
         return whole
     left, top, right, bottom = ref.part  # an answer that was read may say anything
-    inside = 0 <= left < right <= whole.pixels.width and 0 <= top < bottom <= whole.pixels.height
+    inside = 0 <= left < right <= whole.size[0] and 0 <= top < bottom <= whole.size[1]
     return cut(whole, ref.part) if inside else None
 
 
@@ -53,6 +55,8 @@ def named_words(value: Plain, pictures: Sequence[Picture], most: int = MOST) -> 
     """Returns a value in words; pictures with their file names, which a program does not know them by."""
     refs = value if isinstance(value, list | tuple) else [value]
     if not refs or not all(isinstance(ref, ImageRef) for ref in refs):
+        return value_words(value, most)
+    if len(refs) > MOST_NAMES:
         return value_words(value, most)
     names = ", ".join(picture.name for ref in refs if (picture := picture_of(ref, pictures)) and picture.name)
     text = f"{value_words(value)}, {names}" if names else value_words(value)

@@ -19,6 +19,7 @@ from .code import code_lines
 from .comparison import comparison_view, comparisons
 from .evidence_view import evidence_view
 from .heat import heat_gradient
+from .many import LARGE, blocks, gallery_view, lean
 from .pictures import PictureView, named_words, picture_view
 from .words import agreement, call_words, clean, images_in, images_of, seconds, value_words
 
@@ -86,6 +87,16 @@ def call_html(call: Call | CallBegan, pictures: Sequence[Picture] = ()) -> str:
     return _part("call", call, pictures)
 
 
+def calls_html(calls: Sequence[Call], pictures: Sequence[Picture] = ()) -> str:
+    """Returns the cards of calls; those of a long loop stand in one table."""
+    return _part("calls", blocks(calls), pictures)
+
+
+def gallery_html(answer: Answer, pictures: Sequence[Picture]) -> str:
+    """Returns all pictures of an answer as buttons, those that count first; ``data-picture`` has their numbers."""
+    return _part("gallery", gallery_view(answer, pictures, len(pictures), len(pictures)), pictures)
+
+
 def evidence_html(evidence: Evidence, pictures: Sequence[Picture]) -> str:
     """Returns one piece of evidence."""
     return _part("evidence", evidence, pictures)
@@ -115,7 +126,12 @@ def _answer_page(template: str, answer: Answer, pictures: Sequence[Picture], bas
         "pictures": pictures,
         "beside": (baseline.text, agreement(answer, baseline)) if baseline and answer.text else None,
         "outcome": _outcome(answer),
-        "gallery": [picture_view(ImageRef(index), pictures, PICTURE_SIDE) for index in range(1, count + 1)],
+        "gallery": [picture_view(ImageRef(index), pictures, PICTURE_SIDE) for index in range(1, count + 1)]
+        if count <= LARGE
+        else [],
+        "many": gallery_view(answer, pictures, count) if count > LARGE else None,
+        "blocks": blocks(answer.trace.calls),
+        "whole": lean(answer).to_dict(),
         "compared": comparisons(program.source, answer.trace.calls, answer.error) if program else (),
         "facts": _facts(answer),
         "spans": _spans(answer, pictures),
@@ -196,11 +212,12 @@ def _spans(answer: Answer, pictures: Sequence[Picture]) -> list[dict[str, Any]]:
     if not calls or whole <= 0:
         return []
     parts = [(0, "everything else", whole - in_calls)] if whole > in_calls else []
-    for call in calls:
-        label = call_words(call.name, call.arguments, 60)
-        if any(images_in(call.value)):
+    for block in blocks(calls):
+        call = block.calls[0]
+        label = call_words(call.name, call.arguments, 60) if len(block.calls) == 1 else block.title
+        if len(block.calls) == 1 and any(images_in(call.value)):
             label += f" → {named_words(call.value, pictures, 60)}"
-        parts.append((call.index, label, call.seconds))
+        parts.append((call.index, label, block.seconds))
     return [
         {"number": number, "width": round(100 * took / whole, 3), "label": label, "time": seconds(took)}
         for number, label, took in parts

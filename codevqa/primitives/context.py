@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from ..batching.model_services import ModelServices
 from ..core.settings import Settings
@@ -11,6 +13,9 @@ from ..prompts import KnowledgeExample
 from .eyes import Eyesight
 from .kinds import Image
 from .pnpvqa import PnPVQA
+
+Corrections: TypeAlias = Mapping[tuple[str, str], bool]
+"""Yes or no, by a picture's key and what was asked about it."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +36,21 @@ class CallContext:
     """A vision-language model, where there is one: it answers in the place of captions that are read."""
     knowledge: tuple[KnowledgeExample, ...] = ()
     """What ``knowledge_query`` is answered after."""
+    corrections: Corrections = field(default_factory=dict)
+    """What people said of pictures; see :meth:`corrected`."""
     evidence: list[Evidence] = field(default_factory=list)
     """What this call rests on; append to it, or call :meth:`record`."""
 
     def record(self, evidence: Evidence) -> None:
         """Keeps a piece of evidence for the trace."""
         self.evidence.append(evidence)
+
+    def corrected(self, img: Image, question: str) -> bool | None:
+        """Returns what a person said of a picture, and keeps it for the trace; None where nobody did.
+
+        A primitive that answers yes or no about a picture calls it before any model.
+        """
+        said = self.corrections.get((img.picture.key, question))
+        if said is not None:
+            self.record(Evidence("corrected", (img.ref,), question, scores=(float(said),)))
+        return said

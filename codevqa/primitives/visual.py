@@ -50,6 +50,8 @@ async def query(context: CallContext, img: Annotated[Image | list[Image], Image]
     images = img if isinstance(img, list) else [img]
     if not images:
         raise ValueError("query() needs at least one image")
+    if not isinstance(img, list) and (said := context.corrected(img, question)) is not None:
+        return "yes" if said else "no"
     reading = await (context.eyes or context.pnpvqa).answer(
         [(one.ref, one.picture) for one in images],
         question,

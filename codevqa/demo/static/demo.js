@@ -4,7 +4,7 @@ const cvDemo = (() => {
   const LOST = '<div class="demo-message demo-error" role="alert">The server is busy, or did not answer. Try again.</div>';
   const ended = box => (box || '').replace(/(working|waiting) \.\.\./, 'none: stopped');
   const over = (text, answer, baseline) => [status(text), ended(answer), ended(baseline), ''];
-  let before = '', stopping = false;
+  let before = '', stopping = false, picked = '';
 
   const press = able => ({__type__: 'update', interactive: Boolean(able)});
   const close = () => {
@@ -13,14 +13,34 @@ const cvDemo = (() => {
     if (editing) document.getElementById('cv-edit')?.focus({preventScroll: true});
   };
 
+  // A picture of the gallery, or what is said of one.
+  document.addEventListener('click', event => {
+    const one = event.target.closest('button[data-picture]');
+    if (!one) return;
+    picked = `${one.dataset.picture} ${one.dataset.said || ''}`;
+    document.querySelectorAll('[aria-current]').forEach(old => old.removeAttribute('aria-current'));
+    if (!one.dataset.said) one.setAttribute('aria-current', 'true');
+    document.getElementById(one.dataset.said ? 'cv-correct' : 'cv-open')?.click();
+  });
+
   return {
+    picked: () => [picked],
+    opened: () => {
+      requestAnimationFrame(() => document.getElementById('cv-opened')?.scrollIntoView({block: 'nearest'}));
+      return [];
+    },
+    folder: files => [
+      (files || []).filter(one => /\.(jpe?g|jpe|jfif|png|webp|gif|bmp|tiff?|mpo)$/i.test(one.orig_name || one.path))
+        .sort((one, other) => one.orig_name.localeCompare(other.orig_name, 'en', {numeric: true}))
+        .map(one => ({image: one, caption: null})),
+    ],
     // Before anything is sent: it shows at once that something happens, where there is something to see.
     begin: () => {
       close();
       stopping = false;
       const line = document.getElementById('cv-status');
       if (window.innerWidth < 900) line?.scrollIntoView({behavior: 'smooth'});
-      return [status('Asking ...', true), ''];
+      return [status('Asking ...', true), '', ''];
     },
     // Gradio calls what a visitor stopped a failure, too, and tells it after all else that was under way.
     failed: (message, _, answer, baseline) =>
