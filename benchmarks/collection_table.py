@@ -112,12 +112,12 @@ def lines(rows: Sequence[Mapping[str, Any]], plan: Plan) -> Iterator[str]:
     yield f"| {' | '.join(HEAD)} |"
     yield "|---" * len(HEAD) + "|"
     for size in plan.sizes:
-        for kind in ("all", *export_collections.KINDS):
+        for kind in ("all kinds", *export_collections.KINDS):
             for method in plan.methods:
                 some = [
                     row
                     for row in rows
-                    if row["size"] == size and row["method"] == method and kind in ("all", row["kind"])
+                    if row["size"] == size and row["method"] == method and kind in ("all kinds", row["kind"])
                 ]
                 if some:
                     yield f"| {' | '.join((f'{size}', kind, method, *cells(some)))} |"

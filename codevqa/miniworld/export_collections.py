@@ -25,7 +25,7 @@ from .questions import TABLE, Condition, Item, draft, sample_set
 from .world import Scene, save
 
 QUESTIONS = 20
-"""Questions about one collection."""
+"""Most questions about one collection; a small one has one for each five of its pictures, and four at least."""
 TRIES = 400
 CONDITIONS: Mapping[str, tuple[str, str]] = {
     "attribute": ("how_many", "contains"),
@@ -71,7 +71,7 @@ def write_split(root: Path, split: str, questions: int, seed: int, place: int, s
         place: not used; names hold split and size.
         size: pictures of each collection.
     """
-    name, rows = f"{split}_{size}", list[dict[str, Any]]()
+    name, rows, most = f"{split}_{size}", list[dict[str, Any]](), min(max(4, size // 5), QUESTIONS)
     rng = random.Random(f"collections {name} {seed}")
     said: dict[str, Counter[str]] = {kind: Counter() for kind in KINDS}
     for number in tries(questions, f"collections {name}"):
@@ -83,7 +83,7 @@ def write_split(root: Path, split: str, questions: int, seed: int, place: int, s
         for path, scene in zip(paths, scenes, strict=True):
             save(scene, root / path)
         found = _questions(rng, scenes, paths, split, said)
-        for count, row in zip(range(min(QUESTIONS, questions - len(rows))), found, strict=False):
+        for count, row in zip(range(min(most, questions - len(rows))), found, strict=False):
             rows.append({"id": f"{name}_{number}_{count}", "collection": f"{name}/{number}", **row})
     write_lines(root / f"{name}.jsonl", rows)
     return {f"collections/{name}.jsonl": len(rows)}
