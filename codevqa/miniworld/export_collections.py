@@ -127,7 +127,7 @@ def _question(
 
 def _truth(item: Item, kind: str, scenes: Sequence[Scene], paths: Sequence[str]) -> dict[str, Any] | None:
     """Returns a question with its answer; None where it has none."""
-    q, row = item.slots, {"images": list(paths), "kind": kind, "question": item.question}
+    q, row = item.slots, dict[str, Any](images=list(paths), kind=kind, question=item.question)
     if kind == "total":
         return row | {"answer": sum(q.a.count(scene) for scene in scenes)}
     if kind == "group":
