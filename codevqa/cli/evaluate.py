@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    dataset: Annotated[str, Argument(metavar="DATASET", help="gqa, covr, nlvr2, nlvr, vqav2 or okvqa.")],
+    dataset: Annotated[
+        str, Argument(metavar="DATASET", help="gqa, covr, nlvr2, nlvr, vqav2, okvqa, collections or vhs.")
+    ],
     data: Annotated[str, Option(help="Folder of the data set, or hf://OWNER/NAME for its tables.")],
     out: Annotated[Path, Option(help="Folder of the run.")],
     split: Annotated[str | None, Option(help="Default: the split that papers report.")] = None,

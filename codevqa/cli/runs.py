@@ -20,9 +20,9 @@ def mini_data(
     images: Annotated[int, Option(help="Pictures of each split; train has twice as many.")] = 120,
     seed: Annotated[int, Option(help="The same seed gives the same bytes.")] = 0,
     splits: Annotated[str, Option(help="With commas between.")] = "train,val,test,test_combinations,test_wording",
-    sets: Annotated[str, Option(help="Sizes of larger sets of COVR, such as 10,20.")] = "",
+    sets: Annotated[str, Option(help="Sizes of larger sets of COVR and of collections, such as 10,50.")] = "",
 ) -> None:
-    """Write drawn data sets in the formats of GQA, COVR and NLVR2."""
+    """Write drawn data sets in the formats of GQA, COVR and NLVR2, and drawn collections."""
     from ..miniworld.export import write
 
     wanted = [split.strip() for split in splits.split(",") if split.strip()]

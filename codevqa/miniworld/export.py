@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from ..core.errors import InputError, SetupError
-from . import export_covr, export_gqa, export_nlvr2
+from . import export_collections, export_covr, export_gqa, export_nlvr2
 from .export_draw import SPLITS
 
 ABOUT = "mini-data.json"
@@ -46,7 +46,8 @@ def write(
             many.
         seed: The same seed gives the same bytes, whichever splits are asked for.
         splits: Some of ``SPLITS``.
-        sets: Sizes of further sets of COVR, each in a file such as ``covr/test_20.jsonl``.
+        sets: Sizes of further sets of COVR, each in a file such as ``covr/test_20.jsonl``, and of collections, each in
+            a file such as ``collections/test_20.jsonl``.
         progress: Told what is being written.
 
     Returns:
@@ -89,8 +90,9 @@ def _fill(
             progress(f"{name}: {split}")
             counts |= write_split(root / name, split, many, seed, SPLITS.index(split))
         for size in dict.fromkeys(sets):
-            progress(f"covr: {split}, sets of {size}")
-            counts |= export_covr.write_split(root / "covr", split, images, seed, SPLITS.index(split), size)
+            progress(f"covr and collections: {split}, sets of {size}")
+            for name, larger in (("covr", export_covr), ("collections", export_collections)):
+                counts |= larger.write_split(root / name, split, images, seed, SPLITS.index(split), size)
     about = {"images": images, "seed": seed, "splits": list(splits), "questions": counts}
     (root / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     return counts

@@ -2,7 +2,7 @@
 
 >>> from codevqa.eval.datasets import NAMES, splits
 >>> NAMES
-('gqa', 'covr', 'nlvr2', 'nlvr', 'vqav2', 'okvqa')
+('gqa', 'covr', 'nlvr2', 'nlvr', 'vqav2', 'okvqa', 'collections', 'vhs')
 >>> splits("nlvr")
 ('dev', 'test', 'hidden', 'train')
 """
@@ -13,6 +13,7 @@ import re
 from pathlib import Path
 
 from ...core.errors import InputError, UnknownNameError
+from .collections import Collections
 from .covr import COVR
 from .files import Folder, plain
 from .gqa import GQA
@@ -20,11 +21,14 @@ from .hub import SCHEME, open_hub
 from .loader import Loader, Split
 from .nlvr import NLVR
 from .nlvr2 import NLVR2
+from .vhs import VisualHaystacks
 from .vqa import OKVQA, VQAv2
 
 __all__ = ["NAMES", "Split", "open_dataset", "splits"]
 
-_LOADERS: dict[str, type[Loader]] = {one.name: one for one in (GQA, COVR, NLVR2, NLVR, VQAv2, OKVQA)}
+_LOADERS: dict[str, type[Loader]] = {
+    one.name: one for one in (GQA, COVR, NLVR2, NLVR, VQAv2, OKVQA, Collections, VisualHaystacks)
+}
 NAMES: tuple[str, ...] = tuple(_LOADERS)
 
 

@@ -44,7 +44,8 @@ class Loader(ABC):
     """One split of a data set. A data set is a subclass that declares what follows and reads one record."""
 
     name: ClassVar[str]
-    """Also that of its prompt set."""
+    """Also that of its prompt set, unless ``prompts`` says another."""
+    prompts: ClassVar[str] = ""
     title: ClassVar[str]
     """What messages call it."""
     splits: ClassVar[tuple[str, ...]]
@@ -132,7 +133,8 @@ class Loader(ABC):
         if pictures and shown and not any(path.is_file() for path in shown):
             looked = [f"{place}/{shown[0].name}".lstrip("/") for place in places]
             raise folder.lacks("pictures", looked, self.pictures)
-        return Split(self.name, self.split, self.name, sources, start, self.notes(first[0]), self.part())
+        prompts = self.prompts or self.name
+        return Split(self.name, self.split, prompts, sources, start, self.notes(first[0]), self.part())
 
     def read(self, sources: tuple[Located, ...], picture: Picture) -> Iterator[Example]:
         """Yields the examples of some files, one file after another."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...core.errors import UnknownNameError
 from .base import ExactMatch, Metric
+from .collections import COLLECTION_VARIANTS, CollectionMetric
 from .gqa import GQA_VARIANTS, Choices, GQAMetric
 from .statements import COVR_VARIANTS, TRUTH_VARIANTS, GroupMetric
 from .vqa import OKVQA_VARIANTS, VQAV2_VARIANTS, VQAMetric
@@ -22,6 +23,8 @@ _METRICS: dict[str, tuple[Callable[..., Metric], Mapping[str, Any]]] = {
     "nlvr": (partial(GroupMetric, variants=TRUTH_VARIANTS), TRUTH_VARIANTS),
     "vqav2": (partial(VQAMetric, variants=VQAV2_VARIANTS), VQAV2_VARIANTS),
     "okvqa": (partial(VQAMetric, variants=OKVQA_VARIANTS), OKVQA_VARIANTS),
+    "collections": (CollectionMetric, COLLECTION_VARIANTS),
+    "vhs": (partial(ExactMatch, variants=TRUTH_VARIANTS), TRUTH_VARIANTS),
 }
 VARIANTS: Mapping[str, tuple[str, ...]] = MappingProxyType({name: tuple(all) for name, (_, all) in _METRICS.items()})
 """Variants by data set; the empty one is the default, and "release" scores as the paper's release does."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -43,6 +43,11 @@ class Metric(ABC):
 
     def corpus(self, answered: Iterable[tuple[Example, str]]) -> dict[str, Figure]:
         """Returns the figures named in ``reasons``, of examples with their predictions."""
+        return {}
+
+    def selected(self, found: Iterable[tuple[Example, Sequence[int]]]) -> dict[str, Figure]:
+        """Returns further figures named in ``reasons``, of examples with the numbers of the pictures that answers
+        count or name."""
         return {}
 
 

@@ -20,7 +20,8 @@ def _plain(found: str) -> str:
     return text.yes_no(found.strip().rstrip(".").lower())
 
 
-def _number(found: str) -> str:
+def number_text(found: str) -> str:
+    """Returns an answer without case and full stop, True and False as yes and no, number words as digits."""
     read = _plain(found)
     return text.NUMBERS.get(read, read)
 
@@ -31,7 +32,7 @@ TRUTH_VARIANTS: Readings = MappingProxyType(
 )
 COVR_VARIANTS: Readings = MappingProxyType(
     {
-        "": ("exact match (True and False read as yes and no, number words as digits)", _number, _number),
+        "": ("exact match (True and False read as yes and no, number words as digits)", number_text, number_text),
         "release": _RELEASE,
     }
 )

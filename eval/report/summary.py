@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.trace import Cost, Method
-from ..metrics.base import Metric
+from ..metrics.base import Figure, Metric
 from ..statistics import FEW_CLUSTERS, Interval, Paired, compare, mean, risk
 from ..task import METHODS, PAIRS, Example, Row
 from .figures import Coverage, ErrorLine, Group, MethodCost, MethodSummary, Repeats, Selective, Single, Singles, Summary
@@ -47,6 +47,7 @@ def summarize(pairs: Iterable[tuple[Example, Mapping[Method, Row]]], metric: Met
     examples: list[Example] = []
     kept: dict[Method, dict[int, dict[str, _Kept]]] = {}  # by repetition and question
     answered: dict[Method, list[tuple[Example, str]]] = {}
+    picked: dict[Method, list[tuple[Example, list[int]]]] = {}
     unasked: set[str] = set()
     reasons = Counter[str]()
     for example, rows in pairs:
@@ -58,6 +59,8 @@ def summarize(pairs: Iterable[tuple[Example, Mapping[Method, Row]]], metric: Met
             kept.setdefault(method, {}).setdefault(row.repeat, {})[example.id] = found
             if row.repeat == 0 and metric.reasons:
                 answered.setdefault(method, []).append((example, row.prediction))
+                if "picked" in row.trace:
+                    picked.setdefault(method, []).append((example, row.trace["picked"]))
         if any(row.repeat == 0 for row in rows.values()):
             examples.append(replace(example, record={}) if example.record else example)
     n = len(examples)
@@ -74,7 +77,15 @@ def summarize(pairs: Iterable[tuple[Example, Mapping[Method, Row]]], metric: Met
         metric=metric.name,
         examples=n,
         hidden=sum(not example.gold for example in examples),
-        methods={one: _method(kept[one], clusters, metric, answered.get(one, ())) for one in slices.scores},
+        methods={
+            one: _method(
+                kept[one],
+                clusters,
+                metric,
+                metric.corpus(answered.get(one, ())) | metric.selected(picked.get(one, ())),
+            )
+            for one in slices.scores
+        },
         paired=gains.get("codevqa-pnpvqa"),
         pairs=gains,
         clusters=len(names),
@@ -119,13 +130,12 @@ def _method(
     rows: Mapping[int, Mapping[str, _Kept]],
     clusters: NDArray[np.int64],
     metric: Metric,
-    answered: Iterable[tuple[Example, str]],
+    corpus: dict[str, Figure],
 ) -> MethodSummary:
     kept = list(rows[0].values())
     mine = clusters[[one.place for one in kept]]
     seconds = [one.row.seconds for one in kept]
     own = [NOTHING if one.row.fallback or one.silent else one.score for one in kept]
-    corpus = metric.corpus(answered)
     return MethodSummary(
         rows=len(kept),
         accuracy=_known_mean([one.score for one in kept], mine),

@@ -9,7 +9,9 @@ from typing import Any, Protocol
 from ...core.answer import Answer
 from ...core.errors import CodeVQAError, InputError, ReplayMissError, ServerError, SetupError
 from ...core.images import Picture, load_picture
+from ...core.selection import selections
 from ...core.together import together
+from ...core.trace import ImageRef
 from ...engine.codevqa import CodeVQA
 from ..task import Example, Job, PictureFile, Row
 from .provenance import engine_info
@@ -44,7 +46,7 @@ class Answerer(Protocol):
 
 
 class LocalAnswerer:
-    """Answers examples with an engine of this process."""
+    """Answers examples with an engine of this process; a program that an example brings is run as it is."""
 
     def __init__(self, engine: CodeVQA) -> None:
         self.engine = engine
@@ -64,15 +66,23 @@ class LocalAnswerer:
         self.engine.close()
 
     async def _row(self, example: Example, pictures: Sequence[Picture], job: Job) -> Row:
+        given = example.record.get("program")
         try:
-            answer = await self.engine.ask_async(
-                pictures, example.question, form=example.form, method=job.method, seed=job.seed
-            )
+            if isinstance(given, str) and job.method == "codevqa":
+                answer = await self.engine.run_async(
+                    pictures, given, question=example.question, form=example.form, seed=job.seed
+                )
+            else:
+                answer = await self.engine.ask_async(
+                    pictures, example.question, form=example.form, method=job.method, seed=job.seed
+                )
         except (ReplayMissError, ServerError, SetupError):
             raise
         except CodeVQAError as error:
             return _failed(example, job, error)
-        wrong = answer.error
+        wrong, trace = answer.error, _trace(answer)
+        if "pictures" in example.record and (found := picked(answer)) is not None:
+            trace["picked"] = found
         return Row(
             id=example.id,
             method=job.method,
@@ -82,10 +92,25 @@ class LocalAnswerer:
             error=wrong.type if wrong else None,
             message=wrong.message if wrong else "",
             program=answer.program.source if answer.program else None,
-            trace=_trace(answer),
+            trace=trace,
             seconds=answer.seconds,
             tokens=answer.tokens,
         )
+
+
+def picked(answer: Answer) -> list[int] | None:
+    """Returns the numbers of the pictures that an answer names or counts; None where its trace does not tell them.
+
+    They are those that it names, or of the one question that each picture was asked those with the answer, yes or no,
+    that it counts.
+    """
+    if isinstance(answer.value, list) and answer.value and all(isinstance(one, ImageRef) for one in answer.value):
+        return [one.index for one in answer.value]
+    if not answer.text.isdigit() or len(found := selections(answer.trace)) != 1:
+        return None
+    parts = (part for part in (found[0].picked, found[0].others) if len(part) == int(answer.text))
+    counted = next(parts, None)
+    return None if counted is None else sorted(one.image.index for one in counted)
 
 
 def _loaded(image: PictureFile) -> Picture:
