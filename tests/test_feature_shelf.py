@@ -62,9 +62,7 @@ def test_another_network_or_other_picture_settings_take_nothing(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("how", ["header", "truncated", "value", "without sums", "gone"])
-def test_a_damaged_file_is_made_anew(
-    how: str, tmp_path: Path, pictures: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_damaged_file_is_made_anew(how: str, tmp_path: Path, pictures: Any, caplog: pytest.LogCaptureFixture) -> None:
     folder = write_blip(tmp_path / "m", "matcher")
     first = margins(folder, pictures)
     matcher = load(folder)

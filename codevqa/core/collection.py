@@ -19,20 +19,17 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
 
-from cachetools import LRUCache
 from PIL import Image as PILImage
 
 from .catalogue import Catalogue, Known, notes_of
 from .errors import ImageError, InputError
 from .images import Held, ImageSource, Picture, hold, shown_path
-from .picture_files import LeftOut, PictureFile, Search, Source, is_gone
+from .picture_files import LeftOut, PictureFile, Search, Source, decoded, is_gone
 
 __all__ = ["MAX_COLLECTION", "Collection", "LeftOut", "Pictures", "StoredPicture", "Tell", "held"]
 
 MAX_COLLECTION = 20_000
 """Most pictures of one collection."""
-DECODED_BYTES = 128 << 20
-"""Decoded pictures that are kept for whoever looks at them next, in bytes, for all collections together."""
 _CATALOGUE, _SHELF = "codevqa.sqlite", "codevqa-features"
 """What an index folder holds. A user may have chosen a folder that holds other things, too."""
 
@@ -74,7 +71,7 @@ class StoredPicture(Picture):
         Raises:
             ImageError: its file is gone, or changed since the collection was opened.
         """
-        return _decoded.get(self.key, self._load)
+        return decoded(self.key, self._load)
 
     def noted(self, name: str, compute: Callable[[PILImage.Image], float]) -> float:
         """Returns a number that depends on the pixels alone, from the catalogue where it is known.
@@ -222,68 +219,37 @@ def _looked_at(
 ) -> Iterator[tuple[PictureFile, Known]]:
     """Yields what is known of each file, in order, reading in threads what is new or changed."""
     most = min(16, os.cpu_count() or 1)
-    waiting: deque[tuple[PictureFile, Known | Future[Known]]] = deque()
+    waiting: deque[tuple[PictureFile, Future[Known]]] = deque()
     with ThreadPoolExecutor(most, thread_name_prefix="codevqa-collection") as threads:
         for file in files:
-            try:
-                stamp = file.stamp()
-            except OSError as error:
-                waiting.append((file, Known("", "", 0, 0, f"{error.strerror or error}.", "")))
-                continue
-            old = known.get(file.place)
-            fresh = old is not None and old.stamp == stamp
-            waiting.append((file, old if fresh and old else threads.submit(_learn, file, stamp, catalogue)))
-            # No more are decoded than can wait for their turn in memory.
-            while len(waiting) > 4 * most:
-                yield _settled(*waiting.popleft())
-        while waiting:
-            yield _settled(*waiting.popleft())
+            waiting.append((file, threads.submit(_look, file, known.get(file.place), catalogue)))
+            if len(waiting) > 4 * most:  # so that whoever stops does not wait for all of them
+                first, looked = waiting.popleft()
+                yield first, looked.result()
+        for file, looked in waiting:
+            yield file, looked.result()
 
 
-def _settled(file: PictureFile, known: Known | Future[Known]) -> tuple[PictureFile, Known]:
-    return file, known.result() if isinstance(known, Future) else known
-
-
-def _learn(file: PictureFile, stamp: str, catalogue: Catalogue) -> Known:
+def _look(file: PictureFile, old: Known | None, catalogue: Catalogue) -> Known:
     try:
+        stamp = file.stamp()
+        if old is not None and old.stamp == stamp:
+            return old
         picture = file.load()
+    except OSError as error:
+        return Known("", "", 0, 0, f"{error.strerror or error}.", "")
     except ImageError as error:
-        known = Known(stamp, "", 0, 0, str(error), "")
-        if getattr(error.__context__, "errno", None) is None:  # else the file may be whole, and the disk or network not
-            catalogue.put(file.place, known)
-        return known
-    _decoded.keep(picture.key, picture.pixels)
-    known = Known(stamp, picture.key, *picture.size, "", "")
-    catalogue.put(file.place, known)
-    return known
+        found = Known(stamp, "", 0, 0, str(error), "")
+        if getattr(error.__context__, "errno", None) is not None:
+            return found  # the file may be whole, and the disk or the network not: it is read again next time
+    else:
+        decoded(picture.key, lambda: picture.pixels)
+        found = Known(stamp, picture.key, *picture.size, "", "")
+    catalogue.put(file.place, found)
+    return found
 
 
 def _index_of(sources: Sequence[Source]) -> Path:
     places = sorted(os.path.realpath(os.fsdecode(one)) for one in sources)
     name = hashlib.sha256(json.dumps(places).encode()).hexdigest()[:16]
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "codevqa" / "index" / name
-
-
-class _Decoded:
-    """Pictures that were decoded a moment ago. Two models look at most of them, one after the other."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._kept: LRUCache[str, PILImage.Image] = LRUCache(
-            DECODED_BYTES, getsizeof=lambda pixels: 3 * pixels.width * pixels.height
-        )
-
-    def get(self, key: str, load: Callable[[], PILImage.Image]) -> PILImage.Image:
-        with self._lock:
-            found = self._kept.get(key)
-        if found is None:
-            found = load()
-            self.keep(key, found)
-        return found
-
-    def keep(self, key: str, pixels: PILImage.Image) -> None:
-        with self._lock, suppress(ValueError):  # it is larger than all that is kept
-            self._kept[key] = pixels
-
-
-_decoded = _Decoded()

@@ -6,18 +6,21 @@ import json
 import os
 import threading
 import zipfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from cachetools import LRUCache
+from cachetools import LRUCache, cached
+from PIL import Image as PILImage
 
 from .errors import ImageError, InputError
 from .images import MAX_BYTES, Picture, decode_picture, load_picture, shown_path
 
 ENDINGS = frozenset((".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".mpo"))
 """What the names of pictures end in: of a folder's files, no others are opened."""
+DECODED_BYTES = 128 << 20
+"""Decoded pictures that are kept for whoever looks at them next, in bytes, for all collections together."""
 DENSE = 200
 """How many times larger than in its zip file a large picture may be. Zip bombs are a thousand times larger."""
 
@@ -65,7 +68,7 @@ class PictureFile:
         if not self.member:
             return load_picture(self.path)
         try:
-            return decode_picture(_archives.read(self), self.name)
+            return decode_picture(_unpacked(self), self.name)
         except ImageError:
             raise
         except Exception as error:  # noqa: BLE001 - of damaged zip files Python's module raises a dozen kinds
@@ -144,7 +147,7 @@ class Search:
 
     def _in_archive(self, path: str, before: str) -> Iterator[PictureFile]:
         try:
-            members = _archives.names(path)
+            members = sorted(_archive(path).namelist())
         except OSError:
             raise
         except Exception as error:  # noqa: BLE001 - as above
@@ -164,34 +167,34 @@ def _ending(name: str) -> str:
     return f".{name.rpartition('.')[2].lower()}"
 
 
-@dataclass
-class _Archives:
-    """Zip files that are open: to read the names in a large one takes seconds."""
-
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    opened: LRUCache[tuple[str, int, int], zipfile.ZipFile] = field(default_factory=lambda: LRUCache(4))
-
-    def names(self, path: str) -> list[str]:
-        return sorted(self._archive(path).namelist())
-
-    def read(self, file: PictureFile) -> bytes:
-        """Returns a member's bytes, unless they would be more than a picture's."""
-        archive = self._archive(file.path)
-        info = archive.getinfo(file.member)
-        if info.file_size > MAX_BYTES:
-            raise ImageError(f"{file.name} is too large a file.", hint=f"The limit is {MAX_BYTES >> 20} MB: shrink it.")
-        if info.file_size > max(DENSE * info.compress_size, 1 << 24):
-            raise ImageError(f"{file.name} grows too much when it is unpacked.", hint="Unpack the zip file first.")
-        with archive.open(info) as member:
-            return member.read(MAX_BYTES + 1)
-
-    def _archive(self, path: str) -> zipfile.ZipFile:
-        found = Path(path).stat()
-        key = (path, found.st_mtime_ns, found.st_size)
-        with self.lock:
-            if key not in self.opened:
-                self.opened[key] = zipfile.ZipFile(path)
-            return self.opened[key]
+def _archive_key(path: str) -> tuple[str, int, int]:
+    found = Path(path).stat()
+    return path, found.st_mtime_ns, found.st_size
 
 
-_archives = _Archives()
+@cached(LRUCache(4), key=_archive_key, lock=threading.Lock())
+def _archive(path: str) -> zipfile.ZipFile:
+    """Returns a zip file that stays open: to read the names in a large one takes seconds."""
+    return zipfile.ZipFile(path)
+
+
+def _unpacked(file: PictureFile) -> bytes:
+    """Returns a member's bytes, unless they would be more than a picture's."""
+    archive = _archive(file.path)
+    info = archive.getinfo(file.member)
+    if info.file_size > MAX_BYTES:
+        raise ImageError(f"{file.name} is too large a file.", hint=f"The limit is {MAX_BYTES >> 20} MB: shrink it.")
+    if info.file_size > max(DENSE * info.compress_size, 1 << 24):
+        raise ImageError(f"{file.name} grows too much when it is unpacked.", hint="Unpack the zip file first.")
+    with archive.open(info) as member:
+        return member.read(MAX_BYTES + 1)
+
+
+recent: LRUCache[str, PILImage.Image] = LRUCache(DECODED_BYTES, getsizeof=lambda one: 3 * one.width * one.height)
+"""Pictures that were decoded a moment ago. Two models look at most of them, one after the other."""
+
+
+@cached(recent, key=lambda key, _: key, lock=threading.Lock())
+def decoded(key: str, load: Callable[[], PILImage.Image]) -> PILImage.Image:
+    """Returns the picture of a key, decoded now unless it was a moment ago."""
+    return load()

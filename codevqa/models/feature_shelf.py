@@ -48,7 +48,6 @@ class FeatureShelf:
         self._lock = threading.RLock()
         self._new: dict[str, torch.Tensor] = {}
         self._here: dict[str, torch.Tensor] | None = None
-        self._bytes = 0
         self._files: dict[str, Path] = {}
         self._full = False
         for file in sorted(folder.glob("*.safetensors")):
@@ -98,17 +97,15 @@ class FeatureShelf:
                 self._here |= new
             if not self._full:
                 self._new |= new
-                self._bytes += sum(one.nbytes for one in new.values())
-            if self._bytes >= FILE_BYTES:
+            if sum(one.nbytes for one in self._new.values()) >= FILE_BYTES:
                 self.save()
 
     def save(self) -> None:
         """Writes what is still in memory."""
         with self._lock:
-            new, self._new, self._bytes = self._new, {}, 0
+            new, self._new = {key: one.contiguous() for key, one in self._new.items()}, {}
             if not new:
                 return
-            new = {key: one.contiguous() for key, one in new.items()}
             file = self._folder / f"{uuid.uuid4().hex}.safetensors"
             part = file.with_suffix(".part")
             try:
@@ -143,7 +140,6 @@ class Shelves:
         self._network, self._about, self._small = network, about, small
         self._name = ""
         self._shelves: dict[Path, FeatureShelf] = {}
-        self._lock = threading.Lock()
 
     def read(self, pictures: Iterable[Picture]) -> dict[str, torch.Tensor]:
         """Returns what is kept of pictures of collections, by key, on the CPU."""
@@ -159,9 +155,7 @@ class Shelves:
 
     def save(self) -> None:
         """Writes what is still in memory."""
-        with self._lock:
-            shelves = list(self._shelves.values())
-        for shelf in shelves:
+        for shelf in list(self._shelves.values()):
             shelf.save()
 
     def _of(self, pictures: Iterable[Picture]) -> dict[FeatureShelf, dict[str, None]]:
@@ -173,13 +167,13 @@ class Shelves:
         return found
 
     def _at(self, place: Path) -> FeatureShelf:
-        with self._lock:
+        with _lock:
             if place not in self._shelves:
                 self._name = self._name or _fingerprint(self._network, self._about)
                 folder = place / self._name
-                with _lock:  # a matcher and a captioner may have the same tower
-                    shelf = _shelves.get(folder) or FeatureShelf(folder, small=self._small)
-                    self._shelves[place] = _shelves[folder] = shelf
+                # A matcher and a captioner may have the same tower.
+                shelf = _shelves.get(folder) or FeatureShelf(folder, small=self._small)
+                self._shelves[place] = _shelves[folder] = shelf
             return self._shelves[place]
 
 
