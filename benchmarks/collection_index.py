@@ -42,13 +42,12 @@ def draw(folder: Path, count: int, side: int) -> None:
 def step(name: str, folder: Path, matcher: str | None) -> float:
     """Does one step, and returns its seconds."""
     pictures = Collection(folder, index=folder.parent / "index")
+    begun = time.perf_counter()
+    pictures.open()
     if name.startswith("open"):
-        begun = time.perf_counter()
-        pictures.open()
         return time.perf_counter() - begun
     with CodeVQA.from_preset(matcher=matcher) as vqa:
         model: Any = vqa.models.matcher
-        pictures.open()
         begun = time.perf_counter()
         for start in range(0, len(pictures), model.batch):
             some = pictures.open()[start : start + model.batch]
@@ -63,15 +62,14 @@ def step(name: str, folder: Path, matcher: str | None) -> float:
 def main() -> None:
     """Runs the steps and prints their figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pictures", type=int, default=1000)
-    parser.add_argument("--side", type=int, default=480)
+    for name, usual in (("--pictures", 1000), ("--side", 480)):
+        parser.add_argument(name, type=int, default=usual)
     parser.add_argument("--matcher")
     parser.add_argument("--step", choices=STEPS, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.step:
-        seconds = step(given.step, given.folder, given.matcher)
-        print(seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
+        print(step(given.step, given.folder, given.matcher), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
         return
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "pictures"
