@@ -60,7 +60,12 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the files that are read, as they are."""
     met: list[str] = []
     load = PictureFile.load
-    monkeypatch.setattr(PictureFile, "load", lambda self: (met.append(self.name), load(self))[1])
+
+    def noting(file: PictureFile) -> Any:
+        met.append(file.name)
+        return load(file)
+
+    monkeypatch.setattr(PictureFile, "load", noting)
     recent.clear()
     return met
 
@@ -182,7 +187,11 @@ def test_equal_pictures_all_count_and_are_looked_at_once(tmp_path: Path, open_: 
     first, second = open_().open()
     assert first.key == second.key
     looked: list[int] = []
-    score = lambda pixels: looked.append(1) or 2.5  # noqa: E731
+
+    def score(pixels: Any) -> float:
+        looked.append(1)
+        return 2.5
+
     assert [first.noted("n", score), second.noted("n", score), len(looked)] == [2.5, 2.5, 1]
     first.keep_notes()
     assert [one.noted("n", score) for one in open_().open()] == [2.5, 2.5] and len(looked) == 1
@@ -234,7 +243,8 @@ def test_what_may_not_be_read_is_left_out_until_it_may(tmp_path: Path, open_: An
         "b": "Permission denied.",
         "001.png": "Permission denied.",
     }
-    (photos / "b").chmod(0o700), (photos / "001.png").chmod(0o600)
+    (photos / "b").chmod(0o700)
+    (photos / "001.png").chmod(0o600)
     assert len(open_(recursive=True)) == 3
 
 

@@ -109,7 +109,8 @@ def test_half_precision_survives_and_processes_add_to_one_another(tmp_path: Path
     one, other = FeatureShelf(place), FeatureShelf(place)
     one.add({key: made[key] for key in "01"})
     other.add({key: made[key] for key in "123"})
-    one.save(), other.save()
+    one.save()
+    other.save()
     read = FeatureShelf(place).read("0123x")
     assert read.keys() == made.keys() and all(torch.equal(read[key], made[key]) for key in made)
     assert {features.dtype for features in read.values()} == {torch.bfloat16}
